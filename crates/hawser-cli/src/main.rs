@@ -1,0 +1,2 @@
+//! Placeholder until its work begins.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Strict TOML to validated types.

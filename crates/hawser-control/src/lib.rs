@@ -1,0 +1,1 @@
+//! Snapshots, events and commands: the one API behind the CLI and every monitor.

@@ -1,0 +1,1 @@
+//! Where traffic comes in: the proxy port, the gateway and file transfer.

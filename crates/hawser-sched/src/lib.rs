@@ -1,0 +1,1 @@
+//! One trait per unit of scheduling and one file per policy.

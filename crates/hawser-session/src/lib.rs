@@ -1,0 +1,1 @@
+//! Stream mode without I/O: channels, chunks, reassembly, acknowledgement, reinjection and flow control.

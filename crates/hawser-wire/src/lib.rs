@@ -1,0 +1,1 @@
+//! Bytes and back: control TLVs, records and chunk headers; no state.
