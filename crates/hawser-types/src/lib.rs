@@ -1,1 +1,19 @@
 //! The vocabulary that every room of Hawser shares: instants, rates, byte counts and identifiers.
+//!
+//! Units live in types, so that a rate can never be added to a size and an offset never compared
+//! with a count. Nothing in here does I/O or knows what time it is.
+#![forbid(unsafe_code)]
+
+mod count;
+mod id;
+mod instant;
+mod rate;
+mod units;
+
+pub use count::ByteCount;
+pub use id::{
+    ChannelId, LinkIndex, PathId, RecordNumber, SegmentNumber, SessionId, StreamId, StreamOffset,
+};
+pub use instant::Instant;
+pub use rate::Rate;
+pub use units::{UnitError, parse_duration, parse_percent};
