@@ -61,6 +61,10 @@ impl Rate {
 impl Mul<Duration> for Rate {
     type Output = ByteCount;
 
+    #[expect(
+        clippy::suspicious_arithmetic_impl,
+        reason = "nanoseconds are divided out"
+    )]
     fn mul(self, span: Duration) -> ByteCount {
         let bytes = u128::from(self.0).saturating_mul(span.as_nanos()) / 1_000_000_000;
         ByteCount::new(u64::try_from(bytes).unwrap_or(u64::MAX))

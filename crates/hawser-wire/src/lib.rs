@@ -1,1 +1,27 @@
-//! Bytes and back: control TLVs, records and chunk headers; no state.
+//! Bytes and back: varints, records, frames, commands and the join prelude; no state.
+//!
+//! `docs/protocol.md` is the specification; this crate is its only implementation here. Every
+//! decoder takes bytes from a stranger: none panics, none allocates more than the input's size.
+#![forbid(unsafe_code)]
+
+mod command;
+mod error;
+mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
+mod join;
+mod record;
+mod varint;
+
+pub use command::{
+    Command, CommandDecoder, Enrolment, Grant, GrantAddress, Hello, MAX_COMMAND_VALUE,
+};
+pub use error::{Malformed, MalformedReason};
+pub use frame::{
+    ChannelRole, ChunkFlags, ChunkHeader, Frame, FrameIterator, MAX_OPEN_METADATA, StateFrame,
+};
+pub use join::{JOIN_PRELUDE_LENGTH, JoinPrelude};
+pub use record::{
+    MAX_CHUNK_PAYLOAD, MAX_RECORD_BODY, RECORD_HEADER_LENGTH, RecordFlags, RecordHeader,
+};
+pub use varint::{MAX_VARINT, put_varint, take_varint, varint_length};

@@ -1,0 +1,153 @@
+//! Policies that place the chunks of byte streams on channels.
+
+mod backlog;
+mod least_rtt;
+mod round_robin;
+mod weighted;
+
+use std::fmt;
+use std::str::FromStr;
+
+use hawser_types::{ByteCount, ChannelId, Instant};
+
+use crate::PathView;
+
+/// The unit that is placed: one chunk that has not been given to a channel yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkUnit {
+    /// Bytes of payload that wait; the chunk will be this long or shorter.
+    pub size: ByteCount,
+    /// The chunk was sent before, on a channel that failed it.
+    pub again: bool,
+}
+
+/// Where a chunk should go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// To this channel, which is ready.
+    Channel(ChannelId, Reason),
+    /// Nowhere yet: ask again when any channel becomes ready, or at the instant given.
+    Wait(Option<Instant>, Reason),
+    /// To both channels.
+    Duplicate([ChannelId; 2], Reason),
+}
+
+/// Why a decision was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The channel could accept data.
+    Writable,
+    /// It was the channel's turn.
+    Turn,
+    /// It has the lowest round-trip time of those that are ready.
+    LeastRtt,
+    /// Every usable channel is busy.
+    AllBusy,
+    /// It is another channel's turn, and that one is busy.
+    NotItsTurn,
+    /// Small and urgent: two links carry it, the first to arrive counts.
+    Redundant,
+}
+
+/// A policy for chunks.
+///
+/// `paths` holds the usable channels in ascending order of their number. A policy keeps its own
+/// state (whose turn it is) but reads everything else from the view. It has to choose a channel
+/// that is ready, or wait.
+pub trait ChunkScheduler: fmt::Debug + Send {
+    /// Where the unit goes.
+    fn select(&mut self, now: Instant, unit: ChunkUnit, paths: &[PathView]) -> Decision;
+
+    /// Which policy this is.
+    fn policy(&self) -> ChunkPolicy;
+}
+
+/// The policies for chunks, by the names that users choose them with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum ChunkPolicy {
+    /// Whichever channel can accept data gets the next chunk. Source: PATTHEL §III.B.
+    #[default]
+    Backlog,
+    /// Channels take turns, one chunk each. Source: DBAS §II.D.
+    RoundRobin,
+    /// Channels take turns in proportion to their delivery rate times the user's weight.
+    /// Source: DBAS §II.D.
+    WeightedRoundRobin,
+    /// The ready channel with the lowest round-trip time.
+    LeastRtt,
+}
+
+impl ChunkPolicy {
+    /// Every policy, in the order in which help texts list them.
+    pub const ALL: [Self; 4] = [
+        Self::Backlog,
+        Self::RoundRobin,
+        Self::WeightedRoundRobin,
+        Self::LeastRtt,
+    ];
+
+    /// Makes the policy's scheduler.
+    pub fn scheduler(self) -> Box<dyn ChunkScheduler> {
+        match self {
+            Self::Backlog => Box::new(backlog::Backlog::default()),
+            Self::RoundRobin => Box::new(round_robin::RoundRobin::default()),
+            Self::WeightedRoundRobin => Box::new(weighted::WeightedRoundRobin::default()),
+            Self::LeastRtt => Box::new(least_rtt::LeastRtt),
+        }
+    }
+
+    /// The name in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Backlog => "backlog",
+            Self::RoundRobin => "round-robin",
+            Self::WeightedRoundRobin => "weighted-round-robin",
+            Self::LeastRtt => "least-rtt",
+        }
+    }
+}
+
+impl fmt::Display for ChunkPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for ChunkPolicy {
+    type Err = UnknownPolicy;
+
+    fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
+        Self::ALL
+            .into_iter()
+            .find(|policy| policy.name() == name)
+            .ok_or_else(|| UnknownPolicy(name.to_owned()))
+    }
+}
+
+/// No policy has this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownPolicy(String);
+
+impl fmt::Display for UnknownPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown scheduler `{}`: allowed are", self.0)?;
+        ChunkPolicy::ALL
+            .iter()
+            .try_for_each(|policy| write!(f, " {policy}"))
+    }
+}
+
+impl std::error::Error for UnknownPolicy {}
+
+/// The usable channels: those that are not suspect, or all when every one is.
+fn usable(paths: &[PathView]) -> impl Iterator<Item = &PathView> + Clone {
+    let all_suspect = paths.iter().all(|path| path.suspect);
+    paths
+        .iter()
+        .filter(move |path| all_suspect || !path.suspect)
+}
+
+#[cfg(test)]
+mod tests;

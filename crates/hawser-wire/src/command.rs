@@ -1,0 +1,372 @@
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use hawser_types::{ChannelId, StreamId};
+
+use crate::frame::CRITICAL;
+use crate::varint::{take_length, take_varint_u32};
+use crate::{Malformed, MalformedReason, put_varint, take_varint};
+
+/// The longest value of one command.
+pub const MAX_COMMAND_VALUE: usize = 4096;
+
+/// What one end tells the other on stream 0: in order, exactly once, sent again over another
+/// channel when one dies, like data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Command {
+    /// The first command of each side.
+    Hello(Hello),
+    /// The gateway allows channels to be joined.
+    Grant(Grant),
+    /// Both directions of a stream end at once; data not yet delivered is dropped.
+    Reset {
+        /// The stream.
+        stream: StreamId,
+        /// Why: the application's code, 0 when there is none.
+        code: u32,
+    },
+    /// The sender has given this channel up; what was in flight on it goes over others.
+    ChannelClosed {
+        /// The channel.
+        channel: ChannelId,
+    },
+    /// The session ends in order; no stream is opened any more.
+    Close {
+        /// Why: 0 for a normal end.
+        code: u32,
+    },
+    /// A client that came with an invite shows the key it will use from now on.
+    Enrol(Enrolment),
+    /// The gateway has kept the client's key.
+    Enrolled,
+}
+
+/// What each side tells of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// How many streams that the peer opens may be there at once.
+    pub max_streams: u64,
+    /// Records may come unsealed.
+    pub accepts_plain: bool,
+}
+
+/// Channel numbers that a client may join with, each once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The first number.
+    pub first: ChannelId,
+    /// How many numbers from there on.
+    pub count: u32,
+    /// Where to connect to; empty: the address that the client used last. At most 16.
+    pub addresses: Vec<GrantAddress>,
+}
+
+/// An address and port of a gateway.
+pub type GrantAddress = SocketAddr;
+
+/// The identity that a client shows when it enrols with an invite.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Enrolment {
+    /// The client's own Ed25519 public key.
+    pub key: [u8; 32],
+    /// Its signature over the session's enrolment challenge, which is bound to the TLS exporter.
+    pub signature: [u8; 64],
+    /// A name for people, at most 64 bytes of UTF-8; may be empty.
+    pub name: String,
+}
+
+impl Command {
+    /// Appends the command to the command stream.
+    pub fn encode(&self, out: &mut BytesMut) {
+        let mut value = BytesMut::new();
+        let kind = self.encode_value(&mut value);
+        out.put_u8(kind);
+        put_varint(out, value.len() as u64);
+        out.extend_from_slice(&value);
+    }
+
+    fn encode_value(&self, value: &mut BytesMut) -> u8 {
+        match self {
+            Self::Hello(hello) => {
+                put_varint(value, hello.max_streams);
+                put_varint(value, u64::from(hello.accepts_plain));
+                HELLO | CRITICAL
+            }
+            Self::Grant(grant) => {
+                put_varint(value, u64::from(grant.first.value()));
+                put_varint(value, u64::from(grant.count));
+                for address in grant.addresses.iter().take(MAX_GRANT_ADDRESSES) {
+                    put_address(value, address);
+                }
+                GRANT | CRITICAL
+            }
+            Self::Reset { stream, code } => {
+                put_varint(value, stream.value());
+                put_varint(value, u64::from(*code));
+                RESET | CRITICAL
+            }
+            Self::ChannelClosed { channel } => {
+                put_varint(value, u64::from(channel.value()));
+                CHANNEL_CLOSED
+            }
+            Self::Close { code } => {
+                put_varint(value, u64::from(*code));
+                CLOSE | CRITICAL
+            }
+            Self::Enrol(enrolment) => {
+                value.extend_from_slice(&enrolment.key);
+                value.extend_from_slice(&enrolment.signature);
+                value.extend_from_slice(enrolment.name.as_bytes());
+                ENROL | CRITICAL
+            }
+            Self::Enrolled => ENROLLED | CRITICAL,
+        }
+    }
+
+    fn decode(kind: u8, mut value: Bytes) -> Result<Option<Self>, Malformed> {
+        let input = &mut value;
+        let command = match kind & !CRITICAL {
+            HELLO => {
+                let max_streams = take_varint(input, "hello")?;
+                let accepts_plain = take_varint(input, "hello")? & 1 != 0;
+                // Later versions append fields: what follows is passed over.
+                input.clear();
+                Self::Hello(Hello {
+                    max_streams,
+                    accepts_plain,
+                })
+            }
+            GRANT => Self::Grant(take_grant(input)?),
+            RESET => Self::Reset {
+                stream: StreamId::new(take_varint(input, "reset")?),
+                code: take_varint_u32(input, "reset")?,
+            },
+            CHANNEL_CLOSED => {
+                let channel = ChannelId::new(take_varint_u32(input, "channel closed")?);
+                Self::ChannelClosed { channel }
+            }
+            CLOSE => Self::Close {
+                code: take_varint_u32(input, "close")?,
+            },
+            ENROL => Self::Enrol(take_enrolment(input)?),
+            ENROLLED => Self::Enrolled,
+            _ if kind & CRITICAL != 0 => {
+                return Err(Malformed::new("command", MalformedReason::UnknownCritical));
+            }
+            _ => return Ok(None),
+        };
+        if input.has_remaining() {
+            return Err(Malformed::new("command", MalformedReason::TrailingBytes));
+        }
+        Ok(Some(command))
+    }
+}
+
+/// Cuts the ordered bytes of stream 0 into commands.
+#[derive(Debug, Default)]
+pub struct CommandDecoder {
+    buffer: BytesMut,
+}
+
+impl CommandDecoder {
+    /// Takes the next bytes of the stream.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next whole command; `None` until more bytes come. Unknown commands that are not
+    /// critical are passed over. After an error the stream can't be used any more.
+    pub fn next_command(&mut self) -> Result<Option<Command>, Malformed> {
+        loop {
+            let mut peek = &self.buffer[..];
+            if peek.is_empty() {
+                return Ok(None);
+            }
+            let kind = peek.get_u8();
+            let Ok(length) = take_varint(&mut peek, "command") else {
+                return Ok(None);
+            };
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            if length > MAX_COMMAND_VALUE {
+                return Err(Malformed::new("command", MalformedReason::TooLarge));
+            }
+            if peek.remaining() < length {
+                return Ok(None);
+            }
+            let header = self.buffer.len() - peek.remaining();
+            self.buffer.advance(header);
+            let value = self.buffer.split_to(length).freeze();
+            if let Some(command) = Command::decode(kind, value)? {
+                return Ok(Some(command));
+            }
+        }
+    }
+}
+
+fn take_grant(input: &mut Bytes) -> Result<Grant, Malformed> {
+    let first = ChannelId::new(take_varint_u32(input, "grant")?);
+    let count = take_varint_u32(input, "grant")?;
+    let mut addresses = Vec::new();
+    while input.has_remaining() {
+        if addresses.len() == MAX_GRANT_ADDRESSES {
+            return Err(Malformed::new("grant", MalformedReason::TooLarge));
+        }
+        addresses.push(take_address(input)?);
+    }
+    Ok(Grant {
+        first,
+        count,
+        addresses,
+    })
+}
+
+fn take_enrolment(input: &mut Bytes) -> Result<Enrolment, Malformed> {
+    const WHAT: &str = "enrolment";
+    let mut key = [0; 32];
+    let mut signature = [0; 64];
+    if input.remaining() < key.len() + signature.len() {
+        return Err(Malformed::truncated(WHAT));
+    }
+    input.copy_to_slice(&mut key);
+    input.copy_to_slice(&mut signature);
+    if input.remaining() > MAX_ENROLMENT_NAME {
+        return Err(Malformed::new(WHAT, MalformedReason::TooLarge));
+    }
+    let name = String::from_utf8(input.split_off(0).to_vec())
+        .map_err(|_| Malformed::new(WHAT, MalformedReason::BadValue))?;
+    Ok(Enrolment {
+        key,
+        signature,
+        name,
+    })
+}
+
+fn put_address(out: &mut BytesMut, address: &SocketAddr) {
+    match address.ip() {
+        IpAddr::V4(ip) => {
+            put_varint(out, 4);
+            out.put_slice(&ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            put_varint(out, 16);
+            out.put_slice(&ip.octets());
+        }
+    }
+    out.put_u16(address.port());
+}
+
+fn take_address(input: &mut Bytes) -> Result<SocketAddr, Malformed> {
+    const WHAT: &str = "grant address";
+    let length = take_length(input, 16, WHAT)?;
+    if input.remaining() < length + 2 {
+        return Err(Malformed::truncated(WHAT));
+    }
+    let ip = input.split_to(length);
+    let ip = if let Ok(octets) = <[u8; 4]>::try_from(&ip[..]) {
+        IpAddr::from(octets)
+    } else if let Ok(octets) = <[u8; 16]>::try_from(&ip[..]) {
+        IpAddr::from(octets)
+    } else {
+        return Err(Malformed::new(WHAT, MalformedReason::BadValue));
+    };
+    Ok(SocketAddr::new(ip, input.get_u16()))
+}
+
+const HELLO: u8 = 0x01;
+const GRANT: u8 = 0x02;
+const RESET: u8 = 0x03;
+const CHANNEL_CLOSED: u8 = 0x04;
+const CLOSE: u8 = 0x05;
+const ENROL: u8 = 0x06;
+const ENROLLED: u8 = 0x07;
+
+const MAX_GRANT_ADDRESSES: usize = 16;
+const MAX_ENROLMENT_NAME: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn examples() -> Vec<Command> {
+        vec![
+            Command::Hello(Hello {
+                max_streams: 4096,
+                accepts_plain: true,
+            }),
+            Command::Grant(Grant {
+                first: ChannelId::new(1),
+                count: 64,
+                addresses: vec![
+                    "203.0.113.5:7443".parse().unwrap(),
+                    "[2001:db8::1]:7443".parse().unwrap(),
+                ],
+            }),
+            Command::Reset {
+                stream: StreamId::new(6),
+                code: 4,
+            },
+            Command::ChannelClosed {
+                channel: ChannelId::new(3),
+            },
+            Command::Close { code: 0 },
+            Command::Enrol(Enrolment {
+                key: [1; 32],
+                signature: [2; 64],
+                name: "laptop".into(),
+            }),
+            Command::Enrolled,
+        ]
+    }
+
+    #[test]
+    fn commands_survive_the_round_trip_byte_by_byte() {
+        let mut bytes = BytesMut::new();
+        for command in examples() {
+            command.encode(&mut bytes);
+        }
+        let mut decoder = CommandDecoder::default();
+        let mut got = Vec::new();
+        for byte in &bytes {
+            decoder.push(&[*byte]);
+            while let Some(command) = decoder.next_command().unwrap() {
+                got.push(command);
+            }
+        }
+        assert_eq!(got, examples());
+    }
+
+    #[test]
+    fn a_command_longer_than_allowed_is_refused_before_it_arrives() {
+        let mut bytes = BytesMut::new();
+        bytes.put_u8(0x20);
+        put_varint(&mut bytes, MAX_COMMAND_VALUE as u64 + 1);
+        let mut decoder = CommandDecoder::default();
+        decoder.push(&bytes);
+        assert_eq!(
+            decoder.next_command().unwrap_err().reason,
+            MalformedReason::TooLarge
+        );
+    }
+
+    #[test]
+    fn a_hello_with_fields_of_a_later_version_is_understood() {
+        let mut decoder = CommandDecoder::default();
+        decoder.push(&[HELLO | CRITICAL, 4, 9, 0, 0xaa, 0xbb]);
+        let hello = Hello {
+            max_streams: 9,
+            accepts_plain: false,
+        };
+        assert_eq!(decoder.next_command(), Ok(Some(Command::Hello(hello))));
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(data in proptest::collection::vec(any::<u8>(), 0..300)) {
+            crate::fuzzing::fuzz_commands(&data);
+            crate::fuzzing::fuzz_join(&data);
+        }
+    }
+}

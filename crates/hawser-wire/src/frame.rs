@@ -1,0 +1,239 @@
+use bytes::{Buf, BufMut, Bytes};
+use hawser_types::{ChannelId, SegmentNumber, StreamId, StreamOffset};
+
+use crate::varint::{take_length, take_varint_u32};
+use crate::{MAX_RECORD_BODY, Malformed, MalformedReason, put_varint, take_varint};
+
+/// The most bytes of metadata that the opening chunk of a stream may carry.
+pub const MAX_OPEN_METADATA: usize = 1024;
+
+/// What a channel is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ChannelRole {
+    /// Carries the mass of the data.
+    Bulk,
+    /// Kept thin: commands, state, interactive streams and the beginnings of streams.
+    Express,
+}
+
+/// One element of a record's body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// A piece of state; the newest wins.
+    State(StateFrame),
+    /// A chunk and its payload; always the last frame of its record.
+    Chunk(ChunkHeader, Bytes),
+}
+
+/// Idempotent state: repeating one, or receiving an old one late, changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateFrame {
+    /// The first `records` records of the peer's direction of `channel` are held, and will never
+    /// be given up.
+    Ack {
+        /// The channel that is acknowledged; not always the one that carries the frame.
+        channel: ChannelId,
+        /// How many records, counted from the channel's first.
+        records: u64,
+    },
+    /// `stream` may be sent until `limit` units of credit are used.
+    Credit {
+        /// The stream.
+        stream: StreamId,
+        /// Total units since the stream began; each chunk uses max(its bytes, 256).
+        limit: u64,
+    },
+    /// The first frame on a channel: what the channel is for. The answer repeats it.
+    Join {
+        /// Bulk or express.
+        role: ChannelRole,
+    },
+    /// Asks for nothing; its arrival, and TCP's acknowledgement of it, show that the path lives.
+    Heartbeat,
+}
+
+/// The flags of a chunk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChunkFlags {
+    /// The first chunk of this direction of the stream; metadata follows the header.
+    pub open: bool,
+    /// The stream's direction ends with the last byte of this chunk.
+    pub fin: bool,
+}
+
+/// Where a chunk belongs.
+///
+/// Source: PATTHEL §III.D fig. 3 (stream offset), BATCP §3.6 (segment number).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkHeader {
+    /// The stream.
+    pub stream: StreamId,
+    /// The chunk's number among all chunks that its sender has cut; kept when it is sent again.
+    pub segment: SegmentNumber,
+    /// The position of the payload's first byte in the stream.
+    pub offset: StreamOffset,
+    /// Opening and end.
+    pub flags: ChunkFlags,
+    /// With [`ChunkFlags::open`]: what the opener says of the stream, or the acceptor in reply;
+    /// empty otherwise. At most [`MAX_OPEN_METADATA`] bytes.
+    pub metadata: Bytes,
+}
+
+impl StateFrame {
+    /// Appends the frame to a record's body.
+    pub fn encode(&self, out: &mut impl BufMut) {
+        match *self {
+            Self::Ack { channel, records } => {
+                put_numbers(out, ACK, &[u64::from(channel.value()), records]);
+            }
+            Self::Credit { stream, limit } => put_numbers(out, CREDIT, &[stream.value(), limit]),
+            Self::Join { role } => {
+                put_numbers(
+                    out,
+                    JOIN | CRITICAL,
+                    &[u64::from(role == ChannelRole::Express)],
+                );
+            }
+            Self::Heartbeat => put_numbers(out, HEARTBEAT, &[]),
+        }
+    }
+
+    fn decode(kind: u8, mut value: Bytes) -> Result<Option<Self>, Malformed> {
+        let frame = match kind & !CRITICAL {
+            ACK => Self::Ack {
+                channel: ChannelId::new(take_varint_u32(&mut value, "ack")?),
+                records: take_varint(&mut value, "ack")?,
+            },
+            CREDIT => Self::Credit {
+                stream: StreamId::new(take_varint(&mut value, "credit")?),
+                limit: take_varint(&mut value, "credit")?,
+            },
+            JOIN => Self::Join {
+                role: match take_varint(&mut value, "join")? {
+                    0 => ChannelRole::Bulk,
+                    1 => ChannelRole::Express,
+                    _ => return Err(Malformed::new("join", MalformedReason::BadValue)),
+                },
+            },
+            HEARTBEAT => Self::Heartbeat,
+            _ if kind & CRITICAL != 0 => {
+                return Err(Malformed::new("frame", MalformedReason::UnknownCritical));
+            }
+            _ => return Ok(None),
+        };
+        if value.has_remaining() {
+            return Err(Malformed::new("frame", MalformedReason::TrailingBytes));
+        }
+        Ok(Some(frame))
+    }
+}
+
+impl ChunkHeader {
+    /// Appends the header, with its metadata; the payload follows it up to the record's end.
+    pub fn encode(&self, out: &mut impl BufMut) {
+        let flags = (self.flags.open as u8 * FLAG_OPEN) | (self.flags.fin as u8 * FLAG_FIN);
+        out.put_u8(CHUNK | flags);
+        put_varint(out, self.stream.value());
+        put_varint(out, self.segment.value());
+        put_varint(out, self.offset.value());
+        if self.flags.open {
+            put_varint(out, self.metadata.len() as u64);
+            out.put_slice(&self.metadata);
+        }
+    }
+
+    fn decode(kind: u8, input: &mut Bytes) -> Result<Self, Malformed> {
+        const WHAT: &str = "chunk header";
+        if kind & !(CHUNK | FLAG_OPEN | FLAG_FIN) != 0 {
+            return Err(Malformed::new(WHAT, MalformedReason::Reserved));
+        }
+        let stream = StreamId::new(take_varint(input, WHAT)?);
+        let segment = SegmentNumber::new(take_varint(input, WHAT)?);
+        let offset = StreamOffset::new(take_varint(input, WHAT)?);
+        let flags = ChunkFlags {
+            open: kind & FLAG_OPEN != 0,
+            fin: kind & FLAG_FIN != 0,
+        };
+        let metadata = if flags.open {
+            let length = take_length(input, MAX_OPEN_METADATA, "opening metadata")?;
+            input.split_to(length)
+        } else {
+            Bytes::new()
+        };
+        Ok(Self {
+            stream,
+            segment,
+            offset,
+            flags,
+            metadata,
+        })
+    }
+}
+
+/// Walks the frames of an opened record's body. Frames of unknown type that are not critical are
+/// passed over. After an error it ends.
+#[derive(Debug)]
+pub struct FrameIterator {
+    rest: Bytes,
+}
+
+impl FrameIterator {
+    /// Walks `body`; the payloads it yields are slices of it.
+    pub const fn new(body: Bytes) -> Self {
+        Self { rest: body }
+    }
+
+    fn next_frame(&mut self) -> Result<Option<Frame>, Malformed> {
+        while self.rest.has_remaining() {
+            let kind = self.rest.get_u8();
+            if kind & CHUNK != 0 {
+                let header = ChunkHeader::decode(kind, &mut self.rest)?;
+                return Ok(Some(Frame::Chunk(header, std::mem::take(&mut self.rest))));
+            }
+            let length = take_length(&mut self.rest, MAX_RECORD_BODY, "frame")?;
+            if let Some(frame) = StateFrame::decode(kind, self.rest.split_to(length))? {
+                return Ok(Some(Frame::State(frame)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Iterator for FrameIterator {
+    type Item = Result<Frame, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let frame = self.next_frame();
+        if frame.is_err() {
+            self.rest = Bytes::new();
+        }
+        frame.transpose()
+    }
+}
+
+/// A state frame whose value is a row of varints.
+fn put_numbers(out: &mut impl BufMut, kind: u8, numbers: &[u64]) {
+    out.put_u8(kind);
+    let length: usize = numbers
+        .iter()
+        .map(|number| crate::varint_length(*number))
+        .sum();
+    put_varint(out, length as u64);
+    for number in numbers {
+        put_varint(out, *number);
+    }
+}
+
+const CHUNK: u8 = 0x80;
+const FLAG_OPEN: u8 = 0x01;
+const FLAG_FIN: u8 = 0x02;
+
+/// Set in the type of a frame or command that must not be passed over when it is unknown.
+pub(crate) const CRITICAL: u8 = 0x40;
+const ACK: u8 = 0x01;
+const CREDIT: u8 = 0x02;
+const JOIN: u8 = 0x03;
+const HEARTBEAT: u8 = 0x04;
+
+#[cfg(test)]
+mod tests;

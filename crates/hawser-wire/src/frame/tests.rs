@@ -1,0 +1,126 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn decode_all(body: &[u8]) -> Result<Vec<Frame>, Malformed> {
+    FrameIterator::new(Bytes::copy_from_slice(body)).collect()
+}
+
+#[test]
+fn a_chunk_has_these_golden_bytes() {
+    let header = ChunkHeader {
+        stream: StreamId::new(2),
+        segment: SegmentNumber::new(70),
+        offset: StreamOffset::new(0),
+        flags: ChunkFlags {
+            open: true,
+            fin: false,
+        },
+        metadata: Bytes::from_static(b"meta"),
+    };
+    let mut body = Vec::new();
+    StateFrame::Ack {
+        channel: ChannelId::new(1),
+        records: 5,
+    }
+    .encode(&mut body);
+    header.encode(&mut body);
+    body.extend_from_slice(b"payload");
+    assert_eq!(body, b"\x01\x02\x01\x05\x81\x02\x40\x46\x00\x04metapayload");
+    let frames = decode_all(&body).unwrap();
+    assert_eq!(
+        frames[0],
+        Frame::State(StateFrame::Ack {
+            channel: ChannelId::new(1),
+            records: 5
+        })
+    );
+    assert_eq!(
+        frames[1],
+        Frame::Chunk(header, Bytes::from_static(b"payload"))
+    );
+}
+
+#[test]
+fn unknown_frames_are_passed_over_unless_critical() {
+    assert_eq!(
+        decode_all(&[0x3f, 1, 9, HEARTBEAT, 0]),
+        Ok(vec![Frame::State(StateFrame::Heartbeat)])
+    );
+    let error = decode_all(&[0x7f, 1, 9]).unwrap_err();
+    assert_eq!(error.reason, MalformedReason::UnknownCritical);
+}
+
+#[test]
+fn metadata_beyond_its_limit_is_refused() {
+    let mut body = vec![CHUNK | FLAG_OPEN, 2, 0, 0];
+    put_varint(&mut body, MAX_OPEN_METADATA as u64 + 1);
+    body.extend_from_slice(&[0; MAX_OPEN_METADATA + 1]);
+    assert_eq!(
+        decode_all(&body).unwrap_err().reason,
+        MalformedReason::TooLarge
+    );
+}
+
+#[test]
+fn bytes_behind_a_state_frame_are_refused() {
+    assert_eq!(
+        decode_all(&[ACK, 3, 1, 1, 1]).unwrap_err().reason,
+        MalformedReason::TrailingBytes
+    );
+}
+
+fn state_frame() -> impl Strategy<Value = StateFrame> {
+    let number = 0..=crate::MAX_VARINT;
+    prop_oneof![
+        (any::<u32>(), number.clone()).prop_map(|(id, records)| StateFrame::Ack {
+            channel: ChannelId::new(id),
+            records
+        }),
+        (number.clone(), number).prop_map(|(id, limit)| StateFrame::Credit {
+            stream: StreamId::new(id),
+            limit
+        }),
+        any::<bool>().prop_map(|express| StateFrame::Join {
+            role: if express {
+                ChannelRole::Express
+            } else {
+                ChannelRole::Bulk
+            }
+        }),
+        Just(StateFrame::Heartbeat),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_bytes_never_panic(body in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = decode_all(&body);
+    }
+
+    #[test]
+    fn frames_survive_the_round_trip(
+        states in proptest::collection::vec(state_frame(), 0..8),
+        stream in 0..1u64 << 40, segment in 0..1u64 << 40, offset in 0..1u64 << 40,
+        open: bool, fin: bool,
+        metadata in proptest::collection::vec(any::<u8>(), 0..64),
+        payload in proptest::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let header = ChunkHeader {
+            stream: StreamId::new(stream),
+            segment: SegmentNumber::new(segment),
+            offset: StreamOffset::new(offset),
+            flags: ChunkFlags { open, fin },
+            metadata: if open { Bytes::from(metadata) } else { Bytes::new() },
+        };
+        let mut body = Vec::new();
+        for state in &states {
+            state.encode(&mut body);
+        }
+        header.encode(&mut body);
+        body.extend_from_slice(&payload);
+        let mut expected: Vec<_> = states.into_iter().map(Frame::State).collect();
+        expected.push(Frame::Chunk(header, Bytes::from(payload)));
+        prop_assert_eq!(decode_all(&body), Ok(expected));
+    }
+}

@@ -1,0 +1,61 @@
+use hawser_types::{ChannelId, SessionId};
+
+/// Bytes of a [`JoinPrelude`].
+pub const JOIN_PRELUDE_LENGTH: usize = 24;
+
+/// The only bytes that a joining connection sends in the clear: which session and channel it is.
+/// Sealed records follow at once, and the first one proves that the sender holds the keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JoinPrelude {
+    /// The session that the connection wants to join.
+    pub session: SessionId,
+    /// A channel number out of a grant.
+    pub channel: ChannelId,
+}
+
+impl JoinPrelude {
+    /// The first byte of a joining connection; a TLS handshake begins with 0x16 instead.
+    pub const FIRST_BYTE: u8 = MAGIC[0];
+
+    /// The prelude as it goes over the wire: `HWJ1`, the session, the channel in network order.
+    pub fn encode(&self) -> [u8; JOIN_PRELUDE_LENGTH] {
+        let mut out = [0; JOIN_PRELUDE_LENGTH];
+        out[..4].copy_from_slice(&MAGIC);
+        out[4..20].copy_from_slice(self.session.as_bytes());
+        out[20..].copy_from_slice(&self.channel.value().to_be_bytes());
+        out
+    }
+
+    /// Reads a prelude; `None` when it does not begin with the magic of this version.
+    pub fn decode(bytes: &[u8; JOIN_PRELUDE_LENGTH]) -> Option<Self> {
+        let rest = bytes.strip_prefix(&MAGIC)?;
+        let (session, channel) = rest.split_first_chunk::<16>()?;
+        let channel: [u8; 4] = channel.try_into().ok()?;
+        let channel = ChannelId::new(u32::from_be_bytes(channel));
+        Some(Self {
+            session: SessionId::new(*session),
+            channel,
+        })
+    }
+}
+
+const MAGIC: [u8; 4] = *b"HWJ1";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prelude_survives_the_round_trip_and_other_magic_is_refused() {
+        let prelude = JoinPrelude {
+            session: SessionId::new([7; 16]),
+            channel: ChannelId::new(0x0102_0304),
+        };
+        let mut bytes = prelude.encode();
+        assert_eq!(&bytes[..5], b"HWJ1\x07");
+        assert_eq!(&bytes[20..], [1, 2, 3, 4]);
+        assert_eq!(JoinPrelude::decode(&bytes), Some(prelude));
+        bytes[3] = b'2';
+        assert_eq!(JoinPrelude::decode(&bytes), None);
+    }
+}
