@@ -1,2 +1,143 @@
-//! Project automation.
-fn main() {}
+//! The project's own checks and test runner: `cargo xtask check`, `cargo xtask test`.
+#![forbid(unsafe_code)]
+
+mod layers;
+mod lines;
+mod packages;
+mod source;
+mod tests_run;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match words.as_slice() {
+        ["check"] => check(),
+        ["fmt"] => fmt(),
+        ["clippy"] => clippy(),
+        ["doc"] => doc(),
+        ["layers"] => layers::check(&workspace_root()),
+        ["lines"] => lines::check(&workspace_root()),
+        ["packages"] => packages::provide(),
+        ["test"] => test(true),
+        ["test", "--no-install"] => test(false),
+        [] | ["help" | "-h" | "--help"] => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprintln!("error: unknown command: {}\n\n{USAGE}", words.join(" "));
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A check that `cargo xtask check` runs, under its name.
+type Step = (&'static str, fn() -> Result<()>);
+
+/// Runs every check, also after one has failed, so that one run shows all there is to mend.
+fn check() -> Result<()> {
+    let steps: [Step; 6] = [
+        ("fmt", fmt),
+        ("layers", || layers::check(&workspace_root())),
+        ("lines", || lines::check(&workspace_root())),
+        ("clippy", clippy),
+        ("doc", doc),
+        ("test", || test(false)),
+    ];
+    let mut failed = Vec::new();
+    for (name, step) in steps {
+        eprintln!("== {name}");
+        if let Err(error) = step() {
+            eprintln!("error: {error:#}");
+            failed.push(name);
+        }
+    }
+    if !failed.is_empty() {
+        bail!("failed: {}", failed.join(", "));
+    }
+    eprintln!("all checks passed");
+    Ok(())
+}
+
+fn fmt() -> Result<()> {
+    run(cargo().args(["fmt", "--all", "--check"]))
+}
+
+fn clippy() -> Result<()> {
+    run(cargo().args([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--quiet",
+        "--",
+        "-D",
+        "warnings",
+    ]))
+}
+
+fn doc() -> Result<()> {
+    run(cargo()
+        .args(["doc", "--workspace", "--no-deps", "--quiet"])
+        .env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// Builds everything, since lab and end-to-end tests run the real programs, then runs all tests.
+fn test(install: bool) -> Result<()> {
+    if install {
+        packages::provide()?;
+    } else {
+        packages::report_missing();
+    }
+    run(cargo().args(["build", "--workspace", "--bins"]))?;
+    tests_run::run(&workspace_root())
+}
+
+/// The cargo that runs this program.
+fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(workspace_root());
+    command
+}
+
+/// Runs `command` on this terminal and fails when it does.
+fn run(command: &mut Command) -> Result<()> {
+    let status = command
+        .status()
+        .with_context(|| format!("cannot start {}", command.get_program().display()))?;
+    if !status.success() {
+        let words: Vec<_> = command.get_args().map(|a| a.to_string_lossy()).collect();
+        bail!("`cargo {}` ended with {status}", words.join(" "));
+    }
+    Ok(())
+}
+
+/// The folder that holds the workspace's `Cargo.toml`.
+fn workspace_root() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().unwrap_or(own).to_path_buf()
+}
+
+const USAGE: &str = "\
+cargo xtask COMMAND
+
+  check                 everything below except `packages`, installing nothing
+  fmt                   formatting
+  clippy                lints, warnings are errors
+  doc                   documentation, warnings are errors
+  layers                which crate may depend on which; sans-I/O crates stay so
+  lines                 length of files and functions
+  test [--no-install]   install what the tests need (as root on Debian), build,
+                        run all tests, list those that were skipped
+  packages              only install what the tests need";

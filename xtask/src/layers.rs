@@ -1,0 +1,318 @@
+//! `cargo xtask layers`: dependencies between crates only point up the list of rooms, and crates
+//! without I/O stay without it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+/// Fails when a crate of the workspace depends on what it must not.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    let output = crate::cargo()
+        .args(["metadata", "--format-version", "1"])
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("cannot start cargo metadata")?;
+    if !output.status.success() {
+        bail!("cargo metadata ended with {}", output.status);
+    }
+    let graph = Graph::parse(&output.stdout)?;
+    let mut problems = graph.order_problems();
+    problems.extend(graph.purity_problems());
+    for package in graph.members() {
+        problems.extend(attribute_problem(root, package));
+    }
+    for problem in &problems {
+        eprintln!("{problem}");
+    }
+    if !problems.is_empty() {
+        bail!("{} crossed layers", problems.len());
+    }
+    eprintln!("{} crates keep to their layers", graph.members().count());
+    Ok(())
+}
+
+/// What `cargo metadata` says, as far as it matters here.
+#[derive(Deserialize)]
+struct Graph {
+    packages: Vec<Package>,
+    workspace_members: Vec<String>,
+    resolve: Option<Resolve>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    id: String,
+    name: String,
+    manifest_path: PathBuf,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+    /// `None` for an ordinary one, else `dev` or `build`.
+    kind: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Resolve {
+    nodes: Vec<Node>,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    id: String,
+    deps: Vec<Edge>,
+}
+
+#[derive(Deserialize)]
+struct Edge {
+    pkg: String,
+    dep_kinds: Vec<EdgeKind>,
+}
+
+#[derive(Deserialize)]
+struct EdgeKind {
+    kind: Option<String>,
+}
+
+impl Graph {
+    fn parse(json: &[u8]) -> Result<Self> {
+        serde_json::from_slice(json).context("cannot read what cargo metadata says")
+    }
+
+    /// The crates of the workspace, this program aside.
+    fn members(&self) -> impl Iterator<Item = &Package> {
+        self.packages
+            .iter()
+            .filter(|p| self.workspace_members.contains(&p.id) && p.name != "xtask")
+    }
+
+    fn order_problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for package in self.members() {
+            let Some(own) = height(&package.name) else {
+                problems.push(format!(
+                    "{} is not in the list of rooms (xtask/src/layers.rs)",
+                    package.name
+                ));
+                continue;
+            };
+            for dependency in &package.dependencies {
+                if height(&dependency.name).is_some_and(|other| other >= own) {
+                    problems.push(format!(
+                        "{} may not depend on {}, which stands below it",
+                        package.name, dependency.name
+                    ));
+                }
+            }
+        }
+        problems
+    }
+
+    fn purity_problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for package in self.members().filter(|p| is_sans_io(&p.name)) {
+            for dependency in &package.dependencies {
+                let is_for_tests = dependency.kind.as_deref() == Some("dev");
+                if !is_for_tests && FORBIDDEN_DIRECTLY.contains(&dependency.name.as_str()) {
+                    problems.push(format!(
+                        "{} does no I/O, so it may not depend on {}",
+                        package.name, dependency.name
+                    ));
+                }
+            }
+            for (name, way) in self.reached_from(&package.id) {
+                if FORBIDDEN_ANYWHERE.contains(&name) {
+                    problems.push(format!(
+                        "{} does no I/O, so it may not reach {name} (by {way})",
+                        package.name
+                    ));
+                }
+            }
+        }
+        problems
+    }
+
+    /// The crates that are linked into `root`, each with the crate that brings it.
+    fn reached_from(&self, root: &str) -> BTreeMap<&str, &str> {
+        let names: BTreeMap<&str, &str> = self
+            .packages
+            .iter()
+            .map(|p| (p.id.as_str(), p.name.as_str()))
+            .collect();
+        let nodes = self.resolve.iter().flat_map(|r| &r.nodes);
+        let edges: BTreeMap<&str, &[Edge]> =
+            nodes.map(|n| (n.id.as_str(), n.deps.as_slice())).collect();
+        let mut seen = BTreeSet::from([root]);
+        let mut open = vec![root];
+        let mut reached = BTreeMap::new();
+        while let Some(id) = open.pop() {
+            let linked = edges.get(id).into_iter().copied().flatten();
+            for edge in linked.filter(|e| e.dep_kinds.iter().any(|k| k.kind.is_none())) {
+                let name = names.get(edge.pkg.as_str()).copied().unwrap_or_default();
+                reached
+                    .entry(name)
+                    .or_insert(names.get(id).copied().unwrap_or_default());
+                if seen.insert(&edge.pkg) {
+                    open.push(&edge.pkg);
+                }
+            }
+        }
+        reached
+    }
+}
+
+/// A crate without I/O says in its root file that it has no unsafe code.
+fn attribute_problem(root: &Path, package: &Package) -> Option<String> {
+    if !is_sans_io(&package.name) {
+        return None;
+    }
+    let folder = package.manifest_path.parent()?;
+    let file = folder.join("src/lib.rs");
+    let text = std::fs::read_to_string(&file).unwrap_or_default();
+    let shown = file.strip_prefix(root).unwrap_or(&file).display();
+    (!text.lines().any(|line| line.trim() == FORBID))
+        .then(|| format!("{shown} does not say {FORBID}"))
+}
+
+/// The place of a crate in the list of rooms, 0 at the top.
+fn height(name: &str) -> Option<usize> {
+    ROOMS.iter().position(|(room, _)| *room == name)
+}
+
+fn is_sans_io(name: &str) -> bool {
+    ROOMS.contains(&(name, Io::None))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Io {
+    None,
+    Some,
+}
+
+/// The rooms from the top: a crate depends on crates above it only.
+const ROOMS: [(&str, Io); 12] = [
+    ("hawser-types", Io::None),
+    ("hawser-wire", Io::None),
+    ("hawser-path", Io::None),
+    ("hawser-sched", Io::None),
+    ("hawser-session", Io::None),
+    ("hawser-control", Io::None),
+    ("hawser-config", Io::Some),
+    ("hawser-net", Io::Some),
+    ("hawser-front", Io::Some),
+    ("hawser", Io::Some),
+    ("hawser-lab", Io::Some),
+    ("hawser-cli", Io::Some),
+];
+
+const FORBID: &str = "#![forbid(unsafe_code)]";
+
+/// What a crate without I/O may not name. Some of it may be linked all the same: the cipher's
+/// crate calls libc to learn what the processor can do.
+const FORBIDDEN_DIRECTLY: [&str; 18] = [
+    "async-std",
+    "futures-util",
+    "getrandom",
+    "libc",
+    "mio",
+    "nix",
+    "num_cpus",
+    "parking_lot",
+    "rtnetlink",
+    "rustix",
+    "rustls",
+    "smol",
+    "socket2",
+    "tempfile",
+    "tokio",
+    "tracing-subscriber",
+    "windows-sys",
+    "tokio-util",
+];
+
+/// What may not even be linked into a crate without I/O.
+const FORBIDDEN_ANYWHERE: [&str; 6] = ["async-std", "mio", "rtnetlink", "smol", "socket2", "tokio"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Metadata of a workspace: each crate with its dependencies, `dev:` before those for tests.
+    fn graph(crates: &[(&str, &[&str])]) -> Graph {
+        let kind_of = |name: &str| match name.strip_prefix("dev:") {
+            Some(name) => (name.to_owned(), Some("dev")),
+            None => (name.to_owned(), None),
+        };
+        let mut packages = Vec::new();
+        let mut nodes = Vec::new();
+        for (name, needs) in crates {
+            let needs: Vec<_> = needs.iter().map(|n| kind_of(n)).collect();
+            packages.push(serde_json::json!({
+                "id": name, "name": name, "manifest_path": "Cargo.toml",
+                "dependencies": needs.iter().map(|(name, kind)|
+                    serde_json::json!({"name": name, "kind": kind})).collect::<Vec<_>>(),
+            }));
+            nodes.push(serde_json::json!({
+                "id": name,
+                "deps": needs.iter().map(|(name, kind)| serde_json::json!({
+                    "pkg": name, "dep_kinds": [{"kind": kind}]})).collect::<Vec<_>>(),
+            }));
+        }
+        let members: Vec<_> = crates
+            .iter()
+            .map(|c| c.0)
+            .filter(|n| n.starts_with("hawser"))
+            .collect();
+        let whole = serde_json::json!({
+            "packages": packages, "workspace_members": members, "resolve": {"nodes": nodes},
+        });
+        Graph::parse(whole.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn arrows_point_up_only() {
+        let graph = graph(&[
+            ("hawser-types", &[]),
+            ("hawser-wire", &["hawser-types", "hawser-session"]),
+            ("hawser-session", &["hawser-types", "hawser-wire"]),
+            ("hawser-attic", &[]),
+        ]);
+        assert_eq!(
+            graph.order_problems(),
+            [
+                "hawser-wire may not depend on hawser-session, which stands below it",
+                "hawser-attic is not in the list of rooms (xtask/src/layers.rs)",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_crate_without_io_names_no_sockets_and_links_none() {
+        let graph = graph(&[
+            ("hawser-wire", &["libc", "helper", "dev:tokio"]),
+            ("hawser-net", &["tokio", "libc"]),
+            ("helper", &["socket2", "dev:mio"]),
+            ("libc", &[]),
+            ("socket2", &[]),
+            ("mio", &[]),
+            ("tokio", &[]),
+        ]);
+        assert_eq!(
+            graph.purity_problems(),
+            [
+                "hawser-wire does no I/O, so it may not depend on libc",
+                "hawser-wire does no I/O, so it may not reach socket2 (by helper)",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_circle_ends() {
+        let graph = graph(&[("hawser-types", &["a"]), ("a", &["b"]), ("b", &["a"])]);
+        assert_eq!(graph.purity_problems(), Vec::<String>::new());
+    }
+}

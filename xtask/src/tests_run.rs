@@ -1,0 +1,138 @@
+//! Runs the tests and says which of them did not really run.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail};
+
+/// Runs all tests of the workspace on this terminal, then adds up.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let log = skip_log(root);
+    // A line left by an earlier run would be counted again.
+    match std::fs::remove_file(&log) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| log.display().to_string());
+        }
+        _ => {}
+    }
+    let mut child = crate::cargo()
+        .args(["test", "--workspace", "--no-fail-fast"])
+        .env(SKIP_LOG, &log)
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start cargo test")?;
+    let mut tally = Tally::default();
+    let output = child.stdout.take().context("cargo test has no output")?;
+    for line in BufReader::new(output).split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        // Whoever listens may stop listening; the tests go on.
+        let _ = writeln!(std::io::stdout(), "{line}");
+        tally.read(&line);
+    }
+    let status = child.wait()?;
+    for line in std::fs::read_to_string(&log).unwrap_or_default().lines() {
+        tally.read(line);
+    }
+    println!("{tally}");
+    if !status.success() {
+        bail!("`cargo test` ended with {status}");
+    }
+    Ok(())
+}
+
+fn skip_log(root: &Path) -> std::path::PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    root.join(target).join("hawser-skipped.log")
+}
+
+/// What a run of the tests came to.
+#[derive(Default, Debug, PartialEq, Eq)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+    /// Tests that passed without having tested anything, and why.
+    skipped: BTreeMap<String, String>,
+}
+
+impl Tally {
+    fn read(&mut self, line: &str) {
+        if let Some(rest) = line.strip_prefix("test result: ") {
+            let counts = rest.split_once(". ").map_or("", |(_, counts)| counts);
+            for count in counts.split(';') {
+                match count.trim().split_once(' ') {
+                    Some((number, "passed")) => self.passed += number.parse().unwrap_or(0),
+                    Some((number, "failed")) => self.failed += number.parse().unwrap_or(0),
+                    Some((number, "ignored")) => self.ignored += number.parse().unwrap_or(0),
+                    _ => {}
+                }
+            }
+        } else if let Some((name, reason)) = line
+            .strip_prefix("SKIPPED: ")
+            .and_then(|rest| rest.split_once(": "))
+        {
+            self.skipped.insert(name.to_owned(), reason.to_owned());
+        }
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let skipped = self.skipped.len();
+        write!(
+            f,
+            "all together: {} passed, {} failed, {} ignored, {skipped} skipped",
+            self.passed.saturating_sub(skipped as u64),
+            self.failed,
+            self.ignored,
+        )?;
+        for (name, reason) in &self.skipped {
+            write!(f, "\n  skipped {name}: {reason}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Names the file to which a test that cannot run appends `SKIPPED: <test name>: <reason>`.
+const SKIP_LOG: &str = "HAWSER_SKIP_LOG";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adds_up_results_and_takes_skipped_ones_out() {
+        let mut tally = Tally::default();
+        for line in [
+            "running 3 tests",
+            "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s",
+            "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out",
+            "SKIPPED: lab::black_hole: needs namespaces: no permission",
+            "SKIPPED: lab::black_hole: needs namespaces: no permission",
+        ] {
+            tally.read(line);
+        }
+        assert_eq!(
+            tally.to_string(),
+            "all together: 3 passed, 2 failed, 1 ignored, 1 skipped\n  \
+             skipped lab::black_hole: needs namespaces: no permission"
+        );
+    }
+
+    #[test]
+    fn other_lines_count_nothing() {
+        let mut tally = Tally::default();
+        for line in [
+            "",
+            "test result: ",
+            "test result: ok. x passed",
+            "SKIPPED: ",
+            "SKIPPED: a",
+        ] {
+            tally.read(line);
+        }
+        assert_eq!(tally, Tally::default());
+    }
+}
