@@ -24,15 +24,14 @@ impl ChunkScheduler for WeightedRoundRobin {
         // A newcomer starts level with the one that is furthest behind, not with a debt.
         let floor = self.finish.values().copied().fold(f64::INFINITY, f64::min);
         let floor = if floor.is_finite() { floor } else { 0.0 };
-        let next = usable(paths).min_by(|a, b| {
-            let time = |path: &PathView| *self.finish.get(&path.channel).unwrap_or(&floor);
-            time(a).total_cmp(&time(b))
-        });
-        match next {
+        for path in paths {
+            self.finish.entry(path.channel).or_insert(floor);
+        }
+        let time = |path: &PathView| *self.finish.get(&path.channel).unwrap_or(&floor);
+        match usable(paths).min_by(|a, b| time(a).total_cmp(&time(b))) {
             Some(path) if path.ready => {
                 let cost = unit.size.as_u64().max(1) as f64 / share(path);
-                let finish = self.finish.entry(path.channel).or_insert(floor);
-                *finish += cost;
+                *self.finish.entry(path.channel).or_insert(floor) += cost;
                 Decision::Channel(path.channel, Reason::Turn)
             }
             Some(_) => Decision::Wait(None, Reason::NotItsTurn),
