@@ -1,0 +1,126 @@
+use std::time::Duration;
+
+use hawser_types::Instant;
+
+/// How long a path has been silent against expectation, and how long it was silent when nothing
+/// was wrong.
+///
+/// Silence is counted only while something waits for an acknowledgement; it begins with the
+/// first unacknowledged byte or the last acknowledgement, whichever is later.
+#[derive(Clone, Debug, Default)]
+pub struct Silence {
+    waiting_since: Option<Instant>,
+    last_ack: Option<Instant>,
+    longest: Duration,
+    false_alarms: u32,
+}
+
+impl Silence {
+    /// Bytes were written; if nothing was waiting before, the wait begins.
+    pub fn on_written(&mut self, now: Instant) {
+        self.waiting_since.get_or_insert(now);
+    }
+
+    /// The kernel says whether bytes are unacknowledged and when the last acknowledgement came.
+    pub fn on_sample(&mut self, now: Instant, waiting: bool, since_ack: Duration) {
+        let ack = now - since_ack;
+        if let (Some(since), true) = (
+            self.waiting_since,
+            self.last_ack.is_none_or(|old| ack > old),
+        ) {
+            let began = self.last_ack.map_or(since, |old| old.max(since));
+            // The kernel counts in milliseconds: less than that is no silence at all.
+            self.longest = self.longest.max(ack.since(began));
+        }
+        self.last_ack = Some(self.last_ack.map_or(ack, |old| old.max(ack)));
+        if !waiting {
+            self.waiting_since = None;
+        } else {
+            self.waiting_since.get_or_insert(now);
+        }
+    }
+
+    /// Time without an acknowledgement that was expected; zero when none is.
+    pub fn current(&self, now: Instant) -> Duration {
+        let Some(since) = self.waiting_since else {
+            return Duration::ZERO;
+        };
+        now.since(self.last_ack.map_or(since, |ack| ack.max(since)))
+    }
+
+    /// The longest silence that ended by itself.
+    pub fn longest(&self) -> Duration {
+        self.longest
+    }
+
+    /// A silence that was taken for a failure ended by itself: be slower to believe the next one.
+    pub fn on_false_alarm(&mut self) {
+        self.false_alarms = (self.false_alarms + 1).min(MAX_DOUBLINGS);
+    }
+
+    /// The silence that makes a path suspect: what its round trips explain, plus a margin that
+    /// doubles with every false alarm.
+    pub fn suspect_after(&self, rtt: Duration, variation: Duration) -> Duration {
+        rtt + variation * 4 + SUSPECT_MARGIN * (1 << self.false_alarms)
+    }
+
+    /// The silence that makes a path dead.
+    pub fn dead_after(&self, rtt: Duration) -> Duration {
+        MIN_DEAD.max(self.longest * 3).max(rtt * 4).min(MAX_DEAD)
+    }
+}
+
+/// Beyond what round trips explain: the peer's delayed acknowledgement (40 ms), a scheduler's
+/// hiccup and one tick of our own.
+const SUSPECT_MARGIN: Duration = Duration::from_millis(120);
+const MAX_DOUBLINGS: u32 = 3;
+const MIN_DEAD: Duration = Duration::from_secs(1);
+const MAX_DEAD: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(value: u64) -> Duration {
+        Duration::from_millis(value)
+    }
+
+    fn at(value: u64) -> Instant {
+        Instant::ZERO + ms(value)
+    }
+
+    #[test]
+    fn an_idle_path_is_never_silent() {
+        let mut silence = Silence::default();
+        silence.on_sample(at(1000), false, ms(900));
+        assert_eq!(silence.current(at(9000)), Duration::ZERO);
+    }
+
+    #[test]
+    fn silence_begins_with_the_first_byte_after_idleness() {
+        let mut silence = Silence::default();
+        silence.on_sample(at(100), false, ms(0));
+        silence.on_written(at(5000));
+        silence.on_sample(at(5050), true, ms(4950));
+        assert_eq!(silence.current(at(5200)), ms(200));
+    }
+
+    #[test]
+    fn a_silence_that_ended_by_itself_is_remembered() {
+        let mut silence = Silence::default();
+        silence.on_written(at(0));
+        silence.on_sample(at(20), true, ms(0));
+        silence.on_sample(at(500), true, ms(60));
+        assert_eq!(silence.longest(), ms(420));
+        assert_eq!(silence.dead_after(ms(10)), ms(1260));
+    }
+
+    #[test]
+    fn false_alarms_double_the_margin_up_to_a_bound() {
+        let mut silence = Silence::default();
+        let first = silence.suspect_after(ms(20), ms(5));
+        assert_eq!(first, ms(160));
+        (0..9).for_each(|_| silence.on_false_alarm());
+        assert_eq!(silence.suspect_after(ms(20), ms(5)), ms(40 + 960));
+    }
+}
