@@ -1,1 +1,90 @@
 //! Strict TOML to validated types.
+//!
+//! A configuration file is optional, and so is every key in it: [`Config::default`] is what an
+//! empty file means. Keys are kebab-case, units stand in the value (`"25Mbit/s"`, `"40ms"`,
+//! `"64MiB"`), and nothing is clamped or passed over in silence: an unknown key or a value outside
+//! its range is a [`ConfigError`] that names file, line, key, what was found and what is allowed.
+//!
+//! `docs/hawser.example.toml` shows every key with its default.
+#![forbid(unsafe_code)]
+
+mod address;
+mod document;
+mod error;
+mod gateway;
+mod link;
+mod serve;
+mod session;
+mod up;
+
+use std::path::Path;
+
+pub use address::{HostPort, HostPortError};
+pub use error::ConfigError;
+pub use gateway::{GatewaySource, GatewaySourceError};
+pub use ipnet::IpNet;
+pub use link::{DEFAULT_WEIGHT, LinkConfig};
+pub use serve::{DEFAULT_GATEWAY_PORT, ServeConfig, ServeLimits};
+pub use session::{
+    ChunkSize, Congestion, Encryption, MAX_CHUNK_SIZE, MAX_RECEIVE_MEMORY, MAX_SURVIVE,
+    MIN_CHUNK_SIZE, MIN_RECEIVE_MEMORY, MIN_SURVIVE, SchedulerName, SessionConfig,
+};
+pub use up::{DEFAULT_PROXY_PORT, UpConfig};
+
+use document::{Document, Section};
+
+/// Everything a configuration file can say.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Config {
+    /// `[serve]`: the gateway.
+    pub serve: ServeConfig,
+    /// `[up]`: the proxy port and the way to the gateway.
+    pub up: UpConfig,
+    /// `[session]`: how data is cut, spread and sealed; for both ends.
+    pub session: SessionConfig,
+    /// `[[link]]`: what is known about single links, at most one entry for a name.
+    pub links: Vec<LinkConfig>,
+}
+
+impl Config {
+    /// Reads the file at `path`.
+    ///
+    /// Fails when it cannot be read, is larger than 1 MiB, is not TOML, or says something that is
+    /// not allowed.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let file = path.display().to_string();
+        let text = document::read_bounded(path).map_err(|source| ConfigError::Read {
+            file: file.clone(),
+            source,
+        })?;
+        Self::parse(&file, &text)
+    }
+
+    /// Reads `text`; `file` is the name that errors give to it.
+    pub fn parse(file: &str, text: &str) -> Result<Self, ConfigError> {
+        let document = Document::parse(file, text)?;
+        Self::try_from(document.root())
+    }
+
+    /// What is known about the link called `name`.
+    pub fn link(&self, name: &str) -> Option<&LinkConfig> {
+        self.links.iter().find(|link| link.name == name)
+    }
+}
+
+impl TryFrom<Section<'_>> for Config {
+    type Error = ConfigError;
+
+    fn try_from(root: Section<'_>) -> Result<Self, ConfigError> {
+        root.allow_only(&["serve", "up", "session", "link"])?;
+        Ok(Self {
+            serve: root.section_or_default("serve")?,
+            up: root.section_or_default("up")?,
+            session: root.section_or_default("session")?,
+            links: link::read_all(&root)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

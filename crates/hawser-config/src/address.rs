@@ -1,0 +1,175 @@
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+/// A host that others are told to connect to, perhaps with a port: `gw.example`,
+/// `gw.example:7443`, `203.0.113.5`, `[2001:db8::1]:7443`, `2001:db8::1`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostPort {
+    host: String,
+    port: Option<u16>,
+}
+
+impl HostPort {
+    /// The name or the address, an IPv6 one without its brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The port, where one was given.
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+
+    /// The address, when the host is no name.
+    pub fn ip(&self) -> Option<IpAddr> {
+        self.host.parse().ok()
+    }
+}
+
+impl From<SocketAddr> for HostPort {
+    fn from(address: SocketAddr) -> Self {
+        Self {
+            host: address.ip().to_string(),
+            port: Some(address.port()),
+        }
+    }
+}
+
+impl fmt::Display for HostPort {
+    /// In the form that [`FromStr`] reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_v6 = self.host.contains(':');
+        match self.port {
+            Some(port) if is_v6 => write!(f, "[{}]:{port}", self.host),
+            Some(port) => write!(f, "{}:{port}", self.host),
+            None if is_v6 => write!(f, "[{}]", self.host),
+            None => f.write_str(&self.host),
+        }
+    }
+}
+
+impl FromStr for HostPort {
+    type Err = HostPortError;
+
+    fn from_str(text: &str) -> Result<Self, HostPortError> {
+        let wrong = || HostPortError(text.chars().take(MAX_HOST).collect());
+        if let Ok(address) = text.parse::<Ipv6Addr>() {
+            return Ok(Self {
+                host: address.to_string(),
+                port: None,
+            });
+        }
+        let (host, port) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (host, rest) = rest.split_once(']').ok_or_else(wrong)?;
+                let address: Ipv6Addr = host.parse().map_err(|_| wrong())?;
+                let port = match rest.strip_prefix(':') {
+                    Some(port) => Some(port),
+                    None if rest.is_empty() => None,
+                    None => return Err(wrong()),
+                };
+                (address.to_string(), port)
+            }
+            None => {
+                let (host, port) = match text.split_once(':') {
+                    Some((host, port)) => (host, Some(port)),
+                    None => (text, None),
+                };
+                if !is_host_name(host) {
+                    return Err(wrong());
+                }
+                (host.to_owned(), port)
+            }
+        };
+        let port = port.map(|p| read_port(p).ok_or_else(wrong)).transpose()?;
+        Ok(Self { host, port })
+    }
+}
+
+/// A text that is no `HOST[:PORT]`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no HOST[:PORT]: a name, an IPv4 address or an IPv6 address in brackets")]
+pub struct HostPortError(String);
+
+/// Letters, digits, dots, hyphens and underscores, as names on the internet have; an IPv4 address
+/// passes too, but not something that only looks like one.
+fn is_host_name(text: &str) -> bool {
+    let labels_fit = text.trim_end_matches('.').split('.').all(|label| {
+        (1..=63).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+    });
+    let last = text.rsplit('.').find(|label| !label.is_empty());
+    let is_numeric = last.is_some_and(|label| label.bytes().all(|b| b.is_ascii_digit()));
+    text.len() <= MAX_HOST && labels_fit && (!is_numeric || text.parse::<IpAddr>().is_ok())
+}
+
+/// A port to connect to, so never 0; nothing but digits.
+fn read_port(text: &str) -> Option<u16> {
+    let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|port| is_digits && *port != 0)
+}
+
+/// The longest name in the DNS.
+const MAX_HOST: usize = 253;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Option<(String, Option<u16>)> {
+        let parsed = text.parse::<HostPort>().ok()?;
+        Some((parsed.host, parsed.port))
+    }
+
+    #[test]
+    fn reads_names_and_addresses_with_and_without_port() {
+        for (text, host, port) in [
+            ("gw.example", "gw.example", None),
+            ("gw.example:7443", "gw.example", Some(7443)),
+            ("203.0.113.5:1", "203.0.113.5", Some(1)),
+            ("2001:db8::1", "2001:db8::1", None),
+            ("[2001:db8::1]", "2001:db8::1", None),
+            ("[2001:db8::1]:7443", "2001:db8::1", Some(7443)),
+        ] {
+            assert_eq!(read(text), Some((host.to_owned(), port)), "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_nobody_could_connect_to() {
+        for text in [
+            "",
+            ":7443",
+            "gw:",
+            "gw:0",
+            "gw:+5",
+            "gw:70000",
+            "-gw",
+            "a b",
+            "gw/path",
+            "256.1.1.1",
+            "[gw]:1",
+            "[::1",
+            "[::1]7",
+            "a..b",
+            "1.2.3",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+        assert_eq!(read(&"a".repeat(64)), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_shown_reads_back(text in ".{0,40}|[a-z]{1,5}(:[0-9]{1,5})?|\\[[0-9a-f:]{2,9}\\](:[0-9]{1,5})?") {
+            if let Ok(parsed) = text.parse::<HostPort>() {
+                proptest::prop_assert_eq!(parsed.to_string().parse(), Ok(parsed));
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+use std::net::{Ipv6Addr, SocketAddr};
+
+use hawser_types::ByteCount;
+use ipnet::IpNet;
+
+use crate::document::{Field, Section};
+use crate::{ConfigError, HostPort};
+
+/// `[serve]`: what a gateway does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServeConfig {
+    /// `listen`: where clients connect. Default `[::]:7443`, which takes IPv4 clients too.
+    pub listen: SocketAddr,
+    /// `advertise`: the addresses that invites carry. Empty by default: then they carry `listen`,
+    /// or every address that is not loopback when `listen` names none.
+    pub advertise: Vec<HostPort>,
+    /// `allow-destination`: networks that clients may reach although they are private, link-local
+    /// or loopback. Empty by default; public addresses need no permission.
+    pub allow_destination: Vec<IpNet>,
+    /// `limits`: what one client and all of them together may use.
+    pub limits: ServeLimits,
+}
+
+/// `[serve.limits]`: what one client and all of them together may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServeLimits {
+    /// `sessions`: at once, of all clients. Default 1024.
+    pub sessions: u32,
+    /// `sessions-per-client`: at once, of one key. Default 16.
+    pub sessions_per_client: u32,
+    /// `streams-per-session`: open at once. Default 4096.
+    pub streams_per_session: u32,
+    /// `memory`: for the data of all sessions together. Default 1 GiB.
+    pub memory: ByteCount,
+    /// `half-open-handshakes`: connections that have not shown a key yet, at once. Default 256.
+    pub half_open_handshakes: u32,
+    /// `connects-per-second`: to destinations, for one client. Default 2000.
+    pub connects_per_second: u32,
+}
+
+impl Default for ServeConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), DEFAULT_GATEWAY_PORT),
+            advertise: Vec::new(),
+            allow_destination: Vec::new(),
+            limits: ServeLimits::default(),
+        }
+    }
+}
+
+impl Default for ServeLimits {
+    fn default() -> Self {
+        Self {
+            sessions: 1024,
+            sessions_per_client: 16,
+            streams_per_session: 4096,
+            memory: ByteCount::from_mib(1024),
+            half_open_handshakes: 256,
+            connects_per_second: 2000,
+        }
+    }
+}
+
+impl TryFrom<Section<'_>> for ServeConfig {
+    type Error = ConfigError;
+
+    fn try_from(section: Section<'_>) -> Result<Self, ConfigError> {
+        section.allow_only(&["listen", "advertise", "allow-destination", "limits"])?;
+        let mut config = Self::default();
+        if let Some(field) = section.field("listen") {
+            config.listen = read_listen(&field)?;
+        }
+        if let Some(field) = section.field("advertise") {
+            let allowed = "a list of hosts such as \"gw.example\" or \"[2001:db8::1]:7443\"";
+            let hosts = field.list(allowed)?;
+            config.advertise = read_each(&hosts, allowed)?;
+        }
+        if let Some(field) = section.field("allow-destination") {
+            let allowed = "a list of networks such as \"192.168.7.0/24\" or \"fd00::/8\"";
+            let networks = field.list(allowed)?;
+            config.allow_destination = read_each(&networks, allowed)?;
+        }
+        config.limits = section.section_or_default("limits")?;
+        Ok(config)
+    }
+}
+
+impl TryFrom<Section<'_>> for ServeLimits {
+    type Error = ConfigError;
+
+    fn try_from(section: Section<'_>) -> Result<Self, ConfigError> {
+        section.allow_only(&[
+            "sessions",
+            "sessions-per-client",
+            "streams-per-session",
+            "memory",
+            "half-open-handshakes",
+            "connects-per-second",
+        ])?;
+        let mut limits = Self::default();
+        for (key, value) in [
+            ("sessions", &mut limits.sessions),
+            ("sessions-per-client", &mut limits.sessions_per_client),
+            ("streams-per-session", &mut limits.streams_per_session),
+            ("half-open-handshakes", &mut limits.half_open_handshakes),
+            ("connects-per-second", &mut limits.connects_per_second),
+        ] {
+            if let Some(field) = section.field(key) {
+                *value = field.integer(1..=MAX_LIMIT)?;
+            }
+        }
+        if let Some(field) = section.field("memory") {
+            let read = |text: &str| text.parse().ok().filter(|m| *m >= MIN_MEMORY);
+            limits.memory = field.parse_with(read, "a size of 16MiB or more, such as \"1GiB\"")?;
+        }
+        Ok(limits)
+    }
+}
+
+/// An address to listen at; port 0 lets the system choose.
+pub(crate) fn read_listen(field: &Field<'_>) -> Result<SocketAddr, ConfigError> {
+    field.parse("an address and a port such as \"127.0.0.1:1080\" or \"[::]:7443\"")
+}
+
+fn read_each<T: std::str::FromStr>(
+    fields: &[Field<'_>],
+    allowed: &str,
+) -> Result<Vec<T>, ConfigError> {
+    fields.iter().map(|field| field.parse(allowed)).collect()
+}
+
+/// Where a gateway listens when nothing else is said.
+pub const DEFAULT_GATEWAY_PORT: u16 = 7443;
+
+const MAX_LIMIT: u32 = 1_000_000;
+const MIN_MEMORY: ByteCount = ByteCount::from_mib(16);

@@ -1,0 +1,199 @@
+use std::time::Duration;
+
+use hawser_types::{ByteCount, parse_duration};
+
+use crate::ConfigError;
+use crate::document::{Field, Section};
+
+/// `[session]`: how data is cut, spread and sealed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionConfig {
+    /// `scheduler`: which link gets the next chunk. Default `"backlog"`.
+    pub scheduler: SchedulerName,
+    /// `chunk-size`: how much of a stream goes to one link at a time. Default `"auto"`.
+    pub chunk_size: ChunkSize,
+    /// `encryption`: whether data is sealed. Default `"default"`.
+    pub encryption: Encryption,
+    /// `survive`: how long a session outlives its last link. From 1 s to 7 days, default 60 s.
+    pub survive: Duration,
+    /// `receive-memory`: for data of one session that has come and cannot be handed on yet. From
+    /// 1 MiB to 64 GiB, default 64 MiB.
+    pub receive_memory: ByteCount,
+    /// `congestion`: what each channel leaves to the kernel. Default `"auto"`.
+    pub congestion: Congestion,
+    /// `express`: whether each link has a second, thin channel for what is small or urgent.
+    /// Default yes.
+    pub express: bool,
+}
+
+/// Which policy chooses the link of the next chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum SchedulerName {
+    /// `backlog`: whichever channel can really send next.
+    #[default]
+    Backlog,
+    /// `round-robin`: one after the other, whatever they can do.
+    RoundRobin,
+    /// `weighted-round-robin`: in turn, by the weights of `[[link]]`.
+    WeightedRoundRobin,
+    /// `least-rtt`: the quickest that has room.
+    LeastRtt,
+}
+
+impl SchedulerName {
+    /// The name in configuration files.
+    pub fn as_str(self) -> &'static str {
+        let named = SCHEDULERS.iter().find(|(_, scheduler)| *scheduler == self);
+        named.map_or("", |(name, _)| name)
+    }
+}
+
+/// How much of a stream goes to one link at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum ChunkSize {
+    /// `auto`: about ten milliseconds of the channel's rate.
+    #[default]
+    Auto,
+    /// `mtu`: what fits into one packet of the link.
+    Mtu,
+    /// So many bytes, from 512 to 64 KiB.
+    Fixed(ByteCount),
+}
+
+/// Whether data is sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Encryption {
+    /// `default`: sealed, with the cipher that suits the processor.
+    #[default]
+    Default,
+    /// `none`: readable by whoever is on the way; for private links. Both ends must say so, and
+    /// who may join a session is still checked.
+    None,
+}
+
+/// Which congestion control the channels ask the kernel for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Congestion {
+    /// `auto`: the best of those that the kernel allows.
+    #[default]
+    Auto,
+    /// The one with this name, such as `bbr`.
+    Named(String),
+}
+
+impl Default for SessionConfig {
+    fn default() -> Self {
+        Self {
+            scheduler: SchedulerName::default(),
+            chunk_size: ChunkSize::default(),
+            encryption: Encryption::default(),
+            survive: DEFAULT_SURVIVE,
+            receive_memory: DEFAULT_RECEIVE_MEMORY,
+            congestion: Congestion::default(),
+            express: true,
+        }
+    }
+}
+
+impl TryFrom<Section<'_>> for SessionConfig {
+    type Error = ConfigError;
+
+    fn try_from(section: Section<'_>) -> Result<Self, ConfigError> {
+        section.allow_only(&[
+            "scheduler",
+            "chunk-size",
+            "encryption",
+            "survive",
+            "receive-memory",
+            "congestion",
+            "express",
+        ])?;
+        let mut config = Self::default();
+        if let Some(field) = section.field("scheduler") {
+            config.scheduler = field.word(&SCHEDULERS)?;
+        }
+        if let Some(field) = section.field("chunk-size") {
+            config.chunk_size = read_chunk_size(&field)?;
+        }
+        if let Some(field) = section.field("encryption") {
+            config.encryption = field.word(&ENCRYPTIONS)?;
+        }
+        if let Some(field) = section.field("survive") {
+            let read = |text: &str| {
+                let survive = parse_duration(text).ok();
+                survive.filter(|s| (MIN_SURVIVE..=MAX_SURVIVE).contains(s))
+            };
+            config.survive = field.parse_with(read, "a time from 1s to 7d, such as \"60s\"")?;
+        }
+        if let Some(field) = section.field("receive-memory") {
+            let range = MIN_RECEIVE_MEMORY..=MAX_RECEIVE_MEMORY;
+            let read = |text: &str| text.parse().ok().filter(|m| range.contains(m));
+            let allowed = "a size from 1MiB to 64GiB, such as \"64MiB\"";
+            config.receive_memory = field.parse_with(read, allowed)?;
+        }
+        if let Some(field) = section.field("congestion") {
+            config.congestion = field.parse_with(read_congestion, CONGESTION)?;
+        }
+        if let Some(field) = section.field("express") {
+            config.express = field.boolean()?;
+        }
+        Ok(config)
+    }
+}
+
+fn read_chunk_size(field: &Field<'_>) -> Result<ChunkSize, ConfigError> {
+    let read = |text: &str| match text {
+        "auto" => Some(ChunkSize::Auto),
+        "mtu" => Some(ChunkSize::Mtu),
+        _ => {
+            let bytes = text.parse().ok();
+            let bytes = bytes.filter(|b| (MIN_CHUNK_SIZE..=MAX_CHUNK_SIZE).contains(b))?;
+            Some(ChunkSize::Fixed(bytes))
+        }
+    };
+    field.parse_with(read, "\"auto\", \"mtu\", or a size from 512B to 64KiB")
+}
+
+/// Congestion controls have short lower-case names; whether the kernel knows this one shows when a
+/// channel asks for it.
+fn read_congestion(text: &str) -> Option<Congestion> {
+    let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b);
+    match text {
+        "auto" => Some(Congestion::Auto),
+        _ if (1..=MAX_CONGESTION_NAME).contains(&text.len()) && text.bytes().all(is_name) => {
+            Some(Congestion::Named(text.to_owned()))
+        }
+        _ => None,
+    }
+}
+
+const SCHEDULERS: [(&str, SchedulerName); 4] = [
+    ("backlog", SchedulerName::Backlog),
+    ("round-robin", SchedulerName::RoundRobin),
+    ("weighted-round-robin", SchedulerName::WeightedRoundRobin),
+    ("least-rtt", SchedulerName::LeastRtt),
+];
+const ENCRYPTIONS: [(&str, Encryption); 2] =
+    [("default", Encryption::Default), ("none", Encryption::None)];
+const CONGESTION: &str = "\"auto\" or the name of a congestion control such as \"bbr\"";
+
+const DEFAULT_SURVIVE: Duration = Duration::from_secs(60);
+/// The shortest time that a session outlives its last link.
+pub const MIN_SURVIVE: Duration = Duration::from_secs(1);
+/// The longest time that a session outlives its last link.
+pub const MAX_SURVIVE: Duration = Duration::from_secs(7 * 86_400);
+
+const DEFAULT_RECEIVE_MEMORY: ByteCount = ByteCount::from_mib(64);
+/// The least memory with which a session can keep more than one link busy.
+pub const MIN_RECEIVE_MEMORY: ByteCount = ByteCount::from_mib(1);
+/// The most memory that one session may be given.
+pub const MAX_RECEIVE_MEMORY: ByteCount = ByteCount::from_mib(64 * 1024);
+
+/// The smallest chunk: below it, headers are more than 1.5 % of the bytes by far.
+pub const MIN_CHUNK_SIZE: ByteCount = ByteCount::new(512);
+/// The largest chunk.
+pub const MAX_CHUNK_SIZE: ByteCount = ByteCount::from_kib(64);
+
+/// `TCP_CA_NAME_MAX` less the closing zero.
+const MAX_CONGESTION_NAME: usize = 15;

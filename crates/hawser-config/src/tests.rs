@@ -1,0 +1,332 @@
+use std::time::Duration;
+
+use hawser_types::ByteCount;
+use proptest::prelude::*;
+
+use super::*;
+
+fn parse(text: &str) -> Config {
+    Config::parse("hawser.toml", text).unwrap()
+}
+
+fn error(text: &str) -> String {
+    Config::parse("hawser.toml", text).unwrap_err().to_string()
+}
+
+#[test]
+fn an_empty_file_means_the_defaults() {
+    assert_eq!(parse(""), Config::default());
+    assert_eq!(
+        parse("[serve]\n[serve.limits]\n[up]\n[session]\n"),
+        Config::default()
+    );
+    assert_eq!(Config::default().serve.listen.to_string(), "[::]:7443");
+    assert_eq!(Config::default().up.listen.to_string(), "127.0.0.1:1080");
+}
+
+#[test]
+fn every_key_reaches_its_place() {
+    let config = parse(
+        r#"
+        [serve]
+        listen = "0.0.0.0:9000"
+        advertise = ["gw.example", "[2001:db8::1]:7443"]
+        allow-destination = ["192.168.7.0/24", "fd00::/8"]
+        limits = { sessions = 1, sessions-per-client = 2, streams-per-session = 3, memory = "16MiB", half-open-handshakes = 5, connects-per-second = 0x6 }
+        [up]
+        listen = "[::1]:0"
+        links = ["eth0", "wwan0"]
+        gateway = "@/etc/hawser/invite"
+        allow-lan = true
+        [session]
+        scheduler = "least-rtt"
+        chunk-size = "16KiB"
+        encryption = "none"
+        survive = "5min"
+        receive-memory = "1GiB"
+        congestion = "bbr"
+        express = false
+        [[link]]
+        name = "wwan0"
+        weight = 7
+        [[link]]
+        name = "eth0"
+        "#,
+    );
+    assert_eq!(config.serve.listen.to_string(), "0.0.0.0:9000");
+    let advertise: Vec<_> = config
+        .serve
+        .advertise
+        .iter()
+        .map(HostPort::to_string)
+        .collect();
+    assert_eq!(advertise, ["gw.example", "[2001:db8::1]:7443"]);
+    assert_eq!(config.serve.allow_destination.len(), 2);
+    let limits = ServeLimits {
+        sessions: 1,
+        sessions_per_client: 2,
+        streams_per_session: 3,
+        memory: ByteCount::from_mib(16),
+        half_open_handshakes: 5,
+        connects_per_second: 6,
+    };
+    assert_eq!(config.serve.limits, limits);
+    assert_eq!(config.up.listen.to_string(), "[::1]:0");
+    assert_eq!(config.up.links, ["eth0", "wwan0"]);
+    assert_eq!(
+        config.up.gateway,
+        Some(GatewaySource::File("/etc/hawser/invite".into()))
+    );
+    assert!(config.up.allow_lan);
+    let session = SessionConfig {
+        scheduler: SchedulerName::LeastRtt,
+        chunk_size: ChunkSize::Fixed(ByteCount::from_kib(16)),
+        encryption: Encryption::None,
+        survive: Duration::from_secs(300),
+        receive_memory: ByteCount::from_mib(1024),
+        congestion: Congestion::Named("bbr".to_owned()),
+        express: false,
+    };
+    assert_eq!(config.session, session);
+    assert_eq!(config.link("wwan0").map(|link| link.weight), Some(7));
+    assert_eq!(
+        config.link("eth0").map(|link| link.weight),
+        Some(DEFAULT_WEIGHT)
+    );
+    assert_eq!(config.link("lo"), None);
+}
+
+#[test]
+fn an_unknown_key_is_named_with_those_allowed() {
+    assert_eq!(
+        error("[serve]\nlisten = \"[::]:1\"\n\n[serve.limits]\nsesions = 5\n"),
+        "hawser.toml:5: unknown key `serve.limits.sesions`; allowed: sessions, \
+         sessions-per-client, streams-per-session, memory, half-open-handshakes, \
+         connects-per-second"
+    );
+    assert_eq!(
+        error("\n[[link]]\nname = \"a\"\nprice = 3\n"),
+        "hawser.toml:4: unknown key `link.price`; allowed: name, weight"
+    );
+    assert_eq!(
+        error("z = 1\na = 1"),
+        "hawser.toml:1: unknown key `z`; allowed: serve, up, session, link"
+    );
+}
+
+#[test]
+fn a_wrong_value_is_shown_with_what_is_allowed() {
+    for (text, expected) in [
+        (
+            "[session]\nsurvive = \"40\"",
+            "2: `session.survive` is \"40\"; allowed: a time from 1s to 7d, such as \"60s\"",
+        ),
+        (
+            "[session]\nsurvive = 40",
+            "2: `session.survive` is 40; allowed: a time from 1s to 7d, such as \"60s\"",
+        ),
+        (
+            "session.scheduler = \"fastest\"",
+            "1: `session.scheduler` is \"fastest\"; allowed: \"backlog\", \"round-robin\", \
+             \"weighted-round-robin\", \"least-rtt\"",
+        ),
+        (
+            "session.chunk-size = \"65KiB\"",
+            "1: `session.chunk-size` is \"65KiB\"; allowed: \"auto\", \"mtu\", or a size from \
+             512B to 64KiB",
+        ),
+        (
+            "[session]\nexpress = \"yes\"",
+            "2: `session.express` is \"yes\"; allowed: true, false",
+        ),
+        (
+            "session.congestion = \"../bbr\"",
+            "1: `session.congestion` is \"../bbr\"; allowed: \"auto\" or the name of a \
+             congestion control such as \"bbr\"",
+        ),
+        (
+            "serve.limits.sessions = 0",
+            "1: `serve.limits.sessions` is 0; allowed: a whole number from 1 to 1000000",
+        ),
+        (
+            "serve.limits.sessions = -1",
+            "1: `serve.limits.sessions` is -1; allowed: a whole number from 1 to 1000000",
+        ),
+        (
+            "serve.allow-destination = [\n \"10.0.0.0/8\",\n \"10/8\",\n]",
+            "3: `serve.allow-destination` is \"10/8\"; allowed: a list of networks such as \
+             \"192.168.7.0/24\" or \"fd00::/8\"",
+        ),
+        (
+            "up.listen = \"1080\"",
+            "1: `up.listen` is \"1080\"; allowed: an address and a port such as \
+             \"127.0.0.1:1080\" or \"[::]:7443\"",
+        ),
+        (
+            "up.links = [\"a/b\"]",
+            "1: `up.links` is \"a/b\"; allowed: the name of an interface such as \"wwan0\"",
+        ),
+        (
+            "serve = 5",
+            "1: `serve` is 5; allowed: a section with keys of its own",
+        ),
+        (
+            "link = 5",
+            "1: `link` is 5; allowed: sections that begin with [[link]]",
+        ),
+        (
+            "[[link]]\nname = \"a\"\n[[link]]\nname = \"a\"",
+            "4: `link.name` is \"a\"; allowed: one [[link]] for each interface",
+        ),
+        (
+            "\n[[link]]\nweight = 2",
+            "2: `link.name` is missing; allowed: the name of an interface such as \"wwan0\"",
+        ),
+    ] {
+        assert_eq!(error(text), format!("hawser.toml:{expected}"), "{text}");
+    }
+}
+
+#[test]
+fn an_error_never_repeats_the_secret_of_an_invite() {
+    assert_eq!(
+        error("up.gateway = \"hawser:/gw.example:7443/#c2VjcmV0\""),
+        "hawser.toml:1: `up.gateway` is \"hawser:/gw.example:7443/; allowed: an invite \
+         \"hawser://…\" or \"@FILE\""
+    );
+}
+
+#[test]
+fn long_and_strange_values_are_shortened() {
+    let shown = error(&format!("up.listen = \"{}\\u0007\n\"", "é".repeat(200)));
+    assert!(shown.len() < 300, "{shown}");
+    let shown = error(&format!("up.listen = '''{}\n\n'''", "é".repeat(200)));
+    assert!(
+        shown.contains("é…;") && shown.lines().count() == 1,
+        "{shown}"
+    );
+}
+
+#[test]
+fn text_that_is_not_toml_is_refused_with_its_line() {
+    assert!(error("[serve]\nlisten = \n").starts_with("hawser.toml:2: not TOML: "));
+    assert!(error("[serve]\n[serve]\n").starts_with("hawser.toml:2: not TOML: "));
+    assert!(error("a = 1\na = 1\n").starts_with("hawser.toml:2: not TOML: "));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("none.toml");
+    let shown = Config::load(&path).unwrap_err().to_string();
+    assert!(
+        shown.starts_with(&format!("cannot read {}: ", path.display())),
+        "{shown}"
+    );
+
+    std::fs::write(&path, "#".repeat((1 << 20) + 1)).unwrap();
+    let shown = Config::load(&path).unwrap_err().to_string();
+    assert!(shown.ends_with("larger than 1 MiB"), "{shown}");
+
+    std::fs::write(&path, [0xff]).unwrap();
+    assert!(matches!(Config::load(&path), Err(ConfigError::Read { .. })));
+}
+
+#[test]
+fn the_shipped_example_says_the_defaults() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/hawser.example.toml");
+    assert_eq!(Config::load(&path).unwrap(), Config::default());
+
+    // Every line that is commented out is a key that works.
+    let text = std::fs::read_to_string(&path).unwrap();
+    let whole: Vec<&str> = text
+        .lines()
+        .map(|line| line.strip_prefix("#: ").unwrap_or(line))
+        .collect();
+    let config = Config::parse("example", &whole.join("\n")).unwrap();
+    assert_eq!(config.links.len(), 2);
+    assert!(config.up.gateway.is_some() && !config.serve.advertise.is_empty());
+}
+
+#[test]
+fn a_port_open_to_others_needs_leave() {
+    assert!(!Config::default().up.is_exposed());
+    assert!(parse("up.listen = \"0.0.0.0:1080\"").up.is_exposed());
+    assert!(
+        parse("up.listen = \"[::ffff:10.0.0.1]:1080\"")
+            .up
+            .is_exposed()
+    );
+    assert!(
+        !parse("up.listen = \"[::ffff:127.0.0.1]:1080\"")
+            .up
+            .is_exposed()
+    );
+    assert!(
+        !parse("up = { listen = \"0.0.0.0:1080\", allow-lan = true }")
+            .up
+            .is_exposed()
+    );
+}
+
+#[test]
+fn every_file_of_the_corpus_is_read_without_a_panic() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/config");
+    let mut files = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        let _ = Config::parse("corpus", &String::from_utf8_lossy(&bytes));
+        files += 1;
+    }
+    assert!(files > 0, "the corpus is gone");
+}
+
+/// Text that looks like a configuration, right and wrong.
+fn document() -> impl Strategy<Value = String> {
+    let key = prop_oneof![
+        prop::sample::select(vec![
+            "[serve]",
+            "[serve.limits]",
+            "[up]",
+            "[session]",
+            "[[link]]",
+            "[link]",
+            "listen",
+            "links",
+            "limits",
+            "memory",
+            "survive",
+            "chunk-size",
+            "name",
+            "weight",
+            "gateway",
+            "up.links",
+        ])
+        .prop_map(str::to_owned),
+        "[a-z.-]{1,8}",
+    ];
+    let value = prop_oneof![
+        Just(String::new()),
+        "[0-9]{1,25}",
+        "\"[ -~]{0,12}\"",
+        "\\[(\"[a-z0-9./:]{0,9}\",?){0,3}\\]",
+        "\\{[a-z-]{1,9} = [0-9]{1,3}\\}",
+    ];
+    let line = (key, value).prop_map(|(key, value)| match value.as_str() {
+        "" => key,
+        _ => format!("{key} = {value}"),
+    });
+    prop::collection::vec(line, 0..8).prop_map(|lines| lines.join("\n"))
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_text_never_panics(text in ".{0,200}") {
+        let _ = Config::parse("x", &text);
+    }
+
+    #[test]
+    fn text_that_looks_like_a_configuration_never_panics(text in document()) {
+        let _ = Config::parse("x", &text);
+    }
+}
