@@ -1,1 +1,25 @@
-//! Snapshots, events and commands: the one API behind the CLI and every monitor.
+//! Snapshots and commands: the one API behind the command line and every monitor.
+//!
+//! A daemon is asked with a [`Request`] and answers with a [`Response`], each one line of JSON that
+//! carries the version of this API: [`encode`] makes the line, [`LineDecoder`] takes it apart again.
+//! Names of fields end in their unit: `_ms` is a span in milliseconds with a fraction, `_bps` a rate
+//! in bit/s, `_bytes` a count of bytes. Unknown fields are ignored, so that a newer daemon may say
+//! more.
+//!
+//! Nothing in here does I/O: the caller moves the bytes.
+#![forbid(unsafe_code)]
+
+mod codec;
+mod message;
+mod render;
+mod snapshot;
+mod table;
+mod units;
+
+pub use codec::{API, CodecError, LineDecoder, MAX_LINE, encode, encode_response};
+pub use message::{ErrorReason, PeerStatus, Request, Response};
+pub use render::render_status;
+pub use snapshot::{
+    ChannelKind, ChannelState, ChannelStatus, LinkState, LinkStatus, MemoryStatus, PathState,
+    PathStatus, Role, SessionState, SessionStatus, StatusSnapshot, StreamStatus,
+};

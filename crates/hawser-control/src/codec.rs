@@ -1,0 +1,357 @@
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::{Response, StatusSnapshot};
+
+/// One line of JSON, its line end included, that says `body` in this version of the API.
+///
+/// Fails when it would be longer than [`MAX_LINE`].
+pub fn encode<T: Serialize>(body: &T) -> Result<Vec<u8>, CodecError> {
+    let mut line = serde_json::to_vec(&Envelope { api: API, body }).map_err(malformed)?;
+    line.push(b'\n');
+    if line.len() > MAX_LINE {
+        return Err(CodecError::TooLong { length: line.len() });
+    }
+    Ok(line)
+}
+
+/// Like [`encode`]; a snapshot that is too long is shortened until it fits.
+pub fn encode_response(response: &Response) -> Result<Vec<u8>, CodecError> {
+    let Response::Status(snapshot) = response else {
+        return encode(response);
+    };
+    let mut outcome = encode(response);
+    for (sessions, streams) in SHORTER {
+        if !matches!(outcome, Err(CodecError::TooLong { .. })) {
+            break;
+        }
+        let short = shorten(snapshot, sessions, streams);
+        outcome = encode(&Response::Status(Box::new(short)));
+    }
+    outcome
+}
+
+/// Takes lines apart again, whichever way their bytes arrive.
+///
+/// Give it what was read with [`handle_bytes`](Self::handle_bytes), then call
+/// [`poll_message`](Self::poll_message) until it has nothing more. After an error the connection is
+/// of no more use.
+#[derive(Debug, Default)]
+pub struct LineDecoder {
+    buffer: Vec<u8>,
+    /// How much of the buffer is known to hold no line end.
+    searched: usize,
+}
+
+impl LineDecoder {
+    /// Holds nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes what was read. Holds at most twice [`MAX_LINE`].
+    pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(), CodecError> {
+        let length = self.buffer.len().saturating_add(bytes.len());
+        if length > 2 * MAX_LINE {
+            return Err(CodecError::TooLong { length });
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// The next message, when all of its line has come.
+    pub fn poll_message<T: DeserializeOwned>(&mut self) -> Result<Option<T>, CodecError> {
+        let mut unsearched = self.buffer.iter().skip(self.searched);
+        let Some(more) = unsearched.position(|byte| *byte == b'\n') else {
+            self.searched = self.buffer.len();
+            return match self.searched {
+                length if length >= MAX_LINE => Err(CodecError::TooLong { length }),
+                _ => Ok(None),
+            };
+        };
+        let end = self.searched + more;
+        self.searched = 0;
+        if end >= MAX_LINE {
+            return Err(CodecError::TooLong { length: end + 1 });
+        }
+        let line: Vec<u8> = self.buffer.drain(..=end).collect();
+        decode(&line).map(Some)
+    }
+
+    /// Whether the beginning of a line has come whose end has not.
+    pub fn is_within_line(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+}
+
+/// Why a line could not be made or read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodecError {
+    /// The line is longer than [`MAX_LINE`].
+    #[error("a message of {length} bytes or more; allowed are {MAX_LINE}")]
+    TooLong {
+        /// How much there is of it.
+        length: usize,
+    },
+    /// The line is not JSON, or not a message that is known here.
+    #[error("not a message: {message}")]
+    Malformed {
+        /// What the parser said.
+        message: String,
+    },
+    /// The other side speaks another version.
+    #[error("a message of version {got} of the control API; known is {API}")]
+    Version {
+        /// The other side's version.
+        got: u64,
+    },
+}
+
+#[derive(Serialize)]
+struct Envelope<'a, T> {
+    api: u64,
+    #[serde(flatten)]
+    body: &'a T,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    api: u64,
+}
+
+/// Reads the version first: what another version says may not be known here.
+fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, CodecError> {
+    let Version { api } = serde_json::from_slice(line).map_err(malformed)?;
+    if api != API {
+        return Err(CodecError::Version { got: api });
+    }
+    serde_json::from_slice(line).map_err(malformed)
+}
+
+fn malformed(error: serde_json::Error) -> CodecError {
+    // A parser may quote what it read; one line of bounded length goes into logs and answers.
+    let message = error.to_string().replace(char::is_control, "?");
+    CodecError::Malformed {
+        message: message.chars().take(MAX_MESSAGE).collect(),
+    }
+}
+
+/// The same snapshot with at most so many sessions, and streams in each.
+fn shorten(snapshot: &StatusSnapshot, sessions: usize, streams: usize) -> StatusSnapshot {
+    let mut short = snapshot.clone();
+    short.sessions.truncate(sessions);
+    for session in &mut short.sessions {
+        session.streams.truncate(streams);
+    }
+    short
+}
+
+/// The version of the API that this crate speaks.
+pub const API: u64 = 1;
+
+/// The longest line in bytes, its line end included.
+pub const MAX_LINE: usize = 1 << 20;
+
+const MAX_MESSAGE: usize = 200;
+
+/// Sessions, and streams of each, to try one after the other when a snapshot is too long.
+const SHORTER: [(usize, usize); 6] = [
+    (1024, 200),
+    (1024, 20),
+    (256, 20),
+    (256, 0),
+    (64, 0),
+    (8, 0),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use hawser_types::{ByteCount, Rate};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{ChannelStatus, PathStatus, Request, SessionStatus, StreamStatus};
+
+    fn decode_all(bytes: &[u8]) -> Result<Vec<Request>, CodecError> {
+        let mut decoder = LineDecoder::new();
+        decoder.handle_bytes(bytes)?;
+        std::iter::from_fn(|| decoder.poll_message().transpose()).collect()
+    }
+
+    #[test]
+    fn requests_are_lines_of_json_with_a_version() {
+        assert_eq!(
+            encode(&Request::Status).unwrap(),
+            b"{\"api\":1,\"request\":\"status\"}\n"
+        );
+        let invite = Request::Invite {
+            ttl: Some(Duration::from_micros(1500)),
+        };
+        let line = encode(&invite).unwrap();
+        assert_eq!(line, b"{\"api\":1,\"request\":\"invite\",\"ttl_ms\":1.5}\n");
+        assert_eq!(decode_all(&line), Ok(vec![invite]));
+    }
+
+    #[test]
+    fn units_stand_in_the_names_of_fields() {
+        let channel = ChannelStatus {
+            rtt: Some(Duration::from_micros(20_250)),
+            delivery_rate: Rate::from_bits_per_second(50_000_000),
+            cwnd_bytes: ByteCount::from_kib(64),
+            ..ChannelStatus::default()
+        };
+        let json = serde_json::to_value(&channel).unwrap();
+        assert_eq!(json["rtt_ms"], 20.25);
+        assert_eq!(json["delivery_rate_bps"], 50_000_000);
+        assert_eq!(json["cwnd_bytes"], 65_536);
+        assert_eq!(json["kind"], "bulk");
+        assert_eq!(
+            serde_json::from_value::<ChannelStatus>(json).unwrap(),
+            channel
+        );
+    }
+
+    #[test]
+    fn a_line_may_come_byte_by_byte_and_several_at_once() {
+        let mut lines = encode(&Request::Peers).unwrap();
+        lines.extend(encode(&Request::Stop).unwrap());
+        assert_eq!(decode_all(&lines), Ok(vec![Request::Peers, Request::Stop]));
+
+        let mut decoder = LineDecoder::new();
+        let mut read = Vec::new();
+        for byte in &lines {
+            decoder.handle_bytes(&[*byte]).unwrap();
+            read.extend(decoder.poll_message::<Request>().unwrap());
+        }
+        assert_eq!(read, [Request::Peers, Request::Stop]);
+        assert!(!decoder.is_within_line());
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused() {
+        let mut decoder = LineDecoder::new();
+        let piece = vec![b' '; MAX_LINE / 4];
+        let mut outcome = Ok(None);
+        for _ in 0..4 {
+            assert_eq!(outcome, Ok(None));
+            decoder.handle_bytes(&piece).unwrap();
+            outcome = decoder.poll_message::<Request>();
+        }
+        assert_eq!(outcome, Err(CodecError::TooLong { length: MAX_LINE }));
+        assert!(decoder.handle_bytes(&vec![b' '; MAX_LINE + 1]).is_err());
+    }
+
+    #[test]
+    fn another_version_is_told_from_nonsense() {
+        assert_eq!(
+            decode_all(b"{\"api\":2,\"request\":\"dance\"}\n"),
+            Err(CodecError::Version { got: 2 })
+        );
+        for nonsense in [
+            "\n",
+            "{}\n",
+            "{\"api\":1}\n",
+            "{\"api\":1,\"request\":\"dance\"}\n",
+            "[\n",
+        ] {
+            let outcome = decode_all(nonsense.as_bytes());
+            assert!(
+                matches!(outcome, Err(CodecError::Malformed { .. })),
+                "{nonsense}"
+            );
+        }
+        let negative = decode_all(b"{\"api\":1,\"request\":\"invite\",\"ttl_ms\":-1}\n");
+        assert!(matches!(negative, Err(CodecError::Malformed { .. })));
+    }
+
+    #[test]
+    fn unknown_fields_are_left_to_newer_versions() {
+        let line = b"{\"api\":1,\"request\":\"stop\",\"gently\":true}\n";
+        assert_eq!(decode_all(line), Ok(vec![Request::Stop]));
+    }
+
+    #[test]
+    fn a_snapshot_too_long_is_shortened_and_says_how_much_there_is() {
+        let stream = StreamStatus {
+            destination: Some("a".repeat(200)),
+            ..StreamStatus::default()
+        };
+        let path = PathStatus {
+            channels: vec![ChannelStatus::default(); 2],
+            ..PathStatus::default()
+        };
+        let session = SessionStatus {
+            stream_count: 100,
+            streams: vec![stream; 100],
+            paths: vec![path; 6],
+            ..SessionStatus::default()
+        };
+        let snapshot = StatusSnapshot {
+            session_count: 500,
+            sessions: vec![session; 500],
+            ..StatusSnapshot::default()
+        };
+        let response = Response::Status(Box::new(snapshot));
+        assert!(encode(&response).is_err());
+        let mut decoder = LineDecoder::new();
+        decoder
+            .handle_bytes(&encode_response(&response).unwrap())
+            .unwrap();
+        let Some(Response::Status(short)) = decoder.poll_message().unwrap() else {
+            panic!("another answer");
+        };
+        assert_eq!((short.session_count, short.sessions.len()), (500, 256));
+        assert_eq!(short.sessions[0].stream_count, 100);
+    }
+
+    #[test]
+    fn every_file_of_the_corpus_is_read_without_a_panic() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/control");
+        let mut files = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let _ = decode_all(&std::fs::read(entry.unwrap().path()).unwrap());
+            files += 1;
+        }
+        assert!(files > 0, "the corpus is gone");
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = decode_all(&bytes);
+        }
+
+        #[test]
+        fn answers_come_back_as_they_went(
+            url in ".{0,40}",
+            micros in 0..10_u64.pow(12),
+            megabits in 0..100_000_u64,
+            counters in prop::collection::btree_map("[a-z_]{1,8}", any::<u64>(), 0..5),
+        ) {
+            let span = Duration::from_micros(micros);
+            let session = SessionStatus {
+                age: span,
+                up: Rate::from_bits_per_second(megabits * 1_000_000),
+                peer: url.clone(),
+                ..SessionStatus::default()
+            };
+            let snapshot = StatusSnapshot {
+                uptime: span,
+                sessions: vec![session],
+                counters,
+                ..StatusSnapshot::default()
+            };
+            for response in [
+                Response::Invite { url: url.clone(), ttl: span },
+                Response::Status(Box::new(snapshot)),
+            ] {
+                let mut decoder = LineDecoder::new();
+                decoder.handle_bytes(&encode_response(&response).unwrap()).unwrap();
+                prop_assert_eq!(decoder.poll_message(), Ok(Some(response)));
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::StatusSnapshot;
+
+/// What a daemon can be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Request {
+    /// What it is doing. Answered with [`Response::Status`].
+    Status,
+    /// To end in good order. Answered with [`Response::Stopping`].
+    Stop,
+    /// For a new invite; gateways only. Answered with [`Response::Invite`].
+    Invite {
+        /// How long the invite holds; the daemon's own choice when missing.
+        #[serde(
+            rename = "ttl_ms",
+            with = "crate::units::milliseconds::option",
+            default,
+            skip_serializing_if = "Option::is_none"
+        )]
+        ttl: Option<Duration>,
+    },
+    /// Who is enrolled; gateways only. Answered with [`Response::Peers`].
+    Peers,
+    /// To forget a peer and end its sessions; gateways only. Answered with [`Response::Revoked`].
+    RevokePeer {
+        /// The peer's public key as [`PeerStatus::key`] shows it.
+        key: String,
+    },
+}
+
+/// What a daemon answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "response", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Response {
+    /// What it is doing.
+    Status(Box<StatusSnapshot>),
+    /// It is about to end.
+    Stopping,
+    /// A new invite. It carries a secret: show it to the user only.
+    Invite {
+        /// `hawser://host:port/#…`
+        url: String,
+        /// How long it holds.
+        #[serde(rename = "ttl_ms", with = "crate::units::milliseconds")]
+        ttl: Duration,
+    },
+    /// Who is enrolled.
+    Peers {
+        /// One entry for each key.
+        peers: Vec<PeerStatus>,
+    },
+    /// A peer is forgotten.
+    Revoked {
+        /// Its public key.
+        key: String,
+    },
+    /// The request was not done.
+    Error {
+        /// The kind of fault, for programs.
+        reason: ErrorReason,
+        /// What happened, for people.
+        message: String,
+    },
+}
+
+/// Why a request was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ErrorReason {
+    /// The line was no request of this version of the API.
+    Malformed,
+    /// A daemon of this role does not do that.
+    Unsupported,
+    /// What the request names does not exist.
+    NotFound,
+    /// It should have worked.
+    Failed,
+}
+
+/// A client that a gateway knows.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Its public key.
+    pub key: String,
+    /// Time since it enrolled.
+    #[serde(
+        rename = "enrolled_ago_ms",
+        with = "crate::units::milliseconds::option",
+        default
+    )]
+    pub enrolled_ago: Option<Duration>,
+    /// Time since its last session ended; zero while one is open, none when it never had one.
+    #[serde(
+        rename = "seen_ago_ms",
+        with = "crate::units::milliseconds::option",
+        default
+    )]
+    pub seen_ago: Option<Duration>,
+    /// Sessions open now.
+    pub session_count: u64,
+}

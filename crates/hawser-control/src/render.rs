@@ -1,0 +1,389 @@
+use std::time::Duration;
+
+use hawser_types::{ByteCount, Rate};
+
+use crate::table::{Side, Table, clip, printable};
+use crate::{LinkStatus, PathStatus, SessionStatus, StatusSnapshot};
+
+/// The snapshot as text of at most `width` columns a line, 40 at least, ended with a line end.
+pub fn render_status(snapshot: &StatusSnapshot, width: usize) -> String {
+    let width = width.max(MIN_WIDTH);
+    let mut lines = head(snapshot, width);
+    if !snapshot.links.is_empty() {
+        lines.push(String::new());
+        lines.extend(links(&snapshot.links, width));
+    }
+    for session in &snapshot.sessions {
+        lines.push(String::new());
+        lines.extend(session_lines(session, width));
+    }
+    lines.extend(left_out(
+        snapshot.session_count,
+        snapshot.sessions.len(),
+        "sessions",
+    ));
+    let counters: Vec<_> = snapshot.counters.iter().filter(|(_, n)| **n > 0).collect();
+    if !counters.is_empty() {
+        lines.push(String::new());
+        lines.push("COUNTED".to_owned());
+        let counted = counters
+            .iter()
+            .map(|(name, n)| format!("  {n:>12}  {}", printable(name)));
+        lines.extend(counted.map(|line| clip(&line, width)));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn head(snapshot: &StatusSnapshot, width: usize) -> Vec<String> {
+    let listen: Vec<String> = snapshot.listen.iter().map(ToString::to_string).collect();
+    let at = match listen.is_empty() {
+        true => String::new(),
+        false => format!(", at {}", listen.join(" ")),
+    };
+    let used = snapshot.memory.used_bytes;
+    let bound = snapshot
+        .memory
+        .limit_bytes
+        .map(|limit| format!(" of {limit}"));
+    let lines = [
+        format!(
+            "hawser {} {}, running for {}{at}",
+            printable(&snapshot.version),
+            snapshot.role,
+            span(snapshot.uptime)
+        ),
+        format!(
+            "process {}, {used}{} held for data",
+            snapshot.process_id,
+            bound.unwrap_or_default()
+        ),
+    ];
+    lines.iter().map(|line| clip(line, width)).collect()
+}
+
+fn links(links: &[LinkStatus], width: usize) -> Vec<String> {
+    let mut table = Table::new([
+        ("LINK", Side::Left),
+        ("INDEX", Side::Right),
+        ("STATE", Side::Left),
+        ("ADDRESSES", Side::Flexible),
+        ("WHY", Side::Flexible),
+    ]);
+    for link in links {
+        let addresses: Vec<_> = link.addresses.iter().map(ToString::to_string).collect();
+        table.push([
+            link.name.clone(),
+            link.index.value().to_string(),
+            link.state.to_string(),
+            addresses.join(" "),
+            link.reason.clone().unwrap_or_default(),
+        ]);
+    }
+    table.lines(0, width)
+}
+
+fn session_lines(session: &SessionStatus, width: usize) -> Vec<String> {
+    let title = format!(
+        "SESSION {} with {}: {} for {}, {}",
+        session.id,
+        session.peer,
+        session.state,
+        span(session.age),
+        session.scheduler
+    );
+    let moved = format!(
+        "  up {}, down {}; sent {}, received {}",
+        session.up, session.down, session.bytes_sent, session.bytes_received
+    );
+    let mut lines = vec![clip(&printable(&title), width), clip(&moved, width)];
+    lines.extend(paths(&session.paths, width));
+    lines.extend(channels(&session.paths, width));
+    lines.extend(streams(session, width));
+    lines
+}
+
+fn paths(paths: &[PathStatus], width: usize) -> Vec<String> {
+    let mut table = Table::new([
+        ("PATH", Side::Left),
+        ("STATE", Side::Left),
+        ("TO", Side::Flexible),
+        ("UP Mbit/s", Side::Right),
+        ("DOWN Mbit/s", Side::Right),
+        ("WHY", Side::Flexible),
+    ]);
+    for path in paths {
+        table.push([
+            path.link.clone(),
+            path.state.to_string(),
+            path.remote.map(|to| to.to_string()).unwrap_or_default(),
+            megabits(path.up),
+            megabits(path.down),
+            path.reason.clone().unwrap_or_default(),
+        ]);
+    }
+    unless_empty(&table, width)
+}
+
+fn channels(paths: &[PathStatus], width: usize) -> Vec<String> {
+    let mut table = Table::new([
+        ("CHANNEL", Side::Right),
+        ("ON", Side::Flexible),
+        ("KIND", Side::Left),
+        ("STATE", Side::Left),
+        ("RTT ms", Side::Right),
+        ("CWND", Side::Right),
+        ("Mbit/s", Side::Right),
+        ("SENT", Side::Right),
+        ("RECEIVED", Side::Right),
+    ]);
+    for path in paths {
+        for channel in &path.channels {
+            let rtt = channel
+                .rtt
+                .map(|rtt| format!("{:.1}", rtt.as_secs_f64() * 1e3));
+            table.push([
+                channel.id.value().to_string(),
+                path.link.clone(),
+                channel.kind.to_string(),
+                channel.state.to_string(),
+                rtt.unwrap_or_else(|| "-".to_owned()),
+                size(channel.cwnd_bytes),
+                megabits(channel.delivery_rate),
+                size(channel.bytes_sent),
+                size(channel.bytes_received),
+            ]);
+        }
+    }
+    unless_empty(&table, width)
+}
+
+fn streams(session: &SessionStatus, width: usize) -> Vec<String> {
+    let mut table = Table::new([
+        ("STREAM", Side::Right),
+        ("TO", Side::Flexible),
+        ("SENT", Side::Right),
+        ("RECEIVED", Side::Right),
+        ("AGE", Side::Right),
+    ]);
+    let shown = session.streams.iter().take(MAX_STREAMS);
+    for stream in shown.clone() {
+        table.push([
+            stream.id.value().to_string(),
+            stream.destination.clone().unwrap_or_else(|| "-".to_owned()),
+            size(stream.bytes_sent),
+            size(stream.bytes_received),
+            span(stream.age),
+        ]);
+    }
+    let mut lines = unless_empty(&table, width);
+    lines.extend(left_out(session.stream_count, shown.len(), "streams"));
+    lines
+}
+
+fn unless_empty<const N: usize>(table: &Table<N>, width: usize) -> Vec<String> {
+    match table.is_empty() {
+        true => Vec::new(),
+        false => table.lines(2, width),
+    }
+}
+
+fn left_out(total: u64, shown: usize, what: &str) -> Option<String> {
+    let more = total.saturating_sub(shown as u64);
+    (more > 0).then(|| format!("  and {more} more {what}"))
+}
+
+fn megabits(rate: Rate) -> String {
+    format!("{:.2}", rate.bits_per_second() as f64 / 1e6)
+}
+
+/// A count in at most seven characters: `512 B`, `12.3 kB`, `1.20 MB`.
+fn size(bytes: ByteCount) -> String {
+    let mut value = bytes.as_u64() as f64;
+    if value < 1e3 {
+        return format!("{value} B");
+    }
+    let mut unit = "";
+    for larger in ["kB", "MB", "GB", "TB", "PB", "EB"] {
+        if value < 999.5 {
+            break;
+        }
+        value /= 1e3;
+        unit = larger;
+    }
+    let digits = match value {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+/// A span in its two largest units: `3d 4h`, `12m 05s`, `7s`.
+fn span(span: Duration) -> String {
+    let seconds = span.as_secs();
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{}h {:02}m", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{}d {}h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+const MIN_WIDTH: usize = 40;
+const MAX_STREAMS: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use hawser_types::{ChannelId, LinkIndex, StreamId};
+
+    use super::*;
+    use crate::{
+        ChannelKind, ChannelState, ChannelStatus, LinkState, MemoryStatus, PathState, Role,
+        SessionState, StreamStatus,
+    };
+
+    fn channel(id: u32, kind: ChannelKind) -> ChannelStatus {
+        ChannelStatus {
+            id: ChannelId::new(id),
+            kind,
+            state: ChannelState::Up,
+            rtt: Some(Duration::from_micros(20_560)),
+            cwnd_bytes: ByteCount::new(123_456),
+            delivery_rate: Rate::from_bits_per_second(47_800_000),
+            bytes_sent: ByteCount::new(1_500_000_000),
+            bytes_received: ByteCount::new(999_600),
+            congestion: "bbr".to_owned(),
+            ..ChannelStatus::default()
+        }
+    }
+
+    fn path(link: &str, state: PathState, channels: Vec<ChannelStatus>) -> PathStatus {
+        PathStatus {
+            link: link.to_owned(),
+            state,
+            remote: Some(([203, 0, 113, 5], 7443).into()),
+            up: Rate::from_bits_per_second(47_800_000),
+            channels,
+            ..PathStatus::default()
+        }
+    }
+
+    fn snapshot() -> StatusSnapshot {
+        let stream = StreamStatus {
+            id: StreamId::new(8),
+            destination: Some("downloads.example.org:443".to_owned()),
+            bytes_sent: ByteCount::new(512),
+            bytes_received: ByteCount::new(12_345_678),
+            age: Duration::from_secs(75),
+        };
+        let mut dead = path("wwan0", PathState::Dead, Vec::new());
+        dead.reason = Some("reset by the far end".to_owned());
+        let session = SessionStatus {
+            id: "1a2b3c4d".to_owned(),
+            peer: "gw.example:7443".to_owned(),
+            state: SessionState::Established,
+            scheduler: "backlog".to_owned(),
+            age: Duration::from_secs(3725),
+            up: Rate::from_bits_per_second(47_800_000),
+            down: Rate::from_bits_per_second(800),
+            bytes_sent: ByteCount::new(1_500_000_000),
+            paths: vec![
+                path(
+                    "eth0",
+                    PathState::Up,
+                    vec![
+                        channel(3, ChannelKind::Bulk),
+                        channel(14, ChannelKind::Express),
+                    ],
+                ),
+                dead,
+            ],
+            stream_count: 40,
+            streams: vec![stream],
+            ..SessionStatus::default()
+        };
+        StatusSnapshot {
+            version: "0.1.0".to_owned(),
+            role: Role::Client,
+            process_id: 4711,
+            uptime: Duration::from_secs(90_061),
+            listen: vec![([127, 0, 0, 1], 1080).into()],
+            links: vec![LinkStatus {
+                name: "eth0".to_owned(),
+                index: LinkIndex::new(2),
+                addresses: vec![[192, 0, 2, 7].into()],
+                state: LinkState::Up,
+                reason: None,
+            }],
+            session_count: 1,
+            sessions: vec![session],
+            counters: BTreeMap::from([("joins_refused".to_owned(), 3), ("resets".to_owned(), 0)]),
+            memory: MemoryStatus {
+                used_bytes: ByteCount::new(2_500_000),
+                limit_bytes: Some(ByteCount::from_mib(64)),
+            },
+        }
+    }
+
+    #[test]
+    fn a_busy_client_fits_eighty_columns() {
+        let expected = "\
+hawser 0.1.0 client, running for 1d 1h, at 127.0.0.1:1080
+process 4711, 2.50 MB of 67.11 MB held for data
+
+LINK  INDEX  STATE  ADDRESSES  WHY
+eth0      2  up     192.0.2.7
+
+SESSION 1a2b3c4d with gw.example:7443: established for 1h 02m, backlog
+  up 47.80 Mbit/s, down 800 bit/s; sent 1.50 GB, received 0 B
+  PATH   STATE  TO                UP Mbit/s  DOWN Mbit/s  WHY
+  eth0   up     203.0.113.5:7443      47.80         0.00
+  wwan0  dead   203.0.113.5:7443      47.80         0.00  reset by the far end
+  CHANNEL  ON    KIND     STATE  RTT ms    CWND  Mbit/s     SENT  RECEIVED
+        3  eth0  bulk     up       20.6  123 kB   47.80  1.50 GB   1.00 MB
+       14  eth0  express  up       20.6  123 kB   47.80  1.50 GB   1.00 MB
+  STREAM  TO                          SENT  RECEIVED     AGE
+       8  downloads.example.org:443  512 B   12.3 MB  1m 15s
+  and 39 more streams
+
+COUNTED
+             3  joins_refused
+";
+        let shown = render_status(&snapshot(), 80);
+        assert_eq!(shown, expected, "\n{shown}");
+    }
+
+    #[test]
+    fn no_line_is_wider_than_asked() {
+        let mut snapshot = snapshot();
+        snapshot.sessions[0].peer = "é".repeat(300);
+        snapshot.sessions[0].streams[0].destination = Some("\u{1b}[2J".repeat(80));
+        snapshot.counters.insert("x".repeat(300), 1);
+        for width in [0, 40, 80, 100] {
+            let shown = render_status(&snapshot, width);
+            for line in shown.lines() {
+                assert!(line.chars().count() <= width.max(MIN_WIDTH), "{line}");
+                assert!(!line.contains('\u{1b}'), "{line:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_keep_three_digits() {
+        for (bytes, shown) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.00 kB"),
+            (9_994, "9.99 kB"),
+            (9_996, "10.0 kB"),
+            (99_960, "100 kB"),
+            (999_600, "1.00 MB"),
+            (u64::MAX, "18.4 EB"),
+        ] {
+            assert_eq!(size(ByteCount::new(bytes)), shown);
+        }
+    }
+}

@@ -1,0 +1,298 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use hawser_types::{ByteCount, ChannelId, LinkIndex, PathId, Rate, StreamId};
+use serde::{Deserialize, Serialize};
+
+/// What a daemon is doing, at one moment.
+///
+/// Lists come in the order in which the daemon shows them. A snapshot too large for one line is
+/// shortened by [`encode_response`](crate::encode_response); the totals stay true.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+pub struct StatusSnapshot {
+    /// The daemon's version, such as `0.1.0`.
+    pub version: String,
+    /// What it was started as.
+    pub role: Role,
+    /// Its process.
+    pub process_id: u32,
+    /// Time since it was started.
+    #[serde(rename = "uptime_ms", with = "crate::units::milliseconds")]
+    pub uptime: Duration,
+    /// Where it takes connections from applications or clients.
+    pub listen: Vec<SocketAddr>,
+    /// The links of this machine that it knows.
+    pub links: Vec<LinkStatus>,
+    /// How many sessions there are, also when not all are listed.
+    pub session_count: u64,
+    /// The sessions, each with its own far end.
+    pub sessions: Vec<SessionStatus>,
+    /// What was counted since the start, by name: refusals, faults, retries.
+    pub counters: BTreeMap<String, u64>,
+    /// Memory held for data.
+    pub memory: MemoryStatus,
+}
+
+/// What a daemon was started as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Role {
+    /// `hawser up`: takes connections from applications.
+    #[default]
+    Client,
+    /// `hawser serve`: connects to destinations for clients.
+    Gateway,
+    /// `hawser send`.
+    Sender,
+    /// `hawser receive`.
+    Receiver,
+}
+
+/// One network interface of this machine.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+pub struct LinkStatus {
+    /// The interface's name.
+    pub name: String,
+    /// The kernel's number for it, which tells links with equal addresses apart.
+    pub index: LinkIndex,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Whether it can be used.
+    pub state: LinkState,
+    /// Why it is in that state, where there is something to say.
+    pub reason: Option<String>,
+}
+
+/// Whether a link can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum LinkState {
+    /// It can.
+    Up,
+    /// It has no carrier or was switched off.
+    #[default]
+    Down,
+    /// No route leads through it.
+    NoRoute,
+    /// It could be used, but the user named others.
+    Unused,
+}
+
+/// Everything between this machine and one far end.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+pub struct SessionStatus {
+    /// A name to tell sessions apart; not a secret.
+    pub id: String,
+    /// The far end: its address or the name of its key.
+    pub peer: String,
+    /// How far it has come.
+    pub state: SessionState,
+    /// The policy that chooses links.
+    pub scheduler: String,
+    /// Time since it began.
+    #[serde(rename = "age_ms", with = "crate::units::milliseconds")]
+    pub age: Duration,
+    /// What leaves now.
+    #[serde(rename = "up_bps", with = "crate::units::bits_per_second")]
+    pub up: Rate,
+    /// What arrives now.
+    #[serde(rename = "down_bps", with = "crate::units::bits_per_second")]
+    pub down: Rate,
+    /// Data sent, each byte counted once.
+    pub bytes_sent: ByteCount,
+    /// Data received, each byte counted once.
+    pub bytes_received: ByteCount,
+    /// Memory held for its data.
+    pub memory_bytes: ByteCount,
+    /// Its ways to the far end.
+    pub paths: Vec<PathStatus>,
+    /// How many streams are open, also when not all are listed.
+    pub stream_count: u64,
+    /// Its streams.
+    pub streams: Vec<StreamStatus>,
+}
+
+/// How far a session has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum SessionState {
+    /// The handshake goes on.
+    #[default]
+    Connecting,
+    /// Data can move.
+    Established,
+    /// Every path is lost, and the session waits for one to come back.
+    Interrupted,
+    /// What is left is being delivered.
+    Closing,
+}
+
+/// One way to the far end: a link of this machine and an address of the other.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+pub struct PathStatus {
+    /// Its number.
+    pub id: PathId,
+    /// The name of its link.
+    pub link: String,
+    /// The kernel's number for its link.
+    pub index: LinkIndex,
+    /// The address at this end.
+    pub address: Option<IpAddr>,
+    /// The address at the far end.
+    pub remote: Option<SocketAddr>,
+    /// Whether it is relied on.
+    pub state: PathState,
+    /// Why it is in that state, where there is something to say.
+    pub reason: Option<String>,
+    /// What leaves by it now.
+    #[serde(rename = "up_bps", with = "crate::units::bits_per_second")]
+    pub up: Rate,
+    /// What arrives by it now.
+    #[serde(rename = "down_bps", with = "crate::units::bits_per_second")]
+    pub down: Rate,
+    /// Its connections.
+    pub channels: Vec<ChannelStatus>,
+}
+
+/// Whether a path is relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum PathState {
+    /// Its first connection is being made.
+    #[default]
+    Connecting,
+    /// It is.
+    Up,
+    /// It is silent where an answer was expected, and gets nothing new.
+    Suspect,
+    /// It is given up and tried again from time to time.
+    Dead,
+}
+
+/// One TCP connection of a session.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+pub struct ChannelStatus {
+    /// Its number.
+    pub id: ChannelId,
+    /// What it carries.
+    pub kind: ChannelKind,
+    /// How far it has come.
+    pub state: ChannelState,
+    /// The kernel's smoothed round-trip time.
+    #[serde(
+        rename = "rtt_ms",
+        with = "crate::units::milliseconds::option",
+        default
+    )]
+    pub rtt: Option<Duration>,
+    /// The congestion window.
+    pub cwnd_bytes: ByteCount,
+    /// What the far end was seen to receive.
+    #[serde(rename = "delivery_rate_bps", with = "crate::units::bits_per_second")]
+    pub delivery_rate: Rate,
+    /// Bytes sent, headers and repetitions of this layer included.
+    pub bytes_sent: ByteCount,
+    /// Bytes received, likewise.
+    pub bytes_received: ByteCount,
+    /// Bytes that the kernel had to send again.
+    pub retransmitted_bytes: ByteCount,
+    /// Bytes sent and not yet acknowledged by the far kernel.
+    pub in_flight_bytes: ByteCount,
+    /// The congestion control in use, such as `bbr`.
+    pub congestion: String,
+}
+
+/// What a channel carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ChannelKind {
+    /// Large amounts.
+    #[default]
+    Bulk,
+    /// What is small or urgent.
+    Express,
+}
+
+/// How far a channel has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ChannelState {
+    /// It is being made or is joining its session.
+    #[default]
+    Joining,
+    /// It carries data.
+    Up,
+    /// It is silent where an answer was expected.
+    Suspect,
+    /// It takes nothing new.
+    Closing,
+    /// It is given up.
+    Dead,
+}
+
+/// One connection of an application.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+pub struct StreamStatus {
+    /// Its number.
+    pub id: StreamId,
+    /// Where it leads, as the application asked: `example.org:443`. None for streams that lead
+    /// nowhere further.
+    pub destination: Option<String>,
+    /// Bytes that the application here has sent.
+    pub bytes_sent: ByteCount,
+    /// Bytes that the application here has received.
+    pub bytes_received: ByteCount,
+    /// Time since it was opened.
+    #[serde(rename = "age_ms", with = "crate::units::milliseconds")]
+    pub age: Duration,
+}
+
+/// Memory held for data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct MemoryStatus {
+    /// In use.
+    pub used_bytes: ByteCount,
+    /// The most that may be used, where there is a bound.
+    pub limit_bytes: Option<ByteCount>,
+}
+
+macro_rules! words {
+    ($($kind:ident { $($variant:ident => $word:literal),+ $(,)? })+) => {$(
+        impl fmt::Display for $kind {
+            /// The word that stands for it in JSON.
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(match self {
+                    $(Self::$variant => $word,)+
+                })
+            }
+        }
+    )+};
+}
+
+words! {
+    Role { Client => "client", Gateway => "gateway", Sender => "sender", Receiver => "receiver" }
+    LinkState { Up => "up", Down => "down", NoRoute => "no-route", Unused => "unused" }
+    SessionState {
+        Connecting => "connecting",
+        Established => "established",
+        Interrupted => "interrupted",
+        Closing => "closing",
+    }
+    PathState { Connecting => "connecting", Up => "up", Suspect => "suspect", Dead => "dead" }
+    ChannelKind { Bulk => "bulk", Express => "express" }
+    ChannelState {
+        Joining => "joining",
+        Up => "up",
+        Suspect => "suspect",
+        Closing => "closing",
+        Dead => "dead",
+    }
+}

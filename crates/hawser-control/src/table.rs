@@ -1,0 +1,120 @@
+//! Columns of text.
+
+/// Which side of its column a text stands on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Left,
+    Right,
+    /// Left, and cut when the line would be too long.
+    Flexible,
+}
+
+/// Rows under a head.
+pub(crate) struct Table<const N: usize> {
+    sides: [Side; N],
+    rows: Vec<[String; N]>,
+}
+
+impl<const N: usize> Table<N> {
+    pub(crate) fn new(columns: [(&str, Side); N]) -> Self {
+        Self {
+            sides: columns.map(|(_, side)| side),
+            rows: vec![columns.map(|(head, _)| head.to_owned())],
+        }
+    }
+
+    pub(crate) fn push(&mut self, row: [String; N]) {
+        self.rows.push(row.map(|text| printable(&text)));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.len() == 1
+    }
+
+    /// Lines of at most `width` characters, each begun with `indent` spaces.
+    pub(crate) fn lines(&self, indent: usize, width: usize) -> Vec<String> {
+        let widths = self.widths(width.saturating_sub(indent));
+        let line = |row: &[String; N]| {
+            let cells = row.iter().zip(self.sides).zip(widths);
+            let cells: Vec<String> = cells
+                .map(|((text, side), room)| cell(text, side, room))
+                .collect();
+            let line = format!("{:indent$}{}", "", cells.join(GAP));
+            clip(line.trim_end(), width)
+        };
+        self.rows.iter().map(line).collect()
+    }
+
+    fn widths(&self, room: usize) -> [usize; N] {
+        let mut widths = [0; N];
+        for row in &self.rows {
+            for (width, text) in widths.iter_mut().zip(row) {
+                *width = text.chars().count().max(*width);
+            }
+        }
+        let used = widths.iter().sum::<usize>() + GAP.len() * N.saturating_sub(1);
+        let mut excess = used.saturating_sub(room);
+        for (width, side) in widths.iter_mut().zip(self.sides) {
+            if side == Side::Flexible {
+                let less = excess.min(width.saturating_sub(MIN_FLEXIBLE));
+                *width -= less;
+                excess -= less;
+            }
+        }
+        widths
+    }
+}
+
+fn cell(text: &str, side: Side, room: usize) -> String {
+    let text = clip(text, room);
+    match side {
+        Side::Right => format!("{text:>room$}"),
+        Side::Left | Side::Flexible => format!("{text:<room$}"),
+    }
+}
+
+/// At most `room` characters of `text`.
+pub(crate) fn clip(text: &str, room: usize) -> String {
+    if text.chars().count() <= room {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(room.saturating_sub(1)).collect();
+    short.push('…');
+    short
+}
+
+/// Names come from others: a terminal must not take them for commands.
+pub(crate) fn printable(text: &str) -> String {
+    text.replace(char::is_control, "?")
+}
+
+const GAP: &str = "  ";
+const MIN_FLEXIBLE: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flexible_columns_give_way_first() {
+        let mut table = Table::new([("NAME", Side::Flexible), ("BYTES", Side::Right)]);
+        table.push(["a-very-long-name.example.org".into(), "5".into()]);
+        assert_eq!(
+            table.lines(2, 24),
+            ["  NAME             BYTES", "  a-very-long-na…      5"]
+        );
+        assert!(
+            table
+                .lines(2, 10)
+                .iter()
+                .all(|line| line.chars().count() <= 10)
+        );
+    }
+
+    #[test]
+    fn control_characters_are_not_passed_on() {
+        let mut table = Table::new([("NAME", Side::Left)]);
+        table.push(["\u{1b}[31mred\n".into()]);
+        assert_eq!(table.lines(0, 80)[1], "?[31mred?");
+    }
+}
