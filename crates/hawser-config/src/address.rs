@@ -2,6 +2,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
+use ipnet::IpNet;
+
 /// A host that others are told to connect to, perhaps with a port: `gw.example`,
 /// `gw.example:7443`, `203.0.113.5`, `[2001:db8::1]:7443`, `2001:db8::1`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,6 +94,15 @@ impl FromStr for HostPort {
 #[error("`{0}` is no HOST[:PORT]: a name, an IPv4 address or an IPv6 address in brackets")]
 pub struct HostPortError(String);
 
+/// A network such as `192.168.7.0/24` or `fd00::/8`; an address alone is a network of one.
+///
+/// Bits behind the prefix must be zero: with any of them set, one of the two numbers is wrong.
+pub fn read_network(text: &str) -> Option<IpNet> {
+    let network = text.parse().ok();
+    let network = network.or_else(|| text.parse().ok().map(|ip: IpAddr| IpNet::from(ip)))?;
+    (network == network.trunc()).then_some(network)
+}
+
 /// Letters, digits, dots, hyphens and underscores, as names on the internet have; an IPv4 address
 /// passes too, but not something that only looks like one.
 fn is_host_name(text: &str) -> bool {
@@ -162,6 +173,17 @@ mod tests {
             assert_eq!(read(text), None, "{text}");
         }
         assert_eq!(read(&"a".repeat(64)), None);
+    }
+
+    #[test]
+    fn a_network_has_nothing_behind_its_prefix() {
+        let read = |text| read_network(text).map(|network| network.to_string());
+        assert_eq!(read("10.0.0.0/8").as_deref(), Some("10.0.0.0/8"));
+        assert_eq!(read("10.1.2.3").as_deref(), Some("10.1.2.3/32"));
+        assert_eq!(read("fd00::1").as_deref(), Some("fd00::1/128"));
+        for text in ["10.1.2.3/8", "10/8", "10.0.0.0/33", "localhost", ""] {
+            assert_eq!(read(text), None, "{text}");
+        }
     }
 
     proptest::proptest! {

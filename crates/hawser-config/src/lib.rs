@@ -19,11 +19,11 @@ mod up;
 
 use std::path::Path;
 
-pub use address::{HostPort, HostPortError};
+pub use address::{HostPort, HostPortError, read_network};
 pub use error::ConfigError;
 pub use gateway::{GatewaySource, GatewaySourceError};
 pub use ipnet::IpNet;
-pub use link::{DEFAULT_WEIGHT, LinkConfig};
+pub use link::{DEFAULT_WEIGHT, LinkConfig, read_link_name};
 pub use serve::{DEFAULT_GATEWAY_PORT, ServeConfig, ServeLimits};
 pub use session::{
     ChunkSize, Congestion, Encryption, MAX_CHUNK_SIZE, MAX_RECEIVE_MEMORY, MAX_SURVIVE,

@@ -43,8 +43,8 @@ pub(crate) fn read_all(root: &Section<'_>) -> Result<Vec<LinkConfig>, ConfigErro
     Ok(links)
 }
 
-/// What the kernel takes as the name of an interface.
-pub(crate) fn read_link_name(text: &str) -> Option<String> {
+/// `text`, when the kernel would take it as the name of an interface.
+pub fn read_link_name(text: &str) -> Option<String> {
     let fits = (1..=MAX_LINK_NAME).contains(&text.len()) && text != "." && text != "..";
     let is_clean = text
         .chars()

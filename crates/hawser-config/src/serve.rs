@@ -4,7 +4,7 @@ use hawser_types::ByteCount;
 use ipnet::IpNet;
 
 use crate::document::{Field, Section};
-use crate::{ConfigError, HostPort};
+use crate::{ConfigError, HostPort, read_network};
 
 /// `[serve]`: what a gateway does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,12 +74,14 @@ impl TryFrom<Section<'_>> for ServeConfig {
         if let Some(field) = section.field("advertise") {
             let allowed = "a list of hosts such as \"gw.example\" or \"[2001:db8::1]:7443\"";
             let hosts = field.list(allowed)?;
-            config.advertise = read_each(&hosts, allowed)?;
+            let read = hosts.iter().map(|host| host.parse(allowed));
+            config.advertise = read.collect::<Result<_, _>>()?;
         }
         if let Some(field) = section.field("allow-destination") {
             let allowed = "a list of networks such as \"192.168.7.0/24\" or \"fd00::/8\"";
             let networks = field.list(allowed)?;
-            config.allow_destination = read_each(&networks, allowed)?;
+            let read = networks.iter().map(|f| f.parse_with(read_network, allowed));
+            config.allow_destination = read.collect::<Result<_, _>>()?;
         }
         config.limits = section.section_or_default("limits")?;
         Ok(config)
@@ -121,13 +123,6 @@ impl TryFrom<Section<'_>> for ServeLimits {
 /// An address to listen at; port 0 lets the system choose.
 pub(crate) fn read_listen(field: &Field<'_>) -> Result<SocketAddr, ConfigError> {
     field.parse("an address and a port such as \"127.0.0.1:1080\" or \"[::]:7443\"")
-}
-
-fn read_each<T: std::str::FromStr>(
-    fields: &[Field<'_>],
-    allowed: &str,
-) -> Result<Vec<T>, ConfigError> {
-    fields.iter().map(|field| field.parse(allowed)).collect()
 }
 
 /// Where a gateway listens when nothing else is said.

@@ -1,0 +1,294 @@
+//! The command line, parsed without side effects.
+//!
+//! What a flag says goes over what the configuration file says: each `apply_to` does that for one
+//! command, once.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use hawser_config::{GatewaySource, HostPort, IpNet, ServeConfig, UpConfig};
+use hawser_types::ByteCount;
+
+/// Makes all of a machine's internet links act as one.
+#[derive(Debug, Parser)]
+#[command(name = "hawser", version, term_width = 79, max_term_width = 79)]
+pub struct Cli {
+    /// What holds for every command.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Flags that stand before or after the command.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Global {
+    /// Where keys, peers and the daemon's socket are kept [default: the XDG state directory, or
+    /// /var/lib/hawser for root]
+    #[arg(long, global = true, value_name = "DIR", help_heading = GLOBAL)]
+    pub state: Option<PathBuf>,
+    /// Read this configuration file
+    #[arg(long, global = true, value_name = "F", help_heading = GLOBAL)]
+    pub config: Option<PathBuf>,
+    /// How much to log on standard error [default: info for daemons, else warn]
+    #[arg(long, global = true, value_name = "LEVEL", hide_possible_values = true, help_heading = GLOBAL)]
+    pub log: Option<LogLevel>,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// Nothing.
+    Off,
+    /// What went wrong.
+    Error,
+    /// And what looks wrong.
+    Warn,
+    /// And what happened.
+    Info,
+    /// And why.
+    Debug,
+    /// And every step.
+    Trace,
+}
+
+impl LogLevel {
+    /// The level's name as log filters know it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a gateway: the far end for clients
+    Serve(ServeArgs),
+    /// Run the proxy that applications use, over every link
+    Up(UpArgs),
+    /// Send files to a waiting `hawser receive`
+    Send(SendArgs),
+    /// Wait for files and write them into a directory
+    Receive(ReceiveArgs),
+    /// Make a new invite to the running gateway
+    Invite(InviteArgs),
+    /// List the clients of the running gateway, or revoke one
+    Peers(PeersArgs),
+    /// Show what the running daemon is doing
+    Status(TableArgs),
+    /// Measure each link alone, then all together
+    Bench(BenchArgs),
+    /// Find what would keep bonding from working here
+    Doctor(TableArgs),
+}
+
+/// `hawser serve`.
+#[derive(Args, Debug)]
+pub struct ServeArgs {
+    /// Where clients connect.
+    #[command(flatten)]
+    pub door: DoorArgs,
+    /// Let clients reach this private, link-local or loopback network; may be repeated
+    #[arg(long, value_name = "CIDR", value_parser = network)]
+    pub allow_destination: Vec<IpNet>,
+}
+
+/// Where the far end listens, and what invites say.
+#[derive(Args, Debug)]
+pub struct DoorArgs {
+    /// Listen at this address [default: [::]:7443]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address)]
+    pub listen: Option<SocketAddr>,
+    /// Put this address into invites; may be repeated [default: the one listened at]
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub advertise: Vec<HostPort>,
+    /// Write the invite to this file too, readable by its owner only
+    #[arg(long, value_name = "F")]
+    pub invite_file: Option<PathBuf>,
+}
+
+/// `hawser up`.
+#[derive(Args, Debug)]
+pub struct UpArgs {
+    /// Enrol with the gateway of this invite [default: the gateway enrolled with before; without
+    /// one, connect directly, over the links in rotation]
+    #[arg(long, value_name = "URL|@FILE")]
+    pub gateway: Option<GatewaySource>,
+    /// Listen for applications at this address [default: 127.0.0.1:1080]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address)]
+    pub listen: Option<SocketAddr>,
+    /// Use this interface and no others; may be repeated [default: all]
+    #[arg(long = "link", value_name = "NAME", value_parser = link_name)]
+    pub links: Vec<String>,
+    /// Let --listen be an address that other machines reach; the port asks for no password
+    #[arg(long)]
+    pub allow_lan: bool,
+}
+
+/// `hawser send`.
+#[derive(Args, Debug)]
+pub struct SendArgs {
+    /// What to send
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// The invite that `hawser receive` printed, or a file that holds it
+    #[arg(long, value_name = "URL|@FILE")]
+    pub to: GatewaySource,
+}
+
+/// `hawser receive`.
+#[derive(Args, Debug)]
+pub struct ReceiveArgs {
+    /// Write files into this directory
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// Where senders connect.
+    #[command(flatten)]
+    pub door: DoorArgs,
+}
+
+/// `hawser invite`.
+#[derive(Args, Debug)]
+pub struct InviteArgs {
+    /// How long the invite holds, such as 30min or 24h
+    #[arg(long, value_name = "DURATION", value_parser = time_to_live)]
+    pub ttl: Option<Duration>,
+}
+
+/// `hawser peers`.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct PeersArgs {
+    /// What to do with them; lists them when missing.
+    #[command(subcommand)]
+    pub action: Option<PeersAction>,
+    /// How to show them.
+    #[command(flatten)]
+    pub table: TableArgs,
+}
+
+/// What to do with a gateway's clients.
+#[derive(Debug, Subcommand)]
+pub enum PeersAction {
+    /// Forget a client and end its sessions
+    Revoke {
+        /// Its key as `hawser peers` shows it
+        #[arg(value_name = "KEY", value_parser = key)]
+        key: String,
+    },
+}
+
+/// `hawser bench`.
+#[derive(Args, Debug)]
+pub struct BenchArgs {
+    /// Send so much in each measurement, such as 20MB [default: what suits the links]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub size: Option<ByteCount>,
+    /// How to show the result.
+    #[command(flatten)]
+    pub table: TableArgs,
+}
+
+/// A command whose output is a table.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct TableArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl ServeArgs {
+    /// Puts what the flags say over what the file says.
+    pub fn apply_to(&self, config: &mut ServeConfig) {
+        self.door.apply_to(config);
+        if !self.allow_destination.is_empty() {
+            config.allow_destination.clone_from(&self.allow_destination);
+        }
+    }
+}
+
+impl DoorArgs {
+    /// Puts what the flags say over what the file says.
+    pub fn apply_to(&self, config: &mut ServeConfig) {
+        if let Some(listen) = self.listen {
+            config.listen = listen;
+        }
+        if !self.advertise.is_empty() {
+            config.advertise.clone_from(&self.advertise);
+        }
+    }
+}
+
+impl UpArgs {
+    /// Puts what the flags say over what the file says.
+    pub fn apply_to(&self, config: &mut UpConfig) {
+        if let Some(listen) = self.listen {
+            config.listen = listen;
+        }
+        if !self.links.is_empty() {
+            config.links.clone_from(&self.links);
+        }
+        if self.gateway.is_some() {
+            config.gateway.clone_from(&self.gateway);
+        }
+        config.allow_lan |= self.allow_lan;
+    }
+}
+
+fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    let expected = "expected an address and a port such as 127.0.0.1:1080 or [::]:7443";
+    text.parse().map_err(|_| expected.to_owned())
+}
+
+fn network(text: &str) -> Result<IpNet, String> {
+    let expected = "expected a network such as 192.168.7.0/24 or fd00::/8";
+    hawser_config::read_network(text).ok_or_else(|| expected.to_owned())
+}
+
+fn link_name(text: &str) -> Result<String, String> {
+    let expected = "expected the name of an interface such as wwan0";
+    hawser_config::read_link_name(text).ok_or_else(|| expected.to_owned())
+}
+
+fn time_to_live(text: &str) -> Result<Duration, String> {
+    let span = hawser_types::parse_duration(text).map_err(|error| error.to_string())?;
+    match (MIN_TTL..=MAX_TTL).contains(&span) {
+        true => Ok(span),
+        false => Err("expected a time from 1s to 365d".to_owned()),
+    }
+}
+
+fn size(text: &str) -> Result<ByteCount, String> {
+    match text.parse::<ByteCount>() {
+        Ok(ByteCount::ZERO) => Err("expected more than nothing".to_owned()),
+        Ok(size) => Ok(size),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Whether such a peer exists is for the gateway to say; this keeps out what no key looks like.
+fn key(text: &str) -> Result<String, String> {
+    let is_key = (1..=MAX_KEY).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
+    match is_key {
+        true => Ok(text.to_owned()),
+        false => Err("expected a key as `hawser peers` shows it".to_owned()),
+    }
+}
+
+const GLOBAL: &str = "For every command";
+const MIN_TTL: Duration = Duration::from_secs(1);
+const MAX_TTL: Duration = Duration::from_secs(365 * 86_400);
+const MAX_KEY: usize = 128;
+
+#[cfg(test)]
+mod tests;
