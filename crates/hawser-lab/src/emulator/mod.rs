@@ -1,0 +1,131 @@
+//! The link emulator: one thread that carries frames between the two ends of every link.
+//!
+//! Frames come in through memory-mapped packet rings, with the kernel's time of arrival, so the
+//! moment at which a frame may leave is known exactly even when the thread itself runs late.
+
+mod carrier;
+mod line;
+mod rewrite;
+mod ring;
+mod service;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use crate::scenario::Link;
+
+pub use line::{Fate, LineState};
+pub use rewrite::Translation;
+pub use ring::PacketSocket;
+
+/// One link to emulate: the sockets at its two ends, and what it does to packets.
+#[derive(Debug)]
+pub struct Span {
+    /// The end where the client's frames come in.
+    pub client: PacketSocket,
+    /// The end where the server's frames come in.
+    pub server: PacketSocket,
+    /// What happens in between.
+    pub link: Link,
+    /// How the modem translates the client's address, when there is one.
+    pub translation: Option<Translation>,
+}
+
+/// A running emulator; it stops when this is dropped.
+#[derive(Debug)]
+pub struct Emulator {
+    switches: Arc<Switches>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Emulator {
+    /// Starts carrying frames. `seed` makes loss, jitter and service repeatable.
+    pub fn start(spans: Vec<Span>, seed: u64) -> io::Result<Self> {
+        let switches = Arc::new(Switches::new(spans.len()));
+        let thread = std::thread::Builder::new()
+            .name("lab-emulator".to_owned())
+            .spawn({
+                let switches = Arc::clone(&switches);
+                move || carrier::Carrier::new(spans, seed, switches).run()
+            })?;
+        Ok(Self {
+            switches,
+            thread: Some(thread),
+        })
+    }
+
+    /// Drops every packet of link `index` from now on, both ways, or lets them pass again.
+    pub fn set_black_hole(&self, index: usize, closed: bool) {
+        if let Some(hole) = self.switches.black_holes.get(index) {
+            hole.store(closed, Ordering::Relaxed);
+        }
+    }
+
+    /// Counters since the start.
+    pub fn counters(&self) -> Counters {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counters {
+            delivered: load(&self.switches.delivered),
+            overflowed: load(&self.switches.overflowed),
+            lost: load(&self.switches.lost),
+            missed: load(&self.switches.missed),
+            latest_nanos: load(&self.switches.latest_nanos),
+        }
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        self.switches.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            eprintln!("hawser-lab: the link emulator had failed before its end");
+        }
+    }
+}
+
+/// What the emulator did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Counters {
+    /// Frames that reached their other end.
+    pub delivered: u64,
+    /// Frames that found the queue full.
+    pub overflowed: u64,
+    /// Frames lost by the scenario's chance or in a black hole.
+    pub lost: u64,
+    /// Frames that the emulator itself failed to carry: anything above zero means that the
+    /// machine was too slow for the scenario, and that its figures are not to be trusted.
+    pub missed: u64,
+    /// The latest delivery of a frame, in nanoseconds after its time.
+    pub latest_nanos: u64,
+}
+
+/// What the owner of an emulator and its thread share.
+#[derive(Debug)]
+struct Switches {
+    stop: AtomicBool,
+    black_holes: Vec<AtomicBool>,
+    delivered: AtomicU64,
+    overflowed: AtomicU64,
+    lost: AtomicU64,
+    missed: AtomicU64,
+    latest_nanos: AtomicU64,
+}
+
+impl Switches {
+    fn new(links: usize) -> Self {
+        Self {
+            stop: AtomicBool::new(false),
+            black_holes: (0..links).map(|_| AtomicBool::new(false)).collect(),
+            delivered: AtomicU64::new(0),
+            overflowed: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
+            latest_nanos: AtomicU64::new(0),
+        }
+    }
+}

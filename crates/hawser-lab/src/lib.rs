@@ -1,0 +1,18 @@
+//! The lab: scenarios on network namespaces, shaped links and real kernels.
+//!
+//! A [`scenario::Scenario`] says what the links are; [`topology::Lab`] builds a client host and
+//! a server host with these links between them; [`measure::run`] makes the same transfer over
+//! each link alone, over MPTCP and through Hawser, and reports.
+
+pub mod cli;
+mod commands;
+pub mod emulator;
+mod ethtool;
+pub mod ip;
+pub mod measure;
+pub mod meter;
+pub mod netns;
+pub mod privilege;
+pub mod process;
+pub mod scenario;
+pub mod topology;

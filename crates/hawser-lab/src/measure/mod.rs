@@ -1,0 +1,131 @@
+//! Measuring one scenario: plain TCP on each link, MPTCP over all, Hawser over all.
+
+mod bench;
+mod hawser;
+mod report;
+mod run;
+mod table;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+pub use bench::{Bench, MPTCP_PORT, StepError, TCP_PORT};
+pub use hawser::{Programs, ProgramsError, Session};
+pub use report::{Machine, Report, Summary};
+pub use run::run;
+pub use table::render;
+
+use crate::meter::{Congestion, Outcome};
+use crate::scenario::Direction;
+
+/// What is measured, and how often.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many times each.
+    pub repeat: u32,
+    /// Which ways; the scenario's own when empty.
+    pub directions: Vec<Direction>,
+    /// Which contenders.
+    pub contenders: Vec<Contender>,
+    /// Transfers on the warm Hawser session per repetition.
+    pub warm: u32,
+    /// The Hawser binary, when its place is known.
+    pub hawser: Option<PathBuf>,
+    /// Keeps the programs' logs here rather than in a folder that goes.
+    pub logs: Option<PathBuf>,
+}
+
+/// Who carries the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Contender {
+    /// Plain TCP on each link alone.
+    Tcp,
+    /// The kernel's MPTCP over all links.
+    Mptcp,
+    /// Hawser over all links, through its SOCKS port.
+    Hawser,
+}
+
+/// One kind of transfer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "by")]
+pub enum Kind {
+    /// Plain TCP on one link.
+    Tcp {
+        /// The link, from 1.
+        link: usize,
+        /// The congestion control.
+        congestion: Congestion,
+    },
+    /// MPTCP with its first subflow on link 1.
+    Mptcp {
+        /// The congestion control.
+        congestion: Congestion,
+    },
+    /// The first transfer on a fresh Hawser session.
+    HawserFirst,
+    /// A later transfer on the same session.
+    HawserWarm,
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp { link, congestion } => write!(f, "tcp link {link} {}", congestion.name()),
+            Self::Mptcp { congestion } => write!(f, "mptcp {}", congestion.name()),
+            Self::HawserFirst => f.write_str("hawser first"),
+            Self::HawserWarm => f.write_str("hawser warm"),
+        }
+    }
+}
+
+/// All transfers of one kind in one direction.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Samples {
+    /// Those that finished.
+    pub outcomes: Vec<Outcome>,
+    /// Why the others did not.
+    pub failures: Vec<String>,
+}
+
+impl Samples {
+    /// The median of the goodputs, in Mbit/s; nothing when no transfer finished.
+    pub fn median(&self) -> Option<f64> {
+        median(self.outcomes.iter().map(|outcome| outcome.mbps))
+    }
+
+    /// The largest gap at the receiver among the transfers, in seconds.
+    pub fn worst_gap(&self) -> Option<f64> {
+        self.outcomes.iter().map(|o| o.worst_gap).reduce(f64::max)
+    }
+}
+
+/// Every sample of a run.
+pub type Table = BTreeMap<(Direction, Kind), Samples>;
+
+/// The middle value, or the mean of the two middle ones.
+pub fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let upper = values.len() / 2;
+    match values.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(values[upper]),
+        _ => Some(f64::midpoint(values[upper - 1], values[upper])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between() {
+        assert_eq!(median([4.0, 1.0, 2.0, 9.0].into_iter()), Some(3.0));
+        assert_eq!(median([4.0, 1.0, 2.0].into_iter()), Some(2.0));
+        assert_eq!(median(std::iter::empty()), None);
+    }
+}

@@ -1,0 +1,167 @@
+//! What a run found, raw and summed up.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::{Kind, Options, Samples, Table};
+use crate::emulator::Counters;
+use crate::meter::Congestion;
+use crate::scenario::{Direction, Scenario};
+
+/// One run of one scenario.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Report {
+    /// The scenario's name.
+    pub scenario: String,
+    /// Seconds since 1970.
+    pub unix_time: u64,
+    /// Where it ran.
+    pub machine: Machine,
+    /// How often each transfer was made.
+    pub repeat: u32,
+    /// Bytes of a transfer over all links.
+    pub payload: u64,
+    /// The figures of each direction.
+    pub summaries: Vec<Summary>,
+    /// What was left out, and why.
+    pub notes: Vec<String>,
+    /// What the emulator did.
+    pub emulator: Counters,
+    /// Every transfer.
+    pub samples: Vec<Entry>,
+}
+
+/// All transfers of one kind in one direction.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Entry {
+    /// Which way.
+    pub direction: Direction,
+    /// Who carried them.
+    #[serde(flatten)]
+    pub kind: Kind,
+    /// The transfers.
+    #[serde(flatten)]
+    pub samples: Samples,
+}
+
+/// The machine that measured.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Machine {
+    /// Kernel release.
+    pub kernel: String,
+    /// Processor cores in use.
+    pub cores: usize,
+}
+
+impl Machine {
+    /// This machine.
+    pub fn of_this() -> Self {
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+        Self {
+            kernel: kernel.unwrap_or_default().trim().to_owned(),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}
+
+/// The figures of one direction, medians in Mbit/s.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Summary {
+    /// Which way.
+    pub direction: Direction,
+    /// Each link alone, with its better congestion control.
+    pub singles: Vec<Option<f64>>,
+    /// Their sum; nothing unless every link was measured.
+    pub sum: Option<f64>,
+    /// The best single link.
+    pub best_single: Option<f64>,
+    /// MPTCP with its better congestion control.
+    pub mptcp: Option<f64>,
+    /// The first transfer on a fresh Hawser session.
+    pub hawser_first: Option<f64>,
+    /// A later one.
+    pub hawser_warm: Option<f64>,
+}
+
+impl Summary {
+    fn of(table: &Table, direction: Direction, links: usize) -> Self {
+        let figure = |kind: Kind| table.get(&(direction, kind)).and_then(Samples::median);
+        let better = |kind: &dyn Fn(Congestion) -> Kind| {
+            let figures = Congestion::ALL.into_iter().filter_map(|c| figure(kind(c)));
+            figures.reduce(f64::max)
+        };
+        let singles: Vec<_> = (1..=links)
+            .map(|link| better(&|congestion| Kind::Tcp { link, congestion }))
+            .collect();
+        Self {
+            direction,
+            sum: singles.iter().copied().sum(),
+            best_single: singles.iter().copied().flatten().reduce(f64::max),
+            singles,
+            mptcp: better(&|congestion| Kind::Mptcp { congestion }),
+            hawser_first: figure(Kind::HawserFirst),
+            hawser_warm: figure(Kind::HawserWarm),
+        }
+    }
+}
+
+impl Report {
+    pub(super) fn new(
+        scenario: &Scenario,
+        options: &Options,
+        machine: Machine,
+        table: Table,
+        notes: Vec<String>,
+        emulator: Counters,
+    ) -> Self {
+        let mut directions: Vec<_> = table.keys().map(|(direction, _)| *direction).collect();
+        directions.dedup();
+        let links = scenario.links.len();
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Self {
+            scenario: scenario.name.clone(),
+            unix_time: now.map_or(0, |since| since.as_secs()),
+            machine,
+            repeat: options.repeat,
+            payload: scenario.payload.as_u64(),
+            summaries: directions
+                .into_iter()
+                .map(|direction| Summary::of(&table, direction, links))
+                .collect(),
+            notes,
+            emulator,
+            samples: table
+                .into_iter()
+                .map(|((direction, kind), samples)| Entry {
+                    direction,
+                    kind,
+                    samples,
+                })
+                .collect(),
+        }
+    }
+
+    /// How many transfers failed.
+    pub fn failures(&self) -> usize {
+        self.samples
+            .iter()
+            .map(|entry| entry.samples.failures.len())
+            .sum()
+    }
+
+    /// Writes the report as `FOLDER/NAME.json`, whole or not at all.
+    pub fn write(&self, folder: &Path) -> io::Result<PathBuf> {
+        std::fs::create_dir_all(folder)?;
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        serde_json::to_writer_pretty(&mut file, self)?;
+        let path = folder.join(format!("{}.json", self.scenario));
+        file.persist(&path).map_err(|error| error.error)?;
+        Ok(path)
+    }
+}

@@ -1,0 +1,136 @@
+//! A report as text.
+
+use std::fmt::Write;
+
+use super::report::{Report, Summary};
+
+/// The report as a table of medians, with what went wrong below it.
+pub fn render(report: &Report) -> String {
+    let mut text = String::new();
+    let machine = &report.machine;
+    let _ = writeln!(
+        text,
+        "{}: {:.2} MB, median of {}, Mbit/s of payload (kernel {}, {} cores)\n",
+        report.scenario,
+        report.payload as f64 / 1e6,
+        report.repeat,
+        machine.kernel,
+        machine.cores
+    );
+    let mut rows = vec![vec![
+        String::new(),
+        "transfer".to_owned(),
+        "median".to_owned(),
+        "worst gap".to_owned(),
+    ]];
+    for entry in &report.samples {
+        rows.push(vec![
+            entry.direction.name().to_owned(),
+            entry.kind.to_string(),
+            entry.samples.median().map_or("failed".to_owned(), figure),
+            entry
+                .samples
+                .worst_gap()
+                .map_or(String::new(), |gap| format!("{:.0} ms", gap * 1e3)),
+        ]);
+    }
+    text.push_str(&aligned(&rows));
+    text.push('\n');
+    let mut rows = vec![header()];
+    rows.extend(report.summaries.iter().flat_map(lines));
+    text.push_str(&aligned(&rows));
+    for note in &report.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    for entry in &report.samples {
+        for failure in &entry.samples.failures {
+            let _ = writeln!(
+                text,
+                "failed: {} {}: {failure}",
+                entry.direction.name(),
+                entry.kind
+            );
+        }
+    }
+    text
+}
+
+fn header() -> Vec<String> {
+    [
+        "",
+        "",
+        "sum",
+        "mptcp",
+        "hawser",
+        "of sum",
+        "of mptcp",
+        "of best link",
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
+fn lines(summary: &Summary) -> Vec<Vec<String>> {
+    let show = |value: Option<f64>| value.map_or("-".to_owned(), figure);
+    let line = |name: &str, hawser: Option<f64>| {
+        let of = |base: Option<f64>| {
+            hawser
+                .zip(base)
+                .map_or("-".to_owned(), |(own, base)| format!("{:.3}", own / base))
+        };
+        vec![
+            summary.direction.name().to_owned(),
+            name.to_owned(),
+            show(summary.sum),
+            show(summary.mptcp),
+            show(hawser),
+            of(summary.sum),
+            of(summary.mptcp),
+            of(summary.best_single),
+        ]
+    };
+    vec![
+        line("first", summary.hawser_first),
+        line("warm", summary.hawser_warm),
+    ]
+}
+
+fn figure(mbps: f64) -> String {
+    format!("{mbps:.3}")
+}
+
+fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let width = *width;
+            if column < 2 {
+                let _ = write!(line, "{cell:<width$}  ");
+            } else {
+                let _ = write!(line, "{cell:>width$}  ");
+            }
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let rows = [vec!["a", "bb", "1.5"], vec!["", "b", "10.25"]];
+        let rows = rows.map(|row| row.into_iter().map(str::to_owned).collect());
+        assert_eq!(aligned(&rows), "a  bb    1.5\n   b   10.25\n");
+    }
+}

@@ -1,0 +1,79 @@
+//! The meter's server: takes puts and answers gets, over TCP and MPTCP.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+use super::{Congestion, Verdict, body};
+
+/// Listens on `port` of every address; returns once connections can be made.
+pub fn serve(port: u16, mptcp: bool) -> io::Result<TcpListener> {
+    let protocol = if mptcp {
+        Protocol::MPTCP
+    } else {
+        Protocol::TCP
+    };
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(protocol))?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port).into())?;
+    socket.listen(1024)?;
+    Ok(socket.into())
+}
+
+/// Serves connections until accepting fails.
+pub fn serve_until_ended(listener: &TcpListener) -> io::Result<()> {
+    loop {
+        let (connection, _) = listener.accept()?;
+        std::thread::Builder::new().spawn(move || {
+            if let Err(error) = handle(connection) {
+                eprintln!("meter: {error}");
+            }
+        })?;
+    }
+}
+
+fn handle(mut connection: TcpStream) -> io::Result<()> {
+    connection.set_read_timeout(Some(PATIENCE))?;
+    connection.set_write_timeout(Some(PATIENCE))?;
+    let mut header = [0; 17];
+    connection.read_exact(&mut header)?;
+    let [operation, rest @ ..] = header;
+    let (bytes, congestion) = rest.split_at(8);
+    let number = |part: &[u8]| part.try_into().map_or(0, u64::from_be_bytes);
+    let bytes = number(bytes);
+    if let Some(congestion) = Congestion::of_number(number(congestion)) {
+        SockRef::from(&connection).set_tcp_congestion(congestion.name().as_bytes())?;
+    }
+    match operation {
+        b'P' => take(&mut connection, bytes),
+        b'G' => give(&mut connection, bytes),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+fn take(connection: &mut TcpStream, bytes: u64) -> io::Result<()> {
+    let arrived = body::drain(connection, bytes)?;
+    let mut check = [0; 8];
+    let tail = connection.read_exact(&mut check);
+    let verdict = Verdict {
+        ok: arrived.bytes == bytes
+            && tail.is_ok()
+            && u64::from_be_bytes(check) == u64::from(arrived.crc),
+        worst: arrived.worst.as_secs_f64(),
+        bins: arrived.bins,
+    };
+    connection.write_all(&serde_json::to_vec(&verdict)?)
+}
+
+fn give(connection: &mut TcpStream, bytes: u64) -> io::Result<()> {
+    let crc = body::feed(connection, bytes)?;
+    connection.write_all(&u64::from(crc).to_be_bytes())?;
+    connection.shutdown(Shutdown::Write)?;
+    // Until the receiver has it all, so that closing does not cut anything off.
+    let _ = connection.read(&mut [0]);
+    Ok(())
+}
+
+const PATIENCE: Duration = Duration::from_secs(120);

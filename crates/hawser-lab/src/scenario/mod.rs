@@ -1,0 +1,224 @@
+//! Scenarios: what a lab is made of, read from strict TOML.
+
+mod file;
+mod trace;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hawser_types::{ByteCount, Rate};
+
+pub use trace::{Segment, TraceError};
+
+/// A set of links, the payload of one transfer over all of them, and what happens meanwhile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// The file's name without its ending.
+    pub name: String,
+    /// One line for `hawser-lab list`.
+    pub summary: String,
+    /// What one transfer over all links carries.
+    pub payload: ByteCount,
+    /// Which ways are measured when the command line does not say.
+    pub directions: Vec<Direction>,
+    /// Starts the random numbers of loss, jitter and service.
+    pub seed: u64,
+    /// The links, in order: link 1 is `l1`.
+    pub links: Vec<Link>,
+    /// What happens while a transfer runs, in order of time.
+    pub events: Vec<Event>,
+}
+
+impl Scenario {
+    /// Reads and checks one scenario file; traces are looked up beside it.
+    pub fn load(path: &Path) -> Result<Self, ScenarioError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ScenarioError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let folder = path.parent().unwrap_or(Path::new("."));
+        Self::parse(&name, &text, folder).map_err(|source| ScenarioError::Invalid {
+            path: path.to_owned(),
+            source: Box::new(source),
+        })
+    }
+
+    /// Reads a scenario from its text; trace files are relative to `folder`.
+    pub fn parse(name: &str, text: &str, folder: &Path) -> Result<Self, InvalidScenario> {
+        file::parse(name, text, folder)
+    }
+
+    /// The sum of the links' mean rates in one direction.
+    pub fn total_rate(&self, direction: Direction) -> Rate {
+        self.links.iter().map(|l| l.line(direction).rate).sum()
+    }
+
+    /// The part of the payload that keeps link `index` alone busy for as long as the whole
+    /// payload keeps all of them, so that single transfers cost no more time than bonded ones.
+    pub fn single_payload(&self, index: usize, direction: Direction) -> ByteCount {
+        let total = self.total_rate(direction).bytes_per_second();
+        let Some(link) = self.links.get(index) else {
+            return self.payload;
+        };
+        let own = link.line(direction).rate.bytes_per_second();
+        let share = u128::from(self.payload.as_u64()) * u128::from(own) / u128::from(total.max(1));
+        ByteCount::new(u64::try_from(share).unwrap_or(u64::MAX)).max(MIN_SINGLE_PAYLOAD)
+    }
+}
+
+/// Which way the bytes of a transfer go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// From the client host to the server host.
+    Put,
+    /// From the server host to the client host.
+    Get,
+}
+
+impl Direction {
+    /// The word used by the meter and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Put => "put",
+            Self::Get => "get",
+        }
+    }
+}
+
+/// One access link: what it does to packets each way, and the client's address on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// Client to server.
+    pub up: Line,
+    /// Server to client.
+    pub down: Line,
+    /// The client sits behind a modem that gives it this address (and `.1` as gateway) and
+    /// translates it; several links may have the same one.
+    pub behind: Option<std::net::Ipv4Addr>,
+}
+
+impl Link {
+    /// The line that a transfer in `direction` loads.
+    pub fn line(&self, direction: Direction) -> &Line {
+        match direction {
+            Direction::Put => &self.up,
+            Direction::Get => &self.down,
+        }
+    }
+}
+
+/// One direction of a link. Packets queue, are served at the rate, then delayed, then lost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// Mean rate, counting whole IP packets.
+    pub rate: Rate,
+    /// One-way delay behind the queue.
+    pub delay: Duration,
+    /// Every packet's delay differs from `delay` by up to this, either way; order is kept.
+    pub jitter: Duration,
+    /// Chance of a packet to be lost behind the queue, 0 to 1.
+    pub loss: f64,
+    /// Drop-tail queue, in time of the mean rate.
+    pub queue: Duration,
+    /// How the rate is spread over time.
+    pub service: Service,
+}
+
+/// How a line's rate is spread over time.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Service {
+    /// The same at all times.
+    Steady,
+    /// Turns of serving and not serving, their lengths drawn evenly from the two ranges; the
+    /// rate while serving is such that the mean over time is the line's rate.
+    Bursty {
+        /// Shortest and longest turn of serving.
+        on: (Duration, Duration),
+        /// Shortest and longest turn of not serving.
+        off: (Duration, Duration),
+    },
+    /// Pieces of constant rate, repeated for ever.
+    Trace(Vec<Segment>),
+}
+
+/// Something that happens to a link while a transfer runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Time since the transfer began.
+    pub at: Duration,
+    /// Which link, from 0.
+    pub link: usize,
+    /// What happens to it.
+    pub action: Action,
+}
+
+/// What can happen to a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Every packet is dropped silently, both ways.
+    BlackHole,
+    /// The black hole ends.
+    Pass,
+    /// The client's interface loses its carrier.
+    CarrierDown,
+    /// The carrier is back.
+    CarrierUp,
+    /// The client's address on the link is replaced by another of the same subnet.
+    AddressChange,
+}
+
+/// A scenario file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScenarioError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file's content is wrong.
+    #[error("{}: {source}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        source: Box<InvalidScenario>,
+    },
+}
+
+/// What is wrong with a scenario's text.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidScenario {
+    /// Not TOML, an unknown key, or a value without its unit; the message holds line and key.
+    #[error("{0}")]
+    Syntax(#[from] toml::de::Error),
+    /// A value outside of what is allowed.
+    #[error("{key} is {got}: allowed is {allowed}")]
+    Value {
+        /// The key, with the link's or event's number.
+        key: String,
+        /// What the file says.
+        got: String,
+        /// What it may say.
+        allowed: &'static str,
+    },
+    /// A trace that cannot be used.
+    #[error("{key}: {source}")]
+    Trace {
+        /// The key, with the link's number.
+        key: String,
+        /// What is wrong with it.
+        source: TraceError,
+    },
+}
+
+/// A transfer below this measures connection set-up rather than a link.
+const MIN_SINGLE_PAYLOAD: ByteCount = ByteCount::from_kib(64);
+/// More links than this is a mistake in the file.
+pub const MAX_LINKS: usize = 16;
