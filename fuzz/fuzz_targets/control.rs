@@ -1,0 +1,15 @@
+//! Lines of the control API, as a daemon and as its caller read them.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let mut decoder = hawser_control::LineDecoder::new();
+    if decoder.handle_bytes(data).is_ok() {
+        while let Ok(Some(_)) = decoder.poll_message::<hawser_control::Request>() {}
+    }
+    let mut decoder = hawser_control::LineDecoder::new();
+    if decoder.handle_bytes(data).is_ok() {
+        while let Ok(Some(hawser_control::Response::Status(snapshot))) = decoder.poll_message() {
+            let _ = hawser_control::render_status(&snapshot, 80);
+        }
+    }
+});

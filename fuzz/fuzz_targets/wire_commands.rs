@@ -1,0 +1,6 @@
+//! The command stream.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    hawser_wire::fuzzing::fuzz_commands(data);
+});
