@@ -1,6 +1,7 @@
 //! Policies that place the chunks of byte streams on channels.
 
 mod backlog;
+mod express;
 mod least_rtt;
 mod round_robin;
 mod weighted;
@@ -107,6 +108,12 @@ impl ChunkPolicy {
             Self::LeastRtt => "least-rtt",
         }
     }
+}
+
+/// The policy for what must not wait behind bulk: the quickest ready channel, and for small
+/// chunks the quickest of another link as well.
+pub fn express_scheduler() -> Box<dyn ChunkScheduler> {
+    Box::new(express::Express)
 }
 
 impl fmt::Display for ChunkPolicy {

@@ -49,6 +49,9 @@ pub struct Hello {
     pub max_streams: u64,
     /// Records may come unsealed.
     pub accepts_plain: bool,
+    /// The sender's number for the link below the channel that began the session; tells paths
+    /// apart, nothing more. 0 from a gateway.
+    pub link: u32,
 }
 
 /// Channel numbers that a client may join with, each once.
@@ -91,6 +94,7 @@ impl Command {
             Self::Hello(hello) => {
                 put_varint(value, hello.max_streams);
                 put_varint(value, u64::from(hello.accepts_plain));
+                put_varint(value, u64::from(hello.link));
                 HELLO | CRITICAL
             }
             Self::Grant(grant) => {
@@ -130,11 +134,13 @@ impl Command {
             HELLO => {
                 let max_streams = take_varint(input, "hello")?;
                 let accepts_plain = take_varint(input, "hello")? & 1 != 0;
+                let link = take_varint_u32(input, "hello")?;
                 // Later versions append fields: what follows is passed over.
                 input.clear();
                 Self::Hello(Hello {
                     max_streams,
                     accepts_plain,
+                    link,
                 })
             }
             GRANT => Self::Grant(take_grant(input)?),
@@ -295,6 +301,7 @@ mod tests {
             Command::Hello(Hello {
                 max_streams: 4096,
                 accepts_plain: true,
+                link: 7,
             }),
             Command::Grant(Grant {
                 first: ChannelId::new(1),
@@ -354,10 +361,11 @@ mod tests {
     #[test]
     fn a_hello_with_fields_of_a_later_version_is_understood() {
         let mut decoder = CommandDecoder::default();
-        decoder.push(&[HELLO | CRITICAL, 4, 9, 0, 0xaa, 0xbb]);
+        decoder.push(&[HELLO | CRITICAL, 5, 9, 0, 3, 0xaa, 0xbb]);
         let hello = Hello {
             max_streams: 9,
             accepts_plain: false,
+            link: 3,
         };
         assert_eq!(decoder.next_command(), Ok(Some(Command::Hello(hello))));
     }

@@ -47,6 +47,8 @@ pub enum StateFrame {
     Join {
         /// Bulk or express.
         role: ChannelRole,
+        /// The client's number for the link below; tells paths apart, nothing more.
+        link: u32,
     },
     /// Asks for nothing; its arrival, and TCP's acknowledgement of it, show that the path lives.
     Heartbeat,
@@ -87,12 +89,9 @@ impl StateFrame {
                 put_numbers(out, ACK, &[u64::from(channel.value()), records]);
             }
             Self::Credit { stream, limit } => put_numbers(out, CREDIT, &[stream.value(), limit]),
-            Self::Join { role } => {
-                put_numbers(
-                    out,
-                    JOIN | CRITICAL,
-                    &[u64::from(role == ChannelRole::Express)],
-                );
+            Self::Join { role, link } => {
+                let express = u64::from(role == ChannelRole::Express);
+                put_numbers(out, JOIN | CRITICAL, &[express, u64::from(link)]);
             }
             Self::Heartbeat => put_numbers(out, HEARTBEAT, &[]),
         }
@@ -114,6 +113,7 @@ impl StateFrame {
                     1 => ChannelRole::Express,
                     _ => return Err(Malformed::new("join", MalformedReason::BadValue)),
                 },
+                link: take_varint_u32(&mut value, "join")?,
             },
             HEARTBEAT => Self::Heartbeat,
             _ if kind & CRITICAL != 0 => {

@@ -81,12 +81,13 @@ fn state_frame() -> impl Strategy<Value = StateFrame> {
             stream: StreamId::new(id),
             limit
         }),
-        any::<bool>().prop_map(|express| StateFrame::Join {
-            role: if express {
+        (any::<bool>(), any::<u32>()).prop_map(|(express, link)| {
+            let role = if express {
                 ChannelRole::Express
             } else {
                 ChannelRole::Bulk
-            }
+            };
+            StateFrame::Join { role, link }
         }),
         Just(StateFrame::Heartbeat),
     ]

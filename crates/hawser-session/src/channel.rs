@@ -1,0 +1,210 @@
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use hawser_path::PathEstimator;
+use hawser_sched::PathView;
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate};
+use hawser_wire::{ChannelRole, MAX_CHUNK_PAYLOAD, RECORD_HEADER_LENGTH};
+
+use crate::ChunkSize;
+use crate::ledger::ChunkKey;
+use crate::seal::TAG_LENGTH;
+
+/// What the driver knows of a channel that it adds to a session.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChannelSpec {
+    /// Its number.
+    pub id: ChannelId,
+    /// What it is for.
+    pub role: ChannelRole,
+    /// The client's link below it. A gateway learns the first channel's from the client's hello.
+    pub link: LinkIndex,
+    /// Records exchanged before the session took over, the same in both directions: 1 for a
+    /// channel that joined, 0 for the first.
+    pub records: u64,
+    /// Bytes of payload in a full TCP segment, if known.
+    pub segment_size: Option<u32>,
+    /// The user's weight of the link; 1 by default.
+    pub weight: f64,
+}
+
+/// One TCP connection, as the session sees it.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub(crate) spec: ChannelSpec,
+    pub(crate) path: PathEstimator,
+    pub(crate) suspect_since: Option<Instant>,
+    /// The kernel would send more at once.
+    pub(crate) ready: bool,
+    /// The driver was told that there is something to send.
+    pub(crate) woken: bool,
+    /// Chunks given to the channel that are not in a record yet.
+    pub(crate) outbox: VecDeque<ChunkKey>,
+    /// Chunks in records that the peer has not acknowledged.
+    pub(crate) sent: VecDeque<Sent>,
+    /// Records sent; the number of the next.
+    pub(crate) records_sent: u64,
+    pub(crate) records_acknowledged: u64,
+    /// Bytes written to the connection by the session.
+    pub(crate) written: u64,
+    /// Bytes of payload in `sent` and `outbox`.
+    pub(crate) in_flight: u64,
+    pub(crate) last_session_ack: Instant,
+    pub(crate) heartbeat_due: bool,
+    pub(crate) heartbeat_at: Option<Instant>,
+    pub(crate) inbound: Inbound,
+    pub(crate) payload_sent: u64,
+    pub(crate) payload_received: u64,
+}
+
+/// A chunk in flight on one channel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub(crate) record: u64,
+    pub(crate) chunk: ChunkKey,
+    pub(crate) length: u32,
+    /// The position of its last byte in the connection.
+    pub(crate) end: u64,
+    pub(crate) at: Instant,
+}
+
+/// What came in on a channel, and what of it the peer was told.
+#[derive(Debug, Default)]
+pub(crate) struct Inbound {
+    pub(crate) records: u64,
+    acknowledged: u64,
+    unacknowledged_bytes: u64,
+    pub(crate) ack_due: Option<Instant>,
+}
+
+impl Channel {
+    pub(crate) fn new(spec: ChannelSpec) -> Self {
+        Self {
+            spec,
+            path: PathEstimator::default(),
+            suspect_since: None,
+            ready: false,
+            woken: false,
+            outbox: VecDeque::new(),
+            sent: VecDeque::new(),
+            records_sent: spec.records,
+            records_acknowledged: spec.records,
+            written: 0,
+            in_flight: 0,
+            last_session_ack: Instant::ZERO,
+            heartbeat_due: false,
+            heartbeat_at: None,
+            inbound: Inbound {
+                records: spec.records,
+                acknowledged: spec.records,
+                ..Inbound::default()
+            },
+            payload_sent: 0,
+            payload_received: 0,
+        }
+    }
+
+    /// What a policy may see of the channel.
+    pub(crate) fn view(&self) -> PathView {
+        PathView {
+            channel: self.spec.id,
+            link: self.spec.link,
+            ready: self.ready && self.outbox.is_empty(),
+            suspect: self.suspect_since.is_some(),
+            rtt: self.path.rtt(),
+            rate: self.path.rate(),
+            in_flight: ByteCount::new(self.in_flight),
+            weight: self.spec.weight,
+        }
+    }
+
+    /// Something was written that the peer's kernel has not acknowledged, or the peer's session.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.sent.is_empty() || self.path.latest().unacknowledged > ByteCount::ZERO
+    }
+
+    /// The position up to which the peer's kernel has everything, as of the latest sample.
+    pub(crate) fn kernel_acknowledged(&self) -> u64 {
+        self.written
+            .saturating_sub(self.path.latest().unacknowledged.as_u64())
+    }
+
+    /// The largest payload of the next chunk, given the length of its header.
+    ///
+    /// A record fills whole TCP segments, so that no segment goes out half empty.
+    pub(crate) fn chunk_limit(&self, size: ChunkSize, header: usize) -> usize {
+        let overhead = RECORD_HEADER_LENGTH + TAG_LENGTH + header;
+        let segment = self.spec.segment_size.unwrap_or(DEFAULT_SEGMENT) as usize;
+        let segment = segment.clamp(MIN_SEGMENT, MAX_CHUNK_PAYLOAD);
+        let wanted = match size {
+            ChunkSize::Fixed(bytes) => return bytes.as_usize().clamp(256, MAX_CHUNK_PAYLOAD),
+            ChunkSize::Mtu => segment,
+            ChunkSize::Auto => {
+                let by_rate = (self.rate_or_guess() * CHUNK_TIME).as_usize();
+                let most = match self.spec.role {
+                    ChannelRole::Bulk => MAX_CHUNK_PAYLOAD,
+                    ChannelRole::Express => segment * EXPRESS_SEGMENTS,
+                };
+                let segments = by_rate.min(most) / segment;
+                segment * segments.max(MIN_SEGMENTS)
+            }
+        };
+        wanted
+            .min(MAX_CHUNK_PAYLOAD + overhead)
+            .saturating_sub(overhead)
+            .max(1)
+    }
+
+    /// The delivery rate; before it is known, what a fresh connection's window gives.
+    fn rate_or_guess(&self) -> Rate {
+        let rate = self.path.rate();
+        if rate != Rate::ZERO {
+            return rate;
+        }
+        Rate::from_bytes_per_second(1_000_000)
+    }
+
+    /// The unsent data that the kernel may hold before the channel counts as full: 2 ms of rate,
+    /// at least one chunk, at most 1 MiB.
+    pub(crate) fn low_water(&self, size: ChunkSize) -> u32 {
+        let chunk = self.chunk_limit(size, 0) as u64;
+        let by_rate = (self.path.rate() * LOW_WATER_TIME).as_u64();
+        u32::try_from(by_rate.clamp(chunk, MAX_LOW_WATER)).unwrap_or(u32::MAX)
+    }
+}
+
+impl Inbound {
+    /// A record with a chunk came. Whether the acknowledgement is due at once.
+    pub(crate) fn on_chunk(&mut self, now: Instant, bytes: usize) -> bool {
+        self.unacknowledged_bytes += bytes as u64;
+        let due = self.ack_due.get_or_insert(now + ACK_DELAY);
+        if self.unacknowledged_bytes >= ACK_BYTES {
+            *due = (*due).min(now);
+        }
+        *due <= now
+    }
+
+    /// The number of records to acknowledge, if the peer does not know it yet.
+    pub(crate) fn take_ack(&mut self) -> Option<u64> {
+        self.ack_due.take()?;
+        self.unacknowledged_bytes = 0;
+        (self.records > self.acknowledged).then(|| {
+            self.acknowledged = self.records;
+            self.records
+        })
+    }
+}
+
+/// How much of a channel's time a chunk takes.
+const CHUNK_TIME: Duration = Duration::from_millis(10);
+/// Keeps what headers and tags add below 1.5 %.
+const MIN_SEGMENTS: usize = 2;
+const EXPRESS_SEGMENTS: usize = 4;
+const DEFAULT_SEGMENT: u32 = 1448;
+const MIN_SEGMENT: usize = 256;
+const LOW_WATER_TIME: Duration = Duration::from_millis(2);
+const MAX_LOW_WATER: u64 = 1 << 20;
+/// How long an acknowledgement may wait for company.
+const ACK_DELAY: Duration = Duration::from_millis(10);
+/// How many bytes may wait for an acknowledgement.
+const ACK_BYTES: u64 = 512 * 1024;

@@ -1,0 +1,52 @@
+use std::time::Duration;
+
+use hawser_sched::chunk::ChunkPolicy;
+use hawser_types::ByteCount;
+
+/// How a session behaves. Every field has a default that nobody needs to touch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionConfig {
+    /// The policy that places bulk chunks.
+    pub scheduler: ChunkPolicy,
+    /// How chunks are sized.
+    pub chunk_size: ChunkSize,
+    /// Memory for data that has arrived and was not read yet, shared by all streams; each stream
+    /// has 64 KiB of its own besides.
+    pub receive_memory: ByteCount,
+    /// How many streams the peer may have open at once.
+    pub max_streams: u64,
+    /// How long the session outlives its last channel.
+    pub survive: Duration,
+    /// Records may travel unsealed when both ends allow it. Joins stay authenticated.
+    pub plain: bool,
+}
+
+/// How many bytes a chunk has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChunkSize {
+    /// About 10 ms of the channel's rate, from two segments to 64 KiB.
+    #[default]
+    Auto,
+    /// One segment, as in the papers. Source: PATTHEL §III.B, DBAS §II.E.
+    Mtu,
+    /// A fixed number of bytes, 256 to 65,536.
+    Fixed(ByteCount),
+}
+
+impl Default for SessionConfig {
+    fn default() -> Self {
+        Self {
+            scheduler: ChunkPolicy::default(),
+            chunk_size: ChunkSize::default(),
+            receive_memory: DEFAULT_RECEIVE_MEMORY,
+            max_streams: DEFAULT_MAX_STREAMS,
+            survive: DEFAULT_SURVIVE,
+            plain: false,
+        }
+    }
+}
+
+/// Enough for 300 Mbit/s over a path of 320 ms each way, with as much again held behind a hole.
+const DEFAULT_RECEIVE_MEMORY: ByteCount = ByteCount::from_mib(64);
+const DEFAULT_MAX_STREAMS: u64 = 4096;
+const DEFAULT_SURVIVE: Duration = Duration::from_secs(60);

@@ -1,0 +1,77 @@
+use hawser_types::StreamId;
+use hawser_wire::Malformed;
+
+/// Why the peer, or one of its connections, is not to be dealt with any longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PeerFault {
+    /// Bytes that do not follow the protocol.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// Well-formed, but not what a correct peer would send.
+    #[error("peer misbehaved: {0}")]
+    Misbehaved(Misbehaviour),
+}
+
+/// What a correct peer would not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Misbehaviour {
+    /// It sent more than its credit allows.
+    #[error("{0} was sent beyond its credit")]
+    CreditExceeded(StreamId),
+    /// A chunk overlaps another one without being it.
+    #[error("chunks of {0} overlap")]
+    Overlap(StreamId),
+    /// Data lies beyond the end that was announced, or a second end differs from the first.
+    #[error("{0} goes on beyond its end")]
+    BeyondEnd(StreamId),
+    /// More streams than allowed, or numbers that make the bookkeeping grow.
+    #[error("{0} exceeds the number of streams allowed")]
+    TooManyStreams(StreamId),
+    /// Data for a stream that only this side could have opened, and has not.
+    #[error("{0} was never opened")]
+    NotOpened(StreamId),
+    /// More records are acknowledged than were sent.
+    #[error("records are acknowledged that were not sent")]
+    AckOfUnsent,
+    /// A command that this side of a session never receives.
+    #[error("a command came that is not for this side")]
+    WrongSide,
+    /// A second hello, or another command that can come only once.
+    #[error("a command came twice that can come only once")]
+    Repeated,
+}
+
+/// A stream could not be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// As many streams are open as the peer allows.
+    #[error("{0} streams are open, as many as the peer allows")]
+    TooManyStreams(u64),
+    /// The metadata is longer than the protocol allows.
+    #[error("metadata of {0} bytes; allowed are {max}", max = hawser_wire::MAX_OPEN_METADATA)]
+    MetadataTooLong(usize),
+    /// The session is ending or has ended.
+    #[error("the session has ended")]
+    SessionClosed,
+}
+
+/// A stream can't be written to or read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StreamError {
+    /// The stream ended long ago or never was.
+    #[error("{0} is not open")]
+    Unknown(StreamId),
+    /// One end reset the stream.
+    #[error("the stream was reset with code {0}")]
+    Reset(u32),
+    /// This direction was finished before.
+    #[error("this direction of the stream is finished")]
+    Finished,
+    /// The session ended.
+    #[error("the session has ended")]
+    SessionClosed,
+}

@@ -1,0 +1,46 @@
+use hawser_types::{ChannelId, StreamId};
+use hawser_wire::{Enrolment, GrantAddress};
+
+/// What the driver and the application have to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The peer opened a stream; its metadata is there.
+    StreamOpened(StreamId),
+    /// The peer's opening chunk of a stream that this side opened has come.
+    StreamAccepted(StreamId),
+    /// Bytes, or the end of the stream, can be read.
+    Readable(StreamId),
+    /// The stream's send buffer has room again.
+    Writable(StreamId),
+    /// Everything written to the stream, its end included, is held by the peer.
+    Acknowledged(StreamId),
+    /// The stream was reset by the peer.
+    Reset(StreamId, u32),
+    /// A channel fell silent against expectation; what was in flight on it goes over others too.
+    Suspect(ChannelId),
+    /// A suspect channel came back by itself.
+    Recovered(ChannelId),
+    /// A channel is given up: its connection is to be closed and a fresh one tried.
+    Dead(ChannelId),
+    /// The gateway allows more channels.
+    Granted(Vec<GrantAddress>),
+    /// A client wants to be enrolled.
+    EnrolRequested(Enrolment),
+    /// The gateway has kept this client's key.
+    Enrolled,
+    /// The session is over.
+    Closed(CloseReason),
+}
+
+/// Why a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// This side closed it, and the peer holds everything that was sent.
+    Local,
+    /// The peer closed it, with this code.
+    Peer(u32),
+    /// No channel was left for as long as the session survives that.
+    Abandoned,
+}

@@ -1,0 +1,341 @@
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use hawser_types::{StreamId, StreamOffset};
+
+use crate::Misbehaviour;
+use crate::range_set::RangeSet;
+
+/// Puts the chunks of one stream back in order, or hands them out as they come.
+///
+/// Holds slices of the receive buffers and copies nothing. A chunk that was sent again has the
+/// same boundaries as the first time, so anything that overlaps without being equal is refused.
+#[derive(Debug)]
+pub(crate) struct Reassembly {
+    stream: StreamId,
+    order: Order,
+    ready: VecDeque<Piece>,
+    ready_bytes: u64,
+    end: Option<u64>,
+}
+
+/// What is known of the chunks that came.
+#[derive(Debug)]
+enum Order {
+    /// Ready up to `next`; what lies further on is held back.
+    InOrder {
+        next: u64,
+        held: BTreeMap<u64, Bytes>,
+    },
+    /// Every new chunk is ready at once; only the ranges are remembered.
+    AsTheyCome(RangeSet),
+}
+
+#[derive(Debug)]
+struct Piece {
+    offset: u64,
+    bytes: Bytes,
+    charge: u64,
+}
+
+/// What became of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inserted {
+    /// It is new.
+    New,
+    /// It was there already.
+    Duplicate,
+}
+
+impl Reassembly {
+    pub(crate) fn new(stream: StreamId) -> Self {
+        let order = Order::InOrder {
+            next: 0,
+            held: BTreeMap::new(),
+        };
+        Self {
+            stream,
+            order,
+            ready: VecDeque::new(),
+            ready_bytes: 0,
+            end: None,
+        }
+    }
+
+    /// Takes a chunk in. With `fin` the stream ends behind it.
+    pub(crate) fn insert(
+        &mut self,
+        offset: StreamOffset,
+        bytes: Bytes,
+        fin: bool,
+    ) -> Result<Inserted, Misbehaviour> {
+        let start = offset.value();
+        let end = start.saturating_add(bytes.len() as u64);
+        let known_end = self.end.unwrap_or(u64::MAX);
+        if end > known_end || fin && self.end.is_some_and(|known| known != end) {
+            return Err(Misbehaviour::BeyondEnd(self.stream));
+        }
+        if fin {
+            if self.highest() > end {
+                return Err(Misbehaviour::BeyondEnd(self.stream));
+            }
+            self.end = Some(end);
+        }
+        if bytes.is_empty() {
+            return Ok(Inserted::New);
+        }
+        match &mut self.order {
+            Order::InOrder { next, held } => {
+                if end <= *next {
+                    return Ok(Inserted::Duplicate);
+                }
+                if held.get(&start).is_some_and(|old| old.len() == bytes.len()) {
+                    return Ok(Inserted::Duplicate);
+                }
+                let before = held.range(..end).next_back();
+                if start < *next || before.is_some_and(|(at, old)| at + old.len() as u64 > start) {
+                    return Err(Misbehaviour::Overlap(self.stream));
+                }
+                if start > *next {
+                    held.insert(start, bytes);
+                    return Ok(Inserted::New);
+                }
+                *next = end;
+                self.ready_bytes += bytes.len() as u64;
+                self.ready.push_back(Piece::new(start, bytes));
+                while let Some(entry) = held.first_entry().filter(|entry| *entry.key() == *next) {
+                    let (offset, bytes) = entry.remove_entry();
+                    *next += bytes.len() as u64;
+                    self.ready_bytes += bytes.len() as u64;
+                    self.ready.push_back(Piece::new(offset, bytes));
+                }
+            }
+            Order::AsTheyCome(received) => {
+                if !received.is_disjoint(&(start..end)) {
+                    return match received.contains(start) && received.contains(end - 1) {
+                        true => Ok(Inserted::Duplicate),
+                        false => Err(Misbehaviour::Overlap(self.stream)),
+                    };
+                }
+                received.insert(start..end);
+                self.ready_bytes += bytes.len() as u64;
+                self.ready.push_back(Piece::new(start, bytes));
+            }
+        }
+        Ok(Inserted::New)
+    }
+
+    /// From now on chunks are handed out as they come, each with its offset.
+    pub(crate) fn set_unordered(&mut self) {
+        let Order::InOrder { next, held } = &mut self.order else {
+            return;
+        };
+        let mut received = RangeSet::default();
+        received.insert(0..*next);
+        for (offset, bytes) in std::mem::take(held) {
+            received.insert(offset..offset + bytes.len() as u64);
+            self.ready_bytes += bytes.len() as u64;
+            self.ready.push_back(Piece::new(offset, bytes));
+        }
+        self.order = Order::AsTheyCome(received);
+    }
+
+    /// Takes out up to `max` bytes, with their offset and the credit that is free again.
+    pub(crate) fn pop(&mut self, max: usize) -> Option<(StreamOffset, Bytes, u64)> {
+        let piece = self.ready.front_mut()?;
+        let offset = StreamOffset::new(piece.offset);
+        let (bytes, charge) = if piece.bytes.len() <= max {
+            let piece = self.ready.pop_front()?;
+            (piece.bytes, piece.charge)
+        } else {
+            piece.offset += max as u64;
+            (piece.bytes.split_to(max), 0)
+        };
+        self.ready_bytes -= bytes.len() as u64;
+        Some((offset, bytes, charge))
+    }
+
+    /// Bytes that can be read now.
+    pub(crate) fn ready_bytes(&self) -> u64 {
+        self.ready_bytes
+    }
+
+    /// Bytes held back behind a hole.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        match &self.order {
+            Order::InOrder { held, .. } => held.values().map(|bytes| bytes.len() as u64).sum(),
+            Order::AsTheyCome(_) => 0,
+        }
+    }
+
+    /// Every byte up to the end has come.
+    pub(crate) fn is_complete(&self) -> bool {
+        match &self.order {
+            Order::InOrder { next, .. } => self.end == Some(*next),
+            Order::AsTheyCome(received) => self.end == Some(received.contiguous()),
+        }
+    }
+
+    /// Every byte up to the end has been taken out.
+    pub(crate) fn is_read_out(&self) -> bool {
+        self.ready.is_empty() && self.is_complete()
+    }
+
+    /// The end of the furthest chunk.
+    fn highest(&self) -> u64 {
+        match &self.order {
+            Order::InOrder { next, held } => held
+                .last_key_value()
+                .map_or(*next, |(at, bytes)| at + bytes.len() as u64),
+            Order::AsTheyCome(received) => received.end(),
+        }
+    }
+}
+
+impl Piece {
+    fn new(offset: u64, bytes: Bytes) -> Self {
+        let charge = charge(bytes.len());
+        Self {
+            offset,
+            bytes,
+            charge,
+        }
+    }
+}
+
+/// The credit that a chunk uses: what it costs to keep, bookkeeping included.
+pub(crate) fn charge(payload: usize) -> u64 {
+    if payload == 0 {
+        0
+    } else {
+        payload.max(MIN_CHARGE) as u64
+    }
+}
+
+const MIN_CHARGE: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const STREAM: StreamId = StreamId::new(2);
+
+    fn insert(
+        r: &mut Reassembly,
+        at: u64,
+        text: &str,
+        fin: bool,
+    ) -> Result<Inserted, Misbehaviour> {
+        r.insert(
+            StreamOffset::new(at),
+            Bytes::copy_from_slice(text.as_bytes()),
+            fin,
+        )
+    }
+
+    fn read(r: &mut Reassembly) -> String {
+        let mut out = Vec::new();
+        while let Some((_, bytes, _)) = r.pop(3) {
+            out.extend_from_slice(&bytes);
+        }
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn chunks_come_out_in_order_whatever_order_they_came_in() {
+        let mut r = Reassembly::new(STREAM);
+        assert_eq!(insert(&mut r, 4, "4567", true), Ok(Inserted::New));
+        assert_eq!(read(&mut r), "");
+        assert_eq!(insert(&mut r, 4, "4567", true), Ok(Inserted::Duplicate));
+        assert_eq!(insert(&mut r, 0, "0123", false), Ok(Inserted::New));
+        assert!(r.is_complete() && !r.is_read_out());
+        assert_eq!(read(&mut r), "01234567");
+        assert!(r.is_read_out());
+        assert_eq!(insert(&mut r, 0, "0123", false), Ok(Inserted::Duplicate));
+    }
+
+    #[test]
+    fn overlaps_and_data_beyond_the_end_are_refused() {
+        let mut r = Reassembly::new(STREAM);
+        insert(&mut r, 4, "4567", false).unwrap();
+        assert_eq!(
+            insert(&mut r, 2, "234", false),
+            Err(Misbehaviour::Overlap(STREAM))
+        );
+        assert_eq!(
+            insert(&mut r, 6, "67", false),
+            Err(Misbehaviour::Overlap(STREAM))
+        );
+        assert_eq!(
+            insert(&mut r, 0, "0", true),
+            Err(Misbehaviour::BeyondEnd(STREAM))
+        );
+        insert(&mut r, 8, "", true).unwrap();
+        assert_eq!(
+            insert(&mut r, 8, "8", false),
+            Err(Misbehaviour::BeyondEnd(STREAM))
+        );
+        assert_eq!(
+            insert(&mut r, 9, "", true),
+            Err(Misbehaviour::BeyondEnd(STREAM))
+        );
+    }
+
+    #[test]
+    fn unordered_reading_yields_each_byte_once_with_its_offset() {
+        let mut r = Reassembly::new(STREAM);
+        insert(&mut r, 6, "67", true).unwrap();
+        r.set_unordered();
+        insert(&mut r, 2, "2345", false).unwrap();
+        assert_eq!(insert(&mut r, 6, "67", true), Ok(Inserted::Duplicate));
+        let mut seen = Vec::new();
+        while let Some((offset, bytes, _)) = r.pop(100) {
+            seen.push((offset.value(), bytes.len()));
+        }
+        assert_eq!(seen, [(6, 2), (2, 4)]);
+        assert!(!r.is_read_out());
+        insert(&mut r, 0, "01", false).unwrap();
+        assert!(r.pop(100).is_some() && r.is_read_out());
+    }
+
+    proptest! {
+        #[test]
+        fn any_order_with_duplicates_gives_the_stream_back(
+            sizes in proptest::collection::vec(1usize..9, 1..30),
+            picks in proptest::collection::vec(any::<proptest::sample::Index>(), 0..60),
+            unordered: bool,
+        ) {
+            let total: usize = sizes.iter().sum();
+            let data: Vec<u8> = (0..total).map(|n| n as u8).collect();
+            let mut chunks = Vec::new();
+            let mut at = 0;
+            for size in sizes {
+                chunks.push((at, size));
+                at += size;
+            }
+            let mut order: Vec<_> = picks.iter().map(|pick| *pick.get(&chunks)).collect();
+            order.extend(chunks);
+            let mut r = Reassembly::new(STREAM);
+            if unordered {
+                r.set_unordered();
+            }
+            let mut out = vec![0; total];
+            let mut read = 0;
+            for (at, size) in order {
+                let bytes = Bytes::copy_from_slice(&data[at..at + size]);
+                r.insert(StreamOffset::new(at as u64), bytes, at + size == total).unwrap();
+                while let Some((offset, bytes, _)) = r.pop(5) {
+                    let offset = offset.value() as usize;
+                    prop_assert!(unordered || offset == read);
+                    out[offset..offset + bytes.len()].copy_from_slice(&bytes);
+                    read += bytes.len();
+                }
+            }
+            prop_assert_eq!(read, total);
+            prop_assert_eq!(out, data);
+            prop_assert!(r.is_read_out());
+        }
+    }
+}

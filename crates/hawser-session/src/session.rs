@@ -1,0 +1,357 @@
+mod control;
+mod failure;
+mod ingest;
+mod streams;
+mod tail;
+mod transmit;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::{Bytes, BytesMut};
+use hawser_path::KernelSample;
+use hawser_sched::PathView;
+use hawser_sched::chunk::{ChunkPolicy, ChunkScheduler, express_scheduler};
+use hawser_types::{ByteCount, ChannelId, Instant, SegmentNumber, StreamId};
+use hawser_wire::{ChannelRole, CommandDecoder};
+
+use crate::channel::{Channel, ChannelSpec};
+use crate::event::{CloseReason, Event};
+use crate::grant::{Granted, Received};
+use crate::ledger::{ChunkKey, Ledger};
+use crate::range_set::RangeSet;
+use crate::reassembly::Reassembly;
+use crate::snapshot::{ChannelSnapshot, Counters, SessionSnapshot, StreamSnapshot};
+use crate::stream::{Pool, Stream};
+use crate::{Payload, SessionConfig};
+
+/// Which side of a session this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Began the session; opens streams with even numbers and makes the connections.
+    Client,
+    /// Accepted it; opens streams with odd numbers and grants channels.
+    Gateway,
+}
+
+/// Everything between two hosts: channels that carry streams.
+///
+/// The contract: call one `handle_*` or stream method, then drain [`Session::poll_wake`] and
+/// [`Session::poll_event`] to `None`; for each channel woken, and whenever a channel can take
+/// more, drain [`Session::poll_transmit`]. Wait for [`Session::poll_timeout`], give fresh samples
+/// of the busy channels, then call [`Session::handle_timeout`].
+#[derive(Debug)]
+pub struct Session {
+    side: Side,
+    config: SessionConfig,
+    channels: BTreeMap<ChannelId, Channel>,
+    streams: BTreeMap<StreamId, Stream>,
+    /// Streams that are over, by who opened them (the peer's bit of the number, divided out).
+    ended: [RangeSet; 2],
+    /// How many streams each side has open.
+    open_streams: [u64; 2],
+    next_stream: StreamId,
+    peer_max_streams: u64,
+    peer_accepts_plain: bool,
+    pool: Pool,
+    ledger: Ledger,
+    /// Streams that wait for their turn, by the kind of channel that their next chunk belongs on.
+    waiting: [VecDeque<StreamId>; 2],
+    /// Chunks that have to be sent again, likewise.
+    again: [BTreeMap<SegmentNumber, ChunkKey>; 2],
+    commands: Commands,
+    credit_due: BTreeSet<StreamId>,
+    granted: Granted,
+    received_grants: Received,
+    bulk: Box<dyn ChunkScheduler>,
+    express: Box<dyn ChunkScheduler>,
+    views: Vec<PathView>,
+    tail_budget: tail::Budget,
+    events: VecDeque<Event>,
+    wakes: VecDeque<ChannelId>,
+    tick_at: Option<Instant>,
+    lonely_since: Option<Instant>,
+    state: State,
+    counters: Counters,
+}
+
+/// Stream 0.
+#[derive(Debug)]
+struct Commands {
+    /// Encoded commands that no chunk was cut from.
+    queue: BytesMut,
+    sent: u64,
+    outstanding: u64,
+    inbound: Reassembly,
+    decoder: CommandDecoder,
+    greeted: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// No new streams; the close command follows when everything is acknowledged.
+    Closing {
+        code: u32,
+        told: bool,
+    },
+    Closed,
+}
+
+/// A record to be sealed and written: its state and header, then the payload.
+#[derive(Debug, Default)]
+pub struct Outgoing {
+    /// State frames and the chunk's header.
+    pub head: BytesMut,
+    /// The chunk's payload; empty for a record of state only.
+    pub payload: Payload,
+}
+
+/// What reading from a stream gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadOutcome {
+    /// Some bytes, with the position of the first in the stream.
+    Data(u64, Bytes),
+    /// Nothing yet; [`Event::Readable`] tells when.
+    Blocked,
+    /// The peer has finished this direction and everything was read.
+    End,
+}
+
+impl Session {
+    /// A session that has no channel yet.
+    pub fn new(now: Instant, side: Side, config: SessionConfig) -> Self {
+        let first = match side {
+            Side::Client => StreamId::new(2),
+            Side::Gateway => StreamId::new(1),
+        };
+        Self {
+            side,
+            channels: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            ended: Default::default(),
+            open_streams: [0; 2],
+            next_stream: first,
+            peer_max_streams: INITIAL_STREAMS,
+            peer_accepts_plain: false,
+            pool: Pool::new(config.receive_memory),
+            ledger: Ledger::default(),
+            waiting: Default::default(),
+            again: Default::default(),
+            commands: Commands::new(),
+            credit_due: BTreeSet::new(),
+            granted: Granted::new(),
+            received_grants: Received::default(),
+            bulk: config.scheduler.scheduler(),
+            express: express_scheduler(),
+            views: Vec::new(),
+            tail_budget: tail::Budget::default(),
+            events: VecDeque::new(),
+            wakes: VecDeque::new(),
+            tick_at: None,
+            lonely_since: Some(now),
+            state: State::Open,
+            counters: Counters::default(),
+            config,
+        }
+    }
+
+    /// Adds a channel whose connection is authenticated and carries records from now on. A
+    /// gateway asks [`Session::check_join`] before it believes a connection that joins.
+    pub fn add_channel(&mut self, now: Instant, spec: ChannelSpec) {
+        if self.side == Side::Gateway {
+            self.granted.mark_used(spec.id);
+        }
+        let first = self.commands.sent == 0 && self.commands.queue.is_empty();
+        self.channels.insert(spec.id, Channel::new(spec));
+        self.lonely_since = None;
+        if first {
+            self.greet(spec.link);
+        }
+        self.replenish_grants();
+        self.schedule(now);
+    }
+
+    /// The kernel would send more on this channel at once.
+    pub fn handle_writable(&mut self, now: Instant, channel: ChannelId) {
+        if let Some(channel) = self.channels.get_mut(&channel) {
+            channel.ready = true;
+            self.schedule(now);
+        }
+    }
+
+    /// What the kernel says of a channel now.
+    pub fn handle_sample(&mut self, now: Instant, channel: ChannelId, sample: KernelSample) {
+        if let Some(channel) = self.channels.get_mut(&channel) {
+            channel.path.on_sample(now, sample);
+            self.check_recovery(now);
+        }
+    }
+
+    /// A moment that [`Session::poll_timeout`] named has come.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.tick(now);
+        self.wake_due_acks(now);
+        self.check_close(now);
+        self.schedule(now);
+    }
+
+    /// When [`Session::handle_timeout`] wants to be called; `None` while nothing can happen.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let acks = self
+            .channels
+            .values()
+            .filter_map(|channel| channel.inbound.ack_due);
+        let lonely = self.lonely_since.map(|since| since + self.config.survive);
+        let lonely = lonely.filter(|_| self.state != State::Closed);
+        acks.chain(self.tick_at).chain(lonely).min()
+    }
+
+    /// A channel that has something to send.
+    pub fn poll_wake(&mut self) -> Option<ChannelId> {
+        self.wakes.pop_front()
+    }
+
+    /// Something that the driver or the application has to know.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The channels that something is under way on: those whose samples matter.
+    pub fn busy_channels(&self) -> impl Iterator<Item = ChannelId> {
+        self.channels
+            .values()
+            .filter(|channel| channel.is_busy())
+            .map(|channel| channel.spec.id)
+    }
+
+    /// The unsent data that the kernel may hold for a channel before it counts as full.
+    pub fn low_water(&self, channel: ChannelId) -> Option<u32> {
+        Some(
+            self.channels
+                .get(&channel)?
+                .low_water(self.config.chunk_size),
+        )
+    }
+
+    /// Whether the session has ended, by either side or for want of channels.
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// Whether any channel is left.
+    pub fn has_channels(&self) -> bool {
+        !self.channels.is_empty()
+    }
+
+    /// Whether records may go out unsealed: this side and the peer both allow it.
+    pub fn sends_plain(&self) -> bool {
+        self.config.plain && self.peer_accepts_plain
+    }
+
+    /// Places bulk chunks by another policy from now on.
+    pub fn set_scheduler(&mut self, policy: ChunkPolicy) {
+        if self.bulk.policy() != policy {
+            self.bulk = policy.scheduler();
+        }
+    }
+
+    /// The session at this moment, with at most `max_streams` of its streams.
+    pub fn snapshot(&self, now: Instant, max_streams: usize) -> SessionSnapshot {
+        let stream = |(id, stream): (&StreamId, &Stream)| StreamSnapshot {
+            id: *id,
+            metadata: stream.metadata().clone(),
+            sent: ByteCount::new(stream.send.sent()),
+            queued: ByteCount::new(stream.send.queued()),
+            readable: ByteCount::new(stream.receive.reassembly.ready_bytes()),
+            age: now.since(stream.opened_at),
+        };
+        SessionSnapshot {
+            channels: self.channels.values().map(ChannelSnapshot::of).collect(),
+            streams: self.streams.iter().take(max_streams).map(stream).collect(),
+            stream_count: self.streams.len(),
+            counters: self.counters,
+            unacknowledged: ByteCount::new(self.ledger.bytes()),
+            credit_lent: ByteCount::new(self.pool.lent()),
+        }
+    }
+
+    fn wake(&mut self, id: ChannelId) {
+        if let Some(channel) = self.channels.get_mut(&id)
+            && !channel.woken
+        {
+            channel.woken = true;
+            self.wakes.push_back(id);
+        }
+    }
+
+    /// The live channel over which a small thing arrives first.
+    fn quickest(&self) -> Option<ChannelId> {
+        let key = |channel: &&Channel| {
+            let bulk = channel.spec.role == ChannelRole::Bulk;
+            (
+                channel.suspect_since.is_some(),
+                bulk,
+                channel.path.rtt(),
+                channel.spec.id,
+            )
+        };
+        self.channels
+            .values()
+            .min_by_key(key)
+            .map(|channel| channel.spec.id)
+    }
+
+    fn close_now(&mut self, reason: CloseReason) {
+        if self.state != State::Closed {
+            self.state = State::Closed;
+            self.tick_at = None;
+            self.events.push_back(Event::Closed(reason));
+        }
+    }
+}
+
+impl Commands {
+    fn new() -> Self {
+        Self {
+            queue: BytesMut::new(),
+            sent: 0,
+            outstanding: 0,
+            inbound: Reassembly::new(StreamId::COMMANDS),
+            decoder: CommandDecoder::default(),
+            greeted: false,
+        }
+    }
+}
+
+impl ChannelSnapshot {
+    fn of(channel: &Channel) -> Self {
+        let kernel = channel.path.latest();
+        Self {
+            id: channel.spec.id,
+            role: channel.spec.role,
+            link: channel.spec.link,
+            suspect: channel.suspect_since.is_some(),
+            rtt: channel.path.rtt(),
+            rate: channel.path.rate(),
+            congestion_window: kernel.congestion_window,
+            in_flight: ByteCount::new(channel.in_flight),
+            sent: ByteCount::new(channel.payload_sent),
+            received: ByteCount::new(channel.payload_received),
+            retransmissions: kernel.retransmissions,
+        }
+    }
+}
+
+/// The place of a role in arrays of two.
+const fn slot(role: ChannelRole) -> usize {
+    match role {
+        ChannelRole::Bulk => 0,
+        ChannelRole::Express => 1,
+    }
+}
+
+/// How many streams a side may open before it has heard the peer's hello.
+const INITIAL_STREAMS: u64 = 64;
+
+#[cfg(test)]
+mod tests;

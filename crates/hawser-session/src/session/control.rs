@@ -1,0 +1,162 @@
+//! The command stream: greetings, grants, resets, enrolment and the orderly end.
+
+use bytes::Bytes;
+use hawser_types::{ChannelId, Instant, LinkIndex};
+use hawser_wire::{ChunkHeader, Command, Enrolment, Hello};
+
+use super::{Session, Side, State};
+use crate::{CloseReason, Event, JoinRefused, Misbehaviour, PeerFault};
+
+impl Session {
+    /// Whether a connection may join under this number. Asked before the connection is believed,
+    /// and again when it is.
+    pub fn check_join(&self, channel: ChannelId) -> Result<(), JoinRefused> {
+        if self.channels.len() >= MAX_CHANNELS {
+            return Err(JoinRefused::TooManyChannels(MAX_CHANNELS));
+        }
+        self.granted.check(channel)
+    }
+
+    /// A channel number to join with; `None` until the gateway grants more. A number that was
+    /// taken counts as used, even if the join fails.
+    pub fn take_grant(&mut self) -> Option<ChannelId> {
+        self.received_grants.take()
+    }
+
+    /// Asks the gateway to keep this client's own key.
+    pub fn enrol(&mut self, now: Instant, enrolment: Enrolment) {
+        self.queue_command(&Command::Enrol(enrolment));
+        self.schedule(now);
+    }
+
+    /// Tells the client that its key is kept.
+    pub fn confirm_enrolment(&mut self, now: Instant) {
+        self.queue_command(&Command::Enrolled);
+        self.schedule(now);
+    }
+
+    /// Ends the session in order: no stream is opened any more; once the peer holds everything
+    /// that was written, it is told, and [`Event::Closed`] follows.
+    pub fn close(&mut self, now: Instant, code: u32) {
+        if self.state == State::Open {
+            self.state = State::Closing { code, told: false };
+            self.check_close(now);
+        }
+    }
+
+    /// Moves an orderly end on when the peer has caught up.
+    pub(super) fn check_close(&mut self, now: Instant) {
+        let State::Closing { code, told } = self.state else {
+            return;
+        };
+        let caught_up = self.ledger.is_empty() && self.commands.queue.is_empty();
+        let written_out = self
+            .streams
+            .values()
+            .all(|stream| stream.send.queued() == 0);
+        if !caught_up || !written_out {
+            return;
+        }
+        if told {
+            self.close_now(CloseReason::Local);
+        } else {
+            self.state = State::Closing { code, told: true };
+            self.queue_command(&Command::Close { code });
+            self.schedule(now);
+        }
+    }
+
+    /// The first commands, once the first channel is there.
+    pub(super) fn greet(&mut self, first_link: LinkIndex) {
+        let link = match self.side {
+            Side::Client => first_link.value(),
+            Side::Gateway => 0,
+        };
+        self.queue_command(&Command::Hello(Hello {
+            max_streams: self.config.max_streams,
+            accepts_plain: self.config.plain,
+            link,
+        }));
+        self.replenish_grants();
+    }
+
+    pub(super) fn replenish_grants(&mut self) {
+        if self.side == Side::Gateway
+            && let Some(grant) = self.granted.replenish()
+        {
+            self.queue_command(&Command::Grant(grant));
+        }
+    }
+
+    pub(super) fn queue_command(&mut self, command: &Command) {
+        command.encode(&mut self.commands.queue);
+    }
+
+    pub(super) fn on_command_chunk(
+        &mut self,
+        now: Instant,
+        header: &ChunkHeader,
+        payload: Bytes,
+    ) -> Result<(), PeerFault> {
+        let commands = &mut self.commands;
+        let inserted = commands.inbound.insert(header.offset, payload, false);
+        inserted.map_err(PeerFault::Misbehaved)?;
+        if commands.inbound.held_bytes() > MAX_COMMANDS_HELD {
+            return Err(PeerFault::Misbehaved(Misbehaviour::CreditExceeded(
+                header.stream,
+            )));
+        }
+        while let Some((_, bytes, _)) = self.commands.inbound.pop(usize::MAX) {
+            self.commands.decoder.push(&bytes);
+            while let Some(command) = self.commands.decoder.next_command()? {
+                self.on_command(now, command)
+                    .map_err(PeerFault::Misbehaved)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn on_command(&mut self, now: Instant, command: Command) -> Result<(), Misbehaviour> {
+        match command {
+            Command::Hello(hello) => {
+                if std::mem::replace(&mut self.commands.greeted, true) {
+                    return Err(Misbehaviour::Repeated);
+                }
+                self.peer_max_streams = hello.max_streams;
+                self.peer_accepts_plain = hello.accepts_plain;
+                if self.side == Side::Gateway
+                    && let Some(first) = self.channels.get_mut(&ChannelId::new(0))
+                {
+                    first.spec.link = LinkIndex::new(hello.link);
+                }
+            }
+            Command::Grant(grant) if self.side == Side::Client => {
+                self.received_grants.add(&grant);
+                self.events.push_back(Event::Granted(grant.addresses));
+            }
+            Command::Reset { stream, code } => self.on_reset(stream, code),
+            Command::ChannelClosed { channel } if self.channels.contains_key(&channel) => {
+                self.remove_channel(now, channel);
+                self.events.push_back(Event::Dead(channel));
+            }
+            Command::Close { code } => self.close_now(CloseReason::Peer(code)),
+            Command::Enrol(enrolment) if self.side == Side::Gateway => {
+                self.events.push_back(Event::EnrolRequested(enrolment));
+            }
+            Command::Enrolled if self.side == Side::Client => {
+                self.events.push_back(Event::Enrolled);
+            }
+            Command::Grant(_) | Command::Enrol(_) | Command::Enrolled => {
+                return Err(Misbehaviour::WrongSide);
+            }
+            // The channel is gone already. Unknown commands never get here.
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Two for each of a great many paths.
+const MAX_CHANNELS: usize = 64;
+/// Commands that came out of order.
+const MAX_COMMANDS_HELD: u64 = 128 * 1024;

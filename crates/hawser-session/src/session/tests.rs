@@ -1,0 +1,4 @@
+mod deadlock;
+mod pair;
+mod random;
+mod transfer;

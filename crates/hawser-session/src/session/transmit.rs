@@ -1,0 +1,325 @@
+//! From streams to records: what is sent next, on which channel, and what rides with it.
+
+use bytes::Bytes;
+use hawser_sched::chunk::{ChunkUnit, Decision};
+use hawser_types::{ByteCount, ChannelId, Instant, StreamId, StreamOffset};
+use hawser_wire::{ChannelRole, ChunkFlags, ChunkHeader, StateFrame, varint_length};
+
+use super::{Outgoing, Session, State, slot};
+use crate::channel::{Channel, Sent};
+use crate::ledger::{ChunkKey, SentChunk};
+use crate::seal::TAG_LENGTH;
+use crate::stream::Stream;
+use crate::{Event, Payload};
+
+/// What could be sent next.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    /// A chunk that a channel failed.
+    Again(ChunkKey),
+    /// The command stream.
+    Commands,
+    /// A stream whose turn it is.
+    Stream(StreamId),
+}
+
+impl Session {
+    /// Places everything that can be placed now.
+    pub(super) fn schedule(&mut self, now: Instant) {
+        if self.state == State::Closed {
+            return;
+        }
+        self.place(now, ChannelRole::Express);
+        if self.place(now, ChannelRole::Bulk) {
+            self.help_the_tail(now);
+        }
+    }
+
+    /// The next record for a channel: a chunk if one was placed there, with all the state that is
+    /// due. `false`: nothing to send. A channel that gave a chunk counts as busy until
+    /// [`Session::handle_writable`] says otherwise.
+    pub fn poll_transmit(&mut self, now: Instant, id: ChannelId, out: &mut Outgoing) -> bool {
+        out.head.clear();
+        out.payload.clear();
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return false;
+        };
+        channel.woken = false;
+        let chunk = loop {
+            let Some(key) = channel.outbox.pop_front() else {
+                break None;
+            };
+            // A chunk may have been acknowledged, or its stream reset, while it waited here.
+            if let Some(chunk) = self.ledger.get(key) {
+                break Some((key, chunk));
+            }
+        };
+        let ack_due = channel.inbound.ack_due.is_some_and(|due| due <= now);
+        let heartbeat = std::mem::take(&mut channel.heartbeat_due) && chunk.is_none();
+        if chunk.is_none() && !ack_due && !heartbeat && self.credit_due.is_empty() {
+            return false;
+        }
+        if heartbeat {
+            StateFrame::Heartbeat.encode(&mut out.head);
+        }
+        if let Some(records) = channel.inbound.take_ack() {
+            StateFrame::Ack {
+                channel: id,
+                records,
+            }
+            .encode(&mut out.head);
+        }
+        for _ in 0..MAX_CREDITS {
+            let Some(stream) = self.credit_due.pop_first() else {
+                break;
+            };
+            if let Some(limit) = self
+                .streams
+                .get(&stream)
+                .map(|stream| stream.receive.limit())
+            {
+                StateFrame::Credit { stream, limit }.encode(&mut out.head);
+            }
+        }
+        let mut length = 0;
+        if let Some((_, chunk)) = chunk {
+            chunk.header.encode(&mut out.head);
+            out.payload.extend(chunk.payload.iter().cloned());
+            length = chunk.length;
+        }
+        let wire = hawser_wire::RECORD_HEADER_LENGTH + out.head.len() + length + TAG_LENGTH;
+        channel.written += wire as u64;
+        channel.path.on_written(now);
+        if let Some((key, _)) = chunk {
+            channel.ready = false;
+            channel.payload_sent += length as u64;
+            channel.sent.push_back(Sent {
+                record: channel.records_sent,
+                chunk: key,
+                length: length as u32,
+                end: channel.written,
+                at: now,
+            });
+        }
+        channel.records_sent += 1;
+        if self.tick_at.is_none() {
+            self.tick_at = Some(now + super::failure::TICK);
+        }
+        true
+    }
+
+    /// A stream may have something to send: it takes its place among those that wait.
+    pub(super) fn enlist(&mut self, now: Instant, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        if stream.send.enlisted.is_none() && stream.send.sendable().is_some() {
+            let role = stream.send.role(now);
+            stream.send.enlisted = Some(role);
+            self.waiting[slot(role)].push_back(id);
+        }
+    }
+
+    /// Places chunks of one kind while there are any and a channel takes them. Whether channels
+    /// were left over.
+    fn place(&mut self, now: Instant, role: ChannelRole) -> bool {
+        self.view_channels(role);
+        while self.views.iter().any(|view| view.ready) {
+            let Some((source, size)) = self.next_source(role) else {
+                return true;
+            };
+            let unit = ChunkUnit {
+                size: ByteCount::new(size),
+                again: matches!(source, Source::Again(_)),
+            };
+            let scheduler = match role {
+                ChannelRole::Bulk => &mut self.bulk,
+                ChannelRole::Express => &mut self.express,
+            };
+            let (first, second) = match scheduler.select(now, unit, &self.views) {
+                Decision::Channel(id, _) => (id, None),
+                Decision::Duplicate([id, other], _) => (id, Some(other)),
+                Decision::Wait(..) => return false,
+            };
+            let Some(key) = self.take(now, source, role, first) else {
+                continue;
+            };
+            self.assign(key, first);
+            if let Some(second) = second.filter(|_| self.may_duplicate(now, size)) {
+                self.counters.bytes_duplicated += size;
+                self.assign(key, second);
+            }
+        }
+        false
+    }
+
+    /// Refreshes the views of the channels that chunks of this kind may use.
+    ///
+    /// Each kind has its own channel on every link. Where a link has none for bulk, or no sound
+    /// link has one for express, the other kind's serves. A link on which one channel is suspect
+    /// is left alone while there are others.
+    fn view_channels(&mut self, role: ChannelRole) {
+        self.views.clear();
+        let suspect_link = |channel: &Channel| {
+            let mut same_link = self
+                .channels
+                .values()
+                .filter(|other| other.spec.link == channel.spec.link);
+            same_link.any(|other| other.suspect_since.is_some())
+        };
+        let any_sound = self.channels.values().any(|channel| !suspect_link(channel));
+        for channel in self.channels.values() {
+            let stands_in = || {
+                let mut own = self.channels.values().filter(|other| {
+                    other.spec.role == role
+                        && (role == ChannelRole::Express || other.spec.link == channel.spec.link)
+                        && !suspect_link(other)
+                });
+                own.next().is_none()
+            };
+            let usable = !any_sound || !suspect_link(channel);
+            if usable && (channel.spec.role == role || stands_in()) {
+                self.views.push(channel.view());
+            }
+        }
+    }
+
+    /// What goes next, and its size.
+    fn next_source(&mut self, role: ChannelRole) -> Option<(Source, u64)> {
+        while let Some(entry) = self.again[slot(role)].first_entry() {
+            let key = *entry.get();
+            if let Some(chunk) = self.ledger.get(key) {
+                return Some((Source::Again(key), chunk.length as u64));
+            }
+            entry.remove();
+        }
+        if role == ChannelRole::Express {
+            let queued = self.commands.queue.len() as u64;
+            if queued > 0 && self.commands.outstanding < MAX_COMMANDS_OUTSTANDING {
+                return Some((Source::Commands, queued));
+            }
+        }
+        while let Some(id) = self.waiting[slot(role)].front().copied() {
+            if let Some(stream) = self.streams.get_mut(&id) {
+                if let Some(size) = stream.send.sendable() {
+                    return Some((Source::Stream(id), size));
+                }
+                stream.send.enlisted = None;
+            }
+            self.waiting[slot(role)].pop_front();
+        }
+        None
+    }
+
+    /// Turns a source into a chunk in the ledger.
+    fn take(
+        &mut self,
+        now: Instant,
+        source: Source,
+        role: ChannelRole,
+        channel: ChannelId,
+    ) -> Option<ChunkKey> {
+        match source {
+            Source::Again(key) => {
+                self.again[slot(role)].remove(&key.segment);
+                self.counters.chunks_again += 1;
+                self.counters.bytes_again += self.ledger.get(key)?.length as u64;
+                Some(key)
+            }
+            Source::Commands => Some(self.cut_commands()),
+            Source::Stream(id) => {
+                self.waiting[slot(role)].pop_front();
+                let key = self.cut_stream(id, role, channel);
+                if let Some(stream) = self.streams.get_mut(&id) {
+                    stream.send.enlisted = None;
+                    if stream.send.write_blocked && stream.send.has_room() {
+                        stream.send.write_blocked = false;
+                        self.events.push_back(Event::Writable(id));
+                    }
+                }
+                self.enlist(now, id);
+                key
+            }
+        }
+    }
+
+    fn cut_stream(&mut self, id: StreamId, role: ChannelRole, to: ChannelId) -> Option<ChunkKey> {
+        let stream = self.streams.get_mut(&id)?;
+        let header = header_length(id, &self.ledger, stream);
+        let limit = self
+            .channels
+            .get(&to)?
+            .chunk_limit(self.config.chunk_size, header);
+        let cut = stream.send.cut(limit)?;
+        let header = ChunkHeader {
+            stream: id,
+            segment: self.ledger.take_segment(),
+            offset: cut.offset,
+            flags: cut.flags,
+            metadata: cut.metadata,
+        };
+        self.counters.chunks_cut += 1;
+        let (payload, length) = (cut.payload, cut.length);
+        Some(self.ledger.insert(SentChunk {
+            header,
+            payload,
+            length,
+            role,
+            copies: 0,
+        }))
+    }
+
+    fn cut_commands(&mut self) -> ChunkKey {
+        let length = self.commands.queue.len().min(MAX_COMMAND_CHUNK);
+        let bytes: Bytes = self.commands.queue.split_to(length).freeze();
+        let header = ChunkHeader {
+            stream: StreamId::COMMANDS,
+            segment: self.ledger.take_segment(),
+            offset: StreamOffset::new(self.commands.sent),
+            flags: ChunkFlags::default(),
+            metadata: Bytes::new(),
+        };
+        self.commands.sent += length as u64;
+        self.commands.outstanding += length as u64;
+        let payload = Payload::from_iter([bytes]);
+        let role = ChannelRole::Express;
+        self.ledger.insert(SentChunk {
+            header,
+            payload,
+            length,
+            role,
+            copies: 0,
+        })
+    }
+
+    /// Gives a chunk to a channel, which is busy from then on.
+    pub(super) fn assign(&mut self, key: ChunkKey, id: ChannelId) {
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return;
+        };
+        let Some(chunk) = self.ledger.get_mut(key) else {
+            return;
+        };
+        chunk.copies += 1;
+        channel.in_flight += chunk.length as u64;
+        channel.outbox.push_back(key);
+        if let Some(view) = self.views.iter_mut().find(|view| view.channel == id) {
+            view.ready = false;
+            view.in_flight += ByteCount::from(chunk.length);
+        }
+        self.wake(id);
+    }
+}
+
+/// How long the header of a stream's next chunk will be, so that the record fills its segments.
+fn header_length(id: StreamId, ledger: &crate::ledger::Ledger, stream: &Stream) -> usize {
+    1 + varint_length(id.value())
+        + varint_length(ledger.next_segment().value())
+        + varint_length(stream.send.sent())
+}
+
+/// State rides along in bounded pieces; the rest goes with the next record.
+const MAX_CREDITS: usize = 64;
+/// Commands are exempt from credit, so this bounds them.
+const MAX_COMMANDS_OUTSTANDING: u64 = 64 * 1024;
+const MAX_COMMAND_CHUNK: usize = 1200;

@@ -1,0 +1,88 @@
+use std::time::Duration;
+
+use hawser_types::{ByteCount, ChannelId, LinkIndex, Rate, StreamId};
+use hawser_wire::ChannelRole;
+
+/// A session at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionSnapshot {
+    /// Its channels, by number.
+    pub channels: Vec<ChannelSnapshot>,
+    /// Its streams, by number, at most as many as asked for.
+    pub streams: Vec<StreamSnapshot>,
+    /// How many streams there are.
+    pub stream_count: usize,
+    /// What was counted since the session began.
+    pub counters: Counters,
+    /// Bytes kept until the peer acknowledges them.
+    pub unacknowledged: ByteCount,
+    /// Receive memory promised to streams beyond their own share.
+    pub credit_lent: ByteCount,
+}
+
+/// A channel at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChannelSnapshot {
+    /// Its number.
+    pub id: ChannelId,
+    /// What it is for.
+    pub role: ChannelRole,
+    /// The link below it.
+    pub link: LinkIndex,
+    /// Silent against expectation.
+    pub suspect: bool,
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// Delivery rate.
+    pub rate: Rate,
+    /// Congestion window.
+    pub congestion_window: ByteCount,
+    /// Chunk bytes that the peer's session has not acknowledged.
+    pub in_flight: ByteCount,
+    /// Chunk bytes sent, those sent again included.
+    pub sent: ByteCount,
+    /// Chunk bytes received, duplicates included.
+    pub received: ByteCount,
+    /// TCP segments sent again.
+    pub retransmissions: u64,
+}
+
+/// A stream at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StreamSnapshot {
+    /// Its number.
+    pub id: StreamId,
+    /// The metadata that it was opened with.
+    pub metadata: bytes::Bytes,
+    /// Bytes cut into chunks.
+    pub sent: ByteCount,
+    /// Bytes that wait for a chunk.
+    pub queued: ByteCount,
+    /// Bytes that can be read.
+    pub readable: ByteCount,
+    /// Time since it was opened.
+    pub age: Duration,
+}
+
+/// What a session has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Chunks cut.
+    pub chunks_cut: u64,
+    /// Chunks given to a channel again, since the first one failed them.
+    pub chunks_again: u64,
+    /// Bytes of those.
+    pub bytes_again: u64,
+    /// Bytes given to a second channel ahead of need.
+    pub bytes_duplicated: u64,
+    /// Chunks that came although they were there already.
+    pub duplicates_received: u64,
+    /// Channels that fell silent.
+    pub suspects: u64,
+    /// Channels that were lost.
+    pub channels_lost: u64,
+    /// Streams opened by either side.
+    pub streams_opened: u64,
+    /// Streams reset by either side.
+    pub streams_reset: u64,
+}

@@ -1,0 +1,43 @@
+mod receive;
+mod send;
+
+pub(crate) use receive::{Pool, ReceiveStream};
+pub(crate) use send::SendStream;
+
+use bytes::Bytes;
+use hawser_types::Instant;
+
+/// Both directions of one stream.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) send: SendStream,
+    pub(crate) receive: ReceiveStream,
+    /// What the peer said of the stream in its opening chunk, once that has come.
+    pub(crate) peer_metadata: Option<Bytes>,
+    /// What this side said of it when it opened it; empty for the peer's streams.
+    pub(crate) own_metadata: Bytes,
+    pub(crate) opened_at: Instant,
+    /// The application has read up to the end.
+    pub(crate) read_out: bool,
+}
+
+impl Stream {
+    pub(crate) fn new(now: Instant, send: SendStream, receive: ReceiveStream) -> Self {
+        Self {
+            send,
+            receive,
+            peer_metadata: None,
+            own_metadata: Bytes::new(),
+            opened_at: now,
+            read_out: false,
+        }
+    }
+
+    /// The metadata that the stream was opened with, by whichever side.
+    pub(crate) fn metadata(&self) -> &Bytes {
+        match &self.peer_metadata {
+            Some(metadata) if self.own_metadata.is_empty() => metadata,
+            _ => &self.own_metadata,
+        }
+    }
+}

@@ -1,0 +1,207 @@
+use bytes::Bytes;
+use hawser_types::{ByteCount, StreamId, StreamOffset};
+use hawser_wire::ChunkHeader;
+
+use crate::reassembly::{Inserted, Reassembly, charge};
+use crate::{BASE_CREDIT, Misbehaviour};
+
+/// The receiving direction of one stream: reassembly, and how much the peer may send.
+#[derive(Debug)]
+pub(crate) struct ReceiveStream {
+    stream: StreamId,
+    pub(crate) reassembly: Reassembly,
+    used: u64,
+    released: u64,
+    limit: u64,
+    window: u64,
+    grown_at: u64,
+}
+
+/// The memory that the streams of a session share beyond what each has of its own.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    capacity: u64,
+    lent: u64,
+}
+
+impl Pool {
+    pub(crate) fn new(capacity: ByteCount) -> Self {
+        Self {
+            capacity: capacity.as_u64(),
+            lent: 0,
+        }
+    }
+
+    /// Bytes promised to streams beyond their own 64 KiB each.
+    pub(crate) fn lent(&self) -> u64 {
+        self.lent
+    }
+
+    /// Lends up to `wanted` bytes.
+    fn lend(&mut self, wanted: u64) -> u64 {
+        let lent = wanted.min(self.capacity.saturating_sub(self.lent));
+        self.lent += lent;
+        lent
+    }
+
+    fn take_back(&mut self, bytes: u64) {
+        self.lent = self.lent.saturating_sub(bytes);
+    }
+
+    /// No stream gets more than half.
+    fn largest_window(&self) -> u64 {
+        BASE_CREDIT + self.capacity / 2
+    }
+
+    fn is_short(&self) -> bool {
+        self.lent > self.capacity / 4 * 3
+    }
+}
+
+impl ReceiveStream {
+    pub(crate) fn new(stream: StreamId) -> Self {
+        Self {
+            stream,
+            reassembly: Reassembly::new(stream),
+            used: 0,
+            released: 0,
+            limit: BASE_CREDIT,
+            window: BASE_CREDIT,
+            grown_at: 0,
+        }
+    }
+
+    /// Takes a chunk in.
+    pub(crate) fn on_chunk(
+        &mut self,
+        header: &ChunkHeader,
+        payload: Bytes,
+    ) -> Result<Inserted, Misbehaviour> {
+        let cost = charge(payload.len());
+        let inserted = self
+            .reassembly
+            .insert(header.offset, payload, header.flags.fin)?;
+        if inserted == Inserted::New {
+            self.used += cost;
+            if self.used > self.limit {
+                return Err(Misbehaviour::CreditExceeded(self.stream));
+            }
+        }
+        Ok(inserted)
+    }
+
+    /// Takes out up to `max` bytes that are due.
+    pub(crate) fn read(&mut self, max: usize) -> Option<(StreamOffset, Bytes)> {
+        let (offset, bytes, charge) = self.reassembly.pop(max)?;
+        self.released += charge;
+        Some((offset, bytes))
+    }
+
+    /// Gives the stream its first share of the pool, if that is not short. Whether the peer has
+    /// to be told.
+    pub(crate) fn grow_at_opening(&mut self, pool: &mut Pool) -> bool {
+        if !pool.is_short() {
+            self.grow_to(OPENING_WINDOW.min(pool.largest_window()), pool);
+        }
+        self.advance_limit()
+    }
+
+    /// Grows the window of a stream whose reader keeps up, and moves the limit on. Whether the
+    /// peer has to be told.
+    pub(crate) fn update_credit(&mut self, pool: &mut Pool) -> bool {
+        let keeps_up = self.reassembly.ready_bytes() <= self.window / 4;
+        if keeps_up && self.released - self.grown_at >= self.window / 2 {
+            self.grown_at = self.released;
+            self.grow_to((self.window * 2).min(pool.largest_window()), pool);
+        }
+        let gain = (self.released + self.window).saturating_sub(self.limit);
+        gain >= self.window / 4 && self.advance_limit()
+    }
+
+    /// The limit that the peer was told, or is to be told.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Whether the peer was ever allowed more than what every stream has.
+    pub(crate) fn has_moved(&self) -> bool {
+        self.limit > BASE_CREDIT
+    }
+
+    /// The stream is over: what it borrowed goes back.
+    pub(crate) fn close(&mut self, pool: &mut Pool) {
+        pool.take_back(self.window - BASE_CREDIT);
+        self.window = BASE_CREDIT;
+    }
+
+    fn grow_to(&mut self, window: u64, pool: &mut Pool) {
+        self.window += pool.lend(window.saturating_sub(self.window));
+    }
+
+    fn advance_limit(&mut self) -> bool {
+        let limit = self.released + self.window;
+        let moved = limit > self.limit;
+        self.limit = self.limit.max(limit);
+        moved
+    }
+}
+
+/// What a new stream may send before its reader has shown how fast it is.
+const OPENING_WINDOW: u64 = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use hawser_types::SegmentNumber;
+    use hawser_wire::ChunkFlags;
+
+    use super::*;
+
+    fn chunk(stream: &mut ReceiveStream, at: u64, length: usize) -> Result<Inserted, Misbehaviour> {
+        let header = ChunkHeader {
+            stream: StreamId::new(2),
+            segment: SegmentNumber::new(0),
+            offset: StreamOffset::new(at),
+            flags: ChunkFlags::default(),
+            metadata: Bytes::new(),
+        };
+        stream.on_chunk(&header, Bytes::from(vec![0; length]))
+    }
+
+    #[test]
+    fn more_than_the_limit_is_misbehaviour_even_in_tiny_chunks() {
+        let mut stream = ReceiveStream::new(StreamId::new(2));
+        for n in 0..BASE_CREDIT / 256 {
+            chunk(&mut stream, n * 2, 1).unwrap();
+        }
+        let fault = Misbehaviour::CreditExceeded(StreamId::new(2));
+        assert_eq!(chunk(&mut stream, 5000, 1), Err(fault));
+    }
+
+    #[test]
+    fn a_prompt_reader_gets_a_growing_window_but_never_more_than_half_the_pool() {
+        let mut pool = Pool::new(ByteCount::from_mib(4));
+        let mut stream = ReceiveStream::new(StreamId::new(2));
+        stream.grow_at_opening(&mut pool);
+        let mut at = 0;
+        for _ in 0..1000 {
+            chunk(&mut stream, at, 30_000).unwrap();
+            at += 30_000;
+            stream.read(usize::MAX).unwrap();
+            stream.update_credit(&mut pool);
+        }
+        assert_eq!(stream.window, BASE_CREDIT + (2 << 20));
+        assert_eq!(pool.lent(), 2 << 20);
+        stream.close(&mut pool);
+        assert_eq!(pool.lent(), 0);
+    }
+
+    #[test]
+    fn a_stalled_reader_gets_no_more_than_the_opening_window() {
+        let mut pool = Pool::new(ByteCount::from_mib(4));
+        let mut stream = ReceiveStream::new(StreamId::new(2));
+        assert!(stream.grow_at_opening(&mut pool));
+        chunk(&mut stream, 0, 65_536).unwrap();
+        assert!(!stream.update_credit(&mut pool));
+        assert_eq!(stream.limit(), OPENING_WINDOW);
+    }
+}

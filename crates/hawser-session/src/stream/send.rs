@@ -1,0 +1,371 @@
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use hawser_types::{Instant, StreamOffset};
+use hawser_wire::{ChannelRole, ChunkFlags};
+
+use crate::reassembly::charge;
+use crate::{BASE_CREDIT, Payload, StreamError};
+
+/// The sending direction of one stream: what the application wrote and no chunk was cut from yet,
+/// and what the peer allows.
+#[derive(Debug)]
+pub(crate) struct SendStream {
+    queue: VecDeque<Bytes>,
+    /// Small writes are gathered here, behind the queue.
+    tail: BytesMut,
+    queued: u64,
+    next: StreamOffset,
+    /// Metadata of the opening chunk, until that is cut.
+    opening: Option<Bytes>,
+    end: End,
+    used: u64,
+    limit: u64,
+    unacknowledged: u64,
+    express: Allowance,
+    /// The stream waits in one of the session's queues for its turn.
+    pub(crate) enlisted: Option<ChannelRole>,
+    /// The application was told that the buffer is full.
+    pub(crate) write_blocked: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Open,
+    Finished,
+    Cut,
+}
+
+/// A chunk just cut from a stream.
+#[derive(Debug)]
+pub(crate) struct Cut {
+    pub(crate) offset: StreamOffset,
+    pub(crate) flags: ChunkFlags,
+    pub(crate) metadata: Bytes,
+    pub(crate) payload: Payload,
+    pub(crate) length: usize,
+}
+
+impl SendStream {
+    /// A direction that begins with an opening chunk carrying `opening`. `None`: the opening
+    /// chunk waits until [`SendStream::open`].
+    pub(crate) fn new(now: Instant, opening: Option<Bytes>) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            tail: BytesMut::new(),
+            queued: 0,
+            next: StreamOffset::new(0),
+            opening,
+            end: End::Open,
+            used: 0,
+            limit: BASE_CREDIT,
+            unacknowledged: 0,
+            express: Allowance {
+                left: EXPRESS_BYTES,
+                since: now,
+            },
+            enlisted: None,
+            write_blocked: false,
+        }
+    }
+
+    /// Gives the metadata of the opening chunk; does nothing once that was cut.
+    pub(crate) fn open(&mut self, metadata: Bytes) {
+        if self.next.value() == 0 && self.opening.is_none() {
+            self.opening = Some(metadata);
+        }
+    }
+
+    /// Takes as much of `bytes` as the buffer has room for, without copying.
+    pub(crate) fn write(&mut self, bytes: &mut Bytes) -> Result<usize, StreamError> {
+        let room = self.room_or_error()?;
+        let taken = bytes.split_to(bytes.len().min(room));
+        let length = taken.len();
+        if length < GATHER {
+            self.gather(&taken);
+        } else {
+            self.flush_tail();
+            self.queue.push_back(taken);
+        }
+        self.queued += length as u64;
+        Ok(length)
+    }
+
+    /// Takes as much of `bytes` as the buffer has room for, copying it.
+    pub(crate) fn write_slice(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
+        let room = self.room_or_error()?;
+        let taken = &bytes[..bytes.len().min(room)];
+        if taken.len() < GATHER {
+            self.gather(taken);
+        } else {
+            self.flush_tail();
+            self.queue.push_back(Bytes::copy_from_slice(taken));
+        }
+        self.queued += taken.len() as u64;
+        Ok(taken.len())
+    }
+
+    /// No more will be written.
+    pub(crate) fn finish(&mut self) {
+        if self.end == End::Open {
+            self.end = End::Finished;
+        }
+    }
+
+    /// Whether the application has ended this direction.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.end != End::Open
+    }
+
+    /// The end was sent and everything is acknowledged.
+    pub(crate) fn is_acknowledged(&self) -> bool {
+        self.end == End::Cut && self.unacknowledged == 0
+    }
+
+    /// The buffer has room again after being full.
+    pub(crate) fn has_room(&self) -> bool {
+        self.queued <= SEND_BUFFER / 2
+    }
+
+    /// Bytes that wait for a chunk.
+    pub(crate) fn queued(&self) -> u64 {
+        self.queued
+    }
+
+    /// Bytes cut so far.
+    pub(crate) fn sent(&self) -> u64 {
+        self.next.value()
+    }
+
+    /// How many bytes the next chunk could have; `None` when there is nothing to send now.
+    /// `Some(0)`: only an opening or an end waits.
+    pub(crate) fn sendable(&self) -> Option<u64> {
+        let data = self.queued.min(self.limit.saturating_sub(self.used));
+        let bare = self.opening.is_some() || (self.end == End::Finished && self.queued == 0);
+        // Credit below the least charge would be overdrawn by any chunk.
+        let affordable = self.used + charge(data as usize) <= self.limit;
+        if data > 0 && affordable {
+            Some(data)
+        } else {
+            bare.then_some(0)
+        }
+    }
+
+    /// Data waits that the peer's credit does not allow to send.
+    pub(crate) fn is_credit_blocked(&self) -> bool {
+        self.queued > 0 && self.sendable().is_none_or(|bytes| bytes == 0)
+    }
+
+    /// New and small streams go ahead: which kind of channel the next chunk belongs on.
+    pub(crate) fn role(&mut self, now: Instant) -> ChannelRole {
+        let small = self.queued <= self.express.left(now);
+        if small || self.sent() < EXPRESS_BYTES {
+            ChannelRole::Express
+        } else {
+            ChannelRole::Bulk
+        }
+    }
+
+    /// Cuts the next chunk, of at most `max` bytes of payload.
+    pub(crate) fn cut(&mut self, max: usize) -> Option<Cut> {
+        let sendable = usize::try_from(self.sendable()?).unwrap_or(usize::MAX);
+        let mut payload = Payload::new();
+        let mut length = 0;
+        let wanted = sendable.min(max.max(1));
+        while length < wanted && payload.len() < MAX_PIECES {
+            let piece = self.take(wanted - length);
+            length += piece.len();
+            payload.push(piece);
+        }
+        self.queued -= length as u64;
+        let offset = self.next;
+        self.next = self.next.advance(length as u64);
+        self.used += charge(length);
+        self.unacknowledged += 1;
+        self.express.left = self.express.left.saturating_sub(length as u64);
+        let fin = self.end == End::Finished && self.queued == 0;
+        if fin {
+            self.end = End::Cut;
+        }
+        let opening = self.opening.take();
+        let flags = ChunkFlags {
+            open: opening.is_some(),
+            fin,
+        };
+        Some(Cut {
+            offset,
+            flags,
+            metadata: opening.unwrap_or_default(),
+            payload,
+            length,
+        })
+    }
+
+    /// The peer holds one more chunk.
+    pub(crate) fn on_acknowledged(&mut self) {
+        self.unacknowledged = self.unacknowledged.saturating_sub(1);
+    }
+
+    /// The peer allows `limit` units in total; less than before changes nothing.
+    pub(crate) fn on_credit(&mut self, limit: u64) {
+        self.limit = self.limit.max(limit);
+    }
+
+    fn room_or_error(&self) -> Result<usize, StreamError> {
+        if self.is_finished() {
+            return Err(StreamError::Finished);
+        }
+        Ok(SEND_BUFFER.saturating_sub(self.queued) as usize)
+    }
+
+    fn gather(&mut self, bytes: &[u8]) {
+        if self.tail.len() + bytes.len() > GATHERED {
+            self.flush_tail();
+        }
+        self.tail.extend_from_slice(bytes);
+    }
+
+    fn flush_tail(&mut self) {
+        if !self.tail.is_empty() {
+            self.queue
+                .push_back(std::mem::take(&mut self.tail).freeze());
+        }
+    }
+
+    /// Up to `max` bytes off the front; never empty while bytes are queued.
+    fn take(&mut self, max: usize) -> Bytes {
+        if let Some(front) = self.queue.front_mut() {
+            if front.len() > max {
+                return front.split_to(max);
+            }
+            return self.queue.pop_front().unwrap_or_default();
+        }
+        let length = self.tail.len().min(max);
+        self.tail.split_to(length).freeze()
+    }
+}
+
+/// How many bytes a stream may still send ahead of bulk. It starts full, so that every stream's
+/// beginning goes ahead, and refills slowly, so that a stream which says little stays ahead.
+#[derive(Debug)]
+struct Allowance {
+    left: u64,
+    since: Instant,
+}
+
+impl Allowance {
+    fn left(&mut self, now: Instant) -> u64 {
+        let ticks = now.since(self.since).as_nanos() / EXPRESS_REFILL.as_nanos();
+        let ticks = u64::try_from(ticks).unwrap_or(u64::MAX);
+        if ticks > 0 {
+            self.since = now;
+            self.left = self
+                .left
+                .saturating_add(ticks.saturating_mul(1024))
+                .min(EXPRESS_BYTES);
+        }
+        self.left
+    }
+}
+
+/// What an application may write ahead of what links take.
+const SEND_BUFFER: u64 = 1 << 20;
+/// Writes shorter than this are gathered into larger pieces.
+const GATHER: usize = 8 * 1024;
+const GATHERED: usize = 32 * 1024;
+/// The most pieces of memory that one chunk gathers.
+const MAX_PIECES: usize = 32;
+/// The first 64 KiB of every stream go ahead of bulk.
+const EXPRESS_BYTES: u64 = 64 * 1024;
+/// A KiB of allowance comes back in each such span: 128 kbit/s, more than a call or a shell needs.
+const EXPRESS_REFILL: Duration = Duration::from_millis(62);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream() -> SendStream {
+        SendStream::new(Instant::ZERO, Some(Bytes::from_static(b"meta")))
+    }
+
+    #[test]
+    fn the_opening_goes_alone_or_with_the_first_data() {
+        let mut alone = stream();
+        assert_eq!(alone.sendable(), Some(0));
+        let cut = alone.cut(1000).unwrap();
+        assert!(cut.flags.open && !cut.flags.fin && cut.length == 0);
+        assert!(alone.cut(1000).is_none());
+
+        let mut together = stream();
+        together.write_slice(b"data").unwrap();
+        together.finish();
+        let cut = together.cut(1000).unwrap();
+        assert!(cut.flags.open && cut.flags.fin && cut.length == 4);
+        assert_eq!(together.sendable(), None);
+        assert!(!together.is_acknowledged());
+        together.on_acknowledged();
+        assert!(together.is_acknowledged());
+    }
+
+    #[test]
+    fn small_chunks_use_up_credit_faster_than_bytes() {
+        let mut stream = stream();
+        let mut sent = 0;
+        loop {
+            stream.write_slice(b"x").unwrap();
+            let Some(cut) = stream.cut(1).filter(|cut| cut.length > 0) else {
+                break;
+            };
+            sent += cut.length as u64;
+        }
+        assert_eq!(sent, BASE_CREDIT / 256);
+        assert!(stream.is_credit_blocked());
+        stream.on_credit(BASE_CREDIT + 256);
+        assert_eq!(stream.cut(9).unwrap().length, 1);
+    }
+
+    #[test]
+    fn the_buffer_refuses_more_than_it_holds() {
+        let mut stream = stream();
+        let mut big = Bytes::from(vec![0; 3 << 20]);
+        assert_eq!(stream.write(&mut big), Ok(1 << 20));
+        assert_eq!(big.len(), 2 << 20);
+        assert_eq!(stream.write(&mut big), Ok(0));
+        assert!(!stream.has_room());
+        stream.finish();
+        assert_eq!(stream.write(&mut big), Err(StreamError::Finished));
+    }
+
+    #[test]
+    fn bytes_leave_in_the_order_they_were_written() {
+        let mut stream = stream();
+        let mut expected = Vec::new();
+        for size in [3, 9000, 1, 20_000, 5, 7] {
+            let piece: Vec<u8> = (0..size).map(|n| (n + size) as u8).collect();
+            stream.write_slice(&piece).unwrap();
+            expected.extend(piece);
+        }
+        let mut got = Vec::new();
+        while let Some(cut) = stream.cut(4096) {
+            assert_eq!(cut.offset.value(), got.len() as u64);
+            cut.payload
+                .iter()
+                .for_each(|piece| got.extend_from_slice(piece));
+        }
+        assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn a_stream_turns_to_bulk_after_its_beginning_and_back_when_it_says_little() {
+        let mut stream = stream();
+        stream.on_credit(1 << 20);
+        assert_eq!(stream.role(Instant::ZERO), ChannelRole::Express);
+        stream.write_slice(&[0; 70_000]).unwrap();
+        while stream.cut(10_000).is_some() {}
+        stream.write_slice(&[0; 1000]).unwrap();
+        assert_eq!(stream.role(Instant::ZERO), ChannelRole::Bulk);
+        let later = Instant::ZERO + EXPRESS_REFILL;
+        assert_eq!(stream.role(later), ChannelRole::Express);
+    }
+}
