@@ -3,14 +3,16 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use hawser_types::ByteCount;
 
-use crate::measure::{self, Contender, Options};
+use crate::measure::{self, Contender, Options, Programs};
 use crate::meter::{self, Congestion, Order};
 use crate::scenario::{Direction, Scenario};
-use crate::{commands, privilege};
+use crate::{commands, demo, interrupt, privilege, relay, short, unshaped};
 
 /// Network namespaces with shaped links, and real transfers measured in them.
 #[derive(Debug, Parser)]
@@ -24,6 +26,16 @@ pub struct Cli {
 enum Command {
     /// Measure TCP on each link, MPTCP and Hawser in one scenario
     Run(RunArguments),
+    /// Show the gain: one download over the better link, then over both
+    Demo {
+        /// The Hawser binary; else beside this one, else built
+        #[arg(long, value_name = "PATH")]
+        hawser: Option<PathBuf>,
+    },
+    /// Measure without limits: speed, and processor time of each process
+    Unshaped(UnshapedArguments),
+    /// Make many short connections through Hawser's port
+    Short(ShortArguments),
     /// List the scenarios of a folder
     List {
         /// The folder
@@ -81,11 +93,65 @@ struct RunArguments {
     logs: Option<PathBuf>,
 }
 
+#[derive(Debug, clap::Args)]
+struct UnshapedArguments {
+    /// Bytes of each transfer
+    #[arg(long, default_value = "4GB")]
+    size: ByteCount,
+    /// How often each transfer is made
+    #[arg(long, default_value_t = 3)]
+    repeat: u32,
+    /// Which way
+    #[arg(long, default_value = "both")]
+    direction: Ways,
+    /// Leave Hawser out
+    #[arg(long)]
+    no_hawser: bool,
+    /// Print JSON rather than a table
+    #[arg(long)]
+    json: bool,
+    /// Write the figures as DIR/unshaped.json
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The Hawser binary; else beside this one, else built
+    #[arg(long, value_name = "PATH")]
+    hawser: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+struct ShortArguments {
+    /// The scenario file
+    #[arg(default_value = "scenarios/eq-50.toml")]
+    scenario: PathBuf,
+    /// How many connections
+    #[arg(long, default_value_t = 10_000)]
+    connections: u64,
+    /// How many at once
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..=2000))]
+    parallel: u16,
+    /// Print JSON rather than text
+    #[arg(long)]
+    json: bool,
+    /// The Hawser binary; else beside this one, else built
+    #[arg(long, value_name = "PATH")]
+    hawser: Option<PathBuf>,
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Ways {
     Put,
     Get,
     Both,
+}
+
+impl Ways {
+    fn directions(self) -> Vec<Direction> {
+        match self {
+            Self::Put => vec![Direction::Put],
+            Self::Get => vec![Direction::Get],
+            Self::Both => vec![Direction::Put, Direction::Get],
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -101,6 +167,11 @@ enum MeterCommand {
     Put(TransferArguments),
     /// Fetch bytes from the server
     Get(TransferArguments),
+    /// Carry connections on to another address
+    Relay {
+        listen: SocketAddrV4,
+        target: SocketAddrV4,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -134,9 +205,13 @@ impl Cli {
         match self.command {
             Command::Meter(command) => command.execute(),
             Command::List { folder } => commands::list(&folder),
-            Command::Run(arguments) => {
-                privilege::acquire()?;
-                arguments.execute()
+            Command::Run(arguments) => arguments.execute(),
+            Command::Unshaped(arguments) => arguments.execute(),
+            Command::Short(arguments) => arguments.execute(),
+            Command::Demo { hawser } => {
+                let programs = Programs::find(hawser.as_deref())?;
+                begin()?;
+                demo::run(&programs)
             }
             Command::Exec {
                 scenario,
@@ -145,11 +220,13 @@ impl Cli {
             } => {
                 let scenario = Scenario::load(&scenario)?;
                 privilege::acquire()?;
+                interrupt::ignore_keyboard();
                 commands::exec(&scenario, server, &command)
             }
             Command::Shell { scenario } => {
                 let scenario = Scenario::load(&scenario)?;
                 privilege::acquire()?;
+                interrupt::ignore_keyboard();
                 let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
                 commands::exec(&scenario, false, &[shell])
             }
@@ -159,29 +236,30 @@ impl Cli {
 
 impl RunArguments {
     fn execute(self) -> anyhow::Result<ExitCode> {
-        let options = Options {
-            repeat: self.repeat.max(1),
-            directions: match self.direction {
-                None => Vec::new(),
-                Some(Ways::Put) => vec![Direction::Put],
-                Some(Ways::Get) => vec![Direction::Get],
-                Some(Ways::Both) => vec![Direction::Put, Direction::Get],
-            },
-            contenders: if self.only.is_empty() {
-                vec![Contender::Tcp, Contender::Mptcp, Contender::Hawser]
-            } else {
-                self.only
-            },
-            warm: self.warm,
-            hawser: self.hawser,
-            logs: self.logs,
+        let all = [Contender::Tcp, Contender::Mptcp, Contender::Hawser];
+        let contenders = if self.only.is_empty() {
+            all.to_vec()
+        } else {
+            self.only
         };
+        let wants_hawser = contenders.contains(&Contender::Hawser);
         // All files are read before hours are spent on the first.
         let scenarios = self
             .scenarios
             .iter()
             .map(|path| Scenario::load(path))
             .collect::<Result<Vec<_>, _>>()?;
+        let options = Options {
+            repeat: self.repeat.max(1),
+            directions: self.direction.map(Ways::directions).unwrap_or_default(),
+            hawser: wants_hawser
+                .then(|| Programs::find(self.hawser.as_deref()))
+                .transpose()?,
+            contenders,
+            warm: self.warm,
+            logs: self.logs,
+        };
+        begin()?;
         let mut failures = 0;
         for scenario in &scenarios {
             let report = measure::run(scenario, &options)?;
@@ -204,6 +282,38 @@ impl RunArguments {
     }
 }
 
+impl UnshapedArguments {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let hawser = (!self.no_hawser)
+            .then(|| Programs::find(self.hawser.as_deref()))
+            .transpose()?;
+        begin()?;
+        unshaped::run(&unshaped::Options {
+            bytes: self.size,
+            repeat: self.repeat.max(1),
+            directions: self.direction.directions(),
+            hawser,
+            json: self.json,
+            out: self.out,
+        })
+    }
+}
+
+impl ShortArguments {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let scenario = Scenario::load(&self.scenario)?;
+        let hawser = Programs::find(self.hawser.as_deref())?;
+        begin()?;
+        short::run(&short::Options {
+            scenario,
+            connections: self.connections,
+            parallel: self.parallel.into(),
+            hawser,
+            json: self.json,
+        })
+    }
+}
+
 impl MeterCommand {
     fn execute(self) -> anyhow::Result<ExitCode> {
         match self {
@@ -219,6 +329,7 @@ impl MeterCommand {
             }
             Self::Put(arguments) => arguments.execute(Direction::Put)?,
             Self::Get(arguments) => arguments.execute(Direction::Get)?,
+            Self::Relay { listen, target } => relay::serve(listen, target)?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -226,7 +337,7 @@ impl MeterCommand {
 
 impl TransferArguments {
     fn execute(self, direction: Direction) -> anyhow::Result<()> {
-        let outcome = meter::transfer(&Order {
+        let order = Order {
             direction,
             server: self.server,
             bytes: self.bytes,
@@ -236,7 +347,15 @@ impl TransferArguments {
             congestion: self.cc,
             socks: self.socks,
             patience: Duration::from_secs(self.patience.max(1)),
-        })?;
+        };
+        let outcome = meter::transfer(&order, &AtomicU64::new(0))?;
         commands::print(&serde_json::to_string(&outcome)?)
     }
+}
+
+/// Gets ready to build labs: must come before the first thread.
+fn begin() -> anyhow::Result<()> {
+    privilege::acquire()?;
+    interrupt::watch()?;
+    Ok(())
 }

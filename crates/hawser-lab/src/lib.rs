@@ -6,13 +6,19 @@
 
 pub mod cli;
 mod commands;
+mod cpu;
+mod demo;
 pub mod emulator;
 mod ethtool;
+pub mod interrupt;
 pub mod ip;
 pub mod measure;
 pub mod meter;
 pub mod netns;
 pub mod privilege;
 pub mod process;
+mod relay;
 pub mod scenario;
+mod short;
 pub mod topology;
+mod unshaped;

@@ -5,7 +5,11 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    match hawser_lab::cli::Cli::parse().execute() {
+    let cli = hawser_lab::cli::Cli::parse();
+    hawser_lab::interrupt::adopt_orphans();
+    let result = cli.execute();
+    hawser_lab::interrupt::kill_descendants();
+    match result {
         Ok(code) => code,
         Err(error) => {
             eprintln!("hawser-lab: {error:#}");

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::time::Duration;
 
 /// Why no lab can be built here.
 #[derive(Debug, thiserror::Error)]
@@ -38,11 +39,20 @@ fn probe() -> io::Result<()> {
 fn enter_user_namespace() -> io::Result<()> {
     // SAFETY: plain system calls without arguments from memory.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let mut tries = 0;
     // SAFETY: as above; fails cleanly when the process has several threads.
-    if unsafe { libc::unshare(libc::CLONE_NEWUSER) } != 0 {
-        return Err(io::Error::last_os_error());
+    while unsafe { libc::unshare(libc::CLONE_NEWUSER) } != 0 {
+        let error = io::Error::last_os_error();
+        // The probe's thread has been joined, but the kernel may not have finished with it.
+        if error.raw_os_error() != Some(libc::EINVAL) || tries == MAX_TRIES {
+            return Err(error);
+        }
+        tries += 1;
+        std::thread::sleep(Duration::from_millis(1));
     }
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("0 {user} 1"))?;
     fs::write("/proc/self/gid_map", format!("0 {group} 1"))
 }
+
+const MAX_TRIES: u32 = 200;

@@ -129,6 +129,31 @@ impl Bench {
         Ok(())
     }
 
+    /// The process id of the meter's server.
+    pub fn meter_id(&self) -> u32 {
+        self.meter.id()
+    }
+
+    /// Where the meter's server takes plain TCP.
+    pub fn server_address(&self) -> SocketAddrV4 {
+        SocketAddrV4::new(SERVER, TCP_PORT)
+    }
+
+    /// A transfer that leaves everything to the machine's defaults.
+    pub fn plain_order(&self, direction: Direction, bytes: ByteCount) -> Order {
+        Order {
+            direction,
+            server: self.server_address(),
+            bytes: bytes.as_u64(),
+            source: None,
+            device: None,
+            mptcp: false,
+            congestion: None,
+            socks: None,
+            patience: PATIENCE,
+        }
+    }
+
     /// A plain transfer on link `index` alone.
     pub fn tcp_order(
         &self,
@@ -144,7 +169,7 @@ impl Bench {
                 .get(index)
                 .map(|link| link.interface.clone()),
             congestion: Some(congestion),
-            ..order(direction, bytes)
+            ..self.plain_order(direction, bytes)
         }
     }
 
@@ -160,7 +185,7 @@ impl Bench {
             mptcp: true,
             congestion: Some(congestion),
             server: SocketAddrV4::new(SERVER, MPTCP_PORT),
-            ..order(direction, bytes)
+            ..self.plain_order(direction, bytes)
         }
     }
 
@@ -173,13 +198,13 @@ impl Bench {
     ) -> Order {
         Order {
             socks: Some(socks),
-            ..order(direction, bytes)
+            ..self.plain_order(direction, bytes)
         }
     }
 }
 
 /// Waits until `target` takes connections from inside `namespace`, or `program` ends.
-pub(super) fn wait_for_port(
+pub(crate) fn wait_for_port(
     program: &mut Program,
     target: SocketAddrV4,
     namespace: &crate::netns::NetNs,
@@ -214,20 +239,6 @@ pub(super) fn limit_for(bytes: ByteCount, rate: Rate, events: &[Event]) -> Durat
     ideal * 12 + last_event * 2 + Duration::from_secs(30)
 }
 
-fn order(direction: Direction, bytes: ByteCount) -> Order {
-    Order {
-        direction,
-        server: SocketAddrV4::new(SERVER, TCP_PORT),
-        bytes: bytes.as_u64(),
-        source: None,
-        device: None,
-        mptcp: false,
-        congestion: None,
-        socks: None,
-        patience: PATIENCE,
-    }
-}
-
 fn arguments(order: &Order) -> Vec<String> {
     let mut list = vec!["meter".to_owned(), order.direction.name().to_owned()];
     list.extend([order.server.to_string(), order.bytes.to_string()]);
@@ -246,7 +257,7 @@ fn arguments(order: &Order) -> Vec<String> {
 }
 
 /// This very program, which is also the meter.
-pub(super) fn own_program() -> io::Result<PathBuf> {
+pub(crate) fn own_program() -> io::Result<PathBuf> {
     std::env::current_exe()
 }
 

@@ -34,7 +34,9 @@ pub enum ProgramsError {
 }
 
 impl Programs {
-    /// Takes the given binary, else the one beside the lab's own, else builds it.
+    /// Takes the given binary, else the one beside the lab's own.
+    ///
+    /// When the lab was started by cargo, or there is none, cargo brings it up to date first.
     pub fn find(given: Option<&Path>) -> Result<Self, ProgramsError> {
         if let Some(given) = given {
             let hawser = given
@@ -44,29 +46,38 @@ impl Programs {
         }
         let own = own_program()?;
         let folder = own.parent().unwrap_or(Path::new("."));
-        let beside = folder.join("hawser");
-        if beside.is_file() {
-            return Ok(Self { hawser: beside });
+        let hawser = folder.join("hawser");
+        let cargo = std::env::var_os("CARGO");
+        if cargo.is_some() || !hawser.is_file() {
+            build(&cargo.unwrap_or("cargo".into()), folder)?;
         }
-        eprintln!("no hawser binary beside the lab: building it with cargo");
-        let status = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
-            .args(["build", "--release", "-p", "hawser-cli"])
-            .status()
-            .map_err(|e| ProgramsError::Build(e.to_string()))?;
-        // cargo puts it into its own target folder, which is the lab's when it was run by cargo.
-        let built = folder.with_file_name("release").join("hawser");
-        if status.success() && built.is_file() {
-            return Ok(Self { hawser: built });
+        if hawser.is_file() {
+            return Ok(Self { hawser });
         }
-        Err(ProgramsError::Build(format!(
-            "{status}, {} not there",
-            built.display()
-        )))
+        Err(ProgramsError::NotThere(hawser))
     }
 
     /// The binary.
     pub fn hawser(&self) -> &Path {
         &self.hawser
+    }
+}
+
+/// Builds the binary into the folder that the lab's own is in.
+fn build(cargo: &std::ffi::OsStr, folder: &Path) -> Result<(), ProgramsError> {
+    eprintln!("building the hawser binary with cargo");
+    let mut command = Command::new(cargo);
+    command.args(["build", "-p", "hawser-cli"]);
+    if folder.ends_with("release") {
+        command.arg("--release");
+    }
+    if let Some(target) = folder.parent() {
+        command.arg("--target-dir").arg(target);
+    }
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(ProgramsError::Build(status.to_string())),
+        Err(error) => Err(ProgramsError::Build(error.to_string())),
     }
 }
 

@@ -17,6 +17,9 @@ pub use report::{Machine, Report, Summary};
 pub use run::run;
 pub use table::render;
 
+pub(crate) use bench::{own_program, wait_for_port};
+pub(crate) use table::aligned;
+
 use crate::meter::{Congestion, Outcome};
 use crate::scenario::Direction;
 
@@ -27,12 +30,12 @@ pub struct Options {
     pub repeat: u32,
     /// Which ways; the scenario's own when empty.
     pub directions: Vec<Direction>,
-    /// Which contenders.
+    /// Which others than Hawser.
     pub contenders: Vec<Contender>,
     /// Transfers on the warm Hawser session per repetition.
     pub warm: u32,
-    /// The Hawser binary, when its place is known.
-    pub hawser: Option<PathBuf>,
+    /// The Hawser binary; without it Hawser is not measured.
+    pub hawser: Option<Programs>,
     /// Keeps the programs' logs here rather than in a folder that goes.
     pub logs: Option<PathBuf>,
 }

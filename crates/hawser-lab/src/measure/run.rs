@@ -8,6 +8,7 @@ use super::bench::{Bench, StepError, limit_for};
 use super::hawser::{Programs, Session};
 use super::report::{Machine, Report};
 use super::{Contender, Kind, Options, Table};
+use crate::interrupt::TemporaryFolder;
 use crate::meter::{Congestion, Order, Outcome};
 use crate::scenario::{Direction, Event, Scenario};
 use crate::topology::Lab;
@@ -19,14 +20,9 @@ pub fn run(scenario: &Scenario, options: &Options) -> anyhow::Result<Report> {
         std::fs::create_dir_all(logs)?;
         logs
     } else {
-        temporary = tempfile::Builder::new().prefix("hawser-lab-").tempdir()?;
+        temporary = TemporaryFolder::create()?;
         temporary.path()
     };
-    let programs = options
-        .contenders
-        .contains(&Contender::Hawser)
-        .then(|| Programs::find(options.hawser.as_deref()))
-        .transpose()?;
     let bench = Bench::new(Lab::shaped(scenario)?, folder)?;
     let directions = if options.directions.is_empty() {
         scenario.directions.clone()
@@ -48,7 +44,7 @@ pub fn run(scenario: &Scenario, options: &Options) -> anyhow::Result<Report> {
     }
     for repetition in 1..=options.repeat {
         for &direction in &directions {
-            run.repetition(repetition, direction, programs.as_ref());
+            run.repetition(repetition, direction);
         }
     }
     let (table, notes) = (run.table, run.notes);
@@ -73,7 +69,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn repetition(&mut self, repetition: u32, direction: Direction, programs: Option<&Programs>) {
+    fn repetition(&mut self, repetition: u32, direction: Direction) {
         eprintln!(
             "{} {}, {} of {}",
             self.scenario.name,
@@ -88,8 +84,8 @@ impl Run<'_> {
         if wanted(Contender::Mptcp) {
             self.mptcp(direction);
         }
-        if let Some(programs) = programs {
-            self.hawser(direction, programs);
+        if let Some(programs) = self.options.hawser.clone() {
+            self.hawser(direction, &programs);
         }
     }
 

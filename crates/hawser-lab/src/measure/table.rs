@@ -99,7 +99,8 @@ fn figure(mbps: f64) -> String {
     format!("{mbps:.3}")
 }
 
-fn aligned(rows: &[Vec<String>]) -> String {
+/// Rows as lines with their columns aligned: the first two to the left, figures to the right.
+pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));

@@ -1,6 +1,7 @@
 //! The bytes of a transfer: made, written, read and checked.
 
 use std::io::{self, Read, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
@@ -8,8 +9,8 @@ use rand::{RngCore, SeedableRng};
 
 use super::BIN;
 
-/// Writes `bytes` bytes that do not compress, and returns their CRC.
-pub(super) fn feed(to: &mut impl Write, bytes: u64) -> io::Result<u32> {
+/// Writes `bytes` bytes that do not compress, counting them in `done`, and returns their CRC.
+pub(super) fn feed(to: &mut impl Write, bytes: u64, done: &AtomicU64) -> io::Result<u32> {
     let mut block = vec![0; BLOCK];
     SmallRng::seed_from_u64(bytes).fill_bytes(&mut block);
     let mut crc = crc32fast::Hasher::new();
@@ -19,6 +20,7 @@ pub(super) fn feed(to: &mut impl Write, bytes: u64) -> io::Result<u32> {
         to.write_all(part)?;
         crc.update(part);
         left -= part.len() as u64;
+        done.fetch_add(part.len() as u64, Ordering::Relaxed);
     }
     Ok(crc.finalize())
 }
@@ -32,8 +34,8 @@ pub(super) struct Arrived {
     pub(super) bins: Vec<u64>,
 }
 
-/// Reads up to `bytes` bytes, less when the peer ends early.
-pub(super) fn drain(from: &mut impl Read, bytes: u64) -> io::Result<Arrived> {
+/// Reads up to `bytes` bytes, less when the peer ends early, counting them in `done`.
+pub(super) fn drain(from: &mut impl Read, bytes: u64, done: &AtomicU64) -> io::Result<Arrived> {
     let mut block = vec![0; BLOCK];
     let mut crc = crc32fast::Hasher::new();
     let start = Instant::now();
@@ -66,6 +68,7 @@ pub(super) fn drain(from: &mut impl Read, bytes: u64) -> io::Result<Arrived> {
         }
         crc.update(&block[..count]);
         arrived.bytes += count as u64;
+        done.fetch_add(count as u64, Ordering::Relaxed);
     }
     arrived.crc = crc.finalize();
     Ok(arrived)
@@ -81,16 +84,17 @@ mod tests {
 
     #[test]
     fn what_is_fed_arrives_with_the_same_check() {
-        let mut wire = Vec::new();
-        let crc = feed(&mut wire, 700_001).unwrap();
-        let arrived = drain(&mut wire.as_slice(), 700_001).unwrap();
+        let (mut wire, done) = (Vec::new(), AtomicU64::new(0));
+        let crc = feed(&mut wire, 700_001, &done).unwrap();
+        let arrived = drain(&mut wire.as_slice(), 700_001, &done).unwrap();
         assert_eq!((arrived.crc, arrived.bytes), (crc, 700_001));
         assert_eq!(arrived.bins.iter().sum::<u64>(), 700_001);
+        assert_eq!(done.load(Ordering::Relaxed), 2 * 700_001);
     }
 
     #[test]
     fn an_early_end_is_seen_by_its_count() {
-        let arrived = drain(&mut [1_u8, 2, 3].as_slice(), 10).unwrap();
+        let arrived = drain(&mut [1_u8, 2, 3].as_slice(), 10, &AtomicU64::new(0)).unwrap();
         assert_eq!(arrived.bytes, 3);
     }
 }

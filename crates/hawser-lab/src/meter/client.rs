@@ -2,15 +2,19 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddrV4, TcpStream};
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{Congestion, MAX_VERDICT, Order, Outcome, Verdict, body, socks};
+use crate::cpu;
 use crate::scenario::Direction;
 
 /// Makes one transfer in the calling thread's network namespace.
-pub fn transfer(order: &Order) -> io::Result<Outcome> {
+///
+/// `done` counts the bytes as they arrive (get) or as the kernel takes them (put).
+pub fn transfer(order: &Order, done: &AtomicU64) -> io::Result<Outcome> {
     let start = Instant::now();
     let mut stream = connect(order)?;
     let connected = start.elapsed();
@@ -23,8 +27,8 @@ pub fn transfer(order: &Order) -> io::Result<Outcome> {
     header.extend(Congestion::number(order.congestion).to_be_bytes());
     stream.write_all(&header)?;
     let verdict = match order.direction {
-        Direction::Put => put(&mut stream, order.bytes)?,
-        Direction::Get => get(&mut stream, order.bytes)?,
+        Direction::Put => put(&mut stream, order.bytes, done)?,
+        Direction::Get => get(&mut stream, order.bytes, done)?,
     };
     let seconds = start.elapsed().as_secs_f64();
     Ok(Outcome {
@@ -35,11 +39,12 @@ pub fn transfer(order: &Order) -> io::Result<Outcome> {
         ok: verdict.ok,
         worst_gap: verdict.worst,
         timeline: verdict.bins,
+        cpu_seconds: cpu::of_this_process(),
     })
 }
 
-fn put(stream: &mut TcpStream, bytes: u64) -> io::Result<Verdict> {
-    let crc = body::feed(stream, bytes)?;
+fn put(stream: &mut TcpStream, bytes: u64, done: &AtomicU64) -> io::Result<Verdict> {
+    let crc = body::feed(stream, bytes, done)?;
     stream.write_all(&u64::from(crc).to_be_bytes())?;
     stream.shutdown(Shutdown::Write)?;
     let mut text = Vec::new();
@@ -50,8 +55,8 @@ fn put(stream: &mut TcpStream, bytes: u64) -> io::Result<Verdict> {
     Ok(serde_json::from_slice(&text)?)
 }
 
-fn get(stream: &mut TcpStream, bytes: u64) -> io::Result<Verdict> {
-    let arrived = body::drain(stream, bytes)?;
+fn get(stream: &mut TcpStream, bytes: u64, done: &AtomicU64) -> io::Result<Verdict> {
+    let arrived = body::drain(stream, bytes, done)?;
     let mut check = [0; 8];
     let tail = stream.read_exact(&mut check);
     // The sender waits for this; when it is gone already there is nothing left to tell it.

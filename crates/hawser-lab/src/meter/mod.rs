@@ -19,6 +19,7 @@ use crate::scenario::Direction;
 
 pub use client::transfer;
 pub use server::{serve, serve_until_ended};
+pub(crate) use socks::connect as socks_connect;
 
 /// One transfer to make.
 #[derive(Clone, Debug)]
@@ -100,6 +101,8 @@ pub struct Outcome {
     pub worst_gap: f64,
     /// Bytes received in each [`BIN`].
     pub timeline: Vec<u64>,
+    /// Processor time that the measuring client's process had taken by the end, in seconds.
+    pub cpu_seconds: f64,
 }
 
 /// What the receiver of a put tells the sender.

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -54,7 +55,7 @@ fn handle(mut connection: TcpStream) -> io::Result<()> {
 }
 
 fn take(connection: &mut TcpStream, bytes: u64) -> io::Result<()> {
-    let arrived = body::drain(connection, bytes)?;
+    let arrived = body::drain(connection, bytes, &AtomicU64::new(0))?;
     let mut check = [0; 8];
     let tail = connection.read_exact(&mut check);
     let verdict = Verdict {
@@ -68,7 +69,7 @@ fn take(connection: &mut TcpStream, bytes: u64) -> io::Result<()> {
 }
 
 fn give(connection: &mut TcpStream, bytes: u64) -> io::Result<()> {
-    let crc = body::feed(connection, bytes)?;
+    let crc = body::feed(connection, bytes, &AtomicU64::new(0))?;
     connection.write_all(&u64::from(crc).to_be_bytes())?;
     connection.shutdown(Shutdown::Write)?;
     // Until the receiver has it all, so that closing does not cut anything off.

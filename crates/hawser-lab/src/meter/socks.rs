@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddrV4;
 
 /// Asks the proxy behind `stream` to connect to `target`.
-pub(super) fn connect(stream: &mut (impl Read + Write), target: SocketAddrV4) -> io::Result<()> {
+pub(crate) fn connect(stream: &mut (impl Read + Write), target: SocketAddrV4) -> io::Result<()> {
     stream.write_all(&[5, 1, 0])?;
     let mut choice = [0; 2];
     stream.read_exact(&mut choice)?;

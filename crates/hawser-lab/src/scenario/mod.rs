@@ -54,16 +54,17 @@ impl Scenario {
         self.links.iter().map(|l| l.line(direction).rate).sum()
     }
 
-    /// The part of the payload that keeps link `index` alone busy for as long as the whole
-    /// payload keeps all of them, so that single transfers cost no more time than bonded ones.
+    /// The part of the payload that keeps link `index` alone busy for as long as the whole keeps
+    /// the fastest link: a slow link alone would otherwise take minutes for no better figure.
     pub fn single_payload(&self, index: usize, direction: Direction) -> ByteCount {
-        let total = self.total_rate(direction).bytes_per_second();
+        let rate = |link: &Link| link.line(direction).rate.bytes_per_second();
+        let best = self.links.iter().map(rate).max().unwrap_or(1);
         let Some(link) = self.links.get(index) else {
             return self.payload;
         };
-        let own = link.line(direction).rate.bytes_per_second();
-        let share = u128::from(self.payload.as_u64()) * u128::from(own) / u128::from(total.max(1));
-        ByteCount::new(u64::try_from(share).unwrap_or(u64::MAX)).max(MIN_SINGLE_PAYLOAD)
+        let bytes = u128::from(self.payload.as_u64()) * u128::from(rate(link));
+        let share = u64::try_from(bytes / u128::from(best.max(1))).unwrap_or(u64::MAX);
+        ByteCount::new(share).max(MIN_SINGLE_PAYLOAD)
     }
 }
 
