@@ -1,1 +1,16 @@
 //! The only clock and the only sockets: links, binding, TLS, channels and the tokio driver.
+
+pub mod bind;
+pub mod host_port;
+pub mod identity;
+pub mod invite;
+pub mod links;
+pub mod store;
+pub mod tcp_info;
+pub mod tls;
+pub mod unix_time;
+
+mod files;
+#[cfg(test)]
+mod namespace;
+mod sys;

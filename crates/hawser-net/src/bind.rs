@@ -1,0 +1,225 @@
+//! Sockets that use one link, and the few options of them that matter here.
+//!
+//! A connection is bound to its link twice: to the interface, so that it can leave by no other
+//! one, and to one of the interface's addresses, so that rules that choose a routing table by
+//! source address apply too. An unprivileged process may do that from Linux 5.7 on.
+
+mod error;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use hawser_types::ByteCount;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::timeout;
+
+use crate::links::{self, Link};
+use crate::sys;
+
+pub use error::ConnectError;
+
+/// What is set on a TCP socket before it carries anything.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SocketOptions {
+    /// Name of the congestion control; none leaves the system's default.
+    pub congestion: Option<String>,
+    /// How many bytes may wait in the kernel unsent before the socket stops being writable; none
+    /// leaves it without a limit of its own.
+    pub not_sent_low_water: Option<ByteCount>,
+    /// Whether small writes go out at once instead of waiting for company.
+    pub no_delay: bool,
+    /// How long a connection attempt may take.
+    pub connect_timeout: Duration,
+}
+
+impl SocketOptions {
+    /// Sets the options on a connected socket, such as one that was accepted.
+    pub fn apply(&self, socket: &impl AsFd) -> Result<(), ConnectError> {
+        let socket = SockRef::from(socket);
+        if let Some(name) = &self.congestion {
+            socket
+                .set_tcp_congestion(name.as_bytes())
+                .map_err(|e| ConnectError::congestion(name, e))?;
+        }
+        if let Some(bytes) = self.not_sent_low_water {
+            set_low_water(&socket, bytes)
+                .map_err(|e| ConnectError::system("limit the unsent data", e))?;
+        }
+        socket
+            .set_tcp_nodelay(self.no_delay)
+            .map_err(|e| ConnectError::system("switch off the delay of small writes", e))
+    }
+}
+
+impl Default for SocketOptions {
+    fn default() -> Self {
+        Self {
+            congestion: None,
+            not_sent_low_water: None,
+            no_delay: true,
+            connect_timeout: DEFAULT_CONNECT_TIMEOUT,
+        }
+    }
+}
+
+/// Opens a TCP connection to `remote` by `link`, or as the system's routes have it.
+///
+/// Dropping the future gives the attempt up.
+pub async fn connect_on_link(
+    link: Option<&Link>,
+    remote: SocketAddr,
+    options: &SocketOptions,
+) -> Result<TcpStream, ConnectError> {
+    let remote = canonical(remote);
+    let socket = open_socket(remote).map_err(|e| ConnectError::system("open a socket", e))?;
+    if let Some(link) = link {
+        bind_to_link(&socket, link, remote)?;
+    }
+    options.apply(&socket)?;
+    let connecting = TcpSocket::from_std_stream(socket.into()).connect(remote);
+    match timeout(options.connect_timeout, connecting).await {
+        Ok(Ok(stream)) => Ok(stream),
+        Ok(Err(e)) => Err(ConnectError::from_connect(link, remote, e)),
+        Err(_) => Err(silence(link, remote, options.connect_timeout).await),
+    }
+}
+
+/// Finds out why nobody has answered.
+async fn silence(link: Option<&Link>, remote: SocketAddr, after: Duration) -> ConnectError {
+    if let Some(link) = link
+        && let Some(source) = link.source_address(remote.ip())
+        && !links::has_route(link.index, source, remote.ip()).await
+    {
+        return ConnectError::no_route(Some(link), remote);
+    }
+    ConnectError::TimedOut {
+        remote,
+        link: link.map(|link| link.name.clone()),
+        after: Some(after),
+    }
+}
+
+/// Listens on `address`; `[::]` takes IPv4 connections too. Port 0 lets the system choose.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = open_socket(address)?;
+    if let SocketAddr::V6(address) = address
+        && address.ip().is_unspecified()
+    {
+        socket.set_only_v6(false)?;
+    }
+    // Else a restart would have to wait for the connections of the run before.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Changes the congestion control of a connection, at any time.
+pub fn set_congestion(socket: &impl AsFd, name: &str) -> Result<(), ConnectError> {
+    SockRef::from(socket)
+        .set_tcp_congestion(name.as_bytes())
+        .map_err(|e| ConnectError::congestion(name, e))
+}
+
+/// Bounds what may wait in the kernel unsent before the socket stops being writable
+/// (`TCP_NOTSENT_LOWAT`). What is beyond 4 GiB counts as no limit.
+pub fn set_not_sent_low_water(socket: &impl AsFd, bytes: ByteCount) -> io::Result<()> {
+    set_low_water(&SockRef::from(socket), bytes)
+}
+
+/// The congestion controls that the kernel has loaded.
+pub fn available_congestion() -> io::Result<Vec<String>> {
+    words("/proc/sys/net/ipv4/tcp_available_congestion_control")
+}
+
+/// The congestion controls that a process without privilege may choose.
+pub fn allowed_congestion() -> io::Result<Vec<String>> {
+    words("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+}
+
+fn bind_to_link(socket: &Socket, link: &Link, remote: SocketAddr) -> Result<(), ConnectError> {
+    let index = libc::c_int::try_from(link.index).map_err(|_| ConnectError::LinkGone {
+        link: link.name.clone(),
+    })?;
+    // By index, not by name: a link may be renamed, and another one may get its name.
+    sys::set_int_option(
+        socket.as_fd(),
+        libc::SOL_SOCKET,
+        libc::SO_BINDTOIFINDEX,
+        index,
+    )
+    .map_err(|e| ConnectError::from_bind_to_interface(link, e))?;
+    let Some(source) = source_for(link, remote.ip())? else {
+        return Ok(());
+    };
+    // Lets the port be chosen when the remote address is known, so that connections to different
+    // places can share one. A kernel that refuses gives every connection a port of its own.
+    let no_port = sys::set_int_option(
+        socket.as_fd(),
+        libc::IPPROTO_IP,
+        libc::IP_BIND_ADDRESS_NO_PORT,
+        1,
+    );
+    if let Err(error) = no_port {
+        tracing::debug!(%error, "the port is chosen before the connection");
+    }
+    socket
+        .bind(&SocketAddr::new(source, 0).into())
+        .map_err(|e| ConnectError::from_bind_to_address(link, source, e))
+}
+
+/// The link's address to connect to `remote` from; none where the kernel chooses better.
+fn source_for(link: &Link, remote: IpAddr) -> Result<Option<IpAddr>, ConnectError> {
+    if let IpAddr::V6(remote) = remote
+        && remote.is_unicast_link_local()
+    {
+        // The source is then link-local as well, which Link does not list.
+        return Ok(None);
+    }
+    link.source_address(remote)
+        .map(Some)
+        .ok_or_else(|| ConnectError::NoAddress {
+            link: link.name.clone(),
+            family: remote.into(),
+        })
+}
+
+fn open_socket(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::new(IpAddr::V4(ip), address.port()),
+        // Unchanged, as it may name a scope.
+        IpAddr::V6(_) => address,
+    }
+}
+
+fn set_low_water(socket: &SockRef<'_>, bytes: ByteCount) -> io::Result<()> {
+    socket.set_tcp_notsent_lowat(u32::try_from(bytes.as_u64()).unwrap_or(u32::MAX))
+}
+
+fn words(path: &str) -> io::Result<Vec<String>> {
+    Ok(fs::read_to_string(path)?
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect())
+}
+
+/// Long enough for four SYNs (1, 3 and 7 s after the first), short enough to try another link.
+pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+const BACKLOG: i32 = 1024;

@@ -1,0 +1,262 @@
+//! Why a connection by a link did not come about, and what to do about it.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use crate::links::Link;
+
+/// Why there is no connection. Each text says what to do, where something can be done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The kernel does not let this process choose the link.
+    #[error(
+        "not permitted to bind to link {link}: needs Linux 5.7, else the capability CAP_NET_RAW \
+         (setcap cap_net_raw+ep on the program, or run it as root)"
+    )]
+    NotPermitted {
+        /// Name of the link.
+        link: String,
+    },
+    /// The interface is no more.
+    #[error("link {link} is gone")]
+    LinkGone {
+        /// Name of the link.
+        link: String,
+    },
+    /// The link cannot reach any address of this family.
+    #[error(
+        "link {link} has no {family} address; give it one, or use an address of another family"
+    )]
+    NoAddress {
+        /// Name of the link.
+        link: String,
+        /// Family of the remote address.
+        family: Family,
+    },
+    /// The address was taken from the link since it was listed.
+    #[error("link {link} has lost its address {address}")]
+    AddressGone {
+        /// Name of the link.
+        link: String,
+        /// The address.
+        address: IpAddr,
+    },
+    /// No route, or nobody answers on the way.
+    #[error("no route to {remote}{}", RouteRemedy(link))]
+    NoRoute {
+        /// Where to.
+        remote: SocketAddr,
+        /// Name of the link, and whether it has a default route for this family.
+        link: Option<(String, bool)>,
+    },
+    /// The host is there, and nobody listens on the port.
+    #[error("{remote} refused the connection; is the gateway running, and is this its port?")]
+    Refused {
+        /// Where to.
+        remote: SocketAddr,
+    },
+    /// No answer.
+    #[error(
+        "no answer from {remote}{} {}; a firewall may be in the way, or rp_filter on this host",
+        OnLink(link),
+        AfterTime(after)
+    )]
+    TimedOut {
+        /// Where to.
+        remote: SocketAddr,
+        /// Name of the link.
+        link: Option<String>,
+        /// How long it was tried; none when the kernel gave up first.
+        after: Option<Duration>,
+    },
+    /// A packet filter on this host.
+    #[error(
+        "connecting to {remote}{} is forbidden by this host's packet filter",
+        OnLink(link)
+    )]
+    Forbidden {
+        /// Where to.
+        remote: SocketAddr,
+        /// Name of the link.
+        link: Option<String>,
+    },
+    /// All local ports towards this remote address are taken.
+    #[error(
+        "no local port is free for {remote}{}; see net.ipv4.ip_local_port_range",
+        OnLink(link)
+    )]
+    NoPort {
+        /// Where to.
+        remote: SocketAddr,
+        /// Name of the link.
+        link: Option<String>,
+    },
+    /// A congestion control that the kernel has not, or does not give to everybody.
+    #[error(
+        "congestion control {name} cannot be used here: {source}; without privilege these can: \
+         {allowed} (net.ipv4.tcp_allowed_congestion_control)"
+    )]
+    Congestion {
+        /// What was asked for.
+        name: String,
+        /// What may be asked for, separated by blanks.
+        allowed: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Anything else.
+    #[error("cannot {action}: {source}")]
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+/// An address family.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl ConnectError {
+    pub(super) fn system(action: &'static str, source: io::Error) -> Self {
+        Self::System { action, source }
+    }
+
+    pub(super) fn congestion(name: &str, source: io::Error) -> Self {
+        let allowed = super::allowed_congestion().unwrap_or_default().join(" ");
+        Self::Congestion {
+            name: name.to_owned(),
+            allowed,
+            source,
+        }
+    }
+
+    pub(super) fn no_route(link: Option<&Link>, remote: SocketAddr) -> Self {
+        Self::NoRoute {
+            remote,
+            link: link.map(|link| (link.name.clone(), link.has_default_route(remote.ip()))),
+        }
+    }
+
+    pub(super) fn from_bind_to_interface(link: &Link, error: io::Error) -> Self {
+        let link = link.name.clone();
+        match error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Self::NotPermitted { link },
+            Some(libc::ENODEV | libc::ENXIO | libc::EINVAL) => Self::LinkGone { link },
+            _ => Self::system("bind the socket to its link", error),
+        }
+    }
+
+    pub(super) fn from_bind_to_address(link: &Link, address: IpAddr, error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EADDRNOTAVAIL) => Self::AddressGone {
+                link: link.name.clone(),
+                address,
+            },
+            _ => Self::system("bind the socket to the link's address", error),
+        }
+    }
+
+    pub(super) fn from_connect(link: Option<&Link>, remote: SocketAddr, error: io::Error) -> Self {
+        let name = link.map(|link| link.name.clone());
+        match (error.raw_os_error(), name) {
+            (Some(libc::ENETUNREACH | libc::EHOSTUNREACH), _) => Self::no_route(link, remote),
+            (Some(libc::ECONNREFUSED), _) => Self::Refused { remote },
+            (Some(libc::ETIMEDOUT), link) => Self::TimedOut {
+                remote,
+                link,
+                after: None,
+            },
+            (Some(libc::EPERM | libc::EACCES), link) => Self::Forbidden { remote, link },
+            (Some(libc::EADDRNOTAVAIL | libc::EADDRINUSE), link) => Self::NoPort { remote, link },
+            (Some(libc::ENODEV | libc::ENETDOWN), Some(link)) => Self::LinkGone { link },
+            _ => Self::system("connect", error),
+        }
+    }
+}
+
+impl From<ConnectError> for io::Error {
+    fn from(error: ConnectError) -> Self {
+        let kind = match &error {
+            ConnectError::NotPermitted { .. } | ConnectError::Forbidden { .. } => {
+                io::ErrorKind::PermissionDenied
+            }
+            ConnectError::LinkGone { .. } => io::ErrorKind::NetworkDown,
+            ConnectError::NoAddress { .. }
+            | ConnectError::AddressGone { .. }
+            | ConnectError::NoPort { .. } => io::ErrorKind::AddrNotAvailable,
+            ConnectError::NoRoute { .. } => io::ErrorKind::NetworkUnreachable,
+            ConnectError::Refused { .. } => io::ErrorKind::ConnectionRefused,
+            ConnectError::TimedOut { .. } => io::ErrorKind::TimedOut,
+            ConnectError::Congestion { source, .. } | ConnectError::System { source, .. } => {
+                source.kind()
+            }
+        };
+        Self::new(kind, error)
+    }
+}
+
+impl From<IpAddr> for Family {
+    fn from(address: IpAddr) -> Self {
+        if address.is_ipv4() {
+            Self::V4
+        } else {
+            Self::V6
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V4 => "ipv4",
+            Self::V6 => "ipv6",
+        })
+    }
+}
+
+struct OnLink<'a>(&'a Option<String>);
+
+impl fmt::Display for OnLink<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(link) => write!(f, " on link {link}"),
+            None => Ok(()),
+        }
+    }
+}
+
+struct AfterTime<'a>(&'a Option<Duration>);
+
+impl fmt::Display for AfterTime<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(time) => write!(f, "within {time:?}"),
+            None => f.write_str("before the kernel gave up"),
+        }
+    }
+}
+
+struct RouteRemedy<'a>(&'a Option<(String, bool)>);
+
+impl fmt::Display for RouteRemedy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some((link, true)) => write!(f, " on link {link}: nobody there answers for it"),
+            Some((link, false)) => {
+                write!(f, " on link {link}, which has no default route; add one: ")?;
+                write!(f, "ip route add default via ROUTER dev {link} metric 1000")
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+use std::os::fd::AsFd as _;
+
+use super::*;
+use crate::links::{LinkKind, list_links};
+use crate::namespace::{Neighbour, in_namespace, ip};
+
+fn loopback(address: &str) -> Link {
+    Link {
+        index: 1,
+        name: "lo".to_owned(),
+        kind: LinkKind::Loopback,
+        addresses: vec![address.parse().unwrap()],
+        enabled: true,
+        up: true,
+        has_default_route_v4: false,
+        has_default_route_v6: false,
+        loopback: true,
+    }
+}
+
+fn quick() -> SocketOptions {
+    SocketOptions {
+        connect_timeout: Duration::from_millis(300),
+        ..SocketOptions::default()
+    }
+}
+
+#[tokio::test]
+async fn a_connection_is_bound_to_its_link_and_address_and_has_its_options() {
+    let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let remote = listener.local_addr().unwrap();
+    let options = SocketOptions {
+        congestion: Some("reno".to_owned()),
+        not_sent_low_water: Some(ByteCount::from_kib(16)),
+        ..SocketOptions::default()
+    };
+    let link = loopback("127.0.0.9");
+    let stream = connect_on_link(Some(&link), remote, &options)
+        .await
+        .unwrap();
+    assert_eq!(stream.local_addr().unwrap().ip().to_string(), "127.0.0.9");
+    assert!(stream.nodelay().unwrap());
+    let socket = SockRef::from(&stream);
+    assert_eq!(socket.device().unwrap().as_deref(), Some(&b"lo"[..]));
+    assert_eq!(socket.tcp_notsent_lowat().unwrap(), 16 << 10);
+    assert!(socket.tcp_congestion().unwrap().starts_with(b"reno"));
+    let (_accepted, from) = listener.accept().await.unwrap();
+    assert_eq!(from, stream.local_addr().unwrap());
+}
+
+#[tokio::test]
+async fn without_a_link_the_system_chooses() {
+    let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let remote = listener.local_addr().unwrap();
+    let stream = connect_on_link(None, remote, &SocketOptions::default())
+        .await
+        .unwrap();
+    assert_eq!(SockRef::from(&stream).device().unwrap(), None);
+}
+
+#[tokio::test]
+async fn the_unspecified_ipv6_address_takes_ipv4_connections_too() {
+    let Ok(listener) = listen("[::]:0".parse().unwrap()) else {
+        return eprintln!("skipped: no IPv6 here");
+    };
+    let port = listener.local_addr().unwrap().port();
+    let remote = SocketAddr::new("127.0.0.1".parse().unwrap(), port);
+    let mapped = SocketAddr::new("::ffff:127.0.0.1".parse().unwrap(), port);
+    for remote in [remote, mapped] {
+        connect_on_link(Some(&loopback("127.0.0.1")), remote, &quick())
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn failures_are_told_apart() {
+    // Taken, and then given back: nobody listens there.
+    let free = listen("127.0.0.1:0".parse().unwrap())
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let link = loopback("127.0.0.1");
+    let options = SocketOptions::default();
+    let refused = connect_on_link(Some(&link), free, &options)
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(refused, ConnectError::Refused { remote } if remote == free),
+        "{refused}"
+    );
+
+    let other_family = loopback("::1");
+    let error = connect_on_link(Some(&other_family), free, &options)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "link lo has no ipv4 address; give it one, or use an address of another family"
+    );
+
+    let lost = loopback("192.0.2.77");
+    let error = connect_on_link(Some(&lost), free, &options)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, ConnectError::AddressGone { .. }), "{error}");
+
+    let gone = Link {
+        index: 1 << 30,
+        name: "gone".to_owned(),
+        ..link.clone()
+    };
+    let error = connect_on_link(Some(&gone), free, &options)
+        .await
+        .unwrap_err();
+    assert_eq!(error.to_string(), "link gone is gone");
+
+    let unknown = SocketOptions {
+        congestion: Some("nope".to_owned()),
+        ..options
+    };
+    let error = connect_on_link(Some(&link), free, &unknown)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, ConnectError::Congestion { .. }), "{error}");
+    assert_eq!(io::Error::from(error).kind(), io::ErrorKind::NotFound);
+}
+
+#[tokio::test]
+async fn options_can_be_changed_on_a_live_connection() {
+    let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap())
+        .await
+        .unwrap();
+    set_not_sent_low_water(&stream, ByteCount::new(4321)).unwrap();
+    assert_eq!(
+        SockRef::from(&stream.as_fd()).tcp_notsent_lowat().unwrap(),
+        4321
+    );
+    for name in allowed_congestion().unwrap() {
+        set_congestion(&stream, &name).unwrap();
+    }
+    assert!(available_congestion().unwrap().contains(&"reno".to_owned()));
+}
+
+#[test]
+fn two_links_with_the_same_address_are_both_used() {
+    in_namespace(
+        "bind::tests::two_links_with_the_same_address_are_both_used",
+        || {
+            let (router, silent) = (Neighbour::new(), Neighbour::new());
+            for (link, peer, neighbour) in [("one", "uno", &router), ("two", "due", &silent)] {
+                ip(&format!("link add {link} type veth peer name {peer}"));
+                neighbour.take(peer);
+                neighbour.ip(&format!("link set {peer} up"));
+                ip(&format!("address add 192.168.8.100/24 dev {link}"));
+                ip(&format!("link set {link} up"));
+            }
+            router.ip("address add 192.168.8.1/24 dev uno");
+            ip("route add default via 192.168.8.1 dev one");
+            router.ip("address add 203.0.113.1/32 dev uno");
+            tokio::runtime::Runtime::new().unwrap().block_on(use_both());
+        },
+    );
+}
+
+/// A refusal shows that the packet went by the first link, whose router is there.
+async fn use_both() {
+    let links = list_links().await.unwrap();
+    let find = |name| links.iter().find(|link| link.name == name).unwrap();
+    let (one, two) = (find("one"), find("two"));
+    assert_eq!(one.addresses, two.addresses);
+    let router = "192.168.8.1:80".parse().unwrap();
+    let error = connect_on_link(Some(one), router, &quick())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
+    let error = connect_on_link(Some(two), router, &quick())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");
+    assert!(
+        error.to_string().contains("on link two within 300ms"),
+        "{error}"
+    );
+
+    let internet = "203.0.113.1:80".parse().unwrap();
+    let error = connect_on_link(Some(one), internet, &quick())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
+    let error = connect_on_link(Some(two), internet, &quick())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, ConnectError::NoRoute { .. }), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("ip route add default via ROUTER dev two"),
+        "{error}"
+    );
+}

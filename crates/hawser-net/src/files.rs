@@ -1,0 +1,235 @@
+//! Files that are written whole or not at all, and directories that are private.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::{Builder, NamedTempFile};
+
+use crate::sys;
+
+/// Why a private file or directory could not be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// The operating system refused; `action` is a verb.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried: "read", "write", …
+        action: &'static str,
+        /// The file or directory it was tried on.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The permission bits let others read or write.
+    #[error(
+        "{} has mode {mode:04o}, at most {allowed:04o} is allowed; run: chmod {allowed:o} {}",
+        path.display(), path.display()
+    )]
+    TooOpen {
+        /// The file or directory.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+        /// The most open mode that is accepted.
+        allowed: u32,
+    },
+    /// The file belongs to somebody else, who could change it at any time.
+    #[error("{} belongs to user {owner}, must belong to user {expected}", path.display())]
+    WrongOwner {
+        /// The file.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+        /// The effective user of this process.
+        expected: u32,
+    },
+    /// More than this program ever writes there.
+    #[error("{} is larger than {limit} bytes, which is not a file of this program", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The largest size accepted.
+        limit: u64,
+    },
+    /// Another process has held the lock for too long.
+    #[error("{} has been locked by another process for {waited:?}", path.display())]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+        /// How long it was tried.
+        waited: Duration,
+    },
+}
+
+impl FileError {
+    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io {
+            action,
+            path: path.to_path_buf(),
+            source,
+        }
+    }
+
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
+    pub(crate) fn is_already_there(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
+    }
+}
+
+/// Makes `dir` and its missing parents, mode 0700 where they are made; one that is there already
+/// keeps its mode, but is refused when everybody may write to it.
+pub(crate) fn private_dir(dir: &Path) -> Result<(), FileError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(|e| FileError::io("create directory", dir, e))?;
+    let mode = fs::metadata(dir)
+        .map_err(|e| FileError::io("look at", dir, e))?
+        .mode()
+        & 0o7777;
+    if mode & 0o002 != 0 {
+        return Err(FileError::TooOpen {
+            path: dir.to_path_buf(),
+            mode,
+            allowed: 0o700,
+        });
+    }
+    Ok(())
+}
+
+/// Replaces the file `path` by `bytes`, mode 0600: a reader, or this program after a crash, finds
+/// either all of the old bytes or all of the new ones.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    let temporary = written_temporary(path, bytes)?;
+    temporary
+        .persist(path)
+        .map_err(|e| FileError::io("write", path, e.error))?;
+    sync_parent(path)
+}
+
+/// As [`replace`], but fails with [`FileError::is_already_there`] when the file exists.
+pub(crate) fn create_new(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    let temporary = written_temporary(path, bytes)?;
+    temporary
+        .persist_noclobber(path)
+        .map_err(|e| FileError::io("create", path, e.error))?;
+    sync_parent(path)
+}
+
+/// Opens `path`, which must belong to this process's user or root, with no permission bit set that
+/// `allowed` has not.
+pub(crate) fn open_private(path: &Path, allowed: u32) -> Result<File, FileError> {
+    // Not blocking: a named pipe under this name must not hang the program.
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)
+        .map_err(|e| FileError::io("open", path, e))?;
+    let metadata = file
+        .metadata()
+        .map_err(|e| FileError::io("look at", path, e))?;
+    let mode = metadata.mode() & 0o7777;
+    if mode & !allowed & 0o077 != 0 {
+        return Err(FileError::TooOpen {
+            path: path.to_path_buf(),
+            mode,
+            allowed,
+        });
+    }
+    let (owner, expected) = (metadata.uid(), sys::effective_user());
+    if owner != expected && owner != 0 {
+        return Err(FileError::WrongOwner {
+            path: path.to_path_buf(),
+            owner,
+            expected,
+        });
+    }
+    Ok(file)
+}
+
+/// Reads the rest of `file`, refusing more than `limit` bytes; `path` is for the error.
+pub(crate) fn read_bounded(file: &File, path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
+    let mut bytes = Vec::new();
+    file.take(limit + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|e| FileError::io("read", path, e))?;
+    if bytes.len() as u64 > limit {
+        return Err(FileError::TooLarge {
+            path: path.to_path_buf(),
+            limit,
+        });
+    }
+    Ok(bytes)
+}
+
+/// Takes the lock file `path`, made when missing; the lock is given back when the file is dropped.
+pub(crate) fn lock(path: &Path) -> Result<File, FileError> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .map_err(|e| FileError::io("open", path, e))?;
+    let started = Instant::now();
+    loop {
+        match sys::try_lock_exclusive(&file) {
+            Ok(()) => return Ok(file),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() != io::ErrorKind::WouldBlock => {
+                return Err(FileError::io("lock", path, e));
+            }
+            Err(_) if started.elapsed() > LOCK_PATIENCE => {
+                let waited = started.elapsed();
+                return Err(FileError::Locked {
+                    path: path.to_path_buf(),
+                    waited,
+                });
+            }
+            Err(_) => thread::sleep(LOCK_POLL),
+        }
+    }
+}
+
+fn written_temporary(path: &Path, bytes: &[u8]) -> Result<NamedTempFile, FileError> {
+    // In the same directory, since a rename cannot cross file systems. Made with mode 0600.
+    let mut temporary = Builder::new()
+        .prefix(".hawser-")
+        .tempfile_in(parent(path))
+        .map_err(|e| FileError::io("create a file beside", path, e))?;
+    temporary
+        .write_all(bytes)
+        .and_then(|()| temporary.as_file().sync_all())
+        .map_err(|e| FileError::io("write", path, e))?;
+    Ok(temporary)
+}
+
+/// Without this the rename itself may be lost when the machine stops.
+fn sync_parent(path: &Path) -> Result<(), FileError> {
+    let dir = parent(path);
+    File::open(dir)
+        .and_then(|d| d.sync_all())
+        .map_err(|e| FileError::io("sync", dir, e))
+}
+
+/// The directory of `path`, as a path that can be opened.
+pub(crate) fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    }
+}
+
+/// A holder only rewrites a small file, so this long means that something is stuck.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_POLL: Duration = Duration::from_millis(5);

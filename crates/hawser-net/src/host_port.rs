@@ -1,0 +1,358 @@
+//! Where a gateway listens: an IP address or a DNS name, and a port.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// An IP address or a DNS name with a port.
+///
+/// The text form is `192.0.2.1:7443`, `[2001:db8::1]:7443` or `gw.example.org:7443`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct HostPort {
+    host: Host,
+    port: u16,
+}
+
+/// An IP address or a DNS name.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Host {
+    /// An address; never an IPv4-mapped one, which is the same as its IPv4 address.
+    Ip(IpAddr),
+    /// A name.
+    Name(HostName),
+}
+
+/// A DNS name of ASCII letters, digits, hyphens and underscores; at most 253 characters, in labels
+/// of 1 to 63. In lower case, without the trailing dot.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct HostName(String);
+
+impl HostPort {
+    /// `host` on `port`, which must not be 0.
+    pub fn new(host: Host, port: u16) -> Result<Self, ParseHostPortError> {
+        match port {
+            0 => Err(ParseHostPortError::Port {
+                got: "0".to_owned(),
+            }),
+            _ => Ok(Self { host, port }),
+        }
+    }
+
+    /// The host.
+    pub const fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// The port, never 0.
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The socket address, when no name has to be looked up.
+    pub fn socket_addr(&self) -> Option<SocketAddr> {
+        match &self.host {
+            Host::Ip(ip) => Some(SocketAddr::new(*ip, self.port)),
+            Host::Name(_) => None,
+        }
+    }
+
+    /// Reads `HOST:PORT`, or `HOST` with `default_port`. An IPv6 address without a port may do
+    /// without its brackets.
+    pub fn parse(text: &str, default_port: Option<u16>) -> Result<Self, ParseHostPortError> {
+        if let Ok(ip) = text.parse::<Ipv6Addr>() {
+            // Without brackets nobody can tell the last group from a port.
+            let port = default_port.ok_or(ParseHostPortError::Brackets { ip })?;
+            return Self::new(Host::from(IpAddr::V6(ip)), port);
+        }
+        let (host, port) = match split_port(text)? {
+            (host, Some(port)) => (host, parse_port(port)?),
+            (host, None) => (
+                host,
+                default_port.ok_or_else(|| ParseHostPortError::no_port(text))?,
+            ),
+        };
+        Self::new(host.parse()?, port)
+    }
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+impl FromStr for HostPort {
+    type Err = ParseHostPortError;
+
+    fn from_str(text: &str) -> Result<Self, ParseHostPortError> {
+        Self::parse(text, None)
+    }
+}
+
+impl TryFrom<String> for HostPort {
+    type Error = ParseHostPortError;
+
+    fn try_from(text: String) -> Result<Self, ParseHostPortError> {
+        text.parse()
+    }
+}
+
+impl From<HostPort> for String {
+    fn from(address: HostPort) -> Self {
+        address.to_string()
+    }
+}
+
+impl TryFrom<SocketAddr> for HostPort {
+    type Error = ParseHostPortError;
+
+    fn try_from(address: SocketAddr) -> Result<Self, ParseHostPortError> {
+        Self::new(Host::from(address.ip()), address.port())
+    }
+}
+
+impl From<IpAddr> for Host {
+    fn from(ip: IpAddr) -> Self {
+        Self::Ip(ip.to_canonical())
+    }
+}
+
+impl fmt::Display for Host {
+    /// An IPv6 address is in brackets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(IpAddr::V4(ip)) => write!(f, "{ip}"),
+            Self::Ip(IpAddr::V6(ip)) => write!(f, "[{ip}]"),
+            Self::Name(name) => write!(f, "{name}"),
+        }
+    }
+}
+
+impl FromStr for Host {
+    type Err = ParseHostPortError;
+
+    /// Reads an address, an IPv6 address in brackets or a name.
+    fn from_str(text: &str) -> Result<Self, ParseHostPortError> {
+        let bracketed = text
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'));
+        if let Some(inner) = bracketed {
+            return match inner.parse::<Ipv6Addr>() {
+                Ok(ip) => Ok(Self::from(IpAddr::V6(ip))),
+                Err(_) => Err(ParseHostPortError::host(text)),
+            };
+        }
+        match text.parse::<IpAddr>() {
+            Ok(ip) => Ok(Self::from(ip)),
+            Err(_) => text.parse().map(Self::Name),
+        }
+    }
+}
+
+impl HostName {
+    /// The name in lower case, without a trailing dot.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for HostName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for HostName {
+    type Err = ParseHostPortError;
+
+    fn from_str(text: &str) -> Result<Self, ParseHostPortError> {
+        let name = text.strip_suffix('.').unwrap_or(text);
+        let labels_are_good = name.split('.').all(is_label);
+        // The last label of an address is a number and that of a name never is: what looks like an
+        // address with a mistake in it must not be looked up as a name.
+        let last_is_number = name
+            .rsplit('.')
+            .next()
+            .is_some_and(|last| last.bytes().all(|b| b.is_ascii_digit()));
+        if name.len() > MAX_NAME || !labels_are_good || last_is_number {
+            return Err(ParseHostPortError::host(text));
+        }
+        Ok(Self(name.to_ascii_lowercase()))
+    }
+}
+
+/// Why a text is no host and port.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParseHostPortError {
+    /// Neither an address nor a name.
+    #[error("expected an ip address or a dns name, got {got:?}")]
+    Host {
+        /// The start of what was there.
+        got: String,
+    },
+    /// No number, or one that is no port.
+    #[error("expected a port from 1 to 65535, got {got:?}")]
+    Port {
+        /// The start of what was there.
+        got: String,
+    },
+    /// The port is missing.
+    #[error("expected HOST:PORT, got no port in {got:?}")]
+    NoPort {
+        /// The start of what was there.
+        got: String,
+    },
+    /// An IPv6 address needs brackets when a port follows.
+    #[error("write an ipv6 address with a port as [{ip}]:PORT")]
+    Brackets {
+        /// The address.
+        ip: Ipv6Addr,
+    },
+}
+
+impl ParseHostPortError {
+    fn host(got: &str) -> Self {
+        Self::Host { got: excerpt(got) }
+    }
+
+    fn no_port(got: &str) -> Self {
+        Self::NoPort { got: excerpt(got) }
+    }
+}
+
+/// Enough of a bad text to recognise it by.
+pub(crate) fn excerpt(text: &str) -> String {
+    text.chars().take(MAX_EXCERPT).collect()
+}
+
+/// Host and port of `HOST[:PORT]`, the host with its brackets if it has any.
+fn split_port(text: &str) -> Result<(&str, Option<&str>), ParseHostPortError> {
+    if text.starts_with('[') {
+        let end = text
+            .find(']')
+            .ok_or_else(|| ParseHostPortError::host(text))?;
+        let (host, rest) = text.split_at(end + 1);
+        return match rest.strip_prefix(':') {
+            Some(port) => Ok((host, Some(port))),
+            None if rest.is_empty() => Ok((host, None)),
+            None => Err(ParseHostPortError::host(text)),
+        };
+    }
+    Ok(match text.rsplit_once(':') {
+        Some((host, port)) => (host, Some(port)),
+        None => (text, None),
+    })
+}
+
+fn parse_port(text: &str) -> Result<u16, ParseHostPortError> {
+    let error = || ParseHostPortError::Port { got: excerpt(text) };
+    // Rust's own parser would take "+1" as well.
+    if !text.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(error());
+    }
+    text.parse().map_err(|_| error())
+}
+
+fn is_label(label: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    (1..=MAX_LABEL).contains(&label.len())
+        && label.bytes().all(allowed)
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+}
+
+const MAX_NAME: usize = 253;
+const MAX_LABEL: usize = 63;
+const MAX_EXCERPT: usize = 40;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Any address that can be written.
+    pub(crate) fn any_host_port() -> impl Strategy<Value = HostPort> {
+        let host = prop_oneof![
+            any::<IpAddr>().prop_map(Host::from),
+            "([a-z0-9_]([a-z0-9-]{0,20}[a-z0-9])?\\.){0,4}[a-z][a-z0-9]{0,10}"
+                .prop_map(|name| Host::Name(name.parse().unwrap())),
+        ];
+        (host, 1..=u16::MAX).prop_map(|(host, port)| HostPort::new(host, port).unwrap())
+    }
+
+    fn parse(text: &str) -> Result<String, ParseHostPortError> {
+        text.parse::<HostPort>().map(|address| address.to_string())
+    }
+
+    #[test]
+    fn addresses_and_names_are_read_in_their_usual_forms() {
+        assert_eq!(parse("192.0.2.1:7443").unwrap(), "192.0.2.1:7443");
+        assert_eq!(parse("[2001:DB8::1]:7443").unwrap(), "[2001:db8::1]:7443");
+        assert_eq!(parse("[::ffff:192.0.2.1]:1").unwrap(), "192.0.2.1:1");
+        assert_eq!(parse("GW.Example.org.:443").unwrap(), "gw.example.org:443");
+    }
+
+    #[test]
+    fn a_missing_port_is_filled_in_where_that_is_asked_for() {
+        let with_default = |text| HostPort::parse(text, Some(7443)).unwrap().to_string();
+        assert_eq!(with_default("gw"), "gw:7443");
+        assert_eq!(with_default("2001:db8::1"), "[2001:db8::1]:7443");
+        assert_eq!(with_default("[2001:db8::1]"), "[2001:db8::1]:7443");
+        assert_eq!(with_default("192.0.2.1:1"), "192.0.2.1:1");
+    }
+
+    #[test]
+    fn an_error_says_what_it_got_and_what_is_allowed() {
+        let error = |text| parse(text).unwrap_err().to_string();
+        assert_eq!(error("gw"), r#"expected HOST:PORT, got no port in "gw""#);
+        assert_eq!(error("gw:0"), r#"expected a port from 1 to 65535, got "0""#);
+        assert_eq!(
+            error("gw:+7"),
+            r#"expected a port from 1 to 65535, got "+7""#
+        );
+        assert_eq!(
+            error("2001:db8::1"),
+            "write an ipv6 address with a port as [2001:db8::1]:PORT"
+        );
+        for bad in [
+            "1.2.3:1",
+            "1.2.3.400:1",
+            ":1",
+            "a..b:1",
+            "-a:1",
+            "a b:1",
+            "[1.2.3.4]:1",
+            "[::1:5",
+        ] {
+            let error = error(bad);
+            assert!(
+                error.starts_with("expected an ip address or a dns name"),
+                "{bad}: {error}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_again(address in any_host_port()) {
+            prop_assert_eq!(address.to_string().parse(), Ok(address));
+        }
+
+        #[test]
+        fn any_text_parses_without_panic(text in ".{0,80}") {
+            let _ = HostPort::parse(&text, Some(1));
+        }
+
+        #[test]
+        fn any_address_like_text_parses_without_panic(text in "[\\[\\]:.0-9a-f]{0,30}") {
+            if let Ok(address) = text.parse::<HostPort>() {
+                prop_assert_eq!(address.to_string().parse(), Ok(address));
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Reading the whole list from the kernel.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use futures_util::{Stream, TryStreamExt as _};
+use rtnetlink::Handle;
+use rtnetlink::packet_route::AddressFamily;
+use rtnetlink::packet_route::address::{
+    AddressAttribute, AddressFlags, AddressMessage, AddressScope,
+};
+use rtnetlink::packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use rtnetlink::packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHopFlags, RouteType,
+};
+use tokio::time::timeout;
+
+use super::{Link, LinkError, LinkKind};
+
+/// All links of this network namespace, by index.
+pub async fn list_links() -> Result<Vec<Link>, LinkError> {
+    // A socket of its own: events on the monitor's cannot be mistaken for answers, nor crowd them.
+    let (connection, handle, _no_events) = rtnetlink::new_connection()?;
+    let listing = async {
+        tokio::select! {
+            listed = list(&handle) => listed,
+            () = connection => Err(LinkError::Closed),
+        }
+    };
+    match timeout(PATIENCE, listing).await {
+        Ok(listed) => listed,
+        Err(_) => Err(LinkError::TimedOut { after: PATIENCE }),
+    }
+}
+
+/// Whether a routing table has a route to `remote` by the link `index`, for packets from `source`.
+/// When the kernel does not say, it is taken to have one.
+///
+/// Connecting does not show it: for a socket that is bound to its link, the kernel takes an IPv4
+/// address without a route to be a neighbour on that link, and nobody answers.
+pub(crate) async fn has_route(index: u32, source: IpAddr, remote: IpAddr) -> bool {
+    let Ok((connection, handle, _no_events)) = rtnetlink::new_connection() else {
+        return true;
+    };
+    let mut question = RouteMessage::default();
+    let (family, length) = if remote.is_ipv4() {
+        (AddressFamily::Inet, 32)
+    } else {
+        (AddressFamily::Inet6, 128)
+    };
+    question.header.address_family = family;
+    question.header.destination_prefix_length = length;
+    question.header.source_prefix_length = length;
+    question.header.flags = RouteFlags::FibMatch;
+    question.attributes = vec![
+        RouteAttribute::Destination(route_address(remote)),
+        RouteAttribute::Source(route_address(source)),
+        RouteAttribute::Oif(index),
+    ];
+    let mut answer = std::pin::pin!(handle.route().get(question).execute());
+    let asking = async {
+        tokio::select! {
+            answer = answer.try_next() => answer,
+            () = connection => Ok(None),
+        }
+    };
+    match timeout(PATIENCE, asking).await {
+        Ok(Err(rtnetlink::Error::NetlinkError(error))) => {
+            !matches!(-error.raw_code(), libc::ENETUNREACH | libc::EHOSTUNREACH)
+        }
+        _ => true,
+    }
+}
+
+const fn route_address(address: IpAddr) -> RouteAddress {
+    match address {
+        IpAddr::V4(address) => RouteAddress::Inet(address),
+        IpAddr::V6(address) => RouteAddress::Inet6(address),
+    }
+}
+
+/// Whether `route` leads to all addresses of its family, or nearly so.
+pub(super) fn is_default_route(route: &RouteMessage) -> bool {
+    let longest = match route.header.address_family {
+        AddressFamily::Inet => 1,
+        AddressFamily::Inet6 => 3,
+        _ => return false,
+    };
+    route.header.kind == RouteType::Unicast
+        && route.header.destination_prefix_length <= longest
+        && route.header.source_prefix_length == 0
+}
+
+async fn list(handle: &Handle) -> Result<Vec<Link>, LinkError> {
+    let mut links = BTreeMap::new();
+    let found = handle.link().get().execute();
+    each("links", found, |message| {
+        let link = link_of(&message);
+        links.insert(link.index, link);
+    })
+    .await?;
+    let mut last_choice = Vec::new();
+    let found = handle.address().get().execute();
+    each("addresses", found, |message| {
+        let index = message.header.index;
+        if let Some((address, deprecated)) = usable_address(&message) {
+            if deprecated {
+                last_choice.push((index, address));
+            } else if let Some(link) = links.get_mut(&index) {
+                link.addresses.push(address);
+            }
+        }
+    })
+    .await?;
+    for (index, address) in last_choice {
+        if let Some(link) = links.get_mut(&index) {
+            link.addresses.push(address);
+        }
+    }
+    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        let mut everything = RouteMessage::default();
+        everything.header.address_family = family;
+        let found = handle.route().get(everything).execute();
+        each("routes", found, |route| note_route(&mut links, &route)).await?;
+    }
+    Ok(links.into_values().collect())
+}
+
+async fn each<T>(
+    what: &'static str,
+    found: impl Stream<Item = Result<T, rtnetlink::Error>>,
+    mut handle: impl FnMut(T),
+) -> Result<(), LinkError> {
+    let mut found = std::pin::pin!(found);
+    while let Some(item) = found.try_next().await.map_err(|e| LinkError::Dump {
+        what,
+        reason: e.to_string(),
+    })? {
+        handle(item);
+    }
+    Ok(())
+}
+
+fn link_of(message: &LinkMessage) -> Link {
+    let flags = message.header.flags;
+    let loopback = flags.contains(LinkFlags::Loopback);
+    let mut link = Link {
+        index: message.header.index,
+        name: String::new(),
+        kind: if loopback {
+            LinkKind::Loopback
+        } else {
+            LinkKind::Hardware
+        },
+        addresses: Vec::new(),
+        enabled: flags.contains(LinkFlags::Up),
+        // Running says in addition that nothing above the carrier, such as a wireless key
+        // exchange, is still missing.
+        up: flags.contains(LinkFlags::Up | LinkFlags::LowerUp | LinkFlags::Running),
+        has_default_route_v4: false,
+        has_default_route_v6: false,
+        loopback,
+    };
+    for attribute in &message.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => link.name.clone_from(name),
+            LinkAttribute::LinkInfo(infos) => {
+                for info in infos {
+                    if let LinkInfo::Kind(kind) = info {
+                        link.kind = kind_of(kind);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    link
+}
+
+fn kind_of(kind: &InfoKind) -> LinkKind {
+    match kind {
+        InfoKind::Dummy | InfoKind::Ifb | InfoKind::Nlmon => LinkKind::Dummy,
+        InfoKind::Bridge => LinkKind::Bridge,
+        InfoKind::Veth | InfoKind::Netkit => LinkKind::Veth,
+        InfoKind::Tun
+        | InfoKind::Wireguard
+        | InfoKind::Vxlan
+        | InfoKind::Geneve
+        | InfoKind::GreTap
+        | InfoKind::GreTap6
+        | InfoKind::GreTun
+        | InfoKind::GreTun6
+        | InfoKind::IpIp
+        | InfoKind::Ip6Tnl
+        | InfoKind::SitTun
+        | InfoKind::Vti
+        | InfoKind::Xfrm
+        | InfoKind::Gtp => LinkKind::Tunnel,
+        _ => LinkKind::Hardware,
+    }
+}
+
+/// The address, and whether it is about to be withdrawn.
+fn usable_address(message: &AddressMessage) -> Option<(IpAddr, bool)> {
+    let (mut own, mut shown) = (None, None);
+    let mut flags = AddressFlags::from_bits_retain(u32::from(message.header.flags.bits()));
+    for attribute in &message.attributes {
+        match attribute {
+            // On a point-to-point link the other attribute is the peer's.
+            AddressAttribute::Local(address) => own = Some(*address),
+            AddressAttribute::Address(address) => shown = Some(*address),
+            AddressAttribute::Flags(all) => flags = *all,
+            _ => {}
+        }
+    }
+    let not_ready = AddressFlags::Tentative | AddressFlags::Dadfailed;
+    // An optimistic address may be used although it is tentative.
+    let unready = flags.intersects(not_ready) && !flags.contains(AddressFlags::Optimistic);
+    let reaches_out = matches!(
+        message.header.scope,
+        AddressScope::Universe | AddressScope::Site
+    );
+    let address = own.or(shown).filter(|_| reaches_out && !unready)?;
+    Some((address, flags.contains(AddressFlags::Deprecated)))
+}
+
+fn note_route(links: &mut BTreeMap<u32, Link>, route: &RouteMessage) {
+    if !is_default_route(route) || route.header.flags.contains(RouteFlags::Dead) {
+        return;
+    }
+    let is_v4 = route.header.address_family == AddressFamily::Inet;
+    let mut preferred = None;
+    let mut outgoing = Vec::new();
+    for attribute in &route.attributes {
+        match attribute {
+            RouteAttribute::Oif(index) => outgoing.push(*index),
+            RouteAttribute::MultiPath(hops) => outgoing.extend(
+                hops.iter()
+                    .filter(|hop| !hop.flags.contains(RouteNextHopFlags::Dead))
+                    .map(|hop| hop.interface_index),
+            ),
+            RouteAttribute::PrefSource(RouteAddress::Inet(ip)) => preferred = Some(IpAddr::V4(*ip)),
+            RouteAttribute::PrefSource(RouteAddress::Inet6(ip)) => {
+                preferred = Some(IpAddr::V6(*ip));
+            }
+            _ => {}
+        }
+    }
+    for index in outgoing {
+        let Some(link) = links.get_mut(&index) else {
+            continue;
+        };
+        let first_seen = if is_v4 {
+            !std::mem::replace(&mut link.has_default_route_v4, true)
+        } else {
+            !std::mem::replace(&mut link.has_default_route_v6, true)
+        };
+        // The kernel lists the main table's routes by rising metric: the first one decides.
+        if first_seen && let Some(at) = link.addresses.iter().position(|a| Some(*a) == preferred) {
+            link.addresses[..=at].rotate_right(1);
+        }
+    }
+}
+
+/// The kernel answers at once; this long means that it never will.
+const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,0 +1,132 @@
+//! Following the changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{FutureExt as _, Stream, StreamExt as _};
+use rtnetlink::MulticastGroup;
+use rtnetlink::packet_core::{NetlinkMessage, NetlinkPayload};
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use rtnetlink::sys::SocketAddr;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::dump::is_default_route;
+use super::{Link, LinkError, list_links};
+
+/// The list of links, kept current for as long as this lives.
+///
+/// Events only say *that* something changed; what is there now is then read as a whole, so that a
+/// lost event, or one that was misunderstood, never leaves a wrong list behind.
+#[derive(Debug)]
+pub struct LinkMonitor {
+    task: JoinHandle<()>,
+}
+
+type Events<'a> =
+    &'a mut (dyn Stream<Item = (NetlinkMessage<RouteNetlinkMessage>, SocketAddr)> + Send + Unpin);
+type Sender = watch::Sender<Arc<Vec<Link>>>;
+
+impl LinkMonitor {
+    /// Lists the links and follows them from then on. The receiver has the first list at once and
+    /// changes only when a link, an address or a default route does.
+    pub async fn start() -> Result<(Self, watch::Receiver<Arc<Vec<Link>>>), LinkError> {
+        let (sender, receiver) = watch::channel(Arc::new(Vec::new()));
+        // Here already, so that what cannot work is an error and not a line in the log.
+        drop(subscribe()?);
+        sender.send_replace(Arc::new(list_links().await?));
+        let task = tokio::spawn(run(sender));
+        Ok((Self { task }, receiver))
+    }
+}
+
+impl Drop for LinkMonitor {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn run(sender: Sender) {
+    loop {
+        match subscribe() {
+            Ok((connection, _handle, mut events)) => tokio::select! {
+                () = connection => tracing::warn!("the netlink socket has closed"),
+                () = follow(&sender, &mut events) => {}
+            },
+            Err(error) => tracing::warn!(%error, "cannot follow changes of links"),
+        }
+        sleep(RESTART_PAUSE).await;
+    }
+}
+
+/// Keeps the list current; ends when there are no more events.
+async fn follow(sender: &Sender, events: Events<'_>) {
+    loop {
+        // Once ahead of the first event: something may have changed while nobody listened.
+        publish(sender).await;
+        loop {
+            match events.next().await {
+                None => return,
+                Some((message, _)) if matters(&message) => break,
+                Some(_) => {}
+            }
+        }
+        // A link that comes up is a dozen events within a moment.
+        sleep(DEBOUNCE).await;
+        while let Some(Some(_)) = events.next().now_or_never() {}
+    }
+}
+
+async fn publish(sender: &Sender) {
+    let listed = loop {
+        match list_links().await {
+            Ok(listed) => break listed,
+            Err(error) => tracing::warn!(%error, "will try again"),
+        }
+        sleep(RESTART_PAUSE).await;
+    };
+    sender.send_if_modified(|known| {
+        let changed = **known != listed;
+        if changed {
+            tracing::debug!(links = ?listed, "links have changed");
+            *known = Arc::new(listed);
+        }
+        changed
+    });
+}
+
+/// Whether the list may be another one after `message`. Routes to somewhere do not count: on a
+/// router they change all the time.
+fn matters(message: &NetlinkMessage<RouteNetlinkMessage>) -> bool {
+    match &message.payload {
+        NetlinkPayload::InnerMessage(
+            RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route),
+        ) => is_default_route(route),
+        // An overrun too: the kernel had more events than the socket could hold.
+        _ => true,
+    }
+}
+
+#[allow(clippy::type_complexity, reason = "it is rtnetlink's own")]
+fn subscribe() -> Result<
+    (
+        impl Future<Output = ()> + Send,
+        rtnetlink::Handle,
+        impl Stream<Item = (NetlinkMessage<RouteNetlinkMessage>, SocketAddr)> + Send + Unpin,
+    ),
+    LinkError,
+> {
+    Ok(rtnetlink::new_multicast_connection(&[
+        MulticastGroup::Link,
+        MulticastGroup::Ipv4Ifaddr,
+        MulticastGroup::Ipv6Ifaddr,
+        MulticastGroup::Ipv4Route,
+        MulticastGroup::Ipv6Route,
+    ])?)
+}
+
+/// How long events are collected before the list is read again.
+const DEBOUNCE: Duration = Duration::from_millis(20);
+/// After something that should not happen.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);

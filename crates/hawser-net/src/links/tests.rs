@@ -1,0 +1,263 @@
+use std::sync::Arc;
+
+use tokio::sync::watch::Receiver;
+use tokio::time::timeout;
+
+use super::*;
+use crate::namespace::{in_namespace, ip};
+
+/// A hardware link that can be used, with a default route.
+fn link(index: u32, name: &str) -> Link {
+    Link {
+        index,
+        name: name.to_owned(),
+        kind: LinkKind::Hardware,
+        addresses: vec!["192.0.2.1".parse().unwrap()],
+        enabled: true,
+        up: true,
+        has_default_route_v4: true,
+        has_default_route_v6: false,
+        loopback: false,
+    }
+}
+
+fn names(links: &[Link]) -> Vec<&str> {
+    links.iter().map(|link| link.name.as_str()).collect()
+}
+
+fn chosen(links: &[Link], wanted: &[&str]) -> Vec<String> {
+    let wanted: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
+    usable(links, &wanted)
+        .into_iter()
+        .map(|link| link.name)
+        .collect()
+}
+
+#[test]
+fn by_default_all_hardware_that_works_is_used_those_with_a_route_out_first() {
+    let links = [
+        Link {
+            loopback: true,
+            kind: LinkKind::Loopback,
+            ..link(1, "lo")
+        },
+        Link {
+            up: false,
+            ..link(2, "unplugged")
+        },
+        Link {
+            enabled: false,
+            up: false,
+            ..link(3, "off")
+        },
+        Link {
+            addresses: Vec::new(),
+            ..link(4, "bare")
+        },
+        Link {
+            has_default_route_v4: false,
+            ..link(5, "lan")
+        },
+        link(6, "dsl"),
+        Link {
+            has_default_route_v4: false,
+            has_default_route_v6: true,
+            ..link(7, "lte")
+        },
+    ];
+    assert_eq!(chosen(&links, &[]), ["dsl", "lte", "lan"]);
+}
+
+#[test]
+fn plumbing_is_used_only_if_it_leads_out_or_there_is_nothing_else() {
+    let inner = |index, name, kind| Link {
+        kind,
+        has_default_route_v4: false,
+        ..link(index, name)
+    };
+    let docker = inner(1, "docker0", LinkKind::Bridge);
+    let veth = inner(2, "veth1", LinkKind::Veth);
+    let vpn = inner(3, "wg0", LinkKind::Tunnel);
+    let uplink = Link {
+        kind: LinkKind::Bridge,
+        ..link(4, "br0")
+    };
+    let card = link(5, "eth0");
+    let all = [docker.clone(), veth.clone(), vpn, uplink, card];
+    assert_eq!(chosen(&all, &[]), ["br0", "eth0"]);
+    assert_eq!(chosen(&[docker, veth], &[]), ["docker0", "veth1"]);
+}
+
+#[test]
+fn links_named_by_the_user_come_in_his_order_if_they_can_be_used() {
+    let links = [
+        link(1, "a"),
+        Link {
+            up: false,
+            ..link(2, "b")
+        },
+        Link {
+            kind: LinkKind::Tunnel,
+            has_default_route_v4: false,
+            ..link(3, "c")
+        },
+    ];
+    assert_eq!(chosen(&links, &["c", "nowhere", "b", "a", "c"]), ["c", "a"]);
+    assert_eq!(links[1].why_unusable(), Some(Unusable::NoCarrier));
+}
+
+#[test]
+fn the_source_is_of_the_family_and_reach_of_the_remote() {
+    let addresses = ["fd00::1", "2001:db8::1", "192.0.2.1", "10.0.0.1"];
+    let addresses = addresses.iter().map(|a| a.parse().unwrap()).collect();
+    let link = Link {
+        addresses,
+        ..link(1, "a")
+    };
+    let source = |remote: &str| {
+        link.source_address(remote.parse().unwrap())
+            .unwrap()
+            .to_string()
+    };
+    assert_eq!(source("2001:db8::9"), "2001:db8::1");
+    assert_eq!(source("fd99::9"), "fd00::1");
+    assert_eq!(source("10.0.0.9"), "192.0.2.1");
+    let v4_only = Link {
+        addresses: vec!["192.0.2.1".parse().unwrap()],
+        ..link.clone()
+    };
+    assert_eq!(v4_only.source_address("::9".parse().unwrap()), None);
+}
+
+/// Waits until `condition` holds; the last list is in the panic if it never does.
+async fn until(links: &mut Receiver<Arc<Vec<Link>>>, condition: impl Fn(&[Link]) -> bool) {
+    let waited = timeout(
+        Duration::from_secs(10),
+        links.wait_for(|links| condition(links)),
+    )
+    .await
+    .is_ok();
+    assert!(waited, "{:#?}", links.borrow());
+}
+
+fn find<'a>(links: &'a [Link], name: &str) -> Option<&'a Link> {
+    links.iter().find(|link| link.name == name)
+}
+
+#[tokio::test]
+async fn this_machine_has_a_loopback_link_that_is_never_chosen() {
+    let links = list_links().await.unwrap();
+    let loopback = links.iter().find(|link| link.loopback).unwrap();
+    assert_eq!(
+        (loopback.name.as_str(), loopback.kind),
+        ("lo", LinkKind::Loopback)
+    );
+    assert!(
+        loopback
+            .addresses
+            .iter()
+            .all(|address| !address.is_loopback())
+    );
+    assert!(!names(&usable(&links, &[])).contains(&"lo"));
+}
+
+#[test]
+fn every_change_of_a_link_is_followed_live() {
+    in_namespace(
+        "links::tests::every_change_of_a_link_is_followed_live",
+        || {
+            tokio::runtime::Runtime::new()
+                .unwrap()
+                .block_on(follow_a_link_through_its_life());
+        },
+    );
+}
+
+async fn follow_a_link_through_its_life() {
+    let (_monitor, mut links) = LinkMonitor::start().await.unwrap();
+    assert_eq!(names(&links.borrow()), ["lo"]);
+
+    ip("link add left type veth peer name right");
+    until(&mut links, |links| {
+        find(links, "left").is_some_and(|left| !left.enabled)
+    })
+    .await;
+    assert_eq!(find(&links.borrow(), "left").unwrap().kind, LinkKind::Veth);
+
+    ip("link set left up");
+    until(&mut links, |links| {
+        find(links, "left").is_some_and(|left| left.enabled && !left.up)
+    })
+    .await;
+    ip("link set right up");
+    until(&mut links, |links| {
+        find(links, "left").is_some_and(|left| left.up)
+    })
+    .await;
+
+    ip("address add 10.9.0.1/24 dev left");
+    ip("address add 10.9.0.2/24 dev left");
+    ip("-6 address add 2001:db8::1/64 dev left nodad");
+    ip("address add 169.254.9.9/16 dev left scope link");
+    until(&mut links, |links| {
+        find(links, "left").is_some_and(|left| left.addresses.len() == 3)
+    })
+    .await;
+
+    ip("route add default via 10.9.0.9 dev left src 10.9.0.2 metric 700");
+    until(&mut links, |links| {
+        find(links, "left").is_some_and(|left| left.has_default_route_v4)
+    })
+    .await;
+    let left = find(&links.borrow(), "left").unwrap().clone();
+    assert_eq!(
+        left.addresses[0].to_string(),
+        "10.9.0.2",
+        "the route prefers it"
+    );
+    assert!(!left.has_default_route_v6);
+    assert_eq!(chosen(&links.borrow(), &[]), ["left"]);
+
+    ip("-6 route add default via 2001:db8::9 dev left table 77");
+    until(&mut links, |links| {
+        find(links, "left").is_some_and(|left| left.has_default_route_v6)
+    })
+    .await;
+    ip("route del default");
+    until(&mut links, |links| {
+        find(links, "left").is_some_and(|left| !left.has_default_route_v4)
+    })
+    .await;
+
+    ip("link set right down");
+    until(&mut links, |links| {
+        find(links, "left").is_some_and(|left| left.enabled && !left.up)
+    })
+    .await;
+    ip("link del left");
+    until(&mut links, |links| names(links) == ["lo"]).await;
+}
+
+#[test]
+fn a_burst_of_events_ends_in_the_right_list() {
+    in_namespace(
+        "links::tests::a_burst_of_events_ends_in_the_right_list",
+        || {
+            tokio::runtime::Runtime::new().unwrap().block_on(async {
+                let (_monitor, mut links) = LinkMonitor::start().await.unwrap();
+                for n in 0..20 {
+                    ip(&format!("link add left{n} type veth peer name right{n}"));
+                    ip(&format!("address add 10.9.{n}.1/24 dev left{n}"));
+                }
+                until(&mut links, |links| {
+                    links
+                        .iter()
+                        .filter(|link| !link.addresses.is_empty())
+                        .count()
+                        == 20
+                })
+                .await;
+            });
+        },
+    );
+}

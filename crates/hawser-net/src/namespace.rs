@@ -1,0 +1,89 @@
+//! Tests that need network interfaces of their own run in a namespace of their own.
+
+use std::env;
+use std::process::{Child, Command, Stdio};
+
+/// Runs `body` as root of a fresh network namespace, in a process of its own; `test` is the path of
+/// the calling test as the test runner knows it. Says so and does nothing where the system forbids
+/// that.
+pub(crate) fn in_namespace(test: &str, body: impl FnOnce()) {
+    if env::var(INSIDE).is_ok_and(|inside| inside == test) {
+        println!("{ARRIVED}");
+        return body();
+    }
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--net", "--"])
+        .arg(env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(INSIDE, test)
+        .output();
+    let output = match output {
+        Ok(output) => output,
+        Err(error) => return eprintln!("skipped {test}: cannot run unshare: {error}"),
+    };
+    let (out, errors) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    if out.contains(ARRIVED) {
+        assert!(
+            output.status.success(),
+            "in the namespace:\n{out}\n{errors}"
+        );
+    } else {
+        eprintln!("skipped {test}: no namespace here: {errors}");
+    }
+}
+
+/// Runs `ip` with these arguments, separated by blanks.
+pub(crate) fn ip(arguments: &str) {
+    let status = Command::new("ip")
+        .args(arguments.split(' '))
+        .status()
+        .unwrap();
+    assert!(status.success(), "ip {arguments}");
+}
+
+/// A second network namespace beside the one that the test is in.
+pub(crate) struct Neighbour(Child);
+
+impl Neighbour {
+    pub(crate) fn new() -> Self {
+        // It says something when the namespace is there, and lasts until its input ends.
+        let mut child = Command::new("unshare")
+            .args(["--net", "--", "sh", "-c", "echo; cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = [0];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
+        Self(child)
+    }
+
+    /// Moves the interface `name` there.
+    pub(crate) fn take(&self, name: &str) {
+        ip(&format!("link set {name} netns {}", self.0.id()));
+    }
+
+    /// Runs `ip` there.
+    pub(crate) fn ip(&self, arguments: &str) {
+        let pid = self.0.id().to_string();
+        let status = Command::new("nsenter")
+            .args(["--target", &pid, "--net", "--", "ip"])
+            .args(arguments.split(' '))
+            .status()
+            .unwrap();
+        assert!(status.success(), "ip {arguments} in the neighbour");
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const INSIDE: &str = "HAWSER_TEST_INSIDE_NAMESPACE";
+const ARRIVED: &str = "arrived in the namespace";

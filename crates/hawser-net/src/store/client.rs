@@ -1,0 +1,151 @@
+//! The gateways that a client has enrolled with.
+
+use serde::{Deserialize, Serialize};
+
+use super::json_file::JsonFile;
+use super::{StateDir, StoreError, VERSION};
+use crate::host_port::HostPort;
+use crate::identity::PublicKey;
+use crate::invite::MAX_ADDRESSES;
+use crate::unix_time::UnixTime;
+
+/// The enrolled gateways of a client, in the file `client.json`.
+///
+/// Can be shared by many tasks; changing writes the file before it returns.
+#[derive(Debug)]
+pub struct ClientStore {
+    file: JsonFile<State>,
+}
+
+/// A gateway that knows this client.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
+pub struct EnrolledGateway {
+    /// The key that it proves.
+    pub key: PublicKey,
+    /// Where it listens, the best first; the first 16 are kept.
+    pub addresses: Vec<HostPort>,
+    /// When this client enrolled with it, the last time if more than once.
+    pub enrolled_at: UnixTime,
+}
+
+impl ClientStore {
+    /// Reads the file in `dir`; a missing one is a client that has not enrolled.
+    pub fn open(dir: &StateDir) -> Result<Self, StoreError> {
+        Ok(Self {
+            file: JsonFile::open(dir.file("client.json"))?,
+        })
+    }
+
+    /// All gateways, the one enrolled with last first.
+    pub fn gateways(&self) -> Vec<EnrolledGateway> {
+        self.file
+            .read(|state| state.gateways.iter().rev().cloned().collect())
+    }
+
+    /// The gateway to use when none is named: the one enrolled with last.
+    pub fn default_gateway(&self) -> Option<EnrolledGateway> {
+        self.file.read(|state| state.gateways.last().cloned())
+    }
+
+    /// The gateway with key `key`.
+    pub fn gateway(&self, key: &PublicKey) -> Option<EnrolledGateway> {
+        self.file
+            .read(|state| state.gateways.iter().find(|g| g.key == *key).cloned())
+    }
+
+    /// Remembers a gateway that has answered an enrolment; it becomes the default. One that is
+    /// known already gets the new addresses.
+    pub fn remember(
+        &self,
+        key: PublicKey,
+        addresses: &[HostPort],
+        now: UnixTime,
+    ) -> Result<(), StoreError> {
+        self.file.update(|state| {
+            state.gateways.retain(|gateway| gateway.key != key);
+            if state.gateways.len() >= MAX_GATEWAYS {
+                return Err(StoreError::Full {
+                    what: "gateways",
+                    limit: MAX_GATEWAYS,
+                });
+            }
+            let addresses = addresses.iter().take(MAX_ADDRESSES).cloned().collect();
+            state.gateways.push(EnrolledGateway {
+                key,
+                addresses,
+                enrolled_at: now,
+            });
+            Ok(())
+        })
+    }
+
+    /// Forgets the gateway `key`; says whether it was known.
+    pub fn forget(&self, key: &PublicKey) -> Result<bool, StoreError> {
+        self.file.update(|state| {
+            let before = state.gateways.len();
+            state.gateways.retain(|gateway| gateway.key != *key);
+            Ok(state.gateways.len() < before)
+        })
+    }
+
+    /// Reads the file again if another process has changed it; says whether it was changed.
+    pub fn reload_if_changed(&self) -> Result<bool, StoreError> {
+        self.file.reload_if_changed()
+    }
+}
+
+/// The gateways in the order of enrolment: the clock may have been set back in between.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct State {
+    version: u64,
+    gateways: Vec<EnrolledGateway>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            version: VERSION,
+            gateways: Vec::new(),
+        }
+    }
+}
+
+const MAX_GATEWAYS: usize = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: u8) -> PublicKey {
+        PublicKey::from_bytes([n; 32])
+    }
+
+    #[test]
+    fn the_gateway_enrolled_with_last_is_the_default() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = StateDir::resolve(Some(parent.path().to_path_buf())).unwrap();
+        let store = ClientStore::open(&dir).unwrap();
+        assert_eq!(store.default_gateway(), None);
+        let address: HostPort = "gw:7443".parse().unwrap();
+        for (n, now) in [(1, 10), (2, 20), (1, 15)] {
+            let now = UnixTime::from_secs(now);
+            store
+                .remember(key(n), std::slice::from_ref(&address), now)
+                .unwrap();
+        }
+        let again = ClientStore::open(&dir).unwrap();
+        assert_eq!(
+            again.gateways().iter().map(|g| g.key).collect::<Vec<_>>(),
+            [key(1), key(2)]
+        );
+        let default = again.default_gateway().unwrap();
+        assert_eq!((default.key, default.enrolled_at.as_secs()), (key(1), 15));
+        assert_eq!(default.addresses, [address]);
+        assert!(again.forget(&key(1)).unwrap() && !again.forget(&key(1)).unwrap());
+        assert!(store.reload_if_changed().unwrap());
+        assert_eq!(store.default_gateway(), store.gateway(&key(2)));
+    }
+}

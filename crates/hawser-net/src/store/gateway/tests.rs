@@ -1,0 +1,203 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::thread;
+
+use tempfile::TempDir;
+
+use super::*;
+
+const NOW: UnixTime = UnixTime::from_secs(1_000);
+const LATER: UnixTime = UnixTime::from_secs(2_000);
+
+fn key(n: u8) -> PublicKey {
+    PublicKey::from_bytes([n; 32])
+}
+
+fn dir() -> (TempDir, StateDir) {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = StateDir::resolve(Some(parent.path().join("state"))).unwrap();
+    (parent, dir)
+}
+
+fn with_invite() -> (TempDir, StateDir, GatewayStore) {
+    let (parent, dir) = dir();
+    let store = GatewayStore::open(&dir).unwrap();
+    store.add_invite(key(1), LATER, NOW).unwrap();
+    (parent, dir, store)
+}
+
+#[test]
+fn an_enrolled_client_is_a_peer_and_stays_one_after_a_restart() {
+    let (_parent, dir, store) = with_invite();
+    assert!(!store.is_peer(&key(9)));
+    assert_eq!(
+        store.admit_enrolment(key(1), key(9), NOW).unwrap(),
+        Enrolment::New
+    );
+    let again = GatewayStore::open(&dir).unwrap();
+    assert!(again.is_peer(&key(9)) && !again.is_peer(&key(1)));
+    let peer = &again.peers()[0];
+    assert_eq!((peer.enrolled_at, peer.invite), (NOW, key(1)));
+    assert_eq!(again.invites()[0].used_by, Some(key(9)));
+    let mode = fs::metadata(dir.file("gateway.json"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn enrolling_is_idempotent_for_one_client_and_refused_to_another() {
+    let (_parent, _dir, store) = with_invite();
+    store.admit_enrolment(key(1), key(9), NOW).unwrap();
+    let much_later = UnixTime::from_secs(9_999);
+    for now in [NOW, much_later] {
+        assert_eq!(
+            store.admit_enrolment(key(1), key(9), now).unwrap(),
+            Enrolment::Known
+        );
+    }
+    let other = store.admit_enrolment(key(1), key(8), NOW);
+    assert!(matches!(other, Err(EnrolmentError::UsedByAnother)));
+    assert_eq!(store.peers().len(), 1);
+}
+
+#[test]
+fn an_expired_or_unknown_invite_is_refused() {
+    let (_parent, _dir, store) = with_invite();
+    assert!(store.accepts_enrolment(&key(1), UnixTime::from_secs(1_999)));
+    assert!(!store.accepts_enrolment(&key(1), LATER));
+    assert!(!store.accepts_enrolment(&key(2), NOW));
+    let late = store.admit_enrolment(key(1), key(9), LATER).unwrap_err();
+    assert_eq!(late.to_string(), "the invite expired 0 s ago");
+    let unknown = store.admit_enrolment(key(2), key(9), NOW);
+    assert!(matches!(unknown, Err(EnrolmentError::UnknownInvite { .. })));
+    assert!(store.peers().is_empty());
+}
+
+#[test]
+fn a_revoked_client_cannot_come_back_with_its_old_invite() {
+    let (_parent, _dir, store) = with_invite();
+    store.admit_enrolment(key(1), key(9), NOW).unwrap();
+    assert!(
+        store.accepts_enrolment(&key(1), NOW),
+        "the answer may have been lost"
+    );
+    assert_eq!(store.revoke(key(9)).unwrap().key, key(9));
+    assert!(!store.is_peer(&key(9)));
+    assert!(!store.accepts_enrolment(&key(1), NOW));
+    let back = store.admit_enrolment(key(1), key(9), NOW);
+    assert!(matches!(back, Err(EnrolmentError::Revoked)));
+    store.add_invite(key(2), LATER, NOW).unwrap();
+    assert_eq!(
+        store.admit_enrolment(key(2), key(9), NOW).unwrap(),
+        Enrolment::New
+    );
+    assert!(matches!(
+        store.revoke(key(7)),
+        Err(StoreError::UnknownPeer { .. })
+    ));
+}
+
+#[test]
+fn another_process_is_noticed_and_nothing_of_it_lost() {
+    let (_parent, dir, daemon) = with_invite();
+    let command = GatewayStore::open(&dir).unwrap();
+    command.add_invite(key(2), LATER, NOW).unwrap();
+    // Without a reload in between.
+    daemon.admit_enrolment(key(1), key(9), NOW).unwrap();
+    assert_eq!(daemon.invites().len(), 2);
+    assert!(!command.is_peer(&key(9)));
+    assert!(command.reload_if_changed().unwrap());
+    assert!(!command.reload_if_changed().unwrap());
+    command.revoke(key(9)).unwrap();
+    assert!(daemon.is_peer(&key(9)));
+    assert!(daemon.reload_if_changed().unwrap());
+    assert!(!daemon.is_peer(&key(9)));
+}
+
+#[test]
+fn many_writers_at_once_lose_no_invite() {
+    let (_parent, dir) = dir();
+    thread::scope(|scope| {
+        for n in 0..4_u8 {
+            let dir = &dir;
+            scope.spawn(move || {
+                let store = GatewayStore::open(dir).unwrap();
+                for i in 0..8 {
+                    store.add_invite(key(n * 8 + i), LATER, NOW).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(GatewayStore::open(&dir).unwrap().invites().len(), 32);
+    let left = fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(left, 2, "only the file and its lock");
+}
+
+#[test]
+fn a_damaged_file_is_named_and_never_overwritten() {
+    let (_parent, dir, store) = with_invite();
+    let path = dir.file("gateway.json");
+    let good = fs::read_to_string(&path).unwrap();
+    for bad in [
+        "",
+        "{",
+        "[]",
+        &good.replace("peers", "piers"),
+        &good[..good.len() / 2],
+    ] {
+        fs::write(&path, bad).unwrap();
+        let error = GatewayStore::open(&dir).unwrap_err().to_string();
+        assert!(error.contains("gateway.json is damaged"), "{error}");
+        assert!(store.add_invite(key(3), LATER, NOW).is_err());
+        assert!(store.reload_if_changed().is_err());
+        assert_eq!(store.invites().len(), 1, "what was known stays in force");
+        assert_eq!(fs::read_to_string(&path).unwrap(), bad);
+    }
+    fs::write(&path, good.replace("\"version\": 1", "\"version\": 2")).unwrap();
+    let error = GatewayStore::open(&dir).unwrap_err();
+    assert!(
+        matches!(error, StoreError::Version { got: 2, .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_file_that_others_may_write_is_refused() {
+    let (_parent, dir, _store) = with_invite();
+    let path = dir.file("gateway.json");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    let error = GatewayStore::open(&dir).unwrap_err().to_string();
+    assert!(error.contains("chmod 644"), "{error}");
+}
+
+#[test]
+fn old_invites_are_forgotten_when_a_new_one_is_made() {
+    let (_parent, _dir, store) = with_invite();
+    let a_day_later = LATER + KEEP_EXPIRED;
+    store.add_invite(key(2), a_day_later, a_day_later).unwrap();
+    assert_eq!(store.invites().len(), 2);
+    let next = a_day_later + Duration::from_secs(1);
+    store.add_invite(key(3), next, next).unwrap();
+    assert_eq!(
+        store.invites().iter().map(|i| i.key).collect::<Vec<_>>(),
+        [key(2), key(3)]
+    );
+    let twice = store.add_invite(key(3), next, next);
+    assert!(matches!(twice, Err(StoreError::InviteExists { .. })));
+}
+
+#[test]
+fn a_peer_can_be_given_a_name_that_fits_a_table() {
+    let (_parent, _dir, store) = with_invite();
+    store.admit_enrolment(key(1), key(9), NOW).unwrap();
+    store.rename(key(9), Some("laptop")).unwrap();
+    assert_eq!(store.peers()[0].name.as_deref(), Some("laptop"));
+    for bad in ["", "a\u{1b}[2J", &"x".repeat(65)] {
+        assert!(matches!(
+            store.rename(key(9), Some(bad)),
+            Err(StoreError::Name { .. })
+        ));
+    }
+}

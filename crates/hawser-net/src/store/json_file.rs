@@ -1,0 +1,172 @@
+//! A value in a JSON file that several processes change.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::{StoreError, VERSION};
+use crate::files::{self, FileError};
+
+/// The value of a JSON file, and a way to change it that never loses another process's change.
+#[derive(Debug)]
+pub(super) struct JsonFile<T> {
+    path: PathBuf,
+    cached: Mutex<Cached<T>>,
+}
+
+#[derive(Debug)]
+struct Cached<T> {
+    value: T,
+    stamp: Option<Stamp>,
+}
+
+/// What the file was when it was read. It is kept open, so that its inode number is not given to
+/// the file that replaces it and a change always shows.
+#[derive(Debug)]
+struct Stamp {
+    _open: File,
+    identity: FileIdentity,
+}
+
+#[derive(PartialEq, Eq, Debug)]
+struct FileIdentity {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+}
+
+#[derive(Deserialize)]
+struct VersionOnly {
+    version: u64,
+}
+
+impl<T: Clone + Default + Serialize + DeserializeOwned> JsonFile<T> {
+    /// Reads the file; one that is missing holds the default value.
+    pub(super) fn open(path: PathBuf) -> Result<Self, StoreError> {
+        let cached = Mutex::new(load(&path)?);
+        Ok(Self { path, cached })
+    }
+
+    /// Looks at the value as it was last read.
+    pub(super) fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        look(&self.cached().value)
+    }
+
+    /// Reads the file again if it is another one than before; says whether it was.
+    pub(super) fn reload_if_changed(&self) -> Result<bool, StoreError> {
+        let mut cached = self.cached();
+        let changed = self.is_changed(&cached)?;
+        if changed {
+            *cached = load(&self.path)?;
+        }
+        Ok(changed)
+    }
+
+    /// Changes the newest value and writes it before this returns. When `change` fails or leaves
+    /// the value as it was, nothing is written.
+    pub(super) fn update<R, E: From<StoreError>>(
+        &self,
+        change: impl FnOnce(&mut T) -> Result<R, E>,
+    ) -> Result<R, E>
+    where
+        T: PartialEq,
+    {
+        files::private_dir(files::parent(&self.path)).map_err(StoreError::from)?;
+        // The lock serialises writers, those of this process too. Readers are never made to wait
+        // for a disk or for another process.
+        let _lock = files::lock(&self.path.with_extension("lock")).map_err(StoreError::from)?;
+        self.reload_if_changed()?;
+        let old = self.read(T::clone);
+        let mut new = old.clone();
+        let result = change(&mut new)?;
+        if new != old {
+            self.write(&new)?;
+            let written = load(&self.path)?;
+            *self.cached() = written;
+        }
+        Ok(result)
+    }
+
+    fn write(&self, value: &T) -> Result<(), StoreError> {
+        let mut text = serde_json::to_string_pretty(value)
+            .map_err(|e| FileError::io("write", &self.path, io::Error::other(e)))?;
+        text.push('\n');
+        Ok(files::replace(&self.path, text.as_bytes())?)
+    }
+
+    fn is_changed(&self, cached: &Cached<T>) -> Result<bool, StoreError> {
+        let now = match fs::metadata(&self.path) {
+            Ok(metadata) => Some(FileIdentity::of(&metadata)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            Err(e) => return Err(FileError::io("look at", &self.path, e).into()),
+        };
+        Ok(now.as_ref() != cached.stamp.as_ref().map(|stamp| &stamp.identity))
+    }
+
+    /// A panic elsewhere leaves the value as good as it was: it is only ever replaced whole.
+    fn cached(&self) -> MutexGuard<'_, Cached<T>> {
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FileIdentity {
+    fn of(metadata: &fs::Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
+}
+
+fn load<T: Default + DeserializeOwned>(path: &Path) -> Result<Cached<T>, StoreError> {
+    let file = match files::open_private(path, 0o644) {
+        Ok(file) => file,
+        Err(e) if e.is_not_found() => {
+            return Ok(Cached {
+                value: T::default(),
+                stamp: None,
+            });
+        }
+        Err(e) => return Err(e.into()),
+    };
+    let metadata = file
+        .metadata()
+        .map_err(|e| FileError::io("look at", path, e))?;
+    let bytes = files::read_bounded(&file, path, MAX_FILE)?;
+    let value = parse(path, &bytes)?;
+    let identity = FileIdentity::of(&metadata);
+    Ok(Cached {
+        value,
+        stamp: Some(Stamp {
+            _open: file,
+            identity,
+        }),
+    })
+}
+
+fn parse<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, StoreError> {
+    let corrupt = |e: serde_json::Error| StoreError::Corrupt {
+        path: path.to_path_buf(),
+        reason: e.to_string(),
+    };
+    // By itself, since a later version may have any other shape.
+    let VersionOnly { version } = serde_json::from_slice(bytes).map_err(corrupt)?;
+    if version != VERSION {
+        return Err(StoreError::Version {
+            path: path.to_path_buf(),
+            got: version,
+        });
+    }
+    serde_json::from_slice(bytes).map_err(corrupt)
+}
+
+/// Far more than the largest number of entries takes.
+const MAX_FILE: u64 = 32 << 20;

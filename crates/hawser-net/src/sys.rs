@@ -1,0 +1,74 @@
+//! Every system call that no safe wrapper covers. All `unsafe` of this crate is in this file.
+
+use std::fs::File;
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+/// The effective user id of this process.
+pub(crate) fn effective_user() -> u32 {
+    // SAFETY: takes no argument, touches no memory and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Tries to take the exclusive advisory lock of `file`, which lasts until the file is closed.
+///
+/// Fails with [`io::ErrorKind::WouldBlock`] while another open file holds it.
+pub(crate) fn try_lock_exclusive(file: &File) -> io::Result<()> {
+    // SAFETY: the descriptor is open for as long as `file` is borrowed; flock touches no memory.
+    let code = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+    check(code)
+}
+
+/// Sets a socket option whose value is a C `int`.
+pub(crate) fn set_int_option(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: the pointer and the length describe `value`, which lives until the call returns.
+    let code = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    check(code)
+}
+
+/// Reads a socket option of varying length into `value`; returns how many bytes are valid.
+///
+/// Bytes that the kernel did not write keep what they held.
+pub(crate) fn read_option(
+    socket: RawFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &mut [u8],
+) -> io::Result<usize> {
+    let mut length = libc::socklen_t::try_from(value.len()).unwrap_or(libc::socklen_t::MAX);
+    // SAFETY: the kernel writes at most `length` bytes, and `length` is at most the slice's. A
+    // descriptor that is not open is answered with EBADF.
+    let code = unsafe {
+        libc::getsockopt(
+            socket,
+            level,
+            name,
+            value.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    check(code)?;
+    Ok((length as usize).min(value.len()))
+}
+
+fn check(code: libc::c_int) -> io::Result<()> {
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

@@ -1,0 +1,326 @@
+//! TLS 1.3 with raw public keys (RFC 7250), used to make keys and for nothing else.
+//!
+//! Both sides prove the Ed25519 key that is their identity; there are no certificates, names or
+//! resumption. When the handshake is over both take the exporter and leave TLS: from then on the
+//! same TCP connection carries other bytes, and the first of them may arrive in the very segment
+//! that ends the handshake. So nothing here ever reads past the handshake: TLS records are taken
+//! off the socket one at a time, by the length in their header.
+//!
+//! In TLS 1.3 the client is done before the server has looked at the client's key. A client that
+//! the server refuses therefore learns it from an alert that takes the place of the first answer:
+//! [`Handshake::accepted`] tells the two apart.
+
+mod config;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use std::io;
+use std::sync::Arc;
+
+use rustls::server::Acceptor;
+use rustls::{
+    ClientConfig, ClientConnection, ConnectionCommon, ServerConfig, ServerConnection, SideData,
+};
+use tokio::net::TcpStream;
+use zeroize::Zeroizing;
+
+use crate::identity::{Identity, PublicKey};
+use wire::Wire;
+
+/// Decides whether a client that has proved its key may go on. Called once a handshake, on the
+/// task that drives it, so it must not block.
+pub type Allow = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
+
+/// A connection whose two ends know each other and share a secret.
+#[derive(Debug)]
+pub struct Handshake {
+    /// The connection, at the first byte behind the handshake. TLS no longer has a part in it.
+    pub stream: TcpStream,
+    /// 32 bytes that both ends have and nobody else, from the exporter [`EXPORTER_LABEL`].
+    pub exporter: Zeroizing<[u8; 32]>,
+    /// The key that the other end has proved to hold.
+    pub peer: PublicKey,
+    /// On the client's side: what can still read the server's refusal.
+    unconfirmed: Option<Box<ClientConnection>>,
+}
+
+impl Handshake {
+    /// Waits for the server's first byte, and fails if it begins a TLS alert: the server has
+    /// refused this client's key after the client's side of the handshake was over.
+    ///
+    /// Nothing but such an alert is taken off the stream. It can be dropped and called again until
+    /// an alert has begun to arrive. On the server's side there is nothing to wait for.
+    pub async fn accepted(&mut self) -> Result<(), TlsError> {
+        let Some(connection) = self.unconfirmed.as_mut() else {
+            return Ok(());
+        };
+        let mut first = [0];
+        if self.stream.peek(&mut first).await? == 0 {
+            return Err(TlsError::Closed);
+        }
+        if !is_tls_record(first[0]) {
+            self.unconfirmed = None;
+            return Ok(());
+        }
+        let record = Wire::new(&mut self.stream, &[]).read_record().await?;
+        match wire::feed(connection, &record) {
+            Err(e) => Err(e),
+            Ok(()) => Err(TlsError::Closed),
+        }
+    }
+
+    /// Takes the parts for which no more waiting is needed; a refusal is then up to the caller to
+    /// notice, as bytes for which [`is_tls_record`] holds.
+    pub fn into_parts(self) -> (TcpStream, Zeroizing<[u8; 32]>, PublicKey) {
+        (self.stream, self.exporter, self.peer)
+    }
+}
+
+/// Whether `first`, the first byte behind the handshake, begins a TLS record: the server's alert.
+pub const fn is_tls_record(first: u8) -> bool {
+    matches!(first, wire::FIRST_CONTENT_TYPE..=wire::LAST_CONTENT_TYPE)
+}
+
+/// The client's side: what can be prepared once for many connections to one server.
+#[derive(Clone, Debug)]
+pub struct TlsClient {
+    config: Arc<ClientConfig>,
+}
+
+impl TlsClient {
+    /// A client that proves to be `me` and talks to the holder of `peer` only.
+    pub fn new(me: &Identity, peer: PublicKey) -> Result<Self, TlsError> {
+        Ok(Self {
+            config: config::client(me, peer)?,
+        })
+    }
+
+    /// Makes the handshake on a connection on which nothing has been sent yet.
+    ///
+    /// Ends without waiting for the server's verdict on `me`: see [`Handshake::accepted`]. Dropping
+    /// the future closes the connection.
+    pub async fn handshake(&self, mut stream: TcpStream) -> Result<Handshake, TlsError> {
+        let mut connection =
+            ClientConnection::new(Arc::clone(&self.config), config::unused_server_name())?;
+        let mut wire = Wire::new(&mut stream, &[]);
+        loop {
+            wire.flush(&mut connection).await?;
+            if !connection.is_handshaking() {
+                break;
+            }
+            let record = wire.read_record().await?;
+            if let Err(e) = wire::feed(&mut connection, &record) {
+                wire.refuse(&wire::pending(&mut connection)).await;
+                return Err(e);
+            }
+            // Before the flight that would show a server of another protocol who is calling.
+            if !connection.is_handshaking() && connection.alpn_protocol() != Some(ALPN) {
+                return Err(TlsError::NoCommonProtocol);
+            }
+        }
+        let exporter = exporter(&connection)?;
+        let peer = config::proven_key(connection.peer_certificates())?;
+        Ok(Handshake {
+            stream,
+            exporter,
+            peer,
+            unconfirmed: Some(Box::new(connection)),
+        })
+    }
+}
+
+/// The server's side: what can be prepared once for all connections.
+#[derive(Clone, Debug)]
+pub struct TlsServer {
+    config: Arc<ServerConfig>,
+}
+
+impl TlsServer {
+    /// A server that proves to be `me` and admits whom `allow` says.
+    ///
+    /// `allow` is asked only after the client has proved to hold the key, so that nobody can find
+    /// out whose keys are known here.
+    pub fn new(me: &Identity, allow: Allow) -> Result<Self, TlsError> {
+        Ok(Self {
+            config: config::server(me, allow)?,
+        })
+    }
+
+    /// Makes the handshake on a connection of which `already_read` has been taken.
+    ///
+    /// A client that is refused gets a TLS alert. Dropping the future closes the connection, so it
+    /// can be wrapped in a timeout; it has none itself.
+    pub async fn handshake(
+        &self,
+        mut stream: TcpStream,
+        already_read: &[u8],
+    ) -> Result<Handshake, TlsError> {
+        let mut wire = Wire::new(&mut stream, already_read);
+        let mut connection = self.accept(&mut wire).await?;
+        loop {
+            wire.flush(&mut connection).await?;
+            if !connection.is_handshaking() {
+                break;
+            }
+            let record = wire.read_record().await?;
+            if let Err(e) = wire::feed(&mut connection, &record) {
+                wire.refuse(&wire::pending(&mut connection)).await;
+                return Err(e);
+            }
+        }
+        wire.expect_all_taken()?;
+        let exporter = exporter(&connection)?;
+        let peer = config::proven_key(connection.peer_certificates())?;
+        Ok(Handshake {
+            stream,
+            exporter,
+            peer,
+            unconfirmed: None,
+        })
+    }
+
+    /// Reads the client's first message and refuses one that does not speak this protocol.
+    async fn accept(&self, wire: &mut Wire<'_>) -> Result<ServerConnection, TlsError> {
+        let mut acceptor = Acceptor::default();
+        let accepted = loop {
+            let record = wire.read_record().await?;
+            let mut unread = record.as_slice();
+            while !unread.is_empty() {
+                acceptor.read_tls(&mut unread)?;
+            }
+            match acceptor.accept() {
+                Ok(Some(accepted)) => break accepted,
+                Ok(None) => {}
+                Err((error, alert)) => return Err(refuse_hello(wire, error, alert).await),
+            }
+        };
+        // rustls lets a client pass that names no protocol at all.
+        let offers_ours = accepted
+            .client_hello()
+            .alpn()
+            .is_some_and(|mut offered| offered.any(|protocol| protocol == ALPN));
+        if !offers_ours {
+            wire.refuse(&NO_APPLICATION_PROTOCOL).await;
+            return Err(TlsError::NoCommonProtocol);
+        }
+        match accepted.into_connection(Arc::clone(&self.config)) {
+            Ok(connection) => Ok(connection),
+            Err((error, alert)) => Err(refuse_hello(wire, error, alert).await),
+        }
+    }
+}
+
+/// [`TlsClient::new`] and [`TlsClient::handshake`] for a single connection.
+pub async fn client_handshake(
+    stream: TcpStream,
+    me: &Identity,
+    peer: PublicKey,
+) -> Result<Handshake, TlsError> {
+    TlsClient::new(me, peer)?.handshake(stream).await
+}
+
+/// [`TlsServer::new`] and [`TlsServer::handshake`] for a single connection.
+pub async fn server_handshake(
+    stream: TcpStream,
+    already_read: &[u8],
+    me: &Identity,
+    allow: Allow,
+) -> Result<Handshake, TlsError> {
+    TlsServer::new(me, allow)?
+        .handshake(stream, already_read)
+        .await
+}
+
+/// Why a handshake failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// The connection broke.
+    #[error("the connection broke during the handshake: {0}")]
+    Io(#[from] io::Error),
+    /// The other end closed the connection in the middle, without saying why.
+    #[error("the other end closed the connection during the handshake")]
+    Closed,
+    /// The other end does not speak TLS.
+    #[error("expected a tls record (first byte 0x14 to 0x17), got first byte {first:#04x}")]
+    NotTls {
+        /// The first byte of what came instead of a record.
+        first: u8,
+    },
+    /// The other end sent more than any handshake needs.
+    #[error("the handshake takes more than {limit} bytes")]
+    TooLong {
+        /// The most that is read.
+        limit: usize,
+    },
+    /// The server is another one than expected: an address that has changed hands, or an attack.
+    #[error("expected the holder of key {expected}, got {got}")]
+    WrongPeer {
+        /// Whom the client wanted to talk to.
+        expected: PublicKey,
+        /// Who answered.
+        got: PublicKey,
+    },
+    /// The client proved a key that the server does not admit.
+    #[error("the client with key {key} is not known here")]
+    NotAllowed {
+        /// The client's key.
+        key: PublicKey,
+    },
+    /// The other end refused with a TLS alert, such as `CertificateUnknown` for an unknown key.
+    #[error("the other end refused the handshake: {alert:?}")]
+    Refused {
+        /// Its alert.
+        alert: rustls::AlertDescription,
+    },
+    /// The other end speaks TLS, but not Hawser of this version.
+    #[error("the other end does not offer the protocol hawser/1")]
+    NoCommonProtocol,
+    /// The other end identified itself by something else than a raw Ed25519 key.
+    #[error("the other end did not give a raw ed25519 public key")]
+    NotARawKey,
+    /// The other end broke the rules of TLS, or failed to prove its key.
+    #[error("the tls handshake failed: {0}")]
+    Tls(rustls::Error),
+}
+
+impl From<rustls::Error> for TlsError {
+    fn from(error: rustls::Error) -> Self {
+        match error {
+            rustls::Error::AlertReceived(alert) => Self::Refused { alert },
+            rustls::Error::NoApplicationProtocol => Self::NoCommonProtocol,
+            other => config::own_verdict(&other).unwrap_or(Self::Tls(other)),
+        }
+    }
+}
+
+/// Both sides' last step: the secret that outlives TLS.
+fn exporter<S: SideData>(
+    connection: &ConnectionCommon<S>,
+) -> Result<Zeroizing<[u8; 32]>, TlsError> {
+    let empty = Zeroizing::new([0; 32]);
+    Ok(connection.export_keying_material(empty, EXPORTER_LABEL, None)?)
+}
+
+async fn refuse_hello(
+    wire: &mut Wire<'_>,
+    error: rustls::Error,
+    mut alert: rustls::server::AcceptedAlert,
+) -> TlsError {
+    let mut bytes = Vec::new();
+    // Writing to memory cannot fail.
+    let _ = alert.write_all(&mut bytes);
+    wire.refuse(&bytes).await;
+    error.into()
+}
+
+/// The label under which both ends take their shared secret from the handshake; no context.
+pub const EXPORTER_LABEL: &[u8] = b"EXPORTER-hawser-1";
+/// The only application protocol offered and accepted.
+pub const ALPN: &[u8] = b"hawser/1";
+/// The most bytes that are read for one handshake; an honest one takes less than 1 KiB.
+pub const MAX_HANDSHAKE: usize = 64 * 1024;
+
+/// A fatal `no_application_protocol` alert, which goes in the clear.
+const NO_APPLICATION_PROTOCOL: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 120];

@@ -1,0 +1,293 @@
+//! rustls set up for raw Ed25519 keys, and what it is told to think of them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
+use rustls::crypto::{CryptoProvider, ring as provider};
+use rustls::pki_types::{
+    CertificateDer, IpAddr, Ipv4Addr, ServerName, SubjectPublicKeyInfoDer, UnixTime,
+};
+use rustls::server::AlwaysResolvesServerRawPublicKeys;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::sign::{CertifiedKey, Signer, SigningKey};
+use rustls::version::TLS13;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, OtherError,
+    PeerMisbehaved, ServerConfig, SignatureAlgorithm, SignatureScheme,
+};
+
+use super::{ALPN, Allow, TlsError};
+use crate::identity::{Identity, PublicKey};
+
+pub(super) fn client(me: &Identity, expected: PublicKey) -> Result<Arc<ClientConfig>, TlsError> {
+    let mut config = ClientConfig::builder_with_provider(crypto_provider())
+        .with_protocol_versions(&[&TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(ExpectServer(expected)))
+        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(certified(
+            me,
+        ))));
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.enable_sni = false;
+    config.resumption = Resumption::disabled();
+    Ok(Arc::new(config))
+}
+
+pub(super) fn server(me: &Identity, allow: Allow) -> Result<Arc<ServerConfig>, TlsError> {
+    let mut config = ServerConfig::builder_with_provider(crypto_provider())
+        .with_protocol_versions(&[&TLS13])?
+        .with_client_cert_verifier(Arc::new(AllowedClients(allow)))
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified(
+            me,
+        ))));
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    // A ticket would be a TLS record behind the handshake.
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+    Ok(Arc::new(config))
+}
+
+/// rustls wants a name to look for; with raw keys nobody reads it and it is not sent.
+pub(super) fn unused_server_name() -> ServerName<'static> {
+    ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([0, 0, 0, 0])))
+}
+
+/// The key of a finished handshake.
+pub(super) fn proven_key(keys: Option<&[CertificateDer<'_>]>) -> Result<PublicKey, TlsError> {
+    match keys {
+        Some([key]) => public_key(key).map_err(TlsError::from),
+        _ => Err(TlsError::NotARawKey),
+    }
+}
+
+/// What this module itself said of the other end's key, when `error` carries that through rustls.
+pub(super) fn own_verdict(error: &rustls::Error) -> Option<TlsError> {
+    let rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(verdict))) = error
+    else {
+        return None;
+    };
+    Some(match verdict.downcast_ref()? {
+        Verdict::WrongServer { expected, got } => TlsError::WrongPeer {
+            expected: *expected,
+            got: *got,
+        },
+        Verdict::UnknownClient { key } => TlsError::NotAllowed { key: *key },
+        Verdict::NotARawKey => TlsError::NotARawKey,
+    })
+}
+
+/// One key exchange that everybody has, so that a handshake never takes a second round trip.
+fn crypto_provider() -> Arc<CryptoProvider> {
+    let mut provider = provider::default_provider();
+    provider.kx_groups = vec![provider::kx_group::X25519];
+    provider
+        .cipher_suites
+        .retain(|suite| suite.tls13().is_some());
+    Arc::new(provider)
+}
+
+fn certified(me: &Identity) -> Arc<CertifiedKey> {
+    let key = CertificateDer::from(spki(&me.public()));
+    Arc::new(CertifiedKey::new(
+        vec![key],
+        Arc::new(IdentityKey(me.clone())),
+    ))
+}
+
+/// The SubjectPublicKeyInfo of an Ed25519 key (RFC 8410 §4); it has only this one DER form.
+fn spki(key: &PublicKey) -> Vec<u8> {
+    [SPKI_PREFIX.as_slice(), key.as_bytes()].concat()
+}
+
+fn public_key(spki: &CertificateDer<'_>) -> Result<PublicKey, rustls::Error> {
+    spki.strip_prefix(SPKI_PREFIX.as_slice())
+        .and_then(|key| key.try_into().ok())
+        .map(PublicKey::from_bytes)
+        .ok_or_else(|| Verdict::NotARawKey.into())
+}
+
+fn check_signature(
+    message: &[u8],
+    key: &PublicKey,
+    signed: &DigitallySignedStruct,
+) -> Result<HandshakeSignatureValid, rustls::Error> {
+    if signed.scheme != SignatureScheme::ED25519 {
+        return Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into());
+    }
+    key.verify(message, signed.signature())
+        .map(|()| HandshakeSignatureValid::assertion())
+        .map_err(|_| CertificateError::BadSignature.into())
+}
+
+/// Why a key was not accepted; travels through rustls inside an [`OtherError`].
+#[derive(Debug, thiserror::Error)]
+enum Verdict {
+    #[error("expected the holder of key {expected}, got {got}")]
+    WrongServer { expected: PublicKey, got: PublicKey },
+    #[error("the client with key {key} is not known here")]
+    UnknownClient { key: PublicKey },
+    #[error("not a raw ed25519 public key")]
+    NotARawKey,
+}
+
+impl From<Verdict> for rustls::Error {
+    fn from(verdict: Verdict) -> Self {
+        Self::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(verdict))))
+    }
+}
+
+/// The client's opinion: one server is right, everybody else is not.
+#[derive(Debug)]
+struct ExpectServer(PublicKey);
+
+impl ServerCertVerifier for ExpectServer {
+    fn verify_server_cert(
+        &self,
+        key: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let (expected, got) = (self.0, public_key(key)?);
+        if got == expected {
+            Ok(ServerCertVerified::assertion())
+        } else {
+            Err(Verdict::WrongServer { expected, got }.into())
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _key: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(PeerMisbehaved::SelectedUnofferedCipherSuite.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        key: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        check_signature(message, &public_key(key)?, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+/// The server's opinion: whoever proves a key, and then `allow` says so.
+struct AllowedClients(Allow);
+
+impl fmt::Debug for AllowedClients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AllowedClients")
+    }
+}
+
+impl ClientCertVerifier for AllowedClients {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        key: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        // Anybody can name a key. Whether it is welcome is said when it has been proved.
+        public_key(key).map(|_| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _key: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(PeerMisbehaved::SelectedUnofferedCipherSuite.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        key: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let key = public_key(key)?;
+        let valid = check_signature(message, &key, signed)?;
+        if (self.0)(&key) {
+            Ok(valid)
+        } else {
+            Err(Verdict::UnknownClient { key }.into())
+        }
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+/// [`Identity`] as rustls asks for it.
+#[derive(Clone, Debug)]
+struct IdentityKey(Identity);
+
+impl SigningKey for IdentityKey {
+    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+        let ours = offered.contains(&SignatureScheme::ED25519);
+        ours.then(|| Box::new(self.clone()) as Box<dyn Signer>)
+    }
+
+    fn public_key(&self) -> Option<SubjectPublicKeyInfoDer<'_>> {
+        Some(SubjectPublicKeyInfoDer::from(spki(&self.0.public())))
+    }
+
+    fn algorithm(&self) -> SignatureAlgorithm {
+        SignatureAlgorithm::ED25519
+    }
+}
+
+impl Signer for IdentityKey {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rustls::Error> {
+        Ok(self.0.sign(message).to_vec())
+    }
+
+    fn scheme(&self) -> SignatureScheme {
+        SignatureScheme::ED25519
+    }
+}
+
+/// SEQUENCE { SEQUENCE { OID 1.3.101.112 }, BIT STRING of 32 bytes }, up to the key itself.
+const SPKI_PREFIX: [u8; 12] = [
+    0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
+];
+
+#[cfg(test)]
+pub(super) mod forge {
+    use super::*;
+
+    /// A client that names the key of `claimed` and signs with that of `me`.
+    pub(crate) fn client(me: &Identity, claimed: PublicKey, peer: PublicKey) -> ClientConfig {
+        let key = CertificateDer::from(spki(&claimed));
+        let certified = CertifiedKey::new(vec![key], Arc::new(IdentityKey(me.clone())));
+        let mut config = super::client(me, peer).unwrap().as_ref().clone();
+        config.client_auth_cert_resolver =
+            Arc::new(AlwaysResolvesClientRawPublicKeys::new(Arc::new(certified)));
+        config
+    }
+}

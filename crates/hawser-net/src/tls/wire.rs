@@ -1,0 +1,150 @@
+//! TLS records on a socket: one at a time, and never a byte more.
+
+use std::io;
+use std::time::Duration;
+
+use rustls::{ConnectionCommon, SideData};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::{MAX_HANDSHAKE, TlsError};
+
+/// The socket, behind what somebody else has read from it already.
+pub(super) struct Wire<'a> {
+    stream: &'a mut TcpStream,
+    already_read: &'a [u8],
+    taken: usize,
+}
+
+impl<'a> Wire<'a> {
+    pub(super) fn new(stream: &'a mut TcpStream, already_read: &'a [u8]) -> Self {
+        Self {
+            stream,
+            already_read,
+            taken: 0,
+        }
+    }
+
+    /// The next record, header included.
+    pub(super) async fn read_record(&mut self) -> Result<Vec<u8>, TlsError> {
+        let mut record = vec![0; HEADER];
+        // The first byte by itself: something that is not TLS may be shorter than a header.
+        let (first, rest) = record.split_at_mut(1);
+        self.read_exact(first).await?;
+        if !super::is_tls_record(first[0]) {
+            return Err(TlsError::NotTls { first: first[0] });
+        }
+        self.read_exact(rest).await?;
+        let body = usize::from(u16::from_be_bytes([record[3], record[4]]));
+        if body > MAX_BODY || self.taken + body > MAX_HANDSHAKE {
+            return Err(TlsError::TooLong {
+                limit: MAX_HANDSHAKE,
+            });
+        }
+        record.resize(HEADER + body, 0);
+        self.read_exact(&mut record[HEADER..]).await?;
+        Ok(record)
+    }
+
+    /// Writes what TLS wants to send.
+    pub(super) async fn flush<S: SideData>(
+        &mut self,
+        connection: &mut ConnectionCommon<S>,
+    ) -> Result<(), TlsError> {
+        let bytes = pending(connection);
+        if !bytes.is_empty() {
+            self.stream.write_all(&bytes).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends the last bytes of a handshake that has failed, as well as that can be done.
+    ///
+    /// What the other end has still on its way is read and thrown away for a moment: closing a
+    /// socket with unread data resets the connection, and the reset would overtake the alert.
+    pub(super) async fn refuse(&mut self, alert: &[u8]) {
+        let farewell = async {
+            self.stream.write_all(alert).await?;
+            self.stream.shutdown().await?;
+            let mut scrap = [0; 1024];
+            for _ in 0..MAX_HANDSHAKE / scrap.len() {
+                if self.stream.read(&mut scrap).await? == 0 {
+                    break;
+                }
+            }
+            io::Result::Ok(())
+        };
+        match timeout(MAX_FAREWELL, farewell).await {
+            Ok(Ok(())) => {}
+            Ok(Err(e)) => tracing::debug!(error = %e, "could not say why the handshake failed"),
+            Err(_) => tracing::debug!("the other end stays after the handshake has failed"),
+        }
+    }
+
+    /// Checks that everything that was read ahead was part of the handshake.
+    pub(super) fn expect_all_taken(&self) -> Result<(), TlsError> {
+        match self.already_read {
+            [] => Ok(()),
+            // A client that has not seen the server's flight cannot know what to send here.
+            [first, ..] => Err(TlsError::NotTls { first: *first }),
+        }
+    }
+
+    async fn read_exact(&mut self, mut buffer: &mut [u8]) -> Result<(), TlsError> {
+        self.taken += buffer.len();
+        if self.taken > MAX_HANDSHAKE {
+            return Err(TlsError::TooLong {
+                limit: MAX_HANDSHAKE,
+            });
+        }
+        let ahead = self.already_read.len().min(buffer.len());
+        let (now, later) = self.already_read.split_at(ahead);
+        buffer[..ahead].copy_from_slice(now);
+        self.already_read = later;
+        buffer = &mut buffer[ahead..];
+        match self.stream.read_exact(buffer).await {
+            Ok(_) => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(TlsError::Closed),
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+/// Gives TLS a whole record.
+pub(super) fn feed<S: SideData>(
+    connection: &mut ConnectionCommon<S>,
+    mut record: &[u8],
+) -> Result<(), TlsError> {
+    while !record.is_empty() {
+        if connection.read_tls(&mut record)? == 0 {
+            return Err(TlsError::Closed);
+        }
+        connection.process_new_packets()?;
+    }
+    Ok(())
+}
+
+/// Takes everything that TLS wants to send.
+pub(super) fn pending<S: SideData>(connection: &mut ConnectionCommon<S>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while connection.wants_write() {
+        // Writing to memory cannot fail; were it to, the handshake would be cut and fail too.
+        if connection.write_tls(&mut bytes).is_err() {
+            break;
+        }
+    }
+    bytes
+}
+
+/// The smallest content type of a TLS record: `change_cipher_spec`.
+pub(super) const FIRST_CONTENT_TYPE: u8 = 20;
+/// The largest one: `application_data`, which every sealed record of TLS 1.3 claims to be.
+pub(super) const LAST_CONTENT_TYPE: u8 = 23;
+
+/// Content type, version, length.
+const HEADER: usize = 5;
+/// The largest body of a sealed record (RFC 8446 §5.2).
+const MAX_BODY: usize = (1 << 14) + 256;
+/// How long a refused peer may take to go away.
+const MAX_FAREWELL: Duration = Duration::from_millis(500);
