@@ -22,8 +22,7 @@ pub use select::usable;
 /// A network interface at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Link {
-    /// The kernel's number for the interface; never given to another one while the system runs,
-    /// as far as anybody will notice.
+    /// The kernel's number for the interface, which it keeps for life.
     pub index: u32,
     /// Its name, which may change.
     pub name: String,

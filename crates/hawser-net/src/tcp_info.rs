@@ -170,8 +170,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_transfer_over_loopback_shows_in_the_counters() {
-        let (mut client, mut server) = connected().await;
         let started = Instant::now();
+        let (mut client, mut server) = connected().await;
         let data = vec![7; 1 << 20];
         let send = async {
             client.write_all(&data).await.unwrap();
@@ -184,8 +184,9 @@ mod tests {
             server.write_u8(1).await.unwrap();
         };
         tokio::join!(send, receive);
-        let elapsed = started.elapsed();
         let (sent, received) = (read(&client).unwrap(), read(&server).unwrap());
+        // Some of the kernel's clocks advance with the ticks of its timer.
+        let elapsed = started.elapsed() + Duration::from_millis(20);
         assert_eq!(sent.state, TcpState::Established);
         // The kernel counts the SYN with the acknowledged bytes.
         let acked = sent.bytes_acked.as_u64();
@@ -202,8 +203,7 @@ mod tests {
             "{min_rtt:?} {srtt:?} {elapsed:?}"
         );
         assert!(sent.rto >= Duration::from_millis(1) && sent.rto <= Duration::from_secs(10));
-        // The kernel counts busy time in ticks of its timer.
-        assert!(sent.busy <= elapsed + Duration::from_millis(10));
+        assert!(sent.busy <= elapsed, "{:?}", sent.busy);
         assert!(sent.cwnd > 0 && sent.delivered > 0 && sent.delivery_rate > Rate::ZERO);
         assert!(sent.mss > ByteCount::new(500) && sent.snd_wnd > ByteCount::ZERO);
         assert!(sent.last_ack_recv <= elapsed, "{:?}", sent.last_ack_recv);

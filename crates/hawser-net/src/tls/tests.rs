@@ -50,7 +50,7 @@ async fn both(
     tokio::join!(client, server)
 }
 
-/// Moves bytes from one connection to the other; the first `whole` of them byte by byte.
+/// Moves `count` bytes from one connection to the other, one by one.
 async fn trickle(from: &mut TcpStream, to: &mut TcpStream, count: usize) {
     let mut byte = [0];
     for _ in 0..count {
