@@ -22,12 +22,14 @@ use std::path::Path;
 pub use address::{HostPort, HostPortError, read_network};
 pub use error::ConfigError;
 pub use gateway::{GatewaySource, GatewaySourceError};
+pub use hawser_sched::chunk::ChunkPolicy;
+pub use hawser_session::ChunkSize;
 pub use ipnet::IpNet;
 pub use link::{DEFAULT_WEIGHT, LinkConfig, read_link_name};
 pub use serve::{DEFAULT_GATEWAY_PORT, ServeConfig, ServeLimits};
 pub use session::{
-    ChunkSize, Congestion, Encryption, MAX_CHUNK_SIZE, MAX_RECEIVE_MEMORY, MAX_SURVIVE,
-    MIN_CHUNK_SIZE, MIN_RECEIVE_MEMORY, MIN_SURVIVE, SchedulerName, SessionConfig,
+    Congestion, Encryption, MAX_CHUNK_SIZE, MAX_RECEIVE_MEMORY, MAX_SURVIVE, MIN_CHUNK_SIZE,
+    MIN_RECEIVE_MEMORY, MIN_SURVIVE, SessionConfig,
 };
 pub use up::{DEFAULT_PROXY_PORT, UpConfig};
 

@@ -6,7 +6,7 @@ use crate::document::Section;
 pub struct LinkConfig {
     /// `name`: the interface, such as `wwan0`. Must be there.
     pub name: String,
-    /// `weight`: its share when the scheduler is `weighted-round-robin`. From 1 to 1000,
+    /// `weight`: multiplies its rate where the scheduler is `weighted-round-robin`. From 1 to 1000,
     /// default 1.
     pub weight: u32,
 }

@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use hawser_sched::chunk::ChunkPolicy;
+use hawser_session::ChunkSize;
 use hawser_types::{ByteCount, parse_duration};
 
 use crate::ConfigError;
@@ -9,8 +11,9 @@ use crate::document::{Field, Section};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionConfig {
     /// `scheduler`: which link gets the next chunk. Default `"backlog"`.
-    pub scheduler: SchedulerName,
-    /// `chunk-size`: how much of a stream goes to one link at a time. Default `"auto"`.
+    pub scheduler: ChunkPolicy,
+    /// `chunk-size`: how much of a stream goes to one link at a time: `"auto"`, `"mtu"`, or a size
+    /// from 256 B to 64 KiB. Default `"auto"`.
     pub chunk_size: ChunkSize,
     /// `encryption`: whether data is sealed. Default `"default"`.
     pub encryption: Encryption,
@@ -24,41 +27,6 @@ pub struct SessionConfig {
     /// `express`: whether each link has a second, thin channel for what is small or urgent.
     /// Default yes.
     pub express: bool,
-}
-
-/// Which policy chooses the link of the next chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum SchedulerName {
-    /// `backlog`: whichever channel can really send next.
-    #[default]
-    Backlog,
-    /// `round-robin`: one after the other, whatever they can do.
-    RoundRobin,
-    /// `weighted-round-robin`: in turn, by the weights of `[[link]]`.
-    WeightedRoundRobin,
-    /// `least-rtt`: the quickest that has room.
-    LeastRtt,
-}
-
-impl SchedulerName {
-    /// The name in configuration files.
-    pub fn as_str(self) -> &'static str {
-        let named = SCHEDULERS.iter().find(|(_, scheduler)| *scheduler == self);
-        named.map_or("", |(name, _)| name)
-    }
-}
-
-/// How much of a stream goes to one link at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum ChunkSize {
-    /// `auto`: about ten milliseconds of the channel's rate.
-    #[default]
-    Auto,
-    /// `mtu`: what fits into one packet of the link.
-    Mtu,
-    /// So many bytes, from 512 to 64 KiB.
-    Fixed(ByteCount),
 }
 
 /// Whether data is sealed.
@@ -82,10 +50,24 @@ pub enum Congestion {
     Named(String),
 }
 
+impl SessionConfig {
+    /// What a session of at most `max_streams` streams is to be told.
+    pub fn for_session(&self, max_streams: u32) -> hawser_session::SessionConfig {
+        hawser_session::SessionConfig {
+            scheduler: self.scheduler,
+            chunk_size: self.chunk_size,
+            receive_memory: self.receive_memory,
+            max_streams: max_streams.into(),
+            survive: self.survive,
+            plain: self.encryption == Encryption::None,
+        }
+    }
+}
+
 impl Default for SessionConfig {
     fn default() -> Self {
         Self {
-            scheduler: SchedulerName::default(),
+            scheduler: ChunkPolicy::default(),
             chunk_size: ChunkSize::default(),
             encryption: Encryption::default(),
             survive: DEFAULT_SURVIVE,
@@ -111,7 +93,8 @@ impl TryFrom<Section<'_>> for SessionConfig {
         ])?;
         let mut config = Self::default();
         if let Some(field) = section.field("scheduler") {
-            config.scheduler = field.word(&SCHEDULERS)?;
+            config.scheduler =
+                field.word(&ChunkPolicy::ALL.map(|policy| (policy.name(), policy)))?;
         }
         if let Some(field) = section.field("chunk-size") {
             config.chunk_size = read_chunk_size(&field)?;
@@ -152,7 +135,7 @@ fn read_chunk_size(field: &Field<'_>) -> Result<ChunkSize, ConfigError> {
             Some(ChunkSize::Fixed(bytes))
         }
     };
-    field.parse_with(read, "\"auto\", \"mtu\", or a size from 512B to 64KiB")
+    field.parse_with(read, "\"auto\", \"mtu\", or a size from 256B to 64KiB")
 }
 
 /// Congestion controls have short lower-case names; whether the kernel knows this one shows when a
@@ -168,12 +151,6 @@ fn read_congestion(text: &str) -> Option<Congestion> {
     }
 }
 
-const SCHEDULERS: [(&str, SchedulerName); 4] = [
-    ("backlog", SchedulerName::Backlog),
-    ("round-robin", SchedulerName::RoundRobin),
-    ("weighted-round-robin", SchedulerName::WeightedRoundRobin),
-    ("least-rtt", SchedulerName::LeastRtt),
-];
 const ENCRYPTIONS: [(&str, Encryption); 2] =
     [("default", Encryption::Default), ("none", Encryption::None)];
 const CONGESTION: &str = "\"auto\" or the name of a congestion control such as \"bbr\"";
@@ -191,7 +168,7 @@ pub const MIN_RECEIVE_MEMORY: ByteCount = ByteCount::from_mib(1);
 pub const MAX_RECEIVE_MEMORY: ByteCount = ByteCount::from_mib(64 * 1024);
 
 /// The smallest chunk: below it, headers are more than 1.5 % of the bytes by far.
-pub const MIN_CHUNK_SIZE: ByteCount = ByteCount::new(512);
+pub const MIN_CHUNK_SIZE: ByteCount = ByteCount::new(256);
 /// The largest chunk.
 pub const MAX_CHUNK_SIZE: ByteCount = ByteCount::from_kib(64);
 

@@ -79,7 +79,7 @@ fn every_key_reaches_its_place() {
     );
     assert!(config.up.allow_lan);
     let session = SessionConfig {
-        scheduler: SchedulerName::LeastRtt,
+        scheduler: ChunkPolicy::LeastRtt,
         chunk_size: ChunkSize::Fixed(ByteCount::from_kib(16)),
         encryption: Encryption::None,
         survive: Duration::from_secs(300),
@@ -133,7 +133,7 @@ fn a_wrong_value_is_shown_with_what_is_allowed() {
         (
             "session.chunk-size = \"65KiB\"",
             "1: `session.chunk-size` is \"65KiB\"; allowed: \"auto\", \"mtu\", or a size from \
-             512B to 64KiB",
+             256B to 64KiB",
         ),
         (
             "[session]\nexpress = \"yes\"",
@@ -246,6 +246,15 @@ fn the_shipped_example_says_the_defaults() {
     let config = Config::parse("example", &whole.join("\n")).unwrap();
     assert_eq!(config.links.len(), 2);
     assert!(config.up.gateway.is_some() && !config.serve.advertise.is_empty());
+}
+
+#[test]
+fn the_defaults_are_those_of_a_session() {
+    let config = Config::default();
+    let session = config
+        .session
+        .for_session(config.serve.limits.streams_per_session);
+    assert_eq!(session, hawser_session::SessionConfig::default());
 }
 
 #[test]
