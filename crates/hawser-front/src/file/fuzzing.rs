@@ -1,0 +1,86 @@
+//! Entry points for fuzzers: bytes in, no panic out.
+
+use bytes::Bytes;
+use hawser_types::ByteCount;
+
+use super::layout::{Assembly, Layout};
+use super::name::FileName;
+use super::ranges::{ByteRange, RangeSet};
+use super::store::{decode_journal, encode_journal};
+use super::wire::{Answer, Identity, Offer, Trailer};
+
+/// An offer; where one is found it must survive being written again.
+pub fn offer(data: &[u8]) {
+    if let Ok(Some((offer, length))) = Offer::decode(data) {
+        assert!(length <= data.len());
+        let again = Offer::decode(&offer.encode());
+        assert_eq!(again, Ok(Some((offer.clone(), offer.encode().len()))));
+    }
+}
+
+/// An answer about a file whose size is the first eight bytes.
+pub fn answer(data: &[u8]) {
+    let Some((size, rest)) = data.split_first_chunk::<8>() else {
+        return;
+    };
+    let size = ByteCount::new(u64::from_be_bytes(*size));
+    if let Ok(Some((answer, length))) = Answer::decode(rest, size) {
+        assert!(length <= rest.len());
+        let bytes = answer.encode();
+        assert_eq!(
+            Answer::decode(&bytes, size),
+            Ok(Some((answer, bytes.len())))
+        );
+    }
+}
+
+/// A trailer.
+pub fn trailer(data: &[u8]) {
+    let _ = Trailer::decode(data);
+}
+
+/// A file name.
+pub fn name(data: &[u8]) {
+    if let Ok(name) = FileName::from_bytes(data) {
+        assert!(!name.as_str().contains('/') && name.as_str() != "..");
+    }
+}
+
+/// A journal: as it is, and with a hash that fits, so that the fields behind it are reached.
+pub fn journal(data: &[u8]) {
+    let identity = Identity([0; 32]);
+    let _ = decode_journal(data, identity, u64::MAX);
+    let mut sealed = data.to_vec();
+    sealed.extend_from_slice(blake3::hash(data).as_bytes());
+    if let Some(ranges) = decode_journal(&sealed, identity, u64::MAX) {
+        let again = decode_journal(&encode_journal(identity, &ranges), identity, u64::MAX);
+        assert_eq!(again, Some(ranges));
+    }
+}
+
+/// Chunks at arbitrary offsets against an arbitrary list of wanted ranges.
+pub fn placement(data: &[u8]) {
+    let mut numbers = data.chunks_exact(4).map(|four| {
+        four.iter()
+            .fold(0u64, |number, &byte| number << 8 | u64::from(byte))
+    });
+    let mut next = move || numbers.next();
+    let (Some(origin), Some(count)) = (next(), next()) else {
+        return;
+    };
+    let mut wanted = RangeSet::new();
+    for _ in 0..count % 16 {
+        if let (Some(start), Some(length)) = (next(), next()) {
+            wanted.extend(ByteRange::with_length(start, length));
+        }
+    }
+    let wanted: Vec<ByteRange> = wanted.iter().collect();
+    let layout = Layout::new(origin, &wanted, 33);
+    let mut message = Assembly::new(1024);
+    while let (Some(offset), Some(length)) = (next(), next()) {
+        let chunk = Bytes::from(vec![0; length as usize % 4096]);
+        let _ = layout.place(offset, &chunk);
+        let _ = message.put(offset as usize, &chunk);
+        assert!(message.ready().len() <= 1024);
+    }
+}

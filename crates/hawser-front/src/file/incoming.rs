@@ -1,0 +1,361 @@
+//! One stream that brings a file to a [`Receiver`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hawser_types::ByteCount;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::compare::hash_whole;
+use super::content::{BlockGrid, FileHash};
+use super::error::ReceiveError;
+use super::layout::{Assembly, Layout, Piece};
+use super::progress::{Phase, Progress, Update};
+use super::ranges::{ByteRange, RangeSet, coalesce};
+use super::receive::{Received, Receiver};
+use super::store::{Existing, Part};
+use super::transport::UnorderedRead;
+use super::wire::{Answer, Fault, MAX_OFFER_BYTES, MAX_WANTED_RANGES, Offer, Trailer};
+use super::writer::{Checked, Writer};
+
+/// One stream that brings a file.
+pub(super) struct Incoming<'a, R, W> {
+    receiver: &'a Receiver,
+    reader: R,
+    writer: W,
+    progress: &'a dyn Progress,
+    /// Stream offset at which the next round begins.
+    at: u64,
+    superseded: Arc<Notify>,
+    idle: Duration,
+    transferred: u64,
+}
+
+impl<'a, R, W> Incoming<'a, R, W> {
+    /// Takes a stream at its beginning.
+    pub(super) fn new(
+        receiver: &'a Receiver,
+        reader: R,
+        writer: W,
+        progress: &'a dyn Progress,
+    ) -> Self {
+        Self {
+            receiver,
+            reader,
+            writer,
+            progress,
+            at: 0,
+            superseded: Arc::default(),
+            idle: receiver.shared.options.idle_timeout,
+            transferred: 0,
+        }
+    }
+}
+
+impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
+    /// Receives the file, without telling the sender how that ended.
+    pub(super) async fn run(&mut self) -> Result<Received, ReceiveError> {
+        let shared = Arc::clone(&self.receiver.shared);
+        let offer_timeout = shared.options.offer_timeout;
+        let offer =
+            timeout(offer_timeout, self.offer())
+                .await
+                .unwrap_or(Err(ReceiveError::Silent {
+                    after: offer_timeout,
+                }))?;
+        if offer.size > shared.options.max_file_size {
+            return Err(ReceiveError::TooLarge {
+                size: offer.size,
+                limit: shared.options.max_file_size,
+            });
+        }
+        self.progress.begin(&offer.name, offer.size);
+        self.idle += Duration::from_secs(offer.size.as_u64() / SLOWEST_READ_PER_SECOND);
+        let claim = shared.claims.claim(&offer).await?;
+        self.superseded = claim.superseded();
+        let _place = self.receiver.admit().await?;
+        if let Some(hash) = self.already_there(&offer).await? {
+            shared.directory.clean(&offer.name);
+            return Ok(self.received(&offer, true, hash));
+        }
+        let (directory, options) = (shared.directory.clone(), self.receiver.part_options());
+        let about = offer.clone();
+        // The claim goes along: it must outlive the work even where this future is dropped.
+        let (part, claim) = blocking(move || {
+            let part = Part::open(&directory, &about, options);
+            (part, claim)
+        })
+        .await?;
+        let part = part?;
+        let missing = part.held().missing(offer.size.as_u64());
+        let mut writer = Writer::start(part, self.receiver.pace(), claim);
+        match self.rounds(&offer, &mut writer, missing).await {
+            Ok(hash) => {
+                writer.close().await?;
+                Ok(self.received(&offer, false, hash))
+            }
+            Err(error) => {
+                if matches!(
+                    error,
+                    ReceiveError::Mismatch { .. } | ReceiveError::SourceChanged
+                ) {
+                    writer.discard();
+                }
+                if let Err(second) = writer.close().await {
+                    tracing::warn!(%second, "what arrived of the file could not be kept");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads the offer, which must be all that the sender sends before it is asked for more.
+    async fn offer(&mut self) -> Result<Offer, ReceiveError> {
+        let mut message = Assembly::new(MAX_OFFER_BYTES);
+        loop {
+            let (offset, chunk) = self.next_chunk(None).await?;
+            message.put(usize::try_from(offset).unwrap_or(usize::MAX), &chunk)?;
+            let Some((offer, length)) = Offer::decode(message.ready())? else {
+                continue;
+            };
+            self.at = length as u64;
+            if message.reach() > length {
+                return Err(Fault::NotAskedFor { offset: self.at }.into());
+            }
+            return Ok(offer);
+        }
+    }
+
+    /// Deals with a file that has the name already: `Some` where it is the same one.
+    async fn already_there(&mut self, offer: &Offer) -> Result<Option<FileHash>, ReceiveError> {
+        let directory = self.receiver.shared.directory.clone();
+        let about = offer.clone();
+        let file = match blocking(move || directory.existing(&about)).await?? {
+            Existing::Nothing => return Ok(None),
+            Existing::Different => None,
+            Existing::Alike(file) => Some(file),
+        };
+        if let Some(file) = file {
+            let grid = BlockGrid::for_size(offer.size.as_u64());
+            let hashing = hash_whole(file, grid);
+            let theirs = self.round(offer, &[], None).await?;
+            let ours = hashing.await;
+            match (theirs, ours) {
+                (Trailer::Changed, _) => return Err(ReceiveError::SourceChanged),
+                (Trailer::Unchanged(theirs), Some(ours)) if theirs == ours => {
+                    return Ok(grid.root(&ours));
+                }
+                _ => {}
+            }
+        }
+        if self.receiver.replaces() {
+            return Ok(None);
+        }
+        Err(ReceiveError::Exists {
+            name: offer.name.to_string(),
+        })
+    }
+
+    /// Asks for what is missing until the file matches its checksum.
+    async fn rounds(
+        &mut self,
+        offer: &Offer,
+        writer: &mut Writer,
+        missing: Vec<ByteRange>,
+    ) -> Result<FileHash, ReceiveError> {
+        let mut wanted = coalesce(&missing, MAX_WANTED_RANGES);
+        for _ in 0..MAX_ROUNDS {
+            let blocks = match self.round(offer, &wanted, Some(writer)).await? {
+                Trailer::Changed => return Err(ReceiveError::SourceChanged),
+                Trailer::Unchanged(blocks) => blocks,
+            };
+            let checked = {
+                let check = writer.check(blocks);
+                let mut check = std::pin::pin!(check);
+                loop {
+                    match timeout(PROGRESS_INTERVAL, &mut check).await {
+                        Ok(checked) => break checked,
+                        Err(_) => self.show(Phase::Verifying, writer.verified(), offer),
+                    }
+                }
+            };
+            match checked {
+                Some(Checked::Stored(hash)) => return Ok(hash),
+                Some(Checked::Wrong(ranges)) => {
+                    tracing::warn!(
+                        name = %offer.name,
+                        blocks = ranges.len(),
+                        "parts of the file do not match the checksum and are asked for again"
+                    );
+                    let merged: RangeSet = ranges.into_iter().collect();
+                    wanted = coalesce(&merged.iter().collect::<Vec<_>>(), MAX_WANTED_RANGES);
+                }
+                None => return Err(writer.failure().await),
+            }
+        }
+        Err(ReceiveError::Mismatch { rounds: MAX_ROUNDS })
+    }
+
+    /// Asks for ranges and takes them in, until all of them and the trailer are there.
+    async fn round(
+        &mut self,
+        offer: &Offer,
+        wanted: &[ByteRange],
+        mut writer: Option<&mut Writer>,
+    ) -> Result<Trailer, ReceiveError> {
+        self.send(&Answer::Want(wanted.to_vec())).await?;
+        let trailer_length = Trailer::length(BlockGrid::for_size(offer.size.as_u64()));
+        let layout = Layout::new(self.at, wanted, trailer_length);
+        let due: u64 = wanted.iter().map(|range| range.length()).sum();
+        let before = offer.size.as_u64().saturating_sub(due);
+        let mut arrived = RangeSet::new();
+        let mut trailer = Assembly::new(trailer_length);
+        self.show(Phase::Transferring, before, offer);
+        while arrived.total() < due || trailer.ready().len() < trailer_length {
+            let (offset, chunk) = self.next_chunk(writer.as_deref_mut()).await?;
+            for piece in layout.place(offset, &chunk)? {
+                match piece {
+                    Piece::Trailer { offset, bytes } => trailer.put(offset, &bytes)?,
+                    Piece::File { offset, bytes } => {
+                        self.keep(offset, bytes, &mut arrived, writer.as_deref_mut())
+                            .await?;
+                    }
+                }
+            }
+            if arrived.count().max(trailer.fragments()) > MAX_FRAGMENTS {
+                return Err(Fault::TooFragmented {
+                    limit: MAX_FRAGMENTS,
+                }
+                .into());
+            }
+            self.show(Phase::Transferring, before + arrived.total(), offer);
+        }
+        self.at = layout.end();
+        Ok(Trailer::decode(trailer.ready())?)
+    }
+
+    /// Has bytes written, unless every one of them came before.
+    async fn keep(
+        &mut self,
+        offset: u64,
+        bytes: Bytes,
+        arrived: &mut RangeSet,
+        writer: Option<&mut Writer>,
+    ) -> Result<(), ReceiveError> {
+        let Some(range) = ByteRange::with_length(offset, bytes.len() as u64) else {
+            return Ok(());
+        };
+        let added = arrived.insert(range);
+        self.transferred += added;
+        match writer {
+            Some(writer) if added > 0 && !writer.write(offset, bytes).await => {
+                Err(writer.failure().await)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The next chunk, unless something ends the transfer first.
+    async fn next_chunk(
+        &mut self,
+        writer: Option<&mut Writer>,
+    ) -> Result<(u64, Bytes), ReceiveError> {
+        let failure = async {
+            match writer {
+                Some(writer) => writer.failure().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            error = failure => Err(error),
+            () = self.superseded.notified() => Err(ReceiveError::Superseded),
+            chunk = timeout(self.idle, self.reader.read_chunk()) => match chunk {
+                Ok(Ok(Some(chunk))) => Ok(chunk),
+                Ok(Ok(None)) => Err(ReceiveError::CutShort),
+                Ok(Err(error)) => Err(ReceiveError::Stream(error)),
+                Err(_) => Err(ReceiveError::Silent { after: self.idle }),
+            },
+        }
+    }
+
+    /// Tells the sender how it ended and lets it be the first to go.
+    pub(super) async fn tell(&mut self, result: &Result<Received, ReceiveError>) {
+        let answer = match result {
+            Ok(received) => Answer::Finished {
+                already_there: received.already_there,
+                hash: received.hash,
+            },
+            Err(error) => match error.refusal() {
+                Some(refusal) => Answer::Refused {
+                    refusal,
+                    detail: error.to_string(),
+                },
+                None => return,
+            },
+        };
+        let told = async {
+            self.send(&answer).await?;
+            self.writer.shutdown().await.map_err(ReceiveError::Stream)?;
+            // Closing before the sender has read the answer could reset it away.
+            while let Ok(Some(_)) = self.reader.read_chunk().await {}
+            Ok::<(), ReceiveError>(())
+        };
+        if let Ok(Err(error)) = timeout(LINGER, told).await {
+            tracing::debug!(%error, "the sender did not hear how its file fared");
+        }
+    }
+
+    async fn send(&mut self, answer: &Answer) -> Result<(), ReceiveError> {
+        let bytes = answer.encode();
+        let sent = timeout(self.idle, async {
+            self.writer.write_all(&bytes).await?;
+            self.writer.flush().await
+        });
+        match sent.await {
+            Ok(result) => result.map_err(ReceiveError::Stream),
+            Err(_) => Err(ReceiveError::Silent { after: self.idle }),
+        }
+    }
+
+    fn show(&self, phase: Phase, done: u64, offer: &Offer) {
+        self.progress.update(Update {
+            phase,
+            done: ByteCount::new(done),
+            total: offer.size,
+        });
+    }
+
+    fn received(&self, offer: &Offer, already_there: bool, hash: FileHash) -> Received {
+        self.show(Phase::Finished, offer.size.as_u64(), offer);
+        Received {
+            path: self.receiver.shared.directory.final_path(&offer.name),
+            size: offer.size,
+            transferred: ByteCount::new(self.transferred),
+            already_there,
+            hash,
+        }
+    }
+}
+
+/// Runs something that may wait for the disk.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ReceiveError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| ReceiveError::Stream(std::io::ErrorKind::Interrupted.into()))
+}
+
+/// How often wrong bytes are asked for again before the file is given up.
+const MAX_ROUNDS: usize = 3;
+/// The most separate pieces that are tracked in one round: far more than any reordering makes.
+const MAX_FRAGMENTS: usize = 1 << 16;
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
+/// How long the sender may take to close its side after the verdict.
+const LINGER: Duration = Duration::from_secs(5);
+/// A slow disk: what a silent sender is granted to read its file for the checksum.
+const SLOWEST_READ_PER_SECOND: u64 = 20_000_000;

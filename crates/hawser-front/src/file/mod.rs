@@ -1,0 +1,51 @@
+//! File transfer: a file goes over one stream, and its chunks go to their place in the file in
+//! whatever order they come.
+//!
+//! [`send_file`] sends a file over a stream that the caller opened, and [`Receiver`] takes what such
+//! a stream brings into one directory. A transfer that was cut goes on where it stopped: both ends
+//! do the same again, over a new stream. A file gets its name only when all of it is on disk and
+//! matches its BLAKE3 checksum.
+//!
+//! The stream is anything: tokio's `AsyncRead` and `AsyncWrite` for the sender, and for the receiver
+//! [`UnorderedRead`], which hands out chunks by offset ([`Ordered`] makes one of a plain stream).
+//!
+//! `docs/design/file-transfer.md` describes the bytes, the files and the reasons.
+
+mod claims;
+mod compare;
+mod content;
+mod error;
+#[doc(hidden)]
+pub mod fuzzing;
+mod incoming;
+mod layout;
+mod name;
+mod options;
+mod progress;
+mod ranges;
+mod receive;
+mod send;
+mod source;
+mod store;
+#[cfg(test)]
+mod tests;
+mod transport;
+mod wire;
+mod writer;
+
+pub use content::FileHash;
+pub use error::{ReceiveError, SendError, StoreError};
+pub use name::{FileName, MAX_NAME_BYTES, NameError};
+pub use options::{
+    DEFAULT_CHECKPOINT_BYTES, DEFAULT_CHECKPOINT_INTERVAL, DEFAULT_IDLE_TIMEOUT, DEFAULT_KEEP_FREE,
+    DEFAULT_MAX_FILES, DEFAULT_OFFER_TIMEOUT, ExistingFile, ReceiveOptions,
+};
+pub use progress::{NoProgress, Phase, Progress, Update};
+pub use ranges::{ByteRange, RangeSet, coalesce};
+pub use receive::{Received, Receiver};
+pub use send::{SendOptions, Sent, send_file};
+pub use transport::{Ordered, UnorderedRead};
+pub use wire::{Answer, Fault, FileTime, MAX_FILE_BYTES, MAX_WANTED_RANGES, Offer, Refusal};
+
+/// The kind by which a stream that carries a file is announced when it is opened.
+pub const STREAM_KIND: &str = "file";

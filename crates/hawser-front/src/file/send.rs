@@ -1,0 +1,261 @@
+//! The sending end.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use hawser_types::ByteCount;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
+use tokio::time::timeout;
+
+use super::content::FileHash;
+use super::error::SendError;
+use super::progress::{Phase, Progress, Update};
+use super::ranges::ByteRange;
+use super::source::{Reading, Source, read_ahead};
+use super::wire::{Answer, Fault, Trailer};
+
+/// How a file is sent.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SendOptions {
+    /// Its name at the receiver; the last component of its path where this is `None`.
+    pub name: Option<String>,
+}
+
+/// A file that the receiver has, complete and under its name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sent {
+    /// Its size.
+    pub size: ByteCount,
+    /// How much of it went over this stream.
+    pub transferred: ByteCount,
+    /// Whether the receiver had the same file before.
+    pub already_there: bool,
+    /// BLAKE3 of it.
+    pub hash: FileHash,
+}
+
+/// Sends one file over a stream of its own; goes on where an earlier transfer of it was cut.
+///
+/// Returns when the receiver has confirmed the checksum of the whole file. Dropping the future
+/// interrupts the transfer; the receiver keeps what it got.
+pub async fn send_file<S>(
+    stream: S,
+    path: &Path,
+    options: &SendOptions,
+    progress: &dyn Progress,
+) -> Result<Sent, SendError>
+where
+    S: AsyncRead + AsyncWrite + Send,
+{
+    let (path, name) = (path.to_owned(), options.name.clone());
+    let source = blocking(move || Source::open(&path, name.as_deref())).await??;
+    let size = source.offer().size;
+    progress.begin(&source.offer().name, size);
+    let (reader, writer) = split(stream);
+    let mut outgoing = Outgoing {
+        writer,
+        answers: Answers {
+            reader,
+            buffer: BytesMut::new(),
+            size,
+        },
+        progress,
+        size,
+        transferred: 0,
+    };
+    outgoing.run(source).await
+}
+
+/// One stream that takes a file.
+struct Outgoing<'a, S> {
+    writer: WriteHalf<S>,
+    answers: Answers<S>,
+    progress: &'a dyn Progress,
+    size: ByteCount,
+    transferred: u64,
+}
+
+impl<S: AsyncRead + AsyncWrite + Send> Outgoing<'_, S> {
+    async fn run(&mut self, mut source: Source) -> Result<Sent, SendError> {
+        self.show(Phase::Waiting, 0);
+        let offer = source.offer().encode();
+        self.write(&offer).await?;
+        self.flush().await?;
+        let mut rounds = 0;
+        loop {
+            match self.answers.next().await? {
+                Answer::Want(_) if rounds == MAX_ROUNDS => {
+                    return Err(Fault::TooManyRounds { limit: MAX_ROUNDS }.into());
+                }
+                Answer::Want(wanted) => {
+                    rounds += 1;
+                    source = self.round(source, wanted).await?;
+                }
+                Answer::Finished {
+                    already_there,
+                    hash,
+                } => {
+                    let ours = source.hashes();
+                    if ours.and_then(|blocks| source.grid().root(&blocks)) != Some(hash) {
+                        return Err(Fault::Verdict.into());
+                    }
+                    // The file is safe; how the stream ends does not matter any more.
+                    let _ = timeout(LINGER, self.writer.shutdown()).await;
+                    self.show(Phase::Finished, self.size.as_u64());
+                    return Ok(Sent {
+                        size: self.size,
+                        transferred: ByteCount::new(self.transferred),
+                        already_there,
+                        hash,
+                    });
+                }
+                Answer::Refused { refusal, detail } => {
+                    return Err(SendError::Refused { refusal, detail });
+                }
+            }
+        }
+    }
+
+    /// Sends the wanted ranges and the hashes of all blocks.
+    async fn round(
+        &mut self,
+        mut source: Source,
+        wanted: Vec<ByteRange>,
+    ) -> Result<Source, SendError> {
+        let due: u64 = wanted.iter().map(|range| range.length()).sum();
+        let before = self.size.as_u64().saturating_sub(due);
+        let mut sent = 0;
+        self.show(Phase::Transferring, before);
+        let (mut ahead, outlet) = read_ahead();
+        let reading = tokio::task::spawn_blocking(move || {
+            let result = source.read_round(&wanted, &outlet);
+            (source, result)
+        });
+        loop {
+            let next = tokio::select! {
+                biased;
+                early = self.answers.next() => return Err(out_of_turn(early)),
+                next = ahead.full.recv() => next,
+            };
+            match next {
+                Some(Reading::Wanted(buffer)) => {
+                    self.write(&buffer).await?;
+                    sent += buffer.len() as u64;
+                    self.transferred += buffer.len() as u64;
+                    self.show(Phase::Transferring, before + sent);
+                    // The thread is gone where it failed: its result follows.
+                    let _ = ahead.used.send(buffer);
+                }
+                Some(Reading::Hashed(bytes)) => self.show(Phase::Verifying, bytes),
+                None => break,
+            }
+        }
+        let (source, result) = reading.await.map_err(|_| interrupted())?;
+        let trailer = match (result, source.hashes()) {
+            (Ok(()), Some(hashes)) if source.is_unchanged() => Trailer::Unchanged(hashes),
+            (Err(SendError::SourceChanged { .. }) | Ok(()), _) if sent == due => Trailer::Changed,
+            (result, _) => {
+                // Bytes are owed that are not there: ending the stream is all that can be said.
+                let _ = timeout(LINGER, self.writer.shutdown()).await;
+                return Err(result.err().unwrap_or_else(interrupted));
+            }
+        };
+        self.write(&trailer.encode(source.grid())).await?;
+        self.flush().await?;
+        if trailer == Trailer::Changed {
+            // The receiver drops what it has; its answer only confirms that.
+            let _ = timeout(LINGER, self.answers.next()).await;
+            return Err(source.changed());
+        }
+        Ok(source)
+    }
+
+    /// Writes, unless the receiver has something to say, which can only be that it stops.
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), SendError> {
+        let result = tokio::select! {
+            biased;
+            early = self.answers.next() => return Err(out_of_turn(early)),
+            result = self.writer.write_all(bytes) => result,
+        };
+        match result {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.reason(error).await),
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), SendError> {
+        match self.writer.flush().await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.reason(error).await),
+        }
+    }
+
+    /// Why writing failed: the receiver may have said so before it closed.
+    async fn reason(&mut self, error: io::Error) -> SendError {
+        match timeout(LINGER, self.answers.next()).await {
+            Ok(Ok(Answer::Refused { refusal, detail })) => SendError::Refused { refusal, detail },
+            _ => SendError::Stream(error),
+        }
+    }
+
+    fn show(&self, phase: Phase, done: u64) {
+        self.progress.update(Update {
+            phase,
+            done: ByteCount::new(done),
+            total: self.size,
+        });
+    }
+}
+
+/// The receiver's answers, one after the other.
+struct Answers<S> {
+    reader: ReadHalf<S>,
+    buffer: BytesMut,
+    size: ByteCount,
+}
+
+impl<S: AsyncRead> Answers<S> {
+    /// The next answer. Cancel-safe: what was read of it stays in the buffer.
+    async fn next(&mut self) -> Result<Answer, SendError> {
+        loop {
+            if let Some((answer, length)) = Answer::decode(&self.buffer, self.size)? {
+                self.buffer.advance(length);
+                return Ok(answer);
+            }
+            let read = self.reader.read_buf(&mut self.buffer).await;
+            if read.map_err(SendError::Stream)? == 0 {
+                return Err(SendError::Stream(io::ErrorKind::UnexpectedEof.into()));
+            }
+        }
+    }
+}
+
+/// An answer that came while bytes were still owed.
+fn out_of_turn(answer: Result<Answer, SendError>) -> SendError {
+    match answer {
+        Ok(Answer::Refused { refusal, detail }) => SendError::Refused { refusal, detail },
+        Ok(_) => Fault::Unexpected.into(),
+        Err(error) => error,
+    }
+}
+
+/// Runs something that may wait for the disk.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, SendError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| interrupted())
+}
+
+/// The runtime is shutting down.
+fn interrupted() -> SendError {
+    SendError::Stream(io::ErrorKind::Interrupted.into())
+}
+
+/// How often a receiver may ask again.
+const MAX_ROUNDS: usize = 8;
+/// How long to wait for words that explain an end.
+const LINGER: Duration = Duration::from_secs(2);

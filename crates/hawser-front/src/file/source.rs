@@ -1,0 +1,290 @@
+//! The sender's side of the disk: a file that is read once, in order, and hashed on the way.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc as blocking;
+
+use hawser_types::ByteCount;
+use rustix::fs::{Advice, OFlags, fadvise};
+use tokio::sync::mpsc;
+
+use super::content::{BlockGrid, BlockHash, BlockHasher, HASH_BUFFER_BYTES, guard, read_through};
+use super::error::SendError;
+use super::name::{FileName, NameError};
+use super::ranges::ByteRange;
+use super::wire::{FileTime, MAX_FILE_BYTES, Offer};
+
+/// A file to be sent, in the state in which it was offered.
+#[derive(Debug)]
+pub(super) struct Source {
+    path: PathBuf,
+    file: File,
+    offer: Offer,
+    grid: BlockGrid,
+    hashes: Vec<Option<BlockHash>>,
+    scratch: Vec<u8>,
+}
+
+/// What the reading thread reports, in order.
+#[derive(Debug)]
+pub(super) enum Reading {
+    /// The next wanted bytes. The buffer goes back for further reading.
+    Wanted(Vec<u8>),
+    /// All wanted bytes were read; this many bytes of the file are hashed.
+    Hashed(u64),
+}
+
+/// The two ends of the circle in which the buffers go: full ones out, used ones back.
+pub(super) struct ReadAhead {
+    pub(super) full: mpsc::Receiver<Reading>,
+    pub(super) used: blocking::Sender<Vec<u8>>,
+}
+
+/// The reading thread's ends.
+pub(super) struct Outlet {
+    full: mpsc::Sender<Reading>,
+    used: blocking::Receiver<Vec<u8>>,
+}
+
+impl Source {
+    /// Opens a file and looks at both ends of it. Waits for the disk.
+    pub(super) fn open(path: &Path, name: Option<&str>) -> Result<Self, SendError> {
+        let open = |source| SendError::Open {
+            path: path.to_owned(),
+            source,
+        };
+        let read = |source| SendError::Read {
+            path: path.to_owned(),
+            source,
+        };
+        let file = File::options()
+            .read(true)
+            // A pipe without a writer would hold us here.
+            .custom_flags(OFlags::NONBLOCK.bits() as i32)
+            .open(path)
+            .map_err(open)?;
+        let metadata = file.metadata().map_err(open)?;
+        if !metadata.is_file() {
+            return Err(SendError::NotAFile {
+                path: path.to_owned(),
+            });
+        }
+        let size = metadata.len();
+        if size > MAX_FILE_BYTES {
+            return Err(SendError::TooLarge {
+                path: path.to_owned(),
+                size: ByteCount::new(size),
+            });
+        }
+        let name = file_name(path, name).map_err(|reason| SendError::Name {
+            path: path.to_owned(),
+            reason,
+        })?;
+        // Only a hint, to have the kernel read further ahead.
+        let _ = fadvise(&file, 0, None, Advice::Sequential);
+        let offer = Offer {
+            name,
+            size: ByteCount::new(size),
+            modified: modified(&metadata),
+            mode: metadata.mode() & 0o7777,
+            guard: match guard(&file, size) {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Err(SendError::SourceChanged {
+                        path: path.to_owned(),
+                    });
+                }
+                other => other.map_err(read)?,
+            },
+        };
+        let grid = BlockGrid::for_size(size);
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            offer,
+            grid,
+            hashes: vec![None; grid.count()],
+            scratch: vec![0; HASH_BUFFER_BYTES],
+        })
+    }
+
+    /// What to tell the receiver.
+    pub(super) fn offer(&self) -> &Offer {
+        &self.offer
+    }
+
+    /// How the file is cut.
+    pub(super) fn grid(&self) -> BlockGrid {
+        self.grid
+    }
+
+    /// The hashes of all blocks, once a round has been read.
+    pub(super) fn hashes(&self) -> Option<Vec<BlockHash>> {
+        self.hashes.iter().copied().collect()
+    }
+
+    /// Whether size and time are still those that were offered.
+    pub(super) fn is_unchanged(&self) -> bool {
+        self.file.metadata().is_ok_and(|now| {
+            now.len() == self.offer.size.as_u64() && modified(&now) == self.offer.modified
+        })
+    }
+
+    /// Reads a round: hands out the wanted ranges in order, then hashes what is not hashed yet.
+    ///
+    /// Ends early, without error, where nobody takes the bytes any more.
+    pub(super) fn read_round(
+        &mut self,
+        wanted: &[ByteRange],
+        outlet: &Outlet,
+    ) -> Result<(), SendError> {
+        let grid = self.grid;
+        let mut touched: Vec<usize> = wanted.iter().flat_map(|&r| grid.touched(r)).collect();
+        touched.dedup();
+        for index in touched {
+            if !self.read_block(index, wanted, outlet)? {
+                return Ok(());
+            }
+        }
+        let mut hashed = 0;
+        for index in 0..grid.count() {
+            if self.hashes.get(index).is_some_and(Option::is_none)
+                && !self.read_block(index, &[], outlet)?
+            {
+                return Ok(());
+            }
+            hashed += grid.range(index).map_or(0, ByteRange::length);
+            if outlet.full.blocking_send(Reading::Hashed(hashed)).is_err() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads one block, hashes it, and hands out what is wanted of it. `false`: nobody listens.
+    fn read_block(
+        &mut self,
+        index: usize,
+        wanted: &[ByteRange],
+        outlet: &Outlet,
+    ) -> Result<bool, SendError> {
+        if !self.is_unchanged() {
+            return Err(self.changed());
+        }
+        let mut hasher = self.grid.hasher(index);
+        if let Some(block) = self.grid.range(index) {
+            let first = wanted.partition_point(|range| range.end() <= block.start());
+            let mut at = block.start();
+            for range in wanted.iter().skip(first) {
+                let Some(part) = range.intersection(block) else {
+                    break;
+                };
+                self.pass_over(ByteRange::new(at, part.start()), &mut hasher)?;
+                if !self.hand_out(part, &mut hasher, outlet)? {
+                    return Ok(false);
+                }
+                at = part.end();
+            }
+            self.pass_over(ByteRange::new(at, block.end()), &mut hasher)?;
+        }
+        if let Some(slot) = self.hashes.get_mut(index) {
+            *slot = Some(hasher.finish());
+        }
+        Ok(true)
+    }
+
+    /// Hashes bytes that the receiver has already.
+    fn pass_over(
+        &mut self,
+        range: Option<ByteRange>,
+        hasher: &mut BlockHasher,
+    ) -> Result<(), SendError> {
+        let Some(range) = range else { return Ok(()) };
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let result = read_through(&self.file, range, &mut scratch, |bytes| {
+            hasher.update(bytes)
+        });
+        self.scratch = scratch;
+        result.map_err(|error| self.failed(error))
+    }
+
+    /// Hashes bytes and hands them out, in the buffers that go round. `false`: nobody listens.
+    fn hand_out(
+        &self,
+        range: ByteRange,
+        hasher: &mut BlockHasher,
+        outlet: &Outlet,
+    ) -> Result<bool, SendError> {
+        let mut at = range.start();
+        while at < range.end() {
+            let Ok(mut buffer) = outlet.used.recv() else {
+                return Ok(false);
+            };
+            buffer.resize((range.end() - at).min(HASH_BUFFER_BYTES as u64) as usize, 0);
+            self.file
+                .read_exact_at(&mut buffer, at)
+                .map_err(|error| self.failed(error))?;
+            hasher.update(&buffer);
+            at += buffer.len() as u64;
+            if outlet.full.blocking_send(Reading::Wanted(buffer)).is_err() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// A file that ends before its size has been truncated.
+    fn failed(&self, source: io::Error) -> SendError {
+        if source.kind() == io::ErrorKind::UnexpectedEof {
+            return self.changed();
+        }
+        SendError::Read {
+            path: self.path.clone(),
+            source,
+        }
+    }
+
+    /// The error of a file that is not what it was.
+    pub(super) fn changed(&self) -> SendError {
+        SendError::SourceChanged {
+            path: self.path.clone(),
+        }
+    }
+}
+
+/// Makes the circle of buffers, all of them empty.
+pub(super) fn read_ahead() -> (ReadAhead, Outlet) {
+    let (full_in, full) = mpsc::channel(READ_AHEAD_BUFFERS);
+    let (used, used_out) = blocking::channel();
+    for _ in 0..READ_AHEAD_BUFFERS {
+        // Cannot fail: the other end is in our hands.
+        let _ = used.send(Vec::new());
+    }
+    let outlet = Outlet {
+        full: full_in,
+        used: used_out,
+    };
+    (ReadAhead { full, used }, outlet)
+}
+
+/// The name to offer: the one given, else the last component of the path.
+fn file_name(path: &Path, name: Option<&str>) -> Result<FileName, NameError> {
+    match (name, path.file_name()) {
+        (Some(name), _) => FileName::new(name),
+        (None, Some(name)) => FileName::from_bytes(name.as_bytes()),
+        (None, None) => Err(NameError::Directory),
+    }
+}
+
+fn modified(metadata: &Metadata) -> FileTime {
+    FileTime {
+        seconds: metadata.mtime(),
+        // Below 10⁹ on every file system that keeps its promises.
+        nanoseconds: u32::try_from(metadata.mtime_nsec()).map_or(0, |nanos| nanos % 1_000_000_000),
+    }
+}
+
+/// How far the reading may be ahead of the stream: 4 MiB.
+const READ_AHEAD_BUFFERS: usize = 16;

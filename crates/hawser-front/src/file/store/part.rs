@@ -1,0 +1,369 @@
+//! One unfinished file.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use hawser_types::ByteCount;
+use rustix::fs::{
+    CWD, FallocateFlags, FlockOperation, OFlags, RenameFlags, fallocate, flock, renameat_with,
+};
+use rustix::io::Errno;
+
+use super::journal::JournalFile;
+use super::{Directory, open_plainly};
+use crate::file::error::{ReceiveError, StoreError, is_full};
+use crate::file::name::FileName;
+use crate::file::ranges::{ByteRange, RangeSet};
+use crate::file::wire::{FileTime, Identity, Offer};
+
+/// How unfinished files are kept.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::file) struct PartOptions {
+    /// Bytes of the disk that stay free.
+    pub(in crate::file) keep_free: u64,
+    /// Whether the disk's space is taken before the first byte comes.
+    pub(in crate::file) preallocate: bool,
+    /// Whether a different file under the final name is replaced.
+    pub(in crate::file) replace: bool,
+}
+
+/// An unfinished file, its journal, and which of its bytes are there.
+///
+/// Holds a lock on the file, so that no other process writes to it.
+#[derive(Debug)]
+pub(in crate::file) struct Part {
+    directory: Directory,
+    name: FileName,
+    path: PathBuf,
+    file: Arc<File>,
+    journal: JournalFile,
+    identity: Identity,
+    size: u64,
+    modified: FileTime,
+    mode: u32,
+    options: PartOptions,
+    held: RangeSet,
+}
+
+impl Part {
+    /// Goes on with what an earlier transfer of the same file left, or begins.
+    pub(in crate::file) fn open(
+        directory: &Directory,
+        offer: &Offer,
+        options: PartOptions,
+    ) -> Result<Self, ReceiveError> {
+        let path = directory.path.join(offer.name.part());
+        let journal = JournalFile {
+            path: directory.path.join(offer.name.journal()),
+            draft: directory.path.join(offer.name.journal_draft()),
+        };
+        let identity = offer.identity();
+        let size = offer.size.as_u64();
+        let mut held = RangeSet::new();
+        let mut file = None;
+        if let Ok(old) = open_plainly(&path, true) {
+            lock(&old, &offer.name)?;
+            if old.metadata().is_ok_and(|metadata| metadata.len() == size) {
+                held = journal.load(identity, size);
+            }
+            file = (!held.is_empty()).then_some(old);
+        }
+        let fresh = file.is_none();
+        let space = Space {
+            directory,
+            options,
+            path: &path,
+            size,
+        };
+        let file = match file {
+            Some(file) => file,
+            None => {
+                space.check(0)?;
+                // The journal goes first, durably: it must never speak of another file's bytes.
+                begin(directory, &path, &journal, &offer.name)?
+            }
+        };
+        if let Err(error) = space.take(&file) {
+            if fresh {
+                let _ = fs::remove_file(&path);
+            }
+            return Err(error.into());
+        }
+        Ok(Self {
+            directory: directory.clone(),
+            name: offer.name.clone(),
+            path,
+            file: Arc::new(file),
+            journal,
+            identity,
+            size,
+            modified: offer.modified,
+            mode: directory.mode_for(offer),
+            options,
+            held,
+        })
+    }
+
+    /// The bytes that are there.
+    pub(in crate::file) fn held(&self) -> &RangeSet {
+        &self.held
+    }
+
+    /// The file's size when it is complete.
+    pub(in crate::file) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The file, for reading.
+    pub(in crate::file) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Puts bytes in their place; returns how many were not there before.
+    pub(in crate::file) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<u64, StoreError> {
+        let Some(range) = ByteRange::with_length(offset, bytes.len() as u64) else {
+            return Ok(0);
+        };
+        if let Err(error) = self.file.write_all_at(bytes, offset) {
+            return Err(self.failed("write", error));
+        }
+        Ok(self.held.insert(range))
+    }
+
+    /// Gives up bytes that turned out to be wrong.
+    pub(in crate::file) fn forget(&mut self, range: ByteRange) {
+        self.held.remove(range);
+    }
+
+    /// What has to be done to make the present state durable; may run on another thread.
+    pub(in crate::file) fn checkpoint(&self) -> Checkpoint {
+        Checkpoint {
+            file: Arc::clone(&self.file),
+            path: self.path.clone(),
+            journal: self.journal.clone(),
+            identity: self.identity,
+            held: self.held.clone(),
+        }
+    }
+
+    /// A failure of the file as an error with figures.
+    pub(in crate::file) fn failed(&self, action: &'static str, error: io::Error) -> StoreError {
+        if !is_full(&error) {
+            return StoreError::new(action, self.path.clone(), error);
+        }
+        StoreError::DiskFull {
+            directory: self.directory.path.clone(),
+            needed: ByteCount::new(self.size - self.held.total()),
+            available: ByteCount::new(
+                self.directory
+                    .available(self.options.keep_free)
+                    .unwrap_or(0),
+            ),
+        }
+    }
+
+    /// Removes the file and its journal.
+    pub(in crate::file) fn discard(&self) -> Result<(), StoreError> {
+        self.journal
+            .remove()
+            .map_err(|error| StoreError::new("remove", self.journal.path.clone(), error))?;
+        fs::remove_file(&self.path)
+            .map_err(|error| StoreError::new("remove", self.path.clone(), error))
+    }
+
+    /// Gives the complete file its time, its permission bits and its name, durably.
+    pub(in crate::file) fn commit(&self) -> Result<PathBuf, ReceiveError> {
+        let time = system_time(self.modified);
+        if let Some(Err(error)) = time.map(|time| self.file.set_modified(time)) {
+            tracing::debug!(%error, "the file keeps the time of its transfer");
+        }
+        self.file
+            .set_permissions(Permissions::from_mode(self.mode))
+            .map_err(|error| self.failed("set the permissions of", error))?;
+        self.file
+            .sync_all()
+            .map_err(|error| self.failed("sync", error))?;
+        let target = self.directory.final_path(&self.name);
+        if let Err(error) = self.rename_to(&target) {
+            // It stays unfinished: the next attempt must be able to open it.
+            let _ = self.file.set_permissions(Permissions::from_mode(0o600));
+            return Err(error);
+        }
+        self.directory.sync()?;
+        if let Err(error) = self.journal.remove() {
+            tracing::debug!(%error, "the journal of a complete file stays behind");
+        }
+        Ok(target)
+    }
+
+    fn rename_to(&self, target: &PathBuf) -> Result<(), ReceiveError> {
+        let renamed = if self.options.replace {
+            fs::rename(&self.path, target)
+        } else {
+            match renameat_with(CWD, &self.path, CWD, target, RenameFlags::NOREPLACE) {
+                // File systems without that flag (NFS, some FUSE): a hard link refuses as well.
+                Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                    fs::hard_link(&self.path, target).and_then(|()| fs::remove_file(&self.path))
+                }
+                other => other.map_err(io::Error::from),
+            }
+        };
+        renamed.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => ReceiveError::Exists {
+                name: self.name.to_string(),
+            },
+            _ => self.failed("rename", error).into(),
+        })
+    }
+}
+
+/// Everything that makes one state of an unfinished file durable.
+#[derive(Debug)]
+pub(in crate::file) struct Checkpoint {
+    file: Arc<File>,
+    path: PathBuf,
+    journal: JournalFile,
+    identity: Identity,
+    held: RangeSet,
+}
+
+impl Checkpoint {
+    /// First the bytes, then the journal that claims them.
+    ///
+    /// A journal that cannot be written, on a disk that others have filled, costs only bytes to send
+    /// again after a cut; it is no reason to end a transfer whose own room is taken already.
+    pub(in crate::file) fn run(&self) -> io::Result<()> {
+        self.file.sync_data()?;
+        let (path, bytes) = (self.path.display(), self.held.total());
+        match self.journal.save(self.identity, &self.held) {
+            Ok(()) => tracing::trace!(%path, bytes, "checkpoint"),
+            Err(error) => tracing::warn!(%path, %error, "the journal cannot be written"),
+        }
+        Ok(())
+    }
+}
+
+/// The room that a file takes on the disk.
+struct Space<'a> {
+    directory: &'a Directory,
+    options: PartOptions,
+    path: &'a PathBuf,
+    size: u64,
+}
+
+impl Space<'_> {
+    /// Refuses a file that does not fit beside what it has already.
+    fn check(&self, taken: u64) -> Result<(), StoreError> {
+        let needed = self.size.saturating_sub(taken);
+        let available = self.directory.available(self.options.keep_free)?;
+        if needed <= available {
+            return Ok(());
+        }
+        Err(StoreError::DiskFull {
+            directory: self.directory.path.clone(),
+            needed: ByteCount::new(needed),
+            available: ByteCount::new(available),
+        })
+    }
+
+    /// Gives the file its full length, and where possible the blocks behind it.
+    fn take(&self, file: &File) -> Result<(), StoreError> {
+        let failed = |error| StoreError::new("allocate", self.path.clone(), error);
+        let metadata = file.metadata().map_err(failed)?;
+        self.check(metadata.blocks().saturating_mul(STAT_BLOCK_BYTES))?;
+        if self.options.preallocate && self.size > 0 {
+            match allocate(file, self.size) {
+                Ok(()) => return Ok(()),
+                // A file system that cannot: the bytes take their room as they come.
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                Err(errno) if is_full(&errno.into()) => {
+                    return Err(StoreError::DiskFull {
+                        directory: self.directory.path.clone(),
+                        needed: ByteCount::new(self.size),
+                        available: ByteCount::new(
+                            self.directory.available(self.options.keep_free)?,
+                        ),
+                    });
+                }
+                Err(errno) => return Err(failed(errno.into())),
+            }
+        }
+        file.set_len(self.size).map_err(failed)
+    }
+}
+
+fn allocate(file: &File, size: u64) -> Result<(), Errno> {
+    loop {
+        match fallocate(file, FallocateFlags::empty(), 0, size) {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// Creates an empty part; whatever has its name is removed, and before that, durably, the journal.
+fn begin(
+    directory: &Directory,
+    path: &PathBuf,
+    journal: &JournalFile,
+    name: &FileName,
+) -> Result<File, ReceiveError> {
+    let failed = |action, path: &PathBuf, error| StoreError::new(action, path.clone(), error);
+    let was_there = journal
+        .remove()
+        .map_err(|error| failed("remove", &journal.path, error))?;
+    if was_there {
+        directory.sync()?;
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(failed("remove", path, error).into());
+        }
+        _ => {}
+    }
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+        .open(path)
+        .map_err(|error| match is_full(&error) {
+            true => StoreError::DiskFull {
+                directory: directory.path.clone(),
+                needed: ByteCount::ZERO,
+                available: ByteCount::ZERO,
+            },
+            false => failed("create", path, error),
+        })?;
+    lock(&file, name)?;
+    Ok(file)
+}
+
+/// Keeps other processes away from the file until it is closed.
+fn lock(file: &File, name: &FileName) -> Result<(), ReceiveError> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Err(ReceiveError::Busy {
+            name: name.to_string(),
+        }),
+        // A file system without locks is no reason to receive nothing.
+        _ => Ok(()),
+    }
+}
+
+fn system_time(time: FileTime) -> Option<SystemTime> {
+    let seconds = Duration::from_secs(time.seconds.unsigned_abs());
+    let whole = if time.seconds < 0 {
+        SystemTime::UNIX_EPOCH.checked_sub(seconds)
+    } else {
+        SystemTime::UNIX_EPOCH.checked_add(seconds)
+    };
+    whole?.checked_add(Duration::from_nanos(time.nanoseconds.into()))
+}
+
+/// The unit of `st_blocks`, whatever the file system's own block is.
+const STAT_BLOCK_BYTES: u64 = 512;

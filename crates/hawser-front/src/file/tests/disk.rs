@@ -1,0 +1,219 @@
+//! Disks that are full or may not be written, in a mount namespace of a process of their own.
+
+use std::process::Command;
+
+use super::*;
+use crate::file::{Refusal, StoreError};
+
+const ROOM: &str = "HAWSER_TEST_ROOM";
+
+/// Runs this same test again in a process that `script` prepares; `None` inside of it, where the
+/// prepared directory is returned instead.
+fn in_other_process(test: &str, needs_mount: bool, script: &str) -> Option<PathBuf> {
+    if let Some(room) = std::env::var_os(ROOM) {
+        return Some(room.into());
+    }
+    let namespace = ["--user", "--map-root-user", "--mount"];
+    if needs_mount {
+        let probe = Command::new("unshare").args(namespace).arg("true").status();
+        if !probe.is_ok_and(|status| status.success()) {
+            eprintln!("SKIPPED {test}: this machine forbids mount namespaces");
+            return None;
+        }
+    }
+    let room = tempfile::tempdir().expect("the test can make a directory");
+    let mut command = if needs_mount {
+        let mut command = Command::new("unshare");
+        command.args(namespace).arg("sh");
+        command
+    } else {
+        Command::new("sh")
+    };
+    let executable = std::env::current_exe().expect("known on Linux");
+    let status = command
+        .arg("-c")
+        .arg(format!(
+            "{script} && exec \"$0\" --exact file::tests::disk::{test}"
+        ))
+        .arg(executable)
+        .env(ROOM, room.path())
+        .status()
+        .expect("the shell starts");
+    assert!(status.success(), "the test failed in its own process");
+    None
+}
+
+#[test]
+fn a_file_that_does_not_fit_is_refused_before_it_is_begun() {
+    let Some(room) = in_other_process(
+        "a_file_that_does_not_fit_is_refused_before_it_is_begun",
+        true,
+        "mount -t tmpfs -o size=4m none \"$HAWSER_TEST_ROOM\"",
+    ) else {
+        return;
+    };
+    on_runtime(async {
+        let place = Place::new();
+        let path = place.file("data", &content(5 * MIB));
+        let receiver = Receiver::new(&room, options()).expect("the directory is there");
+        let (sent, received) = transfer(&path, &receiver, LinkOptions::default()).await;
+        let Err(ReceiveError::Store(StoreError::DiskFull {
+            needed, available, ..
+        })) = received
+        else {
+            panic!("the disk has no room: {received:?}");
+        };
+        assert_eq!(needed, ByteCount::from(5 * MIB));
+        assert!(available <= ByteCount::from(4 * MIB));
+        assert!(matches!(
+            sent,
+            Err(SendError::Refused { refusal: Refusal::DiskFull, detail }) if detail.contains("full")
+        ));
+        assert!(names_in(&room).is_empty());
+        // The reserve counts as taken.
+        let path = place.file("small", &content(2 * MIB));
+        let careful = ReceiveOptions {
+            keep_free: ByteCount::from(3 * MIB),
+            ..options()
+        };
+        let receiver = Receiver::new(&room, careful).expect("the directory is there");
+        let (_, received) = transfer(&path, &receiver, LinkOptions::default()).await;
+        assert!(matches!(
+            received,
+            Err(ReceiveError::Store(StoreError::DiskFull { .. }))
+        ));
+        assert!(names_in(&room).is_empty());
+    });
+}
+
+#[test]
+fn a_disk_that_fills_up_under_way_keeps_the_rest_for_later() {
+    let Some(room) = in_other_process(
+        "a_disk_that_fills_up_under_way_keeps_the_rest_for_later",
+        true,
+        "mount -t tmpfs -o size=8m none \"$HAWSER_TEST_ROOM\"",
+    ) else {
+        return;
+    };
+    on_runtime(async {
+        let place = Place::new();
+        let bytes = content(6 * MIB);
+        let path = place.file("data", &bytes);
+        let thrifty = ReceiveOptions {
+            preallocate: false,
+            ..options()
+        };
+        let receiver = Receiver::new(&room, thrifty).expect("the directory is there");
+        let filler = room.join("filler");
+        let hog = filler.clone();
+        let link = LinkOptions {
+            hook: Some((
+                2 * MIB as u64,
+                Box::new(move || {
+                    // As much as there is: the error of the last byte is what is wanted.
+                    let _ = fs::write(hog, vec![0; 8 * MIB]);
+                }),
+            )),
+            ..LinkOptions::default()
+        };
+        let (sent, received) = transfer(&path, &receiver, link).await;
+        assert!(
+            matches!(
+                received,
+                Err(ReceiveError::Store(StoreError::DiskFull { .. }))
+            ),
+            "{received:?}"
+        );
+        assert!(
+            matches!(
+                sent,
+                Err(SendError::Refused {
+                    refusal: Refusal::DiskFull,
+                    ..
+                })
+            ),
+            "{sent:?}"
+        );
+        assert!(!room.join("data").exists());
+        fs::remove_file(&filler).expect("removable");
+        both(transfer(&path, &receiver, LinkOptions::default()).await);
+        assert_eq!(fs::read(room.join("data")).expect("there"), bytes);
+    });
+}
+
+#[test]
+fn a_directory_that_may_not_be_written_is_said_so() {
+    let Some(room) = in_other_process(
+        "a_directory_that_may_not_be_written_is_said_so",
+        true,
+        "mount -t tmpfs -o ro none \"$HAWSER_TEST_ROOM\"",
+    ) else {
+        return;
+    };
+    on_runtime(async {
+        let place = Place::new();
+        let path = place.file("data", b"x");
+        let receiver = Receiver::new(&room, options()).expect("the directory is there");
+        let (sent, received) = transfer(&path, &receiver, LinkOptions::default()).await;
+        assert!(matches!(
+            received,
+            Err(ReceiveError::Store(StoreError::Permission { .. }))
+        ));
+        assert!(matches!(
+            sent,
+            Err(SendError::Refused {
+                refusal: Refusal::Permission,
+                ..
+            })
+        ));
+    });
+}
+
+#[test]
+fn a_resource_limit_on_file_size_is_said_so() {
+    // Blocks of 512 bytes; the signal that comes with the error must not end the process.
+    let Some(room) = in_other_process(
+        "a_resource_limit_on_file_size_is_said_so",
+        false,
+        "trap '' XFSZ && ulimit -f 2048",
+    ) else {
+        return;
+    };
+    on_runtime(async {
+        // A file above the limit that nobody has to write first: this very program.
+        let large = std::env::current_exe().expect("known on Linux");
+        let receiver = Receiver::new(&room, options()).expect("the directory is there");
+        let (sent, received) = transfer(&large, &receiver, LinkOptions::default()).await;
+        assert!(
+            matches!(
+                received,
+                Err(ReceiveError::Store(StoreError::FileTooLarge { .. }))
+            ),
+            "{received:?}"
+        );
+        assert!(matches!(
+            sent,
+            Err(SendError::Refused {
+                refusal: Refusal::TooLarge,
+                ..
+            })
+        ));
+        assert!(names_in(&room).is_empty());
+    });
+}
+
+#[test]
+fn a_target_that_is_no_directory_is_refused_from_the_start() {
+    let place = Place::new();
+    let file = place.file("file", b"");
+    assert!(Receiver::new(&file, options()).is_err());
+    assert!(Receiver::new(&place.source.path().join("absent"), options()).is_err());
+}
+
+fn on_runtime(work: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
+        .block_on(work);
+}

@@ -1,0 +1,99 @@
+use thiserror::Error;
+
+use super::VERSION;
+use super::answer::MAX_ANSWER_BYTES;
+use super::offer::{MAX_FILE_BYTES, MAX_OFFER_BYTES};
+use crate::file::name::NameError;
+
+/// How the other end broke the protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The stream does not begin with an offer.
+    #[error("the stream does not begin like a file transfer")]
+    NotAnOffer,
+    /// An offer of another version.
+    #[error("file transfer version {found} is not known here, only {VERSION}")]
+    Version {
+        /// What it said.
+        found: u8,
+    },
+    /// More than an offer may have.
+    #[error("the offer has {bytes} bytes, more than {MAX_OFFER_BYTES}")]
+    OfferTooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// The offer's fields do not fit into its length.
+    #[error("the offer is too short for its fields")]
+    OfferTooShort,
+    /// The name is not acceptable.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// A size that no file has.
+    #[error("the offer's size {bytes} is more than {MAX_FILE_BYTES}")]
+    Size {
+        /// The size.
+        bytes: u64,
+    },
+    /// Nanoseconds of a second or more.
+    #[error("the offer's modification time has {nanoseconds} nanoseconds")]
+    Time {
+        /// What it said.
+        nanoseconds: u32,
+    },
+    /// Bits outside of `0o7777`.
+    #[error("the offer's mode {mode:#o} has bits that no file has")]
+    Mode {
+        /// What it said.
+        mode: u32,
+    },
+    /// Bytes at an offset where none were asked for.
+    #[error("bytes at stream offset {offset} were not asked for")]
+    NotAskedFor {
+        /// Where.
+        offset: u64,
+    },
+    /// The trailer is not one.
+    #[error("the checksum at the end of the data is malformed")]
+    Trailer,
+    /// More holes than any reordering makes.
+    #[error("the data came in more than {limit} separate pieces")]
+    TooFragmented {
+        /// The most that are tracked.
+        limit: usize,
+    },
+    /// More than an answer may have.
+    #[error("the answer has {bytes} bytes, more than {MAX_ANSWER_BYTES}")]
+    AnswerTooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// An answer of no known kind.
+    #[error("the answer is of the unknown kind {kind}")]
+    AnswerKind {
+        /// Its kind.
+        kind: u8,
+    },
+    /// The answer's fields do not fit into its length.
+    #[error("the answer of kind {kind} is malformed")]
+    AnswerBody {
+        /// Its kind.
+        kind: u8,
+    },
+    /// Wanted ranges that overlap, descend, are empty or lie outside the file.
+    #[error("the wanted ranges are not ascending within the file")]
+    Ranges,
+    /// An answer at a moment where it means nothing.
+    #[error("an answer came before it was due")]
+    Unexpected,
+    /// More rounds than one transfer may take.
+    #[error("the receiver asked for the file again more than {limit} times")]
+    TooManyRounds {
+        /// The most rounds.
+        limit: usize,
+    },
+    /// The hash in the receiver's verdict is not the file's.
+    #[error("the receiver reports another checksum than the file has")]
+    Verdict,
+}

@@ -1,0 +1,52 @@
+//! The messages of a transfer and their bytes. All numbers are big-endian.
+//!
+//! `docs/design/file-transfer.md` has the layouts as tables.
+
+mod answer;
+mod fault;
+mod offer;
+#[cfg(test)]
+mod tests;
+mod trailer;
+
+pub use answer::{Answer, MAX_WANTED_RANGES, Refusal};
+pub use fault::Fault;
+pub use offer::{FileTime, MAX_FILE_BYTES, Offer};
+pub(super) use offer::{Identity, MAX_OFFER_BYTES};
+pub(super) use trailer::Trailer;
+
+/// Reads fields from the front of a slice.
+pub(super) struct Cursor<'a>(pub(super) &'a [u8]);
+
+impl<'a> Cursor<'a> {
+    pub(super) fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(front)
+    }
+
+    pub(super) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (front, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*front)
+    }
+
+    pub(super) fn byte(&mut self) -> Option<u8> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    pub(super) fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    pub(super) fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_be_bytes)
+    }
+}
+
+/// The version of the protocol that is spoken here.
+const VERSION: u8 = 1;
