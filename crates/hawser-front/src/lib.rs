@@ -1,1 +1,14 @@
 //! Where traffic comes in: the proxy port, the gateway and file transfer.
+
+pub mod connect;
+pub mod destination;
+pub mod direct;
+pub mod file;
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod gateway;
+pub mod proxy;
+pub mod relay;
+pub mod resolve;
+mod tally;
+pub mod transport;

@@ -1,0 +1,154 @@
+//! Entry points for fuzzers and for replaying their corpora. Each takes any bytes and panics only
+//! when an invariant of a parser is broken.
+
+use crate::destination::Destination;
+use crate::gateway::Cidr;
+use crate::proxy::http::{
+    Body, Framing, HeadScanner, RequestHead, Run, Target, parse_request, parse_response,
+};
+use crate::proxy::{Parse, Protocol, socks4, socks5};
+
+/// Whatever decodes encodes to something that decodes to the same.
+pub fn fuzz_destination(data: &[u8]) {
+    if let Ok(destination) = Destination::decode(data) {
+        let again = Destination::decode(&destination.to_bytes());
+        assert_eq!(again.as_ref(), Ok(&destination));
+        assert_eq!(destination.to_string().parse(), Ok(destination));
+    }
+    if let Ok(text) = std::str::from_utf8(data)
+        && let Ok(destination) = text.parse::<Destination>() {
+            assert_eq!(destination.to_string().parse(), Ok(destination));
+        }
+}
+
+/// Detection and SOCKS5: what is parsed does not depend on what follows.
+pub fn fuzz_socks5(data: &[u8]) {
+    if let Some(&first) = data.first() {
+        let _ = Protocol::detect(first);
+    }
+    let after = match socks5::parse_greeting(data) {
+        Parse::Parsed { consumed, .. } => {
+            assert!(consumed <= data.len());
+            data.get(consumed..).unwrap_or_default()
+        }
+        Parse::Incomplete | Parse::Malformed(_) => data,
+    };
+    check_prefix(after, socks5::parse_request);
+}
+
+/// SOCKS4: what is parsed does not depend on what follows.
+pub fn fuzz_socks4(data: &[u8]) {
+    check_prefix(data, socks4::parse_request);
+}
+
+/// A request that is accepted is forwarded as one request, with the same target and body.
+pub fn fuzz_http_request(data: &[u8]) {
+    let parse = |bytes: &[u8]| parse_request(&mut HeadScanner::new(), bytes);
+    let Parse::Parsed { value, .. } = check_prefix(data, parse) else {
+        return;
+    };
+    let Target::Forward { authority, .. } = &value.target else {
+        return;
+    };
+    let out = value.forward();
+    let again = absolute(&value, authority, &out);
+    match parse(&again) {
+        Parse::Parsed {
+            value: again_value,
+            consumed,
+        } => {
+            assert_eq!(consumed, again.len());
+            assert_eq!(again_value.target, value.target);
+            assert_eq!(again_value.framing, value.framing);
+        }
+        other => panic!("forwarded request is not one: {other:?}"),
+    }
+}
+
+/// A response that is accepted is forwarded as one response with the same body.
+pub fn fuzz_http_response(data: &[u8]) {
+    for to_head in [false, true] {
+        let parse = |bytes: &[u8]| parse_response(&mut HeadScanner::new(), bytes, to_head);
+        let Parse::Parsed { value, .. } = check_prefix(data, parse) else {
+            continue;
+        };
+        let out = value.forward(false, true);
+        match parse(&out) {
+            Parse::Parsed {
+                value: again,
+                consumed,
+            } => {
+                assert_eq!(consumed, out.len());
+                assert_eq!(again.status, value.status);
+                assert_eq!(again.framing, value.framing);
+            }
+            other => panic!("forwarded response is not one: {other:?}"),
+        }
+    }
+}
+
+/// A chunked body decodes to the same whether it comes at once or byte by byte.
+pub fn fuzz_http_body(data: &[u8]) {
+    let whole = decode(data, data.len().max(1));
+    let bytewise = decode(data, 1);
+    assert_eq!(whole, bytewise);
+}
+
+/// Whatever reads as a network prints as the same network.
+pub fn fuzz_cidr(data: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(data)
+        && let Ok(cidr) = text.parse::<Cidr>() {
+            assert_eq!(cidr.to_string().parse(), Ok(cidr));
+        }
+}
+
+/// Parses `data`, and its consumed part alone, which must give the same.
+fn check_prefix<T: PartialEq + std::fmt::Debug>(
+    data: &[u8],
+    parse: impl Fn(&[u8]) -> Parse<T>,
+) -> Parse<T> {
+    let parsed = parse(data);
+    if let Parse::Parsed { consumed, .. } = &parsed {
+        let exact = data.get(..*consumed).expect("consumed what was there");
+        assert_eq!(parse(exact), parsed);
+    }
+    parsed
+}
+
+/// The origin-form request `out` with the absolute target back in its request line.
+fn absolute(head: &RequestHead, authority: &str, out: &[u8]) -> Vec<u8> {
+    let Target::Forward { path, .. } = &head.target else {
+        return Vec::new();
+    };
+    let line_start = head.method.len() + 1;
+    let rest = out
+        .get(line_start + path.len()..)
+        .expect("the request line holds the path");
+    let path = if path == "*" { "" } else { path.as_str() };
+    let mut again = format!("{} http://{authority}{path}", head.method).into_bytes();
+    again.extend_from_slice(rest);
+    again
+}
+
+/// Content and consumed bytes of a chunked body in pieces, up to its end, a fault or the data's
+/// end; the flag says which.
+fn decode(data: &[u8], piece: usize) -> (Vec<u8>, bool) {
+    let mut body = Body::new(Framing::Chunked);
+    let mut content = Vec::new();
+    let mut rest = data;
+    while !rest.is_empty() {
+        let window = rest.get(..piece).unwrap_or(rest);
+        let taken = match body.advance(window) {
+            Ok(Run::End) => return (content, true),
+            Ok(Run::Delimiter(length)) => length,
+            Ok(Run::Content(length)) => {
+                content.extend_from_slice(window.get(..length).expect("a run of the window"));
+                length
+            }
+            Err(_) => return (content, false),
+        };
+        assert!(taken > 0, "no progress");
+        rest = rest.get(taken..).expect("a run of the window");
+    }
+    (content, true)
+}

@@ -1,0 +1,115 @@
+//! What an address stands for, and the IPv4 addresses that hide in IPv6 ones.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use serde::Serialize;
+
+/// Why an address is none of a client's business.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Refusal {
+    /// 0.0.0.0/8 and `::`: this machine, to many systems.
+    Unspecified,
+    /// 127.0.0.0/8 and `::1`.
+    Loopback,
+    /// RFC 1918, fc00::/7 and fec0::/10.
+    Private,
+    /// 100.64.0.0/10, between a provider and its customers.
+    CarrierNat,
+    /// 169.254.0.0/16 and fe80::/10, where clouds keep their machines' credentials.
+    LinkLocal,
+    /// Networks for examples in texts.
+    Documentation,
+    /// 198.18.0.0/15 and 2001:2::/48.
+    Benchmark,
+    /// 224.0.0.0/4 and ff00::/8.
+    Multicast,
+    /// 255.255.255.255.
+    Broadcast,
+    /// Everything else that is not an address of a host on the internet.
+    Reserved,
+    /// An address of the gateway.
+    Own,
+}
+
+/// Why `address` is not that of a host on the internet; `None` when it is one. IPv6 forms of IPv4
+/// addresses are what the IPv4 address is.
+pub(super) fn classify(address: IpAddr) -> Option<Refusal> {
+    match address {
+        IpAddr::V4(address) => classify_v4(address),
+        IpAddr::V6(address) => classify_v6(address),
+    }
+}
+
+/// The IPv4 addresses that an IPv6 address would take its packets to, or through.
+pub(super) fn embedded_v4(address: Ipv6Addr) -> Vec<Ipv4Addr> {
+    let bytes = address.octets();
+    let v4 = |at: usize| -> Option<Ipv4Addr> {
+        let octets: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
+        Some(Ipv4Addr::from(octets))
+    };
+    let inverted = |address: Ipv4Addr| Ipv4Addr::from_bits(!address.to_bits());
+    let found: [Option<Ipv4Addr>; 2] = match address.segments() {
+        // Mapped, compatible, and translated as in RFC 2765.
+        [0, 0, 0, 0, 0, 0xffff | 0, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => [v4(12), None],
+        // NAT64 (RFC 6052).
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] => [v4(12), None],
+        // 6to4 (RFC 3056).
+        [0x2002, ..] => [v4(2), None],
+        // Teredo (RFC 4380): the server, and the client with its bits inverted.
+        [0x2001, 0, ..] => [v4(4), v4(12).map(inverted)],
+        // ISATAP (RFC 5214) under whatever prefix.
+        [_, _, _, _, 0 | 0x200, 0x5efe, ..] => [v4(12), None],
+        _ => [None, None],
+    };
+    found.into_iter().flatten().collect()
+}
+
+fn classify_v4(address: Ipv4Addr) -> Option<Refusal> {
+    let refusal = match address.octets() {
+        [0, ..] => Refusal::Unspecified,
+        [127, ..] => Refusal::Loopback,
+        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => Refusal::Private,
+        [100, 64..=127, ..] => Refusal::CarrierNat,
+        [169, 254, ..] => Refusal::LinkLocal,
+        [192, 0, 2, _] | [198, 51, 100, _] | [203, 0, 113, _] => Refusal::Documentation,
+        [198, 18..=19, ..] => Refusal::Benchmark,
+        [224..=239, ..] => Refusal::Multicast,
+        [255, 255, 255, 255] => Refusal::Broadcast,
+        // Protocol assignments, the anycast of 6to4 relays, and the future.
+        [192, 0, 0, _] | [192, 88, 99, _] | [240..=255, ..] => Refusal::Reserved,
+        // A public address that reaches the host under a virtual machine in Microsoft's cloud.
+        [168, 63, 129, 16] => Refusal::Reserved,
+        _ => return None,
+    };
+    Some(refusal)
+}
+
+fn classify_v6(address: Ipv6Addr) -> Option<Refusal> {
+    let by_itself = match address.segments() {
+        [0, 0, 0, 0, 0, 0, 0, 0] => Some(Refusal::Unspecified),
+        [0, 0, 0, 0, 0, 0, 0, 1] => Some(Refusal::Loopback),
+        // Mapped and NAT64: what they embed decides. Compatible addresses and translated ones have
+        // no place on the internet whatever they embed.
+        [0, 0, 0, 0, 0, 0xffff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => None,
+        [0x64, 0xff9b, 1, ..] => Some(Refusal::Private),
+        [0xfe80..=0xfebf, ..] => Some(Refusal::LinkLocal),
+        [0xfc00..=0xfdff | 0xfec0..=0xfeff, ..] => Some(Refusal::Private),
+        [0xff00..=0xffff, ..] => Some(Refusal::Multicast),
+        [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Some(Refusal::Documentation),
+        [0x2001, 2, 0, ..] => Some(Refusal::Benchmark),
+        // Teredo: what it embeds decides.
+        [0x2001, 0, ..] => None,
+        [0x2001, 1..=0x1ff, ..] => Some(Refusal::Reserved),
+        // The only part of the space that is given to hosts (RFC 4291 §2.4, IANA).
+        [0x2000..=0x3fff, ..] => None,
+        _ => Some(Refusal::Reserved),
+    };
+    // The embedded address says more about why than "reserved" does.
+    let by_embedded = embedded_v4(address).into_iter().find_map(classify_v4);
+    match by_itself {
+        None | Some(Refusal::Reserved) => by_embedded.or(by_itself),
+        Some(_) => by_itself,
+    }
+}

@@ -1,0 +1,326 @@
+//! What one client may do in a span of time and at the same time.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::destination::Destination;
+
+/// Tells clients apart: the client's public key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId([u8; 32]);
+
+impl ClientId {
+    /// Wraps the 32 bytes of a public key.
+    pub const fn new(key: [u8; 32]) -> Self {
+        Self(key)
+    }
+}
+
+impl fmt::Debug for ClientId {
+    /// The first four bytes in hexadecimal: enough to tell clients apart in a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, ..] = self.0;
+        write!(f, "client {a:02x}{b:02x}{c:02x}{d:02x}")
+    }
+}
+
+/// Limits of each client, over all its sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// Streams open at the same time.
+    pub streams: usize,
+    /// Connects in a second, in the long run.
+    pub connects_per_second: u32,
+    /// Connects at once, after a pause.
+    pub connect_burst: u32,
+    /// Destinations in a second that the client has not lately used, in the long run. This is what
+    /// slows a scan of networks or ports and leaves a busy browser alone.
+    pub new_destinations_per_second: u32,
+    /// New destinations at once, after a pause.
+    pub new_destination_burst: u32,
+}
+
+impl Default for ClientLimits {
+    fn default() -> Self {
+        Self {
+            streams: 4096,
+            connects_per_second: 2000,
+            connect_burst: 20_000,
+            new_destinations_per_second: 50,
+            new_destination_burst: 1000,
+        }
+    }
+}
+
+/// Which limit a client has reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum LimitReason {
+    /// Too many streams at the same time.
+    Streams,
+    /// Too many connects in a short time.
+    Connects,
+    /// Too many new destinations in a short time.
+    NewDestinations,
+}
+
+/// The clients that have been here lately.
+#[derive(Debug)]
+pub(super) struct Clients {
+    limits: ClientLimits,
+    clients: Mutex<BTreeMap<ClientId, Client>>,
+}
+
+impl Clients {
+    pub(super) fn new(limits: ClientLimits) -> Arc<Self> {
+        Arc::new(Self {
+            limits,
+            clients: Mutex::default(),
+        })
+    }
+
+    /// Lets a stream in; it counts until the permit is dropped.
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        id: ClientId,
+        destination: &Destination,
+        now: Instant,
+    ) -> Result<Permit, LimitReason> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if clients.len() >= MAX_IDLE_CLIENTS && !clients.contains_key(&id) {
+            clients.retain(|_, client| !client.is_forgettable(now));
+        }
+        let client = clients.entry(id).or_insert_with(|| Client::new(now));
+        client.admit(&self.limits, destination, now)?;
+        Ok(Permit {
+            clients: Arc::clone(self),
+            id,
+        })
+    }
+}
+
+/// The place of one stream among its client's.
+#[derive(Debug)]
+pub(super) struct Permit {
+    clients: Arc<Clients>,
+    id: ClientId,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut clients = self
+            .clients
+            .clients
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get_mut(&self.id) {
+            client.streams = client.streams.saturating_sub(1);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Client {
+    streams: usize,
+    connects: TokenBucket,
+    new_destinations: TokenBucket,
+    recent: Recent,
+}
+
+impl Client {
+    fn new(now: Instant) -> Self {
+        Self {
+            streams: 0,
+            connects: TokenBucket::new(now),
+            new_destinations: TokenBucket::new(now),
+            recent: Recent::default(),
+        }
+    }
+
+    fn admit(
+        &mut self,
+        limits: &ClientLimits,
+        destination: &Destination,
+        now: Instant,
+    ) -> Result<(), LimitReason> {
+        if self.streams >= limits.streams {
+            return Err(LimitReason::Streams);
+        }
+        let (rate, burst) = (limits.connects_per_second, limits.connect_burst);
+        if !self.connects.take(rate, burst, now) {
+            return Err(LimitReason::Connects);
+        }
+        if !self.recent.contains(destination) {
+            let rate = limits.new_destinations_per_second;
+            let burst = limits.new_destination_burst;
+            if !self.new_destinations.take(rate, burst, now) {
+                return Err(LimitReason::NewDestinations);
+            }
+            self.recent.insert(destination.clone());
+        }
+        self.streams += 1;
+        Ok(())
+    }
+
+    /// Whether a client that comes back would be treated the same if it had never been here.
+    fn is_forgettable(&self, now: Instant) -> bool {
+        self.streams == 0 && self.connects.is_full(now) && self.new_destinations.is_full(now)
+    }
+}
+
+/// The destinations that a client used last, oldest forgotten first.
+#[derive(Debug, Default)]
+struct Recent {
+    known: BTreeSet<Arc<Destination>>,
+    order: VecDeque<Arc<Destination>>,
+}
+
+impl Recent {
+    fn contains(&self, destination: &Destination) -> bool {
+        self.known.contains(destination)
+    }
+
+    fn insert(&mut self, destination: Destination) {
+        let destination = Arc::new(destination);
+        self.known.insert(Arc::clone(&destination));
+        self.order.push_back(destination);
+        if self.order.len() > MAX_RECENT
+            && let Some(oldest) = self.order.pop_front() {
+                self.known.remove(&oldest);
+            }
+    }
+}
+
+/// Tokens that come back at a rate, up to a number. Kept as the time at which the bucket will be
+/// full: nothing has to be counted up.
+#[derive(Debug)]
+struct TokenBucket {
+    full_at: Instant,
+}
+
+impl TokenBucket {
+    fn new(now: Instant) -> Self {
+        Self { full_at: now }
+    }
+
+    /// Takes one token, if there is one.
+    fn take(&mut self, rate: u32, burst: u32, now: Instant) -> bool {
+        let token = token_time(rate);
+        let full_at = self.full_at.max(now) + token;
+        if full_at > now + token.saturating_mul(burst) {
+            return false;
+        }
+        self.full_at = full_at;
+        true
+    }
+
+    fn is_full(&self, now: Instant) -> bool {
+        self.full_at <= now
+    }
+}
+
+/// The time in which one token comes back; a rate of zero is one in a thousand years.
+fn token_time(rate: u32) -> Duration {
+    Duration::from_secs(1)
+        .checked_div(rate)
+        .unwrap_or(Duration::from_secs(1000 * 365 * 86_400))
+}
+
+/// Enough for a browser's day; 300 bytes each at most.
+const MAX_RECENT: usize = 1024;
+
+/// Above this, clients whose limits are all unused are forgotten.
+const MAX_IDLE_CLIENTS: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits() -> ClientLimits {
+        ClientLimits {
+            streams: 3,
+            connects_per_second: 10,
+            connect_burst: 5,
+            new_destinations_per_second: 1,
+            new_destination_burst: 2,
+        }
+    }
+
+    fn destination(port: u16) -> Destination {
+        Destination::new("example.org".parse().unwrap(), port)
+    }
+
+    const ALICE: ClientId = ClientId::new([1; 32]);
+    const BOB: ClientId = ClientId::new([2; 32]);
+
+    #[test]
+    fn streams_at_once_are_limited_for_each_client() {
+        let clients = Clients::new(limits());
+        let now = Instant::now();
+        let admit = |id| clients.admit(id, &destination(80), now);
+        let mut permits: Vec<Permit> = (0..3).map(|_| admit(ALICE).unwrap()).collect();
+        assert_eq!(admit(ALICE).unwrap_err(), LimitReason::Streams);
+        assert!(admit(BOB).is_ok());
+        permits.pop();
+        assert!(admit(ALICE).is_ok());
+    }
+
+    #[test]
+    fn connects_are_limited_and_come_back_with_time() {
+        let clients = Clients::new(limits());
+        let now = Instant::now();
+        let admit = |now| clients.admit(ALICE, &destination(80), now).map(drop);
+        for _ in 0..5 {
+            admit(now).unwrap();
+        }
+        assert_eq!(admit(now), Err(LimitReason::Connects));
+        let later = now + Duration::from_millis(100);
+        assert_eq!(admit(later), Ok(()));
+        assert_eq!(admit(later), Err(LimitReason::Connects));
+        let much_later = now + Duration::from_secs(60);
+        for _ in 0..5 {
+            admit(much_later).unwrap();
+        }
+        assert_eq!(admit(much_later), Err(LimitReason::Connects));
+    }
+
+    #[test]
+    fn new_destinations_are_limited_and_known_ones_are_not() {
+        let clients = Clients::new(limits());
+        let now = Instant::now();
+        let admit = |port, now| clients.admit(ALICE, &destination(port), now).map(drop);
+        admit(1, now).unwrap();
+        admit(2, now).unwrap();
+        assert_eq!(admit(3, now), Err(LimitReason::NewDestinations));
+        assert_eq!(admit(1, now), Ok(()));
+        assert_eq!(admit(3, now + Duration::from_secs(1)), Ok(()));
+    }
+
+    #[test]
+    fn memory_of_destinations_and_clients_is_bounded() {
+        let clients = Clients::new(ClientLimits::default());
+        let now = Instant::now();
+        for second in 0..3u32 {
+            for port in 0..1000 {
+                let port = port + 1000 * u16::try_from(second).unwrap();
+                let now = now + Duration::from_secs(60) * second;
+                let _ = clients.admit(ALICE, &destination(port), now);
+            }
+        }
+        assert!(clients.clients.lock().unwrap()[&ALICE].recent.known.len() <= MAX_RECENT);
+        let mut now = now + Duration::from_secs(600);
+        for number in 0..5000u32 {
+            let mut key = [0; 32];
+            key[..4].copy_from_slice(&number.to_be_bytes());
+            now += Duration::from_millis(20);
+            let _ = clients.admit(ClientId::new(key), &destination(1), now);
+        }
+        assert!(clients.clients.lock().unwrap().len() <= MAX_IDLE_CLIENTS);
+    }
+}

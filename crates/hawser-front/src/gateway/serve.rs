@@ -1,0 +1,144 @@
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::time::{Instant, timeout};
+use tracing::debug;
+
+use super::client::{ClientId, ClientLimits, Clients, Permit};
+use super::policy::DestinationPolicy;
+use super::stats::{GatewayCounters, GatewayStats};
+use crate::connect::{Connect, ConnectOptions, connect_any};
+use crate::destination::Destination;
+use crate::relay::{RelayOptions, RelayReport, relay};
+use crate::resolve::{Resolve, SystemResolver, addresses_of};
+use crate::tally::Present;
+use crate::transport::{ByteStream, DialError};
+
+/// A stream that a client has opened and that nobody has answered yet.
+pub trait IncomingStream: ByteStream {
+    /// The metadata of the stream's opening chunk: an encoded [`Destination`].
+    fn open_metadata(&self) -> &[u8];
+
+    /// Tells the client that the destination has accepted; data may follow.
+    fn accept(&mut self);
+
+    /// Tells the client why there is no connection, and ends the stream.
+    fn refuse(self, error: DialError);
+}
+
+/// Serves streams: resolves, checks, connects, relays.
+#[derive(Debug)]
+pub struct Gateway<C, R = SystemResolver> {
+    connect: C,
+    resolver: R,
+    policy: DestinationPolicy,
+    config: GatewayConfig,
+    clients: Arc<Clients>,
+    counters: Arc<GatewayCounters>,
+}
+
+/// Settings of a gateway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GatewayConfig {
+    /// Limits of each client.
+    pub limits: ClientLimits,
+    /// Times of connecting.
+    pub connect: ConnectOptions,
+    /// How long a relay may stand still.
+    pub relay: RelayOptions,
+}
+
+impl<C: Connect> Gateway<C> {
+    /// A gateway with the system's resolver.
+    pub fn new(connect: C, policy: DestinationPolicy, config: GatewayConfig) -> Self {
+        Self::with_resolver(connect, SystemResolver::new(), policy, config)
+    }
+}
+
+impl<C: Connect, R: Resolve> Gateway<C, R> {
+    /// A gateway with all its parts given.
+    pub fn with_resolver(
+        connect: C,
+        resolver: R,
+        policy: DestinationPolicy,
+        config: GatewayConfig,
+    ) -> Self {
+        Self {
+            connect,
+            resolver,
+            policy,
+            config,
+            clients: Clients::new(config.limits),
+            counters: Arc::new(GatewayCounters::default()),
+        }
+    }
+
+    /// The counters, which stay readable without the gateway.
+    pub fn counters(&self) -> Arc<GatewayCounters> {
+        Arc::clone(&self.counters)
+    }
+
+    /// The counts of this moment.
+    pub fn stats(&self) -> GatewayStats {
+        self.counters.snapshot()
+    }
+
+    /// Serves one stream to its end.
+    ///
+    /// # Errors
+    /// The cause that the client was told when there was no connection.
+    pub async fn handle<S: IncomingStream>(
+        &self,
+        client: ClientId,
+        mut stream: S,
+    ) -> Result<RelayReport, DialError> {
+        self.counters.opened.fetch_add(1, Ordering::Relaxed);
+        let _present = Present::new(&self.counters.current);
+        let (server, _permit) = match self.connect(client, stream.open_metadata()).await {
+            Ok(connected) => connected,
+            Err(error) => {
+                self.counters.refused.add(error);
+                stream.refuse(error);
+                return Err(error);
+            }
+        };
+        self.counters.connected.fetch_add(1, Ordering::Relaxed);
+        stream.accept();
+        let options = &self.config.relay;
+        Ok(relay(stream.into(), server.into(), options, &self.counters.bytes).await)
+    }
+
+    async fn connect(
+        &self,
+        client: ClientId,
+        metadata: &[u8],
+    ) -> Result<(C::Stream, Permit), DialError> {
+        let destination = Destination::decode(metadata).map_err(|error| {
+            debug!(?client, %error, "malformed destination");
+            DialError::MalformedDestination
+        })?;
+        let admitted = self.clients.admit(client, &destination, Instant::now());
+        let permit = admitted.map_err(|reason| {
+            debug!(?client, ?reason, "limit reached");
+            self.counters.limited.add(reason);
+            DialError::LimitReached
+        })?;
+        let options = &self.config.connect;
+        let lookup = addresses_of(&self.resolver, &destination.host);
+        let addresses = timeout(options.resolve_timeout, lookup)
+            .await
+            .unwrap_or(Err(DialError::ResolverUnavailable))?;
+        // After resolving, and on exactly the addresses that are connected to: a name that is
+        // harmless when it is looked at and something else a moment later gains nothing.
+        let (passed, refused) = self.policy.filter(&addresses);
+        for refusal in refused {
+            debug!(?client, %destination, ?refusal, "address refused");
+            self.counters.refused_addresses.add(refusal);
+        }
+        if passed.is_empty() {
+            return Err(DialError::RefusedByPolicy);
+        }
+        let server = connect_any(&self.connect, &passed, destination.port, options).await?;
+        Ok((server, permit))
+    }
+}

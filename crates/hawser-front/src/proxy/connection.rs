@@ -1,0 +1,156 @@
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, timeout, timeout_at};
+use tracing::debug;
+
+use super::detect::Protocol;
+use super::intake::Intake;
+use super::parse::Malformed;
+use super::server::ProxyConfig;
+use super::stats::ProxyCounters;
+use super::{http_server, socks_server};
+use crate::destination::Destination;
+use crate::relay::{Side, relay};
+use crate::transport::{ByteStream, DialError, Dialer, ResetCode};
+
+/// What all connections of a port share.
+pub(super) struct Context<D> {
+    pub(super) dialer: Arc<D>,
+    pub(super) counters: Arc<ProxyCounters>,
+    pub(super) config: ProxyConfig,
+}
+
+impl<D: Dialer> Context<D> {
+    pub(super) async fn dial(&self, destination: &Destination) -> Result<D::Stream, DialError> {
+        let result = timeout(self.config.dial_timeout, self.dialer.dial(destination))
+            .await
+            .unwrap_or(Err(DialError::TimedOut));
+        if let Err(error) = result {
+            debug!(%destination, %error, "dial failed");
+            self.counters.dial_errors.add(error);
+        }
+        result
+    }
+
+    pub(super) async fn relay<C: ByteStream>(&self, client: Side<C>, server: Side<D::Stream>) {
+        let report = relay(client, server, &self.config.relay, &self.counters.bytes).await;
+        debug!(up = %report.up, down = %report.down, end = ?report.end, "relay ended");
+    }
+}
+
+/// Why a connection was not served to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The client broke the protocol.
+    Malformed(Malformed),
+    /// The client did not finish its request in time.
+    TooSlow,
+    /// The client went away.
+    Gone,
+}
+
+/// Serves one connection and counts how that went.
+pub(super) async fn serve<C: ByteStream, D: Dialer>(client: C, context: &Context<D>) {
+    let deadline = Instant::now() + context.config.handshake_timeout;
+    let counters = &context.counters;
+    match serve_detected(client, deadline, context).await {
+        Ok(()) | Err(Fault::Gone) => {}
+        Err(Fault::TooSlow) => {
+            counters.slow_clients.fetch_add(1, Ordering::Relaxed);
+        }
+        Err(Fault::Malformed(reason)) => {
+            debug!(%reason, "connection refused");
+            counters.malformed.add(reason);
+        }
+    }
+}
+
+async fn serve_detected<C: ByteStream, D: Dialer>(
+    mut client: C,
+    deadline: Instant,
+    context: &Context<D>,
+) -> Result<(), Fault> {
+    let mut intake = Intake::default();
+    match timeout_at(deadline, intake.fill(&mut client)).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(_)) => return Err(Fault::Gone),
+        Err(_) => return Err(Fault::TooSlow),
+    }
+    let first = *intake.unread().first().ok_or(Fault::Gone)?;
+    match Protocol::detect(first).map_err(Fault::Malformed)? {
+        Protocol::Socks5 => socks_server::serve_5(client, intake, deadline, context).await,
+        Protocol::Socks4 => socks_server::serve_4(client, intake, deadline, context).await,
+        Protocol::Http => http_server::serve(client, intake, deadline, context).await,
+    }
+}
+
+/// Ends a connection so that the client gets what was written last: closing a socket with unread
+/// bytes would make the kernel send RST, which overtakes it.
+pub(super) async fn close_gently<C: ByteStream>(client: &mut C) {
+    let drain = async {
+        client.shutdown().await?;
+        let mut waste = [0; 2048];
+        let mut left = MAX_DRAINED;
+        while left > 0 {
+            match client.read(&mut waste).await? {
+                0 => break,
+                read => left = left.saturating_sub(read),
+            }
+        }
+        std::io::Result::Ok(())
+    };
+    // Whatever goes wrong here, the connection is over.
+    let _ = timeout(DRAIN_TIMEOUT, drain).await;
+}
+
+/// Bounds a future by the deadline of the handshake.
+pub(super) async fn in_time<T>(
+    deadline: Instant,
+    future: impl Future<Output = Result<T, Fault>>,
+) -> Result<T, Fault> {
+    timeout_at(deadline, future)
+        .await
+        .unwrap_or(Err(Fault::TooSlow))
+}
+
+/// A client's stream that is reset when its task is dropped at a moment when a plain end would look
+/// like the end of a message.
+pub(super) struct Guarded<C: ByteStream> {
+    stream: Option<C>,
+    pub(super) is_busy: bool,
+}
+
+impl<C: ByteStream> Guarded<C> {
+    pub(super) fn new(stream: C) -> Self {
+        Self {
+            stream: Some(stream),
+            is_busy: false,
+        }
+    }
+
+    pub(super) fn stream(&mut self) -> &mut C {
+        self.stream
+            .as_mut()
+            .expect("only into_stream takes the stream, and self with it")
+    }
+
+    pub(super) fn into_stream(mut self) -> C {
+        self.stream
+            .take()
+            .expect("only this takes the stream, and self with it")
+    }
+}
+
+impl<C: ByteStream> Drop for Guarded<C> {
+    fn drop(&mut self) {
+        if let (Some(stream), true) = (&mut self.stream, self.is_busy) {
+            stream.reset(ResetCode::ShuttingDown);
+        }
+    }
+}
+
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+const MAX_DRAINED: usize = 1024 * 1024;

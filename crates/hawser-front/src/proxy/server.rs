@@ -1,0 +1,209 @@
+use std::future::Future;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tracing::{debug, info, warn};
+
+use super::connection::{Context, serve};
+use super::stats::{ProxyCounters, ProxyStats};
+use crate::relay::RelayOptions;
+use crate::tally::Present;
+use crate::transport::Dialer;
+
+/// The proxy port.
+pub struct ProxyServer<D> {
+    listener: TcpListener,
+    address: SocketAddr,
+    context: Arc<Context<D>>,
+}
+
+impl<D: Dialer> ProxyServer<D> {
+    /// Listens on `config.listen`.
+    ///
+    /// # Errors
+    /// When the address is not this machine's own loopback and that was not asked for, or when the
+    /// system refuses to listen there.
+    pub async fn bind(config: ProxyConfig, dialer: Arc<D>) -> Result<Self, ProxyError> {
+        let address = config.listen;
+        check_address(address, config.allow_lan)?;
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|source| ProxyError::Listen { address, source })?;
+        Self::new(listener, config, dialer)
+    }
+
+    /// Serves a listener that exists already; `config.listen` is not used.
+    ///
+    /// # Errors
+    /// As for [`ProxyServer::bind`].
+    pub fn new(
+        listener: TcpListener,
+        config: ProxyConfig,
+        dialer: Arc<D>,
+    ) -> Result<Self, ProxyError> {
+        let address = listener.local_addr().map_err(|source| ProxyError::Listen {
+            address: config.listen,
+            source,
+        })?;
+        check_address(address, config.allow_lan)?;
+        let context = Context {
+            dialer,
+            counters: Arc::new(ProxyCounters::default()),
+            config,
+        };
+        Ok(Self {
+            listener,
+            address,
+            context: Arc::new(context),
+        })
+    }
+
+    /// The address that it listens on, with the real port where 0 was asked for.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The counters, which stay readable while and after the port is served.
+    pub fn counters(&self) -> Arc<ProxyCounters> {
+        Arc::clone(&self.context.counters)
+    }
+
+    /// The counts of this moment.
+    pub fn stats(&self) -> ProxyStats {
+        self.context.counters.snapshot()
+    }
+
+    /// Serves until `shutdown` is ready; then resets what is still open.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        info!(address = %self.address, "proxy port open");
+        let mut connections = JoinSet::new();
+        tokio::pin!(shutdown);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => break,
+                Some(ended) = connections.join_next() => {
+                    if let Err(error) = ended {
+                        warn!(%error, "a connection's task failed");
+                    }
+                }
+                accepted = self.listener.accept() => match accepted {
+                    Ok((client, peer)) => self.start(client, peer, &mut connections),
+                    Err(error) => self.pause_after(&error).await,
+                },
+            }
+        }
+        connections.shutdown().await;
+        info!(address = %self.address, "proxy port closed");
+    }
+
+    fn start(&self, client: TcpStream, peer: SocketAddr, connections: &mut JoinSet<()>) {
+        let counters = &self.context.counters;
+        if connections.len() >= self.context.config.max_connections {
+            counters.over_limit.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        counters.accepted.fetch_add(1, Ordering::Relaxed);
+        if let Err(error) = client.set_nodelay(true) {
+            debug!(%peer, %error, "cannot switch off nagle's delay");
+        }
+        let context = Arc::clone(&self.context);
+        connections.spawn(async move {
+            let _present = Present::new(&context.counters.current);
+            serve(client, &context).await;
+        });
+    }
+
+    async fn pause_after(&self, error: &io::Error) {
+        let counters = &self.context.counters;
+        counters.accept_errors.fetch_add(1, Ordering::Relaxed);
+        let exhausted = matches!(
+            error.raw_os_error(),
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
+        );
+        if exhausted {
+            // The connection stays in the queue, so accepting again at once would spin.
+            warn!(%error, "cannot accept connections");
+            sleep(EXHAUSTED_PAUSE).await;
+        }
+    }
+}
+
+/// Settings of a proxy port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProxyConfig {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Listen on an address that others can reach, although the port asks nobody who they are.
+    pub allow_lan: bool,
+    /// Connections at the same time; more are closed at once.
+    pub max_connections: usize,
+    /// From accepting a connection, or the first byte of a later request on it, to the last byte of
+    /// the request's header.
+    pub handshake_timeout: Duration,
+    /// For a dial, in case the dialer never ends it.
+    pub dial_timeout: Duration,
+    /// How long an HTTP connection may wait for its next request.
+    pub keep_alive_timeout: Duration,
+    /// How long a relay may stand still.
+    pub relay: RelayOptions,
+}
+
+impl Default for ProxyConfig {
+    fn default() -> Self {
+        Self {
+            listen: DEFAULT_LISTEN,
+            allow_lan: false,
+            max_connections: DEFAULT_MAX_CONNECTIONS,
+            handshake_timeout: DEFAULT_HANDSHAKE_TIMEOUT,
+            dial_timeout: DEFAULT_DIAL_TIMEOUT,
+            keep_alive_timeout: DEFAULT_KEEP_ALIVE_TIMEOUT,
+            relay: RelayOptions::default(),
+        }
+    }
+}
+
+/// Why a proxy port cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProxyError {
+    /// The address is reachable from outside this machine.
+    #[error(
+        "refusing to listen on {address}: every machine that reaches this address could use the \
+         proxy; listen on 127.0.0.1 or [::1], or allow the local network explicitly"
+    )]
+    NotLoopback {
+        /// The address that was asked for.
+        address: SocketAddr,
+    },
+    /// The system refused.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address that was asked for.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+fn check_address(address: SocketAddr, allow_lan: bool) -> Result<(), ProxyError> {
+    match allow_lan || address.ip().to_canonical().is_loopback() {
+        true => Ok(()),
+        false => Err(ProxyError::NotLoopback { address }),
+    }
+}
+
+/// The port of SOCKS, on loopback.
+pub const DEFAULT_LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1080));
+/// Well under the descriptors that a service usually gets, at two for each connection.
+pub const DEFAULT_MAX_CONNECTIONS: usize = 4096;
+
+const DEFAULT_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_DIAL_TIMEOUT: Duration = Duration::from_secs(60);
+const DEFAULT_KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(75);
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);

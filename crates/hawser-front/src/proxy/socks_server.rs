@@ -1,0 +1,107 @@
+use std::sync::atomic::Ordering;
+
+use tokio::io::AsyncWriteExt;
+use tokio::time::Instant;
+
+use super::connection::{Context, Fault, close_gently, in_time};
+use super::intake::Intake;
+use super::parse::Malformed;
+use super::{socks4, socks5};
+use crate::relay::Side;
+use crate::transport::{ByteStream, Dialer, ResetCode};
+
+pub(super) async fn serve_5<C: ByteStream, D: Dialer>(
+    mut client: C,
+    mut intake: Intake,
+    deadline: Instant,
+    context: &Context<D>,
+) -> Result<(), Fault> {
+    let greeting = intake.read_message(&mut client, socks5::parse_greeting);
+    if let Err(fault) = in_time(deadline, greeting).await {
+        if fault == Fault::Malformed(Malformed::AuthenticationMethod) {
+            answer_last(&mut client, &socks5::METHOD_REFUSED).await;
+        }
+        return Err(fault);
+    }
+    answer(&mut client, &socks5::METHOD_ACCEPTED).await?;
+    let request = intake.read_message(&mut client, socks5::parse_request);
+    let destination = match in_time(deadline, request).await {
+        Ok(destination) => destination,
+        Err(fault) => {
+            if let Fault::Malformed(reason) = fault {
+                let failure = socks5::Failure::Malformed(reason);
+                answer_last(&mut client, &socks5::reply(Err(failure))).await;
+            }
+            return Err(fault);
+        }
+    };
+    context.counters.socks5.fetch_add(1, Ordering::Relaxed);
+    match context.dial(&destination).await {
+        Ok(server) => {
+            let reply = socks5::reply(Ok(()));
+            connect(client, intake, server, &reply, context).await
+        }
+        Err(error) => {
+            let failure = socks5::Failure::Dial(error);
+            answer_last(&mut client, &socks5::reply(Err(failure))).await;
+            Ok(())
+        }
+    }
+}
+
+pub(super) async fn serve_4<C: ByteStream, D: Dialer>(
+    mut client: C,
+    mut intake: Intake,
+    deadline: Instant,
+    context: &Context<D>,
+) -> Result<(), Fault> {
+    let request = intake.read_message(&mut client, socks4::parse_request);
+    let destination = match in_time(deadline, request).await {
+        Ok(destination) => destination,
+        Err(fault) => {
+            if let Fault::Malformed(_) = fault {
+                answer_last(&mut client, &socks4::reply(false)).await;
+            }
+            return Err(fault);
+        }
+    };
+    context.counters.socks4.fetch_add(1, Ordering::Relaxed);
+    match context.dial(&destination).await {
+        Ok(server) => connect(client, intake, server, &socks4::reply(true), context).await,
+        Err(_) => {
+            answer_last(&mut client, &socks4::reply(false)).await;
+            Ok(())
+        }
+    }
+}
+
+/// Tells the client of success and relays, beginning with what it has sent already.
+async fn connect<C: ByteStream, D: Dialer>(
+    mut client: C,
+    intake: Intake,
+    mut server: D::Stream,
+    reply: &[u8],
+    context: &Context<D>,
+) -> Result<(), Fault> {
+    if let Err(fault) = answer(&mut client, reply).await {
+        server.reset(ResetCode::Aborted);
+        return Err(fault);
+    }
+    let early = intake.into_unread();
+    let client = Side {
+        stream: client,
+        early,
+    };
+    context.relay(client, server.into()).await;
+    Ok(())
+}
+
+async fn answer<C: ByteStream>(client: &mut C, bytes: &[u8]) -> Result<(), Fault> {
+    client.write_all(bytes).await.map_err(|_| Fault::Gone)
+}
+
+async fn answer_last<C: ByteStream>(client: &mut C, bytes: &[u8]) {
+    if answer(client, bytes).await.is_ok() {
+        close_gently(client).await;
+    }
+}

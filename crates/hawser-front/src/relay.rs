@@ -1,0 +1,343 @@
+//! Carries bytes between two streams, faithfully: what one side does to its stream, the other sees.
+//!
+//! | near or far side | the other side sees |
+//! |---|---|
+//! | ends its half in order | the end of that half, after all its data |
+//! | aborts | a reset, after all data that was read |
+//! | can no longer be written to | a reset, after all that it still had to say |
+//!
+//! A relay that waits holds no buffer at all: buffers belong to the thread and pass from relay to
+//! relay. Only a stream whose reader is slower than its writer keeps what could not be written, at
+//! most [`MAX_HELD`] in each direction.
+
+mod buffer;
+mod direction;
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hawser_types::ByteCount;
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
+
+use crate::transport::{ByteStream, ResetCode};
+
+pub use buffer::MAX_HELD;
+use direction::{Broken, Direction};
+
+/// Relays until both halves have ended in order or one side broke; then drops both streams.
+///
+/// `near` is the side that asked for the connection. A future that is dropped before it is done
+/// resets both streams, so that nobody takes the cut for an orderly end.
+pub async fn relay<N: ByteStream, F: ByteStream>(
+    near: Side<N>,
+    far: Side<F>,
+    options: &RelayOptions,
+    counters: &RelayCounters,
+) -> RelayReport {
+    let mut relay = Relay {
+        near: near.stream,
+        far: far.stream,
+        up: Direction::new(near.early),
+        down: Direction::new(far.early),
+        failure: None,
+        watch: Watch::new(false),
+        finished: false,
+    };
+    let end = poll_fn(|cx| relay.poll(cx, options, counters)).await;
+    match end {
+        RelayEnd::Closed => {}
+        RelayEnd::ResetByNear(code) => {
+            deliver(&mut relay.far).await;
+            relay.reset(code);
+        }
+        RelayEnd::ResetByFar(code) => {
+            deliver(&mut relay.near).await;
+            relay.reset(code);
+        }
+        RelayEnd::Idle => relay.reset(ResetCode::IdleTimeout),
+    }
+    relay.finished = true;
+    RelayReport {
+        up: relay.up.moved(),
+        down: relay.down.moved(),
+        end,
+    }
+}
+
+/// One end of a relay.
+#[derive(Debug)]
+pub struct Side<S> {
+    /// The stream.
+    pub stream: S,
+    /// Bytes that were already read from it and that the other side has not seen yet.
+    pub early: Vec<u8>,
+}
+
+impl<S> From<S> for Side<S> {
+    fn from(stream: S) -> Self {
+        let early = Vec::new();
+        Self { stream, early }
+    }
+}
+
+/// How long a relay may stand still. It ends after once to twice that time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelayOptions {
+    /// While both halves are open. `None`: for ever, since an idle connection is no fault.
+    pub idle_timeout: Option<Duration>,
+    /// Once one half has ended. `None`: for ever.
+    pub half_closed_timeout: Option<Duration>,
+}
+
+impl Default for RelayOptions {
+    fn default() -> Self {
+        Self {
+            idle_timeout: None,
+            half_closed_timeout: Some(DEFAULT_HALF_CLOSED_TIMEOUT),
+        }
+    }
+}
+
+/// Bytes moved by many relays, kept up to date while they run.
+#[derive(Debug, Default)]
+pub struct RelayCounters {
+    up: AtomicU64,
+    down: AtomicU64,
+}
+
+impl RelayCounters {
+    /// Bytes from near sides to far sides.
+    pub fn up(&self) -> ByteCount {
+        ByteCount::new(self.up.load(Ordering::Relaxed))
+    }
+
+    /// Bytes from far sides to near sides.
+    pub fn down(&self) -> ByteCount {
+        ByteCount::new(self.down.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn add_up(&self, bytes: usize) {
+        self.up.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_down(&self, bytes: usize) {
+        self.down.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// What a relay did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelayReport {
+    /// Bytes from the near side to the far side.
+    pub up: ByteCount,
+    /// Bytes from the far side to the near side.
+    pub down: ByteCount,
+    /// How it ended.
+    pub end: RelayEnd,
+}
+
+/// How a relay ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelayEnd {
+    /// Both halves ended in order.
+    Closed,
+    /// The near side aborted; the far side was reset.
+    ResetByNear(ResetCode),
+    /// The far side aborted; the near side was reset.
+    ResetByFar(ResetCode),
+    /// Nothing moved for too long; both sides were reset.
+    Idle,
+}
+
+struct Relay<N: ByteStream, F: ByteStream> {
+    near: N,
+    far: F,
+    up: Direction,
+    down: Direction,
+    /// How the relay will end as soon as what the broken side had sent is delivered.
+    failure: Option<RelayEnd>,
+    watch: Watch,
+    finished: bool,
+}
+
+impl<N: ByteStream, F: ByteStream> Relay<N, F> {
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        options: &RelayOptions,
+        counters: &RelayCounters,
+    ) -> Poll<RelayEnd> {
+        let shut = self.failure.is_none();
+        let up = self
+            .up
+            .poll(cx, &mut self.near, &mut self.far, &counters.up, shut);
+        match up {
+            Poll::Ready(Err(Broken::Reader(code))) => {
+                return Poll::Ready(self.failure.unwrap_or(RelayEnd::ResetByNear(code)));
+            }
+            Poll::Ready(Err(Broken::Writer(code))) => {
+                if let Some(end) = self.fail(RelayEnd::ResetByFar(code)) {
+                    return Poll::Ready(end);
+                }
+            }
+            Poll::Ready(Ok(())) | Poll::Pending => {}
+        }
+        let shut = self.failure.is_none();
+        let down = self
+            .down
+            .poll(cx, &mut self.far, &mut self.near, &counters.down, shut);
+        match down {
+            Poll::Ready(Err(Broken::Reader(code))) => {
+                return Poll::Ready(self.failure.unwrap_or(RelayEnd::ResetByFar(code)));
+            }
+            Poll::Ready(Err(Broken::Writer(code))) => {
+                if let Some(end) = self.fail(RelayEnd::ResetByNear(code)) {
+                    return Poll::Ready(end);
+                }
+            }
+            Poll::Ready(Ok(())) | Poll::Pending => {}
+        }
+        match (self.failure, self.up.is_done(), self.down.is_done()) {
+            (None, true, true) => return Poll::Ready(RelayEnd::Closed),
+            // The broken side is heard out; whatever the other side has left to say is lost.
+            (Some(end @ RelayEnd::ResetByFar(_)), _, true) => return Poll::Ready(end),
+            (Some(end @ RelayEnd::ResetByNear(_)), true, _) => return Poll::Ready(end),
+            _ => {}
+        }
+        self.poll_watch(cx, options)
+    }
+
+    /// One side takes no more; it may still have something to say. Gives the end of the relay when
+    /// the other side had failed before.
+    fn fail(&mut self, end: RelayEnd) -> Option<RelayEnd> {
+        if self.failure.is_some() {
+            return self.failure;
+        }
+        self.failure = Some(end);
+        match end {
+            RelayEnd::ResetByFar(_) => self.up.give_up(),
+            _ => self.down.give_up(),
+        }
+        self.watch = Watch::new(false);
+        None
+    }
+
+    /// Looks, from time to time and only where that is needed, for what no read or write tells.
+    fn poll_watch(&mut self, cx: &mut Context<'_>, options: &RelayOptions) -> Poll<RelayEnd> {
+        let half_closed = self.up.has_ended() || self.down.has_ended();
+        let (period, limit) = match (self.failure, half_closed) {
+            (Some(_), _) => (FAILURE_DRAIN, Some(FAILURE_DRAIN)),
+            (None, true) => (ABORT_CHECK, options.half_closed_timeout),
+            (None, false) => match options.idle_timeout {
+                Some(limit) => (limit, Some(limit)),
+                None => return Poll::Pending,
+            },
+        };
+        let moved = self.up.moved() + self.down.moved();
+        if self.watch.half_closed != half_closed && self.failure.is_none() {
+            self.watch = Watch::new(half_closed);
+        }
+        while self.watch.poll_tick(cx, period).is_ready() {
+            if let Some(end) = self.aborted_after_end() {
+                return Poll::Ready(end);
+            }
+            let stalled = self.watch.stalled_for(moved);
+            match self.failure {
+                Some(end) if stalled >= FAILURE_DRAIN => return Poll::Ready(end),
+                None if limit.is_some_and(|limit| stalled >= limit) => {
+                    return Poll::Ready(RelayEnd::Idle);
+                }
+                _ => {}
+            }
+        }
+        Poll::Pending
+    }
+
+    /// A side whose reading has ended can abort without any read showing it.
+    fn aborted_after_end(&self) -> Option<RelayEnd> {
+        if self.failure.is_some() {
+            return None;
+        }
+        let near = self.up.has_ended().then(|| self.near.aborted()).flatten();
+        let far = self.down.has_ended().then(|| self.far.aborted()).flatten();
+        near.map(RelayEnd::ResetByNear)
+            .or(far.map(RelayEnd::ResetByFar))
+    }
+
+    fn reset(&mut self, code: ResetCode) {
+        self.near.reset(code);
+        self.far.reset(code);
+    }
+}
+
+impl<N: ByteStream, F: ByteStream> Drop for Relay<N, F> {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.reset(ResetCode::ShuttingDown);
+        }
+    }
+}
+
+/// A timer that exists only while it is needed, and the memory of when something last moved.
+struct Watch {
+    timer: Option<Pin<Box<Sleep>>>,
+    moved: ByteCount,
+    since: Instant,
+    half_closed: bool,
+}
+
+impl Watch {
+    fn new(half_closed: bool) -> Self {
+        Self {
+            half_closed,
+            timer: None,
+            moved: ByteCount::ZERO,
+            since: Instant::now(),
+        }
+    }
+
+    fn poll_tick(&mut self, cx: &mut Context<'_>, period: Duration) -> Poll<()> {
+        let next = Instant::now() + period;
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(sleep_until(next)));
+        let tick = timer.as_mut().poll(cx);
+        if tick.is_ready() {
+            timer.as_mut().reset(next);
+        }
+        tick
+    }
+
+    fn stalled_for(&mut self, moved: ByteCount) -> Duration {
+        if self.moved != moved {
+            self.moved = moved;
+            self.since = Instant::now();
+        }
+        self.since.elapsed()
+    }
+}
+
+/// Waits, within bounds, until a reset of `stream` would no longer destroy what was written to it.
+async fn deliver<S: ByteStream>(stream: &mut S) {
+    let give_up = Instant::now() + DELIVERY_TIMEOUT;
+    let mut pause = Duration::from_millis(1);
+    while stream.undelivered() > ByteCount::ZERO && Instant::now() < give_up {
+        sleep(pause).await;
+        pause = (pause * 2).min(MAX_DELIVERY_PAUSE);
+    }
+}
+
+/// How long a connection that was closed in one direction may stand still. Long polls over a
+/// half-closed connection are rare; a machine that vanished in this state is not.
+pub const DEFAULT_HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+
+const ABORT_CHECK: Duration = Duration::from_millis(500);
+const FAILURE_DRAIN: Duration = Duration::from_secs(5);
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(2);
+const MAX_DELIVERY_PAUSE: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+
+use hawser_types::ByteCount;
+use tokio::io::ReadBuf;
+
+use super::buffer::{self, Held, MAX_HELD};
+use crate::transport::{ByteStream, ResetCode};
+
+/// One direction of a relay: reads, holds what cannot be written yet, ends.
+#[derive(Debug)]
+pub(super) struct Direction {
+    held: Option<Held>,
+    /// How much to ask for in the next read. Grows when a read fills it, so that only streams that
+    /// are fast can fill large buffers.
+    read_size: usize,
+    source: Source,
+    needs_flush: bool,
+    done: bool,
+    moved: u64,
+}
+
+/// Which side of a direction broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Broken {
+    /// Reported once all that was read from it has been written.
+    Reader(ResetCode),
+    Writer(ResetCode),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Open,
+    Ended,
+    Broken(ResetCode),
+}
+
+impl Direction {
+    /// A direction that writes `early` before anything else.
+    pub(super) fn new(early: Vec<u8>) -> Self {
+        let length = early.len();
+        Self {
+            held: (length > 0).then(|| Held::new(early.into_boxed_slice(), length)),
+            read_size: MIN_READ,
+            source: Source::Open,
+            needs_flush: false,
+            done: false,
+            moved: 0,
+        }
+    }
+
+    pub(super) fn moved(&self) -> ByteCount {
+        ByteCount::new(self.moved)
+    }
+
+    /// Whether all was written and the end was passed on, or the direction was given up.
+    pub(super) fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Whether the reader has nothing more to give.
+    pub(super) fn has_ended(&self) -> bool {
+        self.source != Source::Open
+    }
+
+    pub(super) fn give_up(&mut self) {
+        self.done = true;
+        self.held = None;
+    }
+
+    /// Moves what can be moved. Ready when the direction is done; with `shut` its end is passed on
+    /// to the writer.
+    pub(super) fn poll<R: ByteStream, W: ByteStream>(
+        &mut self,
+        cx: &mut Context<'_>,
+        reader: &mut R,
+        writer: &mut W,
+        counter: &AtomicU64,
+        shut: bool,
+    ) -> Poll<Result<(), Broken>> {
+        if self.done {
+            return Poll::Ready(Ok(()));
+        }
+        let mut budget = POLL_BUDGET;
+        loop {
+            ready!(self.poll_write_held(cx, writer, counter))?;
+            match self.source {
+                Source::Open => {}
+                Source::Broken(code) => {
+                    self.done = true;
+                    return Poll::Ready(Err(Broken::Reader(code)));
+                }
+                Source::Ended => {
+                    if shut {
+                        ready!(Pin::new(writer).poll_shutdown(cx)).map_err(writer_broke)?;
+                    }
+                    self.done = true;
+                    return Poll::Ready(Ok(()));
+                }
+            }
+            if budget == 0 {
+                // Others on this thread want their turn.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            budget -= 1;
+            if self.poll_read(cx, reader).is_pending() {
+                ready!(self.poll_flush(cx, writer))?;
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn poll_read<R: ByteStream>(&mut self, cx: &mut Context<'_>, reader: &mut R) -> Poll<()> {
+        let mut bytes = buffer::take();
+        let mut read_buf = ReadBuf::new(&mut bytes[..self.read_size]);
+        let result = Pin::new(reader).poll_read(cx, &mut read_buf);
+        let length = read_buf.filled().len();
+        match result {
+            Poll::Pending => {
+                buffer::give_back(bytes);
+                return Poll::Pending;
+            }
+            Poll::Ready(Ok(())) if length > 0 => {
+                if length == self.read_size {
+                    self.read_size = (self.read_size * 2).min(MAX_HELD);
+                } else if length < self.read_size / 4 {
+                    self.read_size = (self.read_size / 2).max(MIN_READ);
+                }
+                self.held = Some(Held::new(bytes, length));
+                return Poll::Ready(());
+            }
+            Poll::Ready(Ok(())) => self.source = Source::Ended,
+            Poll::Ready(Err(error)) => self.source = Source::Broken(ResetCode::from_io(&error)),
+        }
+        buffer::give_back(bytes);
+        Poll::Ready(())
+    }
+
+    fn poll_write_held<W: ByteStream>(
+        &mut self,
+        cx: &mut Context<'_>,
+        writer: &mut W,
+        counter: &AtomicU64,
+    ) -> Poll<Result<(), Broken>> {
+        let Some(held) = &mut self.held else {
+            return Poll::Ready(Ok(()));
+        };
+        while !held.is_empty() {
+            match Pin::new(&mut *writer).poll_write(cx, held.unwritten()) {
+                Poll::Ready(Ok(0)) => {
+                    return Poll::Ready(Err(Broken::Writer(ResetCode::Aborted)));
+                }
+                Poll::Ready(Ok(written)) => {
+                    held.advance(written);
+                    self.moved = self.moved.saturating_add(written as u64);
+                    counter.fetch_add(written as u64, Ordering::Relaxed);
+                    self.needs_flush = true;
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(writer_broke(error))),
+                Poll::Pending => {
+                    held.shrink();
+                    return Poll::Pending;
+                }
+            }
+        }
+        if let Some(held) = self.held.take() {
+            held.release();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_flush<W: ByteStream>(
+        &mut self,
+        cx: &mut Context<'_>,
+        writer: &mut W,
+    ) -> Poll<Result<(), Broken>> {
+        if self.needs_flush {
+            ready!(Pin::new(writer).poll_flush(cx)).map_err(writer_broke)?;
+            self.needs_flush = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn writer_broke(error: io::Error) -> Broken {
+    Broken::Writer(ResetCode::from_io(&error))
+}
+
+const MIN_READ: usize = 16 * 1024;
+
+/// Reads in one poll: at full buffers some megabytes, a few milliseconds.
+const POLL_BUDGET: u32 = 32;

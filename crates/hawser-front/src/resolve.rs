@@ -1,0 +1,97 @@
+//! Names to addresses.
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tokio::net::lookup_host;
+use tokio::sync::Semaphore;
+
+use crate::destination::{Host, HostName};
+use crate::transport::DialError;
+
+/// Finds the addresses of names.
+pub trait Resolve: Send + Sync + 'static {
+    /// The addresses of `name`, best first; none is the same as not found. The caller bounds the time.
+    fn resolve(
+        &self,
+        name: &HostName,
+    ) -> impl Future<Output = Result<Vec<IpAddr>, DialError>> + Send;
+}
+
+/// The resolver of the operating system, with its hosts file, search list and address sorting.
+#[derive(Clone, Debug)]
+pub struct SystemResolver {
+    /// A lookup that hangs keeps a thread of the runtime's blocking pool; the pool serves others
+    /// too.
+    running: Arc<Semaphore>,
+}
+
+impl SystemResolver {
+    /// A resolver with nothing to do yet.
+    pub fn new() -> Self {
+        Self {
+            running: Arc::new(Semaphore::new(MAX_LOOKUPS)),
+        }
+    }
+}
+
+impl Default for SystemResolver {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Resolve for SystemResolver {
+    async fn resolve(&self, name: &HostName) -> Result<Vec<IpAddr>, DialError> {
+        let permit = Arc::clone(&self.running)
+            .acquire_owned()
+            .await
+            .map_err(|_| DialError::Internal)?;
+        let name = name.as_str().to_owned();
+        // The lookup runs to its end even when the caller has lost patience, and the permit stays
+        // with it, so that abandoned lookups count too.
+        let lookup = tokio::spawn(async move {
+            let _permit = permit;
+            lookup_host((name, 0)).await.map(|found| {
+                let mut addresses: Vec<IpAddr> = Vec::new();
+                for address in found.take(MAX_ADDRESSES) {
+                    if !addresses.contains(&address.ip()) {
+                        addresses.push(address.ip());
+                    }
+                }
+                addresses
+            })
+        });
+        match lookup.await {
+            Ok(Ok(addresses)) => Ok(addresses),
+            // What getaddrinfo itself says has no number in `io::Error`. Only a failure of the
+            // system under it has one.
+            Ok(Err(error)) if error.raw_os_error().is_some() => Err(DialError::ResolverUnavailable),
+            Ok(Err(_)) => Err(DialError::NameNotFound),
+            Err(_) => Err(DialError::Internal),
+        }
+    }
+}
+
+/// The addresses of `host`, which may be one already.
+pub(crate) async fn addresses_of<R: Resolve>(
+    resolver: &R,
+    host: &Host,
+) -> Result<Vec<IpAddr>, DialError> {
+    match host {
+        Host::Ip(address) => Ok(vec![*address]),
+        Host::Name(name) => {
+            let mut addresses = resolver.resolve(name).await?;
+            addresses.truncate(MAX_ADDRESSES);
+            match addresses.is_empty() {
+                true => Err(DialError::NameNotFound),
+                false => Ok(addresses),
+            }
+        }
+    }
+}
+
+/// Addresses of one name that are tried at most.
+const MAX_ADDRESSES: usize = 16;
+const MAX_LOOKUPS: usize = 128;
