@@ -4,10 +4,12 @@ mod common;
 
 use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use common::http::{get, read_response, server};
 use common::{Proxy, in_time, read_all, read_head, serve};
-use hawser_front::proxy::Malformed;
+use hawser_front::proxy::{Malformed, ProxyConfig};
+use hawser_front::relay::RelayOptions;
 use hawser_front::transport::{ByteStream, DialError, ResetCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
@@ -173,4 +175,46 @@ async fn malformed_requests_are_answered_and_counted() {
         .until(|stats| stats.malformed.contains_key(&Malformed::Truncated))
         .await;
     assert!(proxy.dialed().is_empty());
+}
+
+#[tokio::test]
+async fn a_client_that_has_ended_its_half_still_gets_its_response() {
+    let proxy = Proxy::start().await;
+    let (port, ..) = server().await;
+    let mut client = proxy.client().await;
+    client.write_all(&get(port, "/1")).await.unwrap();
+    client.shutdown().await.unwrap();
+    assert!(read_all(&mut client).await.ends_with("\r\n\r\nhello"));
+}
+
+#[tokio::test]
+async fn a_client_that_may_have_left_does_not_hold_a_silent_server_for_ever() {
+    let half_closed_timeout = Some(Duration::from_millis(50));
+    let config = ProxyConfig {
+        relay: RelayOptions {
+            half_closed_timeout,
+            ..RelayOptions::default()
+        },
+        ..ProxyConfig::default()
+    };
+    let proxy = Proxy::with(config, 1).await;
+    let (ended, mut ended_here) = mpsc::channel(1);
+    let port = serve(move |mut stream| {
+        let ended = ended.clone();
+        async move {
+            read_head(&mut stream).await;
+            let result = stream.read(&mut [0]).await;
+            ended
+                .send(result.map_err(|error| error.kind()))
+                .await
+                .unwrap();
+        }
+    })
+    .await;
+    let mut client = proxy.client().await;
+    client.write_all(&get(port, "/")).await.unwrap();
+    client.shutdown().await.unwrap();
+    let seen = in_time(ended_here.recv()).await.unwrap();
+    assert_eq!(seen, Err(ErrorKind::ConnectionReset));
+    proxy.until(|stats| stats.current == 0).await;
 }

@@ -2,11 +2,15 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, split};
+use tokio::time::sleep;
 
 use super::connection::Fault;
-use super::http::{Body, Framing, HeadScanner, RequestHead, Run, Version, parse_response};
+use super::http::{
+    Body, Framing, HeadScanner, RequestHead, ResponseHead, Run, Version, parse_response,
+};
 use super::intake::Intake;
 use super::parse::Malformed;
 use crate::destination::Destination;
@@ -31,6 +35,23 @@ pub(super) struct Outcome {
     pub(super) is_upgraded: bool,
 }
 
+/// What an exchange needs to know of its port.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExchangeContext<'a> {
+    pub(super) bytes: &'a RelayCounters,
+    /// How long a client that has ended its half waits for a response to begin.
+    pub(super) half_closed_timeout: Option<Duration>,
+}
+
+/// What the two directions of an exchange know of each other.
+#[derive(Debug, Default)]
+struct Progress {
+    /// The whole request has been sent.
+    is_sent: AtomicBool,
+    /// The final response has begun.
+    is_answered: AtomicBool,
+}
+
 /// How an exchange failed, which decides what the client can still be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
@@ -53,11 +74,12 @@ pub(super) async fn exchange<C: ByteStream, S: ByteStream>(
     client_intake: &mut Intake,
     upstream: &mut Upstream<S>,
     head: &RequestHead,
-    bytes: &RelayCounters,
+    context: ExchangeContext<'_>,
 ) -> Result<Outcome, Failure> {
+    let bytes = context.bytes;
     let (mut client_read, mut client_write) = split(client);
     let (mut server_read, mut server_write) = split(&mut upstream.stream);
-    let is_sent = AtomicBool::new(false);
+    let progress = Progress::default();
     let upload = async {
         let result = upload(
             &mut client_read,
@@ -67,16 +89,17 @@ pub(super) async fn exchange<C: ByteStream, S: ByteStream>(
             bytes,
         )
         .await;
-        is_sent.store(result.is_ok(), Ordering::Relaxed);
+        progress.is_sent.store(result.is_ok(), Ordering::Relaxed);
         result?;
-        watch(&mut client_read, client_intake).await
+        let patience = context.half_closed_timeout;
+        watch(&mut client_read, client_intake, patience, &progress).await
     };
     let download = download(
         &mut server_read,
         &mut upstream.intake,
         &mut client_write,
         head,
-        &is_sent,
+        &progress,
         bytes,
     );
     tokio::pin!(upload, download);
@@ -118,11 +141,25 @@ where
 }
 
 /// Notices that a client which waits for its response has aborted. What it sends meanwhile is its
-/// next request; an end of file is only the end of its requests.
-async fn watch<R: AsyncRead + Unpin>(client: &mut R, intake: &mut Intake) -> Result<(), PumpFault> {
+/// next request. An end of file may only be the end of its requests, or all that is ever seen of a
+/// client that has given up: then a server that stays silent is waited for `patience` long.
+async fn watch<R: AsyncRead + Unpin>(
+    client: &mut R,
+    intake: &mut Intake,
+    patience: Option<Duration>,
+    progress: &Progress,
+) -> Result<(), PumpFault> {
     while intake.unread().len() < MAX_PIPELINED {
         match intake.fill(client).await {
-            Ok(0) => break,
+            Ok(0) => {
+                let Some(patience) = patience else { break };
+                sleep(patience).await;
+                if progress.is_answered.load(Ordering::Relaxed) {
+                    // Writing will tell whether the client is still there.
+                    break;
+                }
+                return Err(PumpFault::Reader(ResetCode::IdleTimeout));
+            }
             Ok(_) => {}
             Err(error) => return Err(PumpFault::Reader(ResetCode::from_io(&error))),
         }
@@ -135,36 +172,19 @@ async fn download<R, W>(
     intake: &mut Intake,
     client: &mut W,
     head: &RequestHead,
-    is_sent: &AtomicBool,
+    progress: &Progress,
     bytes: &RelayCounters,
 ) -> Result<Outcome, Failure>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let client_gone = |_: io::Error| Failure::Client(Fault::Gone);
-    let response = loop {
-        let mut scanner = HeadScanner::new();
-        let parse = |bytes: &[u8]| parse_response(&mut scanner, bytes, head.is_head());
-        let response = match intake.read_message(server, parse).await {
-            Ok(response) => response,
-            Err(Fault::Malformed(reason)) => return Err(Failure::BadResponse(reason)),
-            Err(_) => return Err(Failure::NoResponse),
-        };
-        if !response.is_interim() {
-            break response;
-        }
-        // HTTP/1.0 knows no interim responses.
-        if head.version == Version::Http11 {
-            let header = response.forward(false, true);
-            client.write_all(&header).await.map_err(client_gone)?;
-            client.flush().await.map_err(client_gone)?;
-        }
-    };
+    let response = final_response(server, intake, client, head).await?;
     if response.is_upgrade() && head.upgrade.is_none() {
         return Err(Failure::BadResponse(Malformed::Header));
     }
-    let is_sent = is_sent.load(Ordering::Relaxed);
+    progress.is_answered.store(true, Ordering::Relaxed);
+    let is_sent = progress.is_sent.load(Ordering::Relaxed);
     let chunks = match head.version {
         Version::Http11 => Chunks::Kept,
         Version::Http10 => Chunks::Removed,
@@ -177,7 +197,10 @@ where
     // What is left of a request that was answered early cannot be told from the next request.
     let client_reusable = head.persistent && is_sent && !until_close;
     let header = response.forward(!client_reusable, chunks == Chunks::Kept);
-    client.write_all(&header).await.map_err(client_gone)?;
+    client
+        .write_all(&header)
+        .await
+        .map_err(|_| Failure::Client(Fault::Gone))?;
     bytes.add_down(header.len());
     let count = |written| bytes.add_down(written);
     let body = Body::new(response.framing);
@@ -190,6 +213,38 @@ where
         Err(PumpFault::Writer) => Err(Failure::Client(Fault::Gone)),
         Err(PumpFault::Reader(code)) => Err(Failure::Cut(code)),
         Err(PumpFault::Malformed(_)) => Err(Failure::Cut(ResetCode::ProtocolViolation)),
+    }
+}
+
+/// Reads up to the header of the final response and forwards interim ones.
+async fn final_response<R, W>(
+    server: &mut R,
+    intake: &mut Intake,
+    client: &mut W,
+    head: &RequestHead,
+) -> Result<ResponseHead, Failure>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let client_gone = |_: io::Error| Failure::Client(Fault::Gone);
+    loop {
+        let mut scanner = HeadScanner::new();
+        let parse = |bytes: &[u8]| parse_response(&mut scanner, bytes, head.is_head());
+        let response = match intake.read_message(server, parse).await {
+            Ok(response) => response,
+            Err(Fault::Malformed(reason)) => return Err(Failure::BadResponse(reason)),
+            Err(_) => return Err(Failure::NoResponse),
+        };
+        if !response.is_interim() {
+            return Ok(response);
+        }
+        // HTTP/1.0 knows no interim responses.
+        if head.version == Version::Http11 {
+            let header = response.forward(false, true);
+            client.write_all(&header).await.map_err(client_gone)?;
+            client.flush().await.map_err(client_gone)?;
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use tokio::io::{AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, timeout};
 
 use super::connection::{Context, Fault, Guarded, close_gently, in_time};
-use super::exchange::{Failure, Outcome, Upstream, exchange};
+use super::exchange::{ExchangeContext, Failure, Outcome, Upstream, exchange};
 use super::http::{Framing, HeadScanner, RequestHead, Target, parse_request};
 use super::intake::Intake;
 use super::parse::Malformed;
@@ -173,10 +173,13 @@ impl<C: ByteStream, D: Dialer> HttpServer<'_, C, D> {
         head: &RequestHead,
         mut upstream: Upstream<D::Stream>,
     ) -> Result<Outcome, Failure> {
-        let bytes = &self.context.counters.bytes;
+        let context = ExchangeContext {
+            bytes: &self.context.counters.bytes,
+            half_closed_timeout: self.context.config.relay.half_closed_timeout,
+        };
         self.client.is_busy = true;
         let client = self.client.stream();
-        let result = exchange(client, &mut self.intake, &mut upstream, head, bytes).await;
+        let result = exchange(client, &mut self.intake, &mut upstream, head, context).await;
         self.client.is_busy = false;
         match result {
             Ok(outcome) if outcome.upstream_reusable || outcome.is_upgraded => {
