@@ -1,0 +1,6 @@
+//! The answer to an offer.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    hawser_front::file::fuzzing::answer(data);
+});

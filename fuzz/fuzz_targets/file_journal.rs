@@ -1,0 +1,6 @@
+//! The journal of a half-received file.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    hawser_front::file::fuzzing::journal(data);
+});

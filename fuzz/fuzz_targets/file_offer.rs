@@ -1,0 +1,6 @@
+//! The offer of a file.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    hawser_front::file::fuzzing::offer(data);
+});

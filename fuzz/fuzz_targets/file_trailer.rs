@@ -1,0 +1,6 @@
+//! What follows a file.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    hawser_front::file::fuzzing::trailer(data);
+});

@@ -1,0 +1,6 @@
+//! The head of a server's answer.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    hawser_front::fuzzing::fuzz_http_response(data);
+});
