@@ -14,33 +14,33 @@ use hawser_types::ByteCount;
 /// Makes all of a machine's internet links act as one.
 #[derive(Debug, Parser)]
 #[command(name = "hawser", version, term_width = 79, max_term_width = 79)]
-pub struct Cli {
+pub(crate) struct Cli {
     /// What holds for every command.
     #[command(flatten)]
-    pub global: Global,
+    pub(crate) global: Global,
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
 }
 
 /// Flags that stand before or after the command.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Global {
+pub(crate) struct Global {
     /// Where keys, peers and the daemon's socket are kept [default: the XDG state directory, or
     /// /var/lib/hawser for root]
     #[arg(long, global = true, value_name = "DIR", help_heading = GLOBAL)]
-    pub state: Option<PathBuf>,
+    pub(crate) state: Option<PathBuf>,
     /// Read this configuration file
     #[arg(long, global = true, value_name = "F", help_heading = GLOBAL)]
-    pub config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// How much to log on standard error [default: info for daemons, else warn]
     #[arg(long, global = true, value_name = "LEVEL", hide_possible_values = true, help_heading = GLOBAL)]
-    pub log: Option<LogLevel>,
+    pub(crate) log: Option<LogLevel>,
 }
 
 /// How much is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogLevel {
+pub(crate) enum LogLevel {
     /// Nothing.
     Off,
     /// What went wrong.
@@ -57,7 +57,7 @@ pub enum LogLevel {
 
 impl LogLevel {
     /// The level's name as log filters know it.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Off => "off",
             Self::Error => "error",
@@ -71,7 +71,7 @@ impl LogLevel {
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Run a gateway: the far end for clients
     Serve(ServeArgs),
     /// Run the proxy that applications use, over every link
@@ -94,92 +94,92 @@ pub enum Command {
 
 /// `hawser serve`.
 #[derive(Args, Debug)]
-pub struct ServeArgs {
+pub(crate) struct ServeArgs {
     /// Where clients connect.
     #[command(flatten)]
-    pub door: DoorArgs,
+    pub(crate) door: DoorArgs,
     /// Let clients reach this private, link-local or loopback network; may be repeated
     #[arg(long, value_name = "CIDR", value_parser = network)]
-    pub allow_destination: Vec<IpNet>,
+    pub(crate) allow_destination: Vec<IpNet>,
 }
 
 /// Where the far end listens, and what invites say.
 #[derive(Args, Debug)]
-pub struct DoorArgs {
+pub(crate) struct DoorArgs {
     /// Listen at this address [default: [::]:7443]
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address)]
-    pub listen: Option<SocketAddr>,
+    pub(crate) listen: Option<SocketAddr>,
     /// Put this address into invites; may be repeated [default: the one listened at]
     #[arg(long, value_name = "HOST[:PORT]")]
-    pub advertise: Vec<HostPort>,
+    pub(crate) advertise: Vec<HostPort>,
     /// Write the invite to this file too, readable by its owner only
     #[arg(long, value_name = "F")]
-    pub invite_file: Option<PathBuf>,
+    pub(crate) invite_file: Option<PathBuf>,
 }
 
 /// `hawser up`.
 #[derive(Args, Debug)]
-pub struct UpArgs {
+pub(crate) struct UpArgs {
     /// Enrol with the gateway of this invite [default: the gateway enrolled with before; without
     /// one, connect directly, over the links in rotation]
     #[arg(long, value_name = "URL|@FILE")]
-    pub gateway: Option<GatewaySource>,
+    pub(crate) gateway: Option<GatewaySource>,
     /// Listen for applications at this address [default: 127.0.0.1:1080]
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address)]
-    pub listen: Option<SocketAddr>,
+    pub(crate) listen: Option<SocketAddr>,
     /// Use this interface and no others; may be repeated [default: all]
     #[arg(long = "link", value_name = "NAME", value_parser = link_name)]
-    pub links: Vec<String>,
+    pub(crate) links: Vec<String>,
     /// Let --listen be an address that other machines reach; the port asks for no password
     #[arg(long)]
-    pub allow_lan: bool,
+    pub(crate) allow_lan: bool,
 }
 
 /// `hawser send`.
 #[derive(Args, Debug)]
-pub struct SendArgs {
+pub(crate) struct SendArgs {
     /// What to send
     #[arg(required = true, value_name = "FILE")]
-    pub files: Vec<PathBuf>,
+    pub(crate) files: Vec<PathBuf>,
     /// The invite that `hawser receive` printed, or a file that holds it
     #[arg(long, value_name = "URL|@FILE")]
-    pub to: GatewaySource,
+    pub(crate) to: GatewaySource,
 }
 
 /// `hawser receive`.
 #[derive(Args, Debug)]
-pub struct ReceiveArgs {
+pub(crate) struct ReceiveArgs {
     /// Write files into this directory
     #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
+    pub(crate) directory: PathBuf,
     /// Where senders connect.
     #[command(flatten)]
-    pub door: DoorArgs,
+    pub(crate) door: DoorArgs,
 }
 
 /// `hawser invite`.
 #[derive(Args, Debug)]
-pub struct InviteArgs {
+pub(crate) struct InviteArgs {
     /// How long the invite holds, such as 30min or 24h
     #[arg(long, value_name = "DURATION", value_parser = time_to_live)]
-    pub ttl: Option<Duration>,
+    pub(crate) ttl: Option<Duration>,
 }
 
 /// `hawser peers`.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
-pub struct PeersArgs {
+pub(crate) struct PeersArgs {
     /// What to do with them; lists them when missing.
     #[command(subcommand)]
-    pub action: Option<PeersAction>,
+    pub(crate) action: Option<PeersAction>,
     /// How to show them.
     #[command(flatten)]
-    pub table: TableArgs,
+    pub(crate) table: TableArgs,
 }
 
 /// What to do with a gateway's clients.
 #[derive(Debug, Subcommand)]
-pub enum PeersAction {
+pub(crate) enum PeersAction {
     /// Forget a client and end its sessions
     Revoke {
         /// Its key as `hawser peers` shows it
@@ -190,26 +190,26 @@ pub enum PeersAction {
 
 /// `hawser bench`.
 #[derive(Args, Debug)]
-pub struct BenchArgs {
+pub(crate) struct BenchArgs {
     /// Send so much in each measurement, such as 20MB [default: what suits the links]
     #[arg(long, value_name = "BYTES", value_parser = size)]
-    pub size: Option<ByteCount>,
+    pub(crate) size: Option<ByteCount>,
     /// How to show the result.
     #[command(flatten)]
-    pub table: TableArgs,
+    pub(crate) table: TableArgs,
 }
 
 /// A command whose output is a table.
 #[derive(Args, Clone, Copy, Debug)]
-pub struct TableArgs {
+pub(crate) struct TableArgs {
     /// Print JSON
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 impl ServeArgs {
     /// Puts what the flags say over what the file says.
-    pub fn apply_to(&self, config: &mut ServeConfig) {
+    pub(crate) fn apply_to(&self, config: &mut ServeConfig) {
         self.door.apply_to(config);
         if !self.allow_destination.is_empty() {
             config.allow_destination.clone_from(&self.allow_destination);
@@ -219,7 +219,7 @@ impl ServeArgs {
 
 impl DoorArgs {
     /// Puts what the flags say over what the file says.
-    pub fn apply_to(&self, config: &mut ServeConfig) {
+    pub(crate) fn apply_to(&self, config: &mut ServeConfig) {
         if let Some(listen) = self.listen {
             config.listen = listen;
         }
@@ -231,7 +231,7 @@ impl DoorArgs {
 
 impl UpArgs {
     /// Puts what the flags say over what the file says.
-    pub fn apply_to(&self, config: &mut UpConfig) {
+    pub(crate) fn apply_to(&self, config: &mut UpConfig) {
         if let Some(listen) = self.listen {
             config.listen = listen;
         }

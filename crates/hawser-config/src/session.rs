@@ -50,6 +50,16 @@ pub enum Congestion {
     Named(String),
 }
 
+impl Congestion {
+    /// The name that was asked for; `None`: the program chooses.
+    pub fn name(&self) -> Option<String> {
+        match self {
+            Self::Auto => None,
+            Self::Named(name) => Some(name.clone()),
+        }
+    }
+}
+
 impl SessionConfig {
     /// What a session of at most `max_streams` streams is to be told.
     pub fn for_session(&self, max_streams: u32) -> hawser_session::SessionConfig {

@@ -16,9 +16,10 @@ pub fn fuzz_destination(data: &[u8]) {
         assert_eq!(destination.to_string().parse(), Ok(destination));
     }
     if let Ok(text) = std::str::from_utf8(data)
-        && let Ok(destination) = text.parse::<Destination>() {
-            assert_eq!(destination.to_string().parse(), Ok(destination));
-        }
+        && let Ok(destination) = text.parse::<Destination>()
+    {
+        assert_eq!(destination.to_string().parse(), Ok(destination));
+    }
 }
 
 /// Detection and SOCKS5: what is parsed does not depend on what follows.
@@ -97,9 +98,10 @@ pub fn fuzz_http_body(data: &[u8]) {
 /// Whatever reads as a network prints as the same network.
 pub fn fuzz_cidr(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data)
-        && let Ok(cidr) = text.parse::<Cidr>() {
-            assert_eq!(cidr.to_string().parse(), Ok(cidr));
-        }
+        && let Ok(cidr) = text.parse::<Cidr>()
+    {
+        assert_eq!(cidr.to_string().parse(), Ok(cidr));
+    }
 }
 
 /// Parses `data`, and its consumed part alone, which must give the same.

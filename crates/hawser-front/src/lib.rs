@@ -1,5 +1,6 @@
 //! Where traffic comes in: the proxy port, the gateway and file transfer.
 
+pub mod bonded;
 pub mod connect;
 pub mod destination;
 pub mod direct;

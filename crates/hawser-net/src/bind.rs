@@ -143,6 +143,14 @@ pub fn allowed_congestion() -> io::Result<Vec<String>> {
     words("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 }
 
+/// The congestion control that suits striping best among those this process may use: bbr, since a
+/// loss on a radio link is not congestion; `None` for the system's default.
+pub fn best_congestion() -> Option<String> {
+    let socket = open_socket(SocketAddr::from(([127, 0, 0, 1], 0))).ok()?;
+    SockRef::from(&socket).set_tcp_congestion(b"bbr").ok()?;
+    Some("bbr".to_owned())
+}
+
 fn bind_to_link(socket: &Socket, link: &Link, remote: SocketAddr) -> Result<(), ConnectError> {
     let index = libc::c_int::try_from(link.index).map_err(|_| ConnectError::LinkGone {
         link: link.name.clone(),

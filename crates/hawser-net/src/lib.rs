@@ -1,15 +1,20 @@
 //! The only clock and the only sockets: links, binding, TLS, channels and the tokio driver.
 
 pub mod bind;
+pub mod client;
+pub mod clock;
+pub mod gateway;
 pub mod host_port;
 pub mod identity;
 pub mod invite;
 pub mod links;
 pub mod store;
+pub mod stream;
 pub mod tcp_info;
 pub mod tls;
 pub mod unix_time;
 
+mod driver;
 mod files;
 #[cfg(test)]
 mod namespace;

@@ -65,6 +65,31 @@ pub(crate) fn read_option(
     Ok((length as usize).min(value.len()))
 }
 
+/// Bytes in the send queue of a TCP socket that the peer has not acknowledged, unsent ones
+/// included.
+pub(crate) fn send_queue(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the descriptor is open for as long as it is borrowed; TIOCOUTQ (SIOCOUTQ) writes one
+    // C int, which lives until the call returns.
+    let code = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    check(code)?;
+    Ok(u64::try_from(bytes).unwrap_or(0))
+}
+
+/// Whether a write to the socket would not have to wait. For TCP that looks at the low-water mark
+/// of unsent data, and asks the kernel to tell when the answer changes.
+pub(crate) fn is_writable(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut poll = libc::pollfd {
+        fd: socket.as_raw_fd(),
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: one pollfd, which lives until the call returns; a timeout of zero never waits.
+    let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
+    check(ready.min(0))?;
+    Ok(ready > 0)
+}
+
 fn check(code: libc::c_int) -> io::Result<()> {
     if code == 0 {
         Ok(())

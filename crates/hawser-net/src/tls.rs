@@ -18,9 +18,11 @@ mod wire;
 use std::io;
 use std::sync::Arc;
 
+use hawser_session::seal::Aead;
 use rustls::server::Acceptor;
 use rustls::{
-    ClientConfig, ClientConnection, ConnectionCommon, ServerConfig, ServerConnection, SideData,
+    CipherSuite, ClientConfig, ClientConnection, ConnectionCommon, ServerConfig, ServerConnection,
+    SideData,
 };
 use tokio::net::TcpStream;
 use zeroize::Zeroizing;
@@ -41,6 +43,8 @@ pub struct Handshake {
     pub exporter: Zeroizing<[u8; 32]>,
     /// The key that the other end has proved to hold.
     pub peer: PublicKey,
+    /// The AEAD of the suite that both ends agreed on.
+    pub aead: Aead,
     /// On the client's side: what can still read the server's refusal.
     unconfirmed: Option<Box<ClientConnection>>,
 }
@@ -125,6 +129,7 @@ impl TlsClient {
             stream,
             exporter,
             peer,
+            aead: aead(&connection),
             unconfirmed: Some(Box::new(connection)),
         })
     }
@@ -176,6 +181,7 @@ impl TlsServer {
             stream,
             exporter,
             peer,
+            aead: aead(&connection),
             unconfirmed: None,
         })
     }
@@ -301,6 +307,17 @@ fn exporter<S: SideData>(
 ) -> Result<Zeroizing<[u8; 32]>, TlsError> {
     let empty = Zeroizing::new([0; 32]);
     Ok(connection.export_keying_material(empty, EXPORTER_LABEL, None)?)
+}
+
+fn aead<S: SideData>(connection: &ConnectionCommon<S>) -> Aead {
+    match connection
+        .negotiated_cipher_suite()
+        .map(|suite| suite.suite())
+    {
+        Some(CipherSuite::TLS13_AES_128_GCM_SHA256) => Aead::Aes128Gcm,
+        Some(CipherSuite::TLS13_AES_256_GCM_SHA384) => Aead::Aes256Gcm,
+        _ => Aead::ChaCha20Poly1305,
+    }
 }
 
 async fn refuse_hello(

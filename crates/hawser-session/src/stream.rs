@@ -19,6 +19,8 @@ pub(crate) struct Stream {
     pub(crate) opened_at: Instant,
     /// The application has read up to the end.
     pub(crate) read_out: bool,
+    /// The application has let go of the stream.
+    pub(crate) abandoned: bool,
 }
 
 impl Stream {
@@ -30,6 +32,7 @@ impl Stream {
             own_metadata: Bytes::new(),
             opened_at: now,
             read_out: false,
+            abandoned: false,
         }
     }
 

@@ -191,9 +191,10 @@ impl Recent {
         self.known.insert(Arc::clone(&destination));
         self.order.push_back(destination);
         if self.order.len() > MAX_RECENT
-            && let Some(oldest) = self.order.pop_front() {
-                self.known.remove(&oldest);
-            }
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
     }
 }
 

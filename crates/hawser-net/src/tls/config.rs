@@ -82,10 +82,29 @@ pub(super) fn own_verdict(error: &rustls::Error) -> Option<TlsError> {
 fn crypto_provider() -> Arc<CryptoProvider> {
     let mut provider = provider::default_provider();
     provider.kx_groups = vec![provider::kx_group::X25519];
-    provider
-        .cipher_suites
-        .retain(|suite| suite.tls13().is_some());
+    // The suite's AEAD is also that of the records. The client's order counts: what its CPU does
+    // best comes first.
+    use provider::cipher_suite as suite;
+    let gcm = [
+        suite::TLS13_AES_128_GCM_SHA256,
+        suite::TLS13_AES_256_GCM_SHA384,
+    ];
+    let chacha = suite::TLS13_CHACHA20_POLY1305_SHA256;
+    provider.cipher_suites = match has_aes() {
+        true => vec![gcm[0], gcm[1], chacha],
+        false => vec![chacha, gcm[0], gcm[1]],
+    };
     Arc::new(provider)
+}
+
+/// Whether the CPU has instructions for AES.
+fn has_aes() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("aes");
+    #[cfg(target_arch = "aarch64")]
+    return std::arch::is_aarch64_feature_detected!("aes");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    false
 }
 
 fn certified(me: &Identity) -> Arc<CertifiedKey> {

@@ -17,6 +17,14 @@ impl Session {
         self.granted.check(channel)
     }
 
+    /// Takes a number out of those that may be joined with, for a connection that has proved that
+    /// it belongs here.
+    pub fn reserve_join(&mut self, channel: ChannelId) -> Result<(), JoinRefused> {
+        self.check_join(channel)?;
+        self.granted.mark_used(channel);
+        Ok(())
+    }
+
     /// A channel number to join with; `None` until the gateway grants more. A number that was
     /// taken counts as used, even if the join fails.
     pub fn take_grant(&mut self) -> Option<ChannelId> {

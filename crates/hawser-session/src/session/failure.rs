@@ -5,7 +5,7 @@ use std::time::Duration;
 use hawser_types::{ByteCount, ChannelId, Instant};
 use hawser_wire::Command;
 
-use super::{Session, State, slot};
+use super::{Session, Side, State, slot};
 use crate::channel::Channel;
 use crate::ledger::ChunkKey;
 use crate::{CloseReason, Event};
@@ -137,6 +137,10 @@ impl Session {
         self.repeat_credits();
         if self.channels.is_empty() {
             self.lonely_since = Some(now);
+            // A client that never said hello raced several connections and kept another.
+            if self.side == Side::Gateway && !self.commands.greeted {
+                self.close_now(CloseReason::Abandoned);
+            }
         }
     }
 

@@ -77,14 +77,14 @@ impl Session {
             };
             channel.sent.pop_front();
             channel.in_flight = channel.in_flight.saturating_sub(u64::from(sent.length));
-            self.on_chunk_held(sent.chunk);
+            self.on_chunk_held(now, sent.chunk);
         }
         self.check_close(now);
         Ok(())
     }
 
     /// The peer holds a chunk, by whichever channel it came.
-    fn on_chunk_held(&mut self, key: ChunkKey) {
+    fn on_chunk_held(&mut self, now: Instant, key: ChunkKey) {
         let Some(chunk) = self.ledger.remove(key) else {
             return;
         };
@@ -98,6 +98,9 @@ impl Session {
             stream.send.on_acknowledged();
             if stream.send.is_acknowledged() {
                 self.events.push_back(Event::Acknowledged(id));
+                if stream.abandoned && stream.receive.reassembly.ready_bytes() > 0 {
+                    self.reset(now, id, 0);
+                }
                 self.retire_if_over(id);
             }
         }
@@ -126,6 +129,10 @@ impl Session {
             _ => payload,
         };
         let id = header.stream;
+        if stream.abandoned && !payload.is_empty() && stream.send.is_acknowledged() {
+            self.reset(now, id, 0);
+            return Ok(());
+        }
         let was_complete = stream.receive.reassembly.is_complete();
         match stream.receive.on_chunk(&header, payload) {
             Ok(Inserted::Duplicate) => self.counters.duplicates_received += 1,
@@ -143,6 +150,9 @@ impl Session {
                 }
             }
             Err(fault) => return Err(PeerFault::Misbehaved(fault)),
+        }
+        if stream.abandoned && stream.receive.reassembly.is_complete() {
+            stream.read_out = true;
         }
         self.retire_if_over(id);
         Ok(())

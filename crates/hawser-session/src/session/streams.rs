@@ -125,6 +125,26 @@ impl Session {
         Ok(ReadOutcome::Data(offset.value(), bytes))
     }
 
+    /// The application lets go of a stream: what was written still arrives, and the end after it;
+    /// what the peer sends from now on has no reader, so that it resets the stream.
+    pub fn abandon(&mut self, now: Instant, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        stream.send.open(Bytes::new());
+        stream.send.finish();
+        stream.abandoned = true;
+        let unread = stream.receive.reassembly.ready_bytes() > 0;
+        stream.read_out |= stream.receive.reassembly.is_complete();
+        if unread && !stream.read_out && stream.send.is_acknowledged() {
+            self.reset(now, id, 0);
+            return;
+        }
+        self.retire_if_over(id);
+        self.enlist(now, id);
+        self.schedule(now);
+    }
+
     /// From now on the stream's bytes are read as they come, each with its position.
     pub fn set_unordered(&mut self, id: StreamId) -> Result<(), StreamError> {
         let stream = self.streams.get_mut(&id).ok_or(StreamError::Unknown(id))?;

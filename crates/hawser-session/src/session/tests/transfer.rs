@@ -265,3 +265,29 @@ fn what_a_correct_peer_would_not_do_is_named() {
         assert_eq!(result, Err(PeerFault::Misbehaved(fault)));
     }
 }
+
+#[test]
+fn an_abandoned_stream_still_delivers_what_was_written() {
+    let mut pair = Pair::over(&[link(1, 20, 10)]);
+    let id = pair.sides[CLIENT]
+        .open_stream(pair.now, Bytes::new())
+        .unwrap();
+    pair.sides[CLIENT]
+        .write_slice(pair.now, id, &pattern(100_000))
+        .unwrap();
+    pair.sides[CLIENT].abandon(pair.now, id);
+    let mut got = Vec::new();
+    assert!(pair.read_for(500, GATEWAY, id, &mut got));
+    assert!(got == pattern(100_000));
+    // What the peer says now has no reader.
+    pair.sides[GATEWAY]
+        .write_slice(pair.now, id, b"too late")
+        .unwrap();
+    pair.run_for(200);
+    assert!(pair.events[GATEWAY].contains(&Event::Reset(id, 0)));
+    assert!(
+        pair.sides
+            .iter()
+            .all(|side| side.snapshot(pair.now, 9).stream_count == 0)
+    );
+}

@@ -1,0 +1,187 @@
+//! Bonded streams as the front ends see them, and what their opening chunks say.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hawser_net::client::{Client, OpenStreamError};
+use hawser_net::stream::{BondStream, ResetByPeer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::destination::Destination;
+use crate::file::UnorderedRead;
+use crate::gateway::IncomingStream;
+use crate::transport::{ByteStream, DialError, Dialer, ResetCode};
+
+/// What a stream is for, as its opening chunk's first byte says.
+///
+/// 1 to 3 begin a [`Destination`]: the peer is to connect there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A connection to a destination.
+    Connect,
+    /// A file, by the protocol of [`crate::file`].
+    File,
+    /// A measurement: the peer swallows what comes and says how much it was.
+    Sink,
+}
+
+impl Purpose {
+    /// What the opening of an incoming stream asks for; `None` when this version does not know it.
+    pub fn of(opening: &[u8]) -> Option<Self> {
+        match opening {
+            [1..=3, ..] => Some(Self::Connect),
+            [OPENING_FILE] => Some(Self::File),
+            [OPENING_SINK] => Some(Self::Sink),
+            _ => None,
+        }
+    }
+
+    /// The opening of a stream that is not a connection.
+    pub fn opening(self) -> Bytes {
+        match self {
+            Self::Connect => Bytes::new(),
+            Self::File => Bytes::from_static(&[OPENING_FILE]),
+            Self::Sink => Bytes::from_static(&[OPENING_SINK]),
+        }
+    }
+}
+
+/// A bonded stream with the front ends' reset codes.
+#[derive(Debug)]
+pub struct Bonded(BondStream);
+
+impl Bonded {
+    /// Wraps a stream.
+    pub fn new(stream: BondStream) -> Self {
+        Self(stream)
+    }
+
+    /// The stream.
+    pub fn get_mut(&mut self) -> &mut BondStream {
+        &mut self.0
+    }
+}
+
+impl ByteStream for Bonded {
+    fn reset(&mut self, code: ResetCode) {
+        self.0.reset(u32::from(code.code()));
+    }
+
+    fn aborted(&self) -> Option<ResetCode> {
+        self.0.reset_code().map(reset_code)
+    }
+}
+
+impl IncomingStream for Bonded {
+    fn open_metadata(&self) -> &[u8] {
+        self.0.opening()
+    }
+
+    fn accept(&mut self) {
+        // Fails only when the stream is over, which reading shows.
+        let _ = self.0.accept(Bytes::new());
+    }
+
+    fn refuse(mut self, error: DialError) {
+        self.0.reset(u32::from(error.code()));
+    }
+}
+
+impl AsyncRead for Bonded {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buffer).map_err(named)
+    }
+}
+
+impl AsyncWrite for Bonded {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes).map_err(named)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx).map_err(named)
+    }
+}
+
+/// Reads chunks as they come, once [`BondStream::set_unordered`] was called.
+impl UnorderedRead for Bonded {
+    async fn read_chunk(&mut self) -> io::Result<Option<(u64, Bytes)>> {
+        std::future::poll_fn(|cx| self.0.poll_read_chunk(cx, MAX_READ)).await
+    }
+}
+
+/// Dials through a gateway.
+#[derive(Clone, Debug)]
+pub struct BondDialer {
+    client: Arc<Client>,
+}
+
+impl BondDialer {
+    /// Dials over the sessions of `client`.
+    pub fn new(client: Arc<Client>) -> Self {
+        Self { client }
+    }
+}
+
+impl Dialer for BondDialer {
+    type Stream = Bonded;
+
+    async fn dial(&self, destination: &Destination) -> Result<Bonded, DialError> {
+        let opening = Bytes::from(destination.to_bytes());
+        let mut stream = self
+            .client
+            .open(opening)
+            .await
+            .map_err(|error| match error {
+                OpenStreamError::Refused(_) => DialError::LimitReached,
+                _ => DialError::GatewayUnavailable,
+            })?;
+        match stream.accepted().await {
+            Ok(_) => Ok(Bonded(stream)),
+            Err(error) => {
+                let code = reset_by_peer(&error).and_then(|code| u16::try_from(code).ok());
+                Err(code
+                    .and_then(DialError::from_code)
+                    .unwrap_or(DialError::GatewayUnavailable))
+            }
+        }
+    }
+}
+
+fn named(error: io::Error) -> io::Error {
+    match reset_by_peer(&error) {
+        Some(code) => reset_code(code).into(),
+        None if error.kind() == io::ErrorKind::ConnectionAborted => ResetCode::SessionLost.into(),
+        None => error,
+    }
+}
+
+fn reset_by_peer(error: &io::Error) -> Option<u32> {
+    let ResetByPeer { code } = error.get_ref()?.downcast_ref()?;
+    Some(*code)
+}
+
+fn reset_code(code: u32) -> ResetCode {
+    // 0: the stream was dropped without a word, as a closed socket answers what still comes.
+    let known = u16::try_from(code).ok().and_then(ResetCode::from_code);
+    known.unwrap_or(ResetCode::Aborted)
+}
+
+const OPENING_FILE: u8 = 0x10;
+const OPENING_SINK: u8 = 0x11;
+const MAX_READ: usize = 256 * 1024;

@@ -1,0 +1,316 @@
+//! The client side: a session to one gateway, kept alive over every link.
+
+mod first;
+mod join;
+mod keeper;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hawser_session::{CloseReason, OpenError, SessionConfig, SessionSnapshot};
+use tokio::sync::watch;
+
+use crate::bind::{self, SocketOptions};
+use crate::driver::Driver;
+use crate::host_port::HostPort;
+use crate::identity::{Identity, PublicKey};
+use crate::invite::Invite;
+use crate::links::{self, Link};
+use crate::stream::BondStream;
+
+/// How a client reaches its gateway.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// This client's key.
+    pub identity: Identity,
+    /// The gateway's key: nobody else is believed.
+    pub gateway: PublicKey,
+    /// Where the gateway listens.
+    pub addresses: Vec<HostPort>,
+    /// Enrol with this invite; `None` for a client that is enrolled.
+    pub invite: Option<Invite>,
+    /// A name for this client, which the gateway shows to people.
+    pub name: String,
+    /// The links to use, by name; empty: every usable one.
+    pub links: Vec<String>,
+    /// Links' weights, by name; 1 where none is given.
+    pub weights: BTreeMap<String, f64>,
+    /// The session's behaviour.
+    pub session: SessionConfig,
+    /// Congestion control of the channels; `None`: bbr where it is permitted.
+    pub congestion: Option<String>,
+    /// Separate channels for what must not wait behind bulk.
+    pub express: bool,
+}
+
+/// A client of one gateway. It connects by itself, again when the session is lost, until it is
+/// closed or dropped.
+#[derive(Debug)]
+pub struct Client {
+    shared: Arc<Shared>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    config: ClientConfig,
+    congestion: Option<String>,
+    links: watch::Receiver<Arc<Vec<Link>>>,
+    current: watch::Sender<State>,
+    keepers: Mutex<BTreeMap<u32, LinkStatus>>,
+}
+
+/// Where a client stands.
+#[derive(Clone, Debug)]
+enum State {
+    /// No session yet, and what the last attempt said.
+    Connecting(Option<Arc<str>>),
+    /// A session runs.
+    Running(Driver),
+    /// The client was closed.
+    Closed,
+}
+
+/// What a client does with one of its links.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkStatus {
+    /// The link.
+    pub link: Link,
+    /// The gateway's address that this link's channels go to, once one worked.
+    pub remote: Option<std::net::SocketAddr>,
+    /// Why the last attempt to add a channel failed; `None` while all is well.
+    pub problem: Option<String>,
+}
+
+/// A client at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientSnapshot {
+    /// The session, if one runs.
+    pub session: Option<SessionSnapshot>,
+    /// Why there is none.
+    pub problem: Option<String>,
+    /// The links in use.
+    pub links: Vec<LinkStatus>,
+}
+
+/// A stream could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenStreamError {
+    /// No session came about in time.
+    #[error("the gateway can't be reached: {0}")]
+    Unreachable(String),
+    /// The session refuses.
+    #[error(transparent)]
+    Refused(#[from] OpenError),
+    /// The client was closed.
+    #[error("the client is closed")]
+    Closed,
+}
+
+impl Client {
+    /// Starts connecting. `links` follows the machine's links, as [`links::LinkMonitor`] gives
+    /// them.
+    pub fn start(config: ClientConfig, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
+        let congestion = config.congestion.clone().or_else(bind::best_congestion);
+        let shared = Arc::new(Shared {
+            config,
+            congestion,
+            links,
+            current: watch::Sender::new(State::Connecting(None)),
+            keepers: Mutex::default(),
+        });
+        let task = tokio::spawn(run(Arc::clone(&shared)));
+        Self { shared, task }
+    }
+
+    /// Opens a stream; its first chunk carries `metadata`. Waits for a session for a while.
+    pub async fn open(&self, metadata: Bytes) -> Result<BondStream, OpenStreamError> {
+        let driver = self.ready(OPEN_TIMEOUT).await?;
+        let id = driver.open_stream(metadata)?;
+        Ok(BondStream::new(driver, id, Bytes::new()))
+    }
+
+    /// Waits until a session runs, at most for `patience`.
+    pub async fn connected(&self, patience: Duration) -> Result<(), OpenStreamError> {
+        self.ready(patience).await.map(drop)
+    }
+
+    /// Waits until the gateway has kept this client's key, at most for `patience`.
+    pub async fn enrolled(&self, patience: Duration) -> Result<(), OpenStreamError> {
+        let deadline = tokio::time::Instant::now() + patience;
+        let driver = self.ready(patience).await?;
+        let mut changes = driver.changes();
+        while !driver.is_enrolled() {
+            if driver.closed().is_some() {
+                return Err(OpenStreamError::Unreachable(self.shared.problem()));
+            }
+            if tokio::time::timeout_at(deadline, changes.changed())
+                .await
+                .is_err()
+            {
+                return Err(OpenStreamError::Unreachable(
+                    "it does not answer".to_owned(),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The next stream that the gateway opens; `None` once the client is closed.
+    pub async fn accept(&self) -> Option<BondStream> {
+        loop {
+            let driver = match self.ready(Duration::MAX).await {
+                Ok(driver) => driver,
+                Err(_) => return None,
+            };
+            let next = std::future::poll_fn(|cx| driver.poll_incoming(cx)).await;
+            if let Some(id) = next {
+                let opening = driver.with(|session, _| session.peer_metadata(id));
+                return Some(BondStream::new(driver, id, opening.unwrap_or_default()));
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// The client at this moment, with at most `max_streams` of its streams.
+    pub fn snapshot(&self, max_streams: usize) -> ClientSnapshot {
+        let state = self.shared.current.borrow().clone();
+        let session = match &state {
+            State::Running(driver) => Some(driver.snapshot(max_streams)),
+            _ => None,
+        };
+        let problem = match state {
+            State::Connecting(problem) => problem.map(|text| text.to_string()),
+            _ => None,
+        };
+        let links = self.shared.lock_keepers().values().cloned().collect();
+        ClientSnapshot {
+            session,
+            problem,
+            links,
+        }
+    }
+
+    /// Ends the session in order: what was written still arrives, within `patience`.
+    pub async fn close(self, patience: Duration) {
+        let state = self.shared.current.send_replace(State::Closed);
+        if let State::Running(driver) = state {
+            driver.close(0);
+            let mut changes = driver.changes();
+            let _ = tokio::time::timeout(patience, async {
+                while driver.closed().is_none() && changes.changed().await.is_ok() {}
+                // The last acknowledgements go out.
+                tokio::time::sleep(LAST_WORDS).await;
+            })
+            .await;
+        }
+    }
+
+    async fn ready(&self, patience: Duration) -> Result<Driver, OpenStreamError> {
+        let mut current = self.shared.current.subscribe();
+        let settled = current.wait_for(|state| match state {
+            State::Running(driver) => driver.closed().is_none(),
+            State::Closed => true,
+            State::Connecting(_) => false,
+        });
+        match tokio::time::timeout(patience, settled).await {
+            Ok(Ok(state)) => match &*state {
+                State::Running(driver) => Ok(driver.clone()),
+                _ => Err(OpenStreamError::Closed),
+            },
+            Ok(Err(_)) => Err(OpenStreamError::Closed),
+            Err(_) => Err(OpenStreamError::Unreachable(self.shared.problem())),
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Shared {
+    fn socket_options(&self) -> SocketOptions {
+        SocketOptions {
+            congestion: self.congestion.clone(),
+            not_sent_low_water: Some(FIRST_LOW_WATER),
+            connect_timeout: CONNECT_TIMEOUT,
+            ..SocketOptions::default()
+        }
+    }
+
+    /// The links to use now.
+    fn usable_links(&self) -> Vec<Link> {
+        links::usable(&self.links.borrow(), &self.config.links)
+    }
+
+    fn weight(&self, link: &Link) -> f64 {
+        self.config.weights.get(&link.name).copied().unwrap_or(1.0)
+    }
+
+    fn problem(&self) -> String {
+        match &*self.current.borrow() {
+            State::Connecting(Some(problem)) => problem.to_string(),
+            State::Closed => "the client is closed".to_owned(),
+            _ => "it does not answer".to_owned(),
+        }
+    }
+
+    fn lock_keepers(&self) -> std::sync::MutexGuard<'_, BTreeMap<u32, LinkStatus>> {
+        self.keepers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps a session running for as long as the client lives.
+async fn run(shared: Arc<Shared>) {
+    loop {
+        let first = first::connect(&shared).await;
+        let driver = first.driver.clone();
+        let published = shared.current.send_if_modified(|state| {
+            let open = !matches!(state, State::Closed);
+            if open {
+                *state = State::Running(driver.clone());
+            }
+            open
+        });
+        if !published {
+            return;
+        }
+        keeper::keep(&shared, first).await;
+        let reason = driver.closed();
+        let refused = driver.was_refused();
+        let problem: Arc<str> = if refused {
+            "it refused this client's key: not enrolled, or revoked".into()
+        } else {
+            match reason {
+                Some(CloseReason::Peer(_)) => "it ended the session".into(),
+                _ => "every link to it was lost".into(),
+            }
+        };
+        tracing::warn!(%problem, "the session with the gateway is over");
+        let goes_on = shared.current.send_if_modified(|state| {
+            let open = !matches!(state, State::Closed);
+            if open {
+                *state = State::Connecting(Some(problem));
+            }
+            open
+        });
+        if !goes_on {
+            return;
+        }
+        tokio::time::sleep(if refused { REFUSED_PAUSE } else { LOST_PAUSE }).await;
+    }
+}
+
+/// How long opening a stream waits for a session.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Unsent data in the kernel until the channel's rate is known.
+const FIRST_LOW_WATER: hawser_types::ByteCount = hawser_types::ByteCount::from_kib(16);
+const LAST_WORDS: Duration = Duration::from_millis(20);
+const LOST_PAUSE: Duration = Duration::from_millis(200);
+const REFUSED_PAUSE: Duration = Duration::from_secs(5);

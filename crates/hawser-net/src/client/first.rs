@@ -1,0 +1,173 @@
+//! The first connection of a session: a race over every link and address.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use hawser_session::seal::{Direction, SessionKeys};
+use hawser_session::{ChannelSpec, Side};
+use hawser_types::{ChannelId, LinkIndex};
+use hawser_wire::{ChannelRole, Enrolment};
+
+use super::{Shared, State};
+use crate::bind;
+use crate::driver::{Driver, NewChannel};
+use crate::host_port::HostPort;
+use crate::links::Link;
+use crate::tls::{Handshake, TlsClient};
+
+/// A session that has just begun, and the connection that it began with.
+pub(super) struct First {
+    pub(super) driver: Driver,
+    pub(super) link: Link,
+    pub(super) remote: SocketAddr,
+    pub(super) channel: ChannelId,
+}
+
+/// Tries until one connection stands.
+pub(super) async fn connect(shared: &Arc<Shared>) -> First {
+    let mut links = shared.links.clone();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        links.mark_unchanged();
+        match race(shared).await {
+            Ok((link, remote, handshake)) => return begin(shared, link, remote, handshake),
+            Err(problem) => {
+                tracing::debug!(%problem, "no connection to the gateway yet");
+                let problem: Arc<str> = problem.into();
+                shared.current.send_if_modified(|state| match state {
+                    State::Connecting(last) => {
+                        *last = Some(problem);
+                        true
+                    }
+                    _ => false,
+                });
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => pause = (pause * 2).min(MAX_PAUSE),
+            _ = links.changed() => pause = FIRST_PAUSE,
+        }
+    }
+}
+
+/// The first handshake that succeeds over any link to any address.
+async fn race(shared: &Arc<Shared>) -> Result<(Link, SocketAddr, Handshake), String> {
+    let config = &shared.config;
+    let links = shared.usable_links();
+    if links.is_empty() {
+        return Err(match config.links.is_empty() {
+            true => "no link is up".to_owned(),
+            false => format!("none of the links {} is up", config.links.join(", ")),
+        });
+    }
+    let addresses = resolve(&config.addresses).await?;
+    let identity = match &config.invite {
+        Some(invite) => invite.enrolment_identity(),
+        None => config.identity.clone(),
+    };
+    let tls = TlsClient::new(&identity, config.gateway).map_err(|error| error.to_string())?;
+    let options = shared.socket_options();
+    let mut attempts = FuturesUnordered::new();
+    for link in &links {
+        for &remote in &addresses {
+            let (tls, options) = (&tls, &options);
+            attempts.push(async move {
+                let link_or_none = (!link.loopback).then_some(link);
+                let stream = bind::connect_on_link(link_or_none, remote, options)
+                    .await
+                    .map_err(|error| error.to_string())?;
+                let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.handshake(stream));
+                match handshake.await {
+                    Ok(Ok(handshake)) => Ok((link.clone(), remote, handshake)),
+                    Ok(Err(error)) => Err(format!("{} to {remote}: {error}", link.name)),
+                    Err(_) => Err(format!(
+                        "{} to {remote}: no answer to the handshake",
+                        link.name
+                    )),
+                }
+            });
+        }
+    }
+    let mut problems = Vec::new();
+    while let Some(result) = attempts.next().await {
+        match result {
+            Ok(won) => return Ok(won),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    problems.dedup();
+    Err(problems.join("; "))
+}
+
+fn begin(shared: &Arc<Shared>, link: Link, remote: SocketAddr, handshake: Handshake) -> First {
+    let config = &shared.config;
+    let keys = SessionKeys::new(handshake.exporter.clone(), handshake.aead);
+    let channel = ChannelId::new(0);
+    let new = NewChannel {
+        reader: keys.reader(channel, Direction::GatewayToClient, config.session.plain),
+        sealer: keys.sealer(channel, Direction::ClientToGateway),
+        stream: handshake.stream,
+    };
+    let challenge = keys.enrolment_challenge();
+    let driver = Driver::start(Side::Client, config.session.clone(), keys);
+    if config.invite.is_some() {
+        driver.enrol(Enrolment {
+            key: *config.identity.public().as_bytes(),
+            signature: config.identity.sign(&challenge),
+            name: config.name.chars().take(MAX_NAME).collect(),
+        });
+    }
+    let role = if config.express {
+        ChannelRole::Express
+    } else {
+        ChannelRole::Bulk
+    };
+    let spec = ChannelSpec {
+        id: channel,
+        role,
+        link: LinkIndex::new(link.index),
+        records: 0,
+        segment_size: None,
+        weight: shared.weight(&link),
+    };
+    driver.add_channel(spec, new);
+    tracing::info!(link = %link.name, %remote, "a session with the gateway has begun");
+    First {
+        driver,
+        link,
+        remote,
+        channel,
+    }
+}
+
+/// The socket addresses of a gateway.
+pub(super) async fn resolve(addresses: &[HostPort]) -> Result<Vec<SocketAddr>, String> {
+    let mut resolved = Vec::new();
+    let mut problem = String::from("the gateway has no address");
+    for address in addresses {
+        if let Some(address) = address.socket_addr() {
+            resolved.push(address);
+            continue;
+        }
+        match tokio::net::lookup_host(address.to_string()).await {
+            Ok(found) => resolved.extend(found),
+            Err(error) => problem = format!("{address}: {error}"),
+        }
+    }
+    resolved.truncate(MAX_ADDRESSES);
+    if resolved.is_empty() {
+        Err(problem)
+    } else {
+        Ok(resolved)
+    }
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(300);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+const MAX_ADDRESSES: usize = 16;
+/// At most 64 bytes of UTF-8.
+const MAX_NAME: usize = 16;

@@ -1,0 +1,269 @@
+//! Keeps every link's channels alive for as long as a session lives.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use hawser_types::ChannelId;
+use hawser_wire::ChannelRole;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::first::{First, resolve};
+use super::join::{JoinError, join};
+use super::{LinkStatus, Shared};
+use crate::driver::Driver;
+use crate::links::Link;
+
+/// Runs until the session ends.
+pub(super) async fn keep(shared: &Arc<Shared>, first: First) {
+    let driver = first.driver.clone();
+    let mut links = shared.links.clone();
+    let mut changes = driver.changes();
+    let mut tasks = JoinSet::new();
+    let mut running: BTreeMap<u32, (Link, tokio::task::AbortHandle)> = BTreeMap::new();
+    let mut first = Some(first);
+    while driver.closed().is_none() {
+        let wanted = shared.usable_links();
+        running.retain(|index, (link, task)| {
+            let same = wanted
+                .iter()
+                .any(|now| now.index == *index && is_same_link(now, link));
+            if !same {
+                tracing::info!(link = %link.name, "the link is gone or has changed");
+                task.abort();
+                shared.lock_keepers().remove(index);
+            }
+            same
+        });
+        for link in wanted {
+            if running.contains_key(&link.index) {
+                continue;
+            }
+            let begun = first.take_if(|first| first.link.index == link.index);
+            let keeper = LinkKeeper::new(shared, &driver, link.clone(), begun);
+            running.insert(link.index, (link, tasks.spawn(keeper.run())));
+        }
+        tokio::select! {
+            _ = links.changed() => {}
+            _ = changes.changed() => {}
+            Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
+        }
+    }
+    shared.lock_keepers().clear();
+}
+
+/// A link that keeps its addresses keeps its connections.
+fn is_same_link(now: &Link, before: &Link) -> bool {
+    now.addresses == before.addresses
+}
+
+/// Keeps the channels of one link.
+struct LinkKeeper {
+    shared: Arc<Shared>,
+    driver: Driver,
+    link: Link,
+    addresses: Vec<SocketAddr>,
+    /// Where the link's channels go, once one worked.
+    remote: Option<SocketAddr>,
+    next_address: usize,
+    held: [Option<ChannelId>; 2],
+    failures: u32,
+}
+
+impl LinkKeeper {
+    fn new(shared: &Arc<Shared>, driver: &Driver, link: Link, first: Option<First>) -> Self {
+        let mut held = [None; 2];
+        let remote = first.as_ref().map(|first| first.remote);
+        if let Some(first) = first {
+            let role = if shared.config.express {
+                ChannelRole::Express
+            } else {
+                ChannelRole::Bulk
+            };
+            held[role as usize] = Some(first.channel);
+        }
+        let keeper = Self {
+            shared: Arc::clone(shared),
+            driver: driver.clone(),
+            link,
+            addresses: Vec::new(),
+            remote,
+            next_address: 0,
+            held,
+            failures: 0,
+        };
+        keeper.publish(None);
+        keeper
+    }
+
+    async fn run(mut self) {
+        let mut changes = self.driver.changes();
+        let mut attempts = FuturesUnordered::new();
+        let mut next_attempt = Instant::now();
+        loop {
+            self.forget_lost();
+            let missing = self.missing();
+            let Some(role) = missing.first().copied() else {
+                attempts.clear();
+                if changes.changed().await.is_err() {
+                    return;
+                }
+                next_attempt = Instant::now();
+                continue;
+            };
+            if Instant::now() >= next_attempt && attempts.len() < MAX_ATTEMPTS {
+                for role in missing {
+                    if let Some(remote) = self.next_remote().await {
+                        attempts.push(attempt(
+                            &self.shared,
+                            &self.driver,
+                            &self.link,
+                            remote,
+                            role,
+                        ));
+                    }
+                }
+                next_attempt = Instant::now() + self.pause();
+            }
+            tokio::select! {
+                Some((role, remote, result)) = attempts.next(), if !attempts.is_empty() => {
+                    self.on_result(role, remote, result);
+                }
+                () = tokio::time::sleep_until(next_attempt) => {}
+                changed = changes.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    // A grant may have come that an attempt lacked.
+                    if self.failures == 0 && role == ChannelRole::Bulk && attempts.is_empty() {
+                        next_attempt = Instant::now();
+                    }
+                }
+            }
+        }
+    }
+
+    fn on_result(
+        &mut self,
+        role: ChannelRole,
+        remote: SocketAddr,
+        result: Result<ChannelId, JoinError>,
+    ) {
+        match result {
+            Ok(channel) => {
+                let slot = &mut self.held[role as usize];
+                if slot.is_some() {
+                    // A slower attempt succeeded too: one channel of each kind is enough.
+                    self.driver.drop_channel(channel);
+                    return;
+                }
+                *slot = Some(channel);
+                self.remote = Some(remote);
+                self.failures = 0;
+                tracing::info!(link = %self.link.name, %remote, ?role, %channel, "joined");
+                self.publish(None);
+            }
+            Err(JoinError::NoGrant) => {}
+            Err(error) => {
+                self.failures = self.failures.saturating_add(1);
+                if self.failures.is_power_of_two() {
+                    tracing::info!(link = %self.link.name, %remote, %error, "no channel");
+                }
+                self.publish(Some(error.to_string()));
+                if matches!(error, JoinError::Connect(_)) && self.failures.is_multiple_of(4) {
+                    self.remote = None;
+                }
+            }
+        }
+    }
+
+    fn forget_lost(&mut self) {
+        let live = self.driver.channels();
+        for slot in &mut self.held {
+            if slot.is_some_and(|channel| !live.contains(&channel)) {
+                *slot = None;
+            }
+        }
+    }
+
+    fn missing(&self) -> Vec<ChannelRole> {
+        let roles: &[ChannelRole] = match self.shared.config.express {
+            true => &[ChannelRole::Bulk, ChannelRole::Express],
+            false => &[ChannelRole::Bulk],
+        };
+        roles
+            .iter()
+            .copied()
+            .filter(|role| self.held[*role as usize].is_none())
+            .collect()
+    }
+
+    /// The address to try next: the one that worked, else each in turn.
+    async fn next_remote(&mut self) -> Option<SocketAddr> {
+        if let Some(remote) = self.remote {
+            return Some(remote);
+        }
+        if self.addresses.is_empty() || self.next_address >= self.addresses.len() {
+            self.addresses = resolve(&self.shared.config.addresses)
+                .await
+                .unwrap_or_default();
+            self.next_address = 0;
+        }
+        let remote = self.addresses.get(self.next_address).copied();
+        self.next_address += 1;
+        remote
+    }
+
+    /// A link that has failed for long is tried less often.
+    fn pause(&self) -> Duration {
+        match self.failures {
+            0..40 => RETRY,
+            40..200 => RETRY * 5,
+            _ => RETRY * 20,
+        }
+    }
+
+    fn publish(&self, problem: Option<String>) {
+        let status = LinkStatus {
+            link: self.link.clone(),
+            remote: self.remote,
+            problem,
+        };
+        self.shared.lock_keepers().insert(self.link.index, status);
+    }
+}
+
+impl Drop for LinkKeeper {
+    fn drop(&mut self) {
+        // The link is gone, or its address: connections on it can't live on.
+        for channel in self.held.into_iter().flatten() {
+            self.driver.drop_channel(channel);
+        }
+    }
+}
+
+type Attempt = std::pin::Pin<
+    Box<dyn Future<Output = (ChannelRole, SocketAddr, Result<ChannelId, JoinError>)> + Send>,
+>;
+
+fn attempt(
+    shared: &Arc<Shared>,
+    driver: &Driver,
+    link: &Link,
+    remote: SocketAddr,
+    role: ChannelRole,
+) -> Attempt {
+    let (shared, driver, link) = (Arc::clone(shared), driver.clone(), link.clone());
+    Box::pin(async move {
+        let result = join(&shared, &driver, &link, remote, role).await;
+        (role, remote, result)
+    })
+}
+
+/// A fresh connection is tried this often while a link has none.
+const RETRY: Duration = Duration::from_millis(300);
+const MAX_ATTEMPTS: usize = 12;

@@ -1,0 +1,30 @@
+//! The process's one monotonic clock.
+
+use std::sync::OnceLock;
+
+use hawser_types::Instant;
+
+/// Now, on the time line that all sessions of the process share.
+pub fn now() -> Instant {
+    Instant::from_nanos(u64::try_from(origin().elapsed().as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The same moment as tokio's timers count it.
+pub(crate) fn to_tokio(instant: Instant) -> tokio::time::Instant {
+    tokio::time::Instant::from_std(
+        origin() + std::time::Duration::from_nanos(instant.as_nanos().min(FAR)),
+    )
+}
+
+fn origin() -> std::time::Instant {
+    static ORIGIN: OnceLock<std::time::Instant> = OnceLock::new();
+    // A second before the first call, so that no instant is the origin itself.
+    *ORIGIN.get_or_init(|| {
+        let now = std::time::Instant::now();
+        now.checked_sub(std::time::Duration::from_secs(1))
+            .unwrap_or(now)
+    })
+}
+
+/// A century: no timer is further away.
+const FAR: u64 = 3_155_760_000_000_000_000;

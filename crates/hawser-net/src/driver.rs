@@ -1,0 +1,480 @@
+//! Runs one session: the lock around it, the tasks that move its bytes, and its timer.
+//!
+//! Every channel has a reading and a writing task. They do the costly work, sealing and system
+//! calls, outside the lock; under it the session only keeps its books.
+
+mod channel;
+mod sample;
+mod timer;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use hawser_session::seal::SessionKeys;
+use hawser_session::{
+    ChannelSpec, CloseReason, Event, Session, SessionConfig, SessionSnapshot, Side,
+};
+use hawser_types::{ChannelId, Instant, SessionId, StreamId};
+use hawser_wire::Enrolment;
+use tokio::sync::Notify;
+
+use crate::clock;
+pub(crate) use channel::NewChannel;
+use sample::Gauge;
+
+/// A session that runs. Cloning gives another handle to the same one; when the last handle and
+/// the last stream are gone, the session ends.
+#[derive(Clone)]
+pub(crate) struct Driver {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    inner: Mutex<Inner>,
+    keys: SessionKeys,
+    id: SessionId,
+    side: Side,
+    plain: bool,
+    timer: Notify,
+    changed: tokio::sync::watch::Sender<u64>,
+}
+
+/// What the lock guards.
+struct Inner {
+    session: Session,
+    channels: BTreeMap<ChannelId, Handle>,
+    streams: HashMap<StreamId, Wakers>,
+    incoming: VecDeque<StreamId>,
+    acceptors: Vec<Waker>,
+    enrolments: VecDeque<Enrolment>,
+    enrolled: bool,
+    closed: Option<CloseReason>,
+    refused: bool,
+    timer_at: Option<Instant>,
+    /// Wakers to call once the lock is released.
+    woken: Vec<Waker>,
+    notified: Vec<Arc<Notify>>,
+}
+
+/// What the driver keeps of a channel.
+struct Handle {
+    gauge: Arc<Gauge>,
+    write: Arc<Notify>,
+    tasks: [tokio::task::AbortHandle; 2],
+}
+
+/// Who waits for what on one stream.
+#[derive(Default)]
+struct Wakers {
+    read: Option<Waker>,
+    write: Option<Waker>,
+    accept: Option<Waker>,
+    acknowledged: Option<Waker>,
+    reset: Option<u32>,
+}
+
+/// What a stream may wait for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Waiting {
+    Read,
+    Write,
+    Accept,
+    Acknowledged,
+}
+
+impl Driver {
+    /// Starts a session that has no channel yet. Needs a tokio runtime.
+    pub(crate) fn start(side: Side, config: SessionConfig, keys: SessionKeys) -> Self {
+        let plain = config.plain;
+        let inner = Inner {
+            session: Session::new(clock::now(), side, config),
+            channels: BTreeMap::new(),
+            streams: HashMap::new(),
+            incoming: VecDeque::new(),
+            acceptors: Vec::new(),
+            enrolments: VecDeque::new(),
+            enrolled: false,
+            closed: None,
+            refused: false,
+            timer_at: None,
+            woken: Vec::new(),
+            notified: Vec::new(),
+        };
+        let shared = Arc::new(Shared {
+            inner: Mutex::new(inner),
+            id: keys.session_id(),
+            keys,
+            side,
+            plain,
+            timer: Notify::new(),
+            changed: tokio::sync::watch::Sender::new(0),
+        });
+        tokio::spawn(timer::run(Arc::downgrade(&shared)));
+        Self { shared }
+    }
+
+    pub(crate) fn id(&self) -> SessionId {
+        self.shared.id
+    }
+
+    pub(crate) fn keys(&self) -> &SessionKeys {
+        &self.shared.keys
+    }
+
+    /// Adds a connection that is authenticated; its tasks begin at once.
+    pub(crate) fn add_channel(&self, spec: ChannelSpec, new: NewChannel) {
+        channel::start(&self.shared, spec, new);
+    }
+
+    /// As [`Driver::add_channel`], unless the number is not, or no longer, free to join with.
+    pub(crate) fn admit_channel(&self, spec: ChannelSpec, new: NewChannel) -> bool {
+        let free = self
+            .shared
+            .with(|inner, _| inner.session.reserve_join(spec.id).is_ok());
+        if free {
+            self.add_channel(spec, new);
+        }
+        free
+    }
+
+    /// The peer refused this side's key.
+    pub(crate) fn was_refused(&self) -> bool {
+        self.shared.lock().refused
+    }
+
+    /// Whether a connection may join under this number.
+    pub(crate) fn check_join(&self, channel: ChannelId) -> Result<(), hawser_session::JoinRefused> {
+        self.shared.lock().session.check_join(channel)
+    }
+
+    /// A number to join with.
+    pub(crate) fn take_grant(&self) -> Option<ChannelId> {
+        self.shared.lock().session.take_grant()
+    }
+
+    /// A channel's connection is to be closed, now.
+    pub(crate) fn drop_channel(&self, id: ChannelId) {
+        self.shared.lose_channel(id);
+    }
+
+    /// The numbers of the channels that live.
+    pub(crate) fn channels(&self) -> Vec<ChannelId> {
+        self.shared.lock().channels.keys().copied().collect()
+    }
+
+    /// Changes whenever a channel comes or goes, grants or enrolments arrive, or the session ends.
+    pub(crate) fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.shared.changed.subscribe()
+    }
+
+    pub(crate) fn closed(&self) -> Option<CloseReason> {
+        self.shared.lock().closed
+    }
+
+    pub(crate) fn close(&self, code: u32) {
+        self.shared
+            .with(|inner, now| inner.session.close(now, code));
+    }
+
+    /// Gives up whatever is under way.
+    pub(crate) fn abort(&self) {
+        self.shared.abort();
+    }
+
+    pub(crate) fn enrol(&self, enrolment: Enrolment) {
+        self.shared
+            .with(|inner, now| inner.session.enrol(now, enrolment));
+    }
+
+    pub(crate) fn is_enrolled(&self) -> bool {
+        self.shared.lock().enrolled
+    }
+
+    pub(crate) fn take_enrolment(&self) -> Option<Enrolment> {
+        self.shared.lock().enrolments.pop_front()
+    }
+
+    pub(crate) fn confirm_enrolment(&self) {
+        self.shared
+            .with(|inner, now| inner.session.confirm_enrolment(now));
+    }
+
+    pub(crate) fn snapshot(&self, max_streams: usize) -> SessionSnapshot {
+        self.shared
+            .lock()
+            .session
+            .snapshot(clock::now(), max_streams)
+    }
+
+    /// Works on the session, then wakes whom that concerns.
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Session, Instant) -> R) -> R {
+        self.shared.with(|inner, now| work(&mut inner.session, now))
+    }
+
+    /// Opens a stream.
+    pub(crate) fn open_stream(
+        &self,
+        metadata: Bytes,
+    ) -> Result<StreamId, hawser_session::OpenError> {
+        self.shared.with(|inner, now| {
+            let id = inner.session.open_stream(now, metadata)?;
+            inner.streams.insert(id, Wakers::default());
+            Ok(id)
+        })
+    }
+
+    /// The next stream that the peer opened.
+    pub(crate) fn poll_incoming(&self, cx: &mut Context<'_>) -> Poll<Option<StreamId>> {
+        let mut inner = self.shared.lock();
+        if let Some(id) = inner.incoming.pop_front() {
+            return Poll::Ready(Some(id));
+        }
+        if inner.closed.is_some() {
+            return Poll::Ready(None);
+        }
+        inner.acceptors.push(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Tries something on a stream; when that is not possible yet, remembers whom to wake.
+    pub(crate) fn poll_stream<R>(
+        &self,
+        cx: &mut Context<'_>,
+        id: StreamId,
+        waiting: Waiting,
+        attempt: impl FnOnce(&mut Session, Instant) -> io::Result<Option<R>>,
+    ) -> Poll<io::Result<R>> {
+        self.shared.with(|inner, now| {
+            let result = match attempt(&mut inner.session, now) {
+                Ok(None) => None,
+                Ok(Some(done)) => return Poll::Ready(Ok(done)),
+                Err(error) => Some(error),
+            };
+            let closed = inner.closed;
+            if let Some(wakers) = inner.streams.get_mut(&id) {
+                if let Some(code) = wakers.reset {
+                    return Poll::Ready(Err(reset_error(code)));
+                }
+                if result.is_none() && closed.is_none() {
+                    *wakers.slot(waiting) = Some(cx.waker().clone());
+                    return Poll::Pending;
+                }
+            }
+            Poll::Ready(Err(result.unwrap_or_else(|| session_over(closed))))
+        })
+    }
+
+    /// Why the peer reset a stream, if it did.
+    pub(crate) fn reset_code(&self, id: StreamId) -> Option<u32> {
+        self.shared.lock().streams.get(&id)?.reset
+    }
+
+    /// Nobody will ask for this stream again.
+    pub(crate) fn forget_stream(&self, id: StreamId) {
+        self.shared.with(|inner, now| {
+            inner.streams.remove(&id);
+            inner.session.abandon(now, id);
+        });
+    }
+}
+
+impl std::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Driver({:?} {})", self.shared.side, self.shared.id)
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic elsewhere must not take this session's other streams with it.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works under the lock, drains what the session has to say, and wakes whom that concerns
+    /// once the lock is released.
+    fn with<R>(&self, work: impl FnOnce(&mut Inner, Instant) -> R) -> R {
+        let now = clock::now();
+        let mut inner = self.lock();
+        let result = work(&mut inner, now);
+        let changed = inner.drain();
+        let sooner = inner
+            .session
+            .poll_timeout()
+            .filter(|at| inner.timer_at.is_none_or(|planned| *at < planned));
+        if sooner.is_some() {
+            inner.timer_at = sooner;
+        }
+        let (woken, notified) = (
+            std::mem::take(&mut inner.woken),
+            std::mem::take(&mut inner.notified),
+        );
+        drop(inner);
+        if sooner.is_some() {
+            self.timer.notify_one();
+        }
+        notified.iter().for_each(|notify| notify.notify_one());
+        woken.into_iter().for_each(Waker::wake);
+        if changed {
+            self.changed.send_modify(|count| *count += 1);
+        }
+        result
+    }
+
+    /// A channel's connection is over: its work goes to others.
+    fn lose_channel(&self, id: ChannelId) {
+        self.with(|inner, now| {
+            inner.session.handle_channel_lost(now, id);
+            inner.remove_channel(id);
+        });
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// The peer did what a correct one would not do.
+    fn fail(&self, fault: &dyn std::fmt::Display) {
+        tracing::warn!(session = %self.id, %fault, "the session ends: the peer is at fault");
+        self.abort();
+    }
+
+    fn abort(&self) {
+        self.with(|inner, _| inner.end(CloseReason::Abandoned));
+        self.changed.send_modify(|count| *count += 1);
+    }
+}
+
+impl Inner {
+    /// Hands out what the session has to say. Whether somebody who watches the session as a whole
+    /// has to look.
+    fn drain(&mut self) -> bool {
+        while let Some(id) = self.session.poll_wake() {
+            if let Some(handle) = self.channels.get(&id) {
+                self.notified.push(Arc::clone(&handle.write));
+            }
+        }
+        let mut changed = false;
+        while let Some(event) = self.session.poll_event() {
+            changed |= self.on_event(event);
+        }
+        changed
+    }
+
+    fn on_event(&mut self, event: Event) -> bool {
+        match event {
+            Event::Readable(id) => self.wake(id, Waiting::Read),
+            Event::Writable(id) => self.wake(id, Waiting::Write),
+            Event::StreamAccepted(id) => self.wake(id, Waiting::Accept),
+            Event::Acknowledged(id) => self.wake(id, Waiting::Acknowledged),
+            Event::StreamOpened(id) => {
+                self.streams.insert(id, Wakers::default());
+                self.incoming.push_back(id);
+                self.woken.append(&mut self.acceptors);
+            }
+            Event::Reset(id, code) => {
+                if let Some(wakers) = self.streams.get_mut(&id) {
+                    wakers.reset = Some(code);
+                    wakers.wake_all(&mut self.woken);
+                }
+            }
+            Event::Suspect(id) => tracing::info!(%id, "silent: its work goes elsewhere"),
+            Event::Recovered(id) => tracing::info!(%id, "speaks again"),
+            Event::Dead(id) => {
+                tracing::info!(%id, "given up");
+                self.remove_channel(id);
+                return true;
+            }
+            Event::Granted(_) => return true,
+            Event::EnrolRequested(enrolment) => {
+                if self.enrolments.len() < MAX_ENROLMENTS {
+                    self.enrolments.push_back(enrolment);
+                }
+                return true;
+            }
+            Event::Enrolled => {
+                self.enrolled = true;
+                return true;
+            }
+            Event::Closed(reason) => {
+                self.end(reason);
+                return true;
+            }
+            _ => {}
+        }
+        false
+    }
+
+    fn wake(&mut self, id: StreamId, waiting: Waiting) {
+        if let Some(wakers) = self.streams.get_mut(&id) {
+            self.woken.extend(wakers.slot(waiting).take());
+        }
+    }
+
+    fn remove_channel(&mut self, id: ChannelId) {
+        if let Some(handle) = self.channels.remove(&id) {
+            handle
+                .tasks
+                .iter()
+                .for_each(tokio::task::AbortHandle::abort);
+        }
+    }
+
+    fn end(&mut self, reason: CloseReason) {
+        if self.closed.is_some() {
+            return;
+        }
+        self.closed = Some(reason);
+        self.timer_at = None;
+        self.streams
+            .values_mut()
+            .for_each(|wakers| wakers.wake_all(&mut self.woken));
+        self.woken.append(&mut self.acceptors);
+        // What this side has acknowledged or closed last may still be on its way out.
+        for (_, handle) in std::mem::take(&mut self.channels) {
+            handle.write.notify_one();
+            handle.tasks[channel::READER].abort();
+        }
+    }
+}
+
+impl Wakers {
+    fn slot(&mut self, waiting: Waiting) -> &mut Option<Waker> {
+        match waiting {
+            Waiting::Read => &mut self.read,
+            Waiting::Write => &mut self.write,
+            Waiting::Accept => &mut self.accept,
+            Waiting::Acknowledged => &mut self.acknowledged,
+        }
+    }
+
+    fn wake_all(&mut self, woken: &mut Vec<Waker>) {
+        for slot in [
+            Waiting::Read,
+            Waiting::Write,
+            Waiting::Accept,
+            Waiting::Acknowledged,
+        ] {
+            woken.extend(self.slot(slot).take());
+        }
+    }
+}
+
+/// A reset by the peer, as its reader and writer see it.
+fn reset_error(code: u32) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::ConnectionReset,
+        crate::stream::ResetByPeer { code },
+    )
+}
+
+fn session_over(reason: Option<CloseReason>) -> io::Error {
+    let text = match reason {
+        Some(CloseReason::Abandoned) => "every link to the peer was lost",
+        Some(CloseReason::Peer(_)) => "the peer ended the session",
+        _ => "the session has ended",
+    };
+    io::Error::new(io::ErrorKind::ConnectionAborted, text)
+}
+
+/// A client enrols once; more at a time are a mistake.
+const MAX_ENROLMENTS: usize = 4;

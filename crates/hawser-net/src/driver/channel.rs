@@ -1,0 +1,341 @@
+//! The two tasks of a channel.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use hawser_session::seal::{RecordReader, Sealer};
+use hawser_session::{ChannelSpec, Outgoing};
+use hawser_types::{ByteCount, ChannelId, Instant};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+use super::sample::Gauge;
+use super::{Handle, Shared};
+use crate::tls::is_tls_record;
+use crate::{bind, clock};
+
+/// An authenticated connection on its way into a session.
+pub(crate) struct NewChannel {
+    pub(crate) stream: TcpStream,
+    pub(crate) reader: RecordReader,
+    pub(crate) sealer: Sealer,
+}
+
+/// The place of the reading task among a channel's tasks.
+pub(super) const READER: usize = 0;
+
+/// Adds the channel to the session and starts its tasks.
+pub(super) fn start(shared: &Arc<Shared>, mut spec: ChannelSpec, new: NewChannel) {
+    let stream = Arc::new(new.stream);
+    let gauge = Arc::new(Gauge::new(Arc::clone(&stream)));
+    let write = Arc::new(Notify::new());
+    let segment = crate::tcp_info::read(&stream)
+        .ok()
+        .map(|info| info.mss.as_u64());
+    spec.segment_size = segment
+        .and_then(|mss| u32::try_from(mss).ok())
+        .filter(|mss| *mss > 0);
+    let id = spec.id;
+    shared.with(|inner, now| {
+        if inner.closed.is_some() {
+            return;
+        }
+        let writer = Writer {
+            shared: Arc::downgrade(shared),
+            id,
+            stream: Arc::clone(&stream),
+            gauge: Arc::clone(&gauge),
+            sealer: new.sealer,
+            pending: Pending::default(),
+            next_sample: now,
+            low_water: 0,
+        };
+        let reading = tokio::spawn(read(Arc::downgrade(shared), id, stream, new.reader));
+        let writing = tokio::spawn(writer.run(Arc::clone(&write)));
+        let tasks = [reading.abort_handle(), writing.abort_handle()];
+        inner.channels.insert(
+            id,
+            Handle {
+                gauge: Arc::clone(&gauge),
+                write,
+                tasks,
+            },
+        );
+        inner.session.add_channel(now, spec);
+        if let Some(sample) = gauge.sample() {
+            inner.session.handle_sample(now, id, sample);
+        }
+        inner.session.handle_writable(now, id);
+    });
+    shared.changed.send_modify(|count| *count += 1);
+}
+
+/// Reads records until the connection ends.
+async fn read(
+    shared: Weak<Shared>,
+    id: ChannelId,
+    stream: Arc<TcpStream>,
+    mut reader: RecordReader,
+) {
+    let mut records = Vec::new();
+    let mut size = MIN_READ;
+    let (mut first, mut refusal) = (true, false);
+    let ended = loop {
+        // What came along with the handshake is there before the first read.
+        if let Err(error) = take_records(&mut reader, &mut records) {
+            if refusal && let Some(shared) = shared.upgrade() {
+                shared.lock().refused = true;
+                shared.abort();
+                return;
+            }
+            break error;
+        }
+        if !records.is_empty() {
+            let Some(shared) = shared.upgrade() else {
+                return;
+            };
+            let fault = shared.with(|inner, now| {
+                records
+                    .drain(..)
+                    .try_for_each(|record| inner.session.handle_record(now, id, record))
+                    .err()
+            });
+            if let Some(fault) = fault {
+                shared.fail(&fault);
+                return;
+            }
+        }
+        let wanted = reader.missing().max(size);
+        let buffer = reader.buffer();
+        buffer.reserve(wanted);
+        let empty = buffer.is_empty();
+        let result = stream.try_read_buf(buffer);
+        // A gateway that refuses a client's key says so in TLS, where the first record should be.
+        refusal = first && empty && buffer.first().is_some_and(|byte| is_tls_record(*byte));
+        first &= matches!(&result, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+        match result {
+            Ok(0) => break io::ErrorKind::UnexpectedEof.into(),
+            Ok(n) if n >= size => size = (size * 2).min(MAX_READ),
+            Ok(n) if n < size / 4 => size = (size / 2).max(MIN_READ),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if let Err(error) = stream.readable().await {
+                    break error;
+                }
+            }
+            Err(error) => break error,
+        }
+    };
+    let Some(shared) = shared.upgrade() else {
+        return;
+    };
+    if reader.is_mid_record() && ended.kind() == io::ErrorKind::UnexpectedEof {
+        tracing::debug!(%id, "the connection ended inside a record");
+    } else {
+        tracing::debug!(%id, error = %ended, "the connection ended");
+    }
+    shared.lose_channel(id);
+}
+
+fn take_records(reader: &mut RecordReader, records: &mut Vec<Bytes>) -> io::Result<()> {
+    loop {
+        match reader.next_record() {
+            Ok(Some(record)) => records.push(record),
+            Ok(None) => return Ok(()),
+            Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+        }
+    }
+}
+
+/// Writes records as the session gives them out.
+struct Writer {
+    shared: Weak<Shared>,
+    id: ChannelId,
+    stream: Arc<TcpStream>,
+    gauge: Arc<Gauge>,
+    sealer: Sealer,
+    pending: Pending,
+    next_sample: Instant,
+    low_water: u32,
+}
+
+/// Bytes that the kernel has not taken yet: sealed ones in one buffer, unsealed payloads as they
+/// are.
+#[derive(Default)]
+struct Pending {
+    sealed: BytesMut,
+    pieces: VecDeque<Bytes>,
+}
+
+enum Next {
+    /// A record waits to be written.
+    Record,
+    /// Nothing to send; the kernel would take more.
+    Idle,
+    /// Nothing to send that can be sent; the kernel is full.
+    Full,
+    /// The session has ended and everything was written.
+    Over,
+}
+
+impl Writer {
+    async fn run(mut self, work: Arc<Notify>) {
+        let mut out = Outgoing::default();
+        loop {
+            if let Err(error) = self.flush().await {
+                tracing::debug!(id = %self.id, %error, "the connection can't be written to");
+                // The reading task sees the same, and may have more to read before.
+                return;
+            }
+            match self.next(&mut out) {
+                Next::Record => {}
+                Next::Idle => work.notified().await,
+                Next::Full => {
+                    tokio::select! {
+                        () = work.notified() => {}
+                        _ = self.stream.writable() => {}
+                    }
+                }
+                Next::Over => return,
+            }
+        }
+    }
+
+    /// Asks the session for the next record and seals it.
+    fn next(&mut self, out: &mut Outgoing) -> Next {
+        let Some(shared) = self.shared.upgrade() else {
+            return Next::Over;
+        };
+        let ready = self.gauge.is_ready();
+        let now = clock::now();
+        let sample = (now >= self.next_sample)
+            .then(|| self.gauge.sample())
+            .flatten();
+        let id = self.id;
+        let (found, over, plain, low_water) = shared.with(|inner, now| {
+            let session = &mut inner.session;
+            let mut low_water = None;
+            if let Some(sample) = sample {
+                session.handle_sample(now, id, sample);
+                low_water = session.low_water(id);
+            }
+            if ready {
+                session.handle_writable(now, id);
+            }
+            let found = session.poll_transmit(now, id, out);
+            (
+                found,
+                inner.closed.is_some(),
+                session.sends_plain(),
+                low_water,
+            )
+        });
+        if sample.is_some() {
+            self.next_sample = now + SAMPLE_EVERY;
+        }
+        if let Some(bytes) = low_water {
+            self.set_low_water(bytes);
+        }
+        match (found, ready) {
+            (true, _) => {
+                self.pending
+                    .push(now, &mut self.sealer, out, plain && shared.plain);
+                self.gauge.set_pending(self.pending.len());
+                Next::Record
+            }
+            (false, _) if over => Next::Over,
+            (false, true) => Next::Idle,
+            (false, false) => Next::Full,
+        }
+    }
+
+    fn set_low_water(&mut self, bytes: u32) {
+        // The kernel asks for more when less than half the mark is left.
+        let mark = bytes.saturating_mul(2);
+        if mark.abs_diff(self.low_water) > self.low_water / 4 {
+            self.low_water = mark;
+            let mark = ByteCount::new(u64::from(mark));
+            if let Err(error) = bind::set_not_sent_low_water(&self.gauge.socket(), mark) {
+                tracing::debug!(%error, "the kernel does not limit unsent data");
+            }
+        }
+    }
+
+    /// Writes until nothing is pending.
+    async fn flush(&mut self) -> io::Result<()> {
+        while !self.pending.is_empty() {
+            match self.pending.write_to(&self.stream) {
+                Ok(()) => self.gauge.set_pending(self.pending.len()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.stream.writable().await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Pending {
+    fn push(&mut self, now: Instant, sealer: &mut Sealer, out: &mut Outgoing, plain: bool) {
+        if plain {
+            let payload = out.payload.iter().map(Bytes::len).sum();
+            sealer.plain(&out.head, payload, &mut self.sealed);
+            self.pieces.push_back(self.sealed.split().freeze());
+            self.pieces.extend(out.payload.drain(..));
+        } else {
+            sealer.seal(now, &out.head, &out.payload, &mut self.sealed);
+            out.payload.clear();
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.sealed.len() + self.pieces.iter().map(Bytes::len).sum::<usize>()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.sealed.is_empty() && self.pieces.is_empty()
+    }
+
+    fn write_to(&mut self, stream: &TcpStream) -> io::Result<()> {
+        if self.pieces.is_empty() {
+            let written = stream.try_write(&self.sealed)?;
+            if written == self.sealed.len() {
+                // Keeps the buffer's memory for the next record.
+                self.sealed.clear();
+            } else {
+                self.sealed.advance(written);
+            }
+            return Ok(());
+        }
+        let slices: smallvec::SmallVec<[io::IoSlice<'_>; MAX_SLICES]> = self
+            .pieces
+            .iter()
+            .take(MAX_SLICES)
+            .map(|piece| io::IoSlice::new(piece))
+            .collect();
+        let mut written = stream.try_write_vectored(&slices)?;
+        drop(slices);
+        while let Some(front) = self.pieces.front_mut().filter(|_| written > 0) {
+            let step = front.len().min(written);
+            front.advance(step);
+            written -= step;
+            if front.is_empty() {
+                self.pieces.pop_front();
+            }
+        }
+        // Empty pieces would never be written.
+        while self.pieces.front().is_some_and(Bytes::is_empty) {
+            self.pieces.pop_front();
+        }
+        Ok(())
+    }
+}
+
+const SAMPLE_EVERY: Duration = Duration::from_millis(10);
+const MIN_READ: usize = 16 * 1024;
+const MAX_READ: usize = 256 * 1024;
+const MAX_SLICES: usize = 36;

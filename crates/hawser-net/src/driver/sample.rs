@@ -1,0 +1,66 @@
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hawser_path::KernelSample;
+use hawser_types::ByteCount;
+use tokio::net::TcpStream;
+
+use crate::{sys, tcp_info};
+
+/// Measures one channel's connection.
+pub(super) struct Gauge {
+    stream: Arc<TcpStream>,
+    /// Bytes that the session gave out and the kernel has not taken yet.
+    pending: AtomicU64,
+}
+
+impl Gauge {
+    pub(super) fn new(stream: Arc<TcpStream>) -> Self {
+        Self {
+            stream,
+            pending: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn set_pending(&self, bytes: usize) {
+        self.pending.store(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// What the kernel says now; `None` when the connection is gone.
+    pub(super) fn sample(&self) -> Option<KernelSample> {
+        let info = tcp_info::read(&self.stream).ok()?;
+        let queued = sys::send_queue(self.stream.as_fd()).ok()?;
+        Some(KernelSample {
+            rtt: info.srtt.unwrap_or_default(),
+            rtt_variation: info.rttvar,
+            min_rtt: info.min_rtt,
+            delivery_rate: info.delivery_rate,
+            app_limited: info.app_limited,
+            congestion_window: ByteCount::new(u64::from(info.cwnd) * info.mss.as_u64()),
+            unacknowledged: ByteCount::new(queued + self.pending.load(Ordering::Relaxed)),
+            since_ack: info.last_ack_recv,
+            retransmissions: u64::from(info.total_retrans),
+        })
+    }
+
+    /// Whether the kernel would send more at once: its unsent data is below the low-water mark.
+    /// As a side effect the next change is reported by the reactor.
+    pub(super) fn is_ready(&self) -> bool {
+        let attempt = || match sys::is_writable(self.stream.as_fd()) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(error) => Err(error),
+        };
+        match self.stream.try_io(tokio::io::Interest::WRITABLE, attempt) {
+            Ok(()) => true,
+            // A broken connection is ready for the write that shows it.
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        }
+    }
+
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}

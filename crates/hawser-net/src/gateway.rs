@@ -1,0 +1,234 @@
+//! The gateway side: accepts sessions and joins, and hands out the streams that clients open.
+
+mod admit;
+mod limits;
+mod session;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hawser_session::{SessionConfig, SessionSnapshot};
+use hawser_types::SessionId;
+use serde::Serialize;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+use crate::driver::Driver;
+use crate::identity::{Identity, PublicKey};
+use crate::stream::BondStream;
+use crate::tls::{TlsError, TlsServer};
+pub use limits::AcceptLimits;
+use limits::HalfOpen;
+
+/// Who may have sessions here.
+pub trait Admission: Send + Sync + 'static {
+    /// Whether a client that has proved to hold this key may have a session: an enrolled key, or
+    /// that of an invite that is still good.
+    fn admits(&self, key: &PublicKey) -> bool;
+
+    /// Whether the key is enrolled, rather than that of an invite.
+    fn is_enrolled(&self, key: &PublicKey) -> bool;
+
+    /// Keeps `client`'s key, which came with the invite whose key is `invite`. May block.
+    fn enrol(&self, invite: PublicKey, client: PublicKey, name: &str) -> Result<(), String>;
+}
+
+/// How a gateway behaves.
+#[derive(Clone, Debug)]
+pub struct GatewayConfig {
+    /// The gateway's key.
+    pub identity: Identity,
+    /// The sessions' behaviour.
+    pub session: SessionConfig,
+    /// What strangers and clients may use up.
+    pub limits: AcceptLimits,
+    /// Congestion control of the channels; `None`: bbr where it is permitted.
+    pub congestion: Option<String>,
+}
+
+/// Accepts clients. Dropping it ends all sessions.
+pub struct Gateway {
+    shared: Arc<Shared>,
+    incoming: tokio::sync::Mutex<mpsc::Receiver<Incoming>>,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+}
+
+/// A stream that a client opened.
+#[derive(Debug)]
+pub struct Incoming {
+    /// The stream; [`BondStream::opening`] is what the client said.
+    pub stream: BondStream,
+    /// The client.
+    pub peer: PublicKey,
+}
+
+struct Shared {
+    config: GatewayConfig,
+    congestion: Option<String>,
+    admission: Arc<dyn Admission>,
+    tls: TlsServer,
+    sessions: Mutex<HashMap<SessionId, Entry>>,
+    half_open: HalfOpen,
+    incoming: mpsc::Sender<Incoming>,
+    counters: Mutex<GatewayCounters>,
+}
+
+struct Entry {
+    driver: Driver,
+    peer: PublicKey,
+    remote: SocketAddr,
+}
+
+/// What a gateway has counted at its door.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct GatewayCounters {
+    /// Connections accepted.
+    pub connections: u64,
+    /// Sessions begun.
+    pub sessions: u64,
+    /// Channels that joined.
+    pub joins: u64,
+    /// Clients enrolled.
+    pub enrolments: u64,
+    /// TLS handshakes that failed: strangers, mostly.
+    pub handshakes_failed: u64,
+    /// Joins that were forged, replayed or came too late.
+    pub joins_refused: u64,
+    /// Connections that began with neither a handshake nor a join.
+    pub garbage: u64,
+    /// Connections that said nothing in time.
+    pub timed_out: u64,
+    /// Connections and sessions turned away by a limit.
+    pub limited: u64,
+}
+
+/// One session of a gateway at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GatewaySession {
+    /// The session's name in logs.
+    pub id: SessionId,
+    /// The client.
+    pub peer: PublicKey,
+    /// Where the session began from.
+    pub remote: SocketAddr,
+    /// The session.
+    pub session: SessionSnapshot,
+}
+
+impl Gateway {
+    /// Starts accepting on every listener.
+    pub fn start(
+        config: GatewayConfig,
+        listeners: Vec<TcpListener>,
+        admission: Arc<dyn Admission>,
+    ) -> Result<Self, TlsError> {
+        let judge = Arc::clone(&admission);
+        let tls = TlsServer::new(&config.identity, Arc::new(move |key| judge.admits(key)))?;
+        let (sender, receiver) = mpsc::channel(INCOMING_QUEUE);
+        let congestion = config
+            .congestion
+            .clone()
+            .or_else(crate::bind::best_congestion);
+        let shared = Arc::new(Shared {
+            half_open: HalfOpen::new(config.limits),
+            config,
+            congestion,
+            admission,
+            tls,
+            sessions: Mutex::default(),
+            incoming: sender,
+            counters: Mutex::default(),
+        });
+        let tasks = listeners
+            .into_iter()
+            .map(|listener| tokio::spawn(admit::listen(Arc::clone(&shared), listener)))
+            .collect();
+        Ok(Self {
+            shared,
+            incoming: tokio::sync::Mutex::new(receiver),
+            tasks,
+        })
+    }
+
+    /// The next stream that any client opens; `None` once the gateway is closed.
+    pub async fn accept(&self) -> Option<Incoming> {
+        self.incoming.lock().await.recv().await
+    }
+
+    /// The sessions at this moment, each with at most `max_streams` of its streams.
+    pub fn sessions(&self, max_streams: usize) -> Vec<GatewaySession> {
+        let sessions = self.shared.lock_sessions();
+        let snapshot = |(id, entry): (&SessionId, &Entry)| GatewaySession {
+            id: *id,
+            peer: entry.peer,
+            remote: entry.remote,
+            session: entry.driver.snapshot(max_streams),
+        };
+        sessions.iter().map(snapshot).collect()
+    }
+
+    /// What was counted since the gateway started.
+    pub fn counters(&self) -> GatewayCounters {
+        *self
+            .shared
+            .counters
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the sessions of clients that are not admitted any more.
+    pub fn drop_revoked(&self) {
+        let admission = &self.shared.admission;
+        for entry in self.shared.lock_sessions().values() {
+            if !admission.admits(&entry.peer) {
+                tracing::info!(peer = %entry.peer, "a client that is not enrolled any more");
+                entry.driver.abort();
+            }
+        }
+    }
+
+    /// Stops accepting, and ends every session in order, within `patience`.
+    pub async fn close(mut self, patience: Duration) {
+        self.tasks.drain(..).for_each(|task| task.abort());
+        let drivers: Vec<_> = self
+            .shared
+            .lock_sessions()
+            .values()
+            .map(|entry| entry.driver.clone())
+            .collect();
+        drivers.iter().for_each(|driver| driver.close(0));
+        let _ = tokio::time::timeout(patience, async {
+            for driver in &drivers {
+                let mut changes = driver.changes();
+                while driver.closed().is_none() && changes.changed().await.is_ok() {}
+            }
+        })
+        .await;
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(|task| task.abort());
+        self.shared
+            .lock_sessions()
+            .values()
+            .for_each(|entry| entry.driver.abort());
+    }
+}
+
+impl Shared {
+    fn lock_sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Entry>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, count: impl FnOnce(&mut GatewayCounters)) {
+        count(&mut self.counters.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Streams that wait to be served.
+const INCOMING_QUEUE: usize = 256;

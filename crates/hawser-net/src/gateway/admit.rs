@@ -1,0 +1,198 @@
+//! From a TCP connection by anybody to a session or a channel.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use hawser_session::seal::{Direction, SessionKeys};
+use hawser_session::{ChannelSpec, Side};
+use hawser_types::{ChannelId, LinkIndex};
+use hawser_wire::{
+    ChannelRole, Frame, FrameIterator, JOIN_PRELUDE_LENGTH, JoinPrelude, StateFrame,
+};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+use super::limits::Place;
+use super::{Entry, Shared, session};
+use crate::bind::SocketOptions;
+use crate::clock;
+use crate::driver::{Driver, NewChannel};
+use crate::tls::{Handshake, is_tls_record};
+
+/// Accepts connections for as long as the gateway lives.
+pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, remote)) => {
+                shared.count(|counters| counters.connections += 1);
+                match shared.half_open.enter(remote.ip()) {
+                    Some(place) => {
+                        tokio::spawn(admit(Arc::clone(&shared), stream, remote, place));
+                    }
+                    None => shared.count(|counters| counters.limited += 1),
+                }
+            }
+            Err(error) => {
+                // Out of descriptors, mostly: others need time to free some.
+                tracing::warn!(%error, "can't accept connections");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn admit(shared: Arc<Shared>, stream: TcpStream, remote: SocketAddr, place: Place) {
+    let options = SocketOptions {
+        congestion: shared.congestion.clone(),
+        ..Default::default()
+    };
+    if let Err(error) = options.apply(&stream) {
+        tracing::debug!(%error, "the kernel refuses a socket option");
+    }
+    let mut first = [0];
+    match timeout(PATIENCE, stream.peek(&mut first)).await {
+        Ok(Ok(1)) if first[0] == JoinPrelude::FIRST_BYTE => {
+            match timeout(PATIENCE, join(&shared, stream)).await {
+                Ok(Ok(())) => shared.count(|counters| counters.joins += 1),
+                Ok(Err(reason)) => {
+                    tracing::debug!(%remote, %reason, "a join is refused");
+                    shared.count(|counters| counters.joins_refused += 1);
+                }
+                Err(_) => shared.count(|counters| counters.timed_out += 1),
+            }
+        }
+        Ok(Ok(1)) if is_tls_record(first[0]) => {
+            match timeout(PATIENCE, shared.tls.handshake(stream, &[])).await {
+                Ok(Ok(handshake)) => begin(&shared, handshake, remote),
+                Ok(Err(error)) => {
+                    tracing::debug!(%remote, %error, "a handshake failed");
+                    shared.count(|counters| counters.handshakes_failed += 1);
+                }
+                Err(_) => shared.count(|counters| counters.timed_out += 1),
+            }
+        }
+        Ok(Ok(1)) => shared.count(|counters| counters.garbage += 1),
+        Ok(_) => {}
+        Err(_) => shared.count(|counters| counters.timed_out += 1),
+    }
+    drop(place);
+}
+
+/// Begins a session for a client that has proved its key.
+fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
+    let peer = handshake.peer;
+    let config = &shared.config;
+    let keys = SessionKeys::new(handshake.exporter.clone(), handshake.aead);
+    let id = keys.session_id();
+    let channel = ChannelId::new(0);
+    let new = NewChannel {
+        reader: keys.reader(channel, Direction::ClientToGateway, config.session.plain),
+        sealer: keys.sealer(channel, Direction::GatewayToClient),
+        stream: handshake.stream,
+    };
+    let driver = {
+        let mut sessions = shared.lock_sessions();
+        let of_peer = sessions.values().filter(|entry| entry.peer == peer).count();
+        if sessions.len() >= config.limits.sessions || of_peer >= config.limits.sessions_per_client
+        {
+            tracing::warn!(%peer, "too many sessions");
+            shared.count(|counters| counters.limited += 1);
+            return;
+        }
+        let driver = Driver::start(Side::Gateway, config.session.clone(), keys);
+        sessions.insert(
+            id,
+            Entry {
+                driver: driver.clone(),
+                peer,
+                remote,
+            },
+        );
+        driver
+    };
+    shared.count(|counters| counters.sessions += 1);
+    tracing::info!(session = %id, %peer, %remote, "a session has begun");
+    tokio::spawn(session::serve(Arc::clone(shared), driver.clone(), peer));
+    let spec = ChannelSpec {
+        id: channel,
+        role: ChannelRole::Express,
+        link: LinkIndex::new(0),
+        records: 0,
+        segment_size: None,
+        weight: 1.0,
+    };
+    driver.add_channel(spec, new);
+}
+
+/// Adds a connection to a session, once its first record has proved that it belongs there.
+async fn join(shared: &Arc<Shared>, mut stream: TcpStream) -> Result<(), String> {
+    let mut prelude = [0; JOIN_PRELUDE_LENGTH];
+    stream
+        .read_exact(&mut prelude)
+        .await
+        .map_err(|error| error.to_string())?;
+    let prelude = JoinPrelude::decode(&prelude).ok_or("unknown version of the prelude")?;
+    let driver = {
+        let sessions = shared.lock_sessions();
+        let entry = sessions.get(&prelude.session).ok_or("no such session")?;
+        entry.driver.clone()
+    };
+    let id = prelude.channel;
+    driver.check_join(id).map_err(|error| error.to_string())?;
+    let plain = shared.config.session.plain;
+    let mut reader = driver.keys().reader(id, Direction::ClientToGateway, plain);
+    let record = loop {
+        if let Some(record) = reader.next_record().map_err(|error| error.to_string())? {
+            break record;
+        }
+        let read = stream
+            .read_buf(reader.buffer())
+            .await
+            .map_err(|error| error.to_string())?;
+        if read == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).to_string());
+        }
+    };
+    let Some(Ok(Frame::State(StateFrame::Join { role, link }))) = FrameIterator::new(record).next()
+    else {
+        return Err("the first record is no join".to_owned());
+    };
+    let mut sealer = driver.keys().sealer(id, Direction::GatewayToClient);
+    let mut frame = BytesMut::new();
+    StateFrame::Join { role, link }.encode(&mut frame);
+    let mut out = BytesMut::new();
+    sealer.seal(clock::now(), &frame, &Default::default(), &mut out);
+    stream
+        .write_all(&out)
+        .await
+        .map_err(|error| error.to_string())?;
+    let link = LinkIndex::new(link);
+    let spec = ChannelSpec {
+        id,
+        role,
+        link,
+        records: 1,
+        segment_size: None,
+        weight: 1.0,
+    };
+    // Two connections may have come this far with the same number: the first one has it.
+    if !driver.admit_channel(
+        spec,
+        NewChannel {
+            stream,
+            reader,
+            sealer,
+        },
+    ) {
+        return Err("the channel was taken meanwhile".to_owned());
+    }
+    Ok(())
+}
+
+/// How long anybody may take to say who they are.
+const PATIENCE: Duration = Duration::from_secs(3);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -1,0 +1,90 @@
+//! Looks after one session for as long as it lives.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use hawser_wire::Enrolment;
+
+use super::{Incoming, Shared};
+use crate::driver::Driver;
+use crate::identity::PublicKey;
+use crate::stream::BondStream;
+
+/// Hands out the session's streams once it is known whose they are; removes the session when it
+/// is over.
+pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey) {
+    let peer = match shared.admission.is_enrolled(&key) {
+        true => Some(key),
+        false => enrol(&shared, &driver, key).await,
+    };
+    if let Some(peer) = peer {
+        if let Some(entry) = shared.lock_sessions().get_mut(&driver.id()) {
+            entry.peer = peer;
+        }
+        hand_out(&shared, &driver, peer).await;
+    } else {
+        driver.abort();
+    }
+    shared.lock_sessions().remove(&driver.id());
+    tracing::info!(session = %driver.id(), reason = ?driver.closed(), "the session is over");
+}
+
+async fn hand_out(shared: &Shared, driver: &Driver, peer: PublicKey) {
+    while let Some(id) = poll_fn(|cx| driver.poll_incoming(cx)).await {
+        let opening = driver
+            .with(|session, _| session.peer_metadata(id))
+            .unwrap_or_default();
+        let stream = BondStream::new(driver.clone(), id, opening);
+        if shared
+            .incoming
+            .send(Incoming { stream, peer })
+            .await
+            .is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// Waits for the client to show its own key; streams wait meanwhile.
+async fn enrol(shared: &Arc<Shared>, driver: &Driver, invite: PublicKey) -> Option<PublicKey> {
+    let mut changes = driver.changes();
+    loop {
+        if let Some(enrolment) = driver.take_enrolment() {
+            return admit(shared, driver, invite, enrolment).await;
+        }
+        if driver.closed().is_some() || changes.changed().await.is_err() {
+            return None;
+        }
+    }
+}
+
+async fn admit(
+    shared: &Arc<Shared>,
+    driver: &Driver,
+    invite: PublicKey,
+    enrolment: Enrolment,
+) -> Option<PublicKey> {
+    let client = PublicKey::from_bytes(enrolment.key);
+    let challenge = driver.keys().enrolment_challenge();
+    if client.verify(&challenge, &enrolment.signature).is_err() {
+        tracing::warn!(%client, "an enrolment is not signed by the key that it names");
+        return None;
+    }
+    let admission = Arc::clone(&shared.admission);
+    let name = enrolment.name;
+    let kept = tokio::task::spawn_blocking(move || admission.enrol(invite, client, &name)).await;
+    match kept {
+        Ok(Ok(())) => {
+            driver.confirm_enrolment();
+            shared.count(|counters| counters.enrolments += 1);
+            tracing::info!(%client, "a client is enrolled");
+            Some(client)
+        }
+        Ok(Err(reason)) => {
+            tracing::warn!(%client, %reason, "an enrolment is refused");
+            None
+        }
+        Err(_) => None,
+    }
+}
