@@ -52,12 +52,12 @@ pub enum LabError {
     #[error(transparent)]
     Ip(#[from] IpError),
     /// A system call.
-    #[error("{step}: {source}")]
+    #[error("{step}: {reason}")]
     System {
         /// What was being done.
         step: String,
         /// What the system said.
-        source: io::Error,
+        reason: io::Error,
     },
 }
 
@@ -354,7 +354,7 @@ fn quieten(namespace: &NetNs, role: &str) -> Result<(), LabError> {
 
 fn failed(step: &str) -> impl FnOnce(io::Error) -> LabError {
     let step = step.to_owned();
-    move |source| LabError::System { step, source }
+    move |reason| LabError::System { step, reason }
 }
 
 const MPTCP_LIMITS: &str = "mptcp limits set subflow 8 add_addr_accepted 8";

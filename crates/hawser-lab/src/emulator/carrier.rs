@@ -17,6 +17,8 @@ pub(super) struct Carrier {
     ways: Vec<Way>,
     spare: Vec<Vec<u8>>,
     switches: Arc<Switches>,
+    /// How long the busy thread sleeps between rounds.
+    gather: Duration,
 }
 
 /// One direction: from socket `from` to socket `to`, both indices.
@@ -35,6 +37,8 @@ struct Way {
 impl Carrier {
     pub(super) fn new(spans: Vec<Span>, seed: u64, switches: Arc<Switches>) -> Self {
         let now = monotonic();
+        let lines = spans.iter().flat_map(|s| [&s.link.up, &s.link.down]);
+        let shortest = lines.map(|line| line.delay).min().unwrap_or_default();
         let (mut sockets, mut ways) = (Vec::new(), Vec::new());
         for (link, span) in spans.into_iter().enumerate() {
             let client = sockets.len();
@@ -58,6 +62,7 @@ impl Carrier {
             ways,
             spare: Vec::new(),
             switches,
+            gather: (shortest / GATHER_SHARE).clamp(MIN_GATHER, MAX_GATHER),
         }
     }
 
@@ -88,7 +93,7 @@ impl Carrier {
             if received > 0 {
                 // Traffic is on: arrivals carry their own time, so a short sleep costs nothing
                 // and gathers frames.
-                std::thread::sleep(GATHER);
+                std::thread::sleep(self.gather);
             } else {
                 self.wait(&mut polls, next);
             }
@@ -105,6 +110,7 @@ impl Carrier {
             ways,
             spare,
             switches,
+            gather: _,
         } = self;
         for way in ways {
             let hole = &switches.black_holes[way.link];
@@ -146,13 +152,15 @@ impl Carrier {
 
     fn send_due(&mut self) {
         let now = monotonic();
+        // As much too early as too late, so that the mean delay is right.
+        let horizon = now + self.gather / 2;
         for way in &mut self.ways {
             loop {
                 let due = way
                     .flying
                     .iter()
                     .take(BATCH)
-                    .take_while(|(at, _)| *at <= now)
+                    .take_while(|(at, _)| *at <= horizon)
                     .count();
                 if due == 0 {
                     break;
@@ -185,7 +193,8 @@ impl Carrier {
     }
 
     fn wait(&self, polls: &mut [libc::pollfd], next: Option<Instant>) {
-        let longest = next.map_or(IDLE, |at| at.since(monotonic()).clamp(SHORTEST, IDLE));
+        let now = monotonic() + self.gather / 2;
+        let longest = next.map_or(IDLE, |at| at.since(now).clamp(SHORTEST, IDLE));
         let timeout = libc::timespec {
             tv_sec: longest.as_secs() as libc::time_t,
             tv_nsec: longest.subsec_nanos().into(),
@@ -269,8 +278,11 @@ fn clock(id: libc::clockid_t) -> Duration {
 }
 
 const ETHERNET_HEADER: usize = 14;
-/// How long a busy thread sleeps between rounds; a tenth of the shortest delay in use.
-const GATHER: Duration = Duration::from_micros(50);
+/// A busy thread sleeps this part of the shortest delay between rounds, within the bounds: each
+/// round costs the machine as much as dozens of frames.
+const GATHER_SHARE: u32 = 50;
+const MIN_GATHER: Duration = Duration::from_micros(50);
+const MAX_GATHER: Duration = Duration::from_micros(200);
 const SHORTEST: Duration = Duration::from_micros(20);
 /// The longest sleep, after which the stop flag is looked at.
 const IDLE: Duration = Duration::from_millis(50);

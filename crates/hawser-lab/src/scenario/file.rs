@@ -197,9 +197,9 @@ impl LineEntry {
                 Service::Trace(
                     entry
                         .load(folder)
-                        .map_err(|source| InvalidScenario::Trace {
+                        .map_err(|reason| InvalidScenario::Trace {
                             key: key("trace"),
-                            source,
+                            reason,
                         })?,
                 )
             }

@@ -32,15 +32,15 @@ pub struct Scenario {
 impl Scenario {
     /// Reads and checks one scenario file; traces are looked up beside it.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ScenarioError::Read {
+        let text = std::fs::read_to_string(path).map_err(|reason| ScenarioError::Read {
             path: path.to_owned(),
-            source,
+            reason,
         })?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         let folder = path.parent().unwrap_or(Path::new("."));
-        Self::parse(&name, &text, folder).map_err(|source| ScenarioError::Invalid {
+        Self::parse(&name, &text, folder).map_err(|reason| ScenarioError::Invalid {
             path: path.to_owned(),
-            source: Box::new(source),
+            reason: Box::new(reason),
         })
     }
 
@@ -175,20 +175,20 @@ pub enum Action {
 #[non_exhaustive]
 pub enum ScenarioError {
     /// The file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {reason}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// The file's content is wrong.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {reason}", path.display())]
     Invalid {
         /// The file.
         path: PathBuf,
         /// What is wrong, and where.
-        source: Box<InvalidScenario>,
+        reason: Box<InvalidScenario>,
     },
 }
 
@@ -210,12 +210,12 @@ pub enum InvalidScenario {
         allowed: &'static str,
     },
     /// A trace that cannot be used.
-    #[error("{key}: {source}")]
+    #[error("{key}: {reason}")]
     Trace {
         /// The key, with the link's number.
         key: String,
         /// What is wrong with it.
-        source: TraceError,
+        reason: TraceError,
     },
 }
 

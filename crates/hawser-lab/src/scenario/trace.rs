@@ -19,12 +19,12 @@ pub struct Segment {
 #[non_exhaustive]
 pub enum TraceError {
     /// The file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {reason}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// A line is not a time in whole milliseconds, or goes back in time.
     #[error("line {line} is `{got}`: allowed are whole milliseconds that never fall, up to 1 h")]
@@ -42,9 +42,9 @@ pub enum TraceError {
 /// Reads a trace in the form of mahimahi: each line is the millisecond at which one packet of
 /// 1500 bytes may leave; the last line is the length of the trace, which then repeats.
 pub(super) fn load(path: &Path) -> Result<Vec<Segment>, TraceError> {
-    let text = std::fs::read_to_string(path).map_err(|source| TraceError::Read {
+    let text = std::fs::read_to_string(path).map_err(|reason| TraceError::Read {
         path: path.to_owned(),
-        source,
+        reason,
     })?;
     parse(&text)
 }
