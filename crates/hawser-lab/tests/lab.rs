@@ -1,0 +1,257 @@
+//! Labs on the real kernel. Where namespaces cannot be made each test says so and is skipped.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use hawser_lab::meter::{self, Order, Outcome};
+use hawser_lab::netns::NetNs;
+use hawser_lab::scenario::{Action, Direction, Scenario};
+use hawser_lab::topology::{Lab, SERVER};
+use socket2::{Domain, Socket, Type};
+
+#[test]
+fn a_transfer_arrives_whole_and_never_above_the_links_rate() {
+    let Some(lab) = lab(
+        "a_transfer_arrives_whole_and_never_above_the_links_rate",
+        PLAIN,
+    ) else {
+        return;
+    };
+    serve_meter(&lab);
+    for direction in [Direction::Put, Direction::Get] {
+        for (device, rate, round_trip) in [("l1", 20.0, 0.010), ("l2", 10.0, 0.040)] {
+            let outcome = transfer(&lab, device, direction, 500_000).unwrap();
+            assert!(outcome.ok, "{outcome:?}");
+            assert!(
+                outcome.mbps < rate,
+                "{} over {rate} on {device}",
+                outcome.mbps
+            );
+            assert!(outcome.connect_seconds >= round_trip * 0.98, "{outcome:?}");
+        }
+    }
+    assert_eq!(lab.counters().missed, 0);
+}
+
+#[test]
+fn two_labs_with_the_same_addresses_do_not_meet() {
+    let name = "two_labs_with_the_same_addresses_do_not_meet";
+    let (Some(first), Some(second)) = (lab(name, PLAIN), lab(name, PLAIN)) else {
+        return;
+    };
+    serve_meter(&first);
+    assert!(transfer(&first, "l1", Direction::Put, 100_000).unwrap().ok);
+    let nobody = transfer(&second, "l1", Direction::Put, 100_000).unwrap_err();
+    assert_eq!(nobody.kind(), io::ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn a_black_hole_is_silent_and_ends() {
+    let Some(lab) = lab("a_black_hole_is_silent_and_ends", PLAIN) else {
+        return;
+    };
+    let _listener = listen(lab.server());
+    connect(&lab, "l2").unwrap();
+    lab.apply(1, Action::BlackHole).unwrap();
+    let silence = connect(&lab, "l2").unwrap_err();
+    assert_eq!(silence.kind(), io::ErrorKind::TimedOut, "{silence}");
+    connect(&lab, "l1").unwrap();
+    lab.apply(1, Action::Pass).unwrap();
+    connect(&lab, "l2").unwrap();
+}
+
+#[test]
+fn a_carrier_goes_and_comes_back() {
+    let Some(lab) = lab("a_carrier_goes_and_comes_back", PLAIN) else {
+        return;
+    };
+    let _listener = listen(lab.server());
+    let has_carrier = || {
+        let output = lab
+            .client()
+            .command("ip")
+            .args(["link", "show", "l1"])
+            .output()
+            .unwrap();
+        !String::from_utf8_lossy(&output.stdout).contains("NO-CARRIER")
+    };
+    assert!(has_carrier());
+    lab.apply(0, Action::CarrierDown).unwrap();
+    assert!(!has_carrier());
+    lab.apply(0, Action::CarrierUp).unwrap();
+    eventually(has_carrier);
+    eventually(|| connect(&lab, "l1").is_ok());
+}
+
+#[test]
+fn a_changed_address_is_the_one_that_the_server_sees() {
+    let Some(lab) = lab("a_changed_address_is_the_one_that_the_server_sees", PLAIN) else {
+        return;
+    };
+    let listener = listen(lab.server());
+    let seen = |device: &str| {
+        connect(&lab, device).unwrap();
+        listener.accept().unwrap().1.ip()
+    };
+    let old = lab.links()[1].address();
+    assert_eq!(seen("l2"), old);
+    lab.apply(1, Action::AddressChange).unwrap();
+    let new = lab.links()[1].address();
+    assert_ne!(old, new);
+    assert_eq!(seen("l2"), new);
+}
+
+#[test]
+fn modems_with_one_address_lead_to_the_server_as_two() {
+    let Some(lab) = lab("modems_with_one_address_lead_to_the_server_as_two", MODEMS) else {
+        return;
+    };
+    assert_eq!(lab.links()[0].address(), lab.links()[1].address());
+    let listener = listen(lab.server());
+    let seen = ["l1", "l2"].map(|device| {
+        connect(&lab, device).unwrap();
+        listener.accept().unwrap().1.ip()
+    });
+    assert_ne!(seen[0], seen[1]);
+    serve_meter(&lab);
+    assert!(transfer(&lab, "l2", Direction::Get, 200_000).unwrap().ok);
+}
+
+#[test]
+fn a_bound_source_leaves_by_its_own_link() {
+    let Some(lab) = lab("a_bound_source_leaves_by_its_own_link", PLAIN) else {
+        return;
+    };
+    let _listener = listen(lab.server());
+    lab.apply(0, Action::BlackHole).unwrap();
+    let try_from = |source: Ipv4Addr| {
+        lab.client().run(|| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+            socket.bind(&SocketAddrV4::new(source, 0).into())?;
+            socket.connect_timeout(&TARGET.into(), SHORT)
+        })
+    };
+    try_from(lab.links()[1].address()).unwrap();
+    assert!(try_from(lab.links()[0].address()).is_err());
+}
+
+#[test]
+fn every_shipped_scenario_is_valid() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "toml") {
+            let scenario = Scenario::load(&path).unwrap();
+            assert!(!scenario.summary.is_empty(), "{}", path.display());
+            count += 1;
+        }
+    }
+    assert!(count >= 15, "{count}");
+}
+
+/// A lab, or nothing where the machine forbids one.
+fn lab(test: &str, text: &str) -> Option<Lab> {
+    let scenario = Scenario::parse(test, text, Path::new(".")).unwrap();
+    // Root only: a user namespace can be entered by a process with one thread alone.
+    if let Err(reason) = NetNs::create() {
+        skip(test, &format!("no network namespace here: {reason}"));
+        return None;
+    }
+    if let Err(reason) = std::process::Command::new("ip").arg("-V").output() {
+        skip(test, &format!("no `ip` program: {reason}"));
+        return None;
+    }
+    Some(Lab::shaped(&scenario).unwrap())
+}
+
+fn skip(test: &str, reason: &str) {
+    let line = format!("SKIPPED: lab::{test}: {reason}\n");
+    eprint!("{line}");
+    if let Some(log) = std::env::var_os("HAWSER_SKIP_LOG") {
+        let file = std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(log);
+        file.unwrap().write_all(line.as_bytes()).unwrap();
+    }
+}
+
+fn serve_meter(lab: &Lab) {
+    let listener = lab
+        .server()
+        .run(|| meter::serve(METER.port(), false))
+        .unwrap();
+    std::thread::spawn(move || meter::serve_until_ended(&listener));
+}
+
+fn transfer(lab: &Lab, device: &str, direction: Direction, bytes: u64) -> io::Result<Outcome> {
+    let order = Order {
+        direction,
+        server: METER,
+        bytes,
+        source: None,
+        device: Some(device.to_owned()),
+        mptcp: false,
+        congestion: None,
+        socks: None,
+        patience: Duration::from_secs(20),
+    };
+    lab.client()
+        .run(|| meter::transfer(&order, &AtomicU64::new(0)))
+}
+
+fn listen(host: &NetNs) -> TcpListener {
+    host.run(|| TcpListener::bind(TARGET)).unwrap()
+}
+
+/// Connects over one link, and sends a byte so that the connection is known to stand.
+fn connect(lab: &Lab, device: &str) -> io::Result<()> {
+    lab.client().run(|| {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.bind_device(Some(device.as_bytes()))?;
+        socket.connect_timeout(&TARGET.into(), SHORT)?;
+        let mut stream: TcpStream = socket.into();
+        stream.set_read_timeout(Some(Duration::from_millis(1)))?;
+        stream.write_all(b"x")?;
+        let _ = stream.read(&mut [0]);
+        Ok(())
+    })
+}
+
+fn eventually(mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !holds() {
+        assert!(Instant::now() < deadline, "did not come true in time");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+const METER: SocketAddrV4 = SocketAddrV4::new(SERVER, 5001);
+const TARGET: SocketAddrV4 = SocketAddrV4::new(SERVER, 9000);
+const SHORT: Duration = Duration::from_secs(2);
+const PLAIN: &str = r#"
+payload = "1MB"
+[[link]]
+rate = "20Mbit/s"
+delay = "5ms"
+queue = "60ms"
+[[link]]
+rate = "10Mbit/s"
+delay = "20ms"
+queue = "100ms"
+"#;
+const MODEMS: &str = r#"
+payload = "1MB"
+[[link]]
+rate = "20Mbit/s"
+delay = "5ms"
+behind = "192.168.8.100"
+[[link]]
+rate = "10Mbit/s"
+delay = "20ms"
+behind = "192.168.8.100"
+"#;
