@@ -2,6 +2,7 @@
 
 mod bench;
 mod hawser;
+mod recovery;
 mod report;
 mod run;
 mod table;

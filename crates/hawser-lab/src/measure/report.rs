@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::{Kind, Options, Samples, Table};
+use super::{Kind, Options, Samples, Table, recovery};
 use crate::emulator::Counters;
 use crate::meter::Congestion;
 use crate::scenario::{Direction, Scenario};
@@ -46,6 +46,10 @@ pub struct Entry {
     /// The transfers.
     #[serde(flatten)]
     pub samples: Samples,
+    /// For each transfer that went through a scenario's events: seconds from the end of the last
+    /// trouble to full rate, nothing when it was not reached again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub recovery: Vec<Option<f64>>,
 }
 
 /// The machine that measured.
@@ -139,6 +143,7 @@ impl Report {
             samples: table
                 .into_iter()
                 .map(|((direction, kind), samples)| Entry {
+                    recovery: recoveries(scenario, direction, &kind, &samples),
                     direction,
                     kind,
                     samples,
@@ -164,4 +169,20 @@ impl Report {
         file.persist(&path).map_err(|error| error.error)?;
         Ok(path)
     }
+}
+
+fn recoveries(
+    scenario: &Scenario,
+    direction: Direction,
+    kind: &Kind,
+    samples: &Samples,
+) -> Vec<Option<f64>> {
+    if scenario.events.is_empty() || matches!(kind, Kind::Tcp { .. }) {
+        return Vec::new();
+    }
+    let rate = scenario.total_rate(direction);
+    let outcomes = samples.outcomes.iter();
+    outcomes
+        .map(|outcome| recovery::seconds(outcome, &scenario.events, rate))
+        .collect()
 }

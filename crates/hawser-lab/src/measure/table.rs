@@ -17,11 +17,19 @@ pub fn render(report: &Report) -> String {
         machine.kernel,
         machine.cores
     );
+    let eventful = report
+        .samples
+        .iter()
+        .any(|entry| !entry.recovery.is_empty());
     let mut rows = vec![vec![
         String::new(),
         "transfer".to_owned(),
         "median".to_owned(),
         "worst gap".to_owned(),
+        eventful
+            .then_some("full rate after")
+            .unwrap_or_default()
+            .to_owned(),
     ]];
     for entry in &report.samples {
         rows.push(vec![
@@ -32,6 +40,7 @@ pub fn render(report: &Report) -> String {
                 .samples
                 .worst_gap()
                 .map_or(String::new(), |gap| format!("{:.0} ms", gap * 1e3)),
+            recovery(&entry.recovery),
         ]);
     }
     text.push_str(&aligned(&rows));
@@ -53,6 +62,18 @@ pub fn render(report: &Report) -> String {
         }
     }
     text
+}
+
+/// The slowest recovery of all transfers.
+fn recovery(all: &[Option<f64>]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let known: Option<Vec<f64>> = all.iter().copied().collect();
+    match known.and_then(|all| all.into_iter().reduce(f64::max)) {
+        Some(slowest) => format!("{slowest:.2} s"),
+        None => "never".to_owned(),
+    }
 }
 
 fn header() -> Vec<String> {

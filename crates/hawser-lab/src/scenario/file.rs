@@ -3,14 +3,13 @@
 use std::fmt::Display;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
-use hawser_types::{ByteCount, Rate, parse_duration, parse_percent};
+use hawser_types::{ByteCount, Rate};
 use serde::Deserialize;
-use serde::de::{self, Deserializer};
 
 use super::trace::{self, Segment};
+use super::values::{Percent, Span, SpanRange, from_text, maybe_text};
 use super::{Action, Direction, Event, InvalidScenario, Line, Link, MAX_LINKS, Scenario, Service};
 
 pub(super) fn parse(name: &str, text: &str, folder: &Path) -> Result<Scenario, InvalidScenario> {
@@ -175,85 +174,74 @@ impl LinkEntry {
 
 impl LineEntry {
     fn or(self, other: &Self) -> Self {
-        // A line that has its own service or trace takes neither from the link.
+        // What a line says itself about its rate over time replaces all the link says about it.
         let shaped = self.service.is_some() || self.trace.is_some();
+        let traced = self.trace.is_some();
+        let rated = self.rate.is_some();
         Self {
-            rate: self.rate.or(other.rate),
+            rate: self.rate.or(other.rate.filter(|_| !traced)),
             delay: self.delay.or(other.delay),
             jitter: self.jitter.or(other.jitter),
             loss: self.loss.or(other.loss),
             queue: self.queue.or(other.queue),
             service: self.service.or(other.service.clone().filter(|_| !shaped)),
-            trace: self.trace.or(other.trace.clone().filter(|_| !shaped)),
+            trace: self
+                .trace
+                .or(other.trace.clone().filter(|_| !shaped && !rated)),
         }
     }
 
     fn check(self, number: usize, way: &str, folder: &Path) -> Result<Line, InvalidScenario> {
         let key = |name: &str| format!("{name} of link {number} {way}");
-        let service = match (self.service, self.trace) {
-            (None, None) => Service::Steady,
-            (Some(turns), None) => turns.check(&key)?,
-            (None, Some(entry)) => {
-                Service::Trace(
-                    entry
-                        .load(folder)
-                        .map_err(|reason| InvalidScenario::Trace {
-                            key: key("trace"),
-                            reason,
-                        })?,
-                )
+        let span = |name: &str, given: Option<Span>, otherwise, most, allowed| {
+            let span = given.map_or(otherwise, |span| span.0);
+            if span > most {
+                return Err(out_of_range(&key(name), format!("{span:?}"), allowed));
             }
-            (Some(_), Some(_)) => {
-                return Err(out_of_range(
-                    &key("trace"),
-                    "given beside service",
-                    "one of the two",
-                ));
-            }
+            Ok(span)
         };
-        let rate = match (&service, self.rate) {
-            (Service::Trace(segments), None) => trace::mean_rate(segments),
-            (Service::Trace(_), Some(rate)) => {
-                return Err(out_of_range(&key("rate"), rate, "none beside a trace"));
-            }
-            (_, Some(rate)) => rate,
-            (_, None) => return Err(out_of_range(&key("rate"), "missing", "a rate or a trace")),
-        };
+        let zero = Duration::ZERO;
+        let delay = span("delay", self.delay, zero, MAX_SPAN, "0 to 60s")?;
+        let jitter = span("jitter", self.jitter, zero, delay, "0 to the delay")?;
+        let queue = span("queue", self.queue, DEFAULT_QUEUE, MAX_SPAN, "0 to 60s")?;
+        let loss = self.loss.map_or(0.0, |percent| percent.0);
+        let (rate, service) = self.check_service(&key, folder)?;
         if rate < MIN_RATE || rate > MAX_RATE {
             return Err(out_of_range(&key("rate"), rate, "8kbit/s to 10Gbit/s"));
-        }
-        let delay = self.delay.unwrap_or_default().0;
-        let jitter = self.jitter.unwrap_or_default().0;
-        let queue = self.queue.map_or(DEFAULT_QUEUE, |span| span.0);
-        if delay > MAX_SPAN {
-            return Err(out_of_range(
-                &key("delay"),
-                format!("{delay:?}"),
-                "0 to 60s",
-            ));
-        }
-        if jitter > delay {
-            return Err(out_of_range(
-                &key("jitter"),
-                format!("{jitter:?}"),
-                "0 to the delay",
-            ));
-        }
-        if queue > MAX_SPAN {
-            return Err(out_of_range(
-                &key("queue"),
-                format!("{queue:?}"),
-                "0 to 60s",
-            ));
         }
         Ok(Line {
             rate,
             delay,
             jitter,
-            loss: self.loss.map_or(0.0, |percent| percent.0),
+            loss,
             queue,
             service,
         })
+    }
+
+    /// A trace brings its own rate, everything else needs one.
+    fn check_service(
+        self,
+        key: &impl Fn(&str) -> String,
+        folder: &Path,
+    ) -> Result<(Rate, Service), InvalidScenario> {
+        match (self.rate, self.service, self.trace) {
+            (Some(rate), None, None) => Ok((rate, Service::Steady)),
+            (Some(rate), Some(turns), None) => Ok((rate, turns.check(key)?)),
+            (None, None, Some(entry)) => {
+                let invalid = |reason| InvalidScenario::Trace {
+                    key: key("trace"),
+                    reason,
+                };
+                let segments = entry.load(folder).map_err(invalid)?;
+                Ok((trace::mean_rate(&segments), Service::Trace(segments)))
+            }
+            (None, _, None) => Err(out_of_range(&key("rate"), "missing", "a rate or a trace")),
+            (_, _, Some(_)) => {
+                let got = "given beside rate or service";
+                Err(out_of_range(&key("trace"), got, "a trace alone"))
+            }
+        }
     }
 }
 
@@ -363,58 +351,6 @@ fn out_of_range(key: &str, got: impl Display, allowed: &'static str) -> InvalidS
         got: got.to_string(),
         allowed,
     }
-}
-
-#[derive(Clone, Copy, Default)]
-struct Span(Duration);
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        parse_duration(&text).map(Self).map_err(de::Error::custom)
-    }
-}
-
-#[derive(Clone, Copy)]
-struct SpanRange((Duration, Duration));
-
-impl<'de> Deserialize<'de> for SpanRange {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let (from, to) = text.split_once("..").unwrap_or((&text, &text));
-        let from = parse_duration(from).map_err(de::Error::custom)?;
-        let to = parse_duration(to).map_err(de::Error::custom)?;
-        Ok(Self((from, to)))
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Percent(f64);
-
-impl<'de> Deserialize<'de> for Percent {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        parse_percent(&text).map(Self).map_err(de::Error::custom)
-    }
-}
-
-fn from_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr,
-    T::Err: Display,
-{
-    let text = String::deserialize(deserializer)?;
-    text.parse().map_err(de::Error::custom)
-}
-
-fn maybe_text<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr,
-    T::Err: Display,
-{
-    from_text(deserializer).map(Some)
 }
 
 const DEFAULT_QUEUE: Duration = Duration::from_millis(100);

@@ -2,6 +2,7 @@
 
 mod file;
 mod trace;
+mod values;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -103,6 +103,20 @@ service = { on = "200ms..400ms", off = "250ms" }
     assert!(read(&text.replace("200ms..", "500ms..")).is_err());
 }
 
+#[test]
+fn a_direction_with_a_rate_of_its_own_leaves_the_links_trace() {
+    let text = r#"
+payload = "1MB"
+[[link]]
+delay = "10ms"
+trace = [{ for = "1s", rate = "2Mbit/s" }]
+up = { rate = "1Mbit/s" }
+"#;
+    let scenario = read(text).unwrap();
+    assert_eq!(scenario.links[0].up.service, Service::Steady);
+    assert!(matches!(scenario.links[0].down.service, Service::Trace(_)));
+}
+
 proptest::proptest! {
     #[test]
     fn no_text_makes_the_reader_panic(text in ".*") {

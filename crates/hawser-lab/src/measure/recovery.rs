@@ -1,0 +1,76 @@
+//! How soon a transfer is back at full rate after a link's trouble has ended.
+
+use std::time::Duration;
+
+use hawser_types::Rate;
+
+use crate::meter::{BIN, Outcome};
+use crate::scenario::{Action, Event};
+
+/// Time from the end of the last trouble until the receiver has half a second at nine tenths of
+/// what TCP can carry of `rate`; nothing when there was no trouble or no recovery.
+pub(super) fn seconds(outcome: &Outcome, events: &[Event], rate: Rate) -> Option<f64> {
+    let ends = |event: &&Event| matches!(event.action, Action::Pass | Action::CarrierUp);
+    let end = events.iter().filter(ends).map(|event| event.at).max()?;
+    // The timeline begins with the first bytes, just after the connection stood.
+    let shift = Duration::from_secs_f64(outcome.connect_seconds.clamp(0.0, 60.0));
+    let first = end.saturating_sub(shift).as_millis() / BIN.as_millis();
+    let first = usize::try_from(first).ok()?;
+    let payload_rate = rate.bytes_per_second() as f64 * TCP_SHARE;
+    let enough = payload_rate * BIN.as_secs_f64() * WINDOW as f64 * FULL;
+    let later = outcome.timeline.get(first..)?;
+    let full = later
+        .windows(WINDOW)
+        .position(|bins| bins.iter().sum::<u64>() as f64 >= enough)?;
+    Some(full as f64 * BIN.as_secs_f64())
+}
+
+/// Half a second of bins.
+const WINDOW: usize = 10;
+const FULL: f64 = 0.9;
+/// What full-size TCP segments can carry of a link's rate: 1448 of 1500 bytes.
+const TCP_SHARE: f64 = 1448.0 / 1500.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(timeline: Vec<u64>) -> Outcome {
+        Outcome {
+            bytes: 0,
+            connect_seconds: 0.0,
+            seconds: 0.0,
+            mbps: 0.0,
+            ok: true,
+            worst_gap: 0.0,
+            timeline,
+            cpu_seconds: 0.0,
+        }
+    }
+
+    fn pass_at(seconds: u64) -> Vec<Event> {
+        vec![Event {
+            at: Duration::from_secs(seconds),
+            link: 0,
+            action: Action::Pass,
+        }]
+    }
+
+    #[test]
+    fn counts_from_the_end_of_the_trouble_to_the_first_full_half_second() {
+        let rate: Rate = "8Mbit/s".parse().unwrap();
+        // 1 MB/s is 50 kB a bin: full for a second, half for two, then full again.
+        let mut bins = vec![50_000; 20];
+        bins.extend([25_000; 40]);
+        bins.extend([50_000; 20]);
+        let seen = seconds(&outcome(bins.clone()), &pass_at(2), rate).unwrap();
+        assert!((0.8..=1.0).contains(&seen), "{seen}");
+        bins.truncate(55);
+        assert_eq!(seconds(&outcome(bins), &pass_at(2), rate), None);
+    }
+
+    #[test]
+    fn without_trouble_there_is_no_recovery() {
+        assert_eq!(seconds(&outcome(vec![1; 10]), &[], Rate::ZERO), None);
+    }
+}
