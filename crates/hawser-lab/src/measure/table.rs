@@ -26,10 +26,7 @@ pub fn render(report: &Report) -> String {
         "transfer".to_owned(),
         "median".to_owned(),
         "worst gap".to_owned(),
-        eventful
-            .then_some("full rate after")
-            .unwrap_or_default()
-            .to_owned(),
+        if eventful { "full rate after" } else { "" }.to_owned(),
     ]];
     for entry in &report.samples {
         rows.push(vec![
