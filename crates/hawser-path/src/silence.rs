@@ -42,10 +42,19 @@ impl Silence {
 
     /// Time without an acknowledgement that was expected; zero when none is.
     pub fn current(&self, now: Instant) -> Duration {
-        let Some(since) = self.waiting_since else {
-            return Duration::ZERO;
-        };
-        now.since(self.last_ack.map_or(since, |ack| ack.max(since)))
+        self.began()
+            .map_or(Duration::ZERO, |began| now.since(began))
+    }
+
+    /// When the present silence began; `None` while nothing is expected.
+    pub fn began(&self) -> Option<Instant> {
+        self.waiting_since
+            .map(|since| self.last_ack.map_or(since, |ack| ack.max(since)))
+    }
+
+    /// When the last acknowledgement came.
+    pub fn last_heard(&self) -> Option<Instant> {
+        self.last_ack
     }
 
     /// The longest silence that ended by itself.

@@ -38,6 +38,9 @@ pub enum Misbehaviour {
     /// A command that this side of a session never receives.
     #[error("a command came that is not for this side")]
     WrongSide,
+    /// Another command came before the hello.
+    #[error("a command came before the hello")]
+    NoHello,
     /// A second hello, or another command that can come only once.
     #[error("a command came twice that can come only once")]
     Repeated,

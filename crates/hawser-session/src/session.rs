@@ -83,6 +83,9 @@ struct Commands {
     outstanding: u64,
     inbound: Reassembly,
     decoder: CommandDecoder,
+    /// This side's hello was queued.
+    said_hello: bool,
+    /// The peer's hello came.
     greeted: bool,
 }
 
@@ -161,7 +164,7 @@ impl Session {
         if self.side == Side::Gateway {
             self.granted.mark_used(spec.id);
         }
-        let first = self.commands.sent == 0 && self.commands.queue.is_empty();
+        let first = !std::mem::replace(&mut self.commands.said_hello, true);
         self.channels.insert(spec.id, Channel::new(spec));
         self.lonely_since = None;
         if first {
@@ -262,6 +265,7 @@ impl Session {
             metadata: stream.metadata().clone(),
             sent: ByteCount::new(stream.send.sent()),
             queued: ByteCount::new(stream.send.queued()),
+            received: ByteCount::new(stream.receive.received()),
             readable: ByteCount::new(stream.receive.reassembly.ready_bytes()),
             age: now.since(stream.opened_at),
         };
@@ -318,6 +322,7 @@ impl Commands {
             outstanding: 0,
             inbound: Reassembly::new(StreamId::COMMANDS),
             decoder: CommandDecoder::default(),
+            said_hello: false,
             greeted: false,
         }
     }

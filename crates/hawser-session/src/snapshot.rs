@@ -58,6 +58,8 @@ pub struct StreamSnapshot {
     pub sent: ByteCount,
     /// Bytes that wait for a chunk.
     pub queued: ByteCount,
+    /// Bytes that arrived, each counted once.
+    pub received: ByteCount,
     /// Bytes that can be read.
     pub readable: ByteCount,
     /// Time since it was opened.

@@ -74,18 +74,19 @@ impl Session {
         }
     }
 
-    /// The first commands, once the first channel is there.
+    /// Says hello, ahead of whatever was queued before the first channel came.
     pub(super) fn greet(&mut self, first_link: LinkIndex) {
         let link = match self.side {
             Side::Client => first_link.value(),
             Side::Gateway => 0,
         };
+        let queued = std::mem::take(&mut self.commands.queue);
         self.queue_command(&Command::Hello(Hello {
             max_streams: self.config.max_streams,
             accepts_plain: self.config.plain,
             link,
         }));
-        self.replenish_grants();
+        self.commands.queue.extend_from_slice(&queued);
     }
 
     pub(super) fn replenish_grants(&mut self) {
@@ -125,6 +126,9 @@ impl Session {
     }
 
     fn on_command(&mut self, now: Instant, command: Command) -> Result<(), Misbehaviour> {
+        if !self.commands.greeted && !matches!(command, Command::Hello(_)) {
+            return Err(Misbehaviour::NoHello);
+        }
         match command {
             Command::Hello(hello) => {
                 if std::mem::replace(&mut self.commands.greeted, true) {

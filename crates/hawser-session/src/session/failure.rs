@@ -41,7 +41,7 @@ impl Session {
     /// the peer learns the same when the channel moves again, or dies.
     pub(super) fn wake_due_acks(&mut self, now: Instant) {
         let due = |channel: &Channel| channel.inbound.ack_due.is_some_and(|due| due <= now);
-        let ids: smallvec::SmallVec<[ChannelId; 8]> = self
+        let ids: Ids = self
             .channels
             .values()
             .filter(|c| due(c))
@@ -52,40 +52,97 @@ impl Session {
 
     /// A suspect channel on which acknowledgements come again is sound again.
     pub(super) fn check_recovery(&mut self, now: Instant) {
-        for channel in self.channels.values_mut() {
-            if channel.suspect_since.is_some() && !channel.is_silent(now) {
+        let recovered =
+            |channel: &&Channel| channel.suspect_since.is_some() && !self.is_silent(now, channel);
+        let ids: Ids = self
+            .channels
+            .values()
+            .filter(recovered)
+            .map(|c| c.spec.id)
+            .collect();
+        for id in ids {
+            if let Some(channel) = self.channels.get_mut(&id) {
                 channel.suspect_since = None;
                 channel.path.silence_mut().on_false_alarm();
-                self.events.push_back(Event::Recovered(channel.spec.id));
+                self.events.push_back(Event::Recovered(id));
             }
         }
     }
 
     fn check_silence(&mut self, now: Instant) {
-        let ids: smallvec::SmallVec<[ChannelId; 8]> = self.channels.keys().copied().collect();
+        let ids: Ids = self.channels.keys().copied().collect();
         for id in ids {
             let Some(channel) = self.channels.get(&id) else {
                 continue;
             };
-            if !channel.is_silent(now) && !channel.is_stuck(now) {
-                if channel.wants_heartbeat(now) {
-                    self.beat(now, id);
-                }
-                continue;
-            }
             // Copies over the same link would share its fate.
             let others_live = self
                 .channels
                 .values()
                 .any(|other| other.spec.link != channel.spec.link && other.suspect_since.is_none());
-            if channel.is_dead(now, others_live) {
+            if self.is_dead(now, channel, others_live) {
+                tracing::debug!(%id, silence = ?channel.path.silence(), ?now, others_live, "dead");
                 self.remove_channel(now, id);
                 self.queue_command(&Command::ChannelClosed { channel: id });
                 self.events.push_back(Event::Dead(id));
-            } else if others_live && channel.suspect_since.is_none() {
-                self.on_suspect(now, id);
+            } else if self.is_silent(now, channel) {
+                if others_live && channel.suspect_since.is_none() {
+                    self.on_suspect(now, id);
+                }
+            } else if channel.wants_heartbeat(now) {
+                self.beat(now, id);
             }
         }
+    }
+
+    /// Acknowledgements that should have come have not, and the link gives no sign of life.
+    fn is_silent(&self, now: Instant, channel: &Channel) -> bool {
+        let silence = channel.path.silence();
+        let (rtt, variation) = self.link_rtt(channel);
+        silence.current(now) > silence.suspect_after(rtt, variation)
+            && !self.link_lives(channel, rtt)
+    }
+
+    /// Whether the channel is to be given up. The last one that may still live is given more time,
+    /// and so is one whose link lives: TCP repairs a loss better than a new connection does.
+    fn is_dead(&self, now: Instant, channel: &Channel, others_live: bool) -> bool {
+        let (rtt, _) = self.link_rtt(channel);
+        let patience = match (self.link_lives(channel, rtt), others_live) {
+            (true, _) => PATIENCE_WITH_THE_LIVING,
+            (false, true) => 1,
+            (false, false) => PATIENCE_WITH_THE_LAST,
+        };
+        let silence = channel.path.silence();
+        channel.is_stuck(now) || silence.current(now) > silence.dead_after(rtt) * patience
+    }
+
+    /// The round-trip time that a channel has to expect: that of its link's slowest channel, since
+    /// they queue together and an idle one does not know of it.
+    fn link_rtt(&self, channel: &Channel) -> (Duration, Duration) {
+        let of_link = self
+            .channels
+            .values()
+            .filter(|other| other.spec.link == channel.spec.link);
+        of_link.fold(
+            (Duration::ZERO, Duration::ZERO),
+            |(rtt, variation), other| {
+                let kernel = other.path.latest();
+                (rtt.max(kernel.rtt), variation.max(kernel.rtt_variation))
+            },
+        )
+    }
+
+    /// Whether another channel of the same link was heard since this one fell silent. Then a loss
+    /// holds this one up, not the link.
+    fn link_lives(&self, channel: &Channel, rtt: Duration) -> bool {
+        let Some(began) = channel.path.silence().began() else {
+            return true;
+        };
+        self.channels.values().any(|other| {
+            other.spec.link == channel.spec.link
+                && other.spec.id != channel.spec.id
+                && other.path.silence().last_heard() > Some(began + rtt + SAME_MOMENT)
+        })
     }
 
     /// Sends something that TCP has to acknowledge, since nothing else is under way that would
@@ -103,6 +160,7 @@ impl Session {
         let Some(channel) = self.channels.get_mut(&id) else {
             return;
         };
+        tracing::debug!(%id, silence = ?channel.path.silence(), ?now, "suspect");
         channel.suspect_since = Some(now);
         self.counters.suspects += 1;
         self.events.push_back(Event::Suspect(id));
@@ -174,12 +232,6 @@ impl Session {
 }
 
 impl Channel {
-    /// Acknowledgements that should have come have not.
-    fn is_silent(&self, now: Instant) -> bool {
-        let (silence, kernel) = (self.path.silence(), self.path.latest());
-        silence.current(now) > silence.suspect_after(kernel.rtt, kernel.rtt_variation)
-    }
-
     /// How long the peer's session has not acknowledged what it should have.
     fn overdue(&self, now: Instant) -> Duration {
         let sent = self.sent.front().map(|sent| sent.at);
@@ -200,20 +252,6 @@ impl Channel {
     fn is_stuck(&self, now: Instant) -> bool {
         self.path.latest().unacknowledged == ByteCount::ZERO && self.overdue(now) > STUCK_AFTER
     }
-
-    /// The last channel that may still live is given more time.
-    fn is_dead(&self, now: Instant, others_live: bool) -> bool {
-        if self.is_stuck(now) {
-            return true;
-        }
-        let silence = self.path.silence();
-        let patience = if others_live {
-            1
-        } else {
-            PATIENCE_WITH_THE_LAST
-        };
-        silence.current(now) > silence.dead_after(self.path.rtt()) * patience
-    }
 }
 
 /// How often channels with something under way are looked after.
@@ -221,3 +259,8 @@ pub(super) const TICK: Duration = Duration::from_millis(20);
 const HEARTBEAT_AFTER: Duration = Duration::from_millis(500);
 const STUCK_AFTER: Duration = Duration::from_secs(15);
 const PATIENCE_WITH_THE_LAST: u32 = 5;
+const PATIENCE_WITH_THE_LIVING: u32 = 8;
+/// Acknowledgements that were under way together.
+const SAME_MOMENT: Duration = Duration::from_millis(40);
+
+type Ids = smallvec::SmallVec<[ChannelId; 8]>;

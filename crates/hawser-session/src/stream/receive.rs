@@ -11,6 +11,7 @@ pub(crate) struct ReceiveStream {
     stream: StreamId,
     pub(crate) reassembly: Reassembly,
     used: u64,
+    received: u64,
     released: u64,
     limit: u64,
     window: u64,
@@ -64,6 +65,7 @@ impl ReceiveStream {
             stream,
             reassembly: Reassembly::new(stream),
             used: 0,
+            received: 0,
             released: 0,
             limit: BASE_CREDIT,
             window: BASE_CREDIT,
@@ -78,11 +80,13 @@ impl ReceiveStream {
         payload: Bytes,
     ) -> Result<Inserted, Misbehaviour> {
         let cost = charge(payload.len());
+        let length = payload.len() as u64;
         let inserted = self
             .reassembly
             .insert(header.offset, payload, header.flags.fin)?;
         if inserted == Inserted::New {
             self.used += cost;
+            self.received += length;
             if self.used > self.limit {
                 return Err(Misbehaviour::CreditExceeded(self.stream));
             }
@@ -116,6 +120,11 @@ impl ReceiveStream {
         }
         let gain = (self.released + self.window).saturating_sub(self.limit);
         gain >= self.window / 4 && self.advance_limit()
+    }
+
+    /// Bytes that came, each counted once.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
     }
 
     /// The limit that the peer was told, or is to be told.

@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use hawser_sched::chunk::ChunkPolicy;
-use hawser_types::{ByteCount, ChannelId, StreamId};
-use hawser_wire::ChannelRole;
+use hawser_types::{ByteCount, ChannelId, LinkIndex, StreamId};
+use hawser_wire::{ChannelRole, Enrolment};
 
 use super::pair::{CLIENT, GATEWAY, Pair, link, pattern};
 use crate::{
@@ -290,4 +290,20 @@ fn an_abandoned_stream_still_delivers_what_was_written() {
             .iter()
             .all(|side| side.snapshot(pair.now, 9).stream_count == 0)
     );
+}
+
+#[test]
+fn hello_comes_first_even_when_a_client_enrols_at_once() {
+    let enrolment = Enrolment {
+        key: [1; 32],
+        signature: [2; 64],
+        name: "laptop".to_owned(),
+    };
+    let mut pair = Pair::new(SessionConfig::default());
+    pair.sides[CLIENT].enrol(pair.now, enrolment.clone());
+    pair.add_channel(0, ChannelRole::Express, &link(7, 20, 10));
+    pair.run_for(100);
+    assert!(pair.events[GATEWAY].contains(&Event::EnrolRequested(enrolment)));
+    let snapshot = pair.sides[GATEWAY].snapshot(pair.now, 0);
+    assert_eq!(snapshot.channels[0].link, LinkIndex::new(7));
 }
