@@ -54,7 +54,12 @@ impl Session {
                 break Some((key, chunk));
             }
         };
-        let ack_due = channel.inbound.ack_due.is_some_and(|due| due <= now);
+        // Nobody asks again once the session is over, and the peer waits for this one.
+        let over = self.state == State::Closed;
+        let ack_due = channel
+            .inbound
+            .ack_due
+            .is_some_and(|due| over || due <= now);
         let heartbeat = std::mem::take(&mut channel.heartbeat_due) && chunk.is_none();
         if chunk.is_none() && !ack_due && !heartbeat && self.credit_due.is_empty() {
             return false;
