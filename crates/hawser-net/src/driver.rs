@@ -3,6 +3,7 @@
 //! Every channel has a reading and a writing task. They do the costly work, sealing and system
 //! calls, outside the lock; under it the session only keeps its books.
 
+mod bbr;
 mod channel;
 mod sample;
 mod timer;

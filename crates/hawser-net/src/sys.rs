@@ -76,6 +76,33 @@ pub(crate) fn send_queue(socket: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
+/// BBR's estimate of the lowest round-trip time, in microseconds; `None` when the socket's
+/// congestion control is another one.
+pub(crate) fn bbr_min_rtt(socket: BorrowedFd<'_>) -> Option<u32> {
+    let mut name = [0; 16];
+    let length = read_option(
+        socket.as_raw_fd(),
+        libc::IPPROTO_TCP,
+        libc::TCP_CONGESTION,
+        &mut name,
+    )
+    .ok()?;
+    if name.get(..length)?.split(|byte| *byte == 0).next()? != b"bbr" {
+        return None;
+    }
+    // struct tcp_bbr_info: bandwidth (two words), lowest round-trip time, two gains.
+    let mut info = [0; 20];
+    let length = read_option(
+        socket.as_raw_fd(),
+        libc::IPPROTO_TCP,
+        libc::TCP_CC_INFO,
+        &mut info,
+    )
+    .ok()?;
+    let word = info.get(8..12).filter(|_| length >= 12)?;
+    Some(u32::from_ne_bytes(word.try_into().ok()?))
+}
+
 /// Whether a write to the socket would not have to wait. For TCP that looks at the low-water mark
 /// of unsent data, and asks the kernel to tell when the answer changes.
 pub(crate) fn is_writable(socket: BorrowedFd<'_>) -> io::Result<bool> {

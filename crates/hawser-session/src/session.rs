@@ -182,6 +182,13 @@ impl Session {
         }
     }
 
+    /// The kernel would not send more on this channel now, or is not to be asked to.
+    pub fn handle_full(&mut self, channel: ChannelId) {
+        if let Some(channel) = self.channels.get_mut(&channel) {
+            channel.ready = false;
+        }
+    }
+
     /// What the kernel says of a channel now.
     pub fn handle_sample(&mut self, now: Instant, channel: ChannelId, sample: KernelSample) {
         if let Some(channel) = self.channels.get_mut(&channel) {

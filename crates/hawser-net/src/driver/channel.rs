@@ -12,6 +12,7 @@ use hawser_types::{ByteCount, ChannelId, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
+use super::bbr::RttRefresh;
 use super::sample::Gauge;
 use super::{Handle, Shared};
 use crate::tls::is_tls_record;
@@ -52,6 +53,8 @@ pub(super) fn start(shared: &Arc<Shared>, mut spec: ChannelSpec, new: NewChannel
             pending: Pending::default(),
             next_sample: now,
             low_water: 0,
+            refresh: RttRefresh::default(),
+            rtt: Duration::ZERO,
         };
         let reading = tokio::spawn(read(Arc::downgrade(shared), id, stream, new.reader));
         let writing = tokio::spawn(writer.run(Arc::clone(&write)));
@@ -160,6 +163,8 @@ struct Writer {
     pending: Pending,
     next_sample: Instant,
     low_water: u32,
+    refresh: RttRefresh,
+    rtt: Duration,
 }
 
 /// Bytes that the kernel has not taken yet: sealed ones in one buffer, unsealed payloads as they
@@ -177,6 +182,8 @@ enum Next {
     Idle,
     /// Nothing to send that can be sent; the kernel is full.
     Full,
+    /// The channel is to drain: see [`RttRefresh`].
+    Hold,
     /// The session has ended and everything was written.
     Over,
 }
@@ -199,6 +206,12 @@ impl Writer {
                         _ = self.stream.writable() => {}
                     }
                 }
+                Next::Hold => {
+                    tokio::select! {
+                        () = work.notified() => {}
+                        () = tokio::time::sleep(HOLD_STEP) => {}
+                    }
+                }
                 Next::Over => return,
             }
         }
@@ -209,11 +222,17 @@ impl Writer {
         let Some(shared) = self.shared.upgrade() else {
             return Next::Over;
         };
-        let ready = self.gauge.is_ready();
         let now = clock::now();
         let sample = (now >= self.next_sample)
             .then(|| self.gauge.sample())
             .flatten();
+        if let Some(sample) = &sample {
+            self.rtt = sample.rtt;
+            self.refresh.on_sample(now, self.gauge.bbr_min_rtt());
+        }
+        let gauge = &self.gauge;
+        let holds = self.refresh.holds(now, self.rtt, || gauge.unacknowledged());
+        let ready = !holds && self.gauge.is_ready();
         let id = self.id;
         let (found, over, plain, low_water) = shared.with(|inner, now| {
             let session = &mut inner.session;
@@ -224,6 +243,8 @@ impl Writer {
             }
             if ready {
                 session.handle_writable(now, id);
+            } else {
+                session.handle_full(id);
             }
             let found = session.poll_transmit(now, id, out);
             (
@@ -241,12 +262,14 @@ impl Writer {
         }
         match (found, ready) {
             (true, _) => {
-                self.pending
-                    .push(now, &mut self.sealer, out, plain && shared.plain);
+                // The first record proves who joined, so it is always sealed.
+                let plain = plain && shared.plain && self.sealer.records() > 0;
+                self.pending.push(now, &mut self.sealer, out, plain);
                 self.gauge.set_pending(self.pending.len());
                 Next::Record
             }
             (false, _) if over => Next::Over,
+            (false, _) if holds => Next::Hold,
             (false, true) => Next::Idle,
             (false, false) => Next::Full,
         }
@@ -336,6 +359,8 @@ impl Pending {
 }
 
 const SAMPLE_EVERY: Duration = Duration::from_millis(10);
+/// How often a channel that drains is looked at.
+const HOLD_STEP: Duration = Duration::from_millis(2);
 const MIN_READ: usize = 16 * 1024;
 const MAX_READ: usize = 256 * 1024;
 const MAX_SLICES: usize = 36;

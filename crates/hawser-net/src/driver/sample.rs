@@ -2,6 +2,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use hawser_path::KernelSample;
 use hawser_types::ByteCount;
@@ -31,7 +32,6 @@ impl Gauge {
     /// What the kernel says now; `None` when the connection is gone.
     pub(super) fn sample(&self) -> Option<KernelSample> {
         let info = tcp_info::read(&self.stream).ok()?;
-        let queued = sys::send_queue(self.stream.as_fd()).ok()?;
         Some(KernelSample {
             rtt: info.srtt.unwrap_or_default(),
             rtt_variation: info.rttvar,
@@ -39,10 +39,21 @@ impl Gauge {
             delivery_rate: info.delivery_rate,
             app_limited: info.app_limited,
             congestion_window: ByteCount::new(u64::from(info.cwnd) * info.mss.as_u64()),
-            unacknowledged: ByteCount::new(queued + self.pending.load(Ordering::Relaxed)),
+            unacknowledged: self.unacknowledged(),
             since_ack: info.last_ack_recv,
             retransmissions: u64::from(info.total_retrans),
         })
+    }
+
+    /// BBR's estimate of the lowest round-trip time.
+    pub(super) fn bbr_min_rtt(&self) -> Option<Duration> {
+        sys::bbr_min_rtt(self.stream.as_fd()).map(|micros| Duration::from_micros(micros.into()))
+    }
+
+    /// Bytes that the peer's kernel has not acknowledged.
+    pub(super) fn unacknowledged(&self) -> ByteCount {
+        let queued = sys::send_queue(self.stream.as_fd()).unwrap_or(0);
+        ByteCount::new(queued + self.pending.load(Ordering::Relaxed))
     }
 
     /// Whether the kernel would send more at once: its unsent data is below the low-water mark.

@@ -1,0 +1,125 @@
+//! Spares bulk channels BBR's RTT probe.
+//!
+//! When BBR has seen no lower round-trip time for ten seconds it cuts its window to four packets
+//! for 200 ms, to drain the queue and measure afresh: two to four per cent of a link. The probe is
+//! skipped when the connection happens to be idle at that moment, since then the next packet
+//! measures just as well. So the channel is given nothing for the one round trip around that
+//! moment, in which its chunks go over other links.
+//!
+//! Source: Linux `net/ipv4/tcp_bbr.c`, `bbr_update_min_rtt` (the condition on `idle_restart`).
+
+use std::time::Duration;
+
+use hawser_types::{ByteCount, Instant};
+
+/// Follows one connection's estimate of the lowest round-trip time, and says when to pause.
+#[derive(Debug, Default)]
+pub(super) struct RttRefresh {
+    seen: Option<Seen>,
+    holding: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    min_rtt: Duration,
+    /// When the estimate was last renewed.
+    at: Instant,
+}
+
+impl RttRefresh {
+    /// Takes in BBR's estimate; `None` for another congestion control.
+    pub(super) fn on_sample(&mut self, now: Instant, min_rtt: Option<Duration>) {
+        let Some(min_rtt) = min_rtt else {
+            *self = Self::default();
+            return;
+        };
+        // The kernel renews the estimate only with a different value, save for rare coincidence.
+        if self.seen.is_none_or(|seen| seen.min_rtt != min_rtt) {
+            self.seen = Some(Seen { min_rtt, at: now });
+        }
+    }
+
+    /// Whether the channel should be given nothing now. `rtt`: how long what is in flight takes to
+    /// drain; `in_flight`: what the peer's kernel has not acknowledged, asked only when it matters.
+    pub(super) fn holds(
+        &mut self,
+        now: Instant,
+        rtt: Duration,
+        in_flight: impl Fn() -> ByteCount,
+    ) -> bool {
+        let Some(seen) = self.seen else {
+            return false;
+        };
+        let expires = seen.at + WINDOW + SLACK;
+        let begin = expires - rtt - rtt / 4 - SLACK * 2;
+        if now >= expires + rtt * 4 {
+            // It came otherwise; what will be measured next is on its way.
+            self.holding = false;
+            return false;
+        }
+        self.holding = match self.holding {
+            false => now >= begin && now < expires && in_flight() > ByteCount::ZERO,
+            true => now < expires || in_flight() > ByteCount::ZERO,
+        };
+        self.holding
+    }
+}
+
+/// How long BBR trusts an estimate.
+const WINDOW: Duration = Duration::from_secs(10);
+/// The kernel counts in ticks of up to 4 ms, and samples here are up to 10 ms apart.
+const SLACK: Duration = Duration::from_millis(8);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(20);
+
+    fn busy() -> ByteCount {
+        ByteCount::new(1)
+    }
+
+    fn idle() -> ByteCount {
+        ByteCount::ZERO
+    }
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    fn refresh() -> RttRefresh {
+        let mut refresh = RttRefresh::default();
+        refresh.on_sample(at(0), Some(RTT));
+        refresh
+    }
+
+    #[test]
+    fn a_busy_channel_pauses_around_the_expiry_until_it_is_drained() {
+        let mut refresh = refresh();
+        assert!(!refresh.holds(at(9900), RTT, busy));
+        assert!(refresh.holds(at(9970), RTT, busy));
+        assert!(refresh.holds(at(10_000), RTT, idle));
+        assert!(refresh.holds(at(10_010), RTT, busy));
+        assert!(!refresh.holds(at(10_012), RTT, idle));
+        refresh.on_sample(at(10_040), Some(RTT + Duration::from_micros(3)));
+        assert!(!refresh.holds(at(10_050), RTT, busy));
+        assert!(refresh.holds(at(20_010), RTT, busy));
+    }
+
+    #[test]
+    fn an_idle_channel_and_other_congestion_controls_never_pause() {
+        let mut unused = refresh();
+        assert!(!unused.holds(at(9980), RTT, idle));
+        let mut other = refresh();
+        other.on_sample(at(5), None);
+        assert!(!other.holds(at(9980), RTT, busy));
+    }
+
+    #[test]
+    fn a_pause_ends_even_when_the_channel_never_drains() {
+        let mut refresh = refresh();
+        assert!(refresh.holds(at(9990), RTT, busy));
+        assert!(!refresh.holds(at(10_100), RTT, busy));
+    }
+}
