@@ -15,7 +15,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use hawser_types::ByteCount;
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
 
@@ -51,6 +51,14 @@ impl SocketOptions {
             set_low_water(&socket, bytes)
                 .map_err(|e| ConnectError::system("limit the unsent data", e))?;
         }
+        // A peer that vanished while nothing was said is noticed within a minute.
+        let alive = TcpKeepalive::new()
+            .with_time(KEEPALIVE_AFTER)
+            .with_interval(KEEPALIVE_EVERY)
+            .with_retries(KEEPALIVE_RETRIES);
+        socket
+            .set_tcp_keepalive(&alive)
+            .map_err(|e| ConnectError::system("ask for signs of life", e))?;
         socket
             .set_tcp_nodelay(self.no_delay)
             .map_err(|e| ConnectError::system("switch off the delay of small writes", e))
@@ -231,3 +239,6 @@ fn words(path: &str) -> io::Result<Vec<String>> {
 pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 const BACKLOG: i32 = 1024;
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
+const KEEPALIVE_RETRIES: u32 = 3;

@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     id: SessionId,
     side: Side,
     plain: bool,
-    timer: Notify,
+    timer: Arc<Notify>,
     changed: tokio::sync::watch::Sender<u64>,
 }
 
@@ -110,10 +110,11 @@ impl Driver {
             keys,
             side,
             plain,
-            timer: Notify::new(),
+            timer: Arc::default(),
             changed: tokio::sync::watch::Sender::new(0),
         });
-        tokio::spawn(timer::run(Arc::downgrade(&shared)));
+        let timer = Arc::clone(&shared.timer);
+        tokio::spawn(timer::run(Arc::downgrade(&shared), timer));
         Self { shared }
     }
 
@@ -159,6 +160,11 @@ impl Driver {
     /// A channel's connection is to be closed, now.
     pub(crate) fn drop_channel(&self, id: ChannelId) {
         self.shared.lose_channel(id);
+    }
+
+    /// A number that was taken has failed.
+    pub(crate) fn give_up_grant(&self, id: ChannelId) {
+        self.with(|session, now| session.give_up_grant(now, id));
     }
 
     /// The numbers of the channels that live.
@@ -236,7 +242,13 @@ impl Driver {
         if inner.closed.is_some() {
             return Poll::Ready(None);
         }
-        inner.acceptors.push(cx.waker().clone());
+        if !inner
+            .acceptors
+            .iter()
+            .any(|waker| waker.will_wake(cx.waker()))
+        {
+            inner.acceptors.push(cx.waker().clone());
+        }
         Poll::Pending
     }
 
@@ -271,6 +283,11 @@ impl Driver {
     /// Why the peer reset a stream, if it did.
     pub(crate) fn reset_code(&self, id: StreamId) -> Option<u32> {
         self.shared.lock().streams.get(&id)?.reset
+    }
+
+    /// Whether this side opened the stream.
+    pub(crate) fn is_own(&self, id: StreamId) -> bool {
+        id.is_client_opened() == (self.shared.side == Side::Client)
     }
 
     /// Nobody will ask for this stream again.
@@ -377,6 +394,11 @@ impl Inner {
                     wakers.reset = Some(code);
                     wakers.wake_all(&mut self.woken);
                 }
+                // Nobody has taken it yet, and nobody has to.
+                if let Some(place) = self.incoming.iter().position(|waiting| *waiting == id) {
+                    self.incoming.remove(place);
+                    self.streams.remove(&id);
+                }
             }
             Event::Suspect(id) => tracing::info!(%id, "silent: its work goes elsewhere"),
             Event::Recovered(id) => tracing::info!(%id, "speaks again"),
@@ -426,6 +448,7 @@ impl Inner {
         }
         self.closed = Some(reason);
         self.timer_at = None;
+        self.session.abort();
         self.streams
             .values_mut()
             .for_each(|wakers| wakers.wake_all(&mut self.woken));
@@ -435,6 +458,24 @@ impl Inner {
             handle.write.notify_one();
             handle.tasks[channel::READER].abort();
         }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        for handle in self.channels.values() {
+            handle
+                .tasks
+                .iter()
+                .for_each(tokio::task::AbortHandle::abort);
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // The timer's task looks, and finds nothing left.
+        self.timer.notify_one();
     }
 }
 

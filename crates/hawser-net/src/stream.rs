@@ -24,6 +24,8 @@ pub struct BondStream {
     opening: Bytes,
     write_ended: bool,
     read_ended: bool,
+    /// The peer opened the stream and has heard nothing yet.
+    unanswered: bool,
 }
 
 /// The inner error of an [`io::Error`] of kind `ConnectionReset`: the peer reset the stream.
@@ -38,6 +40,7 @@ impl BondStream {
     /// `opening`: what the peer said when it opened the stream; empty for one's own.
     pub(crate) fn new(driver: Driver, id: StreamId, opening: Bytes) -> Self {
         Self {
+            unanswered: !driver.is_own(id),
             driver,
             id,
             opening,
@@ -69,6 +72,7 @@ impl BondStream {
 
     /// Accepts a stream that the peer opened; it hears `metadata`.
     pub fn accept(&mut self, metadata: Bytes) -> io::Result<()> {
+        self.unanswered = false;
         let accepted = self
             .driver
             .with(|session, now| session.accept_stream(now, self.id, metadata));
@@ -77,6 +81,7 @@ impl BondStream {
 
     /// Ends both directions at once; the peer hears `code`.
     pub fn reset(&mut self, code: u32) {
+        self.unanswered = false;
         self.write_ended = true;
         self.read_ended = true;
         self.driver
@@ -97,6 +102,7 @@ impl BondStream {
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
         }
+        self.unanswered = false;
         self.driver
             .poll_stream(cx, self.id, Waiting::Write, |session, now| {
                 let written = session.write(now, self.id, bytes).map_err(stream_error)?;
@@ -182,13 +188,14 @@ impl AsyncRead for BondStream {
 
 impl AsyncWrite for BondStream {
     fn poll_write(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
         }
+        self.unanswered = false;
         let id = self.id;
         self.driver
             .poll_stream(cx, id, Waiting::Write, |session, now| {
@@ -203,6 +210,7 @@ impl AsyncWrite for BondStream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.unanswered = false;
         if std::mem::replace(&mut self.write_ended, true) {
             return Poll::Ready(Ok(()));
         }
@@ -223,6 +231,10 @@ impl AsyncWrite for BondStream {
 
 impl Drop for BondStream {
     fn drop(&mut self) {
+        if self.unanswered {
+            // Letting it end in order would tell the peer that it was accepted.
+            self.reset(hawser_session::CODE_LIMIT_REACHED);
+        }
         self.driver.forget_stream(self.id);
     }
 }

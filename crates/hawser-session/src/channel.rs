@@ -39,7 +39,7 @@ pub(crate) struct Channel {
     /// The driver was told that there is something to send.
     pub(crate) woken: bool,
     /// Chunks given to the channel that are not in a record yet.
-    pub(crate) outbox: VecDeque<ChunkKey>,
+    pub(crate) outbox: VecDeque<Assigned>,
     /// Chunks in records that the peer has not acknowledged.
     pub(crate) sent: VecDeque<Sent>,
     /// Records sent; the number of the next.
@@ -55,6 +55,13 @@ pub(crate) struct Channel {
     pub(crate) inbound: Inbound,
     pub(crate) payload_sent: u64,
     pub(crate) payload_received: u64,
+}
+
+/// A chunk given to a channel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Assigned {
+    pub(crate) chunk: ChunkKey,
+    pub(crate) length: u32,
 }
 
 /// A chunk in flight on one channel.
@@ -120,7 +127,8 @@ impl Channel {
 
     /// Something was written that the peer's kernel has not acknowledged, or the peer's session.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.sent.is_empty() || self.path.latest().unacknowledged > ByteCount::ZERO
+        // Something written since the last sample counts: only a sample ends the wait for it.
+        !self.sent.is_empty() || self.path.silence().began().is_some()
     }
 
     /// The position up to which the peer's kernel has everything, as of the latest sample.

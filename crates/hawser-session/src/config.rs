@@ -13,6 +13,9 @@ pub struct SessionConfig {
     /// Memory for data that has arrived and was not read yet, shared by all streams; each stream
     /// has 64 KiB of its own besides.
     pub receive_memory: ByteCount,
+    /// Memory for data that was sent and the peer has not acknowledged. When it is used up,
+    /// streams wait.
+    pub send_memory: ByteCount,
     /// How many streams the peer may have open at once.
     pub max_streams: u64,
     /// How long the session outlives its last channel.
@@ -39,6 +42,7 @@ impl Default for SessionConfig {
             scheduler: ChunkPolicy::default(),
             chunk_size: ChunkSize::default(),
             receive_memory: DEFAULT_RECEIVE_MEMORY,
+            send_memory: DEFAULT_SEND_MEMORY,
             max_streams: DEFAULT_MAX_STREAMS,
             survive: DEFAULT_SURVIVE,
             plain: false,
@@ -48,5 +52,7 @@ impl Default for SessionConfig {
 
 /// Enough for 300 Mbit/s over a path of 320 ms each way, with as much again held behind a hole.
 const DEFAULT_RECEIVE_MEMORY: ByteCount = ByteCount::from_mib(64);
+/// What the peer may hold back, and as much again on its way.
+const DEFAULT_SEND_MEMORY: ByteCount = ByteCount::from_mib(128);
 const DEFAULT_MAX_STREAMS: u64 = 4096;
 const DEFAULT_SURVIVE: Duration = Duration::from_secs(60);

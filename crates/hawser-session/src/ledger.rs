@@ -22,6 +22,8 @@ pub(crate) struct SentChunk {
     pub(crate) role: ChannelRole,
     /// On how many channels it is assigned or in flight.
     pub(crate) copies: u32,
+    /// How many of these are on channels that are suspect.
+    pub(crate) doubtful: u32,
 }
 
 /// Names a chunk; goes stale when the chunk is acknowledged.
@@ -117,6 +119,7 @@ mod tests {
             length: 9,
             role,
             copies: 0,
+            doubtful: 0,
         })
     }
 

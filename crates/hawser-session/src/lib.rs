@@ -34,5 +34,8 @@ pub use snapshot::{ChannelSnapshot, Counters, SessionSnapshot, StreamSnapshot};
 /// The payload of one chunk: pieces of memory that follow one another.
 pub type Payload = smallvec::SmallVec<[bytes::Bytes; 2]>;
 
+/// The code of the reset that refuses a stream for which there is no room.
+pub const CODE_LIMIT_REACHED: u32 = 8;
+
 /// What every stream may have under way without being told, in units of credit.
 pub(crate) const BASE_CREDIT: u64 = 64 * 1024;

@@ -16,6 +16,7 @@ pub(crate) struct Reassembly {
     order: Order,
     ready: VecDeque<Piece>,
     ready_bytes: u64,
+    held_charge: u64,
     end: Option<u64>,
 }
 
@@ -58,6 +59,7 @@ impl Reassembly {
             order,
             ready: VecDeque::new(),
             ready_bytes: 0,
+            held_charge: 0,
             end: None,
         }
     }
@@ -97,6 +99,7 @@ impl Reassembly {
                     return Err(Misbehaviour::Overlap(self.stream));
                 }
                 if start > *next {
+                    self.held_charge += charge(bytes.len());
                     held.insert(start, bytes);
                     return Ok(Inserted::New);
                 }
@@ -105,6 +108,7 @@ impl Reassembly {
                 self.ready.push_back(Piece::new(start, bytes));
                 while let Some(entry) = held.first_entry().filter(|entry| *entry.key() == *next) {
                     let (offset, bytes) = entry.remove_entry();
+                    self.held_charge -= charge(bytes.len());
                     *next += bytes.len() as u64;
                     self.ready_bytes += bytes.len() as u64;
                     self.ready.push_back(Piece::new(offset, bytes));
@@ -132,6 +136,7 @@ impl Reassembly {
         };
         let mut received = RangeSet::default();
         received.insert(0..*next);
+        self.held_charge = 0;
         for (offset, bytes) in std::mem::take(held) {
             received.insert(offset..offset + bytes.len() as u64);
             self.ready_bytes += bytes.len() as u64;
@@ -160,12 +165,9 @@ impl Reassembly {
         self.ready_bytes
     }
 
-    /// Bytes held back behind a hole.
-    pub(crate) fn held_bytes(&self) -> u64 {
-        match &self.order {
-            Order::InOrder { held, .. } => held.values().map(|bytes| bytes.len() as u64).sum(),
-            Order::AsTheyCome(_) => 0,
-        }
+    /// What the chunks that are held back behind a hole cost.
+    pub(crate) fn held_charge(&self) -> u64 {
+        self.held_charge
     }
 
     /// Every byte up to the end has come.

@@ -154,6 +154,9 @@ impl ChunkHeader {
             open: kind & FLAG_OPEN != 0,
             fin: kind & FLAG_FIN != 0,
         };
+        if flags.open && offset.value() != 0 {
+            return Err(Malformed::new(WHAT, MalformedReason::BadValue));
+        }
         let metadata = if flags.open {
             let length = take_length(input, MAX_OPEN_METADATA, "opening metadata")?;
             input.split_to(length)

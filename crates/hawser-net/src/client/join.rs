@@ -52,8 +52,16 @@ pub(super) async fn join(
     };
     let joining = introduce(shared, driver, stream, spec);
     let new = tokio::time::timeout(ANSWER_TIMEOUT, joining).await;
-    driver.add_channel(spec, new.map_err(|_| JoinError::NoAnswer)??);
-    Ok(id)
+    match new.unwrap_or(Err(JoinError::NoAnswer)) {
+        Ok(new) => {
+            driver.add_channel(spec, new);
+            Ok(id)
+        }
+        Err(error) => {
+            driver.give_up_grant(id);
+            Err(error)
+        }
+    }
 }
 
 /// Proves that this end holds the session's keys, and waits for the gateway's proof.

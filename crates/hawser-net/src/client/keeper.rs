@@ -72,6 +72,8 @@ struct LinkKeeper {
     next_address: usize,
     held: [Option<ChannelId>; 2],
     failures: u32,
+    /// Joins that the gateway broke off while the session had no channel at all.
+    turned_away: u32,
 }
 
 impl LinkKeeper {
@@ -95,6 +97,7 @@ impl LinkKeeper {
             next_address: 0,
             held,
             failures: 0,
+            turned_away: 0,
         };
         keeper.publish(None);
         keeper
@@ -164,12 +167,22 @@ impl LinkKeeper {
                 *slot = Some(channel);
                 self.remote = Some(remote);
                 self.failures = 0;
+                self.turned_away = 0;
                 tracing::info!(link = %self.link.name, %remote, ?role, %channel, "joined");
                 self.publish(None);
             }
+            // Without a channel no grant can come any more.
+            Err(JoinError::NoGrant) if self.driver.channels().is_empty() => self.driver.abort(),
             Err(JoinError::NoGrant) => {}
             Err(error) => {
                 self.failures = self.failures.saturating_add(1);
+                if matches!(error, JoinError::Broken(_)) && self.driver.channels().is_empty() {
+                    self.turned_away += 1;
+                    // The gateway is there and does not know the session: it was restarted.
+                    if self.turned_away >= MAX_TURNED_AWAY {
+                        self.driver.abort();
+                    }
+                }
                 if self.failures.is_power_of_two() {
                     tracing::info!(link = %self.link.name, %remote, %error, "no channel");
                 }
@@ -267,3 +280,4 @@ fn attempt(
 /// A fresh connection is tried this often while a link has none.
 const RETRY: Duration = Duration::from_millis(300);
 const MAX_ATTEMPTS: usize = 12;
+const MAX_TURNED_AWAY: u32 = 3;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use hawser_session::seal::{RecordReader, Sealer};
-use hawser_session::{ChannelSpec, Outgoing};
+use hawser_session::{ChannelSpec, Outgoing, Side};
 use hawser_types::{ByteCount, ChannelId, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -56,7 +56,9 @@ pub(super) fn start(shared: &Arc<Shared>, mut spec: ChannelSpec, new: NewChannel
             refresh: RttRefresh::default(),
             rtt: Duration::ZERO,
         };
-        let reading = tokio::spawn(read(Arc::downgrade(shared), id, stream, new.reader));
+        let refusable = shared.side == Side::Client && spec.records == 0;
+        let reading = read(Arc::downgrade(shared), id, stream, new.reader, refusable);
+        let reading = tokio::spawn(reading);
         let writing = tokio::spawn(writer.run(Arc::clone(&write)));
         let tasks = [reading.abort_handle(), writing.abort_handle()];
         inner.channels.insert(
@@ -77,15 +79,19 @@ pub(super) fn start(shared: &Arc<Shared>, mut spec: ChannelSpec, new: NewChannel
 }
 
 /// Reads records until the connection ends.
+///
+/// `refusable`: a refusal of this side's key may stand in place of the first record, as it does on
+/// the connection that a client begins a session with.
 async fn read(
     shared: Weak<Shared>,
     id: ChannelId,
     stream: Arc<TcpStream>,
     mut reader: RecordReader,
+    refusable: bool,
 ) {
     let mut records = Vec::new();
     let mut size = MIN_READ;
-    let (mut first, mut refusal) = (true, false);
+    let (mut first, mut refusal) = (refusable, false);
     let ended = loop {
         // What came along with the handshake is there before the first read.
         if let Err(error) = take_records(&mut reader, &mut records) {

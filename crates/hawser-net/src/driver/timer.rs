@@ -1,39 +1,38 @@
 use std::sync::{Arc, Weak};
 
 use hawser_types::{ChannelId, Instant};
+use tokio::sync::Notify;
 
 use super::{Inner, Shared};
 use crate::clock;
 
 /// Wakes the session when it wants to be woken, with fresh samples of what is under way.
-pub(super) async fn run(shared: Weak<Shared>) {
+///
+/// Holds the session only while it works on it: when the last handle is gone, so is the session.
+pub(super) async fn run(shared: Weak<Shared>, changed: Arc<Notify>) {
     loop {
-        let Some(strong) = shared.upgrade() else {
-            return;
-        };
         let at = {
-            let mut inner = strong.lock();
+            let Some(shared) = shared.upgrade() else {
+                return;
+            };
+            let mut inner = shared.lock();
             if inner.closed.is_some() {
                 return;
             }
             inner.timer_at = inner.session.poll_timeout();
             inner.timer_at
         };
-        let due = match at {
-            Some(at) => {
-                let changed = strong.timer.notified();
-                tokio::select! {
-                    () = tokio::time::sleep_until(clock::to_tokio(at)) => true,
-                    () = changed => false,
+        let Some(at) = at else {
+            changed.notified().await;
+            continue;
+        };
+        tokio::select! {
+            () = tokio::time::sleep_until(clock::to_tokio(at)) => {
+                if let Some(shared) = shared.upgrade() {
+                    fire(&shared);
                 }
             }
-            None => {
-                strong.timer.notified().await;
-                false
-            }
-        };
-        if due {
-            fire(&strong);
+            () = changed.notified() => {}
         }
     }
 }

@@ -15,7 +15,12 @@ use crate::stream::BondStream;
 pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey) {
     let peer = match shared.admission.is_enrolled(&key) {
         true => Some(key),
-        false => enrol(&shared, &driver, key).await,
+        false => {
+            let enrolling = enrol(&shared, &driver, key);
+            tokio::time::timeout(ENROL_PATIENCE, enrolling)
+                .await
+                .unwrap_or(None)
+        }
     };
     if let Some(peer) = peer {
         if let Some(entry) = shared.lock_sessions().get_mut(&driver.id()) {
@@ -88,3 +93,6 @@ async fn admit(
         Err(_) => None,
     }
 }
+
+/// How long a client that came with an invite may take to show its own key.
+const ENROL_PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);

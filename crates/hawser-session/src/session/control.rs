@@ -31,6 +31,17 @@ impl Session {
         self.received_grants.take()
     }
 
+    /// A number that was taken has failed: the gateway hears that it is used up.
+    pub fn give_up_grant(&mut self, now: Instant, channel: ChannelId) {
+        self.queue_command(&Command::ChannelClosed { channel });
+        self.schedule(now);
+    }
+
+    /// Ends the session at once, whatever is under way. The peer is not told.
+    pub fn abort(&mut self) {
+        self.close_now(CloseReason::Abandoned);
+    }
+
     /// Asks the gateway to keep this client's own key.
     pub fn enrol(&mut self, now: Instant, enrolment: Enrolment) {
         self.queue_command(&Command::Enrol(enrolment));
@@ -108,9 +119,11 @@ impl Session {
         payload: Bytes,
     ) -> Result<(), PeerFault> {
         let commands = &mut self.commands;
+        // Commands are few and small: a copy frees the buffer that they came in.
+        let payload = Bytes::copy_from_slice(&payload);
         let inserted = commands.inbound.insert(header.offset, payload, false);
         inserted.map_err(PeerFault::Misbehaved)?;
-        if commands.inbound.held_bytes() > MAX_COMMANDS_HELD {
+        if commands.inbound.held_charge() > MAX_COMMANDS_HELD {
             return Err(PeerFault::Misbehaved(Misbehaviour::CreditExceeded(
                 header.stream,
             )));
@@ -118,21 +131,20 @@ impl Session {
         while let Some((_, bytes, _)) = self.commands.inbound.pop(usize::MAX) {
             self.commands.decoder.push(&bytes);
             while let Some(command) = self.commands.decoder.next_command()? {
-                self.on_command(now, command)
-                    .map_err(PeerFault::Misbehaved)?;
+                self.on_command(now, command)?;
             }
         }
         Ok(())
     }
 
-    fn on_command(&mut self, now: Instant, command: Command) -> Result<(), Misbehaviour> {
+    fn on_command(&mut self, now: Instant, command: Command) -> Result<(), PeerFault> {
         if !self.commands.greeted && !matches!(command, Command::Hello(_)) {
-            return Err(Misbehaviour::NoHello);
+            return Err(PeerFault::Misbehaved(Misbehaviour::NoHello));
         }
         match command {
             Command::Hello(hello) => {
                 if std::mem::replace(&mut self.commands.greeted, true) {
-                    return Err(Misbehaviour::Repeated);
+                    return Err(PeerFault::Misbehaved(Misbehaviour::Repeated));
                 }
                 self.peer_max_streams = hello.max_streams;
                 self.peer_accepts_plain = hello.accepts_plain;
@@ -146,7 +158,7 @@ impl Session {
                 self.received_grants.add(&grant);
                 self.events.push_back(Event::Granted(grant.addresses));
             }
-            Command::Reset { stream, code } => self.on_reset(stream, code),
+            Command::Reset { stream, code } => self.on_reset(stream, code)?,
             Command::ChannelClosed { channel } if self.channels.contains_key(&channel) => {
                 self.remove_channel(now, channel);
                 self.events.push_back(Event::Dead(channel));
@@ -159,7 +171,14 @@ impl Session {
                 self.events.push_back(Event::Enrolled);
             }
             Command::Grant(_) | Command::Enrol(_) | Command::Enrolled => {
-                return Err(Misbehaviour::WrongSide);
+                return Err(PeerFault::Misbehaved(Misbehaviour::WrongSide));
+            }
+            // A join that failed: its number is used up, and others are due.
+            Command::ChannelClosed { channel }
+                if self.side == Side::Gateway && self.granted.check(channel).is_ok() =>
+            {
+                self.granted.mark_used(channel);
+                self.replenish_grants();
             }
             // The channel is gone already. Unknown commands never get here.
             _ => {}

@@ -6,7 +6,7 @@ use hawser_types::{ByteCount, ChannelId, Instant};
 use hawser_wire::Command;
 
 use super::{Session, Side, State, slot};
-use crate::channel::Channel;
+use crate::channel::{Assigned, Channel};
 use crate::ledger::ChunkKey;
 use crate::{CloseReason, Event};
 
@@ -64,6 +64,11 @@ impl Session {
             if let Some(channel) = self.channels.get_mut(&id) {
                 channel.suspect_since = None;
                 channel.path.silence_mut().on_false_alarm();
+                for sent in &channel.sent {
+                    if let Some(chunk) = self.ledger.get_mut(sent.chunk) {
+                        chunk.doubtful = chunk.doubtful.saturating_sub(1);
+                    }
+                }
                 self.events.push_back(Event::Recovered(id));
             }
         }
@@ -164,14 +169,18 @@ impl Session {
         channel.suspect_since = Some(now);
         self.counters.suspects += 1;
         self.events.push_back(Event::Suspect(id));
-        let outbox: Vec<ChunkKey> = channel.outbox.drain(..).collect();
+        let outbox: Vec<Assigned> = channel.outbox.drain(..).collect();
         let in_flight: Vec<ChunkKey> = channel.sent.iter().map(|sent| sent.chunk).collect();
-        for key in outbox {
-            self.give_back(id, key);
+        for assigned in outbox {
+            self.give_back(id, assigned);
         }
         for key in in_flight {
-            // A chunk that travels elsewhere too needs no third copy.
-            if let Some(chunk) = self.ledger.get(key).filter(|chunk| chunk.copies == 1) {
+            let Some(chunk) = self.ledger.get_mut(key) else {
+                continue;
+            };
+            chunk.doubtful += 1;
+            // A chunk that travels over a sound link too needs no further copy.
+            if chunk.doubtful >= chunk.copies {
                 self.again[slot(chunk.role)].insert(key.segment, key);
             }
         }
@@ -185,12 +194,10 @@ impl Session {
             return;
         };
         self.counters.channels_lost += 1;
-        let keys = channel
-            .outbox
-            .into_iter()
-            .chain(channel.sent.iter().map(|sent| sent.chunk));
-        for key in keys {
-            self.release_copy(key);
+        let doubtful = channel.suspect_since.is_some();
+        let assigned = channel.outbox.iter().map(|assigned| assigned.chunk);
+        for key in assigned.chain(channel.sent.iter().map(|sent| sent.chunk)) {
+            self.release_copy(key, doubtful);
         }
         self.repeat_credits();
         if self.channels.is_empty() {
@@ -203,16 +210,17 @@ impl Session {
     }
 
     /// An assigned chunk that was not sent is free again.
-    fn give_back(&mut self, id: ChannelId, key: ChunkKey) {
-        if let (Some(channel), Some(chunk)) = (self.channels.get_mut(&id), self.ledger.get(key)) {
-            channel.in_flight = channel.in_flight.saturating_sub(chunk.length as u64);
+    fn give_back(&mut self, id: ChannelId, assigned: Assigned) {
+        if let Some(channel) = self.channels.get_mut(&id) {
+            channel.in_flight = channel.in_flight.saturating_sub(u64::from(assigned.length));
         }
-        self.release_copy(key);
+        self.release_copy(assigned.chunk, false);
     }
 
-    fn release_copy(&mut self, key: ChunkKey) {
+    fn release_copy(&mut self, key: ChunkKey, doubtful: bool) {
         if let Some(chunk) = self.ledger.get_mut(key) {
             chunk.copies = chunk.copies.saturating_sub(1);
+            chunk.doubtful = chunk.doubtful.saturating_sub(u32::from(doubtful));
             if chunk.copies == 0 {
                 self.again[slot(chunk.role)].insert(key.segment, key);
             }
@@ -257,7 +265,7 @@ impl Channel {
 /// How often channels with something under way are looked after.
 pub(super) const TICK: Duration = Duration::from_millis(20);
 const HEARTBEAT_AFTER: Duration = Duration::from_millis(500);
-const STUCK_AFTER: Duration = Duration::from_secs(15);
+const STUCK_AFTER: Duration = Duration::from_secs(6);
 const PATIENCE_WITH_THE_LAST: u32 = 5;
 const PATIENCE_WITH_THE_LIVING: u32 = 8;
 /// Acknowledgements that were under way together.

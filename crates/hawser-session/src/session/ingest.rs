@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hawser_types::{ChannelId, Instant, StreamId};
-use hawser_wire::{ChunkHeader, Frame, FrameIterator, StateFrame};
+use hawser_wire::{ChunkHeader, Command, Frame, FrameIterator, StateFrame};
 
 use super::{Session, Side, State};
 use crate::ledger::ChunkKey;
@@ -64,7 +64,9 @@ impl Session {
         if records > channel.records_sent {
             return Err(PeerFault::Misbehaved(Misbehaviour::AckOfUnsent));
         }
-        channel.last_session_ack = now;
+        if records > channel.records_acknowledged {
+            channel.last_session_ack = now;
+        }
         channel.records_acknowledged = channel.records_acknowledged.max(records);
         while let Some(channel) = self.channels.get_mut(&id) {
             let Some(sent) = channel
@@ -170,13 +172,12 @@ impl Session {
         if self.is_mine(id) {
             return Err(PeerFault::Misbehaved(Misbehaviour::NotOpened(id)));
         }
-        // Streams end in any order, but the gaps between those that are over can't be more than
-        // those that are open and those that are still on their way.
-        let gaps = self.ended[side].len() as u64;
-        if self.open_streams[side] >= self.config.max_streams
-            || gaps > self.config.max_streams * 2 + MAX_GAPS
-        {
-            return Err(PeerFault::Misbehaved(Misbehaviour::TooManyStreams(id)));
+        self.check_gaps(id)?;
+        if self.open_streams[side] >= self.config.max_streams {
+            // The two ends count a stream as over at different moments: an honest peer may come
+            // too early.
+            self.refuse_stream(id)?;
+            return Ok(false);
         }
         let mut receive = ReceiveStream::new(id);
         if receive.grow_at_opening(&mut self.pool) {
@@ -185,6 +186,30 @@ impl Session {
         let send = SendStream::new(now, None);
         self.add_stream(id, Stream::new(now, send, receive));
         Ok(true)
+    }
+
+    /// Streams end in any order, but the gaps between those that are over can't be more than those
+    /// that are open and those that are still on their way.
+    pub(super) fn check_gaps(&self, id: StreamId) -> Result<(), PeerFault> {
+        let (side, _) = self.place_of(id);
+        if self.ended[side].len() as u64 > self.config.max_streams * 2 + MAX_GAPS {
+            return Err(PeerFault::Misbehaved(Misbehaviour::TooManyStreams(id)));
+        }
+        Ok(())
+    }
+
+    fn refuse_stream(&mut self, id: StreamId) -> Result<(), PeerFault> {
+        let (side, number) = self.place_of(id);
+        self.ended[side].insert(number..number + 1);
+        self.counters.streams_reset += 1;
+        if self.commands.queue.len() > MAX_COMMANDS_QUEUED {
+            return Err(PeerFault::Misbehaved(Misbehaviour::TooManyStreams(id)));
+        }
+        self.queue_command(&Command::Reset {
+            stream: id,
+            code: crate::CODE_LIMIT_REACHED,
+        });
+        Ok(())
     }
 
     /// Whether this side opens streams with this number.
@@ -202,5 +227,7 @@ impl Session {
 }
 
 /// Smaller payloads are copied out of the receive buffer.
-const COPY_BELOW: usize = 4096;
+const COPY_BELOW: usize = 16 * 1024;
 const MAX_GAPS: u64 = 1024;
+/// More answers than this wait only for a peer that asks and does not listen.
+const MAX_COMMANDS_QUEUED: usize = 1 << 20;

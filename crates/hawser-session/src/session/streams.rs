@@ -6,7 +6,7 @@ use hawser_wire::{Command, MAX_OPEN_METADATA};
 
 use super::{ReadOutcome, Session, State};
 use crate::stream::{ReceiveStream, SendStream, Stream};
-use crate::{Event, OpenError, StreamError};
+use crate::{Event, OpenError, PeerFault, StreamError};
 
 impl Session {
     /// Opens a stream. Its first chunk carries `metadata`, and data if some is written at once.
@@ -63,7 +63,9 @@ impl Session {
         bytes: &mut Bytes,
     ) -> Result<usize, StreamError> {
         let wanted = bytes.len();
-        let written = self.open_send(id)?.send.write(bytes)?;
+        let send = &mut self.open_send(id)?.send;
+        send.open(Bytes::new());
+        let written = send.write(bytes)?;
         self.after_write(now, id, written, wanted);
         Ok(written)
     }
@@ -75,14 +77,18 @@ impl Session {
         id: StreamId,
         bytes: &[u8],
     ) -> Result<usize, StreamError> {
-        let written = self.open_send(id)?.send.write_slice(bytes)?;
+        let send = &mut self.open_send(id)?.send;
+        send.open(Bytes::new());
+        let written = send.write_slice(bytes)?;
         self.after_write(now, id, written, bytes.len());
         Ok(written)
     }
 
     /// Ends this direction of a stream behind what was written.
     pub fn finish(&mut self, now: Instant, id: StreamId) -> Result<(), StreamError> {
-        self.open_send(id)?.send.finish();
+        let send = &mut self.open_send(id)?.send;
+        send.open(Bytes::new());
+        send.finish();
         self.enlist(now, id);
         self.schedule(now);
         Ok(())
@@ -205,14 +211,16 @@ impl Session {
     }
 
     /// The peer reset a stream, perhaps before its first chunk came.
-    pub(super) fn on_reset(&mut self, id: StreamId, code: u32) {
+    pub(super) fn on_reset(&mut self, id: StreamId, code: u32) -> Result<(), PeerFault> {
         if self.streams.contains_key(&id) {
             self.drop_stream(id);
             self.events.push_back(Event::Reset(id, code));
         } else if !self.is_mine(id) {
+            self.check_gaps(id)?;
             let (side, number) = self.place_of(id);
             self.ended[side].insert(number..number + 1);
         }
+        Ok(())
     }
 
     fn open_send(&mut self, id: StreamId) -> Result<&mut Stream, StreamError> {

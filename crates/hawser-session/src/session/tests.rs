@@ -1,4 +1,5 @@
 mod deadlock;
 mod pair;
 mod random;
+mod raw;
 mod transfer;

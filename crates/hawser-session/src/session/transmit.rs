@@ -6,7 +6,7 @@ use hawser_types::{ByteCount, ChannelId, Instant, StreamId, StreamOffset};
 use hawser_wire::{ChannelRole, ChunkFlags, ChunkHeader, StateFrame, varint_length};
 
 use super::{Outgoing, Session, State, slot};
-use crate::channel::{Channel, Sent};
+use crate::channel::{Assigned, Channel, Sent};
 use crate::ledger::{ChunkKey, SentChunk};
 use crate::seal::TAG_LENGTH;
 use crate::stream::Stream;
@@ -41,19 +41,16 @@ impl Session {
     pub fn poll_transmit(&mut self, now: Instant, id: ChannelId, out: &mut Outgoing) -> bool {
         out.head.clear();
         out.payload.clear();
+        if self.drop_stale(id) {
+            self.schedule(now);
+        }
         let Some(channel) = self.channels.get_mut(&id) else {
             return false;
         };
         channel.woken = false;
-        let chunk = loop {
-            let Some(key) = channel.outbox.pop_front() else {
-                break None;
-            };
-            // A chunk may have been acknowledged, or its stream reset, while it waited here.
-            if let Some(chunk) = self.ledger.get(key) {
-                break Some((key, chunk));
-            }
-        };
+        let assigned = channel.outbox.pop_front();
+        let chunk =
+            assigned.and_then(|assigned| Some((assigned.chunk, self.ledger.get(assigned.chunk)?)));
         // Nobody asks again once the session is over, and the peer waits for this one.
         let over = self.state == State::Closed;
         let ack_due = channel
@@ -86,6 +83,10 @@ impl Session {
                 StateFrame::Credit { stream, limit }.encode(&mut out.head);
             }
         }
+        if out.head.is_empty() && chunk.is_none() {
+            // Credit was due to streams that are over.
+            return false;
+        }
         let mut length = 0;
         if let Some((_, chunk)) = chunk {
             chunk.header.encode(&mut out.head);
@@ -111,6 +112,24 @@ impl Session {
             self.tick_at = Some(now + super::failure::TICK);
         }
         true
+    }
+
+    /// Drops chunks that were acknowledged, or whose stream was reset, while they waited for this
+    /// channel. Whether the channel is free for others by that.
+    fn drop_stale(&mut self, id: ChannelId) -> bool {
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return false;
+        };
+        let before = channel.outbox.len();
+        let (ledger, in_flight) = (&self.ledger, &mut channel.in_flight);
+        channel.outbox.retain(|assigned| {
+            let wanted = ledger.get(assigned.chunk).is_some();
+            if !wanted {
+                *in_flight = in_flight.saturating_sub(u64::from(assigned.length));
+            }
+            wanted
+        });
+        channel.outbox.is_empty() && before > 0
     }
 
     /// A stream may have something to send: it takes its place among those that wait.
@@ -204,6 +223,9 @@ impl Session {
                 return Some((Source::Commands, queued));
             }
         }
+        if self.ledger.bytes() >= self.config.send_memory.as_u64() {
+            return None;
+        }
         while let Some(id) = self.waiting[slot(role)].front().copied() {
             if let Some(stream) = self.streams.get_mut(&id) {
                 if let Some(size) = stream.send.sendable() {
@@ -271,6 +293,7 @@ impl Session {
             length,
             role,
             copies: 0,
+            doubtful: 0,
         }))
     }
 
@@ -294,6 +317,7 @@ impl Session {
             length,
             role,
             copies: 0,
+            doubtful: 0,
         })
     }
 
@@ -306,8 +330,12 @@ impl Session {
             return;
         };
         chunk.copies += 1;
+        chunk.doubtful += u32::from(channel.suspect_since.is_some());
         channel.in_flight += chunk.length as u64;
-        channel.outbox.push_back(key);
+        channel.outbox.push_back(Assigned {
+            chunk: key,
+            length: chunk.length as u32,
+        });
         if let Some(view) = self.views.iter_mut().find(|view| view.channel == id) {
             view.ready = false;
             view.in_flight += ByteCount::from(chunk.length);

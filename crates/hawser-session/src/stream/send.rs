@@ -19,6 +19,7 @@ pub(crate) struct SendStream {
     next: StreamOffset,
     /// Metadata of the opening chunk, until that is cut.
     opening: Option<Bytes>,
+    opened: bool,
     end: End,
     used: u64,
     limit: u64,
@@ -56,6 +57,7 @@ impl SendStream {
             tail: BytesMut::new(),
             queued: 0,
             next: StreamOffset::new(0),
+            opened: opening.is_some(),
             opening,
             end: End::Open,
             used: 0,
@@ -70,9 +72,9 @@ impl SendStream {
         }
     }
 
-    /// Gives the metadata of the opening chunk; does nothing once that was cut.
+    /// Gives the metadata of the opening chunk; does nothing the second time.
     pub(crate) fn open(&mut self, metadata: Bytes) {
-        if self.next.value() == 0 && self.opening.is_none() {
+        if !std::mem::replace(&mut self.opened, true) {
             self.opening = Some(metadata);
         }
     }

@@ -110,7 +110,7 @@ proptest! {
         let header = ChunkHeader {
             stream: StreamId::new(stream),
             segment: SegmentNumber::new(segment),
-            offset: StreamOffset::new(offset),
+            offset: StreamOffset::new(if open { 0 } else { offset }),
             flags: ChunkFlags { open, fin },
             metadata: if open { Bytes::from(metadata) } else { Bytes::new() },
         };

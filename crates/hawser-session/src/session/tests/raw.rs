@@ -1,0 +1,252 @@
+//! Single sessions, driven record by record as the driver does it.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use hawser_path::KernelSample;
+use hawser_types::{
+    ByteCount, ChannelId, Instant, LinkIndex, SegmentNumber, StreamId, StreamOffset,
+};
+use hawser_wire::{
+    ChannelRole, ChunkFlags, ChunkHeader, Command, CommandDecoder, Frame, FrameIterator, Hello,
+    StateFrame,
+};
+
+use crate::{ChannelSpec, Event, Outgoing, Session, SessionConfig, Side};
+
+const HELLO: Command = Command::Hello(Hello {
+    max_streams: 9,
+    accepts_plain: false,
+    link: 1,
+});
+
+/// The body of a record with a piece of the command stream.
+fn commands_at(offset: u64, bytes: &[u8]) -> Bytes {
+    let mut body = BytesMut::new();
+    ChunkHeader {
+        stream: StreamId::COMMANDS,
+        segment: SegmentNumber::new(0),
+        offset: StreamOffset::new(offset),
+        flags: ChunkFlags::default(),
+        metadata: Bytes::new(),
+    }
+    .encode(&mut body);
+    body.extend_from_slice(bytes);
+    body.freeze()
+}
+
+fn spec(id: u32, role: ChannelRole, link: u32) -> ChannelSpec {
+    ChannelSpec {
+        id: ChannelId::new(id),
+        role,
+        link: LinkIndex::new(link),
+        records: u64::from(id > 0),
+        segment_size: None,
+        weight: 1.0,
+    }
+}
+fn drain(s: &mut Session, now: Instant) -> Vec<Frame> {
+    let mut got = Vec::new();
+    while let Some(id) = s.poll_wake() {
+        let mut out = Outgoing::default();
+        while s.poll_transmit(now, id, &mut out) {
+            let mut body = out.head.clone();
+            out.payload.iter().for_each(|p| body.extend_from_slice(p));
+            for f in FrameIterator::new(body.freeze()) {
+                got.push(f.unwrap());
+            }
+            s.handle_writable(now, id);
+        }
+    }
+    while s.poll_event().is_some() {}
+    got
+}
+fn commands(frames: &[Frame]) -> Vec<Command> {
+    let mut d = CommandDecoder::default();
+    for f in frames {
+        if let Frame::Chunk(h, p) = f
+            && h.stream == StreamId::COMMANDS
+        {
+            d.push(p);
+        }
+    }
+    let mut v = Vec::new();
+    while let Some(c) = d.next_command().unwrap() {
+        v.push(c);
+    }
+    v
+}
+#[test]
+fn a_channel_that_was_idle_is_not_taken_for_dead_when_traffic_resumes() {
+    // the driver samples busy channels only
+    let mut now = Instant::from_nanos(1_000_000_000);
+    let mut s = Session::new(now, Side::Client, SessionConfig::default());
+    for (i, role, link) in [
+        (0, ChannelRole::Express, 1),
+        (1, ChannelRole::Bulk, 1),
+        (2, ChannelRole::Bulk, 2),
+    ] {
+        s.add_channel(now, spec(i, role, link));
+        s.handle_sample(
+            now,
+            ChannelId::new(i),
+            KernelSample {
+                rtt: Duration::from_millis(10),
+                ..Default::default()
+            },
+        );
+        s.handle_writable(now, ChannelId::new(i));
+    }
+    drain(&mut s, now);
+    // a chunk of the peer comes on channel 2; its acknowledgement goes out alone
+    let mut body = BytesMut::new();
+    ChunkHeader {
+        stream: StreamId::new(1),
+        segment: SegmentNumber::new(0),
+        offset: StreamOffset::new(0),
+        flags: ChunkFlags {
+            open: true,
+            fin: false,
+        },
+        metadata: Bytes::new(),
+    }
+    .encode(&mut body);
+    body.extend_from_slice(b"x");
+    s.handle_record(now, ChannelId::new(2), body.freeze())
+        .unwrap();
+    // all commands acked
+    let mut body = BytesMut::new();
+    StateFrame::Ack {
+        channel: ChannelId::new(0),
+        records: 1,
+    }
+    .encode(&mut body);
+    s.handle_record(now, ChannelId::new(0), body.freeze())
+        .unwrap();
+    let mut dead = Vec::new();
+    let mut step = |s: &mut Session, now: Instant| {
+        if s.poll_timeout().is_some_and(|at| at <= now) {
+            let busy: Vec<_> = s.busy_channels().collect();
+            for b in busy {
+                s.handle_sample(
+                    now,
+                    b,
+                    KernelSample {
+                        rtt: Duration::from_millis(10),
+                        unacknowledged: ByteCount::ZERO,
+                        ..Default::default()
+                    },
+                );
+            }
+            s.handle_timeout(now);
+        }
+        while let Some(id) = s.poll_wake() {
+            // as the writer does: sample before
+            s.handle_sample(
+                now,
+                id,
+                KernelSample {
+                    rtt: Duration::from_millis(10),
+                    ..Default::default()
+                },
+            );
+            let mut out = Outgoing::default();
+            while s.poll_transmit(now, id, &mut out) {
+                s.handle_writable(now, id);
+            }
+        }
+        while let Some(e) = s.poll_event() {
+            if let Event::Dead(c) = e {
+                dead.push(c);
+            }
+        }
+    };
+    for _ in 0..5000 {
+        now += Duration::from_millis(1);
+        step(&mut s, now);
+    }
+    let id = s.open_stream(now, Bytes::from_static(b"m")).unwrap();
+    s.write_slice(now, id, b"hello").unwrap();
+    for _ in 0..100 {
+        now += Duration::from_millis(1);
+        step(&mut s, now);
+    }
+    assert!(dead.is_empty(), "{dead:?}");
+}
+#[test]
+fn the_last_words_of_the_peer_are_acknowledged_at_once() {
+    let now = Instant::from_nanos(1_000_000_000);
+    let mut s = Session::new(now, Side::Gateway, SessionConfig::default());
+    s.add_channel(now, spec(0, ChannelRole::Express, 7));
+    s.handle_writable(now, ChannelId::new(0));
+    drain(&mut s, now);
+    let mut bytes = BytesMut::new();
+    HELLO.encode(&mut bytes);
+    Command::Close { code: 0 }.encode(&mut bytes);
+    s.handle_record(now, ChannelId::new(0), commands_at(0, &bytes))
+        .unwrap();
+    assert!(s.is_closed());
+    let mut out = Outgoing::default();
+    assert!(
+        s.poll_transmit(now, ChannelId::new(0), &mut out),
+        "the driver's writer asks once and ends"
+    );
+}
+#[test]
+fn resets_of_streams_that_never_were_are_bounded() {
+    let now = Instant::from_nanos(1_000_000_000);
+    let mut s = Session::new(now, Side::Gateway, SessionConfig::default());
+    s.add_channel(now, spec(0, ChannelRole::Express, 7));
+    let mut offset = 0;
+    let mut send = |s: &mut Session, command: &Command| {
+        let mut bytes = BytesMut::new();
+        command.encode(&mut bytes);
+        let result = s.handle_record(now, ChannelId::new(0), commands_at(offset, &bytes));
+        offset += bytes.len() as u64;
+        result
+    };
+    send(&mut s, &HELLO).unwrap();
+    let refused = (0..50_000).find(|n| {
+        let stream = StreamId::new(2 + n * 4);
+        send(&mut s, &Command::Reset { stream, code: 0 }).is_err()
+    });
+    assert!(refused.is_some_and(|n| n < 20_000), "{refused:?}");
+}
+
+#[test]
+fn a_reset_right_after_a_write_goes_out() {
+    let now = Instant::from_nanos(1_000_000_000);
+    let mut s = Session::new(now, Side::Client, SessionConfig::default());
+    s.add_channel(now, spec(0, ChannelRole::Express, 7));
+    s.handle_writable(now, ChannelId::new(0));
+    let id = s.open_stream(now, Bytes::from_static(b"m")).unwrap();
+    drain(&mut s, now);
+    let before = s.snapshot(now, 0).channels[0].in_flight;
+    s.write_slice(now, id, b"hello").unwrap();
+    s.reset(now, id, 5);
+    // as the driver's writer does
+    let mut got = Vec::new();
+    while let Some(ch) = s.poll_wake() {
+        loop {
+            s.handle_writable(now, ch);
+            let mut out = Outgoing::default();
+            if !s.poll_transmit(now, ch, &mut out) {
+                break;
+            }
+            let mut body = out.head.clone();
+            out.payload.iter().for_each(|p| body.extend_from_slice(p));
+            for f in FrameIterator::new(body.freeze()) {
+                got.push(f.unwrap());
+            }
+        }
+    }
+    assert!(
+        commands(&got)
+            .iter()
+            .any(|c| matches!(c, Command::Reset { .. }))
+    );
+    assert_eq!(
+        s.snapshot(now, 0).channels[0].in_flight,
+        before + ByteCount::new(4)
+    );
+}
