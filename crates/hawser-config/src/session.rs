@@ -67,9 +67,12 @@ impl SessionConfig {
             scheduler: self.scheduler,
             chunk_size: self.chunk_size,
             receive_memory: self.receive_memory,
+            // What the peer may hold back, and as much again on its way.
+            send_memory: self.receive_memory + self.receive_memory,
             max_streams: max_streams.into(),
             survive: self.survive,
             plain: self.encryption == Encryption::None,
+            ..hawser_session::SessionConfig::default()
         }
     }
 }
