@@ -202,6 +202,10 @@ impl Session {
         self.repeat_credits();
         if self.channels.is_empty() {
             self.lonely_since = Some(now);
+            if let State::Closing { told: true, .. } = self.state {
+                // The peer holds everything, and has most likely gone when it heard of the end.
+                self.close_now(CloseReason::Local);
+            }
             // A client that never said hello raced several connections and kept another.
             if self.side == Side::Gateway && !self.commands.greeted {
                 self.close_now(CloseReason::Abandoned);

@@ -96,6 +96,11 @@ impl Session {
             self.commands.outstanding = self.commands.outstanding.saturating_sub(length);
             return;
         }
+        let opening = chunk.header.flags.open && self.is_mine(id);
+        if opening && self.streams.get(&id).is_some_and(|s| s.receive.has_moved()) {
+            // Credit may have overtaken the opening, and be lost: the peer did not know the stream.
+            self.owe_credit(id);
+        }
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.send.on_acknowledged();
             if stream.send.is_acknowledged() {

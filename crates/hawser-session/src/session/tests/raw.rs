@@ -250,3 +250,33 @@ fn a_reset_right_after_a_write_goes_out() {
         before + ByteCount::new(4)
     );
 }
+
+#[test]
+fn credit_that_overtook_the_opening_of_its_stream_is_said_again() {
+    let now = Instant::from_nanos(1_000_000_000);
+    let mut client = Session::new(now, Side::Client, SessionConfig::default());
+    client.add_channel(now, spec(0, ChannelRole::Bulk, 1));
+    client.handle_writable(now, ChannelId::new(0));
+    drain(&mut client, now);
+    client.handle_writable(now, ChannelId::new(0));
+    let id = client.open_stream(now, Bytes::new()).unwrap();
+    let credits = |frames: &[Frame]| {
+        let is_credit = |frame: &&Frame| match frame {
+            Frame::State(StateFrame::Credit { stream, .. }) => *stream == id,
+            _ => false,
+        };
+        frames.iter().filter(is_credit).count()
+    };
+    // It may have gone by another channel than the opening, and come before.
+    assert_eq!(credits(&drain(&mut client, now)), 1);
+    let mut body = BytesMut::new();
+    StateFrame::Ack {
+        channel: ChannelId::new(0),
+        records: 2,
+    }
+    .encode(&mut body);
+    client
+        .handle_record(now, ChannelId::new(0), body.freeze())
+        .unwrap();
+    assert_eq!(credits(&drain(&mut client, now)), 1);
+}
