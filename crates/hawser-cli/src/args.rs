@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hawser_config::{GatewaySource, HostPort, IpNet, ServeConfig, UpConfig};
+use hawser_net::identity::PublicKey;
 use hawser_types::ByteCount;
 
 /// Makes all of a machine's internet links act as one.
@@ -80,9 +81,9 @@ pub(crate) enum Command {
     Send(SendArgs),
     /// Wait for files and write them into a directory
     Receive(ReceiveArgs),
-    /// Make a new invite to the running gateway
+    /// Make a new invite to the gateway of this state directory
     Invite(InviteArgs),
-    /// List the clients of the running gateway, or revoke one
+    /// List the clients of this gateway, or revoke one
     Peers(PeersArgs),
     /// Show what the running daemon is doing
     Status(TableArgs),
@@ -90,6 +91,13 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Find what would keep bonding from working here
     Doctor(TableArgs),
+}
+
+impl Command {
+    /// Whether it runs until it is told to end.
+    pub(crate) fn is_daemon(&self) -> bool {
+        matches!(self, Self::Serve(_) | Self::Up(_) | Self::Receive(_))
+    }
 }
 
 /// `hawser serve`.
@@ -183,8 +191,8 @@ pub(crate) enum PeersAction {
     /// Forget a client and end its sessions
     Revoke {
         /// Its key as `hawser peers` shows it
-        #[arg(value_name = "KEY", value_parser = key)]
-        key: String,
+        #[arg(value_name = "KEY", value_parser = key, allow_hyphen_values = true)]
+        key: PublicKey,
     },
 }
 
@@ -276,19 +284,14 @@ fn size(text: &str) -> Result<ByteCount, String> {
     }
 }
 
-/// Whether such a peer exists is for the gateway to say; this keeps out what no key looks like.
-fn key(text: &str) -> Result<String, String> {
-    let is_key = (1..=MAX_KEY).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
-    match is_key {
-        true => Ok(text.to_owned()),
-        false => Err("expected a key as `hawser peers` shows it".to_owned()),
-    }
+fn key(text: &str) -> Result<PublicKey, String> {
+    text.parse()
+        .map_err(|error| format!("expected a key as `hawser peers` shows it: {error}"))
 }
 
 const GLOBAL: &str = "For every command";
 const MIN_TTL: Duration = Duration::from_secs(1);
 const MAX_TTL: Duration = Duration::from_secs(365 * 86_400);
-const MAX_KEY: usize = 128;
 
 #[cfg(test)]
 mod tests;

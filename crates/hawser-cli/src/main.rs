@@ -1,11 +1,24 @@
 //! The program `hawser`: arguments, wiring and exit codes.
+#![forbid(unsafe_code)]
 
 mod args;
+mod bench;
+mod board;
+mod daemon;
+mod doctor;
+mod door;
+mod measure;
+mod peers;
+mod receive;
+mod send;
 mod serve;
+mod session;
 mod setup;
+mod status;
 mod up;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser as _;
 
@@ -13,19 +26,20 @@ use args::{Cli, Command};
 use setup::Setup;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let outcome = Setup::new(cli.global).and_then(|setup| run(&setup, cli.command));
+    let Cli { global, command } = Cli::parse();
+    let outcome = Setup::new(global, &command).and_then(|setup| run(&setup, command));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if setup::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("hawser: {error:#}");
+            eprintln!("hawser: {}", setup::explained(&error));
             ExitCode::FAILURE
         }
     }
 }
 
 fn run(setup: &Setup, command: Command) -> anyhow::Result<()> {
+    setup::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
@@ -33,10 +47,16 @@ fn run(setup: &Setup, command: Command) -> anyhow::Result<()> {
         match command {
             Command::Serve(args) => serve::run(setup, &args).await,
             Command::Up(args) => up::run(setup, &args).await,
-            _ => anyhow::bail!("this command is not there yet"),
+            Command::Send(args) => send::run(setup, &args).await,
+            Command::Receive(args) => receive::run(setup, &args).await,
+            Command::Invite(args) => peers::invite(setup, &args),
+            Command::Peers(args) => peers::peers(setup, &args).await,
+            Command::Status(args) => status::run(setup, args).await,
+            Command::Bench(args) => bench::run(setup, &args).await,
+            Command::Doctor(args) => doctor::run(setup, args).await,
         }
     });
     // A name look-up that hangs must not hold the program up.
-    runtime.shutdown_timeout(std::time::Duration::from_millis(500));
+    runtime.shutdown_timeout(Duration::from_millis(500));
     result
 }

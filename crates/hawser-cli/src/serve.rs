@@ -1,42 +1,87 @@
 //! `hawser serve`: the gateway.
 
-use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use anyhow::Context as _;
 use hawser_config::ServeConfig;
+use hawser_control::{LinkStatus, Role};
 use hawser_front::bonded::{Bonded, Purpose};
-use hawser_front::connect::connect_tcp;
+use hawser_front::connect::{Connect, connect_tcp};
 use hawser_front::gateway::{
-    Cidr, ClientId, ClientLimits, DestinationPolicy, Gateway as Door, GatewayConfig as DoorConfig,
-    IncomingStream as _,
+    Cidr, ClientId, ClientLimits, DestinationPolicy, Gateway as Relay, GatewayConfig,
+    GatewayCounters, IncomingStream as _,
 };
 use hawser_front::transport::DialError;
-use hawser_net::gateway::{AcceptLimits, Admission, Gateway, GatewayConfig, Incoming};
-use hawser_net::host_port::{Host, HostPort};
-use hawser_net::identity::PublicKey;
-use hawser_net::invite::Invite;
-use hawser_net::links::list_links;
-use hawser_net::store::{GatewayStore, StateDir};
-use hawser_net::unix_time::UnixTime;
-use hawser_types::ByteCount;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use hawser_net::gateway::{Gateway, Incoming};
+use hawser_net::links::{Link, LinkMonitor, list_links};
+use tokio::sync::watch;
 
-use crate::args::{DoorArgs, ServeArgs};
-use crate::setup::{Setup, asked_to_end};
+use crate::args::ServeArgs;
+use crate::daemon::{Daemon, Subject, View, Way, flat};
+use crate::door::{Door, watch_peers};
+use crate::measure;
+use crate::setup::{Setup, link_list};
 
 /// Runs the gateway until it is asked to end.
 pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
     let mut config = setup.config.serve.clone();
     args.apply_to(&mut config);
-    let gateway = Arc::new(open(setup, &config, &args.door).await?);
-    let own = list_links()
-        .await?
-        .into_iter()
-        .flat_map(|link| link.addresses)
-        .collect::<Vec<_>>();
+    let daemon = Daemon::start(&setup.state, Role::Gateway)?;
+    let door = Door::open(setup, &setup.state, &config).await?;
+    let relay = Arc::new(relay(&config).await?);
+    daemon.set_listen(door.listen);
+    door.announce(
+        args.door.invite_file.as_deref(),
+        "hawser up --gateway INVITE",
+    )?;
+    let (_monitor, links) = LinkMonitor::start().await?;
+    let gateway = Arc::new(door.gateway);
+    daemon.show(GatewaySubject {
+        gateway: Arc::downgrade(&gateway),
+        relay: Some(relay.counters()),
+        links,
+        setup: GatewayNames::of(setup),
+    });
+    tokio::spawn(watch_peers(Arc::downgrade(&gateway), door.store));
+    accept(&daemon, &gateway, |incoming| {
+        let relay = Arc::clone(&relay);
+        tokio::spawn(serve_stream(relay, incoming));
+    })
+    .await;
+    close(daemon, gateway).await;
+    Ok(())
+}
+
+/// Hands every stream to `serve` until the daemon is asked to end.
+pub(crate) async fn accept(daemon: &Daemon, gateway: &Gateway, serve: impl Fn(Incoming)) {
+    let ended = daemon.asked_to_end();
+    tokio::pin!(ended);
+    loop {
+        tokio::select! {
+            () = &mut ended => return,
+            incoming = gateway.accept() => match incoming {
+                Some(incoming) => serve(incoming),
+                None => return,
+            },
+        }
+    }
+}
+
+/// Ends all sessions in order.
+pub(crate) async fn close(daemon: Daemon, gateway: Arc<Gateway>) {
+    tracing::info!("ending");
+    if let Some(gateway) = Arc::into_inner(gateway) {
+        gateway.close(END_PATIENCE).await;
+    }
+    drop(daemon);
+}
+
+/// What connects to destinations, and to which.
+async fn relay(config: &ServeConfig) -> anyhow::Result<Relay<impl Connect>> {
+    let links = list_links().await?;
+    let own: Vec<IpAddr> = links.into_iter().flat_map(|link| link.addresses).collect();
     let allowed = config
         .allow_destination
         .iter()
@@ -49,206 +94,100 @@ pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
         connects_per_second: config.limits.connects_per_second,
         ..ClientLimits::default()
     };
-    let door = Arc::new(Door::new(
-        connect_tcp,
-        policy,
-        DoorConfig {
-            limits,
-            ..DoorConfig::default()
-        },
-    ));
-    let ended = asked_to_end();
-    tokio::pin!(ended);
-    loop {
-        tokio::select! {
-            () = &mut ended => break,
-            incoming = gateway.accept() => {
-                let Some(incoming) = incoming else { break };
-                tokio::spawn(serve_stream(Arc::clone(&door), incoming));
-            }
-        }
-    }
-    tracing::info!("ending");
-    if let Some(gateway) = Arc::into_inner(gateway) {
-        gateway.close(END_PATIENCE).await;
-    }
-    Ok(())
-}
-
-/// Opens the gateway's port with the keys and peers of the state directory, and prints an invite.
-pub(crate) async fn open(
-    setup: &Setup,
-    config: &ServeConfig,
-    args: &DoorArgs,
-) -> anyhow::Result<Gateway> {
-    setup.state.prepare()?;
-    let identity = setup.state.identity()?;
-    let store = Arc::new(GatewayStore::open(&setup.state)?);
-    let listener = hawser_net::bind::listen(config.listen)
-        .with_context(|| format!("can't listen on {}", config.listen))?;
-    let listen = listener.local_addr()?;
-    let addresses = advertised(config, listen).await?;
-    remember_addresses(&setup.state, &addresses)?;
-    let invite = new_invite(&store, identity.public(), addresses, DEFAULT_TTL)?;
-    let limits = AcceptLimits {
-        sessions: config.limits.sessions as usize,
-        sessions_per_client: config.limits.sessions_per_client as usize,
-        half_open: config.limits.half_open_handshakes as usize,
-        ..AcceptLimits::default()
-    };
-    let mut session = setup
-        .config
-        .session
-        .for_session(config.limits.streams_per_session);
-    // No single session may take more than a quarter of what all may.
-    let share = ByteCount::new(config.limits.memory.as_u64() / 4);
-    session.receive_memory = session.receive_memory.min(share);
-    let gateway = GatewayConfig {
-        identity,
-        session,
+    let config = GatewayConfig {
         limits,
-        congestion: setup.config.session.congestion.name(),
+        ..GatewayConfig::default()
     };
-    let admission = Arc::new(Enrolled { store });
-    let gateway = Gateway::start(gateway, vec![listener], admission)?;
-    announce(&invite, listen, args.invite_file.as_deref())?;
-    Ok(gateway)
-}
-
-/// Makes an invite and keeps its public half.
-pub(crate) fn new_invite(
-    store: &GatewayStore,
-    gateway: PublicKey,
-    addresses: Vec<HostPort>,
-    ttl: Duration,
-) -> anyhow::Result<Invite> {
-    let now = UnixTime::now();
-    let invite = Invite::generate(gateway, addresses, now + ttl)?;
-    store.add_invite(invite.enrolment_identity().public(), invite.expires(), now)?;
-    Ok(invite)
-}
-
-fn announce(invite: &Invite, listen: SocketAddr, file: Option<&Path>) -> anyhow::Result<()> {
-    tracing::info!(%listen, "accepting clients");
-    if let Some(path) = file {
-        invite.write_file(path)?;
-    }
-    println!("{}", invite.to_line().as_str());
-    tracing::info!("the invite above enrols one client: hawser up --gateway INVITE");
-    Ok(())
-}
-
-/// Where clients reach this gateway: what `--advertise` says, else the address it listens on, else
-/// every address of this machine that is not loopback, else loopback.
-async fn advertised(config: &ServeConfig, listen: SocketAddr) -> anyhow::Result<Vec<HostPort>> {
-    let port = listen.port();
-    if !config.advertise.is_empty() {
-        let read = |address: &hawser_config::HostPort| {
-            HostPort::parse(&address.to_string(), Some(port)).context("--advertise")
-        };
-        return config.advertise.iter().map(read).collect();
-    }
-    let mut ips = vec![listen.ip()];
-    if listen.ip().is_unspecified() {
-        let links = list_links().await?;
-        let mut found = links.iter().filter(|link| !link.loopback && link.up);
-        ips = found
-            .by_ref()
-            .flat_map(|link| link.addresses.clone())
-            .collect();
-        ips.retain(|ip| ip.is_ipv4() || listen.is_ipv6());
-        if ips.is_empty() {
-            ips.push(IpAddr::from([127, 0, 0, 1]));
-        }
-    }
-    ips.truncate(hawser_net::invite::MAX_ADDRESSES);
-    ips.into_iter()
-        .map(|ip| Ok(HostPort::new(Host::from(ip), port)?))
-        .collect()
-}
-
-/// Later invites carry the same addresses.
-fn remember_addresses(state: &StateDir, addresses: &[HostPort]) -> anyhow::Result<()> {
-    let text = serde_json::to_vec_pretty(addresses)?;
-    let path = state.file(ADDRESSES);
-    std::fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))
+    Ok(Relay::new(connect_tcp, policy, config))
 }
 
 /// Serves one stream to its end.
-async fn serve_stream<C>(door: Arc<Door<C>>, incoming: Incoming)
-where
-    C: hawser_front::connect::Connect,
-{
+async fn serve_stream<C: Connect>(relay: Arc<Relay<C>>, incoming: Incoming) {
     let client = ClientId::new(*incoming.peer.as_bytes());
     let stream = Bonded::new(incoming.stream);
     match Purpose::of(stream.open_metadata()) {
         Some(Purpose::Connect) => {
-            if let Err(error) = door.handle(client, stream).await {
+            if let Err(error) = relay.handle(client, stream).await {
                 tracing::debug!(?client, %error, "a stream is refused");
             }
         }
-        Some(Purpose::Sink) => swallow(stream).await,
+        Some(Purpose::Sink) => measure::swallow(stream).await,
+        Some(Purpose::Source(size)) => measure::pour(stream, size).await,
         _ => stream.refuse(DialError::MalformedDestination),
     }
 }
 
-/// Reads to the end and answers with the number of bytes.
-async fn swallow(mut stream: Bonded) {
-    use hawser_front::gateway::IncomingStream as _;
-    stream.accept();
-    let mut buffer = vec![0; SINK_BUFFER];
-    let mut count: u64 = 0;
-    loop {
-        match stream.read(&mut buffer).await {
-            Ok(0) => break,
-            Ok(n) => count += n as u64,
-            Err(_) => return,
-        }
-    }
-    if stream.write_all(&count.to_be_bytes()).await.is_ok() {
-        let _ = stream.shutdown().await;
-        let _ = stream.get_mut().acknowledged().await;
-    }
+/// What `hawser status` shows of a gateway.
+pub(crate) struct GatewaySubject {
+    pub(crate) gateway: Weak<Gateway>,
+    pub(crate) relay: Option<Arc<GatewayCounters>>,
+    pub(crate) links: watch::Receiver<Arc<Vec<Link>>>,
+    pub(crate) setup: GatewayNames,
 }
 
-/// Admits the clients of the state directory.
-struct Enrolled {
-    store: Arc<GatewayStore>,
+/// The names of what all sessions of a gateway use.
+pub(crate) struct GatewayNames {
+    scheduler: &'static str,
+    congestion: String,
 }
 
-impl Enrolled {
-    fn refresh(&self) {
-        if let Err(error) = self.store.reload_if_changed() {
-            tracing::warn!(%error, "the list of peers can't be read again");
+impl GatewayNames {
+    pub(crate) fn of(setup: &Setup) -> Self {
+        let session = &setup.config.session;
+        let congestion = session.congestion.name();
+        let congestion = congestion.or_else(hawser_net::bind::best_congestion);
+        Self {
+            scheduler: session.scheduler.name(),
+            congestion: congestion.unwrap_or_default(),
         }
     }
 }
 
-impl Admission for Enrolled {
-    fn admits(&self, key: &PublicKey) -> bool {
-        self.refresh();
-        self.store.is_peer(key) || self.store.accepts_enrolment(key, UnixTime::now())
+impl Subject for GatewaySubject {
+    fn sessions(&self, max_streams: usize) -> Vec<View> {
+        let Some(gateway) = self.gateway.upgrade() else {
+            return Vec::new();
+        };
+        let sessions = gateway.sessions(max_streams).into_iter();
+        let mut views: Vec<View> = sessions
+            .map(|session| {
+                let links = session.session.channels.iter().map(|it| it.link.value());
+                // Which address a channel comes from is not known here, only the first one's.
+                let way = |index| (index, Way::default());
+                let mut ways: BTreeMap<u32, Way> = links.map(way).collect();
+                if ways.len() == 1
+                    && let Some(way) = ways.values_mut().next()
+                {
+                    way.remote = Some(session.remote);
+                }
+                View {
+                    id: session.id.to_string(),
+                    peer: session.peer.to_string(),
+                    ways,
+                    scheduler: self.setup.scheduler,
+                    congestion: self.setup.congestion.clone(),
+                    session: Some(session.session),
+                }
+            })
+            .collect();
+        views.sort_by(|a, b| (&a.peer, &a.id).cmp(&(&b.peer, &b.id)));
+        views
     }
 
-    fn is_enrolled(&self, key: &PublicKey) -> bool {
-        self.store.is_peer(key)
+    fn links(&self) -> Vec<LinkStatus> {
+        link_list(&self.links.borrow(), &[])
     }
 
-    fn enrol(&self, invite: PublicKey, client: PublicKey, name: &str) -> Result<(), String> {
-        let admitted = self.store.admit_enrolment(invite, client, UnixTime::now());
-        admitted.map_err(|error| error.to_string())?;
-        if !name.is_empty()
-            && let Err(error) = self.store.rename(client, Some(name))
-        {
-            tracing::debug!(%error, "the client's name is not kept");
+    fn counters(&self) -> BTreeMap<String, u64> {
+        let mut list = BTreeMap::new();
+        if let Some(gateway) = self.gateway.upgrade() {
+            flat(&mut list, "door", &gateway.counters());
         }
-        Ok(())
+        if let Some(relay) = &self.relay {
+            flat(&mut list, "gateway", &relay.snapshot());
+        }
+        list
     }
 }
 
-/// The file that remembers what invites advertise.
-pub(crate) const ADDRESSES: &str = "addresses.json";
-/// How long an invite is good for when nobody says.
-pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(24 * 3600);
 const END_PATIENCE: Duration = Duration::from_secs(3);
-const SINK_BUFFER: usize = 256 * 1024;

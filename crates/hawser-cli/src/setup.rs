@@ -1,13 +1,16 @@
 //! What every command needs first: the configuration, the state directory, the log.
 
-use std::io;
+use std::io::{self, IsTerminal as _, Write as _};
 
 use anyhow::Context as _;
 use hawser_config::Config;
+use hawser_control::{LinkState, LinkStatus};
+use hawser_net::links::{Link, usable};
 use hawser_net::store::StateDir;
+use hawser_types::LinkIndex;
 use tracing_subscriber::EnvFilter;
 
-use crate::args::Global;
+use crate::args::{Command, Global};
 
 /// The configuration and the state directory.
 pub(crate) struct Setup {
@@ -17,15 +20,21 @@ pub(crate) struct Setup {
 
 impl Setup {
     /// Reads the configuration, finds the state directory and starts the log.
-    pub(crate) fn new(global: Global) -> anyhow::Result<Self> {
-        let level = global.log.map_or("info", |level| level.as_str());
+    pub(crate) fn new(global: Global, command: &Command) -> anyhow::Result<Self> {
+        let default = match command.is_daemon() {
+            true => "info",
+            false => "warn",
+        };
+        let level = global.log.map_or(default, |level| level.as_str());
         let filter = match (global.log, std::env::var("HAWSER_LOG")) {
             (None, Ok(text)) => EnvFilter::try_new(text).context("HAWSER_LOG")?,
-            _ => EnvFilter::new(level),
+            // It warns about every field of a kernel that is newer than it.
+            _ => EnvFilter::new(format!("{level},netlink_packet_route=error")),
         };
         tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(io::stderr)
+            .with_ansi(io::stderr().is_terminal())
             .init();
         let config = match &global.config {
             Some(path) => Config::load(path)?,
@@ -36,6 +45,14 @@ impl Setup {
             state: StateDir::resolve(global.state)?,
         })
     }
+}
+
+/// A directory in the state directory with a key and peers of its own.
+pub(crate) fn substate(state: &StateDir, name: &str) -> anyhow::Result<StateDir> {
+    state.prepare()?;
+    let inner = StateDir::resolve(Some(state.file(name)))?;
+    inner.prepare()?;
+    Ok(inner)
 }
 
 /// Resolves when the program is asked to end.
@@ -53,9 +70,93 @@ pub(crate) async fn asked_to_end() {
     }
 }
 
+/// Lets the process have as many files open as it may: every stream and channel is one.
+pub(crate) fn raise_open_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current == limit.maximum {
+        return;
+    }
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::debug!(%error, "the limit of open files stays as it is");
+    }
+}
+
+/// The links as they are shown; `wanted` are those that the user has named, empty for all.
+pub(crate) fn link_list(links: &[Link], wanted: &[String]) -> Vec<LinkStatus> {
+    let chosen = usable(links, wanted);
+    let describe = |link: &Link| {
+        let unusable = link.why_unusable();
+        let is_chosen = chosen.iter().any(|other| other.index == link.index);
+        let routed = link.has_default_route_v4 || link.has_default_route_v6;
+        let (state, reason) = match unusable {
+            Some(why) if link.loopback => (LinkState::Unused, Some(why.to_string())),
+            Some(why) => (LinkState::Down, Some(why.to_string())),
+            None if !is_chosen && !wanted.is_empty() => (LinkState::Unused, None),
+            None if !is_chosen => {
+                let why = format!("a {} without a default route", link.kind);
+                (LinkState::Unused, Some(why))
+            }
+            None if !routed => (
+                LinkState::NoRoute,
+                Some("no default route leads by it".to_owned()),
+            ),
+            None => (LinkState::Up, None),
+        };
+        LinkStatus {
+            name: link.name.clone(),
+            index: LinkIndex::new(link.index),
+            addresses: link.addresses.clone(),
+            state,
+            reason,
+        }
+    };
+    links.iter().map(describe).collect()
+}
+
+/// Writes to standard output; a reader that has gone is an error that counts as success.
+pub(crate) fn show(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes `value` as JSON to standard output.
+pub(crate) fn show_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    show(&format!("{}\n", serde_json::to_string_pretty(value)?))
+}
+
+/// An error with its causes, without saying twice what a cause is quoted with already.
+pub(crate) fn explained(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
 /// Whether the output's reader has gone, which is no failure.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<io::Error>()
         .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_not_said_twice() {
+        let quoted = anyhow::anyhow!("no such file").context("can't open x: no such file");
+        assert_eq!(explained(&quoted), "can't open x: no such file");
+        let plain = anyhow::anyhow!("no such file").context("can't open x");
+        assert_eq!(explained(&plain), "can't open x: no such file");
+    }
 }

@@ -6,28 +6,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use hawser_config::{GatewaySource, UpConfig};
+use hawser_control::Role;
 use hawser_front::bonded::BondDialer;
 use hawser_front::direct::DirectDialer;
 use hawser_front::proxy::{ProxyConfig, ProxyServer};
 use hawser_front::transport::Dialer;
 use hawser_net::bind::{SocketOptions, connect_on_link};
-use hawser_net::client::{Client, ClientConfig};
-use hawser_net::invite::read_reference;
-use hawser_net::links::{Link, LinkMonitor, usable};
-use hawser_net::store::ClientStore;
-use hawser_net::unix_time::UnixTime;
-use tokio::sync::watch;
+use hawser_net::links::{LinkMonitor, usable};
 
 use crate::args::UpArgs;
-use crate::setup::{Setup, asked_to_end};
-
-type Links = watch::Receiver<Arc<Vec<Link>>>;
+use crate::daemon::Daemon;
+use crate::session::{ClientSubject, Links, Target, close};
+use crate::setup::Setup;
 
 /// Runs the proxy until it is asked to end.
 pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     let mut config = setup.config.up.clone();
     args.apply_to(&mut config);
+    let daemon = Daemon::start(&setup.state, Role::Client)?;
     let (_monitor, links) = LinkMonitor::start()
         .await
         .context("can't follow the links")?;
@@ -36,95 +32,52 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         allow_lan: config.allow_lan,
         ..ProxyConfig::default()
     };
-    match gateway_config(setup, &config)? {
-        Some(client) => {
-            let enrolling = client.invite.is_some();
-            let (gateway, addresses) = (client.gateway, client.addresses.clone());
-            let client = Arc::new(Client::start(client, links));
-            if enrolling {
-                client
-                    .enrolled(ENROL_PATIENCE)
-                    .await
-                    .context("enrolment failed")?;
-                ClientStore::open(&setup.state)?.remember(gateway, &addresses, UnixTime::now())?;
-                tracing::info!("enrolled: from now on `hawser up` needs no --gateway");
-            }
-            let dialer = Arc::new(BondDialer::new(Arc::clone(&client)));
-            serve(proxy, dialer).await?;
-            if let Some(client) = Arc::into_inner(client) {
-                client.close(END_PATIENCE).await;
-            }
-            Ok(())
-        }
-        None => {
-            tracing::warn!(
-                "no gateway is enrolled: each connection goes straight over one link, in rotation"
-            );
-            serve(
-                proxy,
-                Arc::new(DirectDialer::new(Rotation::new(links, config.links))),
-            )
-            .await
-        }
+    let target = Target::find(setup, &setup.state, config.gateway.as_ref(), &config.links)?;
+    let subject = ClientSubject {
+        client: None,
+        proxy: Arc::default(),
+        links: links.clone(),
+        wanted: config.links.clone(),
+        scheduler: setup.config.session.scheduler.name(),
+        peer: String::new(),
+    };
+    let Some(target) = target else {
+        tracing::warn!(
+            "no gateway is enrolled: each connection goes straight over one link, in rotation"
+        );
+        let dialer = DirectDialer::new(Rotation::new(links, config.links));
+        return serve(&daemon, proxy, Arc::new(dialer), subject).await;
+    };
+    let (peer, enrolling) = (target.config.gateway.to_string(), !target.known);
+    let client = Arc::new(target.connect(&setup.state, links).await?);
+    if enrolling {
+        tracing::info!("enrolled: from now on `hawser up` needs no --gateway");
     }
-}
-
-async fn serve<D: Dialer>(config: ProxyConfig, dialer: Arc<D>) -> anyhow::Result<()> {
-    let server = ProxyServer::bind(config, dialer).await?;
-    let listen = server.local_addr();
-    tracing::info!(%listen, "the proxy is ready: SOCKS5, SOCKS4a and HTTP");
-    server.run(asked_to_end()).await;
+    let subject = ClientSubject {
+        client: Some(Arc::downgrade(&client)),
+        peer,
+        ..subject
+    };
+    let dialer = Arc::new(BondDialer::new(Arc::clone(&client)));
+    serve(&daemon, proxy, dialer, subject).await?;
+    close(client, END_PATIENCE).await;
     Ok(())
 }
 
-/// The client of the gateway that was named, or else of the one enrolled with last.
-pub(crate) fn gateway_config(
-    setup: &Setup,
-    config: &UpConfig,
-) -> anyhow::Result<Option<ClientConfig>> {
-    setup.state.prepare()?;
-    let store = ClientStore::open(&setup.state)?;
-    let (gateway, addresses, invite) = match &config.gateway {
-        Some(source) => {
-            let invite = read_reference(&reference(source))?;
-            let (key, addresses) = (invite.gateway(), invite.addresses().to_vec());
-            // An invite is for once; whoever is enrolled needs it no more.
-            let known = store.gateway(&key).is_some();
-            (key, addresses, (!known).then_some(invite))
-        }
-        None => match store.default_gateway() {
-            Some(gateway) => (gateway.key, gateway.addresses, None),
-            None => return Ok(None),
-        },
-    };
-    let weights = setup.config.links.iter();
-    let weights = weights
-        .map(|link| (link.name.clone(), f64::from(link.weight)))
-        .collect();
-    Ok(Some(ClientConfig {
-        identity: setup.state.identity()?,
-        gateway,
-        addresses,
-        invite,
-        name: machine_name(),
-        links: config.links.clone(),
-        weights,
-        session: setup.config.session.for_session(MAX_STREAMS),
-        congestion: setup.config.session.congestion.name(),
-        express: setup.config.session.express,
-    }))
-}
-
-fn reference(source: &GatewaySource) -> String {
-    match source {
-        GatewaySource::Url(url) => url.clone(),
-        GatewaySource::File(path) => format!("@{}", path.display()),
-    }
-}
-
-fn machine_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim().to_owned()
+async fn serve<D: Dialer>(
+    daemon: &Daemon,
+    config: ProxyConfig,
+    dialer: Arc<D>,
+    mut subject: ClientSubject,
+) -> anyhow::Result<()> {
+    let server = ProxyServer::bind(config, dialer).await?;
+    let listen = server.local_addr();
+    subject.proxy = server.counters();
+    daemon.show(subject);
+    daemon.set_listen(listen);
+    tracing::info!(%listen, "the proxy is ready: SOCKS5, SOCKS4a and HTTP");
+    server.run(daemon.asked_to_end()).await;
+    Ok(())
 }
 
 /// Connects over the links in turn.
@@ -158,7 +111,4 @@ impl hawser_front::connect::Connect for Rotation {
     }
 }
 
-/// How many streams a gateway may open here at once.
-const MAX_STREAMS: u32 = 1024;
-const ENROL_PATIENCE: Duration = Duration::from_secs(30);
 const END_PATIENCE: Duration = Duration::from_secs(3);

@@ -89,6 +89,9 @@ pub enum ErrorReason {
 pub struct PeerStatus {
     /// Its public key.
     pub key: String,
+    /// What it calls itself, if anything.
+    #[serde(default)]
+    pub name: Option<String>,
     /// Time since it enrolled.
     #[serde(
         rename = "enrolled_ago_ms",

@@ -41,6 +41,7 @@ fn head(snapshot: &StatusSnapshot, width: usize) -> Vec<String> {
         true => String::new(),
         false => format!(", at {}", listen.join(" ")),
     };
+    let resident = snapshot.memory.resident_bytes;
     let used = snapshot.memory.used_bytes;
     let bound = snapshot
         .memory
@@ -54,7 +55,7 @@ fn head(snapshot: &StatusSnapshot, width: usize) -> Vec<String> {
             span(snapshot.uptime)
         ),
         format!(
-            "process {}, {used}{} held for data",
+            "process {}, {resident} of memory, {used}{} held for data",
             snapshot.process_id,
             bound.unwrap_or_default()
         ),
@@ -322,6 +323,7 @@ mod tests {
             sessions: vec![session],
             counters: BTreeMap::from([("joins_refused".to_owned(), 3), ("resets".to_owned(), 0)]),
             memory: MemoryStatus {
+                resident_bytes: ByteCount::new(12_000_000),
                 used_bytes: ByteCount::new(2_500_000),
                 limit_bytes: Some(ByteCount::from_mib(64)),
             },
@@ -332,7 +334,7 @@ mod tests {
     fn a_busy_client_fits_eighty_columns() {
         let expected = "\
 hawser 0.1.0 client, running for 1d 1h, at 127.0.0.1:1080
-process 4711, 2.50 MB of 67.11 MB held for data
+process 4711, 12.00 MB of memory, 2.50 MB of 67.11 MB held for data
 
 LINK  INDEX  STATE  ADDRESSES  WHY
 eth0      2  up     192.0.2.7

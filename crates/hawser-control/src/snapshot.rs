@@ -31,7 +31,7 @@ pub struct StatusSnapshot {
     pub sessions: Vec<SessionStatus>,
     /// What was counted since the start, by name: refusals, faults, retries.
     pub counters: BTreeMap<String, u64>,
-    /// Memory held for data.
+    /// Memory in use.
     pub memory: MemoryStatus,
 }
 
@@ -106,8 +106,14 @@ pub struct SessionStatus {
     pub bytes_sent: ByteCount,
     /// Data received, each byte counted once.
     pub bytes_received: ByteCount,
-    /// Memory held for its data.
+    /// Memory held for its data: what was sent and is not acknowledged, and what the far end was
+    /// allowed to send beyond each stream's own share.
     pub memory_bytes: ByteCount,
+    /// What was sent and is not acknowledged yet.
+    pub unacknowledged_bytes: ByteCount,
+    /// What was counted since it began, by name: chunks sent again, duplicates, lost channels.
+    #[serde(default)]
+    pub counters: BTreeMap<String, u64>,
     /// Its ways to the far end.
     pub paths: Vec<PathStatus>,
     /// How many streams are open, also when not all are listed.
@@ -200,9 +206,9 @@ pub struct ChannelStatus {
     pub bytes_sent: ByteCount,
     /// Bytes received, likewise.
     pub bytes_received: ByteCount,
-    /// Bytes that the kernel had to send again.
-    pub retransmitted_bytes: ByteCount,
-    /// Bytes sent and not yet acknowledged by the far kernel.
+    /// TCP segments that the kernel had to send again.
+    pub retransmissions: u64,
+    /// Bytes sent and not yet acknowledged by the far session.
     pub in_flight_bytes: ByteCount,
     /// The congestion control in use, such as `bbr`.
     pub congestion: String,
@@ -255,10 +261,13 @@ pub struct StreamStatus {
     pub age: Duration,
 }
 
-/// Memory held for data.
+/// Memory in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct MemoryStatus {
-    /// In use.
+    /// The whole process's, as the kernel counts it.
+    #[serde(default)]
+    pub resident_bytes: ByteCount,
+    /// Held for data of all sessions.
     pub used_bytes: ByteCount,
     /// The most that may be used, where there is a bound.
     pub limit_bytes: Option<ByteCount>,

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -26,6 +26,8 @@ pub enum Purpose {
     File,
     /// A measurement: the peer swallows what comes and says how much it was.
     Sink,
+    /// A measurement the other way: the peer sends so many bytes.
+    Source(u64),
 }
 
 impl Purpose {
@@ -35,6 +37,9 @@ impl Purpose {
             [1..=3, ..] => Some(Self::Connect),
             [OPENING_FILE] => Some(Self::File),
             [OPENING_SINK] => Some(Self::Sink),
+            [OPENING_SOURCE, size @ ..] => {
+                Some(Self::Source(u64::from_be_bytes(size.try_into().ok()?)))
+            }
             _ => None,
         }
     }
@@ -45,6 +50,11 @@ impl Purpose {
             Self::Connect => Bytes::new(),
             Self::File => Bytes::from_static(&[OPENING_FILE]),
             Self::Sink => Bytes::from_static(&[OPENING_SINK]),
+            Self::Source(size) => {
+                let mut opening = vec![OPENING_SOURCE];
+                opening.extend(size.to_be_bytes());
+                opening.into()
+            }
         }
     }
 }
@@ -118,11 +128,51 @@ impl AsyncWrite for Bonded {
     }
 }
 
-/// Reads chunks as they come, once [`BondStream::set_unordered`] was called.
-impl UnorderedRead for Bonded {
-    async fn read_chunk(&mut self) -> io::Result<Option<(u64, Bytes)>> {
-        std::future::poll_fn(|cx| self.0.poll_read_chunk(cx, MAX_READ)).await
+impl Bonded {
+    /// Splits the stream into a reader that takes chunks as they come, by any channel, and a
+    /// writer. The stream lives until both are dropped.
+    pub fn into_unordered(mut self) -> io::Result<(UnorderedReader, BondedWriter)> {
+        self.0.set_unordered()?;
+        let shared = Arc::new(Mutex::new(self));
+        Ok((UnorderedReader(Arc::clone(&shared)), BondedWriter(shared)))
     }
+}
+
+/// The reading half of a stream whose chunks are taken as they come.
+#[derive(Debug)]
+pub struct UnorderedReader(Arc<Mutex<Bonded>>);
+
+/// The writing half of a stream whose chunks are taken as they come.
+#[derive(Debug)]
+pub struct BondedWriter(Arc<Mutex<Bonded>>);
+
+impl UnorderedRead for UnorderedReader {
+    async fn read_chunk(&mut self) -> io::Result<Option<(u64, Bytes)>> {
+        std::future::poll_fn(|cx| lock(&self.0).0.poll_read_chunk(cx, MAX_READ)).await
+    }
+}
+
+impl AsyncWrite for BondedWriter {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *lock(&self.0)).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *lock(&self.0)).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *lock(&self.0)).poll_shutdown(cx)
+    }
+}
+
+/// Held only while one half is polled, which never waits.
+fn lock(stream: &Mutex<Bonded>) -> MutexGuard<'_, Bonded> {
+    stream.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Dials through a gateway.
@@ -184,4 +234,21 @@ fn reset_code(code: u32) -> ResetCode {
 
 const OPENING_FILE: u8 = 0x10;
 const OPENING_SINK: u8 = 0x11;
+const OPENING_SOURCE: u8 = 0x12;
 const MAX_READ: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_stream_is_for_comes_back_as_it_went() {
+        for purpose in [Purpose::File, Purpose::Sink, Purpose::Source(u64::MAX - 1)] {
+            assert_eq!(Purpose::of(&purpose.opening()), Some(purpose));
+        }
+        assert_eq!(Purpose::of(&[2, 1]), Some(Purpose::Connect));
+        for unknown in [&[][..], &[0], &[OPENING_SOURCE, 1, 2], &[OPENING_FILE, 0]] {
+            assert_eq!(Purpose::of(unknown), None);
+        }
+    }
+}

@@ -3,18 +3,21 @@
 mod first;
 mod join;
 mod keeper;
+mod status;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_session::{CloseReason, OpenError, SessionConfig, SessionSnapshot};
+use hawser_types::ByteCount;
 use tokio::sync::watch;
 
 use crate::bind::{self, SocketOptions};
 use crate::driver::Driver;
-use crate::host_port::HostPort;
+use crate::host_port::{Host, HostPort};
 use crate::identity::{Identity, PublicKey};
 use crate::invite::Invite;
 use crate::links::{self, Link};
@@ -60,6 +63,8 @@ struct Shared {
     links: watch::Receiver<Arc<Vec<Link>>>,
     current: watch::Sender<State>,
     keepers: Mutex<BTreeMap<u32, LinkStatus>>,
+    /// Whether the next session begins with the invite rather than with the client's own key.
+    enrolling: AtomicBool,
 }
 
 /// Where a client stands.
@@ -102,6 +107,9 @@ pub enum OpenStreamError {
     /// No session came about in time.
     #[error("the gateway can't be reached: {0}")]
     Unreachable(String),
+    /// The gateway answered, and does not let this client in.
+    #[error("the gateway refuses this client's key: not enrolled, or revoked")]
+    NotAdmitted,
     /// The session refuses.
     #[error(transparent)]
     Refused(#[from] OpenError),
@@ -110,12 +118,39 @@ pub enum OpenStreamError {
     Closed,
 }
 
+impl ClientConfig {
+    /// Whether the gateway is on this very machine, behind its loopback interface.
+    fn is_local(&self) -> bool {
+        let mut hosts = self.addresses.iter().map(HostPort::host);
+        hosts.all(|host| match host {
+            Host::Ip(ip) => ip.is_loopback(),
+            Host::Name(name) => name.as_str() == "localhost",
+        })
+    }
+}
+
 impl Client {
     /// Starts connecting. `links` follows the machine's links, as [`links::LinkMonitor`] gives
     /// them.
     pub fn start(config: ClientConfig, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
+        let enrolling = config.invite.is_some();
+        Self::begin(config, links, enrolling)
+    }
+
+    /// As [`Client::start`] for a client that has enrolled before: the invite is only for when its
+    /// own key is refused, as it is after the client was revoked.
+    pub fn start_enrolled(config: ClientConfig, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
+        Self::begin(config, links, false)
+    }
+
+    fn begin(
+        config: ClientConfig,
+        links: watch::Receiver<Arc<Vec<Link>>>,
+        enrolling: bool,
+    ) -> Self {
         let congestion = config.congestion.clone().or_else(bind::best_congestion);
         let shared = Arc::new(Shared {
+            enrolling: AtomicBool::new(enrolling),
             config,
             congestion,
             links,
@@ -140,23 +175,48 @@ impl Client {
 
     /// Waits until the gateway has kept this client's key, at most for `patience`.
     pub async fn enrolled(&self, patience: Duration) -> Result<(), OpenStreamError> {
-        let deadline = tokio::time::Instant::now() + patience;
-        let driver = self.ready(patience).await?;
-        let mut changes = driver.changes();
-        while !driver.is_enrolled() {
-            if driver.closed().is_some() {
-                return Err(OpenStreamError::Unreachable(self.shared.problem()));
+        self.heard(patience, Driver::is_enrolled).await
+    }
+
+    /// Waits until the gateway has shown that it lets this client in, at most for `patience`. A
+    /// session begins before that: the client's side of the handshake is over first.
+    pub async fn admitted(&self, patience: Duration) -> Result<(), OpenStreamError> {
+        let has_answered = |driver: &Driver| {
+            let channels = driver.snapshot(0).channels;
+            driver.is_enrolled() || channels.iter().any(|c| c.received > ByteCount::ZERO)
+        };
+        self.heard(patience, has_answered).await
+    }
+
+    /// Waits until a session satisfies `condition`, which begins to hold when `changes` are told.
+    async fn heard(
+        &self,
+        patience: Duration,
+        condition: impl Fn(&Driver) -> bool,
+    ) -> Result<(), OpenStreamError> {
+        let asking = async {
+            loop {
+                let driver = self.ready(Duration::MAX).await?;
+                let mut changes = driver.changes();
+                while driver.closed().is_none() {
+                    if condition(&driver) {
+                        return Ok(());
+                    }
+                    if changes.changed().await.is_err() {
+                        break;
+                    }
+                }
+                if driver.was_refused() {
+                    return Err(OpenStreamError::NotAdmitted);
+                }
+                // Cut off before the answer: the next session asks again.
+                tokio::task::yield_now().await;
             }
-            if tokio::time::timeout_at(deadline, changes.changed())
-                .await
-                .is_err()
-            {
-                return Err(OpenStreamError::Unreachable(
-                    "it does not answer".to_owned(),
-                ));
-            }
+        };
+        match tokio::time::timeout(patience, asking).await {
+            Ok(result) => result,
+            Err(_) => Err(OpenStreamError::Unreachable(self.shared.problem())),
         }
-        Ok(())
     }
 
     /// The next stream that the gateway opens; `None` once the client is closed.
@@ -245,7 +305,29 @@ impl Shared {
 
     /// The links to use now.
     fn usable_links(&self) -> Vec<Link> {
-        links::usable(&self.links.borrow(), &self.config.links)
+        let links = self.links.borrow();
+        if self.config.is_local() {
+            // No other link leads there, whatever was asked for.
+            let here = links.iter().filter(|link| link.loopback && link.up);
+            return here.cloned().collect();
+        }
+        links::usable(&links, &self.config.links)
+    }
+
+    /// The invite, for as long as this client is not known to be enrolled.
+    fn invite(&self) -> Option<&Invite> {
+        let invite = self.config.invite.as_ref();
+        invite.filter(|_| self.enrolling.load(Ordering::Relaxed))
+    }
+
+    /// Draws the conclusion from a session that is over.
+    fn note_enrolment(&self, driver: &Driver) {
+        if driver.is_enrolled() {
+            self.enrolling.store(false, Ordering::Relaxed);
+        } else if driver.was_refused() && self.config.invite.is_some() {
+            // The answer to an enrolment may have been lost, and the invite expired since.
+            self.enrolling.fetch_not(Ordering::Relaxed);
+        }
     }
 
     fn weight(&self, link: &Link) -> f64 {
@@ -281,10 +363,15 @@ async fn run(shared: Arc<Shared>) {
             return;
         }
         keeper::keep(&shared, first).await;
+        shared.note_enrolment(&driver);
+        if matches!(*shared.current.borrow(), State::Closed) {
+            // As it was asked to.
+            return;
+        }
         let reason = driver.closed();
         let refused = driver.was_refused();
         let problem: Arc<str> = if refused {
-            "it refused this client's key: not enrolled, or revoked".into()
+            REFUSED.into()
         } else {
             match reason {
                 Some(CloseReason::Peer(_)) => "it ended the session".into(),
@@ -306,11 +393,13 @@ async fn run(shared: Arc<Shared>) {
     }
 }
 
+/// The problem of a client whose key the gateway does not admit.
+const REFUSED: &str = "it refused this client's key: not enrolled, or revoked";
 /// How long opening a stream waits for a session.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Unsent data in the kernel until the channel's rate is known.
-const FIRST_LOW_WATER: hawser_types::ByteCount = hawser_types::ByteCount::from_kib(16);
+const FIRST_LOW_WATER: ByteCount = ByteCount::from_kib(16);
 const LAST_WORDS: Duration = Duration::from_millis(20);
 const LOST_PAUSE: Duration = Duration::from_millis(200);
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);

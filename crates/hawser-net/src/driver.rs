@@ -144,7 +144,8 @@ impl Driver {
 
     /// The peer refused this side's key.
     pub(crate) fn was_refused(&self) -> bool {
-        self.shared.lock().refused
+        let inner = self.shared.lock();
+        inner.refused || inner.closed == Some(CloseReason::Peer(CLOSE_REFUSED))
     }
 
     /// Whether a connection may join under this number.
@@ -518,5 +519,7 @@ fn session_over(reason: Option<CloseReason>) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, text)
 }
 
+/// The code with which a gateway ends the session of a client that it does not admit, or no more.
+pub(crate) const CLOSE_REFUSED: u32 = 1;
 /// A client enrols once; more at a time are a mistake.
 const MAX_ENROLMENTS: usize = 4;

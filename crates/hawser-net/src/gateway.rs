@@ -15,7 +15,7 @@ use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use crate::driver::Driver;
+use crate::driver::{CLOSE_REFUSED, Driver};
 use crate::identity::{Identity, PublicKey};
 use crate::stream::BondStream;
 use crate::tls::{TlsError, TlsServer};
@@ -79,6 +79,8 @@ struct Entry {
     driver: Driver,
     peer: PublicKey,
     remote: SocketAddr,
+    /// Its client was struck off the list, and the session is about to end.
+    revoked: bool,
 }
 
 /// What a gateway has counted at its door.
@@ -182,10 +184,22 @@ impl Gateway {
     /// Ends the sessions of clients that are not admitted any more.
     pub fn drop_revoked(&self) {
         let admission = &self.shared.admission;
-        for entry in self.shared.lock_sessions().values() {
-            if !admission.admits(&entry.peer) {
+        for entry in self.shared.lock_sessions().values_mut() {
+            if !entry.revoked && !admission.admits(&entry.peer) {
+                entry.revoked = true;
                 tracing::info!(peer = %entry.peer, "a client that is not enrolled any more");
-                entry.driver.abort();
+                // It hears of it, so that it does not wait for its links to come back.
+                entry.driver.with(|session, now| {
+                    for stream in session.snapshot(now, usize::MAX).streams {
+                        session.reset(now, stream.id, 0);
+                    }
+                });
+                entry.driver.close(CLOSE_REFUSED);
+                let driver = entry.driver.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(REFUSED_PATIENCE).await;
+                    driver.abort();
+                });
             }
         }
     }
@@ -230,5 +244,7 @@ impl Shared {
     }
 }
 
+/// How long a client that is not admitted has to hear that.
+const REFUSED_PATIENCE: Duration = Duration::from_millis(500);
 /// Streams that wait to be served.
 const INCOMING_QUEUE: usize = 256;

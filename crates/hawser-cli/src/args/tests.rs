@@ -43,7 +43,9 @@ fn every_form_that_scripts_use_is_taken() {
         "invite --ttl 30min",
         "peers",
         "peers --json",
-        "peers revoke AbC+/=",
+        "peers revoke AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+        "peers revoke -AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+        "peers revoke -hAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
         "status",
         "status --json",
         "bench",
@@ -68,7 +70,9 @@ fn global_flags_stand_on_either_side_of_the_command() {
         assert_eq!(global.config, Some("/c".into()), "{line}");
         assert_eq!(global.log.map(LogLevel::as_str), Some("debug"), "{line}");
     }
-    let global = parse("peers revoke k --state /s").unwrap().global;
+    let global = parse("peers revoke AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA --state /s")
+        .unwrap()
+        .global;
     assert_eq!(global.state, Some("/s".into()));
 }
 

@@ -64,7 +64,7 @@ async fn race(shared: &Arc<Shared>) -> Result<(Link, SocketAddr, Handshake), Str
         });
     }
     let addresses = resolve(&config.addresses).await?;
-    let identity = match &config.invite {
+    let identity = match shared.invite() {
         Some(invite) => invite.enrolment_identity(),
         None => config.identity.clone(),
     };
@@ -113,7 +113,7 @@ fn begin(shared: &Arc<Shared>, link: Link, remote: SocketAddr, handshake: Handsh
     };
     let challenge = keys.enrolment_challenge();
     let driver = Driver::start(Side::Client, config.session.clone(), keys);
-    if config.invite.is_some() {
+    if shared.invite().is_some() {
         driver.enrol(Enrolment {
             key: *config.identity.public().as_bytes(),
             signature: config.identity.sign(&challenge),

@@ -110,6 +110,7 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
                 driver: driver.clone(),
                 peer,
                 remote,
+                revoked: false,
             },
         );
         driver

@@ -2,11 +2,12 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hawser_wire::Enrolment;
 
-use super::{Incoming, Shared};
-use crate::driver::Driver;
+use super::{Incoming, REFUSED_PATIENCE, Shared};
+use crate::driver::{CLOSE_REFUSED, Driver};
 use crate::identity::PublicKey;
 use crate::stream::BondStream;
 
@@ -28,10 +29,15 @@ pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey) {
         }
         hand_out(&shared, &driver, peer).await;
     } else {
+        // It hears that trying again is of no use.
+        driver.close(CLOSE_REFUSED);
+        tokio::time::sleep(REFUSED_PATIENCE).await;
         driver.abort();
     }
     shared.lock_sessions().remove(&driver.id());
     tracing::info!(session = %driver.id(), reason = ?driver.closed(), "the session is over");
+    // The last acknowledgements go out.
+    tokio::time::sleep(LAST_WORDS).await;
 }
 
 async fn hand_out(shared: &Shared, driver: &Driver, peer: PublicKey) {
@@ -96,3 +102,5 @@ async fn admit(
 
 /// How long a client that came with an invite may take to show its own key.
 const ENROL_PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+
+const LAST_WORDS: Duration = Duration::from_millis(100);

@@ -128,6 +128,20 @@ impl GatewayStore {
         })
     }
 
+    /// Forgets invites that nobody has used until at most `most` of those are left, those that
+    /// expire first before the others.
+    pub fn limit_unused_invites(&self, most: usize) -> Result<(), StoreError> {
+        self.file.update(|state| {
+            let unused = state.invites.iter().filter(|i| i.used_by.is_none());
+            let mut unused: Vec<_> = unused.map(|i| (i.expires, i.key)).collect();
+            unused.sort_unstable();
+            unused.truncate(unused.len().saturating_sub(most));
+            let is_one = |key: &PublicKey| unused.iter().any(|(_, other)| other == key);
+            state.invites.retain(|invite| !is_one(&invite.key));
+            Ok(())
+        })
+    }
+
     /// All invites, the oldest first; used and expired ones too.
     pub fn invites(&self) -> Vec<PendingInvite> {
         self.file.read(|state| state.invites.clone())

@@ -201,3 +201,19 @@ fn a_peer_can_be_given_a_name_that_fits_a_table() {
         ));
     }
 }
+
+#[test]
+fn of_too_many_unused_invites_those_that_expire_first_are_forgotten() {
+    let (_parent, _dir, store) = with_invite();
+    store
+        .add_invite(key(2), LATER + Duration::from_secs(9), NOW)
+        .unwrap();
+    store
+        .add_invite(key(3), LATER + Duration::from_secs(5), NOW)
+        .unwrap();
+    store.admit_enrolment(key(1), key(9), NOW).unwrap();
+    store.limit_unused_invites(1).unwrap();
+    let left: Vec<_> = store.invites().iter().map(|invite| invite.key).collect();
+    // The used one stays, so that it can be said that it was used.
+    assert_eq!(left, [key(1), key(2)]);
+}

@@ -1,0 +1,85 @@
+//! One daemon in a state directory.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+
+use anyhow::{Context as _, bail};
+use hawser_control::Role;
+use hawser_net::store::StateDir;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+/// Held for as long as the daemon runs; the kernel gives it back however that ends.
+pub(super) struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Fails when another daemon holds it, and says which.
+    pub(super) fn take(state: &StateDir, role: Role) -> anyhow::Result<Self> {
+        let path = state.file("daemon.lock");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .with_context(|| format!("can't open {}", path.display()))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let mut holder = String::new();
+                let _ = (&mut file).take(MAX_NAME).read_to_string(&mut holder);
+                bail!(
+                    "hawser is already running in {}{}; give this one another --state DIR, or end \
+                     the other one",
+                    state.path().display(),
+                    described(&holder)
+                );
+            }
+            Err(error) => {
+                return Err(error).with_context(|| format!("can't lock {}", path.display()));
+            }
+        }
+        // For whoever finds it taken; the lock is good without.
+        let note = format!("{role}, process {}\n", std::process::id());
+        let noted = file.set_len(0).and_then(|()| file.rewind());
+        if let Err(error) = noted.and_then(|()| file.write_all(note.as_bytes())) {
+            tracing::debug!(%error, "the lock file does not say who holds it");
+        }
+        Ok(Self { _file: file })
+    }
+}
+
+fn described(holder: &str) -> String {
+    let holder = holder.trim().replace(char::is_control, "?");
+    match holder.is_empty() {
+        true => String::new(),
+        false => format!(" ({holder})"),
+    }
+}
+
+const MAX_NAME: u64 = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_daemon_is_told_about_the_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir::resolve(Some(folder.path().to_path_buf())).unwrap();
+        let first = Lock::take(&state, Role::Gateway).unwrap();
+        let error = Lock::take(&state, Role::Client).err().unwrap().to_string();
+        let process = std::process::id();
+        assert!(error.contains("already running"), "{error}");
+        assert!(
+            error.contains(&format!("(gateway, process {process})")),
+            "{error}"
+        );
+        drop(first);
+        Lock::take(&state, Role::Client).unwrap();
+    }
+}

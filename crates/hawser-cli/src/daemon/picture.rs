@@ -1,0 +1,229 @@
+//! From what the session and the driver know to what people and programs are shown.
+
+use std::collections::BTreeMap;
+
+use hawser_control::{
+    ChannelKind, ChannelState, ChannelStatus, MemoryStatus, PathState, PathStatus, SessionState,
+    SessionStatus, StreamStatus,
+};
+use hawser_front::bonded::Purpose;
+use hawser_front::destination::Destination;
+use hawser_session::{ChannelSnapshot, Counters, SessionSnapshot, StreamSnapshot};
+use hawser_types::{ByteCount, LinkIndex, PathId, Rate};
+use hawser_wire::ChannelRole;
+use tokio::time::Instant;
+
+use super::books::{Account, Books, Moved};
+use super::{View, Way};
+
+/// One session as it is shown.
+pub(super) fn session(view: View, books: &Books, now: Instant) -> SessionStatus {
+    let account = books.account(&view.id);
+    let mut status = SessionStatus {
+        age: account
+            .map(|account| now - account.begun)
+            .unwrap_or_default(),
+        scheduler: view.scheduler.to_owned(),
+        ..SessionStatus::default()
+    };
+    let channels = view.session.as_ref().map_or(&[][..], |s| &s.channels);
+    status.paths = paths(&view, channels, account);
+    status.up = status
+        .paths
+        .iter()
+        .fold(Rate::default(), |sum, path| add(sum, path.up));
+    status.down = status
+        .paths
+        .iter()
+        .fold(Rate::default(), |sum, path| add(sum, path.down));
+    if let Some(session) = &view.session {
+        let mut moved = account.map(|a| a.gone(channels)).unwrap_or_default();
+        channels
+            .iter()
+            .for_each(|channel| moved.add(Moved::of(channel)));
+        let twice = session.counters.bytes_again + session.counters.bytes_duplicated;
+        status.state = match channels.is_empty() {
+            true => SessionState::Interrupted,
+            false => SessionState::Established,
+        };
+        status.bytes_sent = ByteCount::new(moved.sent.saturating_sub(twice));
+        status.bytes_received = ByteCount::new(moved.received);
+        status.unacknowledged_bytes = session.unacknowledged;
+        status.memory_bytes = sum(session.unacknowledged, session.credit_lent);
+        status.counters = counters(session);
+        status.stream_count = session.stream_count as u64;
+        status.streams = session.streams.iter().map(stream).collect();
+    }
+    status.id = view.id;
+    status.peer = view.peer;
+    status
+}
+
+/// The process's memory, and what all sessions hold of it.
+pub(super) fn memory(sessions: &[SessionStatus]) -> MemoryStatus {
+    let held = sessions.iter().map(|session| session.memory_bytes);
+    MemoryStatus {
+        resident_bytes: resident().unwrap_or(ByteCount::ZERO),
+        used_bytes: held.fold(ByteCount::ZERO, sum),
+        limit_bytes: None,
+    }
+}
+
+fn paths(view: &View, channels: &[ChannelSnapshot], account: Option<&Account>) -> Vec<PathStatus> {
+    let mut by_link: BTreeMap<u32, Vec<&ChannelSnapshot>> = BTreeMap::new();
+    for index in view.ways.keys() {
+        by_link.entry(*index).or_default();
+    }
+    for channel in channels {
+        by_link
+            .entry(channel.link.value())
+            .or_default()
+            .push(channel);
+    }
+    let unknown = Way::default();
+    let path = |(index, channels): (u32, Vec<&ChannelSnapshot>)| {
+        let way = view.ways.get(&index).unwrap_or(&unknown);
+        let moving = |channel: &&ChannelSnapshot| {
+            account.map_or_else(Default::default, |account| account.channel(channel.id))
+        };
+        let rates = channels.iter().map(moving);
+        let (up, down) = rates.fold((Rate::default(), Rate::default()), |(up, down), now| {
+            (add(up, now.up), add(down, now.down))
+        });
+        PathStatus {
+            id: PathId::new(index),
+            link: match way.link.is_empty() {
+                true => format!("#{index}"),
+                false => way.link.clone(),
+            },
+            index: LinkIndex::new(index),
+            address: way.address,
+            remote: way.remote,
+            state: path_state(&channels, way),
+            reason: way.problem.clone(),
+            up,
+            down,
+            channels: channels.iter().map(|it| channel(it, view)).collect(),
+        }
+    };
+    by_link.into_iter().map(path).collect()
+}
+
+fn path_state(channels: &[&ChannelSnapshot], way: &Way) -> PathState {
+    if channels.iter().any(|channel| !channel.suspect) {
+        PathState::Up
+    } else if !channels.is_empty() {
+        PathState::Suspect
+    } else if way.problem.is_some() {
+        PathState::Dead
+    } else {
+        PathState::Connecting
+    }
+}
+
+fn channel(channel: &ChannelSnapshot, view: &View) -> ChannelStatus {
+    ChannelStatus {
+        id: channel.id,
+        kind: match channel.role {
+            ChannelRole::Bulk => ChannelKind::Bulk,
+            ChannelRole::Express => ChannelKind::Express,
+        },
+        state: match channel.suspect {
+            true => ChannelState::Suspect,
+            false => ChannelState::Up,
+        },
+        rtt: (!channel.rtt.is_zero()).then_some(channel.rtt),
+        cwnd_bytes: channel.congestion_window,
+        delivery_rate: channel.rate,
+        bytes_sent: channel.sent,
+        bytes_received: channel.received,
+        retransmissions: channel.retransmissions,
+        in_flight_bytes: channel.in_flight,
+        congestion: view.congestion.clone(),
+    }
+}
+
+fn stream(stream: &StreamSnapshot) -> StreamStatus {
+    StreamStatus {
+        id: stream.id,
+        destination: destination(&stream.metadata),
+        bytes_sent: stream.sent,
+        bytes_received: stream.received,
+        age: stream.age,
+    }
+}
+
+/// What a stream is for, from the metadata that it was opened with.
+fn destination(metadata: &[u8]) -> Option<String> {
+    match Purpose::of(metadata)? {
+        Purpose::Connect => Some(Destination::decode(metadata).ok()?.to_string()),
+        Purpose::File => Some("(file)".to_owned()),
+        Purpose::Sink | Purpose::Source(_) => Some("(measurement)".to_owned()),
+    }
+}
+
+fn counters(session: &SessionSnapshot) -> BTreeMap<String, u64> {
+    let Counters {
+        chunks_cut,
+        chunks_again,
+        bytes_again,
+        bytes_duplicated,
+        duplicates_received,
+        suspects,
+        channels_lost,
+        streams_opened,
+        streams_reset,
+    } = session.counters;
+    let queued: u64 = session.streams.iter().map(|s| s.queued.as_u64()).sum();
+    [
+        ("chunks-cut", chunks_cut),
+        ("chunks-again", chunks_again),
+        ("bytes-again", bytes_again),
+        ("bytes-duplicated", bytes_duplicated),
+        ("duplicates-received", duplicates_received),
+        ("suspects", suspects),
+        ("channels-lost", channels_lost),
+        ("streams-opened", streams_opened),
+        ("streams-reset", streams_reset),
+        ("bytes-unsent", queued),
+    ]
+    .map(|(name, count)| (name.to_owned(), count))
+    .into()
+}
+
+fn resident() -> Option<ByteCount> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
+    Some(ByteCount::new(pages * rustix::param::page_size() as u64))
+}
+
+fn add(a: Rate, b: Rate) -> Rate {
+    Rate::from_bits_per_second(a.bits_per_second().saturating_add(b.bits_per_second()))
+}
+
+fn sum(a: ByteCount, b: ByteCount) -> ByteCount {
+    ByteCount::new(a.as_u64().saturating_add(b.as_u64()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_shows_where_it_leads() {
+        let to = Destination::parse("example.org:443", None).unwrap();
+        assert_eq!(
+            destination(&to.to_bytes()).as_deref(),
+            Some("example.org:443")
+        );
+        let file = Purpose::File.opening();
+        assert_eq!(destination(&file).as_deref(), Some("(file)"));
+        assert_eq!(destination(b"\x03\xff"), None);
+        assert_eq!(destination(b""), None);
+    }
+
+    #[test]
+    fn this_process_uses_memory() {
+        assert!(resident().unwrap() > ByteCount::from_kib(100));
+    }
+}

@@ -1,0 +1,187 @@
+//! The links, their routes, and whether sockets may be bound to them.
+
+use std::io;
+use std::path::Path;
+
+use hawser_net::links::Link;
+use socket2::{Domain, Socket, Type};
+
+use super::Check;
+
+pub(super) fn check(all: &[Link], chosen: &[Link], wanted: &[String]) -> Vec<Check> {
+    let mut checks = vec![found(chosen)];
+    let outside = all.iter().filter(|link| !link.loopback);
+    for link in outside {
+        checks.extend(of_link(link, chosen, wanted));
+    }
+    for name in wanted {
+        if !all.iter().any(|link| link.name == *name) {
+            checks.push(Check::fail(
+                format!("link {name}"),
+                "there is no such interface",
+                "take it out of `links` in the configuration, or connect it",
+            ));
+        }
+    }
+    checks.extend(chosen.first().map(bindable));
+    if chosen.len() > 1 {
+        let filter = |link| reverse_path_filter(link, Path::new(IPV4_CONF));
+        checks.extend(chosen.iter().filter_map(filter));
+    }
+    checks
+}
+
+fn found(chosen: &[Link]) -> Check {
+    let names: Vec<&str> = chosen.iter().map(|link| link.name.as_str()).collect();
+    let names = names.join(", ");
+    match chosen.len() {
+        0 => Check::fail(
+            "links",
+            "none can be used",
+            "connect one: it needs a carrier and an address",
+        ),
+        1 => Check::warn(
+            "links",
+            format!("only {names} can be used"),
+            "connect a second one to have anything to bond",
+        ),
+        n => Check::ok("links", format!("{n} can be used: {names}")),
+    }
+}
+
+fn of_link(link: &Link, chosen: &[Link], wanted: &[String]) -> Option<Check> {
+    let name = format!("link {}", link.name);
+    if chosen.iter().any(|other| other.index == link.index) {
+        let routed = link.has_default_route_v4 || link.has_default_route_v6;
+        return Some(match routed {
+            true => Check::ok(name, "it is up and has a default route"),
+            false => Check::warn(
+                name,
+                "no default route leads by it, so only its own network is reached",
+                format!(
+                    "ip route add default via ROUTER dev {} metric 1000",
+                    link.name
+                ),
+            ),
+        });
+    }
+    // What nobody asked for and cannot be used is not worth a line, unless it looks like a way out.
+    let asked_for = wanted.contains(&link.name);
+    let unusable = link.why_unusable()?;
+    match asked_for {
+        true => Some(Check::fail(
+            name,
+            unusable.to_string(),
+            "connect it, or take it out of `links` in the configuration",
+        )),
+        false if link.enabled && !link.kind.is_virtual() => Some(Check::warn(
+            name,
+            unusable.to_string(),
+            "connect it, if it is to be used",
+        )),
+        false => None,
+    }
+}
+
+/// Tries what every channel does first.
+fn bindable(link: &Link) -> Check {
+    let name = "binding sockets to a link";
+    let bound = Socket::new(Domain::IPV4, Type::STREAM, None)
+        .and_then(|socket| socket.bind_device(Some(link.name.as_bytes())));
+    match bound {
+        Ok(()) => Check::ok(name, "this user may do it"),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Check::fail(
+            name,
+            "the kernel refuses it to this user",
+            "use Linux 5.7 or later, or run as root (or with CAP_NET_RAW)",
+        ),
+        Err(error) => Check::fail(
+            name,
+            format!("{error}"),
+            "see whether the interface is still there",
+        ),
+    }
+}
+
+/// Strict filtering drops answers that come in by a link that is not the best way back.
+fn reverse_path_filter(link: &Link, conf: &Path) -> Option<Check> {
+    let read = |name: &str| -> Option<u8> {
+        let text = std::fs::read_to_string(conf.join(name).join("rp_filter")).ok()?;
+        text.trim().parse().ok()
+    };
+    // The kernel takes the larger of the two.
+    let filter = read("all")?.max(read(&link.name)?);
+    let name = format!("rp_filter of {}", link.name);
+    Some(match filter {
+        1 => Check::warn(
+            name,
+            "strict: answers are dropped on a link that is not the best way back",
+            format!("sysctl -w net.ipv4.conf.{}.rp_filter=2", link.name),
+        ),
+        other => Check::ok(name, format!("{other}, answers may come by any link")),
+    })
+}
+
+const IPV4_CONF: &str = "/proc/sys/net/ipv4/conf";
+
+#[cfg(test)]
+mod tests {
+    use hawser_net::links::LinkKind;
+
+    use super::super::Status;
+    use super::*;
+
+    fn link(name: &str) -> Link {
+        Link {
+            index: 7,
+            name: name.to_owned(),
+            kind: LinkKind::Hardware,
+            addresses: vec!["192.0.2.1".parse().unwrap()],
+            enabled: true,
+            up: true,
+            has_default_route_v4: true,
+            has_default_route_v6: false,
+            loopback: false,
+        }
+    }
+
+    #[test]
+    fn strict_filters_are_found_wherever_they_are_set() {
+        let conf = tempfile::tempdir().unwrap();
+        let set = |name: &str, value: &str| {
+            std::fs::create_dir_all(conf.path().join(name)).unwrap();
+            std::fs::write(conf.path().join(name).join("rp_filter"), value).unwrap();
+        };
+        for (all, own, expected) in [
+            ("0\n", "0\n", Status::Ok),
+            ("1\n", "0\n", Status::Warn),
+            ("0\n", "1\n", Status::Warn),
+            ("1\n", "2\n", Status::Ok),
+        ] {
+            set("all", all);
+            set("wwan0", own);
+            let check = reverse_path_filter(&link("wwan0"), conf.path()).unwrap();
+            assert_eq!(check.status, expected, "{check:?}");
+        }
+        assert!(reverse_path_filter(&link("gone0"), conf.path()).is_none());
+    }
+
+    #[test]
+    fn a_link_that_was_asked_for_and_is_dead_is_a_failure() {
+        let dead = Link {
+            up: false,
+            ..link("wwan0")
+        };
+        let wanted = ["wwan0".to_owned(), "lost0".to_owned()];
+        let statuses: Vec<_> = check(&[link("eth0"), dead], &[], &wanted)
+            .into_iter()
+            .map(|check| (check.name, check.status))
+            .collect();
+        for name in ["links", "link wwan0", "link lost0"] {
+            assert!(
+                statuses.contains(&(name.to_owned(), Status::Fail)),
+                "{statuses:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What the kernel allows and how it is set.
+
+use hawser_net::bind::{allowed_congestion, available_congestion, best_congestion};
+use hawser_net::unix_time::UnixTime;
+use hawser_types::ByteCount;
+use rustix::process::{Resource, getrlimit};
+
+use super::Check;
+
+pub(super) fn check() -> Vec<Check> {
+    let mut checks = vec![congestion()];
+    checks.extend(slow_start());
+    checks.extend(buffers());
+    checks.push(open_files());
+    checks.push(clock(UnixTime::now()));
+    checks
+}
+
+fn congestion() -> Check {
+    let name = "congestion control";
+    if let Some(best) = best_congestion() {
+        return Check::ok(name, format!("{best} can be used"));
+    }
+    let known = |list: std::io::Result<Vec<String>>| {
+        list.is_ok_and(|names| names.iter().any(|name| name == "bbr"))
+    };
+    let allowed = allowed_congestion().unwrap_or_default().join(" ");
+    let allow = format!("sysctl -w net.ipv4.tcp_allowed_congestion_control=\"{allowed} bbr\"");
+    let finding = "bbr can't be used; with loss on a link, others give much less";
+    match known(available_congestion()) {
+        true => Check::warn(name, finding, allow),
+        false => Check::warn(name, finding, format!("modprobe tcp_bbr && {allow}")),
+    }
+}
+
+/// Channels rest between transfers and must be at full speed at once.
+fn slow_start() -> Option<Check> {
+    let name = "tcp_slow_start_after_idle";
+    let set = sysctl("tcp_slow_start_after_idle")?;
+    Some(match (set.as_str(), best_congestion()) {
+        ("0", _) => Check::ok(name, "off: a channel that rested is at full speed at once"),
+        (_, Some(best)) => Check::ok(name, format!("on, which {best} does not heed")),
+        (_, None) => Check::warn(
+            name,
+            "on: a channel that rested begins slowly again",
+            "sysctl -w net.ipv4.tcp_slow_start_after_idle=0",
+        ),
+    })
+}
+
+fn buffers() -> Vec<Check> {
+    let mut checks = Vec::new();
+    for name in ["tcp_rmem", "tcp_wmem"] {
+        let Some(limits) = sysctl(name) else { continue };
+        let Some(most) = limits
+            .split_whitespace()
+            .nth(2)
+            .and_then(|n| n.parse().ok())
+        else {
+            continue;
+        };
+        checks.push(buffer(name, ByteCount::new(most)));
+    }
+    checks
+}
+
+fn buffer(name: &str, most: ByteCount) -> Check {
+    // Half of a buffer is bookkeeping, by the kernel's own default (tcp_adv_win_scale).
+    let reach = most.as_u64() / 2 * 8 * 10 / 1_000_000;
+    let finding = format!("at most {most}: about {reach} Mbit/s a channel at 100 ms");
+    match most < MIN_BUFFER {
+        true => Check::warn(
+            name,
+            finding,
+            format!("sysctl -w net.ipv4.{name}=\"4096 131072 16777216\""),
+        ),
+        false => Check::ok(name, finding),
+    }
+}
+
+fn open_files() -> Check {
+    let name = "open files";
+    let most = getrlimit(Resource::Nofile).maximum;
+    match most {
+        Some(most) if most < MIN_FILES => Check::warn(
+            name,
+            format!("at most {most}; every connection of an application is one"),
+            "raise the hard limit: `ulimit -Hn 65536` as root, or LimitNOFILE=65536 in a unit",
+        ),
+        Some(most) => Check::ok(name, format!("up to {most}")),
+        None => Check::ok(name, "no limit"),
+    }
+}
+
+fn clock(now: UnixTime) -> Check {
+    let name = "clock";
+    match now < UnixTime::from_secs(START_OF_2024) {
+        true => Check::fail(
+            name,
+            "it is set before 2024, so invites never expire or expire at once",
+            "set it: `timedatectl set-ntp true` or `date -s …`",
+        ),
+        false => Check::ok(name, format!("{now} s since 1970")),
+    }
+}
+
+fn sysctl(name: &str) -> Option<String> {
+    let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok()?;
+    Some(text.trim().to_owned())
+}
+
+/// Below this a channel of 100 Mbit/s is held back at 160 ms.
+const MIN_BUFFER: ByteCount = ByteCount::new(4_000_000);
+const MIN_FILES: u64 = 4096;
+const START_OF_2024: u64 = 1_704_067_200;
+
+#[cfg(test)]
+mod tests {
+    use super::super::Status;
+    use super::*;
+
+    #[test]
+    fn small_buffers_and_a_wrong_clock_are_seen() {
+        assert_eq!(
+            buffer("tcp_rmem", ByteCount::new(212_992)).status,
+            Status::Warn
+        );
+        assert_eq!(
+            buffer("tcp_rmem", ByteCount::new(6_291_456)).status,
+            Status::Ok
+        );
+        assert_eq!(clock(UnixTime::from_secs(0)).status, Status::Fail);
+        assert_eq!(clock(UnixTime::from_secs(START_OF_2024)).status, Status::Ok);
+    }
+}

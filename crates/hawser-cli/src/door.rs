@@ -1,0 +1,224 @@
+//! The port that clients come to: keys, peers, invites and who is let in.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use hawser_config::ServeConfig;
+use hawser_net::gateway::{AcceptLimits, Admission, Gateway, GatewayConfig};
+use hawser_net::host_port::{Host, HostPort};
+use hawser_net::identity::PublicKey;
+use hawser_net::invite::{Invite, MAX_ADDRESSES};
+use hawser_net::links::list_links;
+use hawser_net::store::{GatewayStore, StateDir};
+use hawser_net::unix_time::UnixTime;
+use hawser_types::ByteCount;
+use tokio::time::MissedTickBehavior;
+
+use crate::setup::{Setup, show};
+
+/// A gateway whose port is open.
+pub(crate) struct Door {
+    /// Accepts sessions and hands out their streams.
+    pub(crate) gateway: Gateway,
+    /// Who may come in.
+    pub(crate) store: Arc<GatewayStore>,
+    /// Where it listens, with the real port.
+    pub(crate) listen: SocketAddr,
+    /// Good for one client.
+    pub(crate) invite: Invite,
+}
+
+impl Door {
+    /// Opens the port with the keys and peers in `state`.
+    pub(crate) async fn open(
+        setup: &Setup,
+        state: &StateDir,
+        config: &ServeConfig,
+    ) -> anyhow::Result<Self> {
+        let told = told_addresses(config)?;
+        let identity = state.identity()?;
+        let store = Arc::new(GatewayStore::open(state)?);
+        let listener = hawser_net::bind::listen(config.listen)
+            .with_context(|| format!("can't listen on {}", config.listen))?;
+        let listen = listener.local_addr()?;
+        let addresses = match told.is_empty() {
+            true => own_addresses(listen).await?,
+            false => with_port(told, listen.port())?,
+        };
+        remember_addresses(state, &addresses)?;
+        // Every start makes one, and a service that is restarted again and again makes many.
+        store.limit_unused_invites(MAX_UNUSED_INVITES)?;
+        let invite = new_invite(&store, identity.public(), addresses, DEFAULT_TTL)?;
+        let gateway = GatewayConfig {
+            identity,
+            session: session(setup, config),
+            limits: limits(config),
+            congestion: setup.config.session.congestion.name(),
+        };
+        let admission = Arc::new(Enrolled {
+            store: Arc::clone(&store),
+        });
+        let gateway = Gateway::start(gateway, vec![listener], admission)?;
+        Ok(Self {
+            gateway,
+            store,
+            listen,
+            invite,
+        })
+    }
+
+    /// Shows the invite, and writes it to `file` if there is one.
+    pub(crate) fn announce(&self, file: Option<&Path>, command: &str) -> anyhow::Result<()> {
+        tracing::info!(listen = %self.listen, "accepting clients");
+        if let Some(path) = file {
+            self.invite.write_file(path)?;
+        }
+        show(&format!("{}\n", self.invite.to_line().as_str()))?;
+        tracing::info!("the invite above enrols one client: {command}");
+        Ok(())
+    }
+}
+
+/// Makes an invite and keeps its public half.
+pub(crate) fn new_invite(
+    store: &GatewayStore,
+    gateway: PublicKey,
+    addresses: Vec<HostPort>,
+    ttl: Duration,
+) -> anyhow::Result<Invite> {
+    let now = UnixTime::now();
+    let invite = Invite::generate(gateway, addresses, now + ttl)?;
+    store.add_invite(invite.enrolment_identity().public(), invite.expires(), now)?;
+    Ok(invite)
+}
+
+/// Ends the sessions of clients that `hawser peers revoke` has struck off the list, for as long as
+/// the gateway lives.
+pub(crate) async fn watch_peers(gateway: Weak<Gateway>, store: Arc<GatewayStore>) {
+    let mut tick = tokio::time::interval(PEERS_PERIOD);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        let Some(gateway) = gateway.upgrade() else {
+            return;
+        };
+        if let Err(error) = store.reload_if_changed() {
+            tracing::warn!(%error, "the list of peers can't be read again");
+        }
+        // Whether the file has changed or not: a handshake may have read it first.
+        gateway.drop_revoked();
+    }
+}
+
+/// What `--advertise` says, checked before anything is opened.
+fn told_addresses(config: &ServeConfig) -> anyhow::Result<Vec<hawser_config::HostPort>> {
+    let told = config.advertise.clone();
+    ensure!(
+        told.len() <= MAX_ADDRESSES,
+        "--advertise: an invite has at most {MAX_ADDRESSES} addresses, got {}",
+        told.len()
+    );
+    with_port(told.clone(), config.listen.port().max(1))?;
+    Ok(told)
+}
+
+fn with_port(told: Vec<hawser_config::HostPort>, port: u16) -> anyhow::Result<Vec<HostPort>> {
+    let read = |address: hawser_config::HostPort| {
+        HostPort::parse(&address.to_string(), Some(port)).context("--advertise")
+    };
+    told.into_iter().map(read).collect()
+}
+
+/// The address listened at, else every address of this machine that is not loopback, else
+/// loopback.
+async fn own_addresses(listen: SocketAddr) -> anyhow::Result<Vec<HostPort>> {
+    let mut ips = vec![listen.ip()];
+    if listen.ip().is_unspecified() {
+        let links = list_links().await?;
+        let links = links.iter().filter(|link| !link.loopback && link.up);
+        ips = links.flat_map(|link| link.addresses.clone()).collect();
+        ips.retain(|ip| ip.is_ipv4() || listen.is_ipv6());
+        if ips.is_empty() {
+            ips.push(IpAddr::from([127, 0, 0, 1]));
+        }
+    }
+    ips.truncate(MAX_ADDRESSES);
+    ips.into_iter()
+        .map(|ip| Ok(HostPort::new(Host::from(ip), listen.port())?))
+        .collect()
+}
+
+fn session(setup: &Setup, config: &ServeConfig) -> hawser_session::SessionConfig {
+    let limits = &config.limits;
+    let mut session = setup.config.session.for_session(limits.streams_per_session);
+    // No single session may take more than a quarter of what all may.
+    let share = ByteCount::new(limits.memory.as_u64() / 4);
+    session.receive_memory = session.receive_memory.min(share);
+    session
+}
+
+fn limits(config: &ServeConfig) -> AcceptLimits {
+    AcceptLimits {
+        sessions: config.limits.sessions as usize,
+        sessions_per_client: config.limits.sessions_per_client as usize,
+        half_open: config.limits.half_open_handshakes as usize,
+        ..AcceptLimits::default()
+    }
+}
+
+/// Later invites carry the same addresses.
+fn remember_addresses(state: &StateDir, addresses: &[HostPort]) -> anyhow::Result<()> {
+    let path = state.file(ADDRESSES);
+    let write = || -> std::io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(state.path())?;
+        serde_json::to_writer_pretty(&mut file, addresses)?;
+        file.persist(&path)?;
+        Ok(())
+    };
+    write().with_context(|| format!("can't write {}", path.display()))
+}
+
+/// Admits the clients of the state directory.
+struct Enrolled {
+    store: Arc<GatewayStore>,
+}
+
+impl Enrolled {
+    fn refresh(&self) {
+        if let Err(error) = self.store.reload_if_changed() {
+            tracing::warn!(%error, "the list of peers can't be read again");
+        }
+    }
+}
+
+impl Admission for Enrolled {
+    fn admits(&self, key: &PublicKey) -> bool {
+        self.refresh();
+        self.store.is_peer(key) || self.store.accepts_enrolment(key, UnixTime::now())
+    }
+
+    fn is_enrolled(&self, key: &PublicKey) -> bool {
+        self.store.is_peer(key)
+    }
+
+    fn enrol(&self, invite: PublicKey, client: PublicKey, name: &str) -> Result<(), String> {
+        let admitted = self.store.admit_enrolment(invite, client, UnixTime::now());
+        admitted.map_err(|error| error.to_string())?;
+        if !name.is_empty()
+            && let Err(error) = self.store.rename(client, Some(name))
+        {
+            tracing::debug!(%error, "the client's name is not kept");
+        }
+        Ok(())
+    }
+}
+
+/// The file that remembers what invites advertise.
+pub(crate) const ADDRESSES: &str = "addresses.json";
+/// How long an invite is good for when nobody says.
+pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(24 * 3600);
+const PEERS_PERIOD: Duration = Duration::from_secs(1);
+const MAX_UNUSED_INVITES: usize = 1000;

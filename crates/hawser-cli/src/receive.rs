@@ -1,0 +1,103 @@
+//! `hawser receive`: waits for files.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context as _, ensure};
+use hawser_control::Role;
+use hawser_front::bonded::{Bonded, Purpose};
+use hawser_front::file::{ReceiveError, ReceiveOptions, Received, Receiver};
+use hawser_front::gateway::IncomingStream as _;
+use hawser_front::transport::DialError;
+use hawser_net::gateway::Incoming;
+use hawser_net::links::LinkMonitor;
+
+use crate::args::ReceiveArgs;
+use crate::board::{Board, amount};
+use crate::daemon::Daemon;
+use crate::door::{Door, watch_peers};
+use crate::serve::{GatewayNames, GatewaySubject, accept, close};
+use crate::setup::{Setup, substate};
+
+/// Takes files until it is asked to end.
+pub(crate) async fn run(setup: &Setup, args: &ReceiveArgs) -> anyhow::Result<()> {
+    let directory = &args.directory;
+    ensure!(
+        directory.is_dir(),
+        "{} is not a directory",
+        directory.display()
+    );
+    let receiver = Receiver::new(directory, ReceiveOptions::default())
+        .with_context(|| format!("can't receive into {}", directory.display()))?;
+    let mut config = setup.config.serve.clone();
+    args.door.apply_to(&mut config);
+    // Whoever may send files is not thereby a client of the gateway, nor the other way round.
+    let state = substate(&setup.state, STATE)?;
+    let daemon = Daemon::start(&state, Role::Receiver)?;
+    let door = Door::open(setup, &state, &config).await?;
+    daemon.set_listen(door.listen);
+    door.announce(
+        args.door.invite_file.as_deref(),
+        "hawser send FILE --to INVITE",
+    )?;
+    let (_monitor, links) = LinkMonitor::start().await?;
+    let gateway = Arc::new(door.gateway);
+    daemon.show(GatewaySubject {
+        gateway: Arc::downgrade(&gateway),
+        relay: None,
+        links,
+        setup: GatewayNames::of(setup),
+    });
+    tokio::spawn(watch_peers(Arc::downgrade(&gateway), door.store));
+    let board = Board::new();
+    accept(&daemon, &gateway, |incoming| {
+        tokio::spawn(take(receiver.clone(), incoming, board.clone()));
+    })
+    .await;
+    close(daemon, gateway).await;
+    Ok(())
+}
+
+/// Takes the file that one stream brings.
+async fn take(receiver: Receiver, incoming: Incoming, board: Board) {
+    let peer = incoming.peer;
+    let mut stream = Bonded::new(incoming.stream);
+    if Purpose::of(stream.open_metadata()) != Some(Purpose::File) {
+        stream.refuse(DialError::RefusedByPolicy);
+        return;
+    }
+    stream.accept();
+    let (reader, writer) = match stream.into_unordered() {
+        Ok(halves) => halves,
+        Err(error) => {
+            tracing::debug!(%peer, %error, "a stream was over before it began");
+            return;
+        }
+    };
+    let (begun, place) = (Instant::now(), board.place());
+    let result = receiver.receive(reader, writer, &place).await;
+    drop(place);
+    match result {
+        Ok(received) => {
+            // A reader of the output that has gone is no reason to stop receiving.
+            let _ = board.say(&told(&received, begun));
+        }
+        Err(ReceiveError::Superseded) => tracing::info!(%peer, "a later transfer took over"),
+        Err(error) => board.complain(&format!("a file was not received: {error}")),
+    }
+}
+
+fn told(received: &Received, begun: Instant) -> String {
+    let path = received.path.display();
+    match received.already_there {
+        true => format!("{path}: was there already, {}", received.size),
+        false => format!(
+            "{path}: {}, received {}",
+            received.size,
+            amount(received.transferred, begun.elapsed())
+        ),
+    }
+}
+
+/// Below the state directory.
+pub(crate) const STATE: &str = "receive";

@@ -1,0 +1,171 @@
+//! The client's side of `up`, `send` and `bench`: which gateway, and how to reach it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use hawser_config::GatewaySource;
+use hawser_control::LinkStatus;
+use hawser_front::proxy::ProxyCounters;
+use hawser_net::client::{Client, ClientConfig};
+use hawser_net::invite::read_reference;
+use hawser_net::links::Link;
+use hawser_net::store::{ClientStore, StateDir};
+use hawser_net::unix_time::UnixTime;
+use tokio::sync::watch;
+
+use crate::daemon::{Subject, View, Way, flat};
+use crate::setup::{Setup, link_list};
+
+/// The links of this machine, as they come and go.
+pub(crate) type Links = watch::Receiver<Arc<Vec<Link>>>;
+
+/// How to reach a gateway, and whether it knows this client.
+pub(crate) struct Target {
+    /// The gateway, and the invite where one was given.
+    pub(crate) config: ClientConfig,
+    /// This client has enrolled there before.
+    pub(crate) known: bool,
+}
+
+impl Target {
+    /// The gateway that `source` names, or else the one that `state` enrolled with last, over the
+    /// links in `links`.
+    pub(crate) fn find(
+        setup: &Setup,
+        state: &StateDir,
+        source: Option<&GatewaySource>,
+        links: &[String],
+    ) -> anyhow::Result<Option<Self>> {
+        state.prepare()?;
+        let store = ClientStore::open(state)?;
+        let (gateway, addresses, invite, known) = match source {
+            Some(source) => {
+                let invite = read_reference(&reference(source))?;
+                let (key, addresses) = (invite.gateway(), invite.addresses().to_vec());
+                let known = store.gateway(&key).is_some();
+                (key, addresses, Some(invite), known)
+            }
+            None => match store.default_gateway() {
+                Some(gateway) => (gateway.key, gateway.addresses, None, true),
+                None => return Ok(None),
+            },
+        };
+        let weights = setup.config.links.iter();
+        let weights = weights
+            .map(|link| (link.name.clone(), f64::from(link.weight)))
+            .collect();
+        let session = &setup.config.session;
+        let config = ClientConfig {
+            identity: state.identity()?,
+            gateway,
+            addresses,
+            invite,
+            name: machine_name(),
+            links: links.to_vec(),
+            weights,
+            session: session.for_session(MAX_STREAMS),
+            congestion: session.congestion.name(),
+            express: session.express,
+        };
+        Ok(Some(Self { config, known }))
+    }
+
+    /// Connects; returns once this client is enrolled, at once if it was before.
+    pub(crate) async fn connect(self, state: &StateDir, links: Links) -> anyhow::Result<Client> {
+        let (gateway, addresses) = (self.config.gateway, self.config.addresses.clone());
+        let has_invite = self.config.invite.is_some();
+        if self.known {
+            if has_invite {
+                // Becomes the one to use when none is named, with what may be new addresses.
+                ClientStore::open(state)?.remember(gateway, &addresses, UnixTime::now())?;
+            }
+            return Ok(Client::start_enrolled(self.config, links));
+        }
+        let client = Client::start(self.config, links);
+        client
+            .enrolled(ENROL_PATIENCE)
+            .await
+            .context("enrolment failed")?;
+        ClientStore::open(state)?.remember(gateway, &addresses, UnixTime::now())?;
+        Ok(client)
+    }
+}
+
+/// Ends a session in order, within `patience`.
+pub(crate) async fn close(client: Arc<Client>, patience: Duration) {
+    if let Some(client) = Arc::into_inner(client) {
+        client.close(patience).await;
+    }
+}
+
+/// What `hawser status` shows of `hawser up`.
+pub(crate) struct ClientSubject {
+    /// None while connections go straight over the links.
+    pub(crate) client: Option<Weak<Client>>,
+    pub(crate) proxy: Arc<ProxyCounters>,
+    pub(crate) links: Links,
+    pub(crate) wanted: Vec<String>,
+    pub(crate) scheduler: &'static str,
+    /// The gateway's key.
+    pub(crate) peer: String,
+}
+
+impl Subject for ClientSubject {
+    fn sessions(&self, max_streams: usize) -> Vec<View> {
+        let Some(client) = self.client.as_ref().and_then(Weak::upgrade) else {
+            return Vec::new();
+        };
+        let snapshot = client.snapshot(max_streams);
+        let mut ways: BTreeMap<u32, Way> = BTreeMap::new();
+        for status in snapshot.links {
+            let remote = status.remote;
+            let way = Way {
+                address: remote.and_then(|to| status.link.source_address(to.ip())),
+                link: status.link.name,
+                remote,
+                problem: status.problem,
+            };
+            ways.insert(status.link.index, way);
+        }
+        let id = client.session_id().map(|id| id.to_string());
+        vec![View {
+            id: id.unwrap_or_else(|| "-".to_owned()),
+            peer: match snapshot.problem {
+                Some(problem) => format!("{} ({problem})", self.peer),
+                None => self.peer.clone(),
+            },
+            ways,
+            scheduler: self.scheduler,
+            congestion: client.congestion().unwrap_or_default().to_owned(),
+            session: snapshot.session,
+        }]
+    }
+
+    fn links(&self) -> Vec<LinkStatus> {
+        link_list(&self.links.borrow(), &self.wanted)
+    }
+
+    fn counters(&self) -> BTreeMap<String, u64> {
+        let mut list = BTreeMap::new();
+        flat(&mut list, "proxy", &self.proxy.snapshot());
+        list
+    }
+}
+
+fn reference(source: &GatewaySource) -> String {
+    match source {
+        GatewaySource::Url(url) => url.clone(),
+        GatewaySource::File(path) => format!("@{}", path.display()),
+    }
+}
+
+fn machine_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_owned()
+}
+
+/// How many streams a gateway may open here at once.
+const MAX_STREAMS: u32 = 1024;
+const ENROL_PATIENCE: Duration = Duration::from_secs(30);

@@ -1,0 +1,217 @@
+//! `serve` and `up`: enrolment, traffic, status, revocation and restarts.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use rustix::process::Signal;
+
+use super::origin::{self, fetch, page};
+use super::program::{Place, until};
+
+#[test]
+fn every_kind_of_proxy_carries_a_page_and_status_shows_it() {
+    let place = Place::new();
+    let gateway = place.serve();
+    let up = place.up("client", &["--gateway", &place.invite()]);
+    let (proxy, origin) = (up.listen(&place).unwrap(), origin::start());
+    let expected = page(3_000_000);
+    for scheme in ["socks5h", "socks5", "socks4a", "http"] {
+        let got = fetch(&format!("{scheme}://{proxy}"), origin, expected.len());
+        assert!(got.unwrap() == expected, "{scheme}");
+    }
+
+    let status = place.status("client").unwrap();
+    assert_eq!(status["role"], "client");
+    assert_eq!(status["session_count"], 1);
+    let session = &status["sessions"][0];
+    assert_eq!(session["state"], "established");
+    assert!(session["bytes_received"].as_u64().unwrap() >= 4 * 3_000_000);
+    assert_eq!(session["paths"][0]["link"], "lo");
+    assert_eq!(session["paths"][0]["state"], "up");
+    assert!(
+        session["paths"][0]["channels"][0]["rtt_ms"]
+            .as_f64()
+            .unwrap()
+            > 0.0
+    );
+    assert!(session["counters"]["chunks-again"].is_u64());
+    assert!(status["memory"]["resident_bytes"].as_u64().unwrap() > 100_000);
+    assert_eq!(status["counters"]["proxy-accepted"], 4);
+
+    let status = place.status("gateway").unwrap();
+    assert_eq!(status["role"], "gateway");
+    assert_eq!(status["counters"]["gateway-connected"], 4);
+    assert_eq!(status["counters"]["door-enrolments"], 1);
+    let text = place.run("gateway", &["status"]);
+    assert!(
+        text.out.contains("SESSION") && text.out.contains("established"),
+        "{text:?}"
+    );
+    up.end();
+    gateway.end();
+}
+
+#[test]
+fn a_stream_in_progress_is_listed_with_its_destination() {
+    let place = Place::new();
+    let _gateway = place.serve();
+    let up = place.up("client", &["--gateway", &place.invite()]);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = listener.local_addr().unwrap();
+    let mut curl = std::process::Command::new("curl")
+        .args(["--silent", "--noproxy", "", "--proxy"])
+        .arg(format!("socks5h://{}", up.listen(&place).unwrap()))
+        .arg(format!("http://{silent}/"))
+        .spawn()
+        .unwrap();
+    let listed = |state| {
+        let status = place.status(state).unwrap();
+        status["sessions"][0]["streams"][0]["destination"] == silent.to_string()
+    };
+    until(
+        "both ends show the stream",
+        || listed("client") && listed("gateway"),
+        || up.log(),
+    );
+    curl.kill().unwrap();
+    curl.wait().unwrap();
+}
+
+#[test]
+fn enrolling_is_for_once_and_survives_restarts_of_both_ends() {
+    let place = Place::new();
+    let gateway = place.serve();
+    let listen = gateway.listen(&place).unwrap();
+    place.up("client", &["--gateway", &place.invite()]).end();
+
+    let origin = origin::start();
+    let up = place.up("client", &[]);
+    let works = |up: &super::program::Daemon| {
+        let proxy = format!("socks5h://{}", up.listen(&place).unwrap());
+        fetch(&proxy, origin, 1000).is_ok_and(|got| got == page(1000))
+    };
+    assert!(works(&up), "{}", up.log());
+    gateway.end();
+    let arguments = [
+        "serve",
+        "--listen",
+        &listen,
+        "--allow-destination",
+        "127.0.0.1/32",
+    ];
+    let gateway = place.start("gateway", &arguments);
+    until(
+        "the client is back",
+        || works(&up),
+        || up.log() + &gateway.log(),
+    );
+}
+
+#[test]
+fn an_invite_is_for_one_client() {
+    let place = Place::new();
+    let _gateway = place.serve();
+    let invite = place.path("invite");
+    let mode = std::fs::metadata(&invite).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    place.up("first", &["--gateway", &place.invite()]).end();
+    let arguments = [
+        "up",
+        "--listen",
+        "127.0.0.1:0",
+        "--gateway",
+        &place.invite(),
+    ];
+    let mut second = place.launch("second", &arguments);
+    assert_eq!(second.wait(), Some(1), "{}", second.log());
+    assert!(
+        second.log().contains("enrolment failed"),
+        "{}",
+        second.log()
+    );
+
+    // A further invite lets it in, made while the gateway runs.
+    let made = place.run("gateway", &["invite", "--ttl", "10min"]);
+    assert_eq!(made.code, 0, "{made:?}");
+    place.up("second", &["--gateway", made.out.trim()]).end();
+    let peers = place.run("gateway", &["peers", "--json"]);
+    let peers: serde_json::Value = serde_json::from_str(&peers.out).unwrap();
+    assert_eq!(peers["peers"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_revoked_client_is_cut_off_at_once_and_may_enrol_again() {
+    let place = Place::new();
+    let _gateway = place.serve();
+    let up = place.up("client", &["--gateway", &place.invite()]);
+    let (proxy, origin) = (
+        format!("socks5h://{}", up.listen(&place).unwrap()),
+        origin::start(),
+    );
+    assert!(fetch(&proxy, origin, 10).is_ok());
+
+    let peers = place.run("gateway", &["peers", "--json"]);
+    let peers: serde_json::Value = serde_json::from_str(&peers.out).unwrap();
+    assert_eq!(peers["peers"][0]["session_count"], 1);
+    let key = peers["peers"][0]["key"].as_str().unwrap();
+    assert_eq!(place.run("gateway", &["peers", "revoke", key]).code, 0);
+    let sessions = || place.status("gateway").unwrap()["session_count"].clone();
+    until("the session ends", || sessions() == 0, || up.log());
+    let refused = || up.log().contains("refused this client's key");
+    until("the client is refused", refused, || up.log());
+    up.end();
+    place
+        .run("gateway", &["peers", "revoke", key])
+        .expect(1, "no peer has the key");
+
+    // The same machine comes back with a new invite.
+    let made = place.run("gateway", &["invite"]);
+    let up = place.up("client", &["--gateway", made.out.trim()]);
+    let proxy = format!("socks5h://{}", up.listen(&place).unwrap());
+    until(
+        "it works again",
+        || fetch(&proxy, origin, 10).is_ok(),
+        || up.log(),
+    );
+}
+
+#[test]
+fn one_daemon_runs_in_a_state_directory_and_a_dead_one_leaves_nothing_behind() {
+    let place = Place::new();
+    let first = place.up("client", &[]);
+    let second = place.run("client", &["up", "--listen", "127.0.0.1:0"]);
+    second.expect(1, "already running");
+    assert!(
+        first.log().contains("no gateway is enrolled"),
+        "{}",
+        first.log()
+    );
+    first.kill();
+    assert!(place.path("client").join("control.sock").exists());
+    place
+        .run("client", &["status"])
+        .expect(1, "no hawser daemon runs");
+    let third = place.up("client", &[]);
+    let origin = origin::start();
+    let proxy = format!("http://{}", third.listen(&place).unwrap());
+    assert!(fetch(&proxy, origin, 1000).unwrap() == page(1000));
+    third.signal(Signal::INT);
+    let mut third = third;
+    assert_eq!(third.wait(), Some(0));
+    assert!(!place.path("client").join("control.sock").exists());
+}
+
+#[test]
+fn the_gateway_refuses_what_it_was_not_told_to_allow() {
+    let place = Place::new();
+    let invite = place.path("invite");
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--invite-file"];
+    let _gateway = place.start(
+        "gateway",
+        &[&arguments[..], &[invite.to_str().unwrap()]].concat(),
+    );
+    let up = place.up("client", &["--gateway", &place.invite()]);
+    let proxy = format!("socks5h://{}", up.listen(&place).unwrap());
+    assert!(fetch(&proxy, origin::start(), 10).is_err());
+    let counters = &place.status("gateway").unwrap()["counters"];
+    assert_eq!(counters["gateway-connected"], 0);
+}

@@ -1,0 +1,9 @@
+//! The real program, from the command line to the bytes at the other end, on the loopback
+//! interface.
+
+mod bench;
+mod files;
+mod gateway;
+mod origin;
+mod program;
+mod usage;

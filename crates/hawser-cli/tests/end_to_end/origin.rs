@@ -1,0 +1,53 @@
+//! A web server with one page of any size, and curl to read it.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+
+use super::program::Ended;
+
+/// Serves `GET /N` with N bytes of a known pattern, until the test ends.
+pub(crate) fn start() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || answer(stream));
+        }
+    });
+    address
+}
+
+fn answer(stream: TcpStream) {
+    let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
+    let Some(request) = lines.next() else { return };
+    while lines.next().is_some_and(|line| !line.is_empty()) {}
+    // A plain HTTP proxy may have left the whole address in place.
+    let path = request.split(' ').nth(1).unwrap_or_default();
+    let size = path.rsplit('/').next().and_then(|size| size.parse().ok());
+    let body = page(size.unwrap_or(0));
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+    let _ = (&stream)
+        .write_all(head.as_bytes())
+        .and_then(|()| (&stream).write_all(&body));
+}
+
+/// What the page of so many bytes holds.
+pub(crate) fn page(size: usize) -> Vec<u8> {
+    (0..size).map(|at| (at ^ (at >> 8)) as u8).collect()
+}
+
+/// Reads the page through a proxy such as `socks5h://127.0.0.1:1080`.
+pub(crate) fn fetch(proxy: &str, origin: SocketAddr, size: usize) -> Result<Vec<u8>, Ended> {
+    let url = format!("http://{origin}/{size}");
+    let output = Command::new("curl")
+        .args(["--silent", "--show-error", "--fail", "--max-time", "30"])
+        // What the machine's own settings say about proxies does not matter here.
+        .args(["--noproxy", "", "--proxy", proxy, &url])
+        .output()
+        .expect("this test needs curl");
+    match output.status.success() {
+        true => Ok(output.stdout),
+        false => Err(Ended::of(output)),
+    }
+}
