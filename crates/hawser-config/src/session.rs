@@ -72,7 +72,6 @@ impl SessionConfig {
             max_streams: max_streams.into(),
             survive: self.survive,
             plain: self.encryption == Encryption::None,
-            ..hawser_session::SessionConfig::default()
         }
     }
 }
