@@ -9,6 +9,9 @@ use super::program::{Place, until};
 
 #[test]
 fn every_kind_of_proxy_carries_a_page_and_status_shows_it() {
+    if origin::is_without_curl("every_kind_of_proxy_carries_a_page_and_status_shows_it") {
+        return;
+    }
     let place = Place::new();
     let gateway = place.serve();
     let up = place.up("client", &["--gateway", &place.invite()]);
@@ -52,6 +55,9 @@ fn every_kind_of_proxy_carries_a_page_and_status_shows_it() {
 
 #[test]
 fn a_stream_in_progress_is_listed_with_its_destination() {
+    if origin::is_without_curl("a_stream_in_progress_is_listed_with_its_destination") {
+        return;
+    }
     let place = Place::new();
     let _gateway = place.serve();
     let up = place.up("client", &["--gateway", &place.invite()]);
@@ -78,6 +84,9 @@ fn a_stream_in_progress_is_listed_with_its_destination() {
 
 #[test]
 fn enrolling_is_for_once_and_survives_restarts_of_both_ends() {
+    if origin::is_without_curl("enrolling_is_for_once_and_survives_restarts_of_both_ends") {
+        return;
+    }
     let place = Place::new();
     let gateway = place.serve();
     let listen = gateway.listen(&place).unwrap();
@@ -140,6 +149,9 @@ fn an_invite_is_for_one_client() {
 
 #[test]
 fn a_revoked_client_is_cut_off_at_once_and_may_enrol_again() {
+    if origin::is_without_curl("a_revoked_client_is_cut_off_at_once_and_may_enrol_again") {
+        return;
+    }
     let place = Place::new();
     let _gateway = place.serve();
     let up = place.up("client", &["--gateway", &place.invite()]);
@@ -176,6 +188,11 @@ fn a_revoked_client_is_cut_off_at_once_and_may_enrol_again() {
 
 #[test]
 fn one_daemon_runs_in_a_state_directory_and_a_dead_one_leaves_nothing_behind() {
+    if origin::is_without_curl(
+        "one_daemon_runs_in_a_state_directory_and_a_dead_one_leaves_nothing_behind",
+    ) {
+        return;
+    }
     let place = Place::new();
     let first = place.up("client", &[]);
     let second = place.run("client", &["up", "--listen", "127.0.0.1:0"]);
@@ -202,6 +219,9 @@ fn one_daemon_runs_in_a_state_directory_and_a_dead_one_leaves_nothing_behind() {
 
 #[test]
 fn the_gateway_refuses_what_it_was_not_told_to_allow() {
+    if origin::is_without_curl("the_gateway_refuses_what_it_was_not_told_to_allow") {
+        return;
+    }
     let place = Place::new();
     let invite = place.path("invite");
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--invite-file"];

@@ -1,5 +1,6 @@
 //! A web server with one page of any size, and curl to read it.
 
+use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
@@ -50,4 +51,18 @@ pub(crate) fn fetch(proxy: &str, origin: SocketAddr, size: usize) -> Result<Vec<
         true => Ok(output.stdout),
         false => Err(Ended::of(output)),
     }
+}
+
+/// Whether there is no curl here; says so, for the runner to count the test as skipped.
+pub(crate) fn is_without_curl(test: &str) -> bool {
+    if Command::new("curl").arg("--version").output().is_ok() {
+        return false;
+    }
+    let line = format!("SKIPPED: end_to_end::{test}: no curl here\n");
+    eprint!("{line}");
+    if let Some(log) = std::env::var_os("HAWSER_SKIP_LOG") {
+        let file = OpenOptions::new().append(true).create(true).open(log);
+        file.unwrap().write_all(line.as_bytes()).unwrap();
+    }
+    true
 }
