@@ -1,0 +1,334 @@
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_net::client::{Client, ClientConfig, OpenStreamError};
+use hawser_net::gateway::AcceptLimits;
+use hawser_net::host_port::HostPort;
+use hawser_net::identity::{Identity, PublicKey};
+use hawser_net::invite::Invite;
+use hawser_net::links::{Link, LinkError, LinkMonitor};
+use hawser_net::store::{ClientStore, GatewayStore, StateDir, StoreError};
+use hawser_net::unix_time::UnixTime;
+use hawser_session::SessionConfig;
+use tokio::net::ToSocketAddrs;
+use tokio::sync::{OnceCell, watch};
+
+use crate::admission::Door;
+use crate::connection::Connection;
+use crate::error::{ConnectError, EndpointError, ListenError};
+use crate::known::KnownKeys;
+use crate::listener::BondListener;
+
+/// A host with a key of its own, which listens, connects, or both. Cloning gives another handle
+/// to the same one.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) identity: Identity,
+    pub(crate) session: SessionConfig,
+    pub(crate) limits: AcceptLimits,
+    pub(crate) known_keys: KnownKeys,
+    links: Vec<String>,
+    name: String,
+    connect_timeout: Duration,
+    state: Option<StateDir>,
+    monitor: OnceCell<Monitor>,
+}
+
+/// The machine's links, followed for as long as this lives.
+#[derive(Debug)]
+struct Monitor {
+    _task: LinkMonitor,
+    links: watch::Receiver<Arc<Vec<Link>>>,
+}
+
+/// What an [`Endpoint`] is made of.
+#[derive(Clone, Debug)]
+pub struct EndpointBuilder {
+    identity: Option<Identity>,
+    state: Option<PathBuf>,
+    session: SessionConfig,
+    encryption: Encryption,
+    limits: AcceptLimits,
+    links: Vec<String>,
+    name: String,
+    connect_timeout: Duration,
+}
+
+/// Whether data is sealed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Encryption {
+    /// Sealed, by the cipher that suits the processors.
+    #[default]
+    Default,
+    /// Readable, and changeable, by whoever is on the way: for private links. It takes effect when
+    /// both ends say so. Who may connect is still checked.
+    None,
+}
+
+/// A peer to connect to: the key that it has to prove, and where it listens. Made of an
+/// [`Invite`], of what [`Endpoint::known_peers`] gives, or of the parts.
+#[derive(Clone, Debug)]
+pub struct PeerAddress {
+    key: PublicKey,
+    addresses: Vec<HostPort>,
+    invite: Option<Invite>,
+}
+
+impl PeerAddress {
+    /// The peer with this key, which knows this host's key already.
+    pub fn new(key: PublicKey, addresses: Vec<HostPort>) -> Self {
+        let invite = None;
+        Self {
+            key,
+            addresses,
+            invite,
+        }
+    }
+
+    /// The key that it has to prove.
+    pub fn key(&self) -> PublicKey {
+        self.key
+    }
+
+    /// Where it listens, the best first.
+    pub fn addresses(&self) -> &[HostPort] {
+        &self.addresses
+    }
+}
+
+impl From<&Invite> for PeerAddress {
+    fn from(invite: &Invite) -> Self {
+        Self {
+            key: invite.gateway(),
+            addresses: invite.addresses().to_vec(),
+            invite: Some(invite.clone()),
+        }
+    }
+}
+
+impl From<&PeerAddress> for PeerAddress {
+    fn from(peer: &PeerAddress) -> Self {
+        peer.clone()
+    }
+}
+
+impl EndpointBuilder {
+    /// Uses this key, rather than that of the state directory or a new one.
+    #[must_use]
+    pub fn identity(mut self, identity: Identity) -> Self {
+        self.identity = Some(identity);
+        self
+    }
+
+    /// Keeps what must outlive the process in this directory, which is made if it is missing: the
+    /// key, the peers enrolled here, and the peers that this host was enrolled with.
+    #[must_use]
+    pub fn state_dir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.state = Some(path.into());
+        self
+    }
+
+    /// How sessions behave; nobody needs to touch it.
+    #[must_use]
+    pub fn session(mut self, session: SessionConfig) -> Self {
+        self.session = session;
+        self
+    }
+
+    /// Whether data is sealed.
+    #[must_use]
+    pub fn encryption(mut self, encryption: Encryption) -> Self {
+        self.encryption = encryption;
+        self
+    }
+
+    /// Connects over these links only, given by interface name, such as `eth0`. By default over
+    /// every link that works.
+    #[must_use]
+    pub fn links<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.links = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// What clients and strangers may use up when this endpoint listens.
+    #[must_use]
+    pub fn limits(mut self, limits: AcceptLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// A name for this host, which peers that enrol it show to people.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// How long [`Endpoint::connect`] waits for the peer to let this host in. Default 30 s.
+    #[must_use]
+    pub fn connect_timeout(mut self, patience: Duration) -> Self {
+        self.connect_timeout = patience;
+        self
+    }
+
+    /// Makes the endpoint. Reads the state directory, if there is one, and opens no socket.
+    pub fn build(self) -> Result<Endpoint, EndpointError> {
+        let state = match self.state {
+            Some(path) => {
+                let state = StateDir::resolve(Some(path))?;
+                state.prepare()?;
+                Some(state)
+            }
+            None => None,
+        };
+        let identity = match (self.identity, &state) {
+            (Some(identity), _) => identity,
+            (None, Some(state)) => state.identity()?,
+            (None, None) => Identity::generate()?,
+        };
+        let known_keys = match &state {
+            Some(state) => KnownKeys::in_directory(state.path()),
+            None => KnownKeys::in_memory(),
+        };
+        let plain = self.session.plain || self.encryption == Encryption::None;
+        Ok(Endpoint {
+            inner: Arc::new(Inner {
+                identity,
+                session: SessionConfig {
+                    plain,
+                    ..self.session
+                },
+                limits: self.limits,
+                known_keys,
+                links: self.links,
+                name: self.name,
+                connect_timeout: self.connect_timeout,
+                state,
+                monitor: OnceCell::new(),
+            }),
+        })
+    }
+}
+
+impl Endpoint {
+    /// An endpoint with a new key, which is gone with the process.
+    pub fn new() -> Result<Self, EndpointError> {
+        Self::builder().build()
+    }
+
+    /// For what [`Endpoint::new`] does not suit.
+    pub fn builder() -> EndpointBuilder {
+        EndpointBuilder {
+            identity: None,
+            state: None,
+            session: SessionConfig::default(),
+            encryption: Encryption::Default,
+            limits: AcceptLimits::default(),
+            links: Vec::new(),
+            name: String::new(),
+            connect_timeout: DEFAULT_CONNECT_TIMEOUT,
+        }
+    }
+
+    /// The public half of this host's key, by which its peers know it.
+    pub fn public_key(&self) -> PublicKey {
+        self.inner.identity.public()
+    }
+
+    /// Listens on `address` for peers that were invited or allowed: see [`BondListener`].
+    pub async fn listen(&self, address: impl ToSocketAddrs) -> Result<BondListener, ListenError> {
+        let store = self.inner.state.as_ref().map(GatewayStore::open);
+        let door = Arc::new(Door::new(store.transpose()?));
+        BondListener::start(&self.inner, address, door).await
+    }
+
+    /// Connects to a peer over every link, and waits until it has let this host in, at most for
+    /// [`EndpointBuilder::connect_timeout`].
+    ///
+    /// An invite is used once: after that the peer knows this host's key, and with a state
+    /// directory this host knows the peer. The same invite may be given again by the same
+    /// endpoint.
+    pub async fn connect(&self, peer: impl Into<PeerAddress>) -> Result<Connection, ConnectError> {
+        let peer = peer.into();
+        let store = self.client_store()?;
+        let known = store.as_ref().and_then(|store| store.gateway(&peer.key));
+        if known.is_some() || peer.invite.is_none() {
+            match self.open_client(&peer, None).await {
+                // Known, and revoked since: that is what the new invite is for.
+                Err(error) if peer.invite.is_none() || !is_refusal(&error) => return Err(error),
+                Err(_) => {}
+                Ok(connection) => return Ok(connection),
+            }
+        }
+        let connection = self.open_client(&peer, peer.invite.clone()).await?;
+        if let Some(store) = store {
+            store.remember(peer.key, &peer.addresses, UnixTime::now())?;
+        }
+        Ok(connection)
+    }
+
+    /// The peers that have enrolled this host, the latest first; nobody without a state directory.
+    pub fn known_peers(&self) -> Result<Vec<PeerAddress>, EndpointError> {
+        let gateways = self.client_store()?.map(|store| store.gateways());
+        let known = gateways.unwrap_or_default().into_iter();
+        Ok(known
+            .map(|gateway| PeerAddress::new(gateway.key, gateway.addresses))
+            .collect())
+    }
+
+    async fn open_client(
+        &self,
+        peer: &PeerAddress,
+        invite: Option<Invite>,
+    ) -> Result<Connection, ConnectError> {
+        let inner = &self.inner;
+        let enrolling = invite.is_some();
+        let config = ClientConfig {
+            identity: inner.identity.clone(),
+            gateway: peer.key,
+            addresses: peer.addresses.clone(),
+            invite,
+            name: inner.name.clone(),
+            links: inner.links.clone(),
+            weights: BTreeMap::new(),
+            session: inner.session.clone(),
+            congestion: None,
+            express: true,
+        };
+        let client = Client::start(config, inner.links().await?);
+        if enrolling {
+            client.enrolled(inner.connect_timeout).await?;
+        } else {
+            client.admitted(inner.connect_timeout).await?;
+        }
+        Ok(Connection::new(client, peer.key, Arc::clone(inner)))
+    }
+
+    fn client_store(&self) -> Result<Option<ClientStore>, StoreError> {
+        self.inner.state.as_ref().map(ClientStore::open).transpose()
+    }
+}
+
+impl Inner {
+    async fn links(&self) -> Result<watch::Receiver<Arc<Vec<Link>>>, LinkError> {
+        let monitor = self.monitor.get_or_try_init(async || {
+            let (task, links) = LinkMonitor::start().await?;
+            Ok::<_, LinkError>(Monitor { _task: task, links })
+        });
+        Ok(monitor.await?.links.clone())
+    }
+}
+
+/// Whether the peer answered and does not want this host.
+fn is_refusal(error: &ConnectError) -> bool {
+    matches!(error, ConnectError::Open(OpenStreamError::NotAdmitted))
+}
+
+const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,0 +1,100 @@
+use std::io;
+
+use hawser_net::client::OpenStreamError;
+use hawser_net::identity::{IdentityError, PublicKey};
+use hawser_net::invite::InviteError;
+use hawser_net::links::LinkError;
+use hawser_net::store::StoreError;
+use hawser_net::tls::TlsError;
+
+use crate::known::KnownKeysError;
+
+/// Why there is no endpoint, or why what it keeps can't be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EndpointError {
+    /// No key.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The state directory can't be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why nobody can be listened for, or invited.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListenError {
+    /// The port can't be opened.
+    #[error("can't listen: {0}")]
+    Listen(#[from] io::Error),
+    /// This machine's addresses, which an invite is to carry, are not known.
+    #[error(transparent)]
+    Links(#[from] LinkError),
+    /// TLS can't be set up.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The list of peers can't be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// No invite could be made.
+    #[error(transparent)]
+    Invite(#[from] InviteError),
+    /// The list of invites is full.
+    #[error("{limit} invites are out, as many as are kept in memory")]
+    TooManyInvites {
+        /// The bound.
+        limit: usize,
+    },
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// This machine's links are not known.
+    #[error(transparent)]
+    Links(#[from] LinkError),
+    /// Nobody answered, or the peer does not let this endpoint in.
+    #[error(transparent)]
+    Open(#[from] OpenStreamError),
+    /// The peer can't be remembered.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why there is neither a bonded connection nor a plain one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FallbackError {
+    /// The address is none, or has no port.
+    #[error("no address: {0}")]
+    Address(String),
+    /// The bonded connection failed, and plain TCP was not to be taken instead.
+    #[error("the peer knows hawser, so plain tcp is not an answer: {0}")]
+    Bonded(#[source] ConnectError),
+    /// The peer's key is known, and somebody else answers at its address, or nobody who speaks
+    /// Hawser does.
+    #[error("the key {key} is known for this address, so plain tcp is not an answer: {reason}")]
+    KeyKnown {
+        /// The key that was to be proved.
+        key: PublicKey,
+        /// What happened instead.
+        reason: ConnectError,
+    },
+    /// The peer does not know Hawser, and the plain connection failed.
+    #[error("the peer does not know hawser, and plain tcp failed: {0}")]
+    Plain(#[source] io::Error),
+    /// TLS can't be set up.
+    #[error(transparent)]
+    Tls(TlsError),
+    /// No key for asking could be made.
+    #[error(transparent)]
+    Identity(IdentityError),
+    /// The state directory can't be read.
+    #[error(transparent)]
+    State(EndpointError),
+    /// The list of known keys can't be read or written.
+    #[error(transparent)]
+    KnownKeys(#[from] KnownKeysError),
+}

@@ -1,0 +1,197 @@
+//! Bonded where the peer knows Hawser, plain TCP where it does not.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hawser_net::host_port::HostPort;
+use hawser_net::identity::{Identity, PublicKey};
+use hawser_net::stream::BondStream;
+use hawser_net::tls::{TlsClient, TlsError};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, ToSocketAddrs, lookup_host};
+use tokio::time::timeout;
+
+use crate::connection::Connection;
+use crate::endpoint::{Endpoint, PeerAddress};
+use crate::error::{ConnectError, FallbackError};
+
+/// A stream that is bonded if the peer knows Hawser.
+#[derive(Debug)]
+pub enum EitherStream {
+    /// Over every link, to a peer that has proved its key; with the connection that it is on.
+    Bonded(BondStream, Connection),
+    /// Plain TCP: to nobody knows whom, readable by everybody on the way.
+    Tcp(TcpStream),
+}
+
+/// What listens at an address.
+enum Answer {
+    /// Somebody who speaks `hawser/1` and claims this key.
+    Hawser(PublicKey),
+    /// Something else, or nothing.
+    Other(String),
+}
+
+impl Endpoint {
+    /// Opens a stream to the peer that listens at `bonded`, or, if it does not know Hawser, plain
+    /// TCP to `plain`, which is where the same service takes TCP connections.
+    ///
+    /// # What this means for security
+    ///
+    /// - **With a key**, given as `key` or known from before, there is no fallback: either the
+    ///   holder of that key answers and lets this host in, or this fails. Known from before are
+    ///   the keys in the state directory of peers that this host was enrolled with at that
+    ///   address, and those found by this function; without a state directory, those found by
+    ///   this endpoint.
+    /// - **Without a key** the first contact is a leap of faith, as with SSH. Whoever is on the way
+    ///   can then pretend to be the peer, or pretend that the peer does not know Hawser, which
+    ///   makes it a plain TCP connection. If the peer speaks Hawser and lets this host in (it has
+    ///   to have [allowed](crate::BondListener::allow) its [key](Endpoint::public_key)), its key
+    ///   is remembered for `bonded`, and all later connections there are as safe as those with a
+    ///   key. A peer that speaks Hawser and does not let this host in is an error: it knows
+    ///   Hawser, so that plain TCP is not the answer.
+    ///
+    /// That a peer does not know Hawser is concluded when nobody accepts connections at `bonded`,
+    /// or when whoever does says nothing, or something else than TLS with the protocol `hawser/1`,
+    /// within 5 s. It is shown neither this host's key nor any data.
+    ///
+    /// Look at [`EitherStream::is_bonded`] before sending what nobody else may read.
+    pub async fn connect_or_tcp(
+        &self,
+        bonded: &str,
+        key: Option<PublicKey>,
+        plain: impl ToSocketAddrs,
+    ) -> Result<EitherStream, FallbackError> {
+        let address: HostPort = bonded
+            .parse()
+            .map_err(|error| FallbackError::Address(format!("{bonded:?}: {error}")))?;
+        if let Some(key) = key.map_or_else(|| self.known_key(&address), |key| Ok(Some(key)))? {
+            return match self.open_bonded(&address, key).await {
+                Ok(stream) => Ok(stream),
+                Err(reason) => Err(FallbackError::KeyKnown { key, reason }),
+            };
+        }
+        match probe(&address).await? {
+            Answer::Hawser(key) => {
+                // Only now does it have to prove that key.
+                let opened = self.open_bonded(&address, key).await;
+                let stream = opened.map_err(FallbackError::Bonded)?;
+                self.inner.known_keys.remember(&address, key)?;
+                Ok(stream)
+            }
+            Answer::Other(reason) => {
+                tracing::info!(%address, %reason, "the peer does not know hawser: plain tcp");
+                let stream = TcpStream::connect(plain).await;
+                Ok(EitherStream::Tcp(stream.map_err(FallbackError::Plain)?))
+            }
+        }
+    }
+
+    fn known_key(&self, address: &HostPort) -> Result<Option<PublicKey>, FallbackError> {
+        let enrolled = self.known_peers().map_err(FallbackError::State)?;
+        let at_address = |peer: &&PeerAddress| peer.addresses().contains(address);
+        match enrolled.iter().find(at_address) {
+            Some(peer) => Ok(Some(peer.key())),
+            None => Ok(self.inner.known_keys.find(address)?),
+        }
+    }
+
+    async fn open_bonded(
+        &self,
+        address: &HostPort,
+        key: PublicKey,
+    ) -> Result<EitherStream, ConnectError> {
+        let peer = PeerAddress::new(key, vec![address.clone()]);
+        let connection = self.connect(&peer).await?;
+        let stream = connection.open().await?;
+        Ok(EitherStream::Bonded(stream, connection))
+    }
+}
+
+impl EitherStream {
+    /// Whether the peer has proved its key and every link is used.
+    pub fn is_bonded(&self) -> bool {
+        matches!(self, Self::Bonded(..))
+    }
+}
+
+/// Finds out what listens at `address`.
+async fn probe(address: &HostPort) -> Result<Answer, FallbackError> {
+    let found = match lookup_host(address.to_string()).await {
+        Ok(found) => found,
+        Err(error) => return Ok(Answer::Other(error.to_string())),
+    };
+    let mut last = Answer::Other("the name has no address".to_owned());
+    for candidate in found {
+        let asking = async {
+            match TcpStream::connect(candidate).await {
+                Ok(stream) => ask(stream).await,
+                Err(error) => Ok(Answer::Other(error.to_string())),
+            }
+        };
+        last = match timeout(PROBE_PATIENCE, asking).await {
+            Ok(answer) => answer?,
+            Err(_) => Answer::Other(format!("no answer within {PROBE_PATIENCE:?}")),
+        };
+        if matches!(last, Answer::Hawser(_)) {
+            break;
+        }
+    }
+    Ok(last)
+}
+
+/// Asks for somebody whom nobody is, so that the peer's key comes back with the refusal. This side
+/// gives up before it would have to show a key of its own.
+async fn ask(stream: TcpStream) -> Result<Answer, FallbackError> {
+    let nobody = || Identity::generate().map_err(FallbackError::Identity);
+    let client = TlsClient::new(&nobody()?, nobody()?.public()).map_err(FallbackError::Tls)?;
+    Ok(match client.handshake(stream).await {
+        Err(TlsError::WrongPeer { got, .. }) => Answer::Hawser(got),
+        Err(error) => Answer::Other(error.to_string()),
+        Ok(_) => Answer::Other("it claims a key that nobody has".to_owned()),
+    })
+}
+
+impl AsyncRead for EitherStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Bonded(stream, _) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for EitherStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Bonded(stream, _) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Bonded(stream, _) => Pin::new(stream).poll_flush(cx),
+            Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Bonded(stream, _) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
+const PROBE_PATIENCE: Duration = Duration::from_secs(5);

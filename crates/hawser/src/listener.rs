@@ -1,0 +1,182 @@
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hawser_net::bind;
+use hawser_net::gateway::{Gateway, GatewayConfig, GatewayCounters};
+use hawser_net::host_port::HostPort;
+use hawser_net::identity::PublicKey;
+use hawser_net::invite::{Invite, MAX_ADDRESSES};
+use hawser_net::links::list_links;
+use hawser_net::store::StoreError;
+use hawser_net::stream::BondStream;
+use hawser_net::unix_time::UnixTime;
+use tokio::net::ToSocketAddrs;
+
+use crate::admission::Door;
+use crate::endpoint::Inner;
+use crate::error::ListenError;
+
+/// Accepts the streams that peers open: those that came with an [invite](BondListener::invite),
+/// and those that were [allowed](BondListener::allow).
+///
+/// Everybody else gets a failed TLS handshake. Dropping the listener ends its connections at once,
+/// [`BondListener::close`] in order.
+pub struct BondListener {
+    gateway: Gateway,
+    door: Arc<Door>,
+    key: PublicKey,
+    address: SocketAddr,
+    advertised: Vec<HostPort>,
+}
+
+/// Who has opened a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PeerInfo {
+    /// The key that it has proved.
+    pub key: PublicKey,
+}
+
+impl BondListener {
+    pub(crate) async fn start(
+        inner: &Inner,
+        address: impl ToSocketAddrs,
+        door: Arc<Door>,
+    ) -> Result<Self, ListenError> {
+        let listener = listen(address).await?;
+        let address = listener.local_addr()?;
+        let advertised = own_addresses(address).await?;
+        let config = GatewayConfig {
+            identity: inner.identity.clone(),
+            session: inner.session.clone(),
+            limits: inner.limits,
+            congestion: None,
+        };
+        let gateway = Gateway::start(config, vec![listener], Arc::clone(&door) as _)?;
+        Ok(Self {
+            gateway,
+            door,
+            key: inner.identity.public(),
+            address,
+            advertised,
+        })
+    }
+
+    /// The next stream that any peer opens. Can be dropped and called again without losing one.
+    pub async fn accept(&self) -> io::Result<(BondStream, PeerInfo)> {
+        loop {
+            let incoming = self.gateway.accept().await;
+            let mut incoming = incoming
+                .ok_or_else(|| io::Error::new(io::ErrorKind::NotConnected, "the listener ended"))?;
+            // One that was reset meanwhile is nobody's business.
+            if incoming.stream.accept(Bytes::new()).is_ok() {
+                let key = incoming.peer;
+                return Ok((incoming.stream, PeerInfo { key }));
+            }
+        }
+    }
+
+    /// Leave for one peer to connect here, once, within `ttl`; afterwards it is known by its key.
+    ///
+    /// The invite carries the address that is listened on; if that is every address, then all of
+    /// this machine's that are not loopback.
+    pub fn invite(&self, ttl: Duration) -> Result<Invite, ListenError> {
+        self.invite_to(self.advertised.clone(), ttl)
+    }
+
+    /// As [`BondListener::invite`], with the addresses under which others reach this host; 1 to
+    /// 16.
+    pub fn invite_to(
+        &self,
+        addresses: Vec<HostPort>,
+        ttl: Duration,
+    ) -> Result<Invite, ListenError> {
+        let invite = Invite::generate(self.key, addresses, UnixTime::now() + ttl)?;
+        let enrolment = invite.enrolment_identity().public();
+        self.door.add_invite(enrolment, invite.expires())?;
+        Ok(invite)
+    }
+
+    /// Lets the peer with this key in without an invite, for as long as this listener lives.
+    pub fn allow(&self, key: PublicKey) {
+        self.door.allow(key);
+    }
+
+    /// Lets the peer with this key in no more, and ends its connections; whether it was known.
+    pub fn revoke(&self, key: PublicKey) -> Result<bool, StoreError> {
+        let known = self.door.revoke(key)?;
+        self.gateway.drop_revoked();
+        Ok(known)
+    }
+
+    /// The key that peers have to expect here.
+    pub fn public_key(&self) -> PublicKey {
+        self.key
+    }
+
+    /// The address that is listened on, with the port that the system has chosen for port 0.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where an invite says that this host is.
+    pub fn advertised(&self) -> &[HostPort] {
+        &self.advertised
+    }
+
+    /// What was counted at the door.
+    pub fn counters(&self) -> GatewayCounters {
+        self.gateway.counters()
+    }
+
+    /// Stops listening and ends every connection in order: waits until everything that was written
+    /// has arrived, at most for `patience`.
+    pub async fn close(self, patience: Duration) {
+        self.gateway.close(patience).await;
+    }
+}
+
+impl std::fmt::Debug for BondListener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BondListener")
+            .field("address", &self.address)
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Listens on the first of the addresses that can be listened on.
+async fn listen(address: impl ToSocketAddrs) -> io::Result<tokio::net::TcpListener> {
+    let mut problem = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
+    for address in tokio::net::lookup_host(address).await? {
+        match bind::listen(address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => problem = error,
+        }
+    }
+    Err(problem)
+}
+
+async fn own_addresses(listening: SocketAddr) -> Result<Vec<HostPort>, ListenError> {
+    let mut ips = vec![listening.ip()];
+    if listening.ip().is_unspecified() {
+        let links = list_links().await?;
+        let outward = links.iter().filter(|link| link.up && !link.loopback);
+        ips = outward.flat_map(|link| link.addresses.clone()).collect();
+        ips.retain(|ip| ip.is_ipv4() || listening.is_ipv6());
+        if ips.is_empty() {
+            ips.push(IpAddr::from([127, 0, 0, 1]));
+        }
+    }
+    ips.truncate(MAX_ADDRESSES);
+    let addresses = ips
+        .into_iter()
+        .map(|ip| SocketAddr::new(ip, listening.port()));
+    // A port that is listened on is never 0.
+    Ok(addresses
+        .filter_map(|address| HostPort::try_from(address).ok())
+        .collect())
+}
