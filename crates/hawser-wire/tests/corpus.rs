@@ -1,0 +1,35 @@
+//! Replays the fuzzers' corpora.
+
+use std::fs;
+use std::path::Path;
+
+use hawser_wire::fuzzing::{fuzz_commands, fuzz_frames, fuzz_join};
+
+fn replay(target: &str, entry: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fuzz/corpus")
+        .join(target);
+    let mut files = 0;
+    for input in fs::read_dir(&folder).unwrap() {
+        let bytes = fs::read(input.unwrap().path()).unwrap();
+        // What a connection that breaks off would leave, too.
+        (0..=bytes.len()).for_each(|end| entry(&bytes[..end]));
+        files += 1;
+    }
+    assert!(files > 0, "the corpus is gone: {}", folder.display());
+}
+
+#[test]
+fn every_file_of_the_corpus_of_frames_is_read_without_a_panic() {
+    replay("wire_frames", fuzz_frames);
+}
+
+#[test]
+fn every_file_of_the_corpus_of_commands_is_read_without_a_panic() {
+    replay("wire_commands", fuzz_commands);
+}
+
+#[test]
+fn every_file_of_the_corpus_of_joins_is_read_without_a_panic() {
+    replay("wire_join", fuzz_join);
+}
