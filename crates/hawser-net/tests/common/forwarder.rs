@@ -1,0 +1,294 @@
+//! A TCP forwarder whose connections can be cut, stalled, delayed and tampered with.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// Forwards every connection to one address, until it is dropped.
+pub(crate) struct Forwarder {
+    pub(crate) address: SocketAddr,
+    shared: Arc<Shared>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+struct Shared {
+    to: SocketAddr,
+    /// New connections are closed at once.
+    down: AtomicBool,
+    /// What is behind the TLS handshake is kept back on its way to the client.
+    mute: AtomicBool,
+    pipes: Mutex<Vec<Arc<Pipe>>>,
+}
+
+/// One forwarded connection.
+pub(crate) struct Pipe {
+    state: watch::Sender<State>,
+    /// The first bytes that the client sent.
+    said: Mutex<Vec<u8>>,
+    forwarded: Mutex<[u64; 2]>,
+    over: AtomicBool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    cut: bool,
+    stalled: bool,
+    delay: Duration,
+    flip: Option<Way>,
+}
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    ToGateway = 0,
+    ToClient = 1,
+}
+
+/// What a connection is for, as its first bytes say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It began with a TLS handshake.
+    First,
+    /// It joined, under this number.
+    Join(u32),
+    /// Too little was said.
+    Unknown,
+}
+
+impl Forwarder {
+    pub(crate) async fn start(to: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            to,
+            down: AtomicBool::new(false),
+            mute: AtomicBool::new(false),
+            pipes: Mutex::default(),
+        });
+        let task = tokio::spawn(accept(Arc::clone(&shared), listener));
+        Self {
+            address,
+            shared,
+            task,
+        }
+    }
+
+    /// The connections that live.
+    pub(crate) fn pipes(&self) -> Vec<Arc<Pipe>> {
+        let mut pipes = self.all_pipes();
+        pipes.retain(|pipe| !pipe.over.load(Ordering::SeqCst));
+        pipes
+    }
+
+    /// All connections ever, in the order in which they came.
+    pub(crate) fn all_pipes(&self) -> Vec<Arc<Pipe>> {
+        lock(&self.shared.pipes).clone()
+    }
+
+    /// Ends all connections, and new ones too, until [`Forwarder::come_up`].
+    pub(crate) fn go_down(&self) {
+        self.shared.down.store(true, Ordering::SeqCst);
+        self.all_pipes().iter().for_each(|pipe| pipe.cut());
+    }
+
+    pub(crate) fn come_up(&self) {
+        self.shared.down.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether to keep back what the gateway says once TLS is done, on new connections.
+    pub(crate) fn set_mute(&self, mute: bool) {
+        self.shared.mute.store(mute, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Forwarder {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.all_pipes().iter().for_each(|pipe| pipe.cut());
+    }
+}
+
+impl Pipe {
+    pub(crate) fn kind(&self) -> Kind {
+        match &lock(&self.said)[..] {
+            [0x16, ..] => Kind::First,
+            [b'H', b'W', b'J', b'1', rest @ ..] if rest.len() >= 20 => {
+                let channel = [rest[16], rest[17], rest[18], rest[19]];
+                Kind::Join(u32::from_be_bytes(channel))
+            }
+            _ => Kind::Unknown,
+        }
+    }
+
+    /// The first bytes that the client sent, up to some thousand.
+    pub(crate) fn said(&self) -> Vec<u8> {
+        lock(&self.said).clone()
+    }
+
+    /// How many bytes went that way.
+    pub(crate) fn forwarded(&self, way: Way) -> u64 {
+        lock(&self.forwarded)[way as usize]
+    }
+
+    /// Ends the connection on both sides.
+    pub(crate) fn cut(&self) {
+        self.state.send_modify(|state| state.cut = true);
+    }
+
+    /// Forwards nothing any more, and says nothing of it.
+    pub(crate) fn stall(&self) {
+        self.state.send_modify(|state| state.stalled = true);
+    }
+
+    pub(crate) fn go_on(&self) {
+        self.state.send_modify(|state| state.stalled = false);
+    }
+
+    /// Everything takes so much longer from now on.
+    pub(crate) fn delay(&self, delay: Duration) {
+        self.state.send_modify(|state| state.delay = delay);
+    }
+
+    /// Changes one bit of what goes that way next.
+    pub(crate) fn flip(&self, way: Way) {
+        self.state.send_modify(|state| state.flip = Some(way));
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+
+    /// Ends once the connection is to be cut.
+    async fn wait_for_cut(&self) {
+        let mut state = self.state.subscribe();
+        let _ = state.wait_for(|state| state.cut).await;
+    }
+
+    /// What to do to the bytes in `buffer`, and when: ends once they may go on.
+    async fn treat(&self, way: Way, buffer: &mut [u8]) {
+        let mut state = self.state.subscribe();
+        let _ = state.wait_for(|state| !state.stalled).await;
+        let delay = state.borrow().delay;
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        let flipped = self.state.send_if_modified(|state| {
+            let due = state.flip == Some(way);
+            if due {
+                state.flip = None;
+            }
+            due
+        });
+        if flipped {
+            let middle = buffer.len() / 2;
+            buffer[middle] ^= 0x10;
+        }
+    }
+}
+
+async fn accept(shared: Arc<Shared>, listener: TcpListener) {
+    while let Ok((near, _)) = listener.accept().await {
+        if shared.down.load(Ordering::SeqCst) {
+            continue;
+        }
+        let Ok(far) = TcpStream::connect(shared.to).await else {
+            continue;
+        };
+        let _ = (near.set_nodelay(true), far.set_nodelay(true));
+        let pipe = Arc::new(Pipe {
+            state: watch::Sender::new(State::default()),
+            said: Mutex::default(),
+            forwarded: Mutex::default(),
+            over: AtomicBool::new(false),
+        });
+        lock(&shared.pipes).push(Arc::clone(&pipe));
+        let mute = shared.mute.load(Ordering::SeqCst);
+        tokio::spawn(async move {
+            let (near_in, near_out) = near.into_split();
+            let (far_in, far_out) = far.into_split();
+            let both = async {
+                tokio::join!(
+                    forward(&pipe, Way::ToGateway, near_in, far_out, false),
+                    forward(&pipe, Way::ToClient, far_in, near_out, mute),
+                )
+            };
+            tokio::select! {
+                _ = both => {}
+                () = pipe.wait_for_cut() => {}
+            }
+            pipe.over.store(true, Ordering::SeqCst);
+        });
+    }
+}
+
+async fn forward(
+    pipe: &Pipe,
+    way: Way,
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mute: bool,
+) {
+    let mut buffer = vec![0; 16 * 1024];
+    let mut tls = mute.then(TlsOnly::default);
+    while let Ok(read @ 1..) = from.read(&mut buffer).await {
+        let bytes = &mut buffer[..read];
+        if way == Way::ToGateway {
+            let mut said = lock(&pipe.said);
+            let room = MAX_SAID.saturating_sub(said.len()).min(read);
+            said.extend_from_slice(&bytes[..room]);
+        }
+        pipe.treat(way, bytes).await;
+        let passed = tls.as_mut().map_or(read, |tls| tls.pass(bytes));
+        if to.write_all(&bytes[..passed]).await.is_err() {
+            break;
+        }
+        lock(&pipe.forwarded)[way as usize] += passed as u64;
+    }
+    let _ = to.shutdown().await;
+}
+
+/// Tells TLS records from what follows them.
+#[derive(Default)]
+struct TlsOnly {
+    header: VecDeque<u8>,
+    left_of_record: usize,
+    over: bool,
+}
+
+impl TlsOnly {
+    /// How many of `bytes`, at the front, belong to TLS records.
+    fn pass(&mut self, bytes: &[u8]) -> usize {
+        for (position, byte) in bytes.iter().enumerate() {
+            if self.over {
+                return position;
+            }
+            if self.left_of_record > 0 {
+                self.left_of_record -= 1;
+                continue;
+            }
+            if self.header.is_empty() && !hawser_net::tls::is_tls_record(*byte) {
+                self.over = true;
+                return position;
+            }
+            self.header.push_back(*byte);
+            if let [_, _, _, high, low] = *self.header.make_contiguous() {
+                self.left_of_record = usize::from(u16::from_be_bytes([high, low]));
+                self.header.clear();
+            }
+        }
+        if self.over { 0 } else { bytes.len() }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const MAX_SAID: usize = 8 * 1024;

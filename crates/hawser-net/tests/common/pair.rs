@@ -1,0 +1,243 @@
+//! A gateway, forwarders before it, and a client.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hawser_net::client::{Client, ClientConfig};
+use hawser_net::gateway::{AcceptLimits, Admission, Gateway, GatewayConfig, GatewayCounters};
+use hawser_net::host_port::HostPort;
+use hawser_net::identity::{Identity, PublicKey};
+use hawser_net::invite::Invite;
+use hawser_net::links::{Link, LinkKind};
+use hawser_net::stream::BondStream;
+use hawser_session::SessionConfig;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use super::{Forwarder, read_checked, until, write_pattern};
+
+/// Lets a set of keys in; enrols who comes with an invite out of another set.
+#[derive(Default)]
+pub(crate) struct Door {
+    pub(crate) peers: Mutex<BTreeSet<PublicKey>>,
+    pub(crate) invites: Mutex<BTreeMap<PublicKey, Option<PublicKey>>>,
+}
+
+impl Admission for Door {
+    fn admits(&self, key: &PublicKey) -> bool {
+        self.is_enrolled(key) || self.invites.lock().unwrap().contains_key(key)
+    }
+
+    fn is_enrolled(&self, key: &PublicKey) -> bool {
+        self.peers.lock().unwrap().contains(key)
+    }
+
+    fn enrol(&self, invite: PublicKey, client: PublicKey, _: &str) -> Result<(), String> {
+        let mut invites = self.invites.lock().unwrap();
+        let user = invites.get_mut(&invite).ok_or("no such invite")?;
+        if user.is_some_and(|user| user != client) {
+            return Err("used by another".to_owned());
+        }
+        *user = Some(client);
+        self.peers.lock().unwrap().insert(client);
+        Ok(())
+    }
+}
+
+/// What a [`Pair`] is to be like.
+pub(crate) struct PairOptions {
+    pub(crate) links: u32,
+    pub(crate) forwarders: usize,
+    pub(crate) express: bool,
+    pub(crate) session: SessionConfig,
+    pub(crate) limits: AcceptLimits,
+}
+
+impl Default for PairOptions {
+    fn default() -> Self {
+        Self {
+            links: 2,
+            forwarders: 2,
+            express: true,
+            session: SessionConfig::default(),
+            limits: AcceptLimits::default(),
+        }
+    }
+}
+
+/// A gateway whose addresses are those of forwarders, and how to make clients of it.
+pub(crate) struct Pair {
+    pub(crate) gateway: Arc<Gateway>,
+    serving: Mutex<Option<tokio::task::JoinHandle<()>>>,
+    pub(crate) address: SocketAddr,
+    pub(crate) forwarders: Vec<Forwarder>,
+    pub(crate) door: Arc<Door>,
+    pub(crate) key: PublicKey,
+    pub(crate) links: watch::Sender<Arc<Vec<Link>>>,
+    options: PairOptions,
+}
+
+impl Pair {
+    pub(crate) async fn new(options: PairOptions) -> Self {
+        // With HAWSER_LOG=debug a failing test says what went on.
+        let filter = tracing_subscriber::EnvFilter::from_env("HAWSER_LOG");
+        let log = tracing_subscriber::fmt().with_env_filter(filter);
+        let _ = log.with_test_writer().try_init();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let door = Arc::new(Door::default());
+        let identity = Identity::generate().unwrap();
+        let key = identity.public();
+        let config = GatewayConfig {
+            identity,
+            session: options.session.clone(),
+            limits: options.limits,
+            congestion: None,
+        };
+        let gateway = Gateway::start(config, vec![listener], Arc::clone(&door) as _).unwrap();
+        let mut forwarders = Vec::new();
+        for _ in 0..options.forwarders {
+            forwarders.push(Forwarder::start(address).await);
+        }
+        let links = (1..=options.links).map(link).collect();
+        Self {
+            gateway: Arc::new(gateway),
+            serving: Mutex::default(),
+            address,
+            forwarders,
+            door,
+            key,
+            links: watch::Sender::new(Arc::new(links)),
+            options,
+        }
+    }
+
+    /// A gateway that echoes, and a client that it knows and whose channels are all there.
+    pub(crate) async fn echoing(options: PairOptions) -> (Self, Client) {
+        let pair = Self::new(options).await;
+        pair.serve_echo();
+        let client = pair.enrolled_client();
+        pair.wait_for_channels(&client).await;
+        (pair, client)
+    }
+
+    pub(crate) fn addresses(&self) -> Vec<HostPort> {
+        let all = self.forwarders.iter();
+        all.map(|forwarder| HostPort::try_from(forwarder.address).unwrap())
+            .collect()
+    }
+
+    pub(crate) fn config(&self, identity: Identity, invite: Option<Invite>) -> ClientConfig {
+        ClientConfig {
+            identity,
+            gateway: self.key,
+            addresses: self.addresses(),
+            invite,
+            name: "test".to_owned(),
+            links: Vec::new(),
+            weights: BTreeMap::new(),
+            session: self.options.session.clone(),
+            congestion: None,
+            express: self.options.express,
+        }
+    }
+
+    pub(crate) fn start(&self, config: ClientConfig) -> Client {
+        Client::start(config, self.links.subscribe())
+    }
+
+    pub(crate) fn enrolled_client(&self) -> Client {
+        let identity = Identity::generate().unwrap();
+        let key = identity.public();
+        self.door.peers.lock().unwrap().insert(key);
+        self.start(self.config(identity, None))
+    }
+
+    /// Every link has its bulk and its express channel, on both sides.
+    pub(crate) async fn wait_for_channels(&self, client: &Client) {
+        let kinds = if self.options.express { 2 } else { 1 };
+        let wanted = self.options.links as usize * kinds;
+        until("all channels", || channels(client) == wanted).await;
+        let count = || {
+            let sessions = self.gateway.sessions(0);
+            sessions.iter().map(|s| s.session.channels.len()).max()
+        };
+        until("all channels at the gateway", || {
+            count().is_some_and(|count| count >= wanted)
+        })
+        .await;
+    }
+
+    pub(crate) fn counters(&self) -> GatewayCounters {
+        self.gateway.counters()
+    }
+
+    /// Waits until the gateway's counters satisfy `condition`.
+    pub(crate) async fn until(&self, what: &str, condition: impl Fn(&GatewayCounters) -> bool) {
+        until(what, || condition(&self.counters())).await;
+    }
+
+    /// The gateway accepts every stream, and sends back what comes.
+    pub(crate) fn serve_echo(&self) {
+        let gateway = Arc::clone(&self.gateway);
+        let task = tokio::spawn(async move {
+            while let Some(incoming) = gateway.accept().await {
+                tokio::spawn(echo(incoming.stream));
+            }
+        });
+        *self.serving.lock().unwrap() = Some(task);
+    }
+
+    /// Closes the gateway in order.
+    pub(crate) async fn close_gateway(self, patience: Duration) {
+        let serving = self.serving.lock().unwrap().take();
+        if let Some(task) = serving {
+            task.abort();
+            let _ = task.await;
+        }
+        let gateway = Arc::into_inner(self.gateway);
+        gateway.expect("nobody else has it").close(patience).await;
+    }
+}
+
+async fn echo(mut stream: BondStream) -> std::io::Result<()> {
+    stream.accept(Bytes::new())?;
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    tokio::io::copy(&mut reader, &mut writer).await?;
+    tokio::io::AsyncWriteExt::shutdown(&mut writer).await
+}
+
+/// How many channels the client's session has.
+pub(crate) fn channels(client: &Client) -> usize {
+    let session = client.snapshot(0).session;
+    session.map_or(0, |session| session.channels.len())
+}
+
+/// Sends data through an echo, and checks what comes back.
+pub(crate) async fn echo_checked(client: &Client, seed: u64, length: u64) {
+    let stream = client.open(Bytes::new()).await.unwrap();
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let (sent, received) = tokio::join!(
+        write_pattern(&mut writer, seed, length),
+        read_checked(&mut reader)
+    );
+    assert_eq!(sent.unwrap(), received.unwrap(), "stream {seed}");
+}
+
+/// A link of the tests: one of several that are all loopback.
+pub(crate) fn link(number: u32) -> Link {
+    Link {
+        index: 1000 + number,
+        name: format!("test{number}"),
+        kind: LinkKind::Loopback,
+        addresses: vec![[127, 0, 0, 1].into()],
+        enabled: true,
+        up: true,
+        has_default_route_v4: true,
+        has_default_route_v6: false,
+        loopback: true,
+    }
+}
