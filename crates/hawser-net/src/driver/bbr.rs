@@ -36,6 +36,8 @@ impl RttRefresh {
         // The kernel renews the estimate only with a different value, save for rare coincidence.
         if self.seen.is_none_or(|seen| seen.min_rtt != min_rtt) {
             self.seen = Some(Seen { min_rtt, at: now });
+            // Draining may have shown a lower time already: then the pause has done its work.
+            self.holding = false;
         }
     }
 
@@ -114,6 +116,14 @@ mod tests {
         let mut other = refresh();
         other.on_sample(at(5), None);
         assert!(!other.holds(at(9980), RTT, busy));
+    }
+
+    #[test]
+    fn a_pause_ends_when_it_has_renewed_the_estimate() {
+        let mut refresh = refresh();
+        assert!(refresh.holds(at(9990), RTT, busy));
+        refresh.on_sample(at(9995), Some(RTT - Duration::from_micros(3)));
+        assert!(!refresh.holds(at(9996), RTT, busy));
     }
 
     #[test]
