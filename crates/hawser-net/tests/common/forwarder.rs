@@ -20,8 +20,8 @@ pub(crate) struct Forwarder {
 
 struct Shared {
     to: SocketAddr,
-    /// New connections are closed at once.
-    down: AtomicBool,
+    /// Nobody listens.
+    down: watch::Sender<bool>,
     /// What is behind the TLS handshake is kept back on its way to the client.
     mute: AtomicBool,
     pipes: Mutex<Vec<Arc<Pipe>>>,
@@ -68,11 +68,11 @@ impl Forwarder {
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             to,
-            down: AtomicBool::new(false),
+            down: watch::Sender::new(false),
             mute: AtomicBool::new(false),
             pipes: Mutex::default(),
         });
-        let task = tokio::spawn(accept(Arc::clone(&shared), listener));
+        let task = tokio::spawn(listen(Arc::clone(&shared), listener));
         Self {
             address,
             shared,
@@ -92,14 +92,14 @@ impl Forwarder {
         lock(&self.shared.pipes).clone()
     }
 
-    /// Ends all connections, and new ones too, until [`Forwarder::come_up`].
+    /// Ends all connections; new ones are refused until [`Forwarder::come_up`].
     pub(crate) fn go_down(&self) {
-        self.shared.down.store(true, Ordering::SeqCst);
+        self.shared.down.send_replace(true);
         self.all_pipes().iter().for_each(|pipe| pipe.cut());
     }
 
     pub(crate) fn come_up(&self) {
-        self.shared.down.store(false, Ordering::SeqCst);
+        self.shared.down.send_replace(false);
     }
 
     /// Whether to keep back what the gateway says once TLS is done, on new connections.
@@ -193,11 +193,24 @@ impl Pipe {
     }
 }
 
-async fn accept(shared: Arc<Shared>, listener: TcpListener) {
-    while let Ok((near, _)) = listener.accept().await {
-        if shared.down.load(Ordering::SeqCst) {
-            continue;
+/// Listens whenever the forwarder is not down.
+async fn listen(shared: Arc<Shared>, mut listener: TcpListener) {
+    let address = listener.local_addr().unwrap();
+    let mut down = shared.down.subscribe();
+    loop {
+        tokio::select! {
+            () = accept(&shared, listener) => return,
+            _ = down.wait_for(|down| *down) => {}
         }
+        if down.wait_for(|down| !*down).await.is_err() {
+            return;
+        }
+        listener = TcpListener::bind(address).await.unwrap();
+    }
+}
+
+async fn accept(shared: &Arc<Shared>, listener: TcpListener) {
+    while let Ok((near, _)) = listener.accept().await {
         let Ok(far) = TcpStream::connect(shared.to).await else {
             continue;
         };
@@ -209,6 +222,10 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
             over: AtomicBool::new(false),
         });
         lock(&shared.pipes).push(Arc::clone(&pipe));
+        if *shared.down.borrow() {
+            // It came a moment too late to be ended with the others.
+            pipe.cut();
+        }
         let mute = shared.mute.load(Ordering::SeqCst);
         tokio::spawn(async move {
             let (near_in, near_out) = near.into_split();
