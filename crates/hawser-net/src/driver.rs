@@ -5,26 +5,25 @@
 
 mod bbr;
 mod channel;
+mod inner;
 mod sample;
 mod timer;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use hawser_session::seal::SessionKeys;
-use hawser_session::{
-    ChannelSpec, CloseReason, Event, Session, SessionConfig, SessionSnapshot, Side,
-};
+use hawser_session::{ChannelSpec, CloseReason, Session, SessionConfig, SessionSnapshot, Side};
 use hawser_types::{ChannelId, Instant, SessionId, StreamId};
 use hawser_wire::Enrolment;
 use tokio::sync::Notify;
 
 use crate::clock;
 pub(crate) use channel::NewChannel;
-use sample::Gauge;
+pub(crate) use inner::Waiting;
+use inner::{Handle, Inner, Wakers};
 
 /// A session that runs. Cloning gives another handle to the same one; when the last handle and
 /// the last stream are gone, the session ends.
@@ -43,67 +42,11 @@ pub(crate) struct Shared {
     changed: tokio::sync::watch::Sender<u64>,
 }
 
-/// What the lock guards.
-struct Inner {
-    session: Session,
-    channels: BTreeMap<ChannelId, Handle>,
-    streams: HashMap<StreamId, Wakers>,
-    incoming: VecDeque<StreamId>,
-    acceptors: Vec<Waker>,
-    enrolments: VecDeque<Enrolment>,
-    enrolled: bool,
-    closed: Option<CloseReason>,
-    refused: bool,
-    timer_at: Option<Instant>,
-    /// Wakers to call once the lock is released.
-    woken: Vec<Waker>,
-    notified: Vec<Arc<Notify>>,
-}
-
-/// What the driver keeps of a channel.
-struct Handle {
-    gauge: Arc<Gauge>,
-    write: Arc<Notify>,
-    tasks: [tokio::task::AbortHandle; 2],
-}
-
-/// Who waits for what on one stream.
-#[derive(Default)]
-struct Wakers {
-    read: Option<Waker>,
-    write: Option<Waker>,
-    accept: Option<Waker>,
-    acknowledged: Option<Waker>,
-    reset: Option<u32>,
-}
-
-/// What a stream may wait for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Waiting {
-    Read,
-    Write,
-    Accept,
-    Acknowledged,
-}
-
 impl Driver {
     /// Starts a session that has no channel yet. Needs a tokio runtime.
     pub(crate) fn start(side: Side, config: SessionConfig, keys: SessionKeys) -> Self {
         let plain = config.plain;
-        let inner = Inner {
-            session: Session::new(clock::now(), side, config),
-            channels: BTreeMap::new(),
-            streams: HashMap::new(),
-            incoming: VecDeque::new(),
-            acceptors: Vec::new(),
-            enrolments: VecDeque::new(),
-            enrolled: false,
-            closed: None,
-            refused: false,
-            timer_at: None,
-            woken: Vec::new(),
-            notified: Vec::new(),
-        };
+        let inner = Inner::new(Session::new(clock::now(), side, config));
         let shared = Arc::new(Shared {
             inner: Mutex::new(inner),
             id: keys.session_id(),
@@ -363,142 +306,10 @@ impl Shared {
     }
 }
 
-impl Inner {
-    /// Hands out what the session has to say. Whether somebody who watches the session as a whole
-    /// has to look.
-    fn drain(&mut self) -> bool {
-        while let Some(id) = self.session.poll_wake() {
-            if let Some(handle) = self.channels.get(&id) {
-                self.notified.push(Arc::clone(&handle.write));
-            }
-        }
-        let mut changed = false;
-        while let Some(event) = self.session.poll_event() {
-            changed |= self.on_event(event);
-        }
-        changed
-    }
-
-    fn on_event(&mut self, event: Event) -> bool {
-        match event {
-            Event::Readable(id) => self.wake(id, Waiting::Read),
-            Event::Writable(id) => self.wake(id, Waiting::Write),
-            Event::StreamAccepted(id) => self.wake(id, Waiting::Accept),
-            Event::Acknowledged(id) => self.wake(id, Waiting::Acknowledged),
-            Event::StreamOpened(id) => {
-                self.streams.insert(id, Wakers::default());
-                self.incoming.push_back(id);
-                self.woken.append(&mut self.acceptors);
-            }
-            Event::Reset(id, code) => {
-                if let Some(wakers) = self.streams.get_mut(&id) {
-                    wakers.reset = Some(code);
-                    wakers.wake_all(&mut self.woken);
-                }
-                // Nobody has taken it yet, and nobody has to.
-                if let Some(place) = self.incoming.iter().position(|waiting| *waiting == id) {
-                    self.incoming.remove(place);
-                    self.streams.remove(&id);
-                }
-            }
-            Event::Suspect(id) => tracing::info!(%id, "silent: its work goes elsewhere"),
-            Event::Recovered(id) => tracing::info!(%id, "speaks again"),
-            Event::Dead(id) => {
-                tracing::info!(%id, "given up");
-                self.remove_channel(id);
-                return true;
-            }
-            Event::Granted(_) => return true,
-            Event::EnrolRequested(enrolment) => {
-                if self.enrolments.len() < MAX_ENROLMENTS {
-                    self.enrolments.push_back(enrolment);
-                }
-                return true;
-            }
-            Event::Enrolled => {
-                self.enrolled = true;
-                return true;
-            }
-            Event::Closed(reason) => {
-                self.end(reason);
-                return true;
-            }
-            _ => {}
-        }
-        false
-    }
-
-    fn wake(&mut self, id: StreamId, waiting: Waiting) {
-        if let Some(wakers) = self.streams.get_mut(&id) {
-            self.woken.extend(wakers.slot(waiting).take());
-        }
-    }
-
-    fn remove_channel(&mut self, id: ChannelId) {
-        if let Some(handle) = self.channels.remove(&id) {
-            handle
-                .tasks
-                .iter()
-                .for_each(tokio::task::AbortHandle::abort);
-        }
-    }
-
-    fn end(&mut self, reason: CloseReason) {
-        if self.closed.is_some() {
-            return;
-        }
-        self.closed = Some(reason);
-        self.timer_at = None;
-        self.session.abort();
-        self.streams
-            .values_mut()
-            .for_each(|wakers| wakers.wake_all(&mut self.woken));
-        self.woken.append(&mut self.acceptors);
-        // What this side has acknowledged or closed last may still be on its way out.
-        for (_, handle) in std::mem::take(&mut self.channels) {
-            handle.write.notify_one();
-            handle.tasks[channel::READER].abort();
-        }
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        for handle in self.channels.values() {
-            handle
-                .tasks
-                .iter()
-                .for_each(tokio::task::AbortHandle::abort);
-        }
-    }
-}
-
 impl Drop for Shared {
     fn drop(&mut self) {
         // The timer's task looks, and finds nothing left.
         self.timer.notify_one();
-    }
-}
-
-impl Wakers {
-    fn slot(&mut self, waiting: Waiting) -> &mut Option<Waker> {
-        match waiting {
-            Waiting::Read => &mut self.read,
-            Waiting::Write => &mut self.write,
-            Waiting::Accept => &mut self.accept,
-            Waiting::Acknowledged => &mut self.acknowledged,
-        }
-    }
-
-    fn wake_all(&mut self, woken: &mut Vec<Waker>) {
-        for slot in [
-            Waiting::Read,
-            Waiting::Write,
-            Waiting::Accept,
-            Waiting::Acknowledged,
-        ] {
-            woken.extend(self.slot(slot).take());
-        }
     }
 }
 
@@ -521,5 +332,3 @@ fn session_over(reason: Option<CloseReason>) -> io::Error {
 
 /// The code with which a gateway ends the session of a client that it does not admit, or no more.
 pub(crate) const CLOSE_REFUSED: u32 = 1;
-/// A client enrols once; more at a time are a mistake.
-const MAX_ENROLMENTS: usize = 4;

@@ -86,47 +86,53 @@ impl Reassembly {
         if bytes.is_empty() {
             return Ok(Inserted::New);
         }
-        match &mut self.order {
+        let known = match &self.order {
             Order::InOrder { next, held } => {
-                if end <= *next {
-                    return Ok(Inserted::Duplicate);
-                }
-                if held.get(&start).is_some_and(|old| old.len() == bytes.len()) {
-                    return Ok(Inserted::Duplicate);
-                }
+                let same = held.get(&start).is_some_and(|old| old.len() == bytes.len());
                 let before = held.range(..end).next_back();
-                if start < *next || before.is_some_and(|(at, old)| at + old.len() as u64 > start) {
-                    return Err(Misbehaviour::Overlap(self.stream));
-                }
-                if start > *next {
-                    self.held_charge += charge(bytes.len());
-                    held.insert(start, bytes);
-                    return Ok(Inserted::New);
-                }
-                *next = end;
-                self.ready_bytes += bytes.len() as u64;
-                self.ready.push_back(Piece::new(start, bytes));
+                let touches = before.is_some_and(|(at, old)| at + old.len() as u64 > start);
+                Known::of(end <= *next || same, start < *next || touches)
+            }
+            Order::AsTheyCome(received) => {
+                let all = received.contains(start) && received.contains(end - 1);
+                Known::of(all, !received.is_disjoint(&(start..end)))
+            }
+        };
+        match known {
+            Known::Whole => return Ok(Inserted::Duplicate),
+            Known::InPart => return Err(Misbehaviour::Overlap(self.stream)),
+            Known::No => self.insert_new(start, bytes),
+        }
+        Ok(Inserted::New)
+    }
+
+    /// Takes in a chunk that touches nothing that is known.
+    fn insert_new(&mut self, start: u64, bytes: Bytes) {
+        let (ready, ready_bytes) = (&mut self.ready, &mut self.ready_bytes);
+        let mut push = |offset, bytes: Bytes| {
+            *ready_bytes += bytes.len() as u64;
+            ready.push_back(Piece::new(offset, bytes));
+        };
+        match &mut self.order {
+            Order::InOrder { next, held } if start > *next => {
+                self.held_charge += charge(bytes.len());
+                held.insert(start, bytes);
+            }
+            Order::InOrder { next, held } => {
+                *next += bytes.len() as u64;
+                push(start, bytes);
                 while let Some(entry) = held.first_entry().filter(|entry| *entry.key() == *next) {
                     let (offset, bytes) = entry.remove_entry();
                     self.held_charge -= charge(bytes.len());
                     *next += bytes.len() as u64;
-                    self.ready_bytes += bytes.len() as u64;
-                    self.ready.push_back(Piece::new(offset, bytes));
+                    push(offset, bytes);
                 }
             }
             Order::AsTheyCome(received) => {
-                if !received.is_disjoint(&(start..end)) {
-                    return match received.contains(start) && received.contains(end - 1) {
-                        true => Ok(Inserted::Duplicate),
-                        false => Err(Misbehaviour::Overlap(self.stream)),
-                    };
-                }
-                received.insert(start..end);
-                self.ready_bytes += bytes.len() as u64;
-                self.ready.push_back(Piece::new(start, bytes));
+                received.insert(start..start + bytes.len() as u64);
+                push(start, bytes);
             }
         }
-        Ok(Inserted::New)
     }
 
     /// From now on chunks are handed out as they come, each with its offset.
@@ -190,6 +196,23 @@ impl Reassembly {
                 .last_key_value()
                 .map_or(*next, |(at, bytes)| at + bytes.len() as u64),
             Order::AsTheyCome(received) => received.end(),
+        }
+    }
+}
+
+/// How much of a chunk was there before.
+enum Known {
+    No,
+    InPart,
+    Whole,
+}
+
+impl Known {
+    fn of(whole: bool, any: bool) -> Self {
+        match (whole, any) {
+            (true, _) => Self::Whole,
+            (false, true) => Self::InPart,
+            (false, false) => Self::No,
         }
     }
 }

@@ -102,20 +102,8 @@ async fn read(
             }
             break error;
         }
-        if !records.is_empty() {
-            let Some(shared) = shared.upgrade() else {
-                return;
-            };
-            let fault = shared.with(|inner, now| {
-                records
-                    .drain(..)
-                    .try_for_each(|record| inner.session.handle_record(now, id, record))
-                    .err()
-            });
-            if let Some(fault) = fault {
-                shared.fail(&fault);
-                return;
-            }
+        if !records.is_empty() && !hand_over(&shared, id, &mut records) {
+            return;
         }
         let wanted = reader.missing().max(size);
         let buffer = reader.buffer();
@@ -147,6 +135,22 @@ async fn read(
         tracing::debug!(%id, error = %ended, "the connection ended");
     }
     shared.lose_channel(id);
+}
+
+/// Gives the session what came. `false`: the session is over.
+fn hand_over(shared: &Weak<Shared>, id: ChannelId, records: &mut Vec<Bytes>) -> bool {
+    let Some(shared) = shared.upgrade() else {
+        return false;
+    };
+    let result = shared.with(|inner, now| {
+        let mut records = records.drain(..);
+        records.try_for_each(|record| inner.session.handle_record(now, id, record))
+    });
+    if let Err(fault) = result {
+        shared.fail(&fault);
+        return false;
+    }
+    true
 }
 
 fn take_records(reader: &mut RecordReader, records: &mut Vec<Bytes>) -> io::Result<()> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use hawser_session::seal::{Direction, SessionKeys};
+use hawser_session::seal::{Direction, RecordReader, SessionKeys};
 use hawser_session::{ChannelSpec, Side};
 use hawser_types::{ChannelId, LinkIndex};
 use hawser_wire::{
@@ -146,22 +146,7 @@ async fn join(shared: &Arc<Shared>, mut stream: TcpStream) -> Result<(), String>
     driver.check_join(id).map_err(|error| error.to_string())?;
     let plain = shared.config.session.plain;
     let mut reader = driver.keys().reader(id, Direction::ClientToGateway, plain);
-    let record = loop {
-        if let Some(record) = reader.next_record().map_err(|error| error.to_string())? {
-            break record;
-        }
-        let read = stream
-            .read_buf(reader.buffer())
-            .await
-            .map_err(|error| error.to_string())?;
-        if read == 0 {
-            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).to_string());
-        }
-    };
-    let Some(Ok(Frame::State(StateFrame::Join { role, link }))) = FrameIterator::new(record).next()
-    else {
-        return Err("the first record is no join".to_owned());
-    };
+    let (role, link) = read_join(&mut stream, &mut reader).await?;
     let mut sealer = driver.keys().sealer(id, Direction::GatewayToClient);
     let mut frame = BytesMut::new();
     StateFrame::Join { role, link }.encode(&mut frame);
@@ -192,6 +177,29 @@ async fn join(shared: &Arc<Shared>, mut stream: TcpStream) -> Result<(), String>
         return Err("the channel was taken meanwhile".to_owned());
     }
     Ok(())
+}
+
+/// Waits for the first record of a connection that joins, which proves that it belongs there.
+async fn read_join(
+    stream: &mut TcpStream,
+    reader: &mut RecordReader,
+) -> Result<(ChannelRole, u32), String> {
+    let record = loop {
+        if let Some(record) = reader.next_record().map_err(|error| error.to_string())? {
+            break record;
+        }
+        let read = stream
+            .read_buf(reader.buffer())
+            .await
+            .map_err(|error| error.to_string())?;
+        if read == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).to_string());
+        }
+    };
+    match FrameIterator::new(record).next() {
+        Some(Ok(Frame::State(StateFrame::Join { role, link }))) => Ok((role, link)),
+        _ => Err("the first record is no join".to_owned()),
+    }
 }
 
 /// How long anybody may take to say who they are.

@@ -49,60 +49,72 @@ impl Session {
         };
         channel.woken = false;
         let assigned = channel.outbox.pop_front();
-        let chunk =
-            assigned.and_then(|assigned| Some((assigned.chunk, self.ledger.get(assigned.chunk)?)));
+        let has_chunk = assigned.is_some();
         // Nobody asks again once the session is over, and the peer waits for this one.
         let over = self.state == State::Closed;
-        let ack_due = channel
-            .inbound
-            .ack_due
-            .is_some_and(|due| over || due <= now);
-        let heartbeat = std::mem::take(&mut channel.heartbeat_due) && chunk.is_none();
-        if chunk.is_none() && !ack_due && !heartbeat && self.credit_due.is_empty() {
+        let inbound = &channel.inbound;
+        let ack_due = inbound.ack_due.is_some_and(|due| over || due <= now);
+        let heartbeat = std::mem::take(&mut channel.heartbeat_due) && !has_chunk;
+        if !has_chunk && !ack_due && !heartbeat && self.credit_due.is_empty() {
             return false;
         }
+        self.put_state(id, heartbeat, out);
+        let chunk = assigned.and_then(|assigned| self.ledger.get(assigned.chunk));
+        if let Some(chunk) = chunk {
+            chunk.header.encode(&mut out.head);
+            out.payload.extend(chunk.payload.iter().cloned());
+        }
+        if out.head.is_empty() {
+            // Credit was due to streams that are over.
+            return false;
+        }
+        self.note_sent(now, id, assigned, out);
+        true
+    }
+
+    /// Puts the state that is due ahead of a record's chunk.
+    fn put_state(&mut self, id: ChannelId, heartbeat: bool, out: &mut Outgoing) {
         if heartbeat {
             StateFrame::Heartbeat.encode(&mut out.head);
         }
-        if let Some(records) = channel.inbound.take_ack() {
-            StateFrame::Ack {
-                channel: id,
-                records,
-            }
-            .encode(&mut out.head);
+        let channel = self.channels.get_mut(&id);
+        if let Some(records) = channel.and_then(|channel| channel.inbound.take_ack()) {
+            let channel = id;
+            StateFrame::Ack { channel, records }.encode(&mut out.head);
         }
         for _ in 0..MAX_CREDITS {
             let Some(stream) = self.credit_due.pop_first() else {
                 break;
             };
-            if let Some(limit) = self
-                .streams
-                .get(&stream)
-                .map(|stream| stream.receive.limit())
-            {
+            if let Some(known) = self.streams.get(&stream) {
+                let limit = known.receive.limit();
                 StateFrame::Credit { stream, limit }.encode(&mut out.head);
             }
         }
-        if out.head.is_empty() && chunk.is_none() {
-            // Credit was due to streams that are over.
-            return false;
-        }
-        let mut length = 0;
-        if let Some((_, chunk)) = chunk {
-            chunk.header.encode(&mut out.head);
-            out.payload.extend(chunk.payload.iter().cloned());
-            length = chunk.length;
-        }
-        let wire = hawser_wire::RECORD_HEADER_LENGTH + out.head.len() + length + TAG_LENGTH;
+    }
+
+    /// Books a record that is about to be written.
+    fn note_sent(
+        &mut self,
+        now: Instant,
+        id: ChannelId,
+        assigned: Option<Assigned>,
+        out: &Outgoing,
+    ) {
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return;
+        };
+        let payload: usize = out.payload.iter().map(Bytes::len).sum();
+        let wire = hawser_wire::RECORD_HEADER_LENGTH + out.head.len() + payload + TAG_LENGTH;
         channel.written += wire as u64;
         channel.path.on_written(now);
-        if let Some((key, _)) = chunk {
+        if let Some(Assigned { chunk, length }) = assigned {
             channel.ready = false;
-            channel.payload_sent += length as u64;
+            channel.payload_sent += u64::from(length);
             channel.sent.push_back(Sent {
                 record: channel.records_sent,
-                chunk: key,
-                length: length as u32,
+                chunk,
+                length,
                 end: channel.written,
                 at: now,
             });
@@ -111,7 +123,6 @@ impl Session {
         if self.tick_at.is_none() {
             self.tick_at = Some(now + super::failure::TICK);
         }
-        true
     }
 
     /// Drops chunks that were acknowledged, or whose stream was reset, while they waited for this

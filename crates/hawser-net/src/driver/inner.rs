@@ -1,0 +1,208 @@
+//! What the lock of a session guards, and how the session's events reach those who wait.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::task::Waker;
+
+use hawser_session::{CloseReason, Event, Session};
+use hawser_types::{ChannelId, Instant, StreamId};
+use hawser_wire::Enrolment;
+use tokio::sync::Notify;
+
+use super::channel;
+use super::sample::Gauge;
+
+/// What the lock guards.
+pub(super) struct Inner {
+    pub(super) session: Session,
+    pub(super) channels: BTreeMap<ChannelId, Handle>,
+    pub(super) streams: HashMap<StreamId, Wakers>,
+    pub(super) incoming: VecDeque<StreamId>,
+    pub(super) acceptors: Vec<Waker>,
+    pub(super) enrolments: VecDeque<Enrolment>,
+    pub(super) enrolled: bool,
+    pub(super) closed: Option<CloseReason>,
+    pub(super) refused: bool,
+    pub(super) timer_at: Option<Instant>,
+    /// Wakers to call once the lock is released.
+    pub(super) woken: Vec<Waker>,
+    pub(super) notified: Vec<Arc<Notify>>,
+}
+
+/// What the driver keeps of a channel.
+pub(super) struct Handle {
+    pub(super) gauge: Arc<Gauge>,
+    pub(super) write: Arc<Notify>,
+    pub(super) tasks: [tokio::task::AbortHandle; 2],
+}
+
+/// Who waits for what on one stream.
+#[derive(Default)]
+pub(super) struct Wakers {
+    pub(super) read: Option<Waker>,
+    pub(super) write: Option<Waker>,
+    pub(super) accept: Option<Waker>,
+    pub(super) acknowledged: Option<Waker>,
+    pub(super) reset: Option<u32>,
+}
+
+/// What a stream may wait for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Waiting {
+    Read,
+    Write,
+    Accept,
+    Acknowledged,
+}
+
+impl Inner {
+    pub(super) fn new(session: Session) -> Self {
+        Self {
+            session,
+            channels: BTreeMap::new(),
+            streams: HashMap::new(),
+            incoming: VecDeque::new(),
+            acceptors: Vec::new(),
+            enrolments: VecDeque::new(),
+            enrolled: false,
+            closed: None,
+            refused: false,
+            timer_at: None,
+            woken: Vec::new(),
+            notified: Vec::new(),
+        }
+    }
+
+    /// Hands out what the session has to say. Whether somebody who watches the session as a whole
+    /// has to look.
+    pub(super) fn drain(&mut self) -> bool {
+        while let Some(id) = self.session.poll_wake() {
+            if let Some(handle) = self.channels.get(&id) {
+                self.notified.push(Arc::clone(&handle.write));
+            }
+        }
+        let mut changed = false;
+        while let Some(event) = self.session.poll_event() {
+            changed |= self.on_event(event);
+        }
+        changed
+    }
+
+    pub(super) fn on_event(&mut self, event: Event) -> bool {
+        match event {
+            Event::Readable(id) => self.wake(id, Waiting::Read),
+            Event::Writable(id) => self.wake(id, Waiting::Write),
+            Event::StreamAccepted(id) => self.wake(id, Waiting::Accept),
+            Event::Acknowledged(id) => self.wake(id, Waiting::Acknowledged),
+            Event::StreamOpened(id) => {
+                self.streams.insert(id, Wakers::default());
+                self.incoming.push_back(id);
+                self.woken.append(&mut self.acceptors);
+            }
+            Event::Reset(id, code) => {
+                if let Some(wakers) = self.streams.get_mut(&id) {
+                    wakers.reset = Some(code);
+                    wakers.wake_all(&mut self.woken);
+                }
+                // Nobody has taken it yet, and nobody has to.
+                if let Some(place) = self.incoming.iter().position(|waiting| *waiting == id) {
+                    self.incoming.remove(place);
+                    self.streams.remove(&id);
+                }
+            }
+            Event::Suspect(id) => tracing::info!(%id, "silent: its work goes elsewhere"),
+            Event::Recovered(id) => tracing::info!(%id, "speaks again"),
+            Event::Dead(id) => {
+                tracing::info!(%id, "given up");
+                self.remove_channel(id);
+                return true;
+            }
+            Event::Granted(_) => return true,
+            Event::EnrolRequested(enrolment) => {
+                if self.enrolments.len() < MAX_ENROLMENTS {
+                    self.enrolments.push_back(enrolment);
+                }
+                return true;
+            }
+            Event::Enrolled => {
+                self.enrolled = true;
+                return true;
+            }
+            Event::Closed(reason) => {
+                self.end(reason);
+                return true;
+            }
+            _ => {}
+        }
+        false
+    }
+
+    pub(super) fn wake(&mut self, id: StreamId, waiting: Waiting) {
+        if let Some(wakers) = self.streams.get_mut(&id) {
+            self.woken.extend(wakers.slot(waiting).take());
+        }
+    }
+
+    pub(super) fn remove_channel(&mut self, id: ChannelId) {
+        if let Some(handle) = self.channels.remove(&id) {
+            handle
+                .tasks
+                .iter()
+                .for_each(tokio::task::AbortHandle::abort);
+        }
+    }
+
+    pub(super) fn end(&mut self, reason: CloseReason) {
+        if self.closed.is_some() {
+            return;
+        }
+        self.closed = Some(reason);
+        self.timer_at = None;
+        self.session.abort();
+        self.streams
+            .values_mut()
+            .for_each(|wakers| wakers.wake_all(&mut self.woken));
+        self.woken.append(&mut self.acceptors);
+        // What this side has acknowledged or closed last may still be on its way out.
+        for (_, handle) in std::mem::take(&mut self.channels) {
+            handle.write.notify_one();
+            handle.tasks[channel::READER].abort();
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        for handle in self.channels.values() {
+            handle
+                .tasks
+                .iter()
+                .for_each(tokio::task::AbortHandle::abort);
+        }
+    }
+}
+
+impl Wakers {
+    pub(super) fn slot(&mut self, waiting: Waiting) -> &mut Option<Waker> {
+        match waiting {
+            Waiting::Read => &mut self.read,
+            Waiting::Write => &mut self.write,
+            Waiting::Accept => &mut self.accept,
+            Waiting::Acknowledged => &mut self.acknowledged,
+        }
+    }
+
+    pub(super) fn wake_all(&mut self, woken: &mut Vec<Waker>) {
+        for slot in [
+            Waiting::Read,
+            Waiting::Write,
+            Waiting::Accept,
+            Waiting::Acknowledged,
+        ] {
+            woken.extend(self.slot(slot).take());
+        }
+    }
+}
+
+/// A client enrols once; more at a time are a mistake.
+const MAX_ENROLMENTS: usize = 4;
