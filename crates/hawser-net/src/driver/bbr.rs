@@ -16,14 +16,17 @@ use hawser_types::{ByteCount, Instant};
 #[derive(Debug, Default)]
 pub(super) struct RttRefresh {
     seen: Option<Seen>,
+    last_sample: Option<Instant>,
     holding: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     min_rtt: Duration,
-    /// When the estimate was last renewed.
-    at: Instant,
+    /// The estimate was last renewed after this …
+    after: Instant,
+    /// … and before this.
+    before: Instant,
 }
 
 impl RttRefresh {
@@ -35,26 +38,33 @@ impl RttRefresh {
         };
         // The kernel renews the estimate only with a different value, save for rare coincidence.
         if self.seen.is_none_or(|seen| seen.min_rtt != min_rtt) {
-            self.seen = Some(Seen { min_rtt, at: now });
+            // A fresh connection's estimate is as old as its handshake.
+            let after = self.last_sample.unwrap_or(now - UNCERTAINTY);
+            self.seen = Some(Seen {
+                min_rtt,
+                after: after.max(now - UNCERTAINTY),
+                before: now,
+            });
             // Draining may have shown a lower time already: then the pause has done its work.
             self.holding = false;
         }
+        self.last_sample = Some(now);
     }
 
-    /// Whether the channel should be given nothing now. `rtt`: how long what is in flight takes to
-    /// drain; `in_flight`: what the peer's kernel has not acknowledged, asked only when it matters.
+    /// Whether the channel should be given nothing now. `drain`: how long what it was given takes
+    /// to be acknowledged; `in_flight`: how much that is, asked only when it matters.
     pub(super) fn holds(
         &mut self,
         now: Instant,
-        rtt: Duration,
+        drain: Duration,
         in_flight: impl Fn() -> ByteCount,
     ) -> bool {
         let Some(seen) = self.seen else {
             return false;
         };
-        let expires = seen.at + WINDOW + SLACK;
-        let begin = expires - rtt - rtt / 4 - SLACK * 2;
-        if now >= expires + rtt * 4 {
+        let expires = seen.before + WINDOW + SLACK;
+        let begin = seen.after + WINDOW - drain - SLACK;
+        if now >= expires + drain * 4 {
             // It came otherwise; what will be measured next is on its way.
             self.holding = false;
             return false;
@@ -69,7 +79,9 @@ impl RttRefresh {
 
 /// How long BBR trusts an estimate.
 const WINDOW: Duration = Duration::from_secs(10);
-/// The kernel counts in ticks of up to 4 ms, and samples here are up to 10 ms apart.
+/// What the moment of a renewal may be off by: the handshake's and the join's round trips.
+const UNCERTAINTY: Duration = Duration::from_millis(60);
+/// The kernel counts in ticks of up to 4 ms.
 const SLACK: Duration = Duration::from_millis(8);
 
 #[cfg(test)]
@@ -92,7 +104,8 @@ mod tests {
 
     fn refresh() -> RttRefresh {
         let mut refresh = RttRefresh::default();
-        refresh.on_sample(at(0), Some(RTT));
+        refresh.on_sample(at(0), Some(RTT + RTT));
+        refresh.on_sample(at(10), Some(RTT));
         refresh
     }
 
@@ -100,10 +113,10 @@ mod tests {
     fn a_busy_channel_pauses_around_the_expiry_until_it_is_drained() {
         let mut refresh = refresh();
         assert!(!refresh.holds(at(9900), RTT, busy));
-        assert!(refresh.holds(at(9970), RTT, busy));
+        assert!(refresh.holds(at(9975), RTT, busy));
         assert!(refresh.holds(at(10_000), RTT, idle));
         assert!(refresh.holds(at(10_010), RTT, busy));
-        assert!(!refresh.holds(at(10_012), RTT, idle));
+        assert!(!refresh.holds(at(10_019), RTT, idle));
         refresh.on_sample(at(10_040), Some(RTT + Duration::from_micros(3)));
         assert!(!refresh.holds(at(10_050), RTT, busy));
         assert!(refresh.holds(at(20_010), RTT, busy));

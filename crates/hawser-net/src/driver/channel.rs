@@ -54,7 +54,7 @@ pub(super) fn start(shared: &Arc<Shared>, mut spec: ChannelSpec, new: NewChannel
             next_sample: now,
             low_water: 0,
             refresh: RttRefresh::default(),
-            rtt: Duration::ZERO,
+            drain: Duration::ZERO,
         };
         let refusable = shared.side == Side::Client && spec.records == 0;
         let reading = read(Arc::downgrade(shared), id, stream, new.reader, refusable);
@@ -174,7 +174,8 @@ struct Writer {
     next_sample: Instant,
     low_water: u32,
     refresh: RttRefresh,
-    rtt: Duration,
+    /// How long the kernel needs for what it was given.
+    drain: Duration,
 }
 
 /// Bytes that the kernel has not taken yet: sealed ones in one buffer, unsealed payloads as they
@@ -237,11 +238,14 @@ impl Writer {
             .then(|| self.gauge.sample())
             .flatten();
         if let Some(sample) = &sample {
-            self.rtt = sample.rtt;
+            let all = sample.delivery_rate.time_for(sample.unacknowledged);
+            self.drain = all.unwrap_or_default().max(sample.rtt);
             self.refresh.on_sample(now, self.gauge.bbr_min_rtt());
         }
         let gauge = &self.gauge;
-        let holds = self.refresh.holds(now, self.rtt, || gauge.unacknowledged());
+        let holds = self
+            .refresh
+            .holds(now, self.drain, || gauge.unacknowledged());
         let ready = !holds && self.gauge.is_ready();
         let id = self.id;
         let (found, over, plain, low_water) = shared.with(|inner, now| {
