@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use hawser_path::PathEstimator;
+use hawser_path::{KernelSample, PathEstimator};
 use hawser_sched::PathView;
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate};
 use hawser_wire::{ChannelRole, MAX_CHUNK_PAYLOAD, RECORD_HEADER_LENGTH};
@@ -50,6 +50,8 @@ pub(crate) struct Channel {
     /// Bytes of payload in `sent` and `outbox`.
     pub(crate) in_flight: u64,
     pub(crate) last_session_ack: Instant,
+    /// How far the peer's kernel had come, and when it came that far.
+    progress: (u64, Instant),
     pub(crate) heartbeat_due: bool,
     pub(crate) heartbeat_at: Option<Instant>,
     pub(crate) inbound: Inbound,
@@ -99,6 +101,7 @@ impl Channel {
             written: 0,
             in_flight: 0,
             last_session_ack: Instant::ZERO,
+            progress: (0, Instant::ZERO),
             heartbeat_due: false,
             heartbeat_at: None,
             inbound: Inbound {
@@ -129,6 +132,22 @@ impl Channel {
     pub(crate) fn is_busy(&self) -> bool {
         // Something written since the last sample counts: only a sample ends the wait for it.
         !self.sent.is_empty() || self.path.silence().began().is_some()
+    }
+
+    /// Takes in what the kernel says now.
+    pub(crate) fn on_sample(&mut self, now: Instant, sample: KernelSample) {
+        self.path.on_sample(now, sample);
+        // Heartbeats behind the last chunk are no progress of the chunks.
+        let last = self.sent.back().map_or(u64::MAX, |sent| sent.end);
+        let position = self.kernel_acknowledged().min(last);
+        if position > self.progress.0 {
+            self.progress = (position, now);
+        }
+    }
+
+    /// When either the peer's session or its kernel acknowledged something new.
+    pub(crate) fn last_progress(&self) -> Instant {
+        self.last_session_ack.max(self.progress.1)
     }
 
     /// The position up to which the peer's kernel has everything, as of the latest sample.

@@ -192,7 +192,7 @@ impl Session {
     /// What the kernel says of a channel now.
     pub fn handle_sample(&mut self, now: Instant, channel: ChannelId, sample: KernelSample) {
         if let Some(channel) = self.channels.get_mut(&channel) {
-            channel.path.on_sample(now, sample);
+            channel.on_sample(now, sample);
             self.check_recovery(now);
         }
     }

@@ -54,7 +54,7 @@ pub(super) async fn connect(shared: &Arc<Shared>) -> First {
 }
 
 /// The first handshake that succeeds over any link to any address.
-async fn race(shared: &Arc<Shared>) -> Result<(Link, SocketAddr, Handshake), String> {
+pub(super) async fn race(shared: &Arc<Shared>) -> Result<(Link, SocketAddr, Handshake), String> {
     let config = &shared.config;
     let links = shared.usable_links();
     if links.is_empty() {

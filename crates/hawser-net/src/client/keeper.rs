@@ -12,7 +12,7 @@ use hawser_wire::ChannelRole;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::first::{First, resolve};
+use super::first::{self, First, resolve};
 use super::join::{JoinError, join};
 use super::{LinkStatus, Shared};
 use crate::driver::Driver;
@@ -74,6 +74,8 @@ struct LinkKeeper {
     failures: u32,
     /// Joins that the gateway broke off while the session had no channel at all.
     turned_away: u32,
+    /// Attempts that lacked a number since the last channel joined.
+    without_grant: u32,
 }
 
 impl LinkKeeper {
@@ -98,6 +100,7 @@ impl LinkKeeper {
             held,
             failures: 0,
             turned_away: 0,
+            without_grant: 0,
         };
         keeper.publish(None);
         keeper
@@ -135,6 +138,7 @@ impl LinkKeeper {
             tokio::select! {
                 Some((role, remote, result)) = attempts.next(), if !attempts.is_empty() => {
                     self.on_result(role, remote, result);
+                    self.check_gateway().await;
                 }
                 () = tokio::time::sleep_until(next_attempt) => {}
                 changed = changes.changed() => {
@@ -168,20 +172,21 @@ impl LinkKeeper {
                 self.remote = Some(remote);
                 self.failures = 0;
                 self.turned_away = 0;
+                self.without_grant = 0;
                 tracing::info!(link = %self.link.name, %remote, ?role, %channel, "joined");
                 self.publish(None);
             }
-            // Without a channel no grant can come any more.
-            Err(JoinError::NoGrant) if self.driver.channels().is_empty() => self.driver.abort(),
-            Err(JoinError::NoGrant) => {}
+            Err(JoinError::NoGrant) => {
+                self.without_grant += 1;
+                // Without a channel no grant can come any more.
+                if self.without_grant >= MAX_WITHOUT_GRANT && self.driver.channels().is_empty() {
+                    self.driver.abort();
+                }
+            }
             Err(error) => {
                 self.failures = self.failures.saturating_add(1);
                 if matches!(error, JoinError::Broken(_)) && self.driver.channels().is_empty() {
                     self.turned_away += 1;
-                    // The gateway is there and does not know the session: it was restarted.
-                    if self.turned_away >= MAX_TURNED_AWAY {
-                        self.driver.abort();
-                    }
                 }
                 if self.failures.is_power_of_two() {
                     tracing::info!(link = %self.link.name, %remote, %error, "no channel");
@@ -191,6 +196,18 @@ impl LinkKeeper {
                     self.remote = None;
                 }
             }
+        }
+    }
+
+    /// Joins are broken off. When the gateway proves that it is the one that does so, it was
+    /// restarted and does not know the session; else somebody on the way does.
+    async fn check_gateway(&mut self) {
+        if self.turned_away < MAX_TURNED_AWAY {
+            return;
+        }
+        self.turned_away = 0;
+        if first::race(&self.shared).await.is_ok() && self.driver.channels().is_empty() {
+            self.driver.abort();
         }
     }
 
@@ -281,3 +298,4 @@ fn attempt(
 const RETRY: Duration = Duration::from_millis(300);
 const MAX_ATTEMPTS: usize = 12;
 const MAX_TURNED_AWAY: u32 = 3;
+const MAX_WITHOUT_GRANT: u32 = 20;

@@ -21,7 +21,7 @@ use super::{Entry, Shared, session};
 use crate::bind::SocketOptions;
 use crate::clock;
 use crate::driver::{Driver, NewChannel};
-use crate::tls::{Handshake, is_tls_record};
+use crate::tls::{Handshake, TlsError, is_tls_record};
 
 /// Accepts connections for as long as the gateway lives.
 pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
@@ -68,6 +68,8 @@ async fn admit(shared: Arc<Shared>, stream: TcpStream, remote: SocketAddr, place
         Ok(Ok(1)) if is_tls_record(first[0]) => {
             match timeout(PATIENCE, shared.tls.handshake(stream, &[])).await {
                 Ok(Ok(handshake)) => begin(&shared, handshake, remote),
+                // A client that races several connections lets go of those that lose.
+                Ok(Err(TlsError::Closed)) => {}
                 Ok(Err(error)) => {
                     tracing::debug!(%remote, %error, "a handshake failed");
                     shared.count(|counters| counters.handshakes_failed += 1);

@@ -244,12 +244,10 @@ impl Session {
 }
 
 impl Channel {
-    /// How long the peer's session has not acknowledged what it should have.
+    /// How long nothing new was acknowledged although something is under way.
     fn overdue(&self, now: Instant) -> Duration {
         let sent = self.sent.front().map(|sent| sent.at);
-        sent.map_or(Duration::ZERO, |at| {
-            now.since(at.max(self.last_session_ack))
-        })
+        sent.map_or(Duration::ZERO, |at| now.since(at.max(self.last_progress())))
     }
 
     /// The peer's kernel has everything, its session does not say so: does either still live?
@@ -260,9 +258,10 @@ impl Channel {
             && self.heartbeat_at.is_none_or(|at| now.since(at) > patience)
     }
 
-    /// The kernels understand each other, and still the peer's session does not answer.
+    /// However alive the path seems, nothing gets through it: the peer hangs, or something on the
+    /// way swallows what it acknowledges.
     fn is_stuck(&self, now: Instant) -> bool {
-        self.path.latest().unacknowledged == ByteCount::ZERO && self.overdue(now) > STUCK_AFTER
+        self.overdue(now) > STUCK_AFTER.max(self.path.rtt() * 8)
     }
 }
 

@@ -30,6 +30,8 @@ struct Wire {
     acks: VecDeque<(Instant, u64)>,
     last_ack: Instant,
     holed: bool,
+    /// TCP goes on, and what it carries is lost: the other end hangs, or a middlebox does.
+    swallows: bool,
     told_ready: bool,
 }
 
@@ -94,6 +96,7 @@ impl Pair {
                     acks: VecDeque::new(),
                     last_ack: self.now,
                     holed: false,
+                    swallows: false,
                     told_ready: false,
                 },
             );
@@ -110,6 +113,14 @@ impl Pair {
             for (at, _) in &mut wire.acks {
                 *at = NEVER;
             }
+        }
+    }
+
+    /// From now on what is sent is acknowledged by TCP and goes nowhere.
+    pub(super) fn swallow(&mut self, id: u32) {
+        for side in [CLIENT, GATEWAY] {
+            let wire = self.wires.get_mut(&(ChannelId::new(id), side)).unwrap();
+            wire.swallows = true;
         }
     }
 
@@ -228,6 +239,9 @@ impl Pair {
                     break;
                 }
                 let (_, body) = wire.in_flight.pop_front().unwrap();
+                if wire.swallows {
+                    continue;
+                }
                 self.sides[1 - side]
                     .handle_record(self.now, id, body)
                     .unwrap();

@@ -307,3 +307,20 @@ fn hello_comes_first_even_when_a_client_enrols_at_once() {
     let snapshot = pair.sides[GATEWAY].snapshot(pair.now, 0);
     assert_eq!(snapshot.channels[0].link, LinkIndex::new(7));
 }
+
+#[test]
+fn a_channel_that_swallows_what_its_kernel_acknowledges_is_given_up() {
+    let mut pair = Pair::over(&[link(1, 20, 10), link(2, 20, 10)]);
+    let id = pair.sides[CLIENT]
+        .open_stream(pair.now, Bytes::new())
+        .unwrap();
+    let data = pattern(900_000);
+    pair.sides[CLIENT].write_slice(pair.now, id, &data).unwrap();
+    pair.sides[CLIENT].finish(pair.now, id).unwrap();
+    pair.run_for(60);
+    pair.swallow(1);
+    let mut got = Vec::new();
+    assert!(pair.read_for(12_000, GATEWAY, id, &mut got));
+    assert!(got == data);
+    assert!(pair.events[CLIENT].contains(&Event::Dead(ChannelId::new(1))));
+}
