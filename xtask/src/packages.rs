@@ -100,7 +100,7 @@ const NEEDS: [Need; 6] = [
     Need {
         program: "nginx",
         package: "nginx",
-        tests: "many short connections to a real server",
+        tests: "real clients and many short connections to a real server",
     },
     Need {
         program: "git",

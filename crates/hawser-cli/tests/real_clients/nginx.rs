@@ -1,0 +1,132 @@
+//! A web server of the current user's, in a folder of its own.
+
+use std::cell::Cell;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use super::clients::find;
+use super::program::{Place, read, until};
+
+/// nginx; it is killed when dropped.
+pub(crate) struct Nginx {
+    child: Child,
+    folder: PathBuf,
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+}
+
+impl Nginx {
+    /// Starts it, with files that clients may read in `www` and write in `www/upload`.
+    pub(crate) fn start(place: &Place) -> Self {
+        let folder = place.folder("nginx");
+        for name in ["www/upload", "temp"] {
+            place.folder(&format!("nginx/{name}"));
+        }
+        // Another program may take a port between its choice and its use.
+        (0..PORTS)
+            .find_map(|_| Self::try_start(&folder))
+            .unwrap_or_else(|| panic!("nginx: {}", read(&folder.join("error.log"))))
+    }
+
+    fn try_start(folder: &Path) -> Option<Self> {
+        let address = TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .unwrap();
+        std::fs::write(folder.join("nginx.conf"), configuration(address)).unwrap();
+        let child = Command::new(find("nginx").unwrap())
+            .arg("-p")
+            .arg(folder)
+            .args(["-c", "nginx.conf", "-e", "error.log"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut nginx = Self {
+            child,
+            folder: folder.to_owned(),
+            address,
+        };
+        // It writes its number once it listens.
+        let ended = Cell::new(false);
+        until(
+            "nginx listens",
+            || {
+                ended.set(nginx.child.try_wait().unwrap().is_some());
+                ended.get() || !read(&folder.join("pid")).is_empty()
+            },
+            || read(&folder.join("error.log")),
+        );
+        (!ended.get()).then_some(nginx)
+    }
+
+    /// Where it keeps this file.
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.folder.join("www").join(file)
+    }
+
+    /// Puts a file there for clients to read.
+    pub(crate) fn put(&self, file: &str, content: &[u8]) {
+        std::fs::write(self.path(file), content).unwrap();
+    }
+
+    pub(crate) fn url(&self, file: &str) -> String {
+        format!("http://{}/{file}", self.address)
+    }
+
+    /// Waits until the log has a line with all of `words`, and returns that line.
+    pub(crate) fn logged(&self, words: &[&str]) -> String {
+        let log = || read(&self.folder.join("access.log"));
+        let mut found = None;
+        until(
+            &format!("a request with {words:?}"),
+            || {
+                found = log()
+                    .lines()
+                    .find(|line| words.iter().all(|word| line.contains(word)))
+                    .map(str::to_owned);
+                found.is_some()
+            },
+            log,
+        );
+        found.unwrap()
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One process, which leaves nothing behind when it is killed.
+fn configuration(address: SocketAddr) -> String {
+    format!(
+        r#"
+daemon off;
+master_process off;
+pid pid;
+events {{ worker_connections 2048; }}
+http {{
+    log_format words '"$request" $status $http_user_agent';
+    access_log access.log words;
+    client_body_temp_path temp;
+    proxy_temp_path temp;
+    fastcgi_temp_path temp;
+    uwsgi_temp_path temp;
+    scgi_temp_path temp;
+    client_max_body_size 100m;
+    types {{ text/html html; image/svg+xml svg; text/javascript js; }}
+    server {{
+        listen {address} backlog=1024;
+        root www;
+        location /upload/ {{ dav_methods PUT; }}
+    }}
+}}
+"#
+    )
+}
+
+const PORTS: usize = 10;
