@@ -35,11 +35,12 @@ pub(crate) async fn run(setup: &Setup, args: &ReceiveArgs) -> anyhow::Result<()>
     let state = substate(&setup.state, STATE)?;
     let daemon = Daemon::start(&state, Role::Receiver)?;
     let door = Door::open(setup, &state, &config).await?;
-    daemon.set_listen(door.listen);
     door.announce(
         args.door.invite_file.as_deref(),
         "hawser send FILE --to INVITE",
     )?;
+    // Whoever sees the address finds the invite.
+    daemon.set_listen(door.listen);
     let (_monitor, links) = LinkMonitor::start().await?;
     let gateway = Arc::new(door.gateway);
     daemon.show(GatewaySubject {

@@ -31,11 +31,12 @@ pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
     let daemon = Daemon::start(&setup.state, Role::Gateway)?;
     let door = Door::open(setup, &setup.state, &config).await?;
     let relay = Arc::new(relay(&config).await?);
-    daemon.set_listen(door.listen);
     door.announce(
         args.door.invite_file.as_deref(),
         "hawser up --gateway INVITE",
     )?;
+    // Whoever sees the address finds the invite.
+    daemon.set_listen(door.listen);
     let (_monitor, links) = LinkMonitor::start().await?;
     let gateway = Arc::new(door.gateway);
     daemon.show(GatewaySubject {
