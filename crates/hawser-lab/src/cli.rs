@@ -12,7 +12,7 @@ use hawser_types::ByteCount;
 use crate::measure::{self, Contender, Options, Programs};
 use crate::meter::{self, Congestion, Order};
 use crate::scenario::{Direction, Scenario};
-use crate::{commands, demo, interrupt, privilege, relay, short, unshaped};
+use crate::{commands, demo, interrupt, privilege, relay, request, short, unshaped};
 
 /// Network namespaces with shaped links, and real transfers measured in them.
 #[derive(Debug, Parser)]
@@ -36,6 +36,8 @@ enum Command {
     Unshaped(UnshapedArguments),
     /// Make many short connections through Hawser's port
     Short(ShortArguments),
+    /// Time small requests on one open connection, beside bulk transfers
+    Request(RequestArguments),
     /// List the scenarios of a folder
     List {
         /// The folder
@@ -137,6 +139,28 @@ struct ShortArguments {
     hawser: Option<PathBuf>,
 }
 
+#[derive(Debug, clap::Args)]
+struct RequestArguments {
+    /// The scenario file
+    #[arg(default_value = "scenarios/lossy-both.toml")]
+    scenario: PathBuf,
+    /// How many requests, one after another
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    count: u32,
+    /// Bytes of a request and of its answer
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=i64::from(meter::MAX_ECHO)))]
+    size: u32,
+    /// Print JSON rather than a table
+    #[arg(long)]
+    json: bool,
+    /// The Hawser binary; else beside this one, else built
+    #[arg(long, value_name = "PATH")]
+    hawser: Option<PathBuf>,
+    /// Write the raw report as DIR/request-NAME.json
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Ways {
     Put,
@@ -208,6 +232,7 @@ impl Cli {
             Command::Run(arguments) => arguments.execute(),
             Command::Unshaped(arguments) => arguments.execute(),
             Command::Short(arguments) => arguments.execute(),
+            Command::Request(arguments) => arguments.execute(),
             Command::Demo { hawser } => {
                 let programs = Programs::find(hawser.as_deref())?;
                 begin()?;
@@ -314,6 +339,22 @@ impl ShortArguments {
     }
 }
 
+impl RequestArguments {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let scenario = Scenario::load(&self.scenario)?;
+        let hawser = Programs::find(self.hawser.as_deref())?;
+        begin()?;
+        request::run(&request::Options {
+            scenario,
+            count: self.count,
+            size: self.size,
+            hawser,
+            json: self.json,
+            out: self.out,
+        })
+    }
+}
+
 impl MeterCommand {
     fn execute(self) -> anyhow::Result<ExitCode> {
         match self {
@@ -358,4 +399,35 @@ fn begin() -> anyhow::Result<()> {
     privilege::acquire()?;
     interrupt::watch()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(arguments: &[&str]) -> Result<RequestArguments, clap::Error> {
+        let all = ["hawser-lab", "request"].iter().chain(arguments);
+        Cli::try_parse_from(all).map(|cli| match cli.command {
+            Command::Request(arguments) => arguments,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn a_request_run_needs_no_arguments() {
+        let plain = request(&[]).unwrap();
+        assert_eq!((plain.count, plain.size, plain.json), (500, 100, false));
+        assert!(plain.scenario.ends_with("lossy-both.toml"));
+        assert!(plain.hawser.is_none() && plain.out.is_none());
+    }
+
+    #[test]
+    fn a_request_run_takes_its_options_and_refuses_what_is_out_of_range() {
+        let given = request(&["a.toml", "--count", "7", "--size", "9", "--out", "x"]).unwrap();
+        assert_eq!((given.count, given.size), (7, 9));
+        assert_eq!(given.out, Some(PathBuf::from("x")));
+        for wrong in [["--count", "0"], ["--size", "0"], ["--size", "65537"]] {
+            assert!(request(&wrong).is_err(), "{wrong:?}");
+        }
+    }
 }

@@ -18,6 +18,7 @@ pub mod netns;
 pub mod privilege;
 pub mod process;
 mod relay;
+mod request;
 pub mod scenario;
 mod short;
 pub mod topology;

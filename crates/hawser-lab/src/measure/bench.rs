@@ -100,6 +100,14 @@ impl Bench {
         }
     }
 
+    /// Starts one transfer in a process of its own, and leaves it running.
+    pub(crate) fn start_transfer(&self, order: &Order) -> Result<Program, StepError> {
+        let mut command = self.lab.client().command(own_program()?);
+        command.args(arguments(order));
+        let log = self.folder.join("transfer.log");
+        Ok(Program::start("transfer", command, &log)?)
+    }
+
     fn play(
         &self,
         events: &[Event],

@@ -19,6 +19,7 @@ pub use run::run;
 pub use table::render;
 
 pub(crate) use bench::{own_program, wait_for_port};
+pub(crate) use run::available_controls;
 pub(crate) use table::aligned;
 
 use crate::meter::{Congestion, Outcome};

@@ -177,7 +177,8 @@ impl Run<'_> {
 }
 
 /// Those of the two congestion controls that this kernel offers.
-fn available_controls() -> Vec<Congestion> {
+/// The congestion controls among those measured that the machine has.
+pub(crate) fn available_controls() -> Vec<Congestion> {
     let list = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
     let offered = list.unwrap_or_default();
     let offers = |c: &Congestion| offered.split_whitespace().any(|name| name == c.name());

@@ -22,10 +22,7 @@ pub fn transfer(order: &Order, done: &AtomicU64) -> io::Result<Outcome> {
         Direction::Put => b'P',
         Direction::Get => b'G',
     };
-    let mut header = vec![operation];
-    header.extend(order.bytes.to_be_bytes());
-    header.extend(Congestion::number(order.congestion).to_be_bytes());
-    stream.write_all(&header)?;
+    stream.write_all(&header(operation, order))?;
     let verdict = match order.direction {
         Direction::Put => put(&mut stream, order.bytes, done)?,
         Direction::Get => get(&mut stream, order.bytes, done)?,
@@ -41,6 +38,23 @@ pub fn transfer(order: &Order, done: &AtomicU64) -> io::Result<Outcome> {
         timeline: verdict.bins,
         cpu_seconds: cpu::of_this_process(),
     })
+}
+
+/// Opens a connection on which the server sends each block of `order.bytes` bytes back.
+///
+/// The connection keeps the order's patience and the calling thread's network namespace.
+pub fn open_echo(order: &Order) -> io::Result<TcpStream> {
+    let mut stream = connect(order)?;
+    stream.set_nodelay(true)?;
+    stream.write_all(&header(b'E', order))?;
+    Ok(stream)
+}
+
+fn header(operation: u8, order: &Order) -> Vec<u8> {
+    let mut header = vec![operation];
+    header.extend(order.bytes.to_be_bytes());
+    header.extend(Congestion::number(order.congestion).to_be_bytes());
+    header
 }
 
 fn put(stream: &mut TcpStream, bytes: u64, done: &AtomicU64) -> io::Result<Verdict> {

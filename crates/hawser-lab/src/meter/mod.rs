@@ -4,6 +4,9 @@
 //! On the wire: one byte `P` or `G`, the number of bytes and the number of a congestion control
 //! (both 8 bytes, big-endian), the bytes, and their CRC-32 (8 bytes). For a put the receiver
 //! answers with its verdict in JSON.
+//!
+//! `E` with the same two numbers opens an echo instead: the server sends each block of so many bytes
+//! back, one after another, until the client ends.
 
 mod body;
 mod client;
@@ -17,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::scenario::Direction;
 
-pub use client::transfer;
+pub use client::{open_echo, transfer};
 pub use server::{serve, serve_until_ended};
 pub(crate) use socks::connect as socks_connect;
 
@@ -113,6 +116,8 @@ struct Verdict {
     bins: Vec<u64>,
 }
 
+/// The largest request that the echo takes.
+pub const MAX_ECHO: u32 = 64 << 10;
 /// The resolution of timelines.
 pub const BIN: Duration = Duration::from_millis(50);
 /// The longest verdict that is read: a day's timeline.

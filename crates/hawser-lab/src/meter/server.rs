@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use super::{Congestion, Verdict, body};
+use super::{Congestion, MAX_ECHO, Verdict, body};
 
 /// Listens on `port` of every address; returns once connections can be made.
 pub fn serve(port: u16, mptcp: bool) -> io::Result<TcpListener> {
@@ -50,6 +50,7 @@ fn handle(mut connection: TcpStream) -> io::Result<()> {
     match operation {
         b'P' => take(&mut connection, bytes),
         b'G' => give(&mut connection, bytes),
+        b'E' => echo(&mut connection, bytes),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }
@@ -77,4 +78,63 @@ fn give(connection: &mut TcpStream, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
+fn echo(connection: &mut TcpStream, size: u64) -> io::Result<()> {
+    let size = match u32::try_from(size) {
+        Ok(size @ 1..=MAX_ECHO) => size as usize,
+        _ => return Err(io::ErrorKind::InvalidData.into()),
+    };
+    connection.set_nodelay(true)?;
+    let mut block = vec![0; size];
+    loop {
+        match connection.read_exact(&mut block) {
+            Ok(()) => connection.write_all(&block)?,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 const PATIENCE: Duration = Duration::from_secs(120);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meter::{Order, open_echo};
+    use crate::scenario::Direction;
+
+    fn open(size: u64) -> TcpStream {
+        let listener = serve(0, false).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || serve_until_ended(&listener));
+        open_echo(&Order {
+            direction: Direction::Put,
+            server: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port),
+            bytes: size,
+            source: None,
+            device: None,
+            mptcp: false,
+            congestion: None,
+            socks: None,
+            patience: Duration::from_secs(10),
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn an_echo_answers_block_after_block_on_one_connection() {
+        let mut stream = open(3);
+        for request in [*b"abc", *b"xyz"] {
+            let mut answer = [0; 3];
+            stream.write_all(&request).unwrap();
+            stream.read_exact(&mut answer).unwrap();
+            assert_eq!(answer, request);
+        }
+    }
+
+    #[test]
+    fn an_echo_of_nothing_or_too_much_is_refused() {
+        for size in [0, u64::from(MAX_ECHO) + 1, u64::MAX] {
+            assert_eq!(open(size).read(&mut [0]).unwrap(), 0, "{size}");
+        }
+    }
+}
