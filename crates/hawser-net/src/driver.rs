@@ -37,7 +37,6 @@ pub(crate) struct Shared {
     keys: SessionKeys,
     id: SessionId,
     side: Side,
-    plain: bool,
     timer: Arc<Notify>,
     changed: tokio::sync::watch::Sender<u64>,
 }
@@ -45,14 +44,12 @@ pub(crate) struct Shared {
 impl Driver {
     /// Starts a session that has no channel yet. Needs a tokio runtime.
     pub(crate) fn start(side: Side, config: SessionConfig, keys: SessionKeys) -> Self {
-        let plain = config.plain;
         let inner = Inner::new(Session::new(clock::now(), side, config));
         let shared = Arc::new(Shared {
             inner: Mutex::new(inner),
             id: keys.session_id(),
             keys,
             side,
-            plain,
             timer: Arc::default(),
             changed: tokio::sync::watch::Sender::new(0),
         });

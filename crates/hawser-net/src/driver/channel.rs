@@ -277,7 +277,7 @@ impl Writer {
         match (found, ready) {
             (true, _) => {
                 // The first record proves who joined, so it is always sealed.
-                let plain = plain && shared.plain && self.sealer.records() > 0;
+                let plain = plain && self.sealer.records() > 0;
                 self.pending.push(now, &mut self.sealer, out, plain);
                 self.gauge.set_pending(self.pending.len());
                 Next::Record

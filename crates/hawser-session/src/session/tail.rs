@@ -28,6 +28,9 @@ impl Session {
     /// Source: PATTHEL §III.B leaves the tail open; the idea is that of MPTCP's opportunistic
     /// retransmission (Raiciu et al., NSDI 2012).
     pub(super) fn help_the_tail(&mut self, now: Instant) {
+        if self.ledger.is_empty() {
+            return;
+        }
         let blocked = self
             .streams
             .values()
@@ -54,7 +57,7 @@ impl Session {
     }
 
     /// Whether a small chunk may go over a second link at once.
-    pub(super) fn may_duplicate(&mut self, _now: Instant, bytes: u64) -> bool {
+    pub(super) fn may_duplicate(&mut self, bytes: u64) -> bool {
         let allowed = self.tail_budget.allows(self.payload_sent(), bytes);
         if allowed {
             self.tail_budget.spent += bytes;

@@ -180,7 +180,7 @@ impl Session {
                 continue;
             };
             self.assign(key, first);
-            if let Some(second) = second.filter(|_| self.may_duplicate(now, size)) {
+            if let Some(second) = second.filter(|_| self.may_duplicate(size)) {
                 self.counters.bytes_duplicated += size;
                 self.assign(key, second);
             }
