@@ -205,13 +205,14 @@ enum Io {
 }
 
 /// The rooms from the top: a crate depends on crates above it only.
-const ROOMS: [(&str, Io); 12] = [
+const ROOMS: [(&str, Io); 13] = [
     ("hawser-types", Io::None),
     ("hawser-wire", Io::None),
     ("hawser-path", Io::None),
     ("hawser-sched", Io::None),
     ("hawser-session", Io::None),
     ("hawser-control", Io::None),
+    ("hawser-scenario", Io::None),
     ("hawser-config", Io::Some),
     ("hawser-net", Io::Some),
     ("hawser-front", Io::Some),

@@ -11,7 +11,7 @@ use hawser_types::ByteCount;
 
 use crate::measure::{self, Contender, Options, Programs};
 use crate::meter::{self, Congestion, Order};
-use crate::scenario::{Direction, Scenario};
+use crate::scenario::{self, Direction};
 use crate::{commands, demo, interrupt, privilege, relay, request, short, unshaped};
 
 /// Network namespaces with shaped links, and real transfers measured in them.
@@ -243,13 +243,13 @@ impl Cli {
                 server,
                 command,
             } => {
-                let scenario = Scenario::load(&scenario)?;
+                let scenario = scenario::load(&scenario)?;
                 privilege::acquire()?;
                 interrupt::ignore_keyboard();
                 commands::exec(&scenario, server, &command)
             }
             Command::Shell { scenario } => {
-                let scenario = Scenario::load(&scenario)?;
+                let scenario = scenario::load(&scenario)?;
                 privilege::acquire()?;
                 interrupt::ignore_keyboard();
                 let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
@@ -272,7 +272,7 @@ impl RunArguments {
         let scenarios = self
             .scenarios
             .iter()
-            .map(|path| Scenario::load(path))
+            .map(|path| scenario::load(path))
             .collect::<Result<Vec<_>, _>>()?;
         let options = Options {
             repeat: self.repeat.max(1),
@@ -326,7 +326,7 @@ impl UnshapedArguments {
 
 impl ShortArguments {
     fn execute(self) -> anyhow::Result<ExitCode> {
-        let scenario = Scenario::load(&self.scenario)?;
+        let scenario = scenario::load(&self.scenario)?;
         let hawser = Programs::find(self.hawser.as_deref())?;
         begin()?;
         short::run(&short::Options {
@@ -341,7 +341,7 @@ impl ShortArguments {
 
 impl RequestArguments {
     fn execute(self) -> anyhow::Result<ExitCode> {
-        let scenario = Scenario::load(&self.scenario)?;
+        let scenario = scenario::load(&self.scenario)?;
         let hawser = Programs::find(self.hawser.as_deref())?;
         begin()?;
         request::run(&request::Options {

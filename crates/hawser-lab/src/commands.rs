@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::Context;
 
-use crate::scenario::Scenario;
+use crate::scenario::{self, Scenario};
 use crate::topology::{Lab, SERVER};
 
 /// Prints the scenarios of a folder, one a line.
@@ -23,7 +23,7 @@ pub(crate) fn list(folder: &Path) -> anyhow::Result<ExitCode> {
     paths.sort();
     let mut broken = false;
     for path in paths {
-        match Scenario::load(&path) {
+        match scenario::load(&path) {
             Ok(scenario) => print(&format!("{:<20} {}", scenario.name, scenario.summary))?,
             Err(error) => {
                 broken = true;

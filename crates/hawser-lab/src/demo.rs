@@ -12,12 +12,12 @@ use crate::commands::print;
 use crate::interrupt::TemporaryFolder;
 use crate::measure::{Bench, Programs, Session};
 use crate::meter::{self, Order, Outcome};
-use crate::scenario::{Direction, Link, Scenario};
+use crate::scenario::{Direction, Link, Scenario, no_files};
 use crate::topology::Lab;
 
 /// Runs the demonstration with the given binary.
 pub(crate) fn run(programs: &Programs) -> anyhow::Result<ExitCode> {
-    let scenario = Scenario::parse("demo", SCENARIO, ".".as_ref())?;
+    let scenario = Scenario::parse("demo", SCENARIO, &no_files)?;
     print("Two emulated access links between this machine and a server:")?;
     for (index, link) in scenario.links.iter().enumerate() {
         print(&format!("  link {}: {}", index + 1, describe(link)))?;

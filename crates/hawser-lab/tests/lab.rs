@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use hawser_lab::meter::{self, Order, Outcome};
 use hawser_lab::netns::NetNs;
-use hawser_lab::scenario::{Action, Direction, Scenario};
+use hawser_lab::scenario::{self, Action, Direction, Scenario, no_files};
 use hawser_lab::topology::{Lab, SERVER};
 use socket2::{Domain, Socket, Type};
 
@@ -145,7 +145,7 @@ fn every_shipped_scenario_is_valid() {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|ending| ending == "toml") {
-            let scenario = Scenario::load(&path).unwrap();
+            let scenario = scenario::load(&path).unwrap();
             assert!(!scenario.summary.is_empty(), "{}", path.display());
             count += 1;
         }
@@ -155,7 +155,7 @@ fn every_shipped_scenario_is_valid() {
 
 /// A lab, or nothing where the machine forbids one.
 fn lab(test: &str, text: &str) -> Option<Lab> {
-    let scenario = Scenario::parse(test, text, Path::new(".")).unwrap();
+    let scenario = Scenario::parse(test, text, &no_files).unwrap();
     // Root only: a user namespace can be entered by a process with one thread alone.
     if let Err(reason) = NetNs::create() {
         skip(test, &format!("no network namespace here: {reason}"));

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use hawser_scenario::{Fate, LineState};
 use hawser_types::{ByteCount, Instant};
 
-use super::line::{Fate, LineState};
 use super::{PacketSocket, Span, Switches, Translation};
 
 /// Everything that the thread owns.

@@ -4,10 +4,8 @@
 //! moment at which a frame may leave is known exactly even when the thread itself runs late.
 
 mod carrier;
-mod line;
 mod rewrite;
 mod ring;
-mod service;
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +14,6 @@ use std::thread::JoinHandle;
 
 use crate::scenario::Link;
 
-pub use line::{Fate, LineState};
 pub use rewrite::Translation;
 pub use ring::PacketSocket;
 

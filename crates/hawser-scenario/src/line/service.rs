@@ -6,7 +6,7 @@ use hawser_types::{ByteCount, Instant, Rate};
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-use crate::scenario::{Line, Segment, Service};
+use crate::{Line, Segment, Service};
 
 /// The rate of a line over time, read forwards only.
 #[derive(Debug)]

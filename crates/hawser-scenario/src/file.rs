@@ -2,17 +2,23 @@
 
 use std::fmt::Display;
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use hawser_types::{ByteCount, Rate};
 use serde::Deserialize;
 
-use super::trace::{self, Segment};
-use super::values::{Percent, Span, SpanRange, from_text, maybe_text};
-use super::{Action, Direction, Event, InvalidScenario, Line, Link, MAX_LINKS, Scenario, Service};
+use crate::trace::{self, Segment};
+use crate::values::{Percent, Span, SpanRange, from_text, maybe_text};
+use crate::{
+    Action, Direction, Event, InvalidScenario, Line, Link, MAX_LINKS, ReadText, Scenario, Service,
+};
 
-pub(super) fn parse(name: &str, text: &str, folder: &Path) -> Result<Scenario, InvalidScenario> {
+pub(super) fn parse(
+    name: &str,
+    text: &str,
+    read: ReadText<'_>,
+) -> Result<Scenario, InvalidScenario> {
     let file: File = toml::from_str(text)?;
     if file.link.is_empty() || file.link.len() > MAX_LINKS {
         return Err(out_of_range("link", file.link.len(), "1 to 16 links"));
@@ -21,7 +27,7 @@ pub(super) fn parse(name: &str, text: &str, folder: &Path) -> Result<Scenario, I
         .link
         .into_iter()
         .enumerate()
-        .map(|(index, link)| link.check(index + 1, folder))
+        .map(|(index, link)| link.check(index + 1, read))
         .collect::<Result<Vec<_>, _>>()?;
     let mut events = Vec::new();
     for (index, event) in file.event.into_iter().enumerate() {
@@ -145,7 +151,7 @@ struct StepEntry {
 }
 
 impl LinkEntry {
-    fn check(self, number: usize, folder: &Path) -> Result<Link, InvalidScenario> {
+    fn check(self, number: usize, read: ReadText<'_>) -> Result<Link, InvalidScenario> {
         let both = LineEntry {
             rate: self.rate,
             delay: self.delay,
@@ -165,8 +171,8 @@ impl LinkEntry {
             ));
         }
         Ok(Link {
-            up: self.up.or(&both).check(number, "up", folder)?,
-            down: self.down.or(&both).check(number, "down", folder)?,
+            up: self.up.or(&both).check(number, "up", read)?,
+            down: self.down.or(&both).check(number, "down", read)?,
             behind: self.behind,
         })
     }
@@ -191,7 +197,7 @@ impl LineEntry {
         }
     }
 
-    fn check(self, number: usize, way: &str, folder: &Path) -> Result<Line, InvalidScenario> {
+    fn check(self, number: usize, way: &str, read: ReadText<'_>) -> Result<Line, InvalidScenario> {
         let key = |name: &str| format!("{name} of link {number} {way}");
         let span = |name: &str, given: Option<Span>, otherwise, most, allowed| {
             let span = given.map_or(otherwise, |span| span.0);
@@ -205,7 +211,7 @@ impl LineEntry {
         let jitter = span("jitter", self.jitter, zero, delay, "0 to the delay")?;
         let queue = span("queue", self.queue, DEFAULT_QUEUE, MAX_SPAN, "0 to 60s")?;
         let loss = self.loss.map_or(0.0, |percent| percent.0);
-        let (rate, service) = self.check_service(&key, folder)?;
+        let (rate, service) = self.check_service(&key, read)?;
         if rate < MIN_RATE || rate > MAX_RATE {
             return Err(out_of_range(&key("rate"), rate, "8kbit/s to 10Gbit/s"));
         }
@@ -223,7 +229,7 @@ impl LineEntry {
     fn check_service(
         self,
         key: &impl Fn(&str) -> String,
-        folder: &Path,
+        read: ReadText<'_>,
     ) -> Result<(Rate, Service), InvalidScenario> {
         match (self.rate, self.service, self.trace) {
             (Some(rate), None, None) => Ok((rate, Service::Steady)),
@@ -233,7 +239,7 @@ impl LineEntry {
                     key: key("trace"),
                     reason,
                 };
-                let segments = entry.load(folder).map_err(invalid)?;
+                let segments = entry.load(read).map_err(invalid)?;
                 Ok((trace::mean_rate(&segments), Service::Trace(segments)))
             }
             (None, _, None) => Err(out_of_range(&key("rate"), "missing", "a rate or a trace")),
@@ -264,9 +270,9 @@ impl ServiceEntry {
 }
 
 impl TraceEntry {
-    fn load(self, folder: &Path) -> Result<Vec<Segment>, trace::TraceError> {
+    fn load(self, read: ReadText<'_>) -> Result<Vec<Segment>, trace::TraceError> {
         match self {
-            Self::File(path) => trace::load(&folder.join(path)),
+            Self::File(path) => trace::load(&path, read),
             Self::Steps(steps) => trace::check(
                 steps
                     .into_iter()

@@ -1,7 +1,7 @@
 use super::*;
 
 fn read(text: &str) -> Result<Scenario, InvalidScenario> {
-    parse("test", text, Path::new("."))
+    parse("test", text, &crate::no_files)
 }
 
 const TWO_LINKS: &str = r#"

@@ -1,14 +1,19 @@
-//! Scenarios: what a lab is made of, read from strict TOML.
+//! Scenarios: sets of links and what happens to them, read from strict TOML; and the model of
+//! one direction of a link. The lab applies it to real packets, the simulator to its own.
+#![forbid(unsafe_code)]
 
 mod file;
+mod line;
 mod trace;
 mod values;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hawser_types::{ByteCount, Rate};
 
+pub use line::{Fate, LineState};
 pub use trace::{Segment, TraceError};
 
 /// A set of links, the payload of one transfer over all of them, and what happens meanwhile.
@@ -31,23 +36,26 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Reads and checks one scenario file; traces are looked up beside it.
-    pub fn load(path: &Path) -> Result<Self, ScenarioError> {
-        let text = std::fs::read_to_string(path).map_err(|reason| ScenarioError::Read {
+    /// Reads and checks one scenario file; traces are looked up beside it. `read` gives the text
+    /// of a file.
+    pub fn load(path: &Path, read: ReadText<'_>) -> Result<Self, ScenarioError> {
+        let text = read(path).map_err(|reason| ScenarioError::Read {
             path: path.to_owned(),
             reason,
         })?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         let folder = path.parent().unwrap_or(Path::new("."));
-        Self::parse(&name, &text, folder).map_err(|reason| ScenarioError::Invalid {
+        let beside = |trace: &Path| read(&folder.join(trace));
+        Self::parse(&name, &text, &beside).map_err(|reason| ScenarioError::Invalid {
             path: path.to_owned(),
             reason: Box::new(reason),
         })
     }
 
-    /// Reads a scenario from its text; trace files are relative to `folder`.
-    pub fn parse(name: &str, text: &str, folder: &Path) -> Result<Self, InvalidScenario> {
-        file::parse(name, text, folder)
+    /// Reads a scenario from its text. `read` gives the text of a trace file, whose name is as the
+    /// scenario says it; [`no_files`] is for a text that stands alone.
+    pub fn parse(name: &str, text: &str, read: ReadText<'_>) -> Result<Self, InvalidScenario> {
+        file::parse(name, text, read)
     }
 
     /// The sum of the links' mean rates in one direction.
@@ -69,8 +77,16 @@ impl Scenario {
     }
 }
 
+/// Gives the text of the file with this name.
+pub type ReadText<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
+
+/// Refuses every file: for scenarios that need none.
+pub fn no_files(_: &Path) -> io::Result<String> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Which way the bytes of a transfer go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
     /// From the client host to the server host.
@@ -181,7 +197,7 @@ pub enum ScenarioError {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        reason: std::io::Error,
+        reason: io::Error,
     },
     /// The file's content is wrong.
     #[error("{}: {reason}", path.display())]

@@ -1,13 +1,15 @@
 //! One direction of a link as a model: it says of each packet when it arrives, or why not.
 
+mod service;
+
 use std::collections::VecDeque;
 
 use hawser_types::{ByteCount, Instant};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::service::Server;
-use crate::scenario::Line;
+use crate::Line;
+use service::Server;
 
 /// The state of one direction: drop-tail queue, server, delay, loss, in this order.
 ///
@@ -89,7 +91,7 @@ const MIN_QUEUE: ByteCount = ByteCount::new(1500);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Service;
+    use crate::Service;
     use std::time::Duration;
 
     fn line(loss: f64, jitter: Duration) -> Line {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use hawser_types::{ByteCount, Rate};
 
+use crate::ReadText;
+
 /// A piece of constant rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
@@ -41,8 +43,8 @@ pub enum TraceError {
 
 /// Reads a trace in the form of mahimahi: each line is the millisecond at which one packet of
 /// 1500 bytes may leave; the last line is the length of the trace, which then repeats.
-pub(super) fn load(path: &Path) -> Result<Vec<Segment>, TraceError> {
-    let text = std::fs::read_to_string(path).map_err(|reason| TraceError::Read {
+pub(super) fn load(path: &Path, read: ReadText<'_>) -> Result<Vec<Segment>, TraceError> {
+    let text = read(path).map_err(|reason| TraceError::Read {
         path: path.to_owned(),
         reason,
     })?;
