@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{Proxy, echo, in_time, read_all, read_exactly, serve};
 use hawser_front::direct::DirectDialer;
-use hawser_front::proxy::{Malformed, ProxyConfig, ProxyError, ProxyServer};
+use hawser_front::proxy::{Malformed, ProxyConfig, ProxyError, ProxyServer, ProxyStats};
 use hawser_front::transport::{ByteStream, DialError, ResetCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -174,7 +174,8 @@ async fn what_is_not_offered_is_refused_with_its_code() {
         in_time(client.read(&mut [0])).await,
         Ok(0) | Err(_)
     ));
-    let stats = proxy.until(|stats| stats.malformed.len() == 5).await;
+    let all = |stats: &ProxyStats| stats.malformed.values().sum::<u64>() == 7;
+    let stats = proxy.until(all).await;
     assert_eq!(stats.malformed[&Malformed::Command], 3);
     assert_eq!(stats.malformed[&Malformed::AddressType], 1);
     assert_eq!(stats.malformed[&Malformed::Host], 1);
