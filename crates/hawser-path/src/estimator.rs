@@ -2,9 +2,12 @@ use std::time::Duration;
 
 use hawser_types::{ByteCount, Instant, Rate};
 
-use crate::Silence;
+use crate::delivery::LimitClock;
+use crate::{Delay, DeliveryRate, KalmanThroughput, Limit, Loss, OneWayDelay, Silence};
 
 /// What the kernel says of one TCP connection at one moment (`TCP_INFO`, `SIOCOUTQ`).
+///
+/// What is an `Option` is `None` where the kernel is too old to tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelSample {
     /// Smoothed round-trip time; zero before the first measurement.
@@ -22,19 +25,52 @@ pub struct KernelSample {
     /// Bytes that were written to the channel and that the peer's kernel has not acknowledged,
     /// those that the kernel has not sent yet included.
     pub unacknowledged: ByteCount,
+    /// Of these, the bytes that the kernel has not sent yet.
+    pub not_sent: Option<ByteCount>,
     /// Time since the last acknowledgement came.
     pub since_ack: Duration,
     /// Segments sent again, in total.
     pub retransmissions: u64,
+    /// Segments with data that the peer has received, in total.
+    pub delivered: Option<u64>,
+    /// How long there has been something to send.
+    pub busy: Option<Duration>,
+    /// How much of that the peer's receive window was the limit.
+    pub receiver_limited: Option<Duration>,
+    /// How much of that the writer was the limit: the queue was empty and it came late.
+    pub send_buffer_limited: Option<Duration>,
+}
+
+impl KernelSample {
+    /// Bytes on their way: sent and not acknowledged.
+    pub fn in_network(&self) -> ByteCount {
+        match self.not_sent {
+            Some(not_sent) => self.unacknowledged - not_sent,
+            None => self.unacknowledged.min(self.congestion_window),
+        }
+    }
 }
 
 /// Keeps what is known of the path below one channel.
+///
+/// Memory is constant. Every estimate comes with how far it can be trusted; each type says what
+/// its number means.
 #[derive(Clone, Debug, Default)]
 pub struct PathEstimator {
     latest: KernelSample,
     rate: Rate,
-    min_rtt: Option<Duration>,
     silence: Silence,
+    /// Data that could go over this channel waits on this host.
+    waiting: bool,
+    clock: LimitClock,
+    delivery: DeliveryRate,
+    throughput: KalmanThroughput,
+    /// When the throughput takes its next round trip.
+    round_trip_over: Instant,
+    delay: Delay,
+    one_way: OneWayDelay,
+    loss: Loss,
+    last_ack: Instant,
 }
 
 impl PathEstimator {
@@ -45,12 +81,29 @@ impl PathEstimator {
             sample.unacknowledged > ByteCount::ZERO,
             sample.since_ack,
         );
-        self.latest = sample;
-        self.min_rtt = match (self.min_rtt, sample.min_rtt) {
-            (Some(old), Some(new)) => Some(old.min(new)),
-            (old, new) => old.or(new),
-        };
+        let limit = self.clock.limit(&sample, self.waiting);
+        self.update_delay(now, &sample);
         self.update_rate(sample);
+        self.delivery
+            .on_sample(now, sample.delivery_rate, sample.rtt, limit);
+        self.update_throughput(now, &sample, limit);
+        if let Some(delivered) = sample.delivered {
+            let queue = self.delay.standing_queue();
+            self.loss
+                .on_counters(delivered, sample.retransmissions, queue);
+        }
+        self.latest = sample;
+    }
+
+    /// Whether data waits on this host that could go over this channel: what tells a silent
+    /// application from a scheduler that prefers other channels.
+    pub fn on_demand(&mut self, waiting: bool) {
+        self.waiting = waiting;
+    }
+
+    /// A message came that the peer stamped with its clock when it was sent.
+    pub fn on_stamps(&mut self, sent: Instant, received: Instant) {
+        self.one_way.on_stamps(sent, received);
     }
 
     /// Bytes were written to the channel; an acknowledgement can be expected from now on.
@@ -68,15 +121,40 @@ impl PathEstimator {
         self.latest.rtt
     }
 
-    /// The lowest round-trip time seen.
+    /// The round-trip time of the empty path, as far as it is known.
     pub fn min_rtt(&self) -> Option<Duration> {
-        self.min_rtt
+        self.delay.min_rtt()
     }
 
     /// The rate at which the path delivers; zero while unknown. Samples that the application
     /// limited raise it but never lower it.
     pub fn rate(&self) -> Rate {
         self.rate
+    }
+
+    /// The most that the path has lately delivered, and who was the limit.
+    pub fn delivery(&self) -> &DeliveryRate {
+        &self.delivery
+    }
+
+    /// The throughput that round trips show.
+    pub fn throughput(&self) -> &KalmanThroughput {
+        &self.throughput
+    }
+
+    /// The path's length, and the queues on it.
+    pub fn delay(&self) -> &Delay {
+        &self.delay
+    }
+
+    /// How the delay from the peer to here changes.
+    pub fn one_way(&self) -> &OneWayDelay {
+        &self.one_way
+    }
+
+    /// What the path loses, and why.
+    pub fn loss(&self) -> &Loss {
+        &self.loss
     }
 
     /// The record of this path's silences.
@@ -87,6 +165,42 @@ impl PathEstimator {
     /// The record of this path's silences, to tell it of a false alarm.
     pub fn silence_mut(&mut self) -> &mut Silence {
         &mut self.silence
+    }
+
+    fn update_delay(&mut self, now: Instant, sample: &KernelSample) {
+        if let Some(lowest) = sample.min_rtt
+            && self.latest.min_rtt != sample.min_rtt
+        {
+            self.delay.on_lowest(now, lowest);
+        }
+        // Without a new acknowledgement the round-trip time is an old one.
+        let ack = now - sample.since_ack;
+        if ack > self.last_ack + KERNEL_TICK {
+            self.last_ack = ack;
+            let loaded = self.is_loaded(sample);
+            self.delay.on_sample(now, sample.rtt, loaded);
+        }
+    }
+
+    /// Whether so much is under way that a queue of our own may be part of the round-trip time.
+    fn is_loaded(&self, sample: &KernelSample) -> bool {
+        let length = self.delay.min_rtt().unwrap_or(sample.rtt);
+        let half = (self.delivery.rate() * length).as_u64() / 2;
+        sample.unacknowledged.as_u64() > half.max(FEW_BYTES)
+    }
+
+    fn update_throughput(&mut self, now: Instant, sample: &KernelSample, limit: Limit) {
+        if now < self.round_trip_over {
+            return;
+        }
+        let window = sample.in_network();
+        let demand_only =
+            limit != Limit::Path && Rate::over(window, sample.rtt) <= self.throughput.rate();
+        if !demand_only {
+            self.round_trip_over = now + sample.rtt;
+            self.throughput
+                .on_round_trip(now, window, sample.rtt, sample.rtt_variation);
+        }
     }
 
     fn update_rate(&mut self, sample: KernelSample) {
@@ -103,6 +217,11 @@ impl PathEstimator {
         self.rate = Rate::from_bytes_per_second(smoothed);
     }
 }
+
+/// The kernel counts the time since an acknowledgement in ticks of up to this long.
+const KERNEL_TICK: Duration = Duration::from_millis(4);
+/// A few segments fill no path.
+const FEW_BYTES: u64 = 6000;
 
 #[cfg(test)]
 mod tests {
@@ -128,5 +247,70 @@ mod tests {
         assert_eq!(path.rate().bytes_per_second(), 750);
         path.on_sample(Instant::ZERO, sample(900, true));
         assert_eq!(path.rate().bytes_per_second(), 900);
+    }
+
+    const fn ms(value: u64) -> Duration {
+        Duration::from_millis(value)
+    }
+
+    /// A link of 1 MB/s and 20 ms with a queue that holds `queue` milliseconds.
+    fn busy(queue: u64) -> KernelSample {
+        let window = ByteCount::new(1000 * (20 + queue));
+        KernelSample {
+            rtt: ms(20 + queue),
+            rtt_variation: ms(2),
+            min_rtt: Some(ms(20)),
+            delivery_rate: Rate::from_bytes_per_second(1_000_000),
+            congestion_window: window,
+            unacknowledged: window + ByteCount::new(30_000),
+            not_sent: Some(ByteCount::new(30_000)),
+            ..KernelSample::default()
+        }
+    }
+
+    #[test]
+    fn a_busy_link_gives_every_estimate_and_an_idle_moment_takes_none_away() {
+        let mut path = PathEstimator::default();
+        let at = |n: u64| Instant::ZERO + ms(1000 + n * 20);
+        for n in 0..100 {
+            path.on_sample(at(n), busy(40));
+        }
+        let mbyte = |rate: Rate| (rate.bytes_per_second() as f64 / 1e5).round() / 10.0;
+        let last = at(99);
+        for n in 100..200 {
+            let idle = KernelSample {
+                delivery_rate: Rate::from_bytes_per_second(9000),
+                app_limited: true,
+                unacknowledged: ByteCount::ZERO,
+                not_sent: Some(ByteCount::ZERO),
+                since_ack: at(n).since(last),
+                ..busy(40)
+            };
+            path.on_sample(at(n), idle);
+        }
+        assert_eq!(mbyte(path.delivery().rate()), 1.0);
+        assert_eq!(path.delivery().limit(), Limit::Application);
+        assert_eq!(mbyte(path.throughput().rate()), 1.0);
+        assert_eq!(path.min_rtt(), Some(ms(20)));
+        assert_eq!(path.delay().standing_queue(), ms(40));
+        assert!(path.delivery().confidence(at(199)) > 0.5);
+        assert!(path.throughput().confidence(at(199)) > 0.3);
+    }
+
+    #[test]
+    fn an_old_round_trip_time_of_an_idle_path_is_not_taken_for_its_length() {
+        let mut path = PathEstimator::default();
+        let at = |n: u64| Instant::ZERO + ms(1000 + n * 20);
+        path.on_sample(at(0), busy(40));
+        for n in 1..1500 {
+            let idle = KernelSample {
+                unacknowledged: ByteCount::ZERO,
+                not_sent: Some(ByteCount::ZERO),
+                since_ack: at(n).since(at(0)),
+                ..busy(40)
+            };
+            path.on_sample(at(n), idle);
+        }
+        assert_eq!(path.min_rtt(), Some(ms(20)));
     }
 }

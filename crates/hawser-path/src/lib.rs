@@ -1,8 +1,21 @@
-//! What one path can do: round-trip time, delivery rate, silence; no policy.
+//! What one path can do: round-trip time, delivery rate, queues, loss, silence; no policy.
 #![forbid(unsafe_code)]
 
+mod bottleneck;
+mod delay;
+mod delivery;
 mod estimator;
+mod kalman;
+mod loss;
+mod one_way;
 mod silence;
+mod window;
 
+pub use bottleneck::{Bottlenecks, Group, INTERVAL as BOTTLENECK_INTERVAL};
+pub use delay::Delay;
+pub use delivery::{DeliveryRate, Limit};
 pub use estimator::{KernelSample, PathEstimator};
+pub use kalman::KalmanThroughput;
+pub use loss::Loss;
+pub use one_way::{OneWayDelay, Trend};
 pub use silence::Silence;

@@ -192,6 +192,9 @@ impl Session {
     /// What the kernel says of a channel now.
     pub fn handle_sample(&mut self, now: Instant, channel: ChannelId, sample: KernelSample) {
         if let Some(channel) = self.channels.get_mut(&channel) {
+            let role = slot(channel.spec.role);
+            let waits = !self.waiting[role].is_empty() || !self.again[role].is_empty();
+            channel.path.on_demand(waits);
             channel.on_sample(now, sample);
             self.check_recovery(now);
         }

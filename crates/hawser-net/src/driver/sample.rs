@@ -40,8 +40,14 @@ impl Gauge {
             app_limited: info.app_limited,
             congestion_window: ByteCount::new(u64::from(info.cwnd) * info.mss.as_u64()),
             unacknowledged: self.unacknowledged(),
+            not_sent: Some(info.not_sent + ByteCount::new(self.pending.load(Ordering::Relaxed))),
             since_ack: info.last_ack_recv,
             retransmissions: u64::from(info.total_retrans),
+            // A connection that has a round-trip time has delivered its handshake at least.
+            delivered: Some(u64::from(info.delivered)).filter(|delivered| *delivered > 0),
+            busy: Some(info.busy),
+            receiver_limited: Some(info.rwnd_limited),
+            send_buffer_limited: Some(info.sndbuf_limited),
         })
     }
 
