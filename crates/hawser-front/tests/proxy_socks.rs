@@ -138,7 +138,9 @@ async fn failures_have_their_true_codes() {
         let mut client = proxy.client().await;
         client.write_all(&socks4a(&name, 80)).await.unwrap();
         assert_eq!(read_all(&mut client).await.as_bytes()[..2], [0, 0x5b]);
-        assert_eq!(proxy.stats().dial_errors[&error], 2);
+        proxy
+            .until(|stats| stats.dial_errors.get(&error) == Some(&2))
+            .await;
     }
 }
 
