@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::args::BenchArgs;
 use crate::measure::{MAX_SOURCE, noise};
-use crate::session::{Links, Target, close};
+use crate::session::{Links, Target};
 use crate::setup::{Setup, asked_to_end, show, show_json};
 
 /// Measures, and shows the result.
@@ -124,7 +124,7 @@ impl Bench {
             eprintln!("{name}: {problem}");
             measured.problem = Some(problem);
         }
-        close(client, FAREWELL).await;
+        client.close(FAREWELL).await;
         measured
     }
 

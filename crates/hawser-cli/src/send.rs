@@ -17,7 +17,7 @@ use hawser_types::ByteCount;
 
 use crate::args::SendArgs;
 use crate::board::{Board, Place, amount};
-use crate::session::{Target, close};
+use crate::session::Target;
 use crate::setup::{Setup, asked_to_end, substate};
 
 /// Sends every file; fails when any of them could not be sent.
@@ -43,7 +43,7 @@ pub(crate) async fn run(setup: &Setup, args: &SendArgs) -> anyhow::Result<()> {
         () = asked_to_end() => bail!("interrupted"),
     };
     // Each file was confirmed; nothing else is to be waited for.
-    close(client, FAREWELL).await;
+    client.close(FAREWELL).await;
     match outcome {
         Some(outcome) => outcome,
         None => bail!("interrupted; the same command again continues where this one stopped"),

@@ -93,13 +93,6 @@ impl Target {
     }
 }
 
-/// Ends a session in order, within `patience`.
-pub(crate) async fn close(client: Arc<Client>, patience: Duration) {
-    if let Some(client) = Arc::into_inner(client) {
-        client.close(patience).await;
-    }
-}
-
 /// What `hawser status` shows of `hawser up`.
 pub(crate) struct ClientSubject {
     /// None while connections go straight over the links.

@@ -16,7 +16,7 @@ use hawser_net::links::{LinkMonitor, usable};
 
 use crate::args::UpArgs;
 use crate::daemon::Daemon;
-use crate::session::{ClientSubject, Links, Target, close};
+use crate::session::{ClientSubject, Links, Target};
 use crate::setup::Setup;
 
 /// Runs the proxy until it is asked to end.
@@ -60,7 +60,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     };
     let dialer = Arc::new(BondDialer::new(Arc::clone(&client)));
     serve(&daemon, proxy, dialer, subject).await?;
-    close(client, END_PATIENCE).await;
+    client.close(END_PATIENCE).await;
     Ok(())
 }
 

@@ -255,7 +255,7 @@ impl Client {
     }
 
     /// Ends the session in order: what was written still arrives, within `patience`.
-    pub async fn close(self, patience: Duration) {
+    pub async fn close(&self, patience: Duration) {
         let state = self.shared.current.send_replace(State::Closed);
         if let State::Running(driver) = state {
             driver.close(0);
