@@ -18,7 +18,7 @@ pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
     let wanted = &setup.config.up.links;
     let all = list_links().await?;
     let chosen = usable(&all, wanted);
-    let mut checks = links::check(&all, &chosen, wanted);
+    let mut checks = links::check(&all, &chosen, wanted, setup.config.serve.listen);
     checks.extend(system::check());
     checks.extend(state::check(setup, &chosen).await);
     match args.json {

@@ -11,10 +11,11 @@ use hawser_net::gateway::{AcceptLimits, Admission, Gateway, GatewayConfig};
 use hawser_net::host_port::{Host, HostPort};
 use hawser_net::identity::PublicKey;
 use hawser_net::invite::{Invite, MAX_ADDRESSES};
-use hawser_net::links::list_links;
+use hawser_net::links::{Link, list_links};
 use hawser_net::store::{GatewayStore, StateDir};
 use hawser_net::unix_time::UnixTime;
 use hawser_types::ByteCount;
+use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use crate::setup::{Setup, show};
@@ -32,11 +33,12 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// Opens the port with the keys and peers in `state`.
+    /// Opens the port with the keys and peers in `state`. `links` are those of this machine.
     pub(crate) async fn open(
         setup: &Setup,
         state: &StateDir,
         config: &ServeConfig,
+        links: watch::Receiver<Arc<Vec<Link>>>,
     ) -> anyhow::Result<Self> {
         let told = told_addresses(config)?;
         let identity = state.identity()?;
@@ -61,7 +63,7 @@ impl Door {
         let admission = Arc::new(Enrolled {
             store: Arc::clone(&store),
         });
-        let gateway = Gateway::start(gateway, vec![listener], admission)?;
+        let gateway = Gateway::start(gateway, vec![listener], admission)?.following(links);
         Ok(Self {
             gateway,
             store,

@@ -7,6 +7,7 @@ mod board;
 mod daemon;
 mod doctor;
 mod door;
+mod far_end;
 mod measure;
 mod peers;
 mod receive;

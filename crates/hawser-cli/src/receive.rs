@@ -1,6 +1,5 @@
 //! `hawser receive`: waits for files.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
@@ -10,13 +9,10 @@ use hawser_front::file::{ReceiveError, ReceiveOptions, Received, Receiver};
 use hawser_front::gateway::IncomingStream as _;
 use hawser_front::transport::DialError;
 use hawser_net::gateway::Incoming;
-use hawser_net::links::LinkMonitor;
 
 use crate::args::ReceiveArgs;
 use crate::board::{Board, amount};
-use crate::daemon::Daemon;
-use crate::door::{Door, watch_peers};
-use crate::serve::{GatewayNames, GatewaySubject, accept, close};
+use crate::far_end::FarEnd;
 use crate::setup::{Setup, substate};
 
 /// Takes files until it is asked to end.
@@ -33,30 +29,21 @@ pub(crate) async fn run(setup: &Setup, args: &ReceiveArgs) -> anyhow::Result<()>
     args.door.apply_to(&mut config);
     // Whoever may send files is not thereby a client of the gateway, nor the other way round.
     let state = substate(&setup.state, STATE)?;
-    let daemon = Daemon::start(&state, Role::Receiver)?;
-    let door = Door::open(setup, &state, &config).await?;
-    door.announce(
-        args.door.invite_file.as_deref(),
-        "hawser send FILE --to INVITE",
-    )?;
-    // Whoever sees the address finds the invite.
-    daemon.set_listen(door.listen);
-    let (_monitor, links) = LinkMonitor::start().await?;
-    let gateway = Arc::new(door.gateway);
-    daemon.show(GatewaySubject {
-        gateway: Arc::downgrade(&gateway),
+    let far_end = FarEnd {
+        setup,
+        state: &state,
+        config: &config,
+        role: Role::Receiver,
+        invite_file: args.door.invite_file.as_deref(),
+        command: "hawser send FILE --to INVITE",
         relay: None,
-        links,
-        setup: GatewayNames::of(setup),
-    });
-    tokio::spawn(watch_peers(Arc::downgrade(&gateway), door.store));
+    };
     let board = Board::new();
-    accept(&daemon, &gateway, |incoming| {
-        tokio::spawn(take(receiver.clone(), incoming, board.clone()));
-    })
-    .await;
-    close(daemon, gateway).await;
-    Ok(())
+    far_end
+        .run(|incoming| {
+            tokio::spawn(take(receiver.clone(), incoming, board.clone()));
+        })
+        .await
 }
 
 /// Takes the file that one stream brings.

@@ -115,6 +115,30 @@ async fn silence(link: Option<&Link>, remote: SocketAddr, after: Duration) -> Co
 
 /// Listens on `address`; `[::]` takes IPv4 connections too. Port 0 lets the system choose.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    open_listener(address, |_| Ok(()))
+}
+
+/// Lets [`listen_on_link`] listen on the port of `listener` too.
+///
+/// Only afterwards, since whoever asked for that before listening would not notice that another
+/// process of the same user has the port.
+pub(crate) fn share_port(listener: &TcpListener) -> io::Result<()> {
+    SockRef::from(listener).set_reuse_port(true)
+}
+
+/// Listens on `address` for connections that come by one link, and answers them by that link. It
+/// comes before a socket that listens on the same port for all links.
+pub(crate) fn listen_on_link(address: SocketAddr, link: u32) -> io::Result<TcpListener> {
+    open_listener(address, |socket| {
+        bind_to_interface(socket, link)?;
+        socket.set_reuse_port(true)
+    })
+}
+
+fn open_listener(
+    address: SocketAddr,
+    prepare: impl FnOnce(&Socket) -> io::Result<()>,
+) -> io::Result<TcpListener> {
     let socket = open_socket(address)?;
     if let SocketAddr::V6(address) = address
         && address.ip().is_unspecified()
@@ -123,6 +147,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     }
     // Else a restart would have to wait for the connections of the run before.
     socket.set_reuse_address(true)?;
+    prepare(&socket)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
@@ -160,17 +185,8 @@ pub fn best_congestion() -> Option<String> {
 }
 
 fn bind_to_link(socket: &Socket, link: &Link, remote: SocketAddr) -> Result<(), ConnectError> {
-    let index = libc::c_int::try_from(link.index).map_err(|_| ConnectError::LinkGone {
-        link: link.name.clone(),
-    })?;
-    // By index, not by name: a link may be renamed, and another one may get its name.
-    sys::set_int_option(
-        socket.as_fd(),
-        libc::SOL_SOCKET,
-        libc::SO_BINDTOIFINDEX,
-        index,
-    )
-    .map_err(|e| ConnectError::from_bind_to_interface(link, e))?;
+    bind_to_interface(socket, link.index)
+        .map_err(|e| ConnectError::from_bind_to_interface(link, e))?;
     let Some(source) = source_for(link, remote.ip())? else {
         return Ok(());
     };
@@ -188,6 +204,18 @@ fn bind_to_link(socket: &Socket, link: &Link, remote: SocketAddr) -> Result<(), 
     socket
         .bind(&SocketAddr::new(source, 0).into())
         .map_err(|e| ConnectError::from_bind_to_address(link, source, e))
+}
+
+/// By index, not by name: a link may be renamed, and another one may get its name.
+fn bind_to_interface(socket: &Socket, index: u32) -> io::Result<()> {
+    let index =
+        libc::c_int::try_from(index).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
+    sys::set_int_option(
+        socket.as_fd(),
+        libc::SOL_SOCKET,
+        libc::SO_BINDTOIFINDEX,
+        index,
+    )
 }
 
 /// The link's address to connect to `remote` from; none where the kernel chooses better.

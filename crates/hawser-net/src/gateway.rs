@@ -2,10 +2,12 @@
 
 mod admit;
 mod limits;
+mod port;
 mod session;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,10 +15,11 @@ use hawser_session::{SessionConfig, SessionSnapshot};
 use hawser_types::SessionId;
 use serde::Serialize;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::driver::{CLOSE_REFUSED, Driver};
 use crate::identity::{Identity, PublicKey};
+use crate::links::Link;
 use crate::stream::BondStream;
 use crate::tls::{TlsError, TlsServer};
 pub use limits::AcceptLimits;
@@ -53,6 +56,8 @@ pub struct Gateway {
     shared: Arc<Shared>,
     incoming: tokio::sync::Mutex<mpsc::Receiver<Incoming>>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
+    /// Those of the addresses listened on that stand for all.
+    everywhere: Vec<SocketAddr>,
 }
 
 /// A stream that a client opened.
@@ -70,6 +75,8 @@ struct Shared {
     admission: Arc<dyn Admission>,
     tls: TlsServer,
     sessions: Mutex<HashMap<SessionId, Entry>>,
+    /// Whether no session may begin any more; changes under the lock of the sessions.
+    closed: AtomicBool,
     half_open: HalfOpen,
     incoming: mpsc::Sender<Incoming>,
     counters: Mutex<GatewayCounters>,
@@ -141,9 +148,11 @@ impl Gateway {
             admission,
             tls,
             sessions: Mutex::default(),
+            closed: AtomicBool::new(false),
             incoming: sender,
             counters: Mutex::default(),
         });
+        let everywhere = listeners.iter().filter_map(port::everywhere).collect();
         let tasks = listeners
             .into_iter()
             .map(|listener| tokio::spawn(admit::listen(Arc::clone(&shared), listener)))
@@ -152,7 +161,22 @@ impl Gateway {
             shared,
             incoming: tokio::sync::Mutex::new(receiver),
             tasks,
+            everywhere,
         })
+    }
+
+    /// From now on whoever comes by one of several links is answered by that link, where the
+    /// gateway listens on every address and the kernel permits it (Linux 5.7); else answers leave
+    /// by the best route. `links` follows the machine's links, as
+    /// [`LinkMonitor`](crate::links::LinkMonitor) gives them.
+    #[must_use]
+    pub fn following(mut self, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
+        if !self.everywhere.is_empty() {
+            let addresses = std::mem::take(&mut self.everywhere);
+            let follow = port::follow(Arc::clone(&self.shared), addresses, links);
+            self.tasks.push(tokio::spawn(follow));
+        }
+        self
     }
 
     /// The next stream that any client opens; `None` once the gateway is closed.
@@ -205,14 +229,8 @@ impl Gateway {
     }
 
     /// Stops accepting, and ends every session in order, within `patience`.
-    pub async fn close(mut self, patience: Duration) {
-        self.tasks.drain(..).for_each(|task| task.abort());
-        let drivers: Vec<_> = self
-            .shared
-            .lock_sessions()
-            .values()
-            .map(|entry| entry.driver.clone())
-            .collect();
+    pub async fn close(&self, patience: Duration) {
+        let drivers = self.stop();
         drivers.iter().for_each(|driver| driver.close(0));
         let _ = tokio::time::timeout(patience, async {
             for driver in &drivers {
@@ -222,15 +240,21 @@ impl Gateway {
         })
         .await;
     }
+
+    /// Lets nobody in any more; gives the sessions that are there.
+    fn stop(&self) -> Vec<Driver> {
+        self.tasks.iter().for_each(|task| task.abort());
+        let sessions = self.shared.lock_sessions();
+        // Somebody may be in the middle of a handshake.
+        self.shared.closed.store(true, Ordering::Relaxed);
+        let drivers = sessions.values().map(|entry| entry.driver.clone());
+        drivers.collect()
+    }
 }
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        self.tasks.iter().for_each(|task| task.abort());
-        self.shared
-            .lock_sessions()
-            .values()
-            .for_each(|entry| entry.driver.abort());
+        self.stop().iter().for_each(Driver::abort);
     }
 }
 

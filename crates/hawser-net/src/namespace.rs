@@ -66,11 +66,18 @@ impl Neighbour {
         ip(&format!("link set {name} netns {}", self.0.id()));
     }
 
+    /// A command that will run there.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let pid = self.0.id().to_string();
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &pid, "--net", "--", program]);
+        command
+    }
+
     /// Runs `ip` there.
     pub(crate) fn ip(&self, arguments: &str) {
-        let pid = self.0.id().to_string();
-        let status = Command::new("nsenter")
-            .args(["--target", &pid, "--net", "--", "ip"])
+        let status = self
+            .command("ip")
             .args(arguments.split(' '))
             .status()
             .unwrap();

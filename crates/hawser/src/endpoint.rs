@@ -317,7 +317,7 @@ impl Endpoint {
 }
 
 impl Inner {
-    async fn links(&self) -> Result<watch::Receiver<Arc<Vec<Link>>>, LinkError> {
+    pub(crate) async fn links(&self) -> Result<watch::Receiver<Arc<Vec<Link>>>, LinkError> {
         let monitor = self.monitor.get_or_try_init(async || {
             let (task, links) = LinkMonitor::start().await?;
             Ok::<_, LinkError>(Monitor { _task: task, links })

@@ -22,7 +22,8 @@ use crate::error::ListenError;
 /// Accepts the streams that peers open: those that came with an [invite](BondListener::invite),
 /// and those that were [allowed](BondListener::allow).
 ///
-/// Everybody else gets a failed TLS handshake. Dropping the listener ends its connections at once,
+/// Everybody else gets a failed TLS handshake. On the unspecified address (`[::]`, `0.0.0.0`) of a
+/// machine with several links, whoever comes by one of them is answered by that one. Dropping the listener ends its connections at once,
 /// [`BondListener::close`] in order.
 pub struct BondListener {
     gateway: Gateway,
@@ -55,7 +56,10 @@ impl BondListener {
             limits: inner.limits,
             congestion: None,
         };
-        let gateway = Gateway::start(config, vec![listener], Arc::clone(&door) as _)?;
+        let mut gateway = Gateway::start(config, vec![listener], Arc::clone(&door) as _)?;
+        if address.ip().is_unspecified() {
+            gateway = gateway.following(inner.links().await?);
+        }
         Ok(Self {
             gateway,
             door,

@@ -1,14 +1,20 @@
 //! The links, their routes, and whether sockets may be bound to them.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use hawser_net::links::Link;
 use socket2::{Domain, Socket, Type};
 
-use super::Check;
+use super::{Check, Status};
 
-pub(super) fn check(all: &[Link], chosen: &[Link], wanted: &[String]) -> Vec<Check> {
+pub(super) fn check(
+    all: &[Link],
+    chosen: &[Link],
+    wanted: &[String],
+    listen: SocketAddr,
+) -> Vec<Check> {
     let mut checks = vec![found(chosen)];
     let outside = all.iter().filter(|link| !link.loopback);
     for link in outside {
@@ -23,8 +29,11 @@ pub(super) fn check(all: &[Link], chosen: &[Link], wanted: &[String]) -> Vec<Che
             ));
         }
     }
-    checks.extend(chosen.first().map(bindable));
+    let binding = chosen.first().map(bindable);
+    let can_bind = binding.as_ref().is_some_and(|it| it.status == Status::Ok);
+    checks.extend(binding);
     if chosen.len() > 1 {
+        checks.push(answers(listen, can_bind));
         let filter = |link| reverse_path_filter(link, Path::new(IPV4_CONF));
         checks.extend(chosen.iter().filter_map(filter));
     }
@@ -103,6 +112,23 @@ fn bindable(link: &Link) -> Check {
     }
 }
 
+/// Whether a gateway with several links answers by the one that was asked.
+fn answers(listen: SocketAddr, can_bind: bool) -> Check {
+    let name = "answers of `hawser serve`";
+    if !listen.ip().is_unspecified() {
+        let finding = format!("to {listen} alone; they leave by the best route");
+        return Check::ok(name, finding);
+    }
+    match can_bind {
+        true => Check::ok(name, "they leave by the link that was asked"),
+        false => Check::warn(
+            name,
+            "they leave by the best route, so clients that come by another link may not hear them",
+            "use Linux 5.7 or later, or route by source address (`ip rule add from ADDRESS …`)",
+        ),
+    }
+}
+
 /// Strict filtering drops answers that come in by a link that is not the best way back.
 fn reverse_path_filter(link: &Link, conf: &Path) -> Option<Check> {
     let read = |name: &str| -> Option<u8> {
@@ -128,8 +154,10 @@ const IPV4_CONF: &str = "/proc/sys/net/ipv4/conf";
 mod tests {
     use hawser_net::links::LinkKind;
 
-    use super::super::Status;
     use super::*;
+
+    const PORT: SocketAddr =
+        SocketAddr::new(std::net::IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED), 7443);
 
     fn link(name: &str) -> Link {
         Link {
@@ -143,6 +171,14 @@ mod tests {
             has_default_route_v6: false,
             loopback: false,
         }
+    }
+
+    #[test]
+    fn a_gateway_that_cannot_bind_is_told_what_becomes_of_its_answers() {
+        assert_eq!(answers(PORT, true).status, Status::Ok);
+        assert_eq!(answers(PORT, false).status, Status::Warn);
+        let one_address = "192.0.2.1:7443".parse().unwrap();
+        assert_eq!(answers(one_address, false).status, Status::Ok);
     }
 
     #[test]
@@ -173,7 +209,7 @@ mod tests {
             ..link("wwan0")
         };
         let wanted = ["wwan0".to_owned(), "lost0".to_owned()];
-        let statuses: Vec<_> = check(&[link("eth0"), dead], &[], &wanted)
+        let statuses: Vec<_> = check(&[link("eth0"), dead], &[], &wanted, PORT)
             .into_iter()
             .map(|check| (check.name, check.status))
             .collect();

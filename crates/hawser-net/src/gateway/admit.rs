@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -98,6 +99,9 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
     };
     let driver = {
         let mut sessions = shared.lock_sessions();
+        if shared.closed.load(Ordering::Relaxed) {
+            return;
+        }
         let of_peer = sessions.values().filter(|entry| entry.peer == peer).count();
         if sessions.len() >= config.limits.sessions || of_peer >= config.limits.sessions_per_client
         {
