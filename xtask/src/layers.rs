@@ -205,7 +205,7 @@ enum Io {
 }
 
 /// The rooms from the top: a crate depends on crates above it only.
-const ROOMS: [(&str, Io); 13] = [
+const ROOMS: [(&str, Io); 14] = [
     ("hawser-types", Io::None),
     ("hawser-wire", Io::None),
     ("hawser-path", Io::None),
@@ -213,6 +213,7 @@ const ROOMS: [(&str, Io); 13] = [
     ("hawser-session", Io::None),
     ("hawser-control", Io::None),
     ("hawser-scenario", Io::None),
+    ("hawser-sim", Io::None),
     ("hawser-config", Io::Some),
     ("hawser-net", Io::Some),
     ("hawser-front", Io::Some),

@@ -3,7 +3,6 @@
 //! Every channel has a reading and a writing task. They do the costly work, sealing and system
 //! calls, outside the lock; under it the session only keeps its books.
 
-mod bbr;
 mod channel;
 mod inner;
 mod sample;

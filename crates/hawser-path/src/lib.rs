@@ -8,6 +8,7 @@ mod estimator;
 mod kalman;
 mod loss;
 mod one_way;
+mod refresh;
 mod silence;
 mod window;
 
@@ -18,4 +19,5 @@ pub use estimator::{KernelSample, PathEstimator};
 pub use kalman::KalmanThroughput;
 pub use loss::Loss;
 pub use one_way::{OneWayDelay, Trend};
+pub use refresh::RttRefresh;
 pub use silence::Silence;

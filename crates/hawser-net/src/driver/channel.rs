@@ -6,13 +6,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use hawser_path::RttRefresh;
 use hawser_session::seal::{RecordReader, Sealer};
 use hawser_session::{ChannelSpec, Outgoing, Side};
 use hawser_types::{ByteCount, ChannelId, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use super::bbr::RttRefresh;
 use super::sample::Gauge;
 use super::{Handle, Shared};
 use crate::tls::is_tls_record;

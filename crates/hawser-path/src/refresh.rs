@@ -14,7 +14,7 @@ use hawser_types::{ByteCount, Instant};
 
 /// Follows one connection's estimate of the lowest round-trip time, and says when to pause.
 #[derive(Debug, Default)]
-pub(super) struct RttRefresh {
+pub struct RttRefresh {
     seen: Option<Seen>,
     last_sample: Option<Instant>,
     holding: bool,
@@ -31,7 +31,7 @@ struct Seen {
 
 impl RttRefresh {
     /// Takes in BBR's estimate; `None` for another congestion control.
-    pub(super) fn on_sample(&mut self, now: Instant, min_rtt: Option<Duration>) {
+    pub fn on_sample(&mut self, now: Instant, min_rtt: Option<Duration>) {
         let Some(min_rtt) = min_rtt else {
             *self = Self::default();
             return;
@@ -53,7 +53,7 @@ impl RttRefresh {
 
     /// Whether the channel should be given nothing now. `drain`: how long what it was given takes
     /// to be acknowledged; `in_flight`: how much that is, asked only when it matters.
-    pub(super) fn holds(
+    pub fn holds(
         &mut self,
         now: Instant,
         drain: Duration,

@@ -1,0 +1,435 @@
+//! Two hosts with a session between them over every link: the simulated stand-in for the driver,
+//! the client that makes connections, and the gateway that accepts them.
+
+mod host;
+mod keeper;
+mod writer;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use hawser_scenario::{Action, Scenario};
+use hawser_session::{ChannelSpec, Event, Session, SessionConfig, Side};
+use hawser_types::{ChannelId, Instant, LinkIndex};
+use hawser_wire::ChannelRole;
+
+use crate::network::{End, Happening, Network};
+use crate::tcp::{Congestion, SEGMENT, TcpConfig};
+use host::Host;
+use keeper::Keeper;
+
+/// How the two ends are set up.
+#[derive(Clone, Debug)]
+pub struct BondConfig {
+    /// Both sessions'.
+    pub session: SessionConfig,
+    /// The congestion control of every channel.
+    pub congestion: Congestion,
+}
+
+impl Default for BondConfig {
+    fn default() -> Self {
+        Self {
+            session: SessionConfig::default(),
+            congestion: Congestion::Bbr,
+        }
+    }
+}
+
+/// A client and a gateway, the session between them, and the links below.
+pub struct Bond {
+    network: Network,
+    config: BondConfig,
+    /// The gateway, the client.
+    hosts: [Host; 2],
+    keepers: Vec<Keeper>,
+    uses: BTreeMap<usize, Use>,
+    signals: VecDeque<Signal>,
+    began: bool,
+}
+
+/// What the owner of a bond is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Signal {
+    /// An event of a session that concerns applications.
+    Event(Side, Event),
+    /// An alarm set by the owner.
+    Alarm(u64),
+}
+
+/// What a connection is, and which records are on their way over it.
+#[derive(Debug)]
+struct Use {
+    link: usize,
+    role: ChannelRole,
+    stage: Stage,
+    /// Records with the position of their end, by the side that they go to: gateway, client.
+    records: [VecDeque<(u64, Bytes)>; 2],
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// One of those that race for the handshake.
+    First(Handshake),
+    /// It is to join; no number was taken for it yet.
+    Connecting,
+    /// The client has sent its number; the gateway may have let it in.
+    Joining(ChannelId, bool),
+    /// It carries records, on both sides or on one.
+    Channel(ChannelId),
+    Over,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Handshake {
+    Connecting,
+    Hello,
+    Answered,
+}
+
+impl Bond {
+    /// Two hosts that know each other, at the moment at which the client starts.
+    pub fn new(scenario: &Scenario, seed: u64, config: BondConfig) -> Self {
+        let network = Network::new(&scenario.links, seed);
+        let now = network.now();
+        let host = |side| Host::new(side, Session::new(now, side, config.session.clone()));
+        let mut bond = Self {
+            hosts: [host(Side::Gateway), host(Side::Client)],
+            keepers: scenario.links.iter().map(|_| Keeper::new(now)).collect(),
+            network,
+            config,
+            uses: BTreeMap::new(),
+            signals: VecDeque::new(),
+            began: false,
+        };
+        for link in 0..bond.keepers.len() {
+            bond.connect(
+                link,
+                ChannelRole::Express,
+                Stage::First(Handshake::Connecting),
+            );
+        }
+        bond
+    }
+
+    /// The present.
+    pub fn now(&self) -> Instant {
+        self.network.now()
+    }
+
+    /// The links and connections.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// One side's session, to look at.
+    pub fn session(&self, side: Side) -> &Session {
+        &self.hosts[place(side)].session
+    }
+
+    /// Works on a session as an application does.
+    pub fn with<R>(&mut self, side: Side, work: impl FnOnce(&mut Session, Instant) -> R) -> R {
+        let now = self.now();
+        let result = work(&mut self.hosts[place(side)].session, now);
+        self.settle(side);
+        result
+    }
+
+    /// Reports [`Signal::Alarm`] at a time; `token` below 2^56.
+    pub fn set_alarm(&mut self, at: Instant, token: u64) {
+        self.network.set_alarm(at, Token::Owner(token).pack());
+    }
+
+    /// Lets something happen to a link, now.
+    pub fn act(&mut self, link: usize, action: Action) {
+        match action {
+            Action::BlackHole => self.network.set_black_hole(link, true),
+            Action::Pass => self.network.set_black_hole(link, false),
+            Action::CarrierDown => {
+                self.network.set_black_hole(link, true);
+                self.lose_link(link, true);
+            }
+            Action::CarrierUp => {
+                self.network.set_black_hole(link, false);
+                self.keepers[link].up = true;
+                self.look_after(link);
+            }
+            Action::AddressChange => {
+                self.lose_link(link, false);
+                self.keepers[link].up = true;
+                self.look_after(link);
+            }
+        }
+    }
+
+    /// Lets time pass until there is something to tell, at `until` at most.
+    pub fn step(&mut self, until: Instant) -> Option<Signal> {
+        loop {
+            if let Some(signal) = self.signals.pop_front() {
+                return Some(signal);
+            }
+            match self.network.step(until)? {
+                Happening::End(end) => self.on_end(end),
+                Happening::Alarm(token) => self.on_alarm(Token::unpack(token)),
+            }
+        }
+    }
+
+    /// How many channels both sides have.
+    pub fn channels(&self) -> usize {
+        let [gateway, client] = &self.hosts;
+        gateway.writers.len().min(client.writers.len())
+    }
+
+    fn on_alarm(&mut self, token: Token) {
+        match token {
+            Token::Timer(side) => self.fire(side),
+            Token::Hold(side, channel) => self.write(side, channel),
+            Token::Keeper(link) => self.look_after(link),
+            Token::Owner(token) => self.signals.push_back(Signal::Alarm(token)),
+        }
+    }
+
+    fn on_end(&mut self, end: End) {
+        let Some(stage) = self.uses.get(&end.connection).map(|used| used.stage) else {
+            return;
+        };
+        match stage {
+            Stage::First(handshake) => self.shake_hands(end, handshake),
+            Stage::Connecting => self.try_join(end),
+            Stage::Joining(id, admitted) => self.joining(end, id, admitted),
+            Stage::Channel(id) => self.on_channel(end, id),
+            Stage::Over => {}
+        }
+    }
+
+    fn connect(&mut self, link: usize, role: ChannelRole, stage: Stage) -> End {
+        let end = self.network.connect(
+            link,
+            TcpConfig {
+                congestion: self.config.congestion,
+                selective: true,
+                seed: 0,
+            },
+        );
+        self.network.set_low_water(end, FIRST_LOW_WATER);
+        let used = Use {
+            link,
+            role,
+            stage,
+            records: Default::default(),
+        };
+        self.uses.insert(end.connection, used);
+        end
+    }
+
+    /// TLS, reduced to the sizes and turns of its messages. The first connection to get through
+    /// begins the session.
+    fn shake_hands(&mut self, end: End, handshake: Handshake) {
+        let stage = match (end.client, handshake) {
+            (true, Handshake::Connecting) if self.network.is_established(end) => {
+                self.network.write(end, HELLO);
+                Handshake::Hello
+            }
+            (false, Handshake::Hello) if self.network.arrived(end) >= HELLO => {
+                self.network.write(end, ANSWER);
+                Handshake::Answered
+            }
+            (true, Handshake::Answered) if self.network.arrived(end) >= ANSWER => {
+                return self.begin(end);
+            }
+            _ => return,
+        };
+        self.set_stage(end, Stage::First(stage));
+    }
+
+    fn begin(&mut self, end: End) {
+        self.began = true;
+        self.end_race(end);
+        self.network.write(end, FINISHED);
+        let id = ChannelId::new(0);
+        self.set_stage(end, Stage::Joining(id, false));
+        let link = self.uses[&end.connection].link;
+        self.keepers[link].held[ChannelRole::Express as usize] = Some(id);
+        self.add_channel(end, id, 0);
+        for link in 0..self.keepers.len() {
+            self.look_after(link);
+        }
+    }
+
+    /// The connections that lost are let go of.
+    fn end_race(&mut self, winner: End) {
+        let racing = self
+            .uses
+            .iter()
+            .filter(|(_, used)| matches!(used.stage, Stage::First(_)));
+        let losers: Vec<_> = racing
+            .map(|(connection, _)| *connection)
+            .filter(|connection| *connection != winner.connection)
+            .collect();
+        for connection in losers {
+            let end = End {
+                connection,
+                client: true,
+            };
+            self.network.close(end, true);
+            self.set_stage(end, Stage::Over);
+        }
+    }
+
+    /// A connection stands: it takes a number and shows it.
+    fn try_join(&mut self, end: End) {
+        if !end.client || !self.network.is_established(end) {
+            return;
+        }
+        let link = self.uses[&end.connection].link;
+        let Some(id) = self.hosts[place(Side::Client)].session.take_grant() else {
+            self.network.close(end, true);
+            self.set_stage(end, Stage::Over);
+            return self.keeper_lost(link, end, false);
+        };
+        self.network.write(end, JOIN);
+        self.set_stage(end, Stage::Joining(id, false));
+        if let Some(attempt) = self.keepers[link].attempt(end) {
+            attempt.deadline = self.network.now() + keeper::ANSWER_TIMEOUT;
+        }
+    }
+
+    /// A connection that one side, or none, takes for a channel yet.
+    fn joining(&mut self, end: End, id: ChannelId, admitted: bool) {
+        let first = id.value() == 0;
+        if !end.client && !admitted {
+            let wanted = if first { HELLO + FINISHED } else { JOIN };
+            if self.network.arrived(end) < wanted {
+                return;
+            }
+            self.set_stage(end, Stage::Joining(id, true));
+            if first {
+                self.set_stage(end, Stage::Channel(id));
+                self.add_channel(end, id, 0);
+            } else if self.hosts[place(Side::Gateway)]
+                .session
+                .reserve_join(id)
+                .is_ok()
+            {
+                self.network.write(end, JOIN_ANSWER);
+                self.add_channel(end, id, 1);
+            } else {
+                self.network.close(end, true);
+            }
+            return self.on_channel(end, id);
+        }
+        if end.client && !first {
+            if self.network.arrived(end) >= JOIN_ANSWER {
+                self.set_stage(end, Stage::Channel(id));
+                if self.joined(end, id) {
+                    self.add_channel(end, id, 1);
+                    self.on_channel(end, id);
+                }
+            } else if self.network.is_closed(end) {
+                self.give_up_join(end, id);
+            }
+            return;
+        }
+        self.on_channel(end, id);
+    }
+
+    fn add_channel(&mut self, end: End, id: ChannelId, records: u64) {
+        let side = side_of(end);
+        let used = &self.uses[&end.connection];
+        // A gateway learns the first channel's link from the client's hello.
+        let number = match (side, records) {
+            (Side::Gateway, 0) => 0,
+            _ => used.link as u32 + 1,
+        };
+        let spec = ChannelSpec {
+            id,
+            role: used.role,
+            link: LinkIndex::new(number),
+            records,
+            segment_size: Some(SEGMENT),
+            weight: 1.0,
+        };
+        let now = self.now();
+        let sample = self.network.sample(end);
+        let host = &mut self.hosts[place(side)];
+        let position = self.network.written(end);
+        host.writers
+            .insert(id, writer::Writer::new(end, now, position));
+        host.session.add_channel(now, spec);
+        host.session.handle_sample(now, id, sample);
+        host.session.handle_writable(now, id);
+        self.settle(side);
+        self.write(side, id);
+    }
+
+    fn set_stage(&mut self, end: End, stage: Stage) {
+        if let Some(used) = self.uses.get_mut(&end.connection) {
+            used.stage = stage;
+        }
+    }
+}
+
+impl std::fmt::Debug for Bond {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Bond at {:?}", self.now())
+    }
+}
+
+/// What an alarm of the network is for.
+#[derive(Clone, Copy, Debug)]
+enum Token {
+    Timer(Side),
+    Hold(Side, ChannelId),
+    Keeper(usize),
+    Owner(u64),
+}
+
+impl Token {
+    fn pack(self) -> u64 {
+        let (kind, value) = match self {
+            Self::Timer(side) => (0, place(side) as u64),
+            Self::Hold(side, id) => (1 + place(side) as u64, u64::from(id.value())),
+            Self::Keeper(link) => (3, link as u64),
+            Self::Owner(token) => (4, token),
+        };
+        kind << 56 | value
+    }
+
+    fn unpack(packed: u64) -> Self {
+        let value = packed & ((1 << 56) - 1);
+        let side = |gateway| if gateway { Side::Gateway } else { Side::Client };
+        match packed >> 56 {
+            0 => Self::Timer(side(value == 0)),
+            kind @ (1 | 2) => Self::Hold(side(kind == 1), ChannelId::new(value as u32)),
+            3 => Self::Keeper(value as usize),
+            _ => Self::Owner(value),
+        }
+    }
+}
+
+/// The place of a side in arrays of two.
+const fn place(side: Side) -> usize {
+    match side {
+        Side::Gateway => 0,
+        Side::Client => 1,
+    }
+}
+
+const fn side_of(end: End) -> Side {
+    match end.client {
+        true => Side::Client,
+        false => Side::Gateway,
+    }
+}
+
+/// Bytes of TLS' messages with raw public keys.
+const HELLO: u64 = 250;
+const ANSWER: u64 = 600;
+const FINISHED: u64 = 350;
+/// A prelude and the record that proves it; the record that answers.
+const JOIN: u64 = 48;
+const JOIN_ANSWER: u64 = 24;
+/// Unsent data in the kernel until the channel's rate is known.
+const FIRST_LOW_WATER: u64 = 16 * 1024;

@@ -1,0 +1,209 @@
+//! Bulk transfers over a session, and interactive streams beside them.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use hawser_scenario::{Direction, Event as LinkEvent};
+use hawser_session::{Event, ReadOutcome, Side};
+use hawser_types::{ByteCount, Instant, StreamId};
+
+use crate::bond::{Bond, Signal};
+
+/// One transfer over every link.
+#[derive(Clone, Debug)]
+pub struct Bulk {
+    /// Which way the payload goes.
+    pub direction: Direction,
+    /// The payload.
+    pub bytes: ByteCount,
+    /// What happens to links meanwhile.
+    pub events: Vec<LinkEvent>,
+    /// When to give up.
+    pub limit: Duration,
+}
+
+/// What a transfer came to.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// From the opening of the stream to the moment at which the client knows that everything has
+    /// arrived; `None` when it gave up before.
+    pub took: Option<Duration>,
+    /// What had arrived by then.
+    pub arrived: ByteCount,
+    /// The longest time without anything new at the reader, once it had something.
+    pub worst_gap: Duration,
+    /// The most that waited for order in the receiving session.
+    pub most_waiting: ByteCount,
+    /// Bytes sent twice ahead of need.
+    pub duplicated: ByteCount,
+    /// Bytes sent again since a channel failed them.
+    pub again: ByteCount,
+}
+
+/// Makes one transfer.
+pub fn run(bond: &mut Bond, bulk: &Bulk) -> Outcome {
+    let began = bond.now();
+    for (index, event) in bulk.events.iter().enumerate() {
+        bond.set_alarm(began + event.at, index as u64);
+    }
+    let (from, to) = match bulk.direction {
+        Direction::Put => (Side::Client, Side::Gateway),
+        Direction::Get => (Side::Gateway, Side::Client),
+    };
+    let before = bond.session(from).snapshot(began, 0).counters;
+    let opened = bond.with(Side::Client, |session, now| {
+        session.open_stream(now, Bytes::from_static(b"bulk"))
+    });
+    let Ok(id) = opened else {
+        return Outcome::default();
+    };
+    let mut transfer = Transfer {
+        id,
+        from,
+        to,
+        left: bulk.bytes.as_u64(),
+        finished: false,
+        asked: false,
+        answered: false,
+        arrived: 0,
+        last: None,
+        outcome: Outcome::default(),
+    };
+    transfer.push(bond);
+    let deadline = began + bulk.limit;
+    let mut done = transfer.is_done(bond);
+    while !done {
+        match bond.step(deadline) {
+            None => break,
+            Some(Signal::Alarm(index)) => {
+                if let Some(event) = bulk.events.get(index as usize) {
+                    bond.act(event.link, event.action);
+                }
+            }
+            Some(Signal::Event(side, event)) => {
+                transfer.on_event(bond, side, &event);
+                done = transfer.is_done(bond);
+            }
+        }
+    }
+    let mut outcome = transfer.outcome;
+    outcome.took = done.then(|| bond.now().since(began));
+    outcome.arrived = ByteCount::new(transfer.arrived);
+    let after = bond.session(from).snapshot(bond.now(), 0).counters;
+    outcome.duplicated = ByteCount::new(after.bytes_duplicated - before.bytes_duplicated);
+    outcome.again = ByteCount::new(after.bytes_again - before.bytes_again);
+    outcome
+}
+
+struct Transfer {
+    id: StreamId,
+    from: Side,
+    to: Side,
+    left: u64,
+    finished: bool,
+    /// A get: the gateway has heard what is wanted.
+    asked: bool,
+    /// The receiver has said that it has everything.
+    answered: bool,
+    arrived: u64,
+    last: Option<Instant>,
+    outcome: Outcome,
+}
+
+impl Transfer {
+    fn on_event(&mut self, bond: &mut Bond, side: Side, event: &Event) {
+        match *event {
+            Event::StreamOpened(id) if id == self.id => {
+                let accepted = bond.with(side, |session, now| {
+                    session.accept_stream(now, id, Bytes::new())
+                });
+                self.asked = accepted.is_ok();
+                self.push(bond);
+                self.pull(bond);
+            }
+            Event::Writable(id) if id == self.id && side == self.from => self.push(bond),
+            Event::Readable(id) if id == self.id && side == self.to => self.pull(bond),
+            Event::Readable(id) if id == self.id => self.hear(bond, side),
+            _ => {}
+        }
+    }
+
+    /// Writes what there is room for, then the end.
+    fn push(&mut self, bond: &mut Bond) {
+        if self.finished || self.from == Side::Gateway && !self.asked {
+            return;
+        }
+        let (id, mut left) = (self.id, self.left);
+        let ended = bond.with(self.from, |session, now| {
+            while left > 0 {
+                let wanted = left.min(ZEROS.len() as u64);
+                let mut bytes = Bytes::from_static(&ZEROS[..wanted as usize]);
+                match session.write(now, id, &mut bytes) {
+                    Ok(0) | Err(_) => return false,
+                    Ok(taken) => left -= taken as u64,
+                }
+            }
+            session.finish(now, id).is_ok()
+        });
+        self.left = left;
+        self.finished = ended;
+    }
+
+    /// Reads what there is; at the end says so to a client that sends.
+    fn pull(&mut self, bond: &mut Bond) {
+        let (id, to) = (self.id, self.to);
+        self.note_waiting(bond);
+        let (read, ended) = bond.with(to, |session, now| {
+            let mut read = 0;
+            loop {
+                match session.read(now, id, READ) {
+                    Ok(ReadOutcome::Data(_, bytes)) => read += bytes.len() as u64,
+                    Ok(ReadOutcome::End) => return (read, true),
+                    Ok(ReadOutcome::Blocked) | Err(_) => return (read, false),
+                }
+            }
+        });
+        let now = bond.now();
+        if read > 0 {
+            self.arrived += read;
+            let gap = self.last.map_or(Duration::ZERO, |last| now.since(last));
+            self.outcome.worst_gap = self.outcome.worst_gap.max(gap);
+            self.last = Some(now);
+        }
+        if ended && to == Side::Client {
+            self.answered = true;
+            bond.with(to, |session, now| session.abandon(now, id));
+        } else if ended {
+            bond.with(to, |session, now| {
+                let _ = session.write_slice(now, id, b"!");
+                session.abandon(now, id);
+            });
+        }
+    }
+
+    /// The client that sends hears that everything has arrived.
+    fn hear(&mut self, bond: &mut Bond, side: Side) {
+        let id = self.id;
+        bond.with(side, |session, now| {
+            while let Ok(ReadOutcome::Data(..)) = session.read(now, id, READ) {}
+        });
+        self.answered |= side == Side::Client && self.from == Side::Client;
+    }
+
+    fn is_done(&self, _bond: &Bond) -> bool {
+        self.answered
+    }
+
+    fn note_waiting(&mut self, bond: &Bond) {
+        let snapshot = bond.session(self.to).snapshot(bond.now(), MAX_STREAMS);
+        let Some(stream) = snapshot.streams.iter().find(|stream| stream.id == self.id) else {
+            return;
+        };
+        let behind = stream.received - ByteCount::new(self.arrived) - stream.readable;
+        self.outcome.most_waiting = self.outcome.most_waiting.max(behind);
+    }
+}
+
+static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
+const READ: usize = 1 << 20;
+const MAX_STREAMS: usize = 64;

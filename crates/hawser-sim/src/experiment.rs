@@ -1,0 +1,198 @@
+//! One scenario, whole: plain TCP on each link alone, then a session over all of them.
+
+use std::time::Duration;
+
+use hawser_scenario::{Direction, Scenario};
+use hawser_types::{ByteCount, Rate};
+use serde::Serialize;
+
+use crate::bond::{Bond, BondConfig};
+use crate::bulk::{self, Bulk, Outcome};
+use crate::plain;
+use crate::tcp::Congestion;
+
+/// What is to be simulated.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Draws everything that is random.
+    pub seed: u64,
+    /// The payload of a transfer over all links, instead of the scenario's.
+    pub payload: Option<ByteCount>,
+    /// Transfers over one session, one after another.
+    pub transfers: usize,
+    /// Plain TCP on each link alone is measured too.
+    pub singles: bool,
+    /// How the two ends are set up.
+    pub bond: BondConfig,
+}
+
+/// What a scenario came to in one direction. All numbers are whole, so that a report is the same
+/// on every machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Report {
+    /// The scenario's name.
+    pub scenario: String,
+    /// Which way the payload went.
+    pub direction: Direction,
+    /// The seed.
+    pub seed: u64,
+    /// Bytes of payload.
+    pub payload: u64,
+    /// Plain TCP on each link.
+    pub singles: Vec<Single>,
+    /// The transfers over all links, in order; the first is that of a fresh session.
+    pub transfers: Vec<Transfer>,
+}
+
+/// Plain TCP on one link, in kbit/s of payload; `None`: it took too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Single {
+    /// With CUBIC.
+    pub cubic: Option<u64>,
+    /// With BBR.
+    pub bbr: Option<u64>,
+}
+
+/// One transfer over all links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Transfer {
+    /// Goodput in kbit/s of payload; `None`: it took too long.
+    pub goodput: Option<u64>,
+    /// Goodput over the sum of the single links' better ones, in thousandths.
+    pub of_sum: Option<u64>,
+    /// Goodput over the best single link's, in thousandths.
+    pub of_best: Option<u64>,
+    /// The longest time without anything new at the reader, in milliseconds.
+    pub gap: u64,
+    /// The most that waited for order, in bytes.
+    pub waiting: u64,
+    /// Bytes sent twice ahead of need.
+    pub duplicated: u64,
+    /// Bytes sent again since a channel failed them.
+    pub again: u64,
+}
+
+impl Single {
+    /// The better congestion control's.
+    pub fn best(&self) -> Option<u64> {
+        self.cubic.max(self.bbr)
+    }
+}
+
+impl Report {
+    /// The sum of the single links' better goodputs, where all are known.
+    pub fn sum(&self) -> Option<u64> {
+        self.singles.iter().map(Single::best).sum()
+    }
+
+    /// The best single link's goodput.
+    pub fn best(&self) -> Option<u64> {
+        self.singles.iter().filter_map(Single::best).max()
+    }
+}
+
+/// Simulates a scenario in one direction.
+pub fn run(scenario: &Scenario, direction: Direction, options: &Options) -> Report {
+    let mut scenario = scenario.clone();
+    scenario.payload = options.payload.unwrap_or(scenario.payload);
+    let singles = match options.singles {
+        true => (0..scenario.links.len())
+            .map(|index| single(&scenario, direction, index, options.seed))
+            .collect(),
+        false => Vec::new(),
+    };
+    let mut report = Report {
+        scenario: scenario.name.clone(),
+        direction,
+        seed: options.seed,
+        payload: scenario.payload.as_u64(),
+        singles,
+        transfers: Vec::new(),
+    };
+    let mut bond = ready_bond(&scenario, options);
+    for _ in 0..options.transfers {
+        let bulk = Bulk {
+            direction,
+            bytes: scenario.payload,
+            events: scenario.events.clone(),
+            limit: limit(scenario.payload, scenario.total_rate(direction)),
+        };
+        let outcome = bulk::run(&mut bond, &bulk);
+        let transfer = judge(&report, &outcome, scenario.payload);
+        report.transfers.push(transfer);
+        if outcome.took.is_none() {
+            break;
+        }
+        let pause = bond.now() + PAUSE;
+        while bond.step(pause).is_some() {}
+    }
+    report
+}
+
+/// A bond whose channels all stand, as far as they can.
+pub fn ready_bond(scenario: &Scenario, options: &Options) -> Bond {
+    let mut bond = Bond::new(scenario, options.seed, options.bond.clone());
+    let began = bond.now();
+    let all = scenario.links.len() * 2;
+    while bond.channels() < all && bond.now().since(began) < START_LIMIT {
+        let soon = bond.now() + START_STEP;
+        while bond.step(soon).is_some() {}
+    }
+    let settled = bond.now() + PAUSE;
+    while bond.step(settled).is_some() {}
+    bond
+}
+
+fn single(scenario: &Scenario, direction: Direction, index: usize, seed: u64) -> Single {
+    let link = &scenario.links[index];
+    let bytes = scenario.single_payload(index, direction);
+    let goodput = |congestion| {
+        let transfer = plain::Transfer {
+            congestion,
+            direction,
+            bytes,
+            seed,
+            limit: limit(bytes, link.line(direction).rate),
+        };
+        let took = plain::run(link, &transfer)?;
+        Some(kilobits(bytes, took))
+    };
+    Single {
+        cubic: goodput(Congestion::Cubic),
+        bbr: goodput(Congestion::Bbr),
+    }
+}
+
+fn judge(report: &Report, outcome: &Outcome, payload: ByteCount) -> Transfer {
+    let goodput = outcome.took.map(|took| kilobits(payload, took));
+    let over = |whole: Option<u64>| {
+        let whole = whole.filter(|whole| *whole > 0)?;
+        Some((goodput? * 1000 + whole / 2) / whole)
+    };
+    Transfer {
+        goodput,
+        of_sum: over(report.sum()),
+        of_best: over(report.best()),
+        gap: outcome.worst_gap.as_millis() as u64,
+        waiting: outcome.most_waiting.as_u64(),
+        duplicated: outcome.duplicated.as_u64(),
+        again: outcome.again.as_u64(),
+    }
+}
+
+fn kilobits(bytes: ByteCount, took: Duration) -> u64 {
+    Rate::over(bytes, took).bits_per_second() / 1000
+}
+
+/// When a transfer is given up: fifty times what the rate allows, and two minutes.
+fn limit(bytes: ByteCount, rate: Rate) -> Duration {
+    rate.time_for(bytes).unwrap_or_default() * 50 + Duration::from_secs(120)
+}
+
+/// Between transfers, and before the first.
+const PAUSE: Duration = Duration::from_millis(300);
+const START_STEP: Duration = Duration::from_millis(20);
+const START_LIMIT: Duration = Duration::from_secs(30);

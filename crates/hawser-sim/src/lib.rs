@@ -1,0 +1,16 @@
+//! The simulator: sessions over packet-level TCP and modelled links, in virtual time.
+//!
+//! The session code is the production code. Below it stand what the driver does, in short, and
+//! connections that behave like those of Linux over links that behave like those of the lab. The
+//! same scenario and seed give the same result, to the bit.
+#![forbid(unsafe_code)]
+
+pub mod bond;
+pub mod bulk;
+pub mod experiment;
+pub mod network;
+pub mod plain;
+mod queue;
+mod ranges;
+pub mod table;
+pub mod tcp;

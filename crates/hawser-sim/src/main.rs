@@ -1,0 +1,146 @@
+//! The program `hawser-sim`.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use hawser_scenario::{Direction, Scenario};
+use hawser_sched::chunk::ChunkPolicy;
+use hawser_session::SessionConfig;
+use hawser_sim::bond::BondConfig;
+use hawser_sim::experiment::{self, Options};
+use hawser_sim::table::Table;
+use hawser_sim::tcp::Congestion;
+use hawser_types::ByteCount;
+
+/// Sessions over simulated links, in virtual time.
+#[derive(Debug, Parser)]
+#[command(name = "hawser-sim", version, max_term_width = 79)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Simulate scenarios: TCP on each link alone, then Hawser on all
+    Run(RunArguments),
+}
+
+#[derive(Debug, Args)]
+struct RunArguments {
+    /// Scenario files
+    #[arg(required = true)]
+    scenarios: Vec<PathBuf>,
+    /// Draws what is random, instead of the scenario's seed
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Which way the payload goes; the scenario's choice by default
+    #[arg(long)]
+    direction: Option<Way>,
+    /// Payload of one transfer, instead of the scenario's
+    #[arg(long, conflicts_with = "seconds")]
+    size: Option<ByteCount>,
+    /// As much payload as the links' rates carry in this many seconds
+    #[arg(long)]
+    seconds: Option<u32>,
+    /// Transfers over one session, one after another
+    #[arg(long, default_value_t = 2)]
+    transfers: usize,
+    /// Leave out TCP on each link alone
+    #[arg(long)]
+    no_singles: bool,
+    #[command(flatten)]
+    bond: BondArguments,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct BondArguments {
+    /// The policy that places bulk chunks
+    #[arg(long, default_value_t)]
+    scheduler: ChunkPolicy,
+    /// The congestion control of Hawser's channels
+    #[arg(long, value_enum, default_value = "bbr")]
+    congestion: Congestion,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Way {
+    Put,
+    Get,
+    Both,
+}
+
+fn main() -> ExitCode {
+    let Command::Run(arguments) = Cli::parse().command;
+    match arguments.execute() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "hawser-sim: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let cause = error.downcast_ref::<std::io::Error>();
+    cause.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+impl RunArguments {
+    fn execute(self) -> anyhow::Result<()> {
+        let mut reports = Vec::new();
+        for path in &self.scenarios {
+            let scenario = Scenario::load(path, &|file| std::fs::read_to_string(file))?;
+            let directions = match self.direction {
+                None => scenario.directions.clone(),
+                Some(Way::Put) => vec![Direction::Put],
+                Some(Way::Get) => vec![Direction::Get],
+                Some(Way::Both) => vec![Direction::Put, Direction::Get],
+            };
+            for direction in directions {
+                let options = self.options(&scenario, direction);
+                reports.push(experiment::run(&scenario, direction, &options));
+            }
+        }
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            serde_json::to_writer_pretty(&mut out, &reports)?;
+            writeln!(out)?;
+        } else {
+            write!(out, "{}", Table(&reports))?;
+        }
+        Ok(())
+    }
+
+    fn options(&self, scenario: &Scenario, direction: Direction) -> Options {
+        let by_time = self.seconds.map(|seconds| {
+            let span = std::time::Duration::from_secs(seconds.into());
+            scenario.total_rate(direction) * span
+        });
+        Options {
+            seed: self.seed.unwrap_or(scenario.seed),
+            payload: self.size.or(by_time),
+            transfers: self.transfers,
+            singles: !self.no_singles,
+            bond: self.bond.config(),
+        }
+    }
+}
+
+impl BondArguments {
+    fn config(&self) -> BondConfig {
+        BondConfig {
+            session: SessionConfig {
+                scheduler: self.scheduler,
+                ..SessionConfig::default()
+            },
+            congestion: self.congestion,
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Links and the connections over them, in virtual time.
+
+use std::collections::VecDeque;
+
+use hawser_path::KernelSample;
+use hawser_scenario::{Fate, LineState, Link};
+use hawser_types::Instant;
+
+use crate::queue::Queue;
+use crate::tcp::{Packet, Tcp, TcpConfig};
+
+/// One end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct End {
+    /// The number of the connection, in order of their beginning.
+    pub connection: usize,
+    /// The end that connected: the client's host.
+    pub client: bool,
+}
+
+/// What the owner of a network is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// Something changed at an end of a connection.
+    End(End),
+    /// An alarm that the owner has set.
+    Alarm(u64),
+}
+
+/// Links, connections and what is under way.
+#[derive(Debug)]
+pub struct Network {
+    now: Instant,
+    links: Vec<LinkState>,
+    connections: Vec<Connection>,
+    queue: Queue<Planned>,
+    seed: u64,
+    counters: Counters,
+}
+
+/// What the links did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Counters {
+    /// Packets that reached their other end.
+    pub delivered: u64,
+    /// Packets that found the queue full.
+    pub overflowed: u64,
+    /// Packets lost by chance or in a black hole.
+    pub lost: u64,
+}
+
+#[derive(Debug)]
+struct LinkState {
+    /// Towards the server, towards the client.
+    ways: [Way; 2],
+    black_hole: bool,
+}
+
+#[derive(Debug)]
+struct Way {
+    line: LineState,
+    under_way: VecDeque<(Instant, End, Packet)>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    link: usize,
+    /// The server's, the client's.
+    ends: [Tcp; 2],
+    /// When each end's timer is planned to be looked at.
+    planned: [Option<Instant>; 2],
+    /// The client's address is gone: nothing of it arrives any more.
+    orphaned: bool,
+}
+
+#[derive(Debug)]
+enum Planned {
+    Arrival { link: usize, way: usize },
+    Timer(End),
+    Alarm(u64),
+}
+
+impl Network {
+    /// A network of idle links at the beginning of time. `seed` draws loss, jitter and service.
+    pub fn new(links: &[Link], seed: u64) -> Self {
+        let now = START;
+        let way = |line: &hawser_scenario::Line, number: u64| Way {
+            // As the lab seeds its lines.
+            line: LineState::new(line.clone(), seed.wrapping_mul(1_000_003) ^ number, now),
+            under_way: VecDeque::new(),
+        };
+        let links = links.iter().enumerate().map(|(index, link)| LinkState {
+            ways: [
+                way(&link.up, 2 * index as u64),
+                way(&link.down, 2 * index as u64 + 1),
+            ],
+            black_hole: false,
+        });
+        Self {
+            now,
+            links: links.collect(),
+            connections: Vec::new(),
+            queue: Queue::new(),
+            seed,
+            counters: Counters::default(),
+        }
+    }
+
+    /// The present.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// What the links did so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// How many links there are.
+    pub fn link_count(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Begins a connection from the client to the server over a link. Returns the client's end.
+    pub fn connect(&mut self, link: usize, config: TcpConfig) -> End {
+        let connection = self.connections.len();
+        let seeded = |side: u64| TcpConfig {
+            seed: self.seed ^ config.seed ^ ((connection as u64) << 8 | side),
+            ..config
+        };
+        self.connections.push(Connection {
+            link,
+            ends: [Tcp::listen(seeded(0)), Tcp::connect(self.now, seeded(1))],
+            planned: [None; 2],
+            orphaned: false,
+        });
+        let end = End {
+            connection,
+            client: true,
+        };
+        self.pump(end);
+        end
+    }
+
+    /// Writes up to `bytes`; returns how many were taken.
+    pub fn write(&mut self, end: End, bytes: u64) -> u64 {
+        let (now, mut taken) = (self.now, 0);
+        while taken < bytes {
+            let step = self.tcp_mut(end).write(now, bytes - taken);
+            if step == 0 {
+                break;
+            }
+            taken += step;
+            self.pump(end);
+        }
+        taken
+    }
+
+    /// Closes an end. `tell`: the other end is sent a reset.
+    pub fn close(&mut self, end: End, tell: bool) {
+        self.tcp_mut(end).close(tell);
+        self.pump(end);
+    }
+
+    /// The client's address on a connection's link is gone: nothing of it arrives any more.
+    pub fn orphan(&mut self, end: End) {
+        self.connections[end.connection].orphaned = true;
+        self.tcp_mut(end).close(false);
+    }
+
+    /// Drops every packet of a link, both ways, or lets them pass again.
+    pub fn set_black_hole(&mut self, link: usize, closed: bool) {
+        self.links[link].black_hole = closed;
+    }
+
+    /// Reports [`Happening::Alarm`] at a time.
+    pub fn set_alarm(&mut self, at: Instant, token: u64) {
+        self.queue.push(at.max(self.now), Planned::Alarm(token));
+    }
+
+    /// Sets `TCP_NOTSENT_LOWAT` of an end.
+    pub fn set_low_water(&mut self, end: End, bytes: u64) {
+        self.tcp_mut(end).set_low_water(bytes);
+    }
+
+    /// Whether `poll(2)` says that an end can be written to.
+    pub fn is_writable(&self, end: End) -> bool {
+        self.tcp(end).is_writable()
+    }
+
+    /// Whether the handshake is over, as this end sees it.
+    pub fn is_established(&self, end: End) -> bool {
+        self.tcp(end).is_established()
+    }
+
+    /// Whether the connection is over, as this end sees it.
+    pub fn is_closed(&self, end: End) -> bool {
+        self.tcp(end).is_closed()
+    }
+
+    /// Bytes that an end was given to send.
+    pub fn written(&self, end: End) -> u64 {
+        self.tcp(end).written()
+    }
+
+    /// Bytes of an end that are acknowledged.
+    pub fn acknowledged(&self, end: End) -> u64 {
+        self.tcp(end).acknowledged()
+    }
+
+    /// Bytes that came to an end in order.
+    pub fn arrived(&self, end: End) -> u64 {
+        self.tcp(end).arrived()
+    }
+
+    /// Bytes that came to an end and wait behind a hole.
+    pub fn waiting(&self, end: End) -> u64 {
+        self.tcp(end).waiting()
+    }
+
+    /// What the kernel says of an end.
+    pub fn sample(&self, end: End) -> KernelSample {
+        self.tcp(end).sample(self.now)
+    }
+
+    /// BBR's lowest round-trip time, where BBR is in use.
+    pub fn bbr_min_rtt(&self, end: End) -> Option<std::time::Duration> {
+        self.tcp(end).bbr_min_rtt()
+    }
+
+    /// Lets time pass until something happens that the owner has to know, at `until` at most.
+    pub fn step(&mut self, until: Instant) -> Option<Happening> {
+        while self.queue.next_at().is_some_and(|at| at <= until) {
+            let (at, planned) = self.queue.pop()?;
+            self.now = self.now.max(at);
+            match planned {
+                Planned::Alarm(token) => return Some(Happening::Alarm(token)),
+                Planned::Arrival { link, way } => {
+                    if let Some(end) = self.arrive(link, way) {
+                        return Some(Happening::End(end));
+                    }
+                }
+                Planned::Timer(end) => {
+                    if self.on_timer(end, at) {
+                        return Some(Happening::End(end));
+                    }
+                }
+            }
+        }
+        self.now = self.now.max(until);
+        None
+    }
+
+    fn arrive(&mut self, link: usize, way: usize) -> Option<End> {
+        let hole = self.links[link].black_hole;
+        let state = &mut self.links[link].ways[way];
+        let (_, end, packet) = state.under_way.pop_front()?;
+        if let Some((at, ..)) = state.under_way.front() {
+            self.queue.push(*at, Planned::Arrival { link, way });
+        }
+        if hole || self.connections[end.connection].orphaned {
+            self.counters.lost += 1;
+            return None;
+        }
+        self.counters.delivered += 1;
+        let now = self.now;
+        self.tcp_mut(end).handle_packet(now, &packet);
+        self.pump(end);
+        Some(end)
+    }
+
+    fn on_timer(&mut self, end: End, at: Instant) -> bool {
+        let planned = &mut self.connections[end.connection].planned[usize::from(end.client)];
+        if *planned != Some(at) {
+            return false;
+        }
+        *planned = None;
+        let now = self.now;
+        let tcp = self.tcp_mut(end);
+        let due = tcp.poll_timeout().is_some_and(|due| due <= now);
+        if due {
+            tcp.handle_timeout(now);
+        }
+        self.pump(end);
+        due
+    }
+
+    /// Puts on the link what an end has to send, and plans its timer.
+    fn pump(&mut self, end: End) {
+        let now = self.now;
+        while let Some(packet) = self.tcp_mut(end).poll_packet(now) {
+            self.carry(end, packet);
+        }
+        let state = &mut self.connections[end.connection];
+        let side = usize::from(end.client);
+        if let Some(at) = state.ends[side].poll_timeout() {
+            let at = at.max(now);
+            if state.planned[side].is_none_or(|planned| at < planned) {
+                state.planned[side] = Some(at);
+                self.queue.push(at, Planned::Timer(end));
+            }
+        }
+    }
+
+    fn carry(&mut self, from: End, packet: Packet) {
+        let connection = &self.connections[from.connection];
+        let (link, way) = (connection.link, usize::from(!from.client));
+        if connection.orphaned && from.client {
+            return;
+        }
+        let state = &mut self.links[link].ways[way];
+        match state.line.handle_packet(self.now, packet.size()) {
+            Fate::Delivered(at) => {
+                let to = End {
+                    client: !from.client,
+                    ..from
+                };
+                if state.under_way.is_empty() {
+                    self.queue.push(at, Planned::Arrival { link, way });
+                }
+                state.under_way.push_back((at, to, packet));
+            }
+            Fate::Overflowed => self.counters.overflowed += 1,
+            Fate::Lost => self.counters.lost += 1,
+        }
+    }
+
+    fn tcp(&self, end: End) -> &Tcp {
+        &self.connections[end.connection].ends[usize::from(end.client)]
+    }
+
+    fn tcp_mut(&mut self, end: End) -> &mut Tcp {
+        &mut self.connections[end.connection].ends[usize::from(end.client)]
+    }
+}
+
+/// Far enough from zero that nothing reaches back before the beginning.
+const START: Instant = Instant::from_nanos(1_000_000_000_000);

@@ -1,0 +1,77 @@
+//! One transfer over one TCP connection on one link: what Hawser is compared with.
+
+use std::time::Duration;
+
+use hawser_scenario::{Direction, Link};
+use hawser_types::ByteCount;
+
+use crate::network::{End, Happening, Network};
+use crate::tcp::{Congestion, TcpConfig};
+
+/// A transfer over plain TCP.
+#[derive(Clone, Debug)]
+pub struct Transfer {
+    /// The connection's congestion control, at both ends.
+    pub congestion: Congestion,
+    /// Which way the payload goes.
+    pub direction: Direction,
+    /// The payload.
+    pub bytes: ByteCount,
+    /// Draws loss, jitter and service.
+    pub seed: u64,
+    /// When to give up.
+    pub limit: Duration,
+}
+
+/// How long the transfer takes from the SYN to the moment at which the client knows that
+/// everything has arrived; `None` when that is later than the limit.
+pub fn run(link: &Link, transfer: &Transfer) -> Option<Duration> {
+    let mut network = Network::new(std::slice::from_ref(link), transfer.seed);
+    let began = network.now();
+    let config = TcpConfig {
+        congestion: transfer.congestion,
+        selective: true,
+        seed: 0,
+    };
+    let client = network.connect(0, config);
+    let server = End {
+        client: false,
+        ..client
+    };
+    let (from, to) = match transfer.direction {
+        Direction::Put => (client, server),
+        Direction::Get => (server, client),
+    };
+    let bytes = transfer.bytes.as_u64();
+    let mut asked = false;
+    while let Some(happening) = network.step(began + transfer.limit) {
+        let Happening::End(_) = happening else {
+            continue;
+        };
+        if !network.is_established(client) {
+            continue;
+        }
+        if from == server && !asked {
+            asked = network.write(client, REQUEST) == REQUEST;
+        }
+        let may_send = from == client || network.arrived(server) == REQUEST;
+        if may_send && network.written(from) < bytes {
+            network.write(from, bytes - network.written(from));
+        }
+        if network.arrived(to) == bytes {
+            if to == client {
+                return Some(network.now().since(began));
+            }
+            if network.written(to) == 0 {
+                network.write(to, VERDICT);
+            }
+            if network.arrived(client) == VERDICT {
+                return Some(network.now().since(began));
+            }
+        }
+    }
+    None
+}
+
+const REQUEST: u64 = 16;
+const VERDICT: u64 = 1;

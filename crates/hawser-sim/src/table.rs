@@ -1,0 +1,71 @@
+//! Reports as text.
+
+use std::fmt::{self, Display};
+
+use crate::experiment::{Report, Single, Transfer};
+
+/// Reports, one a line, with a heading.
+#[derive(Debug)]
+pub struct Table<'a>(pub &'a [Report]);
+
+impl Display for Table<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<20} {:<4} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>6} {:>8} {:>8} {:>8}",
+            "scenario",
+            "",
+            "sum",
+            "best",
+            "first",
+            "warm",
+            "/sum",
+            "/sum",
+            "gap",
+            "waiting",
+            "twice",
+            "again"
+        )?;
+        for report in self.0 {
+            let first = report.transfers.first();
+            let warm = report.transfers.get(1);
+            let all = |count: fn(&Transfer) -> u64| report.transfers.iter().map(count).max();
+            writeln!(
+                f,
+                "{:<20} {:<4} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>6} {:>8} {:>8} {:>8}",
+                report.scenario,
+                report.direction.name(),
+                Shown(report.sum()),
+                Shown(report.best()),
+                Shown(first.and_then(|t| t.goodput)),
+                Shown(warm.and_then(|t| t.goodput)),
+                Shown(first.and_then(|t| t.of_sum)),
+                Shown(warm.and_then(|t| t.of_sum)),
+                Shown(all(|t| t.gap)),
+                Shown(all(|t| t.waiting / 1000)),
+                Shown(all(|t| t.duplicated / 1000)),
+                Shown(all(|t| t.again / 1000)),
+            )?;
+            for (index, Single { cubic, bbr }) in report.singles.iter().enumerate() {
+                let (cubic, bbr) = (Shown(*cubic), Shown(*bbr));
+                writeln!(f, "    link {}: cubic {cubic} bbr {bbr}", index + 1)?;
+            }
+        }
+        writeln!(
+            f,
+            "goodput in kbit/s, ratios in thousandths, gap in ms, the rest in kB (the most of any transfer)"
+        )
+    }
+}
+
+/// A number, or a dash for one that is not known.
+struct Shown(Option<u64>);
+
+impl Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(number) => number.fmt(f),
+            None => "-".fmt(f),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+use hawser_types::{ByteCount, Instant};
+use smallvec::SmallVec;
+
+use crate::ranges::Range;
+
+/// A TCP segment on its way, with the IP header that carries it.
+///
+/// Sequence numbers count bytes of payload from 0; a SYN takes none, and connections end by reset
+/// only.
+#[derive(Clone, Debug)]
+pub struct Packet {
+    pub(crate) kind: Kind,
+    /// The number of the first byte of payload.
+    pub(crate) sequence: u64,
+    /// Bytes of payload.
+    pub(crate) length: u32,
+    /// Every byte below this has arrived.
+    pub(crate) acknowledged: u64,
+    /// The bytes that may be sent beyond `acknowledged`.
+    pub(crate) window: u64,
+    /// What has arrived beyond `acknowledged`: the latest first, three at most.
+    pub(crate) selective: SmallVec<[Range; 3]>,
+    /// What this acknowledges was there already.
+    pub(crate) duplicate: bool,
+    /// When it was sent (RFC 7323's TSval).
+    pub(crate) stamp: Instant,
+    /// The stamp of what it answers (TSecr).
+    pub(crate) echo: Option<Instant>,
+}
+
+/// What a packet is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Syn,
+    SynAck,
+    /// Payload, an acknowledgement, or both.
+    Ordinary,
+    Reset,
+}
+
+impl Packet {
+    /// Its size on the link: IP, TCP with the time stamp option, and payload.
+    pub fn size(&self) -> ByteCount {
+        let header = match self.kind {
+            Kind::Syn | Kind::SynAck => SYN_HEADER,
+            Kind::Reset => RESET_HEADER,
+            Kind::Ordinary => HEADER + selective_option(self.selective.len()),
+        };
+        ByteCount::new(header + u64::from(self.length))
+    }
+}
+
+fn selective_option(ranges: usize) -> u64 {
+    match ranges {
+        0 => 0,
+        count => 4 + 8 * count as u64,
+    }
+}
+
+/// IPv4, TCP and its time stamp option.
+pub(crate) const HEADER: u64 = 20 + 20 + 12;
+const SYN_HEADER: u64 = 60;
+const RESET_HEADER: u64 = 40;
+/// The payload of a full segment on a link with an MTU of 1500.
+pub(crate) const SEGMENT: u32 = 1500 - HEADER as u32;
