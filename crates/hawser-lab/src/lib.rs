@@ -6,6 +6,7 @@
 
 pub mod cli;
 mod commands;
+mod connect;
 mod cpu;
 mod demo;
 pub mod emulator;
@@ -21,5 +22,6 @@ mod relay;
 mod request;
 pub mod scenario;
 mod short;
+mod statistics;
 pub mod topology;
 mod unshaped;

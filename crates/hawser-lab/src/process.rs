@@ -38,6 +38,14 @@ impl Program {
         self.child.id()
     }
 
+    /// Ends it without warning.
+    pub fn kill(mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            signal_group(self.child.id(), libc::SIGKILL);
+        }
+        let _ = self.child.wait();
+    }
+
     /// An error with the end of its output when the program has ended.
     pub fn check_alive(&mut self) -> io::Result<()> {
         match self.child.try_wait()? {

@@ -4,7 +4,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Mutex;
 
-use crate::emulator::{Counters, Emulator, PacketSocket, Span, Translation};
+use crate::emulator::{Counters, Emulator, LinkBytes, PacketSocket, Span, Translation};
 use crate::ethtool;
 use crate::ip::{self, IpError};
 use crate::netns::NetNs;
@@ -230,6 +230,14 @@ impl Lab {
         self.emulator
             .as_ref()
             .map(Emulator::counters)
+            .unwrap_or_default()
+    }
+
+    /// IP bytes that every link has carried so far; nothing without an emulator.
+    pub fn carried(&self) -> Vec<LinkBytes> {
+        self.emulator
+            .as_ref()
+            .map(Emulator::carried)
             .unwrap_or_default()
     }
 

@@ -183,7 +183,7 @@ fn skip(test: &str, reason: &str) {
 fn serve_meter(lab: &Lab) {
     let listener = lab
         .server()
-        .run(|| meter::serve(METER.port(), false))
+        .run(|| meter::serve(METER.port(), false, None))
         .unwrap();
     std::thread::spawn(move || meter::serve_until_ended(&listener));
 }

@@ -114,6 +114,8 @@ impl Carrier {
         } = self;
         for way in ways {
             let hole = &switches.black_holes[way.link];
+            let [up, down] = &switches.carried[way.link];
+            let carried = if way.outwards { up } else { down };
             let mut immediate: Vec<Vec<u8>> = Vec::new();
             let (count, cut) = sockets[way.from].drain(|frame, wall| {
                 let since_boot = wall.saturating_sub(wall_offset);
@@ -128,6 +130,7 @@ impl Carrier {
                 let size = ByteCount::from(frame.len().saturating_sub(ETHERNET_HEADER));
                 let counter = match way.line.handle_packet(arrival, size) {
                     Fate::Delivered(at) => {
+                        add(carried, size.as_u64());
                         way.translate(frame);
                         let mut copy = spare.pop().unwrap_or_default();
                         copy.clear();

@@ -60,6 +60,18 @@ impl Emulator {
         }
     }
 
+    /// IP bytes that every link has carried since the start, in order of links.
+    pub fn carried(&self) -> Vec<LinkBytes> {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let links = self.switches.carried.iter();
+        links
+            .map(|[up, down]| LinkBytes {
+                up: load(up),
+                down: load(down),
+            })
+            .collect()
+    }
+
     /// Counters since the start.
     pub fn counters(&self) -> Counters {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -80,6 +92,28 @@ impl Drop for Emulator {
             && thread.join().is_err()
         {
             eprintln!("hawser-lab: the link emulator had failed before its end");
+        }
+    }
+}
+
+/// IP bytes of one link that reached its other end or are on the way there. Packets that found the
+/// queue full or were lost by chance do not count, so a retransmission of them is not counted
+/// twice; what a black hole swallows does count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct LinkBytes {
+    /// Client to server.
+    pub up: u64,
+    /// Server to client.
+    pub down: u64,
+}
+
+impl LinkBytes {
+    /// What was carried between `before` and now.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            up: self.up.saturating_sub(before.up),
+            down: self.down.saturating_sub(before.down),
         }
     }
 }
@@ -106,6 +140,8 @@ pub struct Counters {
 struct Switches {
     stop: AtomicBool,
     black_holes: Vec<AtomicBool>,
+    /// Up and down of each link.
+    carried: Vec<[AtomicU64; 2]>,
     delivered: AtomicU64,
     overflowed: AtomicU64,
     lost: AtomicU64,
@@ -118,6 +154,7 @@ impl Switches {
         Self {
             stop: AtomicBool::new(false),
             black_holes: (0..links).map(|_| AtomicBool::new(false)).collect(),
+            carried: (0..links).map(|_| Default::default()).collect(),
             delivered: AtomicU64::new(0),
             overflowed: AtomicU64::new(0),
             lost: AtomicU64::new(0),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use hawser_types::{ByteCount, Rate};
 
-use crate::meter::{Congestion, Order, Outcome};
+use crate::meter::{self, Congestion, Order, Outcome};
 use crate::process::{self, Program};
 use crate::scenario::{Action, Direction, Event};
 use crate::topology::{Lab, LabError, SERVER};
@@ -67,7 +67,7 @@ impl Bench {
     }
 
     fn wait_for_meter(&mut self) -> Result<(), StepError> {
-        let target = SocketAddrV4::new(SERVER, MPTCP_PORT);
+        let target = self.server_address();
         wait_for_port(&mut self.meter, target, self.lab.server())?;
         Ok(())
     }
@@ -80,6 +80,7 @@ impl Bench {
         events: &[Event],
     ) -> Result<Outcome, StepError> {
         let missed = self.lab.counters().missed;
+        let carried = self.lab.carried();
         let mut command = self.lab.client().command(own_program()?);
         command.args(arguments(order));
         let text = std::thread::scope(|scope| {
@@ -92,7 +93,9 @@ impl Bench {
                 .and_then(|text| played.map(|()| text))
         });
         self.undo(events)?;
-        let outcome: Outcome = serde_json::from_str(&text?)?;
+        let mut outcome: Outcome = serde_json::from_str(&text?)?;
+        let links = self.lab.carried().into_iter().zip(carried);
+        outcome.wire = links.map(|(now, before)| now.since(before)).collect();
         match self.lab.counters().missed - missed {
             0 if outcome.ok => Ok(outcome),
             0 => Err(StepError::Corrupted),
@@ -144,7 +147,7 @@ impl Bench {
 
     /// Where the meter's server takes plain TCP.
     pub fn server_address(&self) -> SocketAddrV4 {
-        SocketAddrV4::new(SERVER, TCP_PORT)
+        SocketAddrV4::new(SERVER, meter::port(false, None))
     }
 
     /// A transfer that leaves everything to the machine's defaults.
@@ -177,6 +180,7 @@ impl Bench {
                 .get(index)
                 .map(|link| link.interface.clone()),
             congestion: Some(congestion),
+            server: SocketAddrV4::new(SERVER, meter::port(false, Some(congestion))),
             ..self.plain_order(direction, bytes)
         }
     }
@@ -192,7 +196,7 @@ impl Bench {
             source: self.lab.links().first().map(|link| link.address()),
             mptcp: true,
             congestion: Some(congestion),
-            server: SocketAddrV4::new(SERVER, MPTCP_PORT),
+            server: SocketAddrV4::new(SERVER, meter::port(true, Some(congestion))),
             ..self.plain_order(direction, bytes)
         }
     }
@@ -237,14 +241,15 @@ pub(crate) fn wait_for_port(
     }
 }
 
-/// How long a transfer may take: several times what it would at the rate, and more for events.
-pub(super) fn limit_for(bytes: ByteCount, rate: Rate, events: &[Event]) -> Duration {
+/// How long a transfer may take: several times what it would at the rate, and more for events and on
+/// `lossy` links.
+pub(super) fn limit_for(bytes: ByteCount, rate: Rate, events: &[Event], lossy: bool) -> Duration {
     let ideal = rate
         .time_for(bytes)
         .unwrap_or(Duration::ZERO)
         .min(Duration::from_secs(600));
     let last_event = events.last().map_or(Duration::ZERO, |event| event.at);
-    ideal * 12 + last_event * 2 + Duration::from_secs(30)
+    ideal * if lossy { 60 } else { 12 } + last_event * 2 + Duration::from_secs(30)
 }
 
 fn arguments(order: &Order) -> Vec<String> {
@@ -269,10 +274,6 @@ pub(crate) fn own_program() -> io::Result<PathBuf> {
     std::env::current_exe()
 }
 
-/// The meter's ports on the server host.
-pub const TCP_PORT: u16 = 5001;
-/// The one that speaks MPTCP.
-pub const MPTCP_PORT: u16 = 5002;
 const PATIENCE: Duration = Duration::from_secs(60);
 const START_LIMIT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);

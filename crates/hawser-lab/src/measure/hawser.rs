@@ -1,13 +1,16 @@
 //! The real Hawser binary: gateway in the server namespace, client in the other.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use super::bench::{Bench, StepError, own_program, wait_for_port};
-use crate::process::Program;
+use crate::process::{self, Program};
 use crate::topology::SERVER;
 
 /// Where the binary under test is.
@@ -85,8 +88,11 @@ fn build(cargo: &std::ffi::OsStr, folder: &Path) -> Result<(), ProgramsError> {
 #[derive(Debug)]
 pub struct Session {
     // The client first: its end is the orderly one.
-    client: Program,
-    gateway: Program,
+    client: Option<Program>,
+    gateway: Option<Program>,
+    folder: PathBuf,
+    /// How many programs were started, for the names of their logs.
+    starts: u32,
 }
 
 impl Session {
@@ -95,30 +101,95 @@ impl Session {
         let folder = bench.folder().join(format!("session-{number}"));
         std::fs::create_dir_all(&folder)?;
         let invite = folder.join("invite");
+        let mut session = Self {
+            client: None,
+            gateway: None,
+            folder,
+            starts: 0,
+        };
+        let mut gateway = session.start_gateway(bench, programs, Some(&invite))?;
+        wait_for_file(&mut gateway, &invite)?;
+        session.gateway = Some(gateway);
+        let mut client = session.start_client(bench, programs, Some(&invite))?;
+        wait_for_port(&mut client, SOCKS, bench.lab().client())?;
+        session.client = Some(client);
+        Ok(session)
+    }
+
+    /// Ends the client in order and starts it again, enrolled as it is; its port opens later.
+    pub(crate) fn restart_client(
+        &mut self,
+        bench: &Bench,
+        programs: &Programs,
+    ) -> Result<(), StepError> {
+        self.client = None;
+        self.client = Some(self.start_client(bench, programs, None)?);
+        Ok(())
+    }
+
+    /// Kills the gateway, starts it again and waits until it listens.
+    pub(crate) fn restart_gateway(
+        &mut self,
+        bench: &Bench,
+        programs: &Programs,
+    ) -> Result<(), StepError> {
+        if let Some(gateway) = self.gateway.take() {
+            gateway.kill();
+        }
+        let mut gateway = self.start_gateway(bench, programs, None)?;
+        wait_for_port(&mut gateway, GATEWAY, bench.lab().server())?;
+        self.gateway = Some(gateway);
+        Ok(())
+    }
+
+    fn start_gateway(
+        &mut self,
+        bench: &Bench,
+        programs: &Programs,
+        invite: Option<&Path>,
+    ) -> Result<Program, StepError> {
         let mut serve = bench.lab().server().command(programs.hawser());
         serve
-            .args(["serve", "--listen", &format!("{SERVER}:{GATEWAY_PORT}")])
+            .args(["serve", "--listen", &GATEWAY.to_string()])
             .args(["--allow-destination", "10.0.0.0/8"])
-            .arg("--invite-file")
-            .arg(&invite)
             .arg("--state")
-            .arg(folder.join("gateway"));
-        let mut gateway = Program::start("hawser serve", serve, &folder.join("gateway.log"))?;
-        wait_for_file(&mut gateway, &invite)?;
+            .arg(self.folder.join("gateway"));
+        if let Some(invite) = invite {
+            serve.arg("--invite-file").arg(invite);
+        }
+        let log = self.next_log("gateway");
+        Ok(Program::start("hawser serve", serve, &log)?)
+    }
+
+    fn start_client(
+        &mut self,
+        bench: &Bench,
+        programs: &Programs,
+        invite: Option<&Path>,
+    ) -> Result<Program, StepError> {
         let mut up = bench.lab().client().command(programs.hawser());
-        let mut reference = std::ffi::OsString::from("@");
-        reference.push(&invite);
         up.args(["up", "--listen", &SOCKS.to_string()])
-            .arg("--gateway")
-            .arg(reference)
             .arg("--state")
-            .arg(folder.join("client"));
+            .arg(self.folder.join("client"));
+        if let Some(invite) = invite {
+            let mut reference = std::ffi::OsString::from("@");
+            reference.push(invite);
+            up.arg("--gateway").arg(reference);
+        }
         for link in bench.lab().links() {
             up.args(["--link", &link.interface]);
         }
-        let mut client = Program::start("hawser up", up, &folder.join("client.log"))?;
-        wait_for_port(&mut client, SOCKS, bench.lab().client())?;
-        Ok(Self { client, gateway })
+        let log = self.next_log("client");
+        Ok(Program::start("hawser up", up, &log)?)
+    }
+
+    /// `NAME.log` for the first two, then with a number.
+    fn next_log(&mut self, name: &str) -> PathBuf {
+        self.starts += 1;
+        self.folder.join(match self.starts {
+            1 | 2 => format!("{name}.log"),
+            later => format!("{name}-{later}.log"),
+        })
     }
 
     /// The client's SOCKS port, in the client namespace.
@@ -128,17 +199,53 @@ impl Session {
 
     /// An error when either program has ended.
     pub fn check_alive(&mut self) -> io::Result<()> {
-        self.gateway.check_alive()?;
-        self.client.check_alive()
+        let programs = [&mut self.gateway, &mut self.client];
+        programs
+            .into_iter()
+            .flatten()
+            .try_for_each(Program::check_alive)
     }
 
     /// Process ids of client and gateway.
     pub fn ids(&self) -> [u32; 2] {
-        [self.client.id(), self.gateway.id()]
+        [&self.client, &self.gateway].map(|program| program.as_ref().map_or(0, Program::id))
+    }
+
+    /// What client and gateway have counted about the session, such as `client bytes-again`;
+    /// nothing when they do not say.
+    pub(crate) fn counters(&self, programs: &Programs) -> BTreeMap<String, u64> {
+        let mut all = BTreeMap::new();
+        for end in ["client", "gateway"] {
+            let mut command = Command::new(programs.hawser());
+            command.args(["status", "--json", "--state"]);
+            command.arg(self.folder.join(end));
+            let text = process::output_of("hawser status", command, STATUS_LIMIT);
+            let status = text.ok().and_then(|text| serde_json::from_str(&text).ok());
+            if let Some(status) = status {
+                add_counters(&mut all, end, &status);
+            }
+        }
+        all
     }
 }
 
-fn wait_for_file(program: &mut Program, path: &Path) -> io::Result<()> {
+/// Sums up over the sessions and channels of one end.
+fn add_counters(all: &mut BTreeMap<String, u64>, end: &str, status: &Value) {
+    let list = |of: &Value, key: &str| of[key].as_array().cloned().unwrap_or_default();
+    for session in list(status, "sessions") {
+        let counters = session["counters"].as_object().into_iter().flatten();
+        for (name, count) in counters {
+            *all.entry(format!("{end} {name}")).or_default() += count.as_u64().unwrap_or(0);
+        }
+        let paths = list(&session, "paths");
+        for channel in paths.iter().flat_map(|path| list(path, "channels")) {
+            let count = channel["retransmissions"].as_u64().unwrap_or(0);
+            *all.entry(format!("{end} tcp-retransmissions")).or_default() += count;
+        }
+    }
+}
+
+pub(super) fn wait_for_file(program: &mut Program, path: &Path) -> io::Result<()> {
     let deadline = Instant::now() + START_LIMIT;
     while !path.is_file() {
         program.check_alive()?;
@@ -155,5 +262,28 @@ fn wait_for_file(program: &mut Program, path: &Path) -> io::Result<()> {
 }
 
 const SOCKS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1080);
-const GATEWAY_PORT: u16 = 7443;
+const GATEWAY: SocketAddrV4 = SocketAddrV4::new(SERVER, 7443);
+const STATUS_LIMIT: Duration = Duration::from_secs(10);
 const START_LIMIT: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_summed_over_sessions_and_channels() {
+        let status = serde_json::json!({"sessions": [
+            {"counters": {"bytes-again": 3}, "paths": [
+                {"channels": [{"retransmissions": 1}, {"retransmissions": 2}]},
+                {"channels": [{"retransmissions": 4}]},
+            ]},
+            {"counters": {"bytes-again": 4}},
+        ]});
+        let mut all = BTreeMap::new();
+        add_counters(&mut all, "client", &status);
+        assert_eq!(all["client bytes-again"], 7);
+        assert_eq!(all["client tcp-retransmissions"], 7);
+        add_counters(&mut all, "gateway", &Value::Null);
+        assert_eq!(all.len(), 2);
+    }
+}

@@ -1,29 +1,39 @@
 //! Measuring one scenario: plain TCP on each link, MPTCP over all, Hawser over all.
 
+mod batch;
 mod bench;
 mod hawser;
+mod library;
+mod overhead;
 mod recovery;
 mod report;
 mod run;
 mod table;
+mod verdict;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Serialize;
 
-pub use bench::{Bench, MPTCP_PORT, StepError, TCP_PORT};
+pub use batch::{Finished, run_all};
+pub use bench::{Bench, StepError};
 pub use hawser::{Programs, ProgramsError, Session};
+pub use overhead::WireCost;
 pub use report::{Machine, Report, Summary};
 pub use run::run;
-pub use table::render;
+pub use table::{render, render_all};
+pub use verdict::{Base, Transfer, Verdict};
 
 pub(crate) use bench::{own_program, wait_for_port};
+pub(crate) use library::LibraryServer;
+pub(crate) use report::write_json;
 pub(crate) use run::available_controls;
 pub(crate) use table::aligned;
 
 use crate::meter::{Congestion, Outcome};
-use crate::scenario::Direction;
+use crate::scenario::{Direction, Scenario};
 
 /// What is measured, and how often.
 #[derive(Clone, Debug)]
@@ -78,10 +88,12 @@ pub enum Kind {
 impl std::fmt::Display for Kind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Tcp { link, congestion } => write!(f, "tcp link {link} {}", congestion.name()),
-            Self::Mptcp { congestion } => write!(f, "mptcp {}", congestion.name()),
-            Self::HawserFirst => f.write_str("hawser first"),
-            Self::HawserWarm => f.write_str("hawser warm"),
+            Self::Tcp { link, congestion } => {
+                f.pad(&format!("tcp link {link} {}", congestion.name()))
+            }
+            Self::Mptcp { congestion } => f.pad(&format!("mptcp {}", congestion.name())),
+            Self::HawserFirst => f.pad("hawser first"),
+            Self::HawserWarm => f.pad("hawser warm"),
         }
     }
 }
@@ -110,6 +122,16 @@ impl Samples {
 
 /// Every sample of a run.
 pub type Table = BTreeMap<(Direction, Kind), Samples>;
+
+/// The link with the shortest way there and back, from 0, and how long that takes.
+pub(crate) fn quickest_link(scenario: &Scenario) -> (usize, Duration) {
+    let round_trips = scenario.links.iter();
+    round_trips
+        .map(|link| link.up.delay + link.down.delay)
+        .enumerate()
+        .min_by_key(|(_, round_trip)| *round_trip)
+        .unwrap_or_default()
+}
 
 /// The middle value, or the mean of the two middle ones.
 pub fn median(values: impl Iterator<Item = f64>) -> Option<f64> {

@@ -37,14 +37,9 @@ mod tests {
 
     fn outcome(timeline: Vec<u64>) -> Outcome {
         Outcome {
-            bytes: 0,
-            connect_seconds: 0.0,
-            seconds: 0.0,
-            mbps: 0.0,
             ok: true,
-            worst_gap: 0.0,
             timeline,
-            cpu_seconds: 0.0,
+            ..Outcome::default()
         }
     }
 

@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::overhead::{WireCost, of_tcp};
+use super::run::measured_instead;
+use super::verdict::{self, Verdict};
 use super::{Kind, Options, Samples, Table, recovery};
 use crate::emulator::Counters;
 use crate::meter::Congestion;
@@ -91,19 +94,35 @@ pub struct Summary {
     pub hawser_first: Option<f64>,
     /// A later one.
     pub hawser_warm: Option<f64>,
+    /// IP bytes for each byte of payload: plain TCP on single links.
+    pub tcp_wire: Option<WireCost>,
+    /// The same of a first transfer; its handshakes and joins are in it.
+    pub hawser_first_wire: Option<WireCost>,
+    /// The same of a later one.
+    pub hawser_warm_wire: Option<WireCost>,
+    /// How much a later Hawser transfer costs beyond plain TCP; 0.01 is one part in a hundred.
+    pub overhead: Option<WireCost>,
+    /// The ratios that are asked for, and whether they are reached.
+    pub verdicts: Vec<Verdict>,
 }
 
 impl Summary {
-    fn of(table: &Table, direction: Direction, links: usize) -> Self {
+    fn of(scenario: &Scenario, table: &Table, direction: Direction) -> Self {
+        let links = scenario.links.len();
         let figure = |kind: Kind| table.get(&(direction, kind)).and_then(Samples::median);
         let better = |kind: &dyn Fn(Congestion) -> Kind| {
             let figures = Congestion::ALL.into_iter().filter_map(|c| figure(kind(c)));
             figures.reduce(f64::max)
         };
         let singles: Vec<_> = (1..=links)
-            .map(|link| better(&|congestion| Kind::Tcp { link, congestion }))
+            .map(|link| {
+                let link = measured_instead(scenario, link - 1, direction) + 1;
+                better(&|congestion| Kind::Tcp { link, congestion })
+            })
             .collect();
-        Self {
+        let wire = |kind| WireCost::of(table.get(&(direction, kind)).into_iter(), direction);
+        let (tcp_wire, hawser_warm_wire) = (of_tcp(table, direction), wire(Kind::HawserWarm));
+        let mut summary = Self {
             direction,
             sum: singles.iter().copied().sum(),
             best_single: singles.iter().copied().flatten().reduce(f64::max),
@@ -111,7 +130,16 @@ impl Summary {
             mptcp: better(&|congestion| Kind::Mptcp { congestion }),
             hawser_first: figure(Kind::HawserFirst),
             hawser_warm: figure(Kind::HawserWarm),
-        }
+            tcp_wire,
+            hawser_first_wire: wire(Kind::HawserFirst),
+            hawser_warm_wire,
+            overhead: hawser_warm_wire
+                .zip(tcp_wire)
+                .map(|(own, plain)| own.above(plain)),
+            verdicts: Vec::new(),
+        };
+        summary.verdicts = verdict::of(scenario, &summary);
+        summary
     }
 }
 
@@ -126,7 +154,6 @@ impl Report {
     ) -> Self {
         let mut directions: Vec<_> = table.keys().map(|(direction, _)| *direction).collect();
         directions.dedup();
-        let links = scenario.links.len();
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Self {
             scenario: scenario.name.clone(),
@@ -136,7 +163,7 @@ impl Report {
             payload: scenario.payload.as_u64(),
             summaries: directions
                 .into_iter()
-                .map(|direction| Summary::of(&table, direction, links))
+                .map(|direction| Summary::of(scenario, &table, direction))
                 .collect(),
             notes,
             emulator,
@@ -162,13 +189,22 @@ impl Report {
 
     /// Writes the report as `FOLDER/NAME.json`, whole or not at all.
     pub fn write(&self, folder: &Path) -> io::Result<PathBuf> {
-        std::fs::create_dir_all(folder)?;
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        serde_json::to_writer_pretty(&mut file, self)?;
-        let path = folder.join(format!("{}.json", self.scenario));
-        file.persist(&path).map_err(|error| error.error)?;
-        Ok(path)
+        write_json(self, folder, &format!("{}.json", self.scenario))
     }
+}
+
+/// Writes a report as `FOLDER/NAME`, whole or not at all.
+pub(crate) fn write_json(
+    report: &impl Serialize,
+    folder: &Path,
+    name: &str,
+) -> io::Result<PathBuf> {
+    std::fs::create_dir_all(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    serde_json::to_writer_pretty(&mut file, report)?;
+    let path = folder.join(name);
+    file.persist(&path).map_err(|error| error.error)?;
+    Ok(path)
 }
 
 fn recoveries(

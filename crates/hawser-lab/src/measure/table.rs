@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
+use super::overhead::WireCost;
 use super::report::{Report, Summary};
+use super::verdict::{Base, Transfer, Verdict};
 
 /// The report as a table of medians, with what went wrong below it.
 pub fn render(report: &Report) -> String {
@@ -45,6 +47,11 @@ pub fn render(report: &Report) -> String {
     let mut rows = vec![header()];
     rows.extend(report.summaries.iter().flat_map(lines));
     text.push_str(&aligned(&rows));
+    text.push('\n');
+    text.push_str(&aligned(&wire(&report.summaries)));
+    for verdict in report.summaries.iter().flat_map(judged) {
+        text.push_str(&verdict);
+    }
     for note in &report.notes {
         let _ = writeln!(text, "note: {note}");
     }
@@ -59,6 +66,118 @@ pub fn render(report: &Report) -> String {
         }
     }
     text
+}
+
+/// One row for each scenario and direction, with what is asked and whether it is reached.
+pub fn render_all(reports: &[Report]) -> String {
+    let header = [
+        "scenario", "", "sum", "mptcp", "first", "warm", "of sum", "warm", "asked", "", "of mptcp",
+        "warm", "asked", "", "overhead",
+    ];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for report in reports {
+        rows.extend(report.summaries.iter().map(|summary| row(report, summary)));
+    }
+    let mut text = aligned(&rows);
+    for report in reports.iter().filter(|report| report.failures() > 0) {
+        let _ = writeln!(
+            text,
+            "{}: {} transfers failed",
+            report.scenario,
+            report.failures()
+        );
+    }
+    text
+}
+
+fn row(report: &Report, summary: &Summary) -> Vec<String> {
+    let show = |value: Option<f64>| value.map_or("-".to_owned(), figure);
+    let mut row = vec![
+        report.scenario.clone(),
+        summary.direction.name().to_owned(),
+        show(summary.sum),
+        show(summary.mptcp),
+        show(summary.hawser_first),
+        show(summary.hawser_warm),
+    ];
+    for base in [Base::Sum, Base::Mptcp] {
+        let of = |of: Transfer| {
+            let mut all = summary.verdicts.iter();
+            all.find(|verdict| verdict.of == of && verdict.base == base)
+        };
+        let both = [of(Transfer::First), of(Transfer::Warm)];
+        row.extend(both.map(|v| v.map_or("-".to_owned(), |v| format!("{:.3}", v.ratio))));
+        let known: Vec<_> = both.into_iter().flatten().collect();
+        row.push(
+            known
+                .first()
+                .map_or(String::new(), |v| format!("{:.2}", v.asked)),
+        );
+        row.push(word(&known).to_owned());
+    }
+    row.push(overhead(summary));
+    row
+}
+
+fn word(verdicts: &[&Verdict]) -> &'static str {
+    match verdicts {
+        [] => "",
+        all if all.iter().all(|verdict| verdict.passes()) => "pass",
+        _ => "FAIL",
+    }
+}
+
+fn overhead(summary: &Summary) -> String {
+    let of = summary.overhead;
+    of.map_or("-".to_owned(), |of| format!("{:.2} %", of.one_way * 100.0))
+}
+
+/// What is asked for and not reached, a line each.
+fn judged(summary: &Summary) -> Vec<String> {
+    let failed = summary.verdicts.iter().filter(|verdict| !verdict.passes());
+    failed
+        .map(|verdict| {
+            let of = match verdict.of {
+                Transfer::First => "first",
+                Transfer::Warm => "warm",
+            };
+            let base = match verdict.base {
+                Base::Sum => "the sum",
+                Base::Mptcp => "mptcp",
+            };
+            format!(
+                "FAIL: {} {of}: {:.3} of {base}, asked {:.2}\n",
+                summary.direction.name(),
+                verdict.ratio,
+                verdict.asked
+            )
+        })
+        .collect()
+}
+
+/// IP bytes for each byte of payload.
+fn wire(summaries: &[Summary]) -> Vec<Vec<String>> {
+    let header = ["", "IP bytes / payload", "tcp", "first", "warm", "over tcp"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for summary in summaries {
+        rows.push(wire_line(summary, "its direction", |cost| cost.one_way));
+        rows.push(wire_line(summary, "both directions", |cost| cost.both_ways));
+    }
+    rows
+}
+
+fn wire_line(summary: &Summary, name: &str, of: fn(&WireCost) -> f64) -> Vec<String> {
+    let show =
+        |cost: Option<WireCost>| cost.map_or("-".to_owned(), |cost| format!("{:.4}", of(&cost)));
+    let over = summary.overhead;
+    vec![
+        summary.direction.name().to_owned(),
+        name.to_owned(),
+        show(summary.tcp_wire),
+        show(summary.hawser_first_wire),
+        show(summary.hawser_warm_wire),
+        over.map_or("-".to_owned(), |over| format!("{:.2} %", of(&over) * 100.0)),
+    ]
 }
 
 /// The slowest recovery of all transfers.

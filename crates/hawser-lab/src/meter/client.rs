@@ -3,12 +3,12 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddrV4, TcpStream};
 use std::sync::atomic::AtomicU64;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{Congestion, MAX_VERDICT, Order, Outcome, Verdict, body, socks};
-use crate::cpu;
+use super::header::Header;
+use super::{MAX_VERDICT, Order, Outcome, Verdict, body, socks};
 use crate::scenario::Direction;
 
 /// Makes one transfer in the calling thread's network namespace.
@@ -18,26 +18,12 @@ pub fn transfer(order: &Order, done: &AtomicU64) -> io::Result<Outcome> {
     let start = Instant::now();
     let mut stream = connect(order)?;
     let connected = start.elapsed();
-    let operation = match order.direction {
-        Direction::Put => b'P',
-        Direction::Get => b'G',
-    };
-    stream.write_all(&header(operation, order))?;
+    stream.write_all(&Header::transfer(order.direction, order.bytes).bytes())?;
     let verdict = match order.direction {
         Direction::Put => put(&mut stream, order.bytes, done)?,
         Direction::Get => get(&mut stream, order.bytes, done)?,
     };
-    let seconds = start.elapsed().as_secs_f64();
-    Ok(Outcome {
-        bytes: order.bytes,
-        connect_seconds: connected.as_secs_f64(),
-        seconds,
-        mbps: order.bytes as f64 * 8.0 / seconds / 1e6,
-        ok: verdict.ok,
-        worst_gap: verdict.worst,
-        timeline: verdict.bins,
-        cpu_seconds: cpu::of_this_process(),
-    })
+    Ok(Outcome::new(order.bytes, start, connected, verdict))
 }
 
 /// Opens a connection on which the server sends each block of `order.bytes` bytes back.
@@ -46,15 +32,40 @@ pub fn transfer(order: &Order, done: &AtomicU64) -> io::Result<Outcome> {
 pub fn open_echo(order: &Order) -> io::Result<TcpStream> {
     let mut stream = connect(order)?;
     stream.set_nodelay(true)?;
-    stream.write_all(&header(b'E', order))?;
+    stream.write_all(&Header::echo(order.bytes).bytes())?;
     Ok(stream)
 }
 
-fn header(operation: u8, order: &Order) -> Vec<u8> {
-    let mut header = vec![operation];
-    header.extend(order.bytes.to_be_bytes());
-    header.extend(Congestion::number(order.congestion).to_be_bytes());
-    header
+/// How long a new connection takes, counted from the call to connect.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstAnswer {
+    /// Until the application may send: behind a proxy, when that has told of success.
+    pub connected: Duration,
+    /// Until the first byte of the answer to the first bytes sent.
+    pub answered: Duration,
+}
+
+/// Connects, sends one block of `order.bytes` bytes and waits for it to come back.
+pub fn first_answer(order: &Order) -> io::Result<FirstAnswer> {
+    let start = Instant::now();
+    let mut stream = connect(order)?;
+    let connected = start.elapsed();
+    stream.set_nodelay(true)?;
+    let mut request = Header::echo(order.bytes).bytes().to_vec();
+    let block = usize::try_from(order.bytes).unwrap_or(0);
+    request.resize(request.len() + block, b'?');
+    stream.write_all(&request)?;
+    let mut answer = vec![0; block];
+    stream.read_exact(answer.get_mut(..1).unwrap_or_default())?;
+    let answered = start.elapsed();
+    stream.read_exact(answer.get_mut(1..).unwrap_or_default())?;
+    if answer.iter().any(|byte| *byte != b'?') {
+        return Err(io::Error::other("the answer is not what was asked"));
+    }
+    Ok(FirstAnswer {
+        connected,
+        answered,
+    })
 }
 
 fn put(stream: &mut TcpStream, bytes: u64, done: &AtomicU64) -> io::Result<Verdict> {
@@ -70,20 +81,14 @@ fn put(stream: &mut TcpStream, bytes: u64, done: &AtomicU64) -> io::Result<Verdi
 }
 
 fn get(stream: &mut TcpStream, bytes: u64, done: &AtomicU64) -> io::Result<Verdict> {
-    let arrived = body::drain(stream, bytes, done)?;
-    let mut check = [0; 8];
-    let tail = stream.read_exact(&mut check);
+    let sink = body::drain(stream, bytes, done)?;
+    let check = body::read_check(stream);
     // The sender waits for this; when it is gone already there is nothing left to tell it.
     let _ = stream.write_all(b"x");
-    Ok(Verdict {
-        ok: arrived.bytes == bytes
-            && tail.is_ok()
-            && u64::from_be_bytes(check) == u64::from(arrived.crc),
-        worst: arrived.worst.as_secs_f64(),
-        bins: arrived.bins,
-    })
+    Ok(sink.verdict(bytes, check))
 }
 
+/// Connects as the order says, through the SOCKS port where it names one.
 fn connect(order: &Order) -> io::Result<TcpStream> {
     let protocol = if order.mptcp {
         Protocol::MPTCP

@@ -1,27 +1,31 @@
 //! The meter: one transfer at a time, from connect to the last byte acknowledged by the
 //! receiving application, checked by count and CRC.
 //!
-//! On the wire: one byte `P` or `G`, the number of bytes and the number of a congestion control
-//! (both 8 bytes, big-endian), the bytes, and their CRC-32 (8 bytes). For a put the receiver
-//! answers with its verdict in JSON.
-//!
-//! `E` with the same two numbers opens an echo instead: the server sends each block of so many bytes
-//! back, one after another, until the client ends.
+//! On the wire: a header, the bytes, and their CRC-32 (8 bytes). For a put the receiver answers with
+//! its verdict in JSON. An echo sends each block of so many bytes back, one after another, until
+//! the client ends.
 
 mod body;
 mod client;
+mod header;
+mod library;
 mod server;
 mod socks;
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::cpu;
+use crate::emulator::LinkBytes;
 use crate::scenario::Direction;
 
-pub use client::{open_echo, transfer};
-pub use server::{serve, serve_until_ended};
+pub use client::{FirstAnswer, first_answer, open_echo, transfer};
+pub(crate) use library::{LibraryOrder, library_transfer, serve_library};
+pub(crate) use server::serve_all;
+pub use server::{port, serve, serve_until_ended};
 pub(crate) use socks::connect as socks_connect;
 
 /// One transfer to make.
@@ -68,26 +72,10 @@ impl Congestion {
             Self::Bbr => "bbr",
         }
     }
-
-    fn number(wanted: Option<Self>) -> u64 {
-        match wanted {
-            None => 0,
-            Some(Self::Cubic) => 1,
-            Some(Self::Bbr) => 2,
-        }
-    }
-
-    fn of_number(number: u64) -> Option<Self> {
-        match number {
-            1 => Some(Self::Cubic),
-            2 => Some(Self::Bbr),
-            _ => None,
-        }
-    }
 }
 
 /// What one transfer came to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Outcome {
     /// How many bytes.
@@ -106,6 +94,31 @@ pub struct Outcome {
     pub timeline: Vec<u64>,
     /// Processor time that the measuring client's process had taken by the end, in seconds.
     pub cpu_seconds: f64,
+    /// IP bytes that each link carried meanwhile; the meter itself does not know them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wire: Vec<LinkBytes>,
+    /// What both ends of Hawser have counted since their session began, by name; empty for others.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hawser: BTreeMap<String, u64>,
+}
+
+impl Outcome {
+    /// What a transfer that began at `start` and ended now came to.
+    fn new(bytes: u64, start: Instant, connected: Duration, verdict: Verdict) -> Self {
+        let seconds = start.elapsed().as_secs_f64();
+        Self {
+            bytes,
+            connect_seconds: connected.as_secs_f64(),
+            seconds,
+            mbps: bytes as f64 * 8.0 / seconds / 1e6,
+            ok: verdict.ok,
+            worst_gap: verdict.worst,
+            timeline: verdict.bins,
+            cpu_seconds: cpu::of_this_process(),
+            wire: Vec::new(),
+            hawser: BTreeMap::new(),
+        }
+    }
 }
 
 /// What the receiver of a put tells the sender.

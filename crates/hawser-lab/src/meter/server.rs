@@ -5,22 +5,67 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{Congestion, MAX_ECHO, Verdict, body};
+use super::header::{HEADER, Header, Operation};
+use super::{Congestion, MAX_ECHO, body};
 
 /// Listens on `port` of every address; returns once connections can be made.
-pub fn serve(port: u16, mptcp: bool) -> io::Result<TcpListener> {
+///
+/// What is accepted has the congestion control `congestion` from its first packet. To set it later
+/// would not be the same: a connection that began with bbr stays paced for good.
+pub fn serve(port: u16, mptcp: bool, congestion: Option<Congestion>) -> io::Result<TcpListener> {
     let protocol = if mptcp {
         Protocol::MPTCP
     } else {
         Protocol::TCP
     };
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(protocol))?;
+    if let Some(congestion) = congestion {
+        socket.set_tcp_congestion(congestion.name().as_bytes())?;
+    }
     socket.set_reuse_address(true)?;
     socket.bind(&SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port).into())?;
     socket.listen(1024)?;
     Ok(socket.into())
+}
+
+/// The port of a meter that serves with this protocol and congestion control.
+pub fn port(mptcp: bool, congestion: Option<Congestion>) -> u16 {
+    let control = match congestion {
+        None => 0,
+        Some(Congestion::Cubic) => 10,
+        Some(Congestion::Bbr) => 20,
+    };
+    FIRST_PORT + control + u16::from(mptcp)
+}
+
+/// Serves every protocol and congestion control that this machine has, until it is killed.
+pub(crate) fn serve_all() -> io::Result<()> {
+    let mut listeners = Vec::new();
+    let controls = Congestion::ALL.map(Some);
+    // The default last: who waits for it finds the others open too.
+    for congestion in controls.into_iter().chain([None]) {
+        for mptcp in [true, false] {
+            match serve(port(mptcp, congestion), mptcp, congestion) {
+                Ok(listener) => listeners.push(listener),
+                Err(error) if mptcp || congestion.is_some() => {
+                    eprintln!("meter: mptcp {mptcp}, {congestion:?}: {error}");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    std::thread::scope(|scope| {
+        for listener in &listeners {
+            scope.spawn(move || {
+                if let Err(error) = serve_until_ended(listener) {
+                    eprintln!("meter: {error}");
+                }
+            });
+        }
+    });
+    Ok(())
 }
 
 /// Serves connections until accepting fails.
@@ -38,34 +83,19 @@ pub fn serve_until_ended(listener: &TcpListener) -> io::Result<()> {
 fn handle(mut connection: TcpStream) -> io::Result<()> {
     connection.set_read_timeout(Some(PATIENCE))?;
     connection.set_write_timeout(Some(PATIENCE))?;
-    let mut header = [0; 17];
+    let mut header = [0; HEADER];
     connection.read_exact(&mut header)?;
-    let [operation, rest @ ..] = header;
-    let (bytes, congestion) = rest.split_at(8);
-    let number = |part: &[u8]| part.try_into().map_or(0, u64::from_be_bytes);
-    let bytes = number(bytes);
-    if let Some(congestion) = Congestion::of_number(number(congestion)) {
-        SockRef::from(&connection).set_tcp_congestion(congestion.name().as_bytes())?;
-    }
-    match operation {
-        b'P' => take(&mut connection, bytes),
-        b'G' => give(&mut connection, bytes),
-        b'E' => echo(&mut connection, bytes),
-        _ => Err(io::ErrorKind::InvalidData.into()),
+    let header = Header::parse(header)?;
+    match header.operation {
+        Operation::Put => take(&mut connection, header.size),
+        Operation::Get => give(&mut connection, header.size),
+        Operation::Echo => echo(&mut connection, header.size),
     }
 }
 
 fn take(connection: &mut TcpStream, bytes: u64) -> io::Result<()> {
-    let arrived = body::drain(connection, bytes, &AtomicU64::new(0))?;
-    let mut check = [0; 8];
-    let tail = connection.read_exact(&mut check);
-    let verdict = Verdict {
-        ok: arrived.bytes == bytes
-            && tail.is_ok()
-            && u64::from_be_bytes(check) == u64::from(arrived.crc),
-        worst: arrived.worst.as_secs_f64(),
-        bins: arrived.bins,
-    };
+    let sink = body::drain(connection, bytes, &AtomicU64::new(0))?;
+    let verdict = sink.verdict(bytes, body::read_check(connection));
     connection.write_all(&serde_json::to_vec(&verdict)?)
 }
 
@@ -95,18 +125,19 @@ fn echo(connection: &mut TcpStream, size: u64) -> io::Result<()> {
 }
 
 const PATIENCE: Duration = Duration::from_secs(120);
+const FIRST_PORT: u16 = 5001;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meter::{Order, open_echo};
+    use crate::meter::{Order, first_answer, open_echo};
     use crate::scenario::Direction;
 
-    fn open(size: u64) -> TcpStream {
-        let listener = serve(0, false).unwrap();
+    fn order(size: u64) -> Order {
+        let listener = serve(0, false, None).unwrap();
         let port = listener.local_addr().unwrap().port();
         std::thread::spawn(move || serve_until_ended(&listener));
-        open_echo(&Order {
+        Order {
             direction: Direction::Put,
             server: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port),
             bytes: size,
@@ -116,8 +147,25 @@ mod tests {
             congestion: None,
             socks: None,
             patience: Duration::from_secs(10),
-        })
-        .unwrap()
+        }
+    }
+
+    fn open(size: u64) -> TcpStream {
+        open_echo(&order(size)).unwrap()
+    }
+
+    #[test]
+    fn an_answer_comes_after_the_connection_stands() {
+        let answer = first_answer(&order(100)).unwrap();
+        assert!(answer.connected < answer.answered, "{answer:?}");
+    }
+
+    #[test]
+    fn no_two_kinds_of_connection_share_a_port() {
+        let controls = [None, Some(Congestion::Cubic), Some(Congestion::Bbr)];
+        let ports = [false, true].map(|mptcp| controls.map(|control| port(mptcp, control)));
+        let different: std::collections::BTreeSet<_> = ports.into_iter().flatten().collect();
+        assert_eq!(different.len(), 6);
     }
 
     #[test]

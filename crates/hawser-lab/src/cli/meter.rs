@@ -1,0 +1,134 @@
+//! The hidden commands: programs that the lab starts inside its namespaces.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use clap::{Subcommand, ValueEnum};
+use hawser::Encryption;
+
+use crate::meter::{self, Congestion, LibraryOrder, Order};
+use crate::scenario::Direction;
+use crate::{commands, relay};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum MeterCommand {
+    /// Serve transfers, over TCP and over MPTCP where there is any
+    Serve,
+    /// Send bytes to the server
+    Put(TransferArguments),
+    /// Fetch bytes from the server
+    Get(TransferArguments),
+    /// Carry connections on to another address
+    Relay {
+        listen: SocketAddrV4,
+        target: SocketAddrV4,
+    },
+    /// Serve transfers as a program that embeds the library
+    LibraryServe {
+        listen: SocketAddr,
+        invite: PathBuf,
+        #[arg(long)]
+        plain: bool,
+    },
+    /// Send bytes as a program that embeds the library
+    LibraryPut(LibraryArguments),
+    /// Fetch bytes as a program that embeds the library
+    LibraryGet(LibraryArguments),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct LibraryArguments {
+    bytes: u64,
+    invite: PathBuf,
+    state: PathBuf,
+    #[arg(long)]
+    plain: bool,
+    #[arg(long = "link")]
+    links: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct TransferArguments {
+    server: SocketAddrV4,
+    bytes: u64,
+    #[arg(long)]
+    src: Option<Ipv4Addr>,
+    #[arg(long)]
+    device: Option<String>,
+    #[arg(long, default_value = "tcp")]
+    proto: Protocol,
+    #[arg(long)]
+    cc: Option<Congestion>,
+    #[arg(long)]
+    socks: Option<SocketAddrV4>,
+    /// Seconds without a byte
+    #[arg(long, default_value_t = 60)]
+    patience: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Protocol {
+    Tcp,
+    Mptcp,
+}
+
+impl MeterCommand {
+    pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Serve => meter::serve_all()?,
+            Self::Put(arguments) => arguments.execute(Direction::Put)?,
+            Self::Get(arguments) => arguments.execute(Direction::Get)?,
+            Self::Relay { listen, target } => relay::serve(listen, target)?,
+            Self::LibraryServe {
+                listen,
+                invite,
+                plain,
+            } => meter::serve_library(listen, &invite, encryption(plain))?,
+            Self::LibraryPut(arguments) => arguments.execute(Direction::Put)?,
+            Self::LibraryGet(arguments) => arguments.execute(Direction::Get)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl TransferArguments {
+    fn execute(self, direction: Direction) -> anyhow::Result<()> {
+        let order = Order {
+            direction,
+            server: self.server,
+            bytes: self.bytes,
+            source: self.src,
+            device: self.device,
+            mptcp: self.proto == Protocol::Mptcp,
+            congestion: self.cc,
+            socks: self.socks,
+            patience: Duration::from_secs(self.patience.max(1)),
+        };
+        let outcome = meter::transfer(&order, &AtomicU64::new(0))?;
+        commands::print(&serde_json::to_string(&outcome)?)
+    }
+}
+
+impl LibraryArguments {
+    fn execute(self, direction: Direction) -> anyhow::Result<()> {
+        let outcome = meter::library_transfer(&LibraryOrder {
+            direction,
+            bytes: self.bytes,
+            invite: self.invite,
+            state: self.state,
+            links: self.links,
+            encryption: encryption(self.plain),
+        })?;
+        commands::print(&serde_json::to_string(&outcome)?)
+    }
+}
+
+fn encryption(plain: bool) -> Encryption {
+    match plain {
+        true => Encryption::None,
+        false => Encryption::Default,
+    }
+}

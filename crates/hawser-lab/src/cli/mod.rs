@@ -1,0 +1,113 @@
+//! Arguments and what they start.
+
+mod meter;
+mod run;
+mod single;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use self::meter::MeterCommand;
+use self::run::RunArguments;
+use self::single::{ConnectArguments, RequestArguments, ShortArguments, UnshapedArguments};
+use crate::measure::Programs;
+use crate::scenario;
+use crate::{commands, demo, interrupt, privilege};
+
+/// Network namespaces with shaped links, and real transfers measured in them.
+#[derive(Debug, Parser)]
+#[command(name = "hawser-lab", version, max_term_width = 79)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Measure TCP on each link, MPTCP and Hawser in one scenario
+    Run(RunArguments),
+    /// Show the gain: one download over the better link, then over both
+    Demo {
+        /// The Hawser binary; else beside this one, else built
+        #[arg(long, value_name = "PATH")]
+        hawser: Option<PathBuf>,
+    },
+    /// Measure without limits: speed, and processor time of each process
+    Unshaped(UnshapedArguments),
+    /// Make many short connections through Hawser's port
+    Short(ShortArguments),
+    /// Time small requests on one open connection, beside bulk transfers
+    Request(RequestArguments),
+    /// Time new connections: plain, through a fresh session, through a warm one
+    Connect(ConnectArguments),
+    /// List the scenarios of a folder
+    List {
+        /// The folder
+        #[arg(default_value = "scenarios")]
+        folder: PathBuf,
+    },
+    /// Run a command in the client namespace of a fresh lab
+    Exec {
+        /// The scenario file
+        scenario: PathBuf,
+        /// Run it on the server host instead
+        #[arg(long)]
+        server: bool,
+        /// The command and its arguments
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+    /// Open a shell in the client namespace of a fresh lab
+    Shell {
+        /// The scenario file
+        scenario: PathBuf,
+    },
+    #[command(subcommand, hide = true)]
+    Meter(MeterCommand),
+}
+
+impl Cli {
+    /// Does what the arguments ask; the exit code says whether all of it went well.
+    pub fn execute(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            Command::Meter(command) => command.execute(),
+            Command::List { folder } => commands::list(&folder),
+            Command::Run(arguments) => arguments.execute(),
+            Command::Unshaped(arguments) => arguments.execute(),
+            Command::Short(arguments) => arguments.execute(),
+            Command::Request(arguments) => arguments.execute(),
+            Command::Connect(arguments) => arguments.execute(),
+            Command::Demo { hawser } => {
+                let programs = Programs::find(hawser.as_deref())?;
+                begin()?;
+                demo::run(&programs)
+            }
+            Command::Exec {
+                scenario,
+                server,
+                command,
+            } => {
+                let scenario = scenario::load(&scenario)?;
+                privilege::acquire()?;
+                interrupt::ignore_keyboard();
+                commands::exec(&scenario, server, &command)
+            }
+            Command::Shell { scenario } => {
+                let scenario = scenario::load(&scenario)?;
+                privilege::acquire()?;
+                interrupt::ignore_keyboard();
+                let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
+                commands::exec(&scenario, false, &[shell])
+            }
+        }
+    }
+}
+
+/// Gets ready to build labs: must come before the first thread.
+fn begin() -> anyhow::Result<()> {
+    privilege::acquire()?;
+    interrupt::watch()?;
+    Ok(())
+}

@@ -1,0 +1,285 @@
+//! New connections: how long until an application may send, and until its first byte of answer?
+
+mod table;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use hawser_types::ByteCount;
+use serde::Serialize;
+
+use crate::commands::print;
+use crate::interrupt::TemporaryFolder;
+use crate::measure::{Bench, Machine, Programs, Session, StepError, quickest_link, write_json};
+use crate::meter::{self, Congestion, FirstAnswer, Order};
+use crate::scenario::{Direction, Scenario};
+use crate::statistics::Spread;
+use crate::topology::Lab;
+
+/// What to do.
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) scenario: Scenario,
+    /// Connections of each kind.
+    pub(crate) repeat: u32,
+    pub(crate) hawser: Programs,
+    pub(crate) json: bool,
+    /// Also write JSON into this folder.
+    pub(crate) out: Option<PathBuf>,
+    /// Keep the programs' logs here.
+    pub(crate) logs: Option<PathBuf>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Report {
+    scenario: String,
+    unix_time: u64,
+    machine: Machine,
+    repeat: u32,
+    /// The link with the shortest round trip, from 1; plain TCP uses it alone.
+    best_link: usize,
+    /// Its round trip when nothing waits, from the scenario.
+    base_rtt_seconds: f64,
+    phases: Vec<Phase>,
+}
+
+/// All connections of one kind.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Phase {
+    kind: Kind,
+    /// From the call to connect until the application may send its first byte.
+    connected_seconds: Option<Spread>,
+    /// From the call to connect until the first byte of the answer to that.
+    answered_seconds: Option<Spread>,
+    /// Each connection: both times, in seconds.
+    samples: Vec<[f64; 2]>,
+    failures: Vec<String>,
+    /// Attempts that were refused before one succeeded, all together.
+    refused: u32,
+}
+
+/// How connections come about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kind {
+    /// Plain TCP on the best link alone.
+    Tcp,
+    /// The first connection through a Hawser that has just been started, enrolled before.
+    Fresh,
+    /// A later one on the same session.
+    Warm,
+    /// The first one after the gateway was killed and started again, refused attempts included.
+    GatewayRestarted,
+}
+
+/// Measures each kind and reports.
+pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let temporary;
+    let folder: &Path = if let Some(logs) = &options.logs {
+        std::fs::create_dir_all(logs)?;
+        logs
+    } else {
+        temporary = TemporaryFolder::create()?;
+        temporary.path()
+    };
+    let bench = Bench::new(Lab::shaped(&options.scenario)?, folder)?;
+    let (best, base_rtt) = quickest_link(&options.scenario);
+    let mut measured = Measured {
+        options,
+        bench: &bench,
+        best,
+        phases: Vec::new(),
+    };
+    measured.all();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let report = Report {
+        scenario: options.scenario.name.clone(),
+        unix_time: now.map_or(0, |since| since.as_secs()),
+        machine: Machine::of_this(),
+        repeat: options.repeat,
+        best_link: best + 1,
+        base_rtt_seconds: base_rtt.as_secs_f64(),
+        phases: measured.phases,
+    };
+    if let Some(folder) = &options.out {
+        let name = format!("connect-{}.json", report.scenario);
+        eprintln!("written: {}", write_json(&report, folder, &name)?.display());
+    }
+    if options.json {
+        print(&serde_json::to_string(&report)?)?;
+    } else {
+        print(&table::render(&report))?;
+    }
+    let failed = report.phases.iter().any(|phase| !phase.failures.is_empty());
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+struct Measured<'a> {
+    options: &'a Options,
+    bench: &'a Bench,
+    best: usize,
+    phases: Vec<Phase>,
+}
+
+impl Measured<'_> {
+    fn all(&mut self) {
+        let repeat = self.options.repeat;
+        let mut phases = [Kind::Tcp, Kind::Fresh, Kind::Warm].map(Phase::new);
+        let [tcp, fresh, warm] = &mut phases;
+        for _ in 0..repeat {
+            tcp.note(self.over_tcp());
+        }
+        // Hawser's own enrolment is no part of a connection.
+        match Session::start(self.bench, &self.options.hawser, 1) {
+            Err(error) => fresh.failures.push(error.to_string()),
+            Ok(mut session) => {
+                for _ in 0..repeat {
+                    fresh.note(self.through_fresh(&mut session));
+                    // Until the session has all its channels.
+                    std::thread::sleep(SETTLING);
+                    warm.note(self.through(&session));
+                }
+            }
+        }
+        self.phases.extend(phases);
+        let mut restarted = Phase::new(Kind::GatewayRestarted);
+        match Session::start(self.bench, &self.options.hawser, 2) {
+            Err(error) => restarted.failures.push(error.to_string()),
+            Ok(mut session) => {
+                for _ in 0..repeat.min(MAX_RESTARTS) {
+                    let result = self.after_restart(&mut session);
+                    restarted.refused += result.as_ref().map_or(0, |(_, refused)| *refused);
+                    restarted.note(result.map(|(answer, _)| answer));
+                }
+            }
+        }
+        self.phases.push(restarted);
+        for phase in &mut self.phases {
+            phase.sum_up();
+        }
+    }
+
+    fn over_tcp(&self) -> Result<FirstAnswer, StepError> {
+        let bytes = ByteCount::new(BLOCK);
+        let control = Congestion::Cubic;
+        let order = self
+            .bench
+            .tcp_order(self.best, control, Direction::Put, bytes);
+        self.first_answer(&order)
+    }
+
+    fn through(&self, session: &Session) -> Result<FirstAnswer, StepError> {
+        self.first_answer(&self.order(session))
+    }
+
+    /// Starts the client anew, and connects in the moment in which its port opens.
+    fn through_fresh(&self, session: &mut Session) -> Result<FirstAnswer, StepError> {
+        session.restart_client(self.bench, &self.options.hawser)?;
+        let order = self.order(session);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.first_answer(&order) {
+                Err(StepError::Program(error))
+                    if error.kind() == io::ErrorKind::ConnectionRefused
+                        && Instant::now() < deadline =>
+                {
+                    session.check_alive()?;
+                    std::thread::sleep(POLL);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Kills the gateway under a session, starts it again, and connects as soon as it listens, until
+    /// a connection is not refused; gives how many were.
+    fn after_restart(&self, session: &mut Session) -> Result<(FirstAnswer, u32), StepError> {
+        self.through(session)?;
+        session.restart_gateway(self.bench, &self.options.hawser)?;
+        let start = Instant::now();
+        let mut refused = 0;
+        loop {
+            let waited = start.elapsed();
+            match self.through(session) {
+                Ok(answer) => {
+                    let answer = FirstAnswer {
+                        connected: waited + answer.connected,
+                        answered: waited + answer.answered,
+                    };
+                    return Ok((answer, refused));
+                }
+                Err(error) if waited > PATIENCE => return Err(error),
+                Err(_) => {
+                    refused += 1;
+                    std::thread::sleep(RETRY);
+                }
+            }
+        }
+    }
+
+    fn order(&self, session: &Session) -> Order {
+        let bytes = ByteCount::new(BLOCK);
+        let order = self
+            .bench
+            .socks_order(session.socks(), Direction::Put, bytes);
+        Order {
+            patience: PATIENCE,
+            ..order
+        }
+    }
+
+    fn first_answer(&self, order: &Order) -> Result<FirstAnswer, StepError> {
+        let client = self.bench.lab().client();
+        Ok(client.run(|| meter::first_answer(order))?)
+    }
+}
+
+impl Phase {
+    fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            connected_seconds: None,
+            answered_seconds: None,
+            samples: Vec::new(),
+            failures: Vec::new(),
+            refused: 0,
+        }
+    }
+
+    fn note(&mut self, result: Result<FirstAnswer, StepError>) {
+        match result {
+            Ok(answer) => self
+                .samples
+                .push([answer.connected, answer.answered].map(|time| time.as_secs_f64())),
+            Err(error) => self.failures.push(error.to_string()),
+        }
+    }
+
+    fn sum_up(&mut self) {
+        let spread = |of: fn(&[f64; 2]) -> f64| {
+            let times: Vec<_> = self.samples.iter().map(of).collect();
+            Spread::of(&times)
+        };
+        self.connected_seconds = spread(|sample| sample[0]);
+        self.answered_seconds = spread(|sample| sample[1]);
+    }
+}
+
+/// What is sent, and sent back.
+const BLOCK: u64 = 100;
+/// A restart of the gateway may cost a client some seconds of its own pauses.
+const MAX_RESTARTS: u32 = 5;
+const SETTLING: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between attempts of an application that was refused.
+const RETRY: Duration = Duration::from_millis(20);
+/// How soon an opened port is noticed.
+const POLL: Duration = Duration::from_micros(200);

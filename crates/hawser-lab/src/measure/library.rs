@@ -1,0 +1,71 @@
+//! Two programs that embed the library, one on each host.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hawser::Encryption;
+
+use super::bench::{Bench, StepError, own_program};
+use super::hawser::wait_for_file;
+use crate::meter::{LibraryOrder, Outcome};
+use crate::process::{self, Program};
+use crate::topology::SERVER;
+
+/// An endpoint that listens on the server host.
+#[derive(Debug)]
+pub(crate) struct LibraryServer {
+    pub(crate) program: Program,
+    /// The file with its invite.
+    pub(crate) invite: PathBuf,
+}
+
+impl Bench {
+    /// Starts an endpoint on the server host, with its log and invite in `folder`.
+    pub(crate) fn serve_library(
+        &self,
+        folder: &Path,
+        encryption: Encryption,
+    ) -> Result<LibraryServer, StepError> {
+        std::fs::create_dir_all(folder)?;
+        let invite = folder.join("invite");
+        let mut command = self.lab().server().command(own_program()?);
+        // Port 0: several of them stand side by side.
+        command.args(["meter", "library-serve", &format!("{SERVER}:0")]);
+        command.arg(&invite).args(flags(encryption));
+        let log = folder.join("library.log");
+        let mut program = Program::start("library server", command, &log)?;
+        wait_for_file(&mut program, &invite)?;
+        Ok(LibraryServer { program, invite })
+    }
+
+    /// Makes one transfer from an endpoint on the client host, in a process of its own.
+    pub(crate) fn library_transfer(
+        &self,
+        order: &LibraryOrder,
+        limit: Duration,
+    ) -> Result<Outcome, StepError> {
+        let mut command = self.lab().client().command(own_program()?);
+        let operation = format!("library-{}", order.direction.name());
+        command.args(["meter", &operation]);
+        command.arg(order.bytes.to_string());
+        command.arg(&order.invite).arg(&order.state);
+        command.args(flags(order.encryption));
+        for link in &order.links {
+            command.args(["--link", link]);
+        }
+        let text = process::output_of("library client", command, limit)?;
+        let outcome: Outcome = serde_json::from_str(&text)?;
+        if outcome.ok {
+            Ok(outcome)
+        } else {
+            Err(StepError::Corrupted)
+        }
+    }
+}
+
+fn flags(encryption: Encryption) -> &'static [&'static str] {
+    match encryption {
+        Encryption::Default => &[],
+        Encryption::None => &["--plain"],
+    }
+}

@@ -1,0 +1,171 @@
+//! A transfer between two programs that embed the library: no port, no proxy.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use hawser::{BondStream, Encryption, Endpoint, Invite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::body::{BLOCK, Sink, Source};
+use super::header::{HEADER, Header, Operation};
+use super::{MAX_VERDICT, Outcome, Verdict};
+use crate::scenario::Direction;
+
+/// One transfer to make between endpoints.
+#[derive(Debug)]
+pub(crate) struct LibraryOrder {
+    pub(crate) direction: Direction,
+    pub(crate) bytes: u64,
+    /// The file with the server's invite.
+    pub(crate) invite: PathBuf,
+    /// Keeps this endpoint's key, so that one invite is enough for all transfers.
+    pub(crate) state: PathBuf,
+    /// Over these interfaces.
+    pub(crate) links: Vec<String>,
+    pub(crate) encryption: Encryption,
+}
+
+/// Serves streams at `listen` until it is killed; writes an invite into the file `invite` once
+/// it listens.
+pub(crate) fn serve_library(
+    listen: SocketAddr,
+    invite: &Path,
+    encryption: Encryption,
+) -> anyhow::Result<()> {
+    runtime()?.block_on(async {
+        let endpoint = Endpoint::builder().encryption(encryption).build()?;
+        let listener = endpoint.listen(listen).await?;
+        let text = listener.invite(INVITE_TTL)?.to_string();
+        // Whole or not at all: the other end waits for the name.
+        let folder = invite.parent().unwrap_or(Path::new("."));
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        io::Write::write_all(&mut file, text.as_bytes())?;
+        file.persist(invite)?;
+        loop {
+            let (stream, _) = listener.accept().await?;
+            tokio::spawn(async move {
+                if let Err(error) = handle(stream).await {
+                    eprintln!("meter: {error}");
+                }
+            });
+        }
+    })
+}
+
+/// Makes one transfer over a connection of its own.
+pub(crate) fn library_transfer(order: &LibraryOrder) -> anyhow::Result<Outcome> {
+    let invite: Invite = std::fs::read_to_string(&order.invite)?.trim().parse()?;
+    runtime()?.block_on(async {
+        let endpoint = Endpoint::builder()
+            .encryption(order.encryption)
+            .state_dir(&order.state)
+            .links(&order.links)
+            .build()?;
+        let start = Instant::now();
+        let connection = endpoint.connect(&invite).await?;
+        let mut stream = connection.open().await?;
+        let connected = start.elapsed();
+        let header = Header::transfer(order.direction, order.bytes);
+        stream.write_all(&header.bytes()).await?;
+        let verdict = match order.direction {
+            Direction::Put => put(&mut stream, order.bytes).await?,
+            Direction::Get => take(&mut stream, order.bytes).await?,
+        };
+        let outcome = Outcome::new(order.bytes, start, connected, verdict);
+        drop(stream);
+        connection.close(END_PATIENCE).await;
+        Ok(outcome)
+    })
+}
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+}
+
+async fn handle(mut stream: BondStream) -> io::Result<()> {
+    let mut header = [0; HEADER];
+    stream.read_exact(&mut header).await?;
+    let header = Header::parse(header)?;
+    match header.operation {
+        Operation::Put => {
+            let verdict = take(&mut stream, header.size).await?;
+            stream.write_all(&serde_json::to_vec(&verdict)?).await?;
+        }
+        Operation::Get => feed(&mut stream, header.size).await?,
+        Operation::Echo => return Err(io::ErrorKind::InvalidData.into()),
+    }
+    stream.shutdown().await
+}
+
+async fn put(stream: &mut BondStream, bytes: u64) -> io::Result<Verdict> {
+    feed(stream, bytes).await?;
+    stream.shutdown().await?;
+    let mut text = Vec::new();
+    stream.take(MAX_VERDICT).read_to_end(&mut text).await?;
+    if text.is_empty() {
+        return Err(io::Error::other("the receiver ended without a verdict"));
+    }
+    Ok(serde_json::from_slice(&text)?)
+}
+
+async fn feed(to: &mut (impl AsyncWrite + Unpin), bytes: u64) -> io::Result<()> {
+    let mut source = Source::new(bytes);
+    while let Some(part) = source.next_part() {
+        to.write_all(part).await?;
+    }
+    to.write_all(&u64::from(source.crc()).to_be_bytes()).await
+}
+
+async fn take(from: &mut (impl AsyncRead + Unpin), bytes: u64) -> io::Result<Verdict> {
+    let mut block = vec![0; BLOCK];
+    let mut sink = Sink::new();
+    while sink.bytes < bytes {
+        let wanted = usize::try_from(bytes - sink.bytes).unwrap_or(BLOCK);
+        match from.read(&mut block[..wanted.min(BLOCK)]).await? {
+            0 => break,
+            count => sink.note(&block[..count]),
+        }
+    }
+    let check = from.read_u64().await.ok();
+    Ok(sink.verdict(bytes, check))
+}
+
+const INVITE_TTL: Duration = Duration::from_secs(24 * 3600);
+const END_PATIENCE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_move_bytes_both_ways_sealed_and_plain() {
+        for encryption in [Encryption::Default, Encryption::None] {
+            let folder = tempfile::tempdir().unwrap();
+            let invite = folder.path().join("invite");
+            let serving = invite.clone();
+            std::thread::spawn(move || {
+                serve_library(SocketAddr::from(([127, 0, 0, 1], 0)), &serving, encryption)
+            });
+            while !invite.exists() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            for direction in [Direction::Put, Direction::Get] {
+                let order = LibraryOrder {
+                    direction,
+                    bytes: 3_000_001,
+                    invite: invite.clone(),
+                    state: folder.path().join("client"),
+                    links: Vec::new(),
+                    encryption,
+                };
+                let outcome = library_transfer(&order).unwrap();
+                assert!(outcome.ok, "{direction:?} {encryption:?}");
+                assert_eq!(outcome.timeline.iter().sum::<u64>(), 3_000_001);
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Small requests on one open connection, one after another, alone and beside a bulk transfer:
+//! how long does an answer take?
+
+mod phase;
+mod table;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use self::phase::Subject;
+use crate::commands::print;
+use crate::emulator::Counters;
+use crate::interrupt::TemporaryFolder;
+use crate::measure::{Machine, Programs, available_controls, quickest_link, write_json};
+use crate::meter::Congestion;
+use crate::scenario::{Direction, Scenario};
+use crate::statistics::Spread;
+
+/// What to do.
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) scenario: Scenario,
+    /// Requests in each run of a phase.
+    pub(crate) count: u32,
+    /// Runs of each phase, each with a seed of its own.
+    pub(crate) repeat: u32,
+    /// Bytes of a request, and of its answer.
+    pub(crate) size: u32,
+    pub(crate) hawser: Programs,
+    pub(crate) json: bool,
+    /// Also write JSON into this folder.
+    pub(crate) out: Option<PathBuf>,
+    /// Leave plain TCP out.
+    pub(crate) only_hawser: bool,
+    /// Keep the programs' logs here.
+    pub(crate) logs: Option<PathBuf>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Report {
+    scenario: String,
+    unix_time: u64,
+    machine: Machine,
+    count: u32,
+    repeat: u32,
+    size: u32,
+    /// The link with the shortest round trip, from 1; plain TCP uses it alone.
+    better_link: usize,
+    /// Its round trip when nothing waits, from the scenario.
+    base_rtt_seconds: f64,
+    phases: Vec<Phase>,
+}
+
+/// All requests of one carrier beside one kind of bulk.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Phase {
+    by: String,
+    /// Which way the bulk went; nothing without bulk.
+    bulk: Option<Direction>,
+    /// Of all runs together; nothing when no answer came.
+    rtt_seconds: Option<Spread>,
+    p99_over_base_rtt: Option<f64>,
+    runs: Vec<Run>,
+}
+
+/// A phase gone through once.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Run {
+    /// Of the scenario's loss and of the pauses.
+    seed: u64,
+    /// What passed each link meanwhile in the bulk's direction, in Mbit/s with all headers.
+    link_mbps: Vec<f64>,
+    failure: Option<String>,
+    /// What the emulator did in the run's lab; nothing when there was none.
+    emulator: Option<Counters>,
+    /// What client and gateway have counted; empty without Hawser.
+    hawser: std::collections::BTreeMap<String, u64>,
+    /// Every round trip in seconds, in order.
+    samples: Vec<f64>,
+}
+
+/// Who carries requests and bulk.
+#[derive(Clone, Copy, Debug)]
+enum Carrier {
+    /// Hawser, over all links.
+    Hawser,
+    /// Plain TCP, on the better link alone.
+    Tcp(Congestion),
+}
+
+/// Measures every carrier without bulk and beside bulk either way, and reports.
+pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let temporary;
+    let folder: &Path = if let Some(logs) = &options.logs {
+        logs
+    } else {
+        temporary = TemporaryFolder::create()?;
+        temporary.path()
+    };
+    let (better, base_rtt) = quickest_link(&options.scenario);
+    let mut phases = Vec::new();
+    for carrier in options.carriers() {
+        for bulk in [None, Some(Direction::Put), Some(Direction::Get)] {
+            let subject = Subject {
+                options,
+                carrier,
+                bulk,
+                better,
+            };
+            phases.push(Phase::of(&subject, folder, base_rtt.as_secs_f64()));
+        }
+    }
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let report = Report {
+        scenario: options.scenario.name.clone(),
+        unix_time: now.map_or(0, |since| since.as_secs()),
+        machine: Machine::of_this(),
+        count: options.count,
+        repeat: options.repeat,
+        size: options.size,
+        better_link: better + 1,
+        base_rtt_seconds: base_rtt.as_secs_f64(),
+        phases,
+    };
+    if let Some(folder) = &options.out {
+        let name = format!("request-{}.json", report.scenario);
+        eprintln!("written: {}", write_json(&report, folder, &name)?.display());
+    }
+    if options.json {
+        print(&serde_json::to_string(&report)?)?;
+    } else {
+        print(&table::render(&report))?;
+    }
+    let failed = report.phases.iter().any(Phase::failed);
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+impl Options {
+    fn carriers(&self) -> Vec<Carrier> {
+        let mut carriers = vec![Carrier::Hawser];
+        if !self.only_hawser {
+            carriers.extend(available_controls().into_iter().map(Carrier::Tcp));
+        }
+        carriers
+    }
+}
+
+impl Phase {
+    fn of(subject: &Subject<'_>, folder: &Path, base_rtt: f64) -> Self {
+        let bulk = subject.bulk.map_or("none", Direction::name);
+        let runs: Vec<_> = (0..subject.options.repeat)
+            .map(|number| {
+                let carrier = subject.carrier;
+                eprintln!("{carrier}, bulk: {bulk}, run {}", number + 1);
+                // What one run leaves in queues and buffers must not reach the next.
+                let name = format!("{carrier}-{bulk}-{}", number + 1).replace(' ', "-");
+                subject.run(&folder.join(name), number)
+            })
+            .collect();
+        let samples: Vec<_> = runs.iter().flat_map(|run| run.samples.clone()).collect();
+        let rtt_seconds = Spread::of(&samples);
+        Self {
+            by: subject.carrier.to_string(),
+            bulk: subject.bulk,
+            rtt_seconds,
+            p99_over_base_rtt: rtt_seconds
+                .filter(|_| base_rtt > 0.0)
+                .map(|spread| spread.p99 / base_rtt),
+            runs,
+        }
+    }
+
+    fn failed(&self) -> bool {
+        self.runs.iter().any(|run| run.failure.is_some())
+    }
+}
+
+impl fmt::Display for Carrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hawser => f.write_str("hawser"),
+            Self::Tcp(congestion) => write!(f, "tcp {}", congestion.name()),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The report as text.
+
+use super::{Phase, Report};
+use crate::measure::{aligned, median};
+use crate::scenario::Direction;
+use crate::statistics::Spread;
+
+pub(super) fn render(report: &Report) -> String {
+    let header = [
+        "carrier",
+        "bulk",
+        "min",
+        "median",
+        "p90",
+        "p99",
+        "max",
+        "p99 / RTT",
+        "links, Mbit/s",
+    ];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    rows.extend(report.phases.iter().map(row));
+    let mut text = format!(
+        "{}: {} x {} requests of {} bytes, round trips in ms; RTT of the better link ({}) {:.1} ms \
+         (kernel {}, {} cores)\n\n",
+        report.scenario,
+        report.repeat,
+        report.count,
+        report.size,
+        report.better_link,
+        report.base_rtt_seconds * 1e3,
+        report.machine.kernel,
+        report.machine.cores
+    );
+    text.push_str(&aligned(&rows));
+    for phase in &report.phases {
+        for failure in phase.runs.iter().filter_map(|run| run.failure.as_ref()) {
+            let bulk = phase.bulk.map_or("none", Direction::name);
+            text.push_str(&format!("failed: {}, bulk {bulk}: {failure}\n", phase.by));
+        }
+    }
+    text
+}
+
+fn row(phase: &Phase) -> Vec<String> {
+    let show = |value: Option<String>| value.unwrap_or("-".to_owned());
+    let milliseconds =
+        |of: fn(&Spread) -> f64| show(phase.rtt_seconds.map(|s| format!("{:.1}", of(&s) * 1e3)));
+    let links = phase.runs.iter().map(|run| run.link_mbps.len()).max();
+    let rates = (0..links.unwrap_or(0)).filter_map(|link| {
+        let of_link = phase.runs.iter();
+        median(of_link.filter_map(|run| run.link_mbps.get(link).copied()))
+    });
+    let rates = rates.map(|mbps| format!("{mbps:.1}"));
+    vec![
+        phase.by.clone(),
+        phase.bulk.map_or("none", Direction::name).to_owned(),
+        milliseconds(|spread| spread.min),
+        milliseconds(|spread| spread.median),
+        milliseconds(|spread| spread.p90),
+        milliseconds(|spread| spread.p99),
+        milliseconds(|spread| spread.max),
+        show(phase.p99_over_base_rtt.map(|ratio| format!("{ratio:.2}"))),
+        rates.collect::<Vec<_>>().join(" + "),
+    ]
+}

@@ -1,0 +1,199 @@
+//! Links without limits: what the machine can carry, and what each process pays for it.
+
+mod carriers;
+mod table;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use hawser_types::ByteCount;
+use serde::Serialize;
+
+use self::carriers::Carrier;
+use crate::commands::print;
+use crate::cpu;
+use crate::interrupt::TemporaryFolder;
+use crate::measure::{Bench, Machine, Programs, median, write_json};
+use crate::meter::Outcome;
+use crate::scenario::Direction;
+use crate::topology::Lab;
+
+/// What to measure.
+#[derive(Debug)]
+pub(crate) struct Options {
+    /// Bytes of each transfer.
+    pub(crate) bytes: ByteCount,
+    /// How often each.
+    pub(crate) repeat: u32,
+    /// Which ways.
+    pub(crate) directions: Vec<Direction>,
+    /// Only these, by the name that the table shows; all when empty.
+    pub(crate) only: Vec<String>,
+    /// The Hawser binary, when it is to be measured.
+    pub(crate) hawser: Option<Programs>,
+    /// Print JSON.
+    pub(crate) json: bool,
+    /// Also write JSON into this folder.
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// One kind of transfer in one direction.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Row {
+    direction: Direction,
+    by: &'static str,
+    /// Median goodput.
+    gbps: Option<f64>,
+    /// Goodput over that of others in the same direction, by their name.
+    of: BTreeMap<&'static str, f64>,
+    /// The ratio that is asked for, and of whom.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    asked: Option<Asked>,
+    /// Median processor seconds per 10^9 bytes of payload, by process.
+    cpu_per_gigabyte: BTreeMap<&'static str, f64>,
+    /// Goodput of each transfer in Gbit/s.
+    samples: Vec<f64>,
+    failures: Vec<String>,
+}
+
+/// A goodput that is asked for, as a part of another's in the same run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Asked {
+    of: &'static str,
+    ratio: f64,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Report {
+    scenario: &'static str,
+    machine: Machine,
+    repeat: u32,
+    payload: u64,
+    rows: Vec<Row>,
+}
+
+/// Measures plain TCP, MPTCP, two relays, Hawser's proxies and its library over two virtual cables.
+pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let folder = TemporaryFolder::create()?;
+    let bench = Bench::new(Lab::unshaped(LINKS)?, folder.path())?;
+    let mut rows = Vec::new();
+    for &direction in &options.directions {
+        rows.extend(measure(options, &bench, direction));
+    }
+    let failed = rows.iter().any(|row| !row.failures.is_empty());
+    let report = Report {
+        scenario: "unshaped",
+        machine: Machine::of_this(),
+        repeat: options.repeat,
+        payload: options.bytes.as_u64(),
+        rows,
+    };
+    if let Some(folder) = &options.out {
+        let path = write_json(&report, folder, "unshaped.json")?;
+        eprintln!("written: {}", path.display());
+    }
+    if options.json {
+        print(&serde_json::to_string(&report)?)?;
+    } else {
+        print(&table::render(&report))?;
+    }
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// All kinds of transfer in one direction, in turns: what else the machine does meanwhile falls on
+/// each of them.
+fn measure(options: &Options, bench: &Bench, direction: Direction) -> Vec<Row> {
+    let mut kinds = Vec::new();
+    for started in carriers::start(options, bench, direction) {
+        kinds.push(match started {
+            Ok(carrier) => (carrier.by, Tally::default(), Some(carrier)),
+            Err((by, error)) => (by, Tally::failed(&error), None),
+        });
+    }
+    if !options.only.is_empty() {
+        kinds.retain(|(by, _, _)| options.only.iter().any(|wanted| wanted == by));
+    }
+    for _ in 0..options.repeat {
+        for (_, tally, carrier) in &mut kinds {
+            if let Some(carrier) = carrier {
+                tally.measure(bench, carrier, direction);
+            }
+        }
+    }
+    let tallies = kinds.into_iter().map(|(by, tally, _)| (by, tally));
+    let mut rows: Vec<_> = tallies
+        .map(|(by, tally)| tally.row(direction, by))
+        .collect();
+    table::compare(&mut rows);
+    rows
+}
+
+/// What the transfers of one kind came to.
+#[derive(Debug, Default)]
+struct Tally {
+    speeds: Vec<f64>,
+    costs: BTreeMap<&'static str, Vec<f64>>,
+    failures: Vec<String>,
+}
+
+impl Tally {
+    fn failed(error: &impl ToString) -> Self {
+        Self {
+            failures: vec![error.to_string()],
+            ..Self::default()
+        }
+    }
+
+    /// Makes one transfer, with an eye on the processes that carry it.
+    fn measure(&mut self, bench: &Bench, carrier: &Carrier, direction: Direction) {
+        let used = |process: u32| cpu::of(process).unwrap_or_default();
+        let watched = carrier.watched.iter();
+        let before: Vec<_> = watched.map(|(_, process)| used(*process)).collect();
+        match carrier.run(bench) {
+            Err(error) => self.failures.push(error.to_string()),
+            Ok(outcome) => {
+                let by = carrier.by;
+                let gbps = outcome.mbps / 1e3;
+                eprintln!("  {} {by:<14} {gbps:>7.2} Gbit/s", direction.name());
+                for ((name, process), before) in carrier.watched.iter().zip(before) {
+                    let spent = used(*process).saturating_sub(before).as_secs_f64();
+                    self.note(name, spent, &outcome);
+                }
+                self.note("client", outcome.cpu_seconds, &outcome);
+                self.speeds.push(gbps);
+            }
+        }
+    }
+
+    fn note(&mut self, process: &'static str, seconds: f64, outcome: &Outcome) {
+        let gigabytes = outcome.bytes as f64 / 1e9;
+        let costs = self.costs.entry(process).or_default();
+        costs.push(seconds / gigabytes);
+    }
+
+    fn row(self, direction: Direction, by: &'static str) -> Row {
+        let costs = self.costs.into_iter();
+        Row {
+            direction,
+            by,
+            gbps: median(self.speeds.iter().copied()),
+            of: BTreeMap::new(),
+            asked: None,
+            cpu_per_gigabyte: costs
+                .filter_map(|(name, costs)| Some((name, median(costs.into_iter())?)))
+                .collect(),
+            samples: self.speeds,
+            failures: self.failures,
+        }
+    }
+}
+
+const LINKS: usize = 2;
