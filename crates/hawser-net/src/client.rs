@@ -3,9 +3,11 @@
 mod first;
 mod join;
 mod keeper;
+mod reach;
 mod status;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -84,7 +86,7 @@ pub struct LinkStatus {
     /// The link.
     pub link: Link,
     /// The gateway's address that this link's channels go to, once one worked.
-    pub remote: Option<std::net::SocketAddr>,
+    pub remote: Option<SocketAddr>,
     /// Why the last attempt to add a channel failed; `None` while all is well.
     pub problem: Option<String>,
 }
@@ -332,6 +334,21 @@ impl Shared {
 
     fn weight(&self, link: &Link) -> f64 {
         self.config.weights.get(&link.name).copied().unwrap_or(1.0)
+    }
+
+    /// Which of the gateway's addresses `link` is to use, of those that have `answered`.
+    fn claim(&self, link: &Link, answered: &[(SocketAddr, Duration)]) -> Option<SocketAddr> {
+        let mut keepers = self.lock_keepers();
+        let users = |remote| {
+            let others = keepers.iter().filter(|(index, _)| **index != link.index);
+            let same = others.filter(|(_, status)| status.remote == Some(remote));
+            same.count()
+        };
+        let chosen = reach::choose(answered, users);
+        if let Some(status) = keepers.get_mut(&link.index) {
+            status.remote = chosen.or(status.remote);
+        }
+        chosen
     }
 
     fn problem(&self) -> String {

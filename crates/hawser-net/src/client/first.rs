@@ -53,7 +53,8 @@ pub(super) async fn connect(shared: &Arc<Shared>) -> First {
     }
 }
 
-/// The first handshake that succeeds over any link to any address.
+/// The first handshake that succeeds over any link. Each link tries the addresses in their order,
+/// the next one when the last has failed or has not answered for a moment.
 pub(super) async fn race(shared: &Arc<Shared>) -> Result<(Link, SocketAddr, Handshake), String> {
     let config = &shared.config;
     let links = shared.usable_links();
@@ -70,36 +71,54 @@ pub(super) async fn race(shared: &Arc<Shared>) -> Result<(Link, SocketAddr, Hand
     };
     let tls = TlsClient::new(&identity, config.gateway).map_err(|error| error.to_string())?;
     let options = shared.socket_options();
-    let mut attempts = FuturesUnordered::new();
-    for link in &links {
-        for &remote in &addresses {
-            let (tls, options) = (&tls, &options);
-            attempts.push(async move {
-                let link_or_none = (!link.loopback).then_some(link);
-                let stream = bind::connect_on_link(link_or_none, remote, options)
-                    .await
-                    .map_err(|error| error.to_string())?;
-                let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.handshake(stream));
-                match handshake.await {
-                    Ok(Ok(handshake)) => Ok((link.clone(), remote, handshake)),
-                    Ok(Err(error)) => Err(format!("{} to {remote}: {error}", link.name)),
-                    Err(_) => Err(format!(
-                        "{} to {remote}: no answer to the handshake",
-                        link.name
-                    )),
-                }
-            });
+    let greet = async |link: &Link, remote: SocketAddr| {
+        let way = (!link.loopback).then_some(link);
+        let stream = bind::connect_on_link(way, remote, &options).await;
+        let stream = stream.map_err(|error| error.to_string())?;
+        match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.handshake(stream)).await {
+            Ok(Ok(handshake)) => Ok((link.clone(), remote, handshake)),
+            Ok(Err(error)) => Err(format!("{} to {remote}: {error}", link.name)),
+            Err(_) => Err(format!(
+                "{} to {remote}: no answer to the handshake",
+                link.name
+            )),
         }
-    }
+    };
+    let over = |link| in_turn(&addresses, move |remote| greet(link, remote));
+    let mut attempts: FuturesUnordered<_> = links.iter().map(over).collect();
     let mut problems = Vec::new();
     while let Some(result) = attempts.next().await {
         match result {
             Ok(won) => return Ok(won),
-            Err(problem) => problems.push(problem),
+            Err(more) => problems.extend(more),
         }
     }
     problems.dedup();
     Err(problems.join("; "))
+}
+
+/// The first of `addresses` with which `attempt` succeeds, or what every one has said. They are
+/// begun one after the other, so that the best one wins where it works, and a dead one costs a
+/// moment.
+async fn in_turn<T, F: Future<Output = Result<T, String>>>(
+    addresses: &[SocketAddr],
+    attempt: impl Fn(SocketAddr) -> F,
+) -> Result<T, Vec<String>> {
+    let mut waiting = addresses.iter();
+    let mut attempts = FuturesUnordered::new();
+    let mut problems = Vec::new();
+    loop {
+        let begun = waiting.next().map(|remote| attempts.push(attempt(*remote)));
+        let next = tokio::time::sleep(NEXT_ADDRESS);
+        tokio::select! {
+            () = next, if begun.is_some() => {}
+            Some(result) = attempts.next() => match result {
+                Ok(won) => return Ok(won),
+                Err(problem) => problems.push(problem),
+            },
+            else => return Err(problems),
+        }
+    }
 }
 
 fn begin(shared: &Arc<Shared>, link: Link, remote: SocketAddr, handshake: Handshake) -> First {
@@ -167,6 +186,9 @@ pub(super) async fn resolve(addresses: &[HostPort]) -> Result<Vec<SocketAddr>, S
 
 const FIRST_PAUSE: Duration = Duration::from_millis(300);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
+/// How long an address may take to answer before the next one is tried as well. Source: RFC 8305
+/// section 8, the least that it permits.
+const NEXT_ADDRESS: Duration = Duration::from_millis(100);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_ADDRESSES: usize = 16;
 /// At most 64 bytes of UTF-8.

@@ -12,6 +12,7 @@ use hawser_wire::{ChannelRole, Frame, FrameIterator, JoinPrelude, StateFrame};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::Shared;
+use super::reach::reach;
 use crate::bind::{self, ConnectError};
 use crate::driver::{Driver, NewChannel};
 use crate::{clock, links::Link};
@@ -21,6 +22,8 @@ use crate::{clock, links::Link};
 pub(super) enum JoinError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    #[error("{0}")]
+    NoAddress(String),
     #[error("the gateway has not granted another channel yet")]
     NoGrant,
     #[error("the connection broke while it joined: {0}")]
@@ -31,16 +34,23 @@ pub(super) enum JoinError {
     Strange,
 }
 
-/// Connects over `link`, joins the session and adds the channel to it.
+/// Connects over `link` to `remote`, or to the address that suits the link best; joins the session
+/// and adds the channel to it. Gives where it goes.
 pub(super) async fn join(
     shared: &Shared,
     driver: &Driver,
     link: &Link,
-    remote: SocketAddr,
+    remote: Option<SocketAddr>,
     role: ChannelRole,
-) -> Result<ChannelId, JoinError> {
-    let link_or_none = (!link.loopback).then_some(link);
-    let stream = bind::connect_on_link(link_or_none, remote, &shared.socket_options()).await?;
+) -> Result<(ChannelId, SocketAddr), JoinError> {
+    let (remote, stream) = match remote {
+        Some(remote) => {
+            let link = (!link.loopback).then_some(link);
+            let stream = bind::connect_on_link(link, remote, &shared.socket_options()).await?;
+            (remote, stream)
+        }
+        None => reach(shared, link).await?,
+    };
     let id = driver.take_grant().ok_or(JoinError::NoGrant)?;
     let spec = ChannelSpec {
         id,
@@ -55,7 +65,7 @@ pub(super) async fn join(
     match new.unwrap_or(Err(JoinError::NoAnswer)) {
         Ok(new) => {
             driver.add_channel(spec, new);
-            Ok(id)
+            Ok((id, remote))
         }
         Err(error) => {
             driver.give_up_grant(id);

@@ -12,7 +12,7 @@ use hawser_wire::ChannelRole;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::first::{self, First, resolve};
+use super::first::{self, First};
 use super::join::{JoinError, join};
 use super::{LinkStatus, Shared};
 use crate::driver::Driver;
@@ -66,12 +66,12 @@ struct LinkKeeper {
     shared: Arc<Shared>,
     driver: Driver,
     link: Link,
-    addresses: Vec<SocketAddr>,
     /// Where the link's channels go, once one worked.
     remote: Option<SocketAddr>,
-    next_address: usize,
     held: [Option<ChannelId>; 2],
     failures: u32,
+    /// Attempts since the last channel joined.
+    tries: u32,
     /// Joins that the gateway broke off while the session had no channel at all.
     turned_away: u32,
     /// Attempts that lacked a number since the last channel joined.
@@ -94,11 +94,10 @@ impl LinkKeeper {
             shared: Arc::clone(shared),
             driver: driver.clone(),
             link,
-            addresses: Vec::new(),
             remote,
-            next_address: 0,
             held,
             failures: 0,
+            tries: 0,
             turned_away: 0,
             without_grant: 0,
         };
@@ -121,24 +120,24 @@ impl LinkKeeper {
                 next_attempt = Instant::now();
                 continue;
             };
-            if Instant::now() >= next_attempt && attempts.len() < MAX_ATTEMPTS {
-                for role in missing {
-                    if let Some(remote) = self.next_remote().await {
-                        attempts.push(attempt(
-                            &self.shared,
-                            &self.driver,
-                            &self.link,
-                            remote,
-                            role,
-                        ));
-                    }
+            if Instant::now() >= next_attempt && attempts.len() < self.most_attempts() {
+                let known = self.remote_to_try();
+                // A search is for one channel: the first one finds the way for the others.
+                let roles = missing.len() * usize::from(known.is_some());
+                for role in missing.into_iter().take(roles.max(1)) {
+                    let (shared, driver) = (&self.shared, &self.driver);
+                    attempts.push(attempt(shared, driver, &self.link, known, role));
                 }
                 next_attempt = Instant::now() + self.pause();
             }
             tokio::select! {
-                Some((role, remote, result)) = attempts.next(), if !attempts.is_empty() => {
-                    self.on_result(role, remote, result);
+                Some((role, result)) = attempts.next(), if !attempts.is_empty() => {
+                    let joined = result.is_ok();
+                    self.on_result(role, result);
                     self.check_gateway().await;
+                    if joined && attempts.is_empty() {
+                        next_attempt = Instant::now();
+                    }
                 }
                 () = tokio::time::sleep_until(next_attempt) => {}
                 changed = changes.changed() => {
@@ -154,14 +153,9 @@ impl LinkKeeper {
         }
     }
 
-    fn on_result(
-        &mut self,
-        role: ChannelRole,
-        remote: SocketAddr,
-        result: Result<ChannelId, JoinError>,
-    ) {
+    fn on_result(&mut self, role: ChannelRole, result: Joined) {
         match result {
-            Ok(channel) => {
+            Ok((channel, remote)) => {
                 let slot = &mut self.held[role as usize];
                 if slot.is_some() {
                     // A slower attempt succeeded too: one channel of each kind is enough.
@@ -171,6 +165,7 @@ impl LinkKeeper {
                 *slot = Some(channel);
                 self.remote = Some(remote);
                 self.failures = 0;
+                self.tries = 0;
                 self.turned_away = 0;
                 self.without_grant = 0;
                 tracing::info!(link = %self.link.name, %remote, ?role, %channel, "joined");
@@ -189,12 +184,9 @@ impl LinkKeeper {
                     self.turned_away += 1;
                 }
                 if self.failures.is_power_of_two() {
-                    tracing::info!(link = %self.link.name, %remote, %error, "no channel");
+                    tracing::info!(link = %self.link.name, %error, "no channel");
                 }
                 self.publish(Some(error.to_string()));
-                if matches!(error, JoinError::Connect(_)) && self.failures.is_multiple_of(4) {
-                    self.remote = None;
-                }
             }
         }
     }
@@ -232,20 +224,19 @@ impl LinkKeeper {
             .collect()
     }
 
-    /// The address to try next: the one that worked, else each in turn.
-    async fn next_remote(&mut self) -> Option<SocketAddr> {
-        if let Some(remote) = self.remote {
-            return Some(remote);
+    /// The address that worked. Now and then `None`, which searches all addresses: another one may
+    /// work by now.
+    fn remote_to_try(&mut self) -> Option<SocketAddr> {
+        self.tries = self.tries.wrapping_add(1);
+        self.remote
+            .filter(|_| !self.tries.is_multiple_of(SEARCH_EVERY))
+    }
+
+    fn most_attempts(&self) -> usize {
+        match self.remote {
+            Some(_) => MAX_ATTEMPTS,
+            None => MAX_SEARCHES,
         }
-        if self.addresses.is_empty() || self.next_address >= self.addresses.len() {
-            self.addresses = resolve(&self.shared.config.addresses)
-                .await
-                .unwrap_or_default();
-            self.next_address = 0;
-        }
-        let remote = self.addresses.get(self.next_address).copied();
-        self.next_address += 1;
-        remote
     }
 
     /// A link that has failed for long is tried less often.
@@ -276,26 +267,26 @@ impl Drop for LinkKeeper {
     }
 }
 
-type Attempt = std::pin::Pin<
-    Box<dyn Future<Output = (ChannelRole, SocketAddr, Result<ChannelId, JoinError>)> + Send>,
->;
+type Joined = Result<(ChannelId, SocketAddr), JoinError>;
+type Attempt = std::pin::Pin<Box<dyn Future<Output = (ChannelRole, Joined)> + Send>>;
 
 fn attempt(
     shared: &Arc<Shared>,
     driver: &Driver,
     link: &Link,
-    remote: SocketAddr,
+    remote: Option<SocketAddr>,
     role: ChannelRole,
 ) -> Attempt {
     let (shared, driver, link) = (Arc::clone(shared), driver.clone(), link.clone());
-    Box::pin(async move {
-        let result = join(&shared, &driver, &link, remote, role).await;
-        (role, remote, result)
-    })
+    Box::pin(async move { (role, join(&shared, &driver, &link, remote, role).await) })
 }
 
 /// A fresh connection is tried this often while a link has none.
 const RETRY: Duration = Duration::from_millis(300);
 const MAX_ATTEMPTS: usize = 12;
+/// Each of them may be a connection to every address.
+const MAX_SEARCHES: usize = 4;
+/// Every so many attempts go to all addresses rather than to the one that worked.
+const SEARCH_EVERY: u32 = 4;
 const MAX_TURNED_AWAY: u32 = 3;
 const MAX_WITHOUT_GRANT: u32 = 20;
