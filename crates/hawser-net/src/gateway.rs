@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hawser_session::{SessionConfig, SessionSnapshot};
+use bytes::Bytes;
+use hawser_session::{OpenError, SessionConfig, SessionSnapshot};
 use hawser_types::SessionId;
 use serde::Serialize;
 use tokio::net::TcpListener;
@@ -86,8 +87,21 @@ struct Entry {
     driver: Driver,
     peer: PublicKey,
     remote: SocketAddr,
+    begun: std::time::Instant,
     /// Its client was struck off the list, and the session is about to end.
     revoked: bool,
+}
+
+/// Why a gateway can't open a stream to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenToClientError {
+    /// The client has no session here, or none that any link leads to now.
+    #[error("no client with the key {0} is connected")]
+    NotConnected(PublicKey),
+    /// The session refuses.
+    #[error(transparent)]
+    Refused(#[from] OpenError),
 }
 
 /// What a gateway has counted at its door.
@@ -184,6 +198,24 @@ impl Gateway {
         self.incoming.lock().await.recv().await
     }
 
+    /// Opens a stream to the client with the key `peer`, in the latest of its sessions that is
+    /// connected; its first chunk carries `metadata`, at most 1024 bytes. The client gets it from
+    /// [`Client::accept`](crate::client::Client::accept), once it asks.
+    pub fn open(&self, peer: &PublicKey, metadata: Bytes) -> Result<BondStream, OpenToClientError> {
+        let sessions = self.shared.lock_sessions();
+        let of_peer = sessions.values().filter(|entry| entry.peer == *peer);
+        let connected =
+            of_peer.filter(|entry| !entry.revoked && !entry.driver.channels().is_empty());
+        let latest = connected.max_by_key(|entry| entry.begun);
+        let driver = match latest {
+            Some(entry) => entry.driver.clone(),
+            None => return Err(OpenToClientError::NotConnected(*peer)),
+        };
+        drop(sessions);
+        let id = driver.open_stream(metadata)?;
+        Ok(BondStream::new(driver, id, Bytes::new()))
+    }
+
     /// The sessions at this moment, each with at most `max_streams` of its streams.
     pub fn sessions(&self, max_streams: usize) -> Vec<GatewaySession> {
         let sessions = self.shared.lock_sessions();
@@ -234,8 +266,7 @@ impl Gateway {
         drivers.iter().for_each(|driver| driver.close(0));
         let _ = tokio::time::timeout(patience, async {
             for driver in &drivers {
-                let mut changes = driver.changes();
-                while driver.closed().is_none() && changes.changed().await.is_ok() {}
+                session::ended(driver).await;
             }
         })
         .await;
@@ -259,6 +290,20 @@ impl Drop for Gateway {
 }
 
 impl Shared {
+    /// Makes room for one more session of `peer`, if its limits leave none: a client that was
+    /// restarted has sessions that no link leads to, which would live on for a while.
+    fn make_room(&self, sessions: &mut HashMap<SessionId, Entry>, peer: &PublicKey) -> bool {
+        let limits = &self.config.limits;
+        let of_peer = || sessions.iter().filter(|(_, entry)| entry.peer == *peer);
+        if sessions.len() < limits.sessions && of_peer().count() < limits.sessions_per_client {
+            return true;
+        }
+        let left = of_peer().filter(|(_, entry)| entry.driver.channels().is_empty());
+        let oldest = left.min_by_key(|(_, entry)| entry.begun).map(|(id, _)| *id);
+        let oldest = oldest.and_then(|id| sessions.remove(&id));
+        oldest.map(|entry| entry.driver.abort()).is_some()
+    }
+
     fn lock_sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Entry>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }

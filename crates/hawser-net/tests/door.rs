@@ -280,9 +280,18 @@ async fn one_client_can_have_so_many_sessions_only() {
         pair.until("the third is turned away", |c| c.limited >= 1)
             .await;
         assert_eq!(pair.gateway.sessions(0).len(), 2);
-        drop(first);
-        echo_checked(&second, 2, 1000).await;
         drop(third);
+        // As when it is killed: its session lives on for a while, and is given up for a new one.
+        drop(first);
+        let lost = || {
+            let sessions = pair.gateway.sessions(0);
+            sessions.iter().any(|it| it.session.channels.is_empty())
+        };
+        until("the gateway has lost the first", lost).await;
+        let fourth = start();
+        echo_checked(&fourth, 1, 1000).await;
+        echo_checked(&second, 2, 1000).await;
+        assert_eq!(pair.gateway.sessions(0).len(), 2);
     })
     .await;
 }

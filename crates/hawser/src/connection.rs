@@ -1,3 +1,4 @@
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use hawser_net::stream::BondStream;
 
 use crate::endpoint::Inner;
 
-/// A connection to one peer over every link, on which streams are opened.
+/// A connection to one peer over every link, on which both sides open streams.
 ///
 /// It lives for as long as any link does, and without one for
 /// [`survive`](hawser_session::SessionConfig::survive); after that it begins anew by itself, but
@@ -50,6 +51,24 @@ impl Connection {
         match &self.client {
             Some(client) => client.open(opening).await,
             None => Err(OpenStreamError::Closed),
+        }
+    }
+
+    /// The next stream that the peer opens ([`BondListener::open`](crate::BondListener::open)
+    /// there). Can be dropped and called again without losing one.
+    ///
+    /// The peer may have [`max_streams`](hawser_session::SessionConfig::max_streams) open here at
+    /// once, those that wait for this included, and can send on each no more than on any stream
+    /// that nobody reads.
+    pub async fn accept(&self) -> io::Result<BondStream> {
+        let over = || io::Error::new(io::ErrorKind::NotConnected, "the connection is closed");
+        let client = self.client.as_ref().ok_or_else(over)?;
+        loop {
+            let mut stream = client.accept().await.ok_or_else(over)?;
+            // One that was reset meanwhile is nobody's business.
+            if stream.accept(Bytes::new()).is_ok() {
+                return Ok(stream);
+            }
         }
     }
 

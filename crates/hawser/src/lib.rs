@@ -28,6 +28,22 @@
 //! cargo run -p hawser --example echo_client -- 'hawser://…'
 //! ```
 //!
+//! # Streams the other way
+//!
+//! A listener can open streams too, to a peer that is connected, and the peer accepts them:
+//!
+//! ```no_run
+//! # async fn example(
+//! #     listener: hawser::BondListener,
+//! #     key: hawser::PublicKey,
+//! #     connection: hawser::Connection,
+//! # ) -> Result<(), Box<dyn std::error::Error>> {
+//! let outgoing = listener.open(&key)?; // at the listener
+//! let incoming = connection.accept().await?; // at the peer
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Keys that last
 //!
 //! [`Endpoint::new`] makes a key that is gone with the process. With a
@@ -69,7 +85,7 @@ pub use known::KnownKeysError;
 pub use listener::{BondListener, PeerInfo};
 
 pub use hawser_net::client::{ClientSnapshot, OpenStreamError};
-pub use hawser_net::gateway::{AcceptLimits, GatewayCounters};
+pub use hawser_net::gateway::{AcceptLimits, GatewayCounters, OpenToClientError};
 pub use hawser_net::host_port::HostPort;
 pub use hawser_net::identity::{Identity, PublicKey};
 pub use hawser_net::invite::Invite;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_net::bind;
-use hawser_net::gateway::{Gateway, GatewayConfig, GatewayCounters};
+use hawser_net::gateway::{Gateway, GatewayConfig, GatewayCounters, OpenToClientError};
 use hawser_net::host_port::HostPort;
 use hawser_net::identity::PublicKey;
 use hawser_net::invite::{Invite, MAX_ADDRESSES};
@@ -81,6 +81,22 @@ impl BondListener {
                 return Ok((incoming.stream, PeerInfo { key }));
             }
         }
+    }
+
+    /// Opens a stream to the peer with this key, which has to be connected; it gets it from
+    /// [`Connection::accept`](crate::Connection::accept), once it asks.
+    pub fn open(&self, peer: &PublicKey) -> Result<BondStream, OpenToClientError> {
+        self.open_with(peer, Bytes::new())
+    }
+
+    /// As [`BondListener::open`]; tells the peer what the stream is for: [`BondStream::opening`]
+    /// there. At most 1024 bytes.
+    pub fn open_with(
+        &self,
+        peer: &PublicKey,
+        opening: Bytes,
+    ) -> Result<BondStream, OpenToClientError> {
+        self.gateway.open(peer, opening)
     }
 
     /// Leave for one peer to connect here, once, within `ttl`; afterwards it is known by its key.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hawser::{
-    BondListener, ConnectError, Encryption, Endpoint, HostPort, OpenStreamError, PeerAddress,
+    BondListener, ConnectError, Encryption, Endpoint, HostPort, OpenStreamError, OpenToClientError,
+    PeerAddress,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -255,3 +256,75 @@ async fn what_was_written_arrives_though_the_connection_is_dropped() {
     let ((), read) = in_time(async { tokio::join!(writing, reading) }).await;
     assert_eq!(read, 200_000);
 }
+
+#[tokio::test]
+async fn a_listener_opens_streams_to_its_peers_and_they_accept_them() {
+    let listener = listen(&Endpoint::new().unwrap()).await;
+    let invite = listener.invite(HOUR).unwrap();
+    let client = Endpoint::new().unwrap();
+    let key = client.public_key();
+    let nobody = listener.open(&key);
+    assert_eq!(nobody.unwrap_err(), OpenToClientError::NotConnected(key));
+    in_time(async {
+        let connection = client.connect(&invite).await.unwrap();
+        let mut away = listener
+            .open_with(&key, Bytes::from_static(b"news"))
+            .unwrap();
+        away.write_all(b"first").await.unwrap();
+        let mut here = connection.accept().await.unwrap();
+        assert_eq!(here.opening(), &Bytes::from_static(b"news"));
+        away.accepted().await.unwrap();
+        away.shutdown().await.unwrap();
+        let mut heard = Vec::new();
+        here.read_to_end(&mut heard).await.unwrap();
+        assert_eq!(heard, b"first");
+        assert_eq!(ask(here, "answer").await, "");
+        let mut answer = String::new();
+        away.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(answer, "answer");
+        connection.close(PATIENCE).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_stream_that_the_connected_side_does_not_read_is_held_back_and_stops_no_other() {
+    let listener = listen(&Endpoint::new().unwrap()).await;
+    let invite = listener.invite(HOUR).unwrap();
+    let client = Endpoint::new().unwrap();
+    let key = client.public_key();
+    in_time(async {
+        let connection = client.connect(&invite).await.unwrap();
+        let mut flood = listener.open(&key).unwrap();
+        let writing = tokio::spawn(async move {
+            flood.write_all(&vec![5; AMOUNT]).await.unwrap();
+            flood.shutdown().await.unwrap();
+            flood
+        });
+        let mut unread = connection.accept().await.unwrap();
+        for text in ["one", "two", "three"] {
+            let away = listener.open(&key).unwrap();
+            let answering = async {
+                let mut here = connection.accept().await.unwrap();
+                let mut heard = Vec::new();
+                here.read_to_end(&mut heard).await.unwrap();
+                here.write_all(&heard).await.unwrap();
+                here.shutdown().await.unwrap();
+            };
+            let (said, ()) = tokio::join!(ask(away, text), answering);
+            assert_eq!(said, text);
+        }
+        let received = connection.snapshot().session.unwrap().streams;
+        let received = received.iter().map(|it| it.received.as_u64()).max();
+        assert!(received < Some(AMOUNT as u64 / 2), "{received:?}");
+        assert!(!writing.is_finished());
+        let mut read = Vec::new();
+        unread.read_to_end(&mut read).await.unwrap();
+        assert!(read.len() == AMOUNT && read.iter().all(|byte| *byte == 5));
+        writing.await.unwrap();
+    })
+    .await;
+}
+
+/// More than both ends hold for a stream that nobody reads.
+const AMOUNT: usize = 40_000_000;

@@ -102,9 +102,7 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
         if shared.closed.load(Ordering::Relaxed) {
             return;
         }
-        let of_peer = sessions.values().filter(|entry| entry.peer == peer).count();
-        if sessions.len() >= config.limits.sessions || of_peer >= config.limits.sessions_per_client
-        {
+        if !shared.make_room(&mut sessions, &peer) {
             tracing::warn!(%peer, "too many sessions");
             shared.count(|counters| counters.limited += 1);
             return;
@@ -116,6 +114,7 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
                 driver: driver.clone(),
                 peer,
                 remote,
+                begun: std::time::Instant::now(),
                 revoked: false,
             },
         );

@@ -46,15 +46,21 @@ async fn hand_out(shared: &Shared, driver: &Driver, peer: PublicKey) {
             .with(|session, _| session.peer_metadata(id))
             .unwrap_or_default();
         let stream = BondStream::new(driver.clone(), id, opening);
-        if shared
-            .incoming
-            .send(Incoming { stream, peer })
-            .await
-            .is_err()
-        {
-            return;
+        let sent = shared.incoming.send(Incoming { stream, peer });
+        tokio::select! {
+            sent = sent => if sent.is_err() {
+                return;
+            },
+            // Nobody takes streams at the moment; that is no reason to keep what is over.
+            () = ended(driver) => return,
         }
     }
+}
+
+/// Waits until the session is over.
+pub(super) async fn ended(driver: &Driver) {
+    let mut changes = driver.changes();
+    while driver.closed().is_none() && changes.changed().await.is_ok() {}
 }
 
 /// Waits for the client to show its own key; streams wait meanwhile.
