@@ -128,7 +128,8 @@ fn a_wrong_value_is_shown_with_what_is_allowed() {
         (
             "session.scheduler = \"fastest\"",
             "1: `session.scheduler` is \"fastest\"; allowed: \"backlog\", \"round-robin\", \
-             \"weighted-round-robin\", \"least-rtt\"",
+             \"weighted-round-robin\", \"least-rtt\", \"load-index\", \"ecf\", \"blest\", \
+             \"redundant\", \"auto\"",
         ),
         (
             "session.chunk-size = \"65KiB\"",

@@ -1,8 +1,13 @@
 //! Policies that place the chunks of byte streams on channels.
 
+mod auto;
 mod backlog;
+mod blest;
+mod ecf;
 mod express;
 mod least_rtt;
+mod load_index;
+mod redundant;
 mod round_robin;
 mod weighted;
 
@@ -14,10 +19,15 @@ use hawser_types::{ByteCount, ChannelId, Instant};
 use crate::PathView;
 
 /// The unit that is placed: one chunk that has not been given to a channel yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ChunkUnit {
     /// Bytes of payload that wait; the chunk will be this long or shorter.
     pub size: ByteCount,
+    /// More follows than `size`: the application writes as fast as it may.
+    pub more: bool,
+    /// How much more may be sent before what the peer and this host's memory allow is used up, this
+    /// unit included; `None` where nothing bounds it.
+    pub room: Option<ByteCount>,
     /// The chunk was sent before, on a channel that failed it.
     pub again: bool,
 }
@@ -47,8 +57,22 @@ pub enum Reason {
     AllBusy,
     /// It is another channel's turn, and that one is busy.
     NotItsTurn,
-    /// Small and urgent: two links carry it, the first to arrive counts.
+    /// Two links carry it, the first to arrive counts.
     Redundant,
+    /// It arrives there first.
+    Earliest,
+    /// A quicker channel is busy, and waiting for it is quicker.
+    QuickerSoon,
+    /// Anywhere else than on a channel that is busy it would use up the window before it arrives,
+    /// and so stop the quicker ones.
+    WouldBlock,
+    /// What this host has under way fills the queues of every channel that is ready beyond the
+    /// latency target.
+    QueueFull,
+    /// To learn whether the link has recovered.
+    Probe,
+    /// The user or the governor allows none of those that are ready.
+    NotAllowed,
 }
 
 /// A policy for chunks.
@@ -78,15 +102,30 @@ pub enum ChunkPolicy {
     WeightedRoundRobin,
     /// The ready channel with the lowest round-trip time.
     LeastRtt,
+    /// Channels take turns by throughput and price, with the user's weights. Source: BATCP §3.5.
+    LoadIndex,
+    /// Earliest completion first. Source: Lim and others, CoNEXT 2017.
+    Ecf,
+    /// Blocking estimation. Source: Ferlin and others, IFIP Networking 2016.
+    Blest,
+    /// Every chunk over two links.
+    Redundant,
+    /// Where the chunk arrives earliest, within the governor's limits and the latency target.
+    Auto,
 }
 
 impl ChunkPolicy {
     /// Every policy, in the order in which help texts list them.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 9] = [
         Self::Backlog,
         Self::RoundRobin,
         Self::WeightedRoundRobin,
         Self::LeastRtt,
+        Self::LoadIndex,
+        Self::Ecf,
+        Self::Blest,
+        Self::Redundant,
+        Self::Auto,
     ];
 
     /// Makes the policy's scheduler.
@@ -96,6 +135,11 @@ impl ChunkPolicy {
             Self::RoundRobin => Box::new(round_robin::RoundRobin::default()),
             Self::WeightedRoundRobin => Box::new(weighted::WeightedRoundRobin::default()),
             Self::LeastRtt => Box::new(least_rtt::LeastRtt),
+            Self::LoadIndex => Box::new(load_index::LoadIndex::default()),
+            Self::Ecf => Box::new(ecf::Ecf::default()),
+            Self::Blest => Box::new(blest::Blest::default()),
+            Self::Redundant => Box::new(redundant::Redundant),
+            Self::Auto => Box::new(auto::Auto::default()),
         }
     }
 
@@ -106,6 +150,11 @@ impl ChunkPolicy {
             Self::RoundRobin => "round-robin",
             Self::WeightedRoundRobin => "weighted-round-robin",
             Self::LeastRtt => "least-rtt",
+            Self::LoadIndex => "load-index",
+            Self::Ecf => "ecf",
+            Self::Blest => "blest",
+            Self::Redundant => "redundant",
+            Self::Auto => "auto",
         }
     }
 }

@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use hawser_types::{ByteCount, ChannelId, LinkIndex, Rate};
 
+use crate::governor::Standing;
+
 /// What a policy may know of one channel and the path below it, at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathView {
@@ -15,12 +17,37 @@ pub struct PathView {
     pub suspect: bool,
     /// Smoothed round-trip time; zero until the first sample.
     pub rtt: Duration,
+    /// The round-trip time of the empty path; zero until the first sample.
+    pub min_rtt: Duration,
+    /// Mean deviation of the round-trip time; zero until the first sample.
+    pub rtt_variation: Duration,
+    /// What queues on the path add to its round-trip time, whoever fills them.
+    pub standing_queue: Duration,
     /// The rate at which the path delivers; zero while unknown.
     pub rate: Rate,
+    /// How far the rate can be trusted as what the path can do, from 0 to 1.
+    pub confidence: f64,
+    /// Congestion window; zero while unknown.
+    pub congestion_window: ByteCount,
+    /// Bytes that were given to the channel and that its kernel had not sent at the last sample.
+    pub kernel_backlog: ByteCount,
     /// Bytes that were given to the channel and are not yet acknowledged by the peer's session.
     pub in_flight: ByteCount,
+    /// The most payload that a chunk cut for this channel would have.
+    pub chunk: ByteCount,
     /// The user's weight, 1 by default; only weighted policies look at it.
     pub weight: f64,
+    /// What a gigabyte costs on this link, in a unit that is the same for all links; 0 is free, and
+    /// stands where nothing is known.
+    pub price: f64,
+    /// How much the price counts against the throughput on this link, from 0 to 1; 0 by default.
+    pub price_weight: f64,
+    /// The user wants this link used ahead of others.
+    pub preferred: bool,
+    /// What the user and the governor allow.
+    pub standing: Standing,
+    /// Links with the same number share a bottleneck.
+    pub bottleneck: Option<u8>,
 }
 
 impl PathView {
@@ -34,5 +61,39 @@ impl PathView {
         // What is in flight has been on its way for a while already: half a round trip of it is
         // propagation that the pipe hides, hence the larger of the two instead of their sum.
         drain.max(self.rtt / 2)
+    }
+
+    /// The congestion window; where it is unknown, that of a new connection (RFC 6928).
+    pub(crate) fn window(&self) -> f64 {
+        let window = self.congestion_window.as_u64();
+        if window == 0 { 14_480.0 } else { window as f64 }
+    }
+}
+
+impl Default for PathView {
+    /// A channel of which nothing is known, and which is not ready.
+    fn default() -> Self {
+        Self {
+            channel: ChannelId::default(),
+            link: LinkIndex::default(),
+            ready: false,
+            suspect: false,
+            rtt: Duration::ZERO,
+            min_rtt: Duration::ZERO,
+            rtt_variation: Duration::ZERO,
+            standing_queue: Duration::ZERO,
+            rate: Rate::ZERO,
+            confidence: 0.0,
+            congestion_window: ByteCount::ZERO,
+            kernel_backlog: ByteCount::ZERO,
+            in_flight: ByteCount::ZERO,
+            chunk: ByteCount::MAX,
+            weight: 1.0,
+            price: 0.0,
+            price_weight: 0.0,
+            preferred: false,
+            standing: Standing::Full,
+            bottleneck: None,
+        }
     }
 }

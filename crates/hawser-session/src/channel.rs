@@ -115,16 +115,25 @@ impl Channel {
     }
 
     /// What a policy may see of the channel.
-    pub(crate) fn view(&self) -> PathView {
+    pub(crate) fn view(&self, now: Instant, size: ChunkSize) -> PathView {
+        let kernel = self.path.latest();
         PathView {
             channel: self.spec.id,
             link: self.spec.link,
             ready: self.ready && self.outbox.is_empty(),
             suspect: self.suspect_since.is_some(),
             rtt: self.path.rtt(),
+            min_rtt: self.path.min_rtt().unwrap_or_default(),
+            rtt_variation: kernel.rtt_variation,
+            standing_queue: self.path.delay().standing_queue(),
             rate: self.path.rate(),
+            confidence: self.path.delivery().confidence(now),
+            congestion_window: kernel.congestion_window,
+            kernel_backlog: kernel.not_sent.unwrap_or_default(),
             in_flight: ByteCount::new(self.in_flight),
+            chunk: ByteCount::from(self.chunk_limit(size, CHUNK_HEADER)),
             weight: self.spec.weight,
+            ..PathView::default()
         }
     }
 
@@ -222,6 +231,8 @@ impl Inbound {
     }
 }
 
+/// About what the header of a chunk takes.
+const CHUNK_HEADER: usize = 12;
 /// How much of a channel's time a chunk takes.
 const CHUNK_TIME: Duration = Duration::from_millis(10);
 /// Keeps what headers and tags add below 1.5 %.

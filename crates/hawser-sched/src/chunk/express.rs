@@ -41,7 +41,7 @@ const FAR: u32 = 8;
 mod tests {
     use std::time::Duration;
 
-    use hawser_types::{ChannelId, LinkIndex, Rate};
+    use hawser_types::{ChannelId, LinkIndex};
 
     use super::*;
 
@@ -50,18 +50,15 @@ mod tests {
             channel: ChannelId::new(channel),
             link: LinkIndex::new(link),
             ready: true,
-            suspect: false,
             rtt: Duration::from_millis(rtt),
-            rate: Rate::ZERO,
-            in_flight: ByteCount::ZERO,
-            weight: 1.0,
+            ..PathView::default()
         }
     }
 
     fn select(size: u64, paths: &[PathView]) -> Decision {
         let unit = ChunkUnit {
             size: ByteCount::new(size),
-            again: false,
+            ..ChunkUnit::default()
         };
         Express.select(Instant::ZERO, unit, paths)
     }

@@ -9,18 +9,16 @@ fn path(channel: u32, rtt: u64, mbit: u64) -> PathView {
         channel: ChannelId::new(channel),
         link: LinkIndex::new(channel),
         ready: true,
-        suspect: false,
         rtt: Duration::from_millis(rtt),
         rate: Rate::from_bits_per_second(mbit * 1_000_000),
-        in_flight: ByteCount::ZERO,
-        weight: 1.0,
+        ..PathView::default()
     }
 }
 
 fn unit() -> ChunkUnit {
     ChunkUnit {
         size: ByteCount::new(1448),
-        again: false,
+        ..ChunkUnit::default()
     }
 }
 
@@ -29,8 +27,8 @@ fn placed(policy: ChunkPolicy, paths: &[PathView], count: usize) -> Vec<u32> {
     let mut scheduler = policy.scheduler();
     (0..count)
         .map(|_| match scheduler.select(Instant::ZERO, unit(), paths) {
-            Decision::Channel(channel, _) => channel.value(),
-            _ => 0,
+            Decision::Channel(channel, _) | Decision::Duplicate([channel, _], _) => channel.value(),
+            Decision::Wait(..) => 0,
         })
         .collect()
 }

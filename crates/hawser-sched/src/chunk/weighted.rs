@@ -30,7 +30,7 @@ impl ChunkScheduler for WeightedRoundRobin {
         let time = |path: &PathView| *self.finish.get(&path.channel).unwrap_or(&floor);
         match usable(paths).min_by(|a, b| time(a).total_cmp(&time(b))) {
             Some(path) if path.ready => {
-                let cost = unit.size.as_u64().max(1) as f64 / share(path);
+                let cost = unit.size.min(path.chunk).as_u64().max(1) as f64 / share(path);
                 *self.finish.entry(path.channel).or_insert(floor) += cost;
                 Decision::Channel(path.channel, Reason::Turn)
             }

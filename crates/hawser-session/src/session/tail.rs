@@ -91,7 +91,7 @@ impl Session {
             };
             let Some(candidate) = candidate else { continue };
             let here = helper
-                .view()
+                .view(now, self.config.chunk_size)
                 .arrival(ByteCount::new(u64::from(candidate.length)));
             let there = expected_arrival(now, channel, candidate);
             let gain = there.saturating_sub(here);

@@ -1,7 +1,7 @@
 //! From streams to records: what is sent next, on which channel, and what rides with it.
 
 use bytes::Bytes;
-use hawser_sched::chunk::{ChunkUnit, Decision};
+use hawser_sched::chunk::{ChunkPolicy, ChunkUnit, Decision};
 use hawser_types::{ByteCount, ChannelId, Instant, StreamId, StreamOffset};
 use hawser_wire::{ChannelRole, ChunkFlags, ChunkHeader, StateFrame, varint_length};
 
@@ -158,15 +158,12 @@ impl Session {
     /// Places chunks of one kind while there are any and a channel takes them. Whether channels
     /// were left over.
     fn place(&mut self, now: Instant, role: ChannelRole) -> bool {
-        self.view_channels(role);
+        self.view_channels(now, role);
         while self.views.iter().any(|view| view.ready) {
             let Some((source, size)) = self.next_source(role) else {
                 return true;
             };
-            let unit = ChunkUnit {
-                size: ByteCount::new(size),
-                again: matches!(source, Source::Again(_)),
-            };
+            let unit = self.unit(source, size);
             let scheduler = match role {
                 ChannelRole::Bulk => &mut self.bulk,
                 ChannelRole::Express => &mut self.express,
@@ -180,7 +177,9 @@ impl Session {
                 continue;
             };
             self.assign(key, first);
-            if let Some(second) = second.filter(|_| self.may_duplicate(size)) {
+            // Who chose to send everything twice has no budget for it.
+            let always = role == ChannelRole::Bulk && self.bulk.policy() == ChunkPolicy::Redundant;
+            if let Some(second) = second.filter(|_| always || self.may_duplicate(size)) {
                 self.counters.bytes_duplicated += size;
                 self.assign(key, second);
             }
@@ -188,12 +187,28 @@ impl Session {
         false
     }
 
+    /// What a policy may know of the chunk that goes next.
+    fn unit(&self, source: Source, size: u64) -> ChunkUnit {
+        let memory = self.config.send_memory.as_u64();
+        let memory = memory.saturating_sub(self.ledger.bytes());
+        let stream = match source {
+            Source::Stream(id) => self.streams.get(&id),
+            _ => None,
+        };
+        ChunkUnit {
+            size: ByteCount::new(size),
+            more: stream.is_some_and(|stream| stream.send.has_more()),
+            room: stream.map(|stream| ByteCount::new(stream.send.credit().min(memory))),
+            again: matches!(source, Source::Again(_)),
+        }
+    }
+
     /// Refreshes the views of the channels that chunks of this kind may use.
     ///
     /// Each kind has its own channel on every link. Where a link has none for bulk, or no sound
     /// link has one for express, the other kind's serves. A link on which one channel is suspect
     /// is left alone while there are others.
-    fn view_channels(&mut self, role: ChannelRole) {
+    fn view_channels(&mut self, now: Instant, role: ChannelRole) {
         self.views.clear();
         let suspect_link = |channel: &Channel| {
             let mut same_link = self
@@ -214,7 +229,7 @@ impl Session {
             };
             let usable = !any_sound || !suspect_link(channel);
             if usable && (channel.spec.role == role || stands_in()) {
-                self.views.push(channel.view());
+                self.views.push(channel.view(now, self.config.chunk_size));
             }
         }
     }

@@ -159,6 +159,16 @@ impl SendStream {
         self.queued > 0 && self.sendable().is_none_or(|bytes| bytes == 0)
     }
 
+    /// The application writes as fast as its buffer allows, so that what is queued is not all.
+    pub(crate) fn has_more(&self) -> bool {
+        self.end == End::Open && self.queued >= SEND_BUFFER / 4
+    }
+
+    /// How much more the peer's credit allows to send.
+    pub(crate) fn credit(&self) -> u64 {
+        self.limit.saturating_sub(self.used)
+    }
+
     /// New and small streams go ahead: which kind of channel the next chunk belongs on.
     pub(crate) fn role(&mut self, now: Instant) -> ChannelRole {
         let small = self.queued <= self.express.left(now);

@@ -1,0 +1,223 @@
+mod queue;
+
+use std::time::Duration;
+
+use hawser_types::{ChannelId, Instant};
+
+use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason, usable};
+use crate::PathView;
+use crate::governor::Standing;
+use queue::QueueCap;
+
+/// Where the chunk arrives earliest.
+///
+/// For each channel it reckons when the chunk would be there: what is under way drains at the
+/// channel's rate, the chunk behind it, and nothing is quicker than the empty path. Channels with
+/// a bottleneck in common drain together. The earliest of those that are ready gets the chunk,
+/// unless
+///
+/// - the earliest of all is busy, and everything that waits would be there sooner by waiting for it
+///   (the reasoning of ECF, with measured backlogs in place of windows; once it waits, another
+///   channel has to be better by a quarter). An application that writes on has no end that could be
+///   sooner, so that then every channel is used;
+/// - or the window would be used up before the chunk is there, which stops the quicker ones (the
+///   reasoning of BLEST).
+///
+/// A channel is passed over while what this host has under way on it makes a queue longer than
+/// the latency target, unless others fill that queue (see [`QueueCap`]). A link that the governor
+/// demoted gets a chunk now and then, while one that was not lives, and one that is excluded gets nothing. Links that
+/// the user prefers come first; the others get what these cannot take.
+#[derive(Debug, Default)]
+pub(super) struct Auto {
+    waiting: bool,
+    caps: Vec<(ChannelId, QueueCap)>,
+}
+
+/// The best of the channels seen so far.
+#[derive(Clone, Copy)]
+struct Candidate<'a> {
+    path: &'a PathView,
+    arrival: f64,
+}
+
+/// What one look at all channels found.
+#[derive(Default)]
+struct Found<'a> {
+    /// The earliest of all, and of those that are ready and may be used.
+    earliest: Option<Candidate<'a>>,
+    ready: Option<Candidate<'a>>,
+    /// One that is to be probed.
+    probe: Option<ChannelId>,
+    /// When the first of those that are passed over for their queues may be used again.
+    drained_at: Option<Instant>,
+}
+
+impl ChunkScheduler for Auto {
+    fn select(&mut self, now: Instant, unit: ChunkUnit, paths: &[PathView]) -> Decision {
+        if self.caps.len() > paths.len() {
+            self.caps
+                .retain(|(channel, _)| paths.iter().any(|path| path.channel == *channel));
+        }
+        let found = self.look(now, unit, paths);
+        if let Some(channel) = found.probe {
+            self.cap(channel).on_probe(now);
+            return Decision::Channel(channel, Reason::Probe);
+        }
+        let Some(ready) = found.ready else {
+            return wait_for_any(&found, paths);
+        };
+        let earliest = found.earliest.unwrap_or(ready);
+        if earliest.path.channel == ready.path.channel {
+            self.waiting = false;
+            return Decision::Channel(ready.path.channel, Reason::Earliest);
+        }
+        if self.waits(unit, earliest, ready) {
+            let at = now + free_in(earliest.path);
+            return Decision::Wait(Some(at), Reason::QuickerSoon);
+        }
+        if would_block(unit, earliest, ready) {
+            let at = now + free_in(earliest.path);
+            return Decision::Wait(Some(at), Reason::WouldBlock);
+        }
+        Decision::Channel(ready.path.channel, Reason::Writable)
+    }
+
+    fn policy(&self) -> ChunkPolicy {
+        ChunkPolicy::Auto
+    }
+}
+
+impl Auto {
+    fn look<'a>(&mut self, now: Instant, unit: ChunkUnit, paths: &'a [PathView]) -> Found<'a> {
+        let any_full = usable(paths).any(|path| path.standing == Standing::Full);
+        let mut found = Found::default();
+        for path in usable(paths) {
+            match path.standing {
+                Standing::Excluded(_) => continue,
+                Standing::Probing(_) if any_full => {
+                    if path.ready
+                        && path.in_flight.as_u64() == 0
+                        && self.cap(path.channel).may_probe(now)
+                    {
+                        found.probe = found.probe.or(Some(path.channel));
+                    }
+                    continue;
+                }
+                _ => {}
+            }
+            let chunk = unit.size.min(path.chunk).as_u64() as f64;
+            let arrival = arrival(path, paths, chunk);
+            let candidate = Candidate { path, arrival };
+            if candidate.beats(found.earliest) {
+                found.earliest = Some(candidate);
+            }
+            if !path.ready {
+                continue;
+            }
+            match self.cap(path.channel).drained_at(now, path, chunk) {
+                None if candidate.beats(found.ready) => found.ready = Some(candidate),
+                None => {}
+                Some(at) => found.drained_at = Some(found.drained_at.map_or(at, |old| old.min(at))),
+            }
+        }
+        found
+    }
+
+    /// Whether everything that waits would be there sooner over the channel that is busy than
+    /// this chunk over the one that is ready.
+    fn waits(&mut self, unit: ChunkUnit, earliest: Candidate<'_>, ready: Candidate<'_>) -> bool {
+        let preferred = earliest.path.preferred && !ready.path.preferred;
+        let waiting = unit.size.as_u64() as f64;
+        let rest = (waiting - unit.size.min(earliest.path.chunk).as_u64() as f64).max(0.0);
+        let all_there = earliest.arrival + rest / rate(earliest.path);
+        let margin = if self.waiting { 1.0 + HYSTERESIS } else { 1.0 };
+        self.waiting = !preferred && !unit.more && all_there < ready.arrival * margin;
+        self.waiting
+    }
+
+    /// What is kept of a channel.
+    fn cap(&mut self, channel: ChannelId) -> &mut QueueCap {
+        let place = self.caps.iter().position(|(of, _)| *of == channel);
+        let place = place.unwrap_or_else(|| {
+            self.caps.push((channel, QueueCap::default()));
+            self.caps.len() - 1
+        });
+        &mut self.caps[place].1
+    }
+}
+
+impl Candidate<'_> {
+    /// Preferred links come first, then the earlier arrival, then the lower number.
+    fn beats(&self, other: Option<Self>) -> bool {
+        other.is_none_or(|other| {
+            let by_wish = self.path.preferred.cmp(&other.path.preferred);
+            let by_arrival = other.arrival.total_cmp(&self.arrival);
+            by_wish.then(by_arrival).is_gt()
+        })
+    }
+}
+
+/// Nothing that is ready may be used.
+fn wait_for_any(found: &Found<'_>, paths: &[PathView]) -> Decision {
+    match found.drained_at {
+        Some(at) => Decision::Wait(Some(at), Reason::QueueFull),
+        None if usable(paths).any(|path| path.ready) => Decision::Wait(None, Reason::NotAllowed),
+        None => Decision::Wait(None, Reason::AllBusy),
+    }
+}
+
+/// Seconds from now until the last byte of `chunk` bytes given to the path now is there.
+///
+/// What is in flight counts until the peer's session has acknowledged it. The part of it that has
+/// arrived, whose acknowledgement is on its way, is what the path delivers in the time that
+/// acknowledgements take.
+fn arrival(path: &PathView, paths: &[PathView], chunk: f64) -> f64 {
+    let one_way = path.min_rtt.as_secs_f64() / 2.0;
+    let mut rate = rate(path);
+    let mut under_way = path.in_flight.as_u64() as f64;
+    if let Some(number) = path.bottleneck {
+        let others = paths.iter().filter(|other| other.channel != path.channel);
+        for other in others.filter(|other| other.bottleneck == Some(number)) {
+            rate = rate.max(self::rate(other));
+            under_way += other.in_flight.as_u64() as f64;
+        }
+    }
+    let arrived = rate * (one_way + ACK_DELAY.as_secs_f64() / 2.0);
+    let ahead = (under_way - arrived).max(0.0);
+    (ahead + chunk).max(rate * one_way + chunk) / rate
+}
+
+/// Whether the quicker channel would use up the window while a chunk on the other is under way.
+fn would_block(unit: ChunkUnit, quick: Candidate<'_>, slow: Candidate<'_>) -> bool {
+    unit.room.is_some_and(|room| {
+        let chunk = unit.size.min(slow.path.chunk).as_u64() as f64;
+        let meanwhile = rate(quick.path) * (slow.arrival - quick.arrival).max(0.0);
+        meanwhile > room.as_u64() as f64 - chunk
+    })
+}
+
+/// In how long the kernel has sent what it was given.
+fn free_in(path: &PathView) -> Duration {
+    let backlog = path.kernel_backlog.as_u64().max(MIN_BACKLOG) as f64;
+    Duration::from_secs_f64((backlog / rate(path)).min(LONGEST_WAIT))
+}
+
+/// Bytes in each second; of a path that was never measured, what a new connection's window gives.
+fn rate(path: &PathView) -> f64 {
+    match path.rate.bytes_per_second() {
+        0 => path.window() / path.rtt.as_secs_f64().max(UNKNOWN_RTT),
+        known => known as f64,
+    }
+}
+
+/// How much earlier another channel has to be once one is waited for; β of ECF.
+const HYSTERESIS: f64 = 0.25;
+/// How long the peer's session may keep an acknowledgement for company.
+const ACK_DELAY: Duration = Duration::from_millis(10);
+/// Seconds.
+const UNKNOWN_RTT: f64 = 0.1;
+const LONGEST_WAIT: f64 = 0.1;
+const MIN_BACKLOG: u64 = 1448;
+
+#[cfg(test)]
+mod tests;

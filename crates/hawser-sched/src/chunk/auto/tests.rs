@@ -1,0 +1,266 @@
+use hawser_types::{ByteCount, LinkIndex, Rate};
+
+use super::*;
+use crate::governor::{Exclusion, Harm};
+
+const NOW: Instant = Instant::from_nanos(1_000_000_000);
+
+/// A ready channel with nothing under way, on a link of its own.
+fn path(channel: u32, mbit: u64, rtt: u64) -> PathView {
+    PathView {
+        channel: ChannelId::new(channel),
+        link: LinkIndex::new(channel),
+        ready: true,
+        rtt: Duration::from_millis(rtt),
+        min_rtt: Duration::from_millis(rtt),
+        rate: Rate::from_bits_per_second(mbit * 1_000_000),
+        chunk: ByteCount::new(14_480),
+        ..PathView::default()
+    }
+}
+
+/// The same, full: a window is under way and the kernel takes no more.
+fn busy(mut path: PathView) -> PathView {
+    path.ready = false;
+    path.in_flight = path.rate * (path.rtt + Duration::from_millis(10));
+    path
+}
+
+fn finite(size: u64) -> ChunkUnit {
+    ChunkUnit {
+        size: ByteCount::new(size),
+        ..ChunkUnit::default()
+    }
+}
+
+fn endless() -> ChunkUnit {
+    ChunkUnit {
+        more: true,
+        ..finite(1 << 20)
+    }
+}
+
+fn select(unit: ChunkUnit, paths: &[PathView]) -> Decision {
+    Auto::default().select(NOW, unit, paths)
+}
+
+fn reason(decision: Decision) -> Reason {
+    match decision {
+        Decision::Channel(_, reason)
+        | Decision::Wait(_, reason)
+        | Decision::Duplicate(_, reason) => reason,
+    }
+}
+
+const fn to(channel: u32, reason: Reason) -> Decision {
+    Decision::Channel(ChannelId::new(channel), reason)
+}
+
+#[test]
+fn the_chunk_goes_where_it_arrives_first() {
+    // 10 ms + 14480 B at 10 Mbit/s = 21.6 ms, against 20 ms + 1.2 ms.
+    let paths = [path(1, 10, 20), path(2, 100, 40)];
+    assert_eq!(select(endless(), &paths), to(2, Reason::Earliest));
+    // A small one: 10.8 ms against 20.1 ms.
+    assert_eq!(select(finite(1000), &paths), to(1, Reason::Earliest));
+}
+
+#[test]
+fn what_is_under_way_delays_what_comes_behind() {
+    let mut paths = [path(1, 50, 20), path(2, 50, 40)];
+    assert_eq!(select(endless(), &paths), to(1, Reason::Earliest));
+    // 100 kB drain in 16 ms less what has arrived.
+    paths[0].in_flight = ByteCount::new(300_000);
+    assert_eq!(select(endless(), &paths), to(2, Reason::Earliest));
+}
+
+/// Arrival in figures: 100 kB ahead at 8 Mbit/s with 20 ms round trip. In 10 + 5 ms 15 kB have
+/// arrived; 85 kB and the chunk of 14480 B take 99.48 ms.
+#[test]
+fn the_arrival_is_what_arithmetic_says() {
+    let mut one = path(1, 8, 20);
+    one.in_flight = ByteCount::new(100_000);
+    let seconds = arrival(&one, std::slice::from_ref(&one), 14_480.0);
+    assert!((seconds - 0.099_48).abs() < 1e-9, "{seconds}");
+    one.in_flight = ByteCount::ZERO;
+    let seconds = arrival(&one, std::slice::from_ref(&one), 14_480.0);
+    assert!((seconds - 0.024_48).abs() < 1e-9, "{seconds}");
+}
+
+#[test]
+fn the_end_of_a_transfer_waits_for_the_quick_channel_and_the_middle_does_not() {
+    let paths = [busy(path(1, 100, 10)), path(2, 10, 200)];
+    assert_eq!(reason(select(finite(50_000), &paths)), Reason::QuickerSoon);
+    assert_eq!(select(endless(), &paths), to(2, Reason::Writable));
+    // 2 MB take the quick one longer than the slow one needs for its chunk.
+    assert_eq!(select(finite(2_000_000), &paths), to(2, Reason::Writable));
+}
+
+#[test]
+fn a_wait_ends_when_the_quick_channel_has_sent_its_backlog() {
+    let mut paths = [busy(path(1, 100, 10)), path(2, 10, 200)];
+    paths[0].kernel_backlog = ByteCount::new(25_000);
+    let at = NOW + Duration::from_millis(2);
+    let wait = Decision::Wait(Some(at), Reason::QuickerSoon);
+    assert_eq!(select(finite(50_000), &paths), wait);
+}
+
+#[test]
+fn once_it_waits_the_other_channel_has_to_be_better_by_a_quarter() {
+    let mut auto = Auto::default();
+    let paths = [busy(path(1, 100, 10)), path(2, 10, 200)];
+    // The quick one is there with everything after about 15 ms + 8 µs for each further 100 B; the
+    // slow one's chunk after 111.6 ms.
+    let boundary = (100_000..2_000_000_u64)
+        .step_by(10_000)
+        .find(|size| reason(select(finite(*size), &paths)) != Reason::QuickerSoon)
+        .unwrap();
+    let above = finite(boundary + 50_000);
+    assert_eq!(select(above, &paths), to(2, Reason::Writable));
+    auto.select(NOW, finite(50_000), &paths);
+    assert_eq!(reason(auto.select(NOW, above, &paths)), Reason::QuickerSoon);
+    let far_above = finite(boundary * 2);
+    assert_eq!(auto.select(NOW, far_above, &paths), to(2, Reason::Writable));
+    assert_eq!(auto.select(NOW, above, &paths), to(2, Reason::Writable));
+}
+
+#[test]
+fn a_slow_chunk_that_would_use_up_the_window_is_not_sent() {
+    let paths = [busy(path(1, 100, 10)), path(2, 10, 200)];
+    let with_room = |room| ChunkUnit {
+        room: Some(ByteCount::new(room)),
+        ..endless()
+    };
+    // In the 96 ms between the two the quick one sends 1.2 MB.
+    assert_eq!(
+        reason(select(with_room(1_100_000), &paths)),
+        Reason::WouldBlock
+    );
+    assert_eq!(
+        select(with_room(1_300_000), &paths),
+        to(2, Reason::Writable)
+    );
+}
+
+#[test]
+fn channels_with_a_bottleneck_in_common_drain_together() {
+    let mut paths = [path(1, 50, 20), path(2, 50, 20), path(3, 50, 40)];
+    paths[0].in_flight = ByteCount::new(400_000);
+    assert_eq!(select(endless(), &paths), to(2, Reason::Earliest));
+    paths[0].bottleneck = Some(0);
+    paths[1].bottleneck = Some(0);
+    assert_eq!(select(endless(), &paths), to(3, Reason::Earliest));
+}
+
+/// 20 Mbit/s and 20 ms: 60 ms of queue are twice the target, and more is under way than the 150 kB
+/// that make the target.
+fn queueing() -> PathView {
+    PathView {
+        rtt: Duration::from_millis(80),
+        standing_queue: Duration::from_millis(60),
+        in_flight: ByteCount::new(200_000),
+        ..path(1, 20, 20)
+    }
+}
+
+#[test]
+fn a_queue_of_our_own_beyond_the_target_is_left_to_drain() {
+    let at = NOW + Duration::from_secs_f64(64_480.0 / 2.5e6);
+    let wait = Decision::Wait(Some(at), Reason::QueueFull);
+    assert_eq!(select(endless(), &[queueing()]), wait);
+    let both = [queueing(), path(2, 5, 150)];
+    assert_eq!(select(endless(), &both), to(2, Reason::Writable));
+    let mut drained = queueing();
+    drained.in_flight = ByteCount::new(130_000);
+    assert_eq!(select(endless(), &[drained]), to(1, Reason::Earliest));
+    let mut short = queueing();
+    short.standing_queue = Duration::from_millis(25);
+    assert_eq!(select(endless(), &[short]), to(1, Reason::Earliest));
+}
+
+#[test]
+fn a_queue_that_does_not_shrink_is_others_doing_and_we_compete_for_a_while() {
+    let mut auto = Auto::default();
+    let at = |millis: u64| NOW + Duration::from_millis(millis);
+    let paths = [queueing()];
+    let mut asked = |millis| auto.select(at(millis), endless(), &paths);
+    assert_eq!(reason(asked(0)), Reason::QueueFull);
+    assert_eq!(reason(asked(300)), Reason::QueueFull);
+    assert_eq!(asked(330), to(1, Reason::Earliest));
+    assert_eq!(asked(10_000), to(1, Reason::Earliest));
+    assert_eq!(reason(asked(10_400)), Reason::QueueFull);
+}
+
+#[test]
+fn a_queue_that_shrinks_is_ours_and_the_cap_stays() {
+    let mut auto = Auto::default();
+    for n in 0..100 {
+        let mut path = queueing();
+        // Falls to the target within each second, and is built again.
+        path.standing_queue = Duration::from_millis(80 - (n % 10) * 6);
+        let full = path.standing_queue > Duration::from_millis(30);
+        let now = NOW + Duration::from_millis(n * 100);
+        let decision = auto.select(now, endless(), &[path]);
+        assert_eq!(reason(decision) == Reason::QueueFull, full, "{n}");
+    }
+}
+
+#[test]
+fn a_demoted_link_gets_a_probe_now_and_then_and_an_excluded_one_nothing() {
+    let mut auto = Auto::default();
+    let mut paths = [path(1, 10, 20), path(2, 100, 10), path(3, 100, 10)];
+    paths[1].standing = Standing::Probing(Harm::LowersGoodput);
+    paths[2].standing = Standing::Excluded(Exclusion::Never);
+    let at = |millis: u64| NOW + Duration::from_millis(millis);
+    let mut probes = Vec::new();
+    for n in 0..20 {
+        match auto.select(at(n * 50), endless(), &paths) {
+            Decision::Channel(channel, Reason::Probe) => {
+                assert_eq!(channel, ChannelId::new(2));
+                probes.push(n * 50);
+            }
+            decision => assert_eq!(decision, to(1, Reason::Earliest)),
+        }
+    }
+    assert_eq!(probes, [0, 250, 500, 750]);
+    // A probe that is under way is enough.
+    paths[1].in_flight = ByteCount::new(1448);
+    assert_eq!(
+        auto.select(at(5000), endless(), &paths),
+        to(1, Reason::Earliest)
+    );
+}
+
+#[test]
+fn a_demoted_link_is_used_when_there_is_no_other_and_an_excluded_one_never() {
+    let mut paths = [path(1, 10, 20), path(2, 100, 10)];
+    paths[0].standing = Standing::Probing(Harm::RaisesDelay);
+    paths[1].standing = Standing::Excluded(Exclusion::Allowance);
+    assert_eq!(select(endless(), &paths), to(1, Reason::Earliest));
+    let wait = Decision::Wait(None, Reason::NotAllowed);
+    assert_eq!(select(endless(), &paths[1..]), wait);
+}
+
+#[test]
+fn preferred_links_come_first_and_the_others_get_the_rest() {
+    let mut paths = [path(1, 100, 10), path(2, 10, 50)];
+    paths[1].preferred = true;
+    assert_eq!(select(finite(1000), &paths), to(2, Reason::Earliest));
+    paths[1].ready = false;
+    assert_eq!(select(finite(1000), &paths), to(1, Reason::Writable));
+}
+
+#[test]
+fn what_was_never_measured_is_tried() {
+    let unknown = PathView {
+        channel: ChannelId::new(2),
+        ready: true,
+        ..PathView::default()
+    };
+    let mut known = path(1, 10, 20);
+    known.ready = false;
+    assert_eq!(
+        select(endless(), &[known, unknown]),
+        to(2, Reason::Writable)
+    );
+}

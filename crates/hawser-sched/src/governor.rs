@@ -1,0 +1,207 @@
+//! What each link adds to the whole, and which links had better stand aside.
+
+mod account;
+
+use std::time::Duration;
+
+use hawser_types::{ByteCount, Instant, LinkIndex, Rate};
+
+use account::Account;
+
+/// What a link may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Standing {
+    /// Whatever the policy wants.
+    #[default]
+    Full,
+    /// Now and then a chunk, to learn whether it has recovered.
+    Probing(Harm),
+    /// Nothing.
+    Excluded(Exclusion),
+}
+
+/// What a link did to the whole before it was demoted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Harm {
+    /// The whole delivers less with it than without.
+    LowersGoodput,
+    /// What it brings is little, and readers wait for it much of the time.
+    RaisesDelay,
+}
+
+/// Why a link is not used at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Exclusion {
+    /// The user said never.
+    Never,
+    /// It is kept in reserve while another link lives.
+    Reserve,
+    /// Its allowance of this month is used up.
+    Allowance,
+}
+
+/// What is known of one link now. Counters run from any beginning and never fall.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkReport {
+    /// The link.
+    pub link: LinkIndex,
+    /// Payload that the peer has acknowledged on it, each byte counted once over all links.
+    pub delivered: ByteCount,
+    /// Payload that other links had to carry as well, since this one was late with it.
+    pub sent_again: ByteCount,
+    /// Time for which data that had come lay waiting for data on this link.
+    pub blocked: Duration,
+    /// The part of that in which the other links stood idle: what may be under way was used up.
+    pub stalled: Duration,
+    /// What the link can deliver, as far as is known.
+    pub rate: Rate,
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// The share of segments that it loses, from 0 to 1.
+    pub loss: f64,
+    /// There was more to send than links took. Without demand nothing can be said of goodput.
+    pub demand: bool,
+    /// Links with the same number share a bottleneck.
+    pub bottleneck: Option<u8>,
+}
+
+/// Keeps the account of what each link adds, and demotes those that take away.
+///
+/// Over epochs of 250 ms a link is credited what it delivered, and debited what others had to
+/// send again for it and what they could have sent while it stalled them. A link whose balance over
+/// the last epochs is negative is demoted to probing; so is one that brings less than a twentieth
+/// and keeps readers waiting for more than a third of the time.
+///
+/// A demotion is an experiment. If the whole delivers less without the link than with it, the link
+/// comes back at once and stays for a while. Else it is promoted when what was wrong with it
+/// has changed (its round-trip time, its loss or its rate, by much), and is otherwise tried again
+/// after two seconds, then after twice as long, up to a minute.
+///
+/// The best link is never demoted, hence never all of them. Links that share a bottleneck count
+/// once where capacities are added up.
+///
+/// Source: the promise "never below the best link" is ours; demoting a channel that harms is what
+/// PATTHEL §IV leaves for later (PAT-14).
+#[derive(Clone, Debug, Default)]
+pub struct Governor {
+    accounts: Vec<Account>,
+    epoch_began: Option<Instant>,
+    /// Bytes that all links together delivered in each second, smoothed.
+    goodput: f64,
+}
+
+impl Governor {
+    /// Takes in the reports of all links that are alive; others are forgotten. Call it each 20 to
+    /// 250 ms.
+    pub fn on_reports(&mut self, now: Instant, reports: &[LinkReport]) {
+        self.accounts
+            .retain(|account| reports.iter().any(|report| report.link == account.link));
+        for report in reports {
+            match self.accounts.iter_mut().find(|a| a.link == report.link) {
+                Some(account) => account.latest = *report,
+                None => self.accounts.push(Account::new(now, *report)),
+            }
+        }
+        let began = *self.epoch_began.get_or_insert(now);
+        let span = now.since(began);
+        if span >= EPOCH {
+            self.epoch_began = Some(now);
+            self.close_epoch(now, span);
+        }
+        self.keep_one();
+    }
+
+    /// What a link may be used for; a link without reports is new and may be used.
+    pub fn standing(&self, link: LinkIndex) -> Standing {
+        let account = self.accounts.iter().find(|account| account.link == link);
+        account.map_or(Standing::Full, |account| account.standing)
+    }
+
+    /// What all links can deliver together: those that share a bottleneck count once.
+    pub fn capacity(&self) -> Rate {
+        let total = self.capacity_without(None);
+        Rate::from_bytes_per_second(total as u64)
+    }
+
+    /// Bytes that a link has added to the whole in each second, smoothed; negative when it took
+    /// away.
+    pub fn balance(&self, link: LinkIndex) -> Option<f64> {
+        let account = self.accounts.iter().find(|account| account.link == link)?;
+        Some(account.balance)
+    }
+
+    fn close_epoch(&mut self, now: Instant, span: Duration) {
+        let seconds = span.as_secs_f64();
+        let mut delivered = 0.0;
+        for n in 0..self.accounts.len() {
+            let others = self.capacity_without(Some(n));
+            delivered += self.accounts[n].close_epoch(seconds, others);
+        }
+        let demand = self.accounts.iter().any(|account| account.latest.demand);
+        if demand {
+            self.goodput += (delivered / seconds - self.goodput) * SMOOTHING;
+        }
+        let best = self.best();
+        for n in 0..self.accounts.len() {
+            let goodput = self.goodput;
+            let account = &mut self.accounts[n];
+            match account.standing {
+                Standing::Probing(_) => account.consider_promotion(now, goodput, demand),
+                _ if Some(n) != best => account.consider_demotion(now, goodput, delivered),
+                _ => {}
+            }
+        }
+    }
+
+    /// The best link: of those fully used that which delivers most, then that which could.
+    fn best(&self) -> Option<usize> {
+        (0..self.accounts.len()).max_by(|a, b| {
+            let (a, b) = (&self.accounts[*a], &self.accounts[*b]);
+            let is_full = |account: &Account| account.standing == Standing::Full;
+            let by_standing = is_full(a).cmp(&is_full(b));
+            by_standing
+                .then(a.delivered.total_cmp(&b.delivered))
+                .then(a.latest.rate.cmp(&b.latest.rate))
+                .then(b.link.cmp(&a.link))
+        })
+    }
+
+    /// Links may vanish: one of those that are left is always fully used.
+    fn keep_one(&mut self) {
+        let any = self.accounts.iter().any(|a| a.standing == Standing::Full);
+        if !any && let Some(best) = self.best() {
+            self.accounts[best].promote();
+        }
+    }
+
+    /// Bytes that the links, without one of them, can deliver in each second.
+    fn capacity_without(&self, without: Option<usize>) -> f64 {
+        let counted = || {
+            let accounts = self.accounts.iter().enumerate();
+            accounts.filter(move |(n, _)| Some(*n) != without)
+        };
+        let rate = |account: &Account| account.latest.rate.bytes_per_second() as f64;
+        counted()
+            .map(|(n, account)| match account.latest.bottleneck {
+                None => rate(account),
+                // A shared bottleneck carries what its best link shows it can, once.
+                Some(number) => {
+                    let mut same = counted().filter(|(_, a)| a.latest.bottleneck == Some(number));
+                    let first = same.clone().next().is_some_and(|(m, _)| m == n);
+                    let most = same.by_ref().map(|(_, a)| rate(a)).fold(0.0, f64::max);
+                    if first { most } else { 0.0 }
+                }
+            })
+            .sum()
+    }
+}
+
+/// Long enough for a round trip or more on most links, short enough to act eight times in the two
+/// seconds within which a recovered link has to be back.
+pub const EPOCH: Duration = Duration::from_millis(250);
+/// What a new epoch counts for against the past.
+const SMOOTHING: f64 = 0.3;
+
+#[cfg(test)]
+mod tests;

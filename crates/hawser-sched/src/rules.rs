@@ -1,0 +1,263 @@
+//! What the user allows: which links at all, at what price, and how much in a month.
+//!
+//! Pure decisions over a ledger that somebody else keeps safe.
+
+mod month;
+
+use hawser_types::ByteCount;
+
+use crate::governor::Exclusion;
+
+pub use month::Date;
+
+/// When a link is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Use {
+    /// Like any other.
+    #[default]
+    Normal,
+    /// Ahead of the others, which get what it cannot take.
+    Prefer,
+    /// Only while no other link lives.
+    Backup,
+    /// Not at all.
+    Never,
+}
+
+/// Which way data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From this host.
+    Up,
+    /// To this host.
+    Down,
+}
+
+/// What the user says of one link.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+pub struct Rule {
+    /// When it is used to send.
+    pub up: Use,
+    /// When it is used to receive.
+    pub down: Use,
+    /// What a gigabyte (10⁹ bytes) costs, in whatever unit the user counts; 0 is free.
+    pub price: f64,
+    /// How much may go over it in a month, both ways together; `None`: as much as wanted.
+    pub allowance: Option<Allowance>,
+}
+
+/// How much may go over a link in a month.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// Bytes in a month.
+    pub bytes: ByteCount,
+    /// The day on which the count begins anew, 1 to 31; in shorter months their last day.
+    pub reset_day: u8,
+    /// What happens when it is used up.
+    pub at_limit: AtLimit,
+}
+
+/// What happens when an allowance is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum AtLimit {
+    /// The link is not used until the month is over.
+    #[default]
+    Stop,
+    /// It is used while no other link lives.
+    Backup,
+    /// It is used on; only the status says so.
+    Continue,
+}
+
+/// What went over a link in the month that began on a day. Worth keeping over restarts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// The first day that counts.
+    pub since: Date,
+    /// Bytes sent.
+    pub up: ByteCount,
+    /// Bytes received.
+    pub down: ByteCount,
+}
+
+/// What the user's rules say of a link now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Permission {
+    /// To be used ahead of others.
+    Preferred,
+    /// To be used.
+    Allowed,
+    /// To be used while no link lives that is allowed.
+    Reserve(Exclusion),
+    /// Not to be used.
+    Forbidden(Exclusion),
+}
+
+impl Usage {
+    /// Nothing used, in the month that `today` lies in.
+    pub fn begin(today: Date, reset_day: u8) -> Self {
+        Self {
+            since: today.month_began(reset_day),
+            up: ByteCount::ZERO,
+            down: ByteCount::ZERO,
+        }
+    }
+
+    /// Adds what went over the link today. When a new month has begun, the old one is forgotten. A
+    /// clock that goes back does not bring an old month back.
+    pub fn charge(&mut self, today: Date, reset_day: u8, direction: Direction, bytes: ByteCount) {
+        if today.month_began(reset_day) > self.since {
+            *self = Self::begin(today, reset_day);
+        }
+        match direction {
+            Direction::Up => self.up += bytes,
+            Direction::Down => self.down += bytes,
+        }
+    }
+
+    /// Bytes of this month; none when a new month has begun and nothing was charged in it.
+    pub fn used(&self, today: Date, reset_day: u8) -> ByteCount {
+        if today.month_began(reset_day) > self.since {
+            ByteCount::ZERO
+        } else {
+            self.up + self.down
+        }
+    }
+}
+
+impl Rule {
+    /// What the rule says of its link today.
+    pub fn permission(&self, direction: Direction, usage: &Usage, today: Date) -> Permission {
+        let by_use = match direction {
+            Direction::Up => self.up,
+            Direction::Down => self.down,
+        };
+        let by_use = match by_use {
+            Use::Never => return Permission::Forbidden(Exclusion::Never),
+            Use::Backup => Permission::Reserve(Exclusion::Reserve),
+            Use::Normal => Permission::Allowed,
+            Use::Prefer => Permission::Preferred,
+        };
+        match self.allowance {
+            Some(allowance) if usage.used(today, allowance.reset_day) >= allowance.bytes => {
+                match allowance.at_limit {
+                    AtLimit::Stop => Permission::Forbidden(Exclusion::Allowance),
+                    AtLimit::Backup => Permission::Reserve(Exclusion::Allowance),
+                    AtLimit::Continue => by_use,
+                }
+            }
+            _ => by_use,
+        }
+    }
+
+    /// What may still go over the link this month; `None`: as much as wanted.
+    pub fn left(&self, usage: &Usage, today: Date) -> Option<ByteCount> {
+        let allowance = self.allowance?;
+        Some(allowance.bytes - usage.used(today, allowance.reset_day))
+    }
+
+    /// What this month's use has cost so far, in the unit of the price.
+    pub fn cost(&self, usage: &Usage, today: Date) -> f64 {
+        let reset_day = self.allowance.map_or(1, |allowance| allowance.reset_day);
+        self.price * usage.used(today, reset_day).as_u64() as f64 / 1e9
+    }
+}
+
+/// Whether a link with this permission is used now, given those of all links that live, its own
+/// among them; and why not.
+pub fn exclusion(permission: Permission, living: &[Permission]) -> Option<Exclusion> {
+    let is_allowed =
+        |other: &Permission| matches!(other, Permission::Preferred | Permission::Allowed);
+    match permission {
+        Permission::Preferred | Permission::Allowed => None,
+        Permission::Forbidden(reason) => Some(reason),
+        Permission::Reserve(reason) => living.iter().any(is_allowed).then_some(reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn date(year: i32, month: u8, day: u8) -> Date {
+        Date::new(year, month, day).unwrap()
+    }
+
+    const GB: u64 = 1_000_000_000;
+
+    fn limited(at_limit: AtLimit) -> Rule {
+        Rule {
+            price: 2.5,
+            allowance: Some(Allowance {
+                bytes: ByteCount::new(10 * GB),
+                reset_day: 15,
+                at_limit,
+            }),
+            ..Rule::default()
+        }
+    }
+
+    fn used(gigabytes: u64) -> Usage {
+        let today = date(2026, 3, 20);
+        let mut usage = Usage::begin(today, 15);
+        let half = ByteCount::new(gigabytes * GB / 2);
+        usage.charge(today, 15, Direction::Up, half);
+        usage.charge(today, 15, Direction::Down, half);
+        usage
+    }
+
+    #[test]
+    fn an_allowance_holds_until_the_day_on_which_it_begins_anew() {
+        let usage = used(10);
+        assert_eq!(usage.since, date(2026, 3, 15));
+        for (at_limit, expected) in [
+            (AtLimit::Stop, Permission::Forbidden(Exclusion::Allowance)),
+            (AtLimit::Backup, Permission::Reserve(Exclusion::Allowance)),
+            (AtLimit::Continue, Permission::Allowed),
+        ] {
+            let rule = limited(at_limit);
+            let on = |day| rule.permission(Direction::Down, &usage, day);
+            assert_eq!(on(date(2026, 4, 14)), expected);
+            assert_eq!(on(date(2026, 4, 15)), Permission::Allowed);
+            assert_eq!(rule.left(&usage, date(2026, 4, 14)), Some(ByteCount::ZERO));
+            assert_eq!(rule.cost(&usage, date(2026, 4, 14)), 25.0);
+        }
+        let almost = limited(AtLimit::Stop).permission(Direction::Up, &used(9), date(2026, 3, 21));
+        assert_eq!(almost, Permission::Allowed);
+    }
+
+    #[test]
+    fn a_charge_in_a_new_month_forgets_the_old_and_a_clock_set_back_does_not() {
+        let mut usage = used(8);
+        usage.charge(date(2026, 4, 16), 15, Direction::Up, ByteCount::new(5));
+        assert_eq!(usage.up + usage.down, ByteCount::new(5));
+        usage.charge(date(2026, 4, 2), 15, Direction::Up, ByteCount::new(5));
+        assert_eq!(usage.used(date(2026, 4, 17), 15), ByteCount::new(10));
+    }
+
+    #[test]
+    fn rules_differ_by_direction() {
+        let rule = Rule {
+            up: Use::Never,
+            down: Use::Prefer,
+            ..Rule::default()
+        };
+        let today = date(2026, 3, 1);
+        let usage = Usage::begin(today, 1);
+        let permission = |direction| rule.permission(direction, &usage, today);
+        let never = Permission::Forbidden(Exclusion::Never);
+        assert_eq!(permission(Direction::Up), never);
+        assert_eq!(permission(Direction::Down), Permission::Preferred);
+        assert_eq!(exclusion(never, &[never]), Some(Exclusion::Never));
+    }
+
+    #[test]
+    fn a_reserve_is_used_when_nothing_else_lives() {
+        let reserve = Permission::Reserve(Exclusion::Reserve);
+        let never = Permission::Forbidden(Exclusion::Never);
+        let with = [reserve, Permission::Allowed];
+        assert_eq!(exclusion(reserve, &with), Some(Exclusion::Reserve));
+        assert_eq!(exclusion(reserve, &[reserve, never]), None);
+        assert_eq!(exclusion(Permission::Allowed, &with), None);
+    }
+}

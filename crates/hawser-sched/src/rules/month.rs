@@ -1,0 +1,89 @@
+/// A day of the Gregorian calendar. Days compare as they follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Date {
+    year: i32,
+    month: u8,
+    day: u8,
+}
+
+impl Date {
+    /// The day, if there is such a one.
+    pub const fn new(year: i32, month: u8, day: u8) -> Option<Self> {
+        let exists = 1 <= month && month <= 12 && 1 <= day && day <= length(year, month);
+        if exists {
+            Some(Self { year, month, day })
+        } else {
+            None
+        }
+    }
+
+    /// The year, the month from 1, and the day from 1.
+    pub const fn parts(self) -> (i32, u8, u8) {
+        (self.year, self.month, self.day)
+    }
+
+    /// The first day of the month that this one lies in, where months begin on `reset_day`: the
+    /// last `reset_day` that was, or today. A month that is shorter begins on its last day.
+    pub fn month_began(self, reset_day: u8) -> Self {
+        let this = Self::reset_in(self.year, self.month, reset_day);
+        if self >= this {
+            this
+        } else if self.month > 1 {
+            Self::reset_in(self.year, self.month - 1, reset_day)
+        } else {
+            Self::reset_in(self.year - 1, 12, reset_day)
+        }
+    }
+
+    fn reset_in(year: i32, month: u8, reset_day: u8) -> Self {
+        let day = reset_day.clamp(1, length(year, month));
+        Self { year, month, day }
+    }
+}
+
+/// Days of a month.
+const fn length(year: i32, month: u8) -> u8 {
+    match month {
+        4 | 6 | 9 | 11 => 30,
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        _ => 31,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn date(year: i32, month: u8, day: u8) -> Date {
+        Date::new(year, month, day).unwrap()
+    }
+
+    #[test]
+    fn a_month_begins_on_its_day_or_on_the_last_there_is() {
+        for (today, reset_day, began) in [
+            (date(2026, 3, 15), 15, date(2026, 3, 15)),
+            (date(2026, 3, 14), 15, date(2026, 2, 15)),
+            (date(2026, 1, 10), 31, date(2025, 12, 31)),
+            (date(2026, 3, 1), 31, date(2026, 2, 28)),
+            (date(2028, 2, 29), 30, date(2028, 2, 29)),
+            (date(2026, 4, 30), 31, date(2026, 4, 30)),
+            (date(2026, 1, 1), 1, date(2026, 1, 1)),
+            // Out of range counts as the nearest day.
+            (date(2026, 5, 20), 0, date(2026, 5, 1)),
+        ] {
+            assert_eq!(today.month_began(reset_day), began, "{today:?} {reset_day}");
+        }
+    }
+
+    #[test]
+    fn days_that_do_not_exist_are_refused() {
+        assert_eq!(Date::new(2026, 2, 29), None);
+        assert_eq!(Date::new(2100, 2, 29), None);
+        assert!(Date::new(2000, 2, 29).is_some());
+        assert_eq!(Date::new(2026, 13, 1), None);
+        assert_eq!(Date::new(2026, 4, 31), None);
+        assert_eq!(Date::new(2026, 4, 0), None);
+        assert_eq!(date(2026, 4, 30).parts(), (2026, 4, 30));
+    }
+}
