@@ -14,7 +14,6 @@ use hawser_net::invite::{Invite, MAX_ADDRESSES};
 use hawser_net::links::{Link, list_links};
 use hawser_net::store::{GatewayStore, StateDir};
 use hawser_net::unix_time::UnixTime;
-use hawser_types::ByteCount;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
@@ -56,7 +55,10 @@ impl Door {
         let invite = new_invite(&store, identity.public(), addresses, DEFAULT_TTL)?;
         let gateway = GatewayConfig {
             identity,
-            session: session(setup, config),
+            session: setup
+                .config
+                .session
+                .for_session(config.limits.streams_per_session),
             limits: limits(config),
             congestion: setup.config.session.congestion.name(),
         };
@@ -153,20 +155,12 @@ async fn own_addresses(listen: SocketAddr) -> anyhow::Result<Vec<HostPort>> {
         .collect()
 }
 
-fn session(setup: &Setup, config: &ServeConfig) -> hawser_session::SessionConfig {
-    let limits = &config.limits;
-    let mut session = setup.config.session.for_session(limits.streams_per_session);
-    // No single session may take more than a quarter of what all may.
-    let share = ByteCount::new(limits.memory.as_u64() / 4);
-    session.receive_memory = session.receive_memory.min(share);
-    session
-}
-
 fn limits(config: &ServeConfig) -> AcceptLimits {
     AcceptLimits {
         sessions: config.limits.sessions as usize,
         sessions_per_client: config.limits.sessions_per_client as usize,
         half_open: config.limits.half_open_handshakes as usize,
+        memory: config.limits.memory,
         ..AcceptLimits::default()
     }
 }

@@ -2,6 +2,7 @@
 
 mod admit;
 mod limits;
+mod memory;
 mod port;
 mod session;
 
@@ -167,10 +168,11 @@ impl Gateway {
             counters: Mutex::default(),
         });
         let everywhere = listeners.iter().filter_map(port::everywhere).collect();
-        let tasks = listeners
+        let listening = listeners
             .into_iter()
-            .map(|listener| tokio::spawn(admit::listen(Arc::clone(&shared), listener)))
-            .collect();
+            .map(|listener| tokio::spawn(admit::listen(Arc::clone(&shared), listener)));
+        let mut tasks: Vec<_> = listening.collect();
+        tasks.push(tokio::spawn(memory::keep(Arc::clone(&shared))));
         Ok(Self {
             shared,
             incoming: tokio::sync::Mutex::new(receiver),

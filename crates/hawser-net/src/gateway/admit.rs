@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use super::limits::Place;
-use super::{Entry, Shared, session};
+use super::{Entry, Shared, memory, session};
 use crate::bind::SocketOptions;
 use crate::clock;
 use crate::driver::{Driver, NewChannel};
@@ -118,6 +118,7 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
                 revoked: false,
             },
         );
+        memory::share_out(shared, &sessions);
         driver
     };
     shared.count(|counters| counters.sessions += 1);

@@ -2,6 +2,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use hawser_types::ByteCount;
+
 /// What strangers and clients may use up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AcceptLimits {
@@ -13,6 +15,9 @@ pub struct AcceptLimits {
     pub half_open: usize,
     /// The same, from one IPv4 address or one IPv6 /64.
     pub half_open_per_source: usize,
+    /// For the data of all sessions together: half for what waits to be handed on, half for what is
+    /// not acknowledged. A session has at most a quarter of it, and less when there are more.
+    pub memory: ByteCount,
 }
 
 impl Default for AcceptLimits {
@@ -22,6 +27,7 @@ impl Default for AcceptLimits {
             sessions_per_client: 16,
             half_open: 512,
             half_open_per_source: 32,
+            memory: ByteCount::from_mib(1024),
         }
     }
 }

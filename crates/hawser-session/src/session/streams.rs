@@ -1,7 +1,7 @@
 //! What applications do with streams.
 
 use bytes::Bytes;
-use hawser_types::{Instant, StreamId};
+use hawser_types::{ByteCount, Instant, StreamId};
 use hawser_wire::{Command, MAX_OPEN_METADATA};
 
 use super::{ReadOutcome, Session, State};
@@ -164,6 +164,25 @@ impl Session {
         self.streams
             .get(&id)
             .is_none_or(|stream| stream.send.is_acknowledged())
+    }
+
+    /// From now on at most `receive` is lent to streams beyond their own 64 KiB, and at most `send`
+    /// is unacknowledged. Gives how much of either is in use; what is above the bound goes as
+    /// streams end and the peer acknowledges.
+    pub fn set_memory(
+        &mut self,
+        now: Instant,
+        receive: ByteCount,
+        send: ByteCount,
+    ) -> (ByteCount, ByteCount) {
+        self.pool.set_capacity(receive);
+        let more = send > self.config.send_memory;
+        self.config.send_memory = send;
+        if more {
+            self.schedule(now);
+        }
+        let lent = ByteCount::new(self.pool.lent());
+        (lent, ByteCount::new(self.ledger.bytes()))
     }
 
     /// Which set a stream's number belongs to, and its place in it.

@@ -33,6 +33,11 @@ impl Pool {
         }
     }
 
+    /// From now on so much is lent; what is above it comes back as streams end.
+    pub(crate) fn set_capacity(&mut self, capacity: ByteCount) {
+        self.capacity = capacity.as_u64();
+    }
+
     /// Bytes promised to streams beyond their own 64 KiB each.
     pub(crate) fn lent(&self) -> u64 {
         self.lent

@@ -1,0 +1,107 @@
+//! One bound on the data of all sessions together.
+//!
+//! Half of it is for what comes and waits to be handed on, half for what is sent and not
+//! acknowledged. Each half is shared out so that what a session holds is never taken from it, and
+//! beyond that all may have the same: what a session's configuration asks for, at most a quarter of
+//! the half. Every session has a little besides: each of its streams its first 64 KiB of credit, and
+//! one chunk's worth of sending.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_types::{ByteCount, SessionId};
+use tokio::time::MissedTickBehavior;
+
+use super::{Entry, Shared};
+
+/// Shares out anew every now and then, since what sessions hold comes and goes.
+pub(super) async fn keep(shared: Arc<Shared>) {
+    let mut tick = tokio::time::interval(PERIOD);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        share_out(&shared, &shared.lock_sessions());
+    }
+}
+
+/// Gives every session its share.
+pub(super) fn share_out(shared: &Shared, sessions: &HashMap<SessionId, Entry>) {
+    let half = shared.config.limits.memory.as_u64() / 2;
+    let config = &shared.config.session;
+    let most = |wanted: ByteCount| wanted.as_u64().min(half / 4);
+    // First nobody may take more, so that what is counted is what is held.
+    let held: Vec<_> = sessions
+        .values()
+        .map(|entry| set(entry, 0, MIN_SENDING))
+        .collect();
+    let received: Vec<u64> = held.iter().map(|(received, _)| *received).collect();
+    let sent: Vec<u64> = held.iter().map(|(_, sent)| *sent).collect();
+    let receive = level(half, most(config.receive_memory), &received);
+    let send = level(half, most(config.send_memory), &sent);
+    for (entry, (received, sent)) in sessions.values().zip(held) {
+        let send = send.max(sent).max(MIN_SENDING);
+        set(entry, receive.max(received), send);
+    }
+}
+
+/// Bounds a session's memory; gives what it holds.
+fn set(entry: &Entry, receive: u64, send: u64) -> (u64, u64) {
+    let (receive, send) = (ByteCount::new(receive), ByteCount::new(send));
+    let held = |session: &mut hawser_session::Session, now| session.set_memory(now, receive, send);
+    let (received, sent) = entry.driver.with(held);
+    (received.as_u64(), sent.as_u64())
+}
+
+/// The highest share, up to `most`, with which the shares of all together are within `budget`, when
+/// those who hold more than that keep what they hold.
+fn level(budget: u64, most: u64, held: &[u64]) -> u64 {
+    let fits = |share: u64| held.iter().map(|held| share.max(*held)).sum::<u64>() <= budget;
+    let (mut low, mut high) = (0, most);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        match fits(middle) {
+            true => low = middle,
+            false => high = middle - 1,
+        }
+    }
+    low
+}
+
+const PERIOD: Duration = Duration::from_secs(1);
+/// One chunk: with less a session would stand still.
+const MIN_SENDING: u64 = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn everybody_gets_what_is_asked_for_while_there_is_enough_and_then_the_same() {
+        assert_eq!(level(100, 20, &[0, 7]), 20);
+        assert_eq!(level(100, 90, &[0, 0, 0, 0]), 25);
+        // Who holds more keeps it, and the others share the rest.
+        assert_eq!(level(100, 90, &[70, 0, 0]), 15);
+        assert_eq!(level(100, 90, &[70, 30, 0]), 0);
+        assert_eq!(level(100, 90, &[]), 90);
+    }
+
+    proptest! {
+        #[test]
+        fn the_shares_are_within_the_budget_and_no_larger_ones_are(
+            budget in 0..10_000_u64,
+            most in 0..10_000_u64,
+            parts in prop::collection::vec(0..100_u64, 1..20),
+        ) {
+            // What is held was within the budget before.
+            let scale = parts.iter().sum::<u64>().max(1);
+            let held: Vec<u64> = parts.iter().map(|part| part * budget / scale).collect();
+            let total = |share: u64| held.iter().map(|held| share.max(*held)).sum::<u64>();
+            let share = level(budget, most, &held);
+            prop_assert!(share <= most && total(share) <= budget);
+            prop_assert!(share == most || total(share + 1) > budget);
+        }
+    }
+}
