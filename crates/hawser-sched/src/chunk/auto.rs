@@ -75,7 +75,7 @@ impl ChunkScheduler for Auto {
             let at = now + free_in(earliest.path);
             return Decision::Wait(Some(at), Reason::QuickerSoon);
         }
-        if would_block(unit, earliest, ready) {
+        if would_block(unit, earliest, ready, paths) {
             let at = now + free_in(earliest.path);
             return Decision::Wait(Some(at), Reason::WouldBlock);
         }
@@ -188,11 +188,21 @@ fn arrival(path: &PathView, paths: &[PathView], chunk: f64) -> f64 {
 }
 
 /// Whether the quicker channel would use up the window while a chunk on the other is under way.
-fn would_block(unit: ChunkUnit, quick: Candidate<'_>, slow: Candidate<'_>) -> bool {
+///
+/// What is under way now comes before the chunk, so that its part of the window is free again by
+/// then, other than what the slow channel itself carries.
+fn would_block(
+    unit: ChunkUnit,
+    quick: Candidate<'_>,
+    slow: Candidate<'_>,
+    paths: &[PathView],
+) -> bool {
     unit.room.is_some_and(|room| {
+        let others = paths.iter().filter(|p| p.channel != slow.path.channel);
+        let under_way: u64 = others.map(|path| path.in_flight.as_u64()).sum();
         let chunk = unit.size.min(slow.path.chunk).as_u64() as f64;
         let meanwhile = rate(quick.path) * (slow.arrival - quick.arrival).max(0.0);
-        meanwhile > room.as_u64() as f64 - chunk
+        meanwhile > (room.as_u64() + under_way) as f64 - chunk
     })
 }
 

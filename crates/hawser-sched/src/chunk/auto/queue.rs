@@ -9,13 +9,19 @@ use crate::PathView;
 ///
 /// The path is full but not queueing with rate × shortest round trip under way. More than the latency
 /// target on top of that is held back, as long as a queue is measured too: a rate that is
-/// underestimated holds nothing back on a path without a queue.
+/// underestimated holds nothing back on a path without a queue. On slow links the target is the time
+/// of two chunks, without which the link would run dry between them.
+///
+/// Only a queue that stands counts: one that was above the target for two round trips and 100 ms.
+/// What a connection overshoots by while it looks for its rate is gone by then, and held back it
+/// would find the rate later. (The interval is that of CoDel, RFC 8289 §3.2.)
 ///
 /// Where others fill the queue, holding back only hands them our share. So when it has held back
 /// for some round trips and the queue has not shrunk by a quarter, it is theirs, and nothing is
-/// held back for [`COMPETE`].
+/// held back for ten seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct QueueCap {
+    above_since: Option<Instant>,
     held: Option<Held>,
     compete_until: Instant,
     probed_at: Option<Instant>,
@@ -37,11 +43,16 @@ impl QueueCap {
         chunk: f64,
     ) -> Option<Instant> {
         let queue = path.standing_queue;
-        if queue <= TARGET || path.rate.bytes_per_second() == 0 {
+        let rate = path.rate.bytes_per_second() as f64;
+        let target = TARGET.as_secs_f64().max(2.0 * chunk / rate);
+        if queue.as_secs_f64() <= target {
+            self.above_since = None;
             self.held = None;
             return None;
         }
-        if now < self.compete_until {
+        let above_since = *self.above_since.get_or_insert(now);
+        let stands = now.since(above_since) >= (path.rtt * 2).max(INTERVAL);
+        if !stands || now < self.compete_until {
             return None;
         }
         let held = *self.held.get_or_insert(Held { since: now, queue });
@@ -53,8 +64,7 @@ impl QueueCap {
                 return None;
             }
         }
-        let rate = path.rate.bytes_per_second() as f64;
-        let most = rate * (path.min_rtt + TARGET + ACK_DELAY).as_secs_f64();
+        let most = rate * ((path.min_rtt + ACK_DELAY).as_secs_f64() + target);
         let excess = path.in_flight.as_u64() as f64 + chunk - most;
         // An empty channel may always send, however large its chunk.
         if excess <= 0.0 || path.in_flight.as_u64() == 0 {
@@ -76,6 +86,7 @@ impl QueueCap {
 /// The standing queue that bulk may build in a link. What calls and games bear, by ITU-T G.114,
 /// is some five times as much, all ways together.
 const TARGET: Duration = Duration::from_millis(30);
+const INTERVAL: Duration = Duration::from_millis(100);
 /// Round trips after which holding back must have shown: one until it takes hold, two for the
 /// smoothing of the round-trip time.
 const ROUND_TRIPS: u32 = 4;
