@@ -20,4 +20,4 @@ pub use kalman::KalmanThroughput;
 pub use loss::Loss;
 pub use one_way::{OneWayDelay, Trend};
 pub use refresh::RttRefresh;
-pub use silence::Silence;
+pub use silence::{Expectation, Silence};

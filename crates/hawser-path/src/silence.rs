@@ -15,6 +15,17 @@ pub struct Silence {
     false_alarms: u32,
 }
 
+/// What explains a silence on a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expectation {
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// Mean deviation of the round-trip time.
+    pub variation: Duration,
+    /// How long the path takes to carry everything that is under way on it.
+    pub drain: Duration,
+}
+
 impl Silence {
     /// Bytes were written; if nothing was waiting before, the wait begins.
     pub fn on_written(&mut self, now: Instant) {
@@ -67,15 +78,23 @@ impl Silence {
         self.false_alarms = (self.false_alarms + 1).min(MAX_DOUBLINGS);
     }
 
-    /// The silence that makes a path suspect: what its round trips explain, plus a margin that
-    /// doubles with every false alarm.
-    pub fn suspect_after(&self, rtt: Duration, variation: Duration) -> Duration {
-        rtt + variation * 4 + SUSPECT_MARGIN * (1 << self.false_alarms)
+    /// The silence that makes a path suspect: what its round trips and its rate explain, plus a
+    /// margin that doubles with every false alarm.
+    pub fn suspect_after(&self, expected: Expectation) -> Duration {
+        // While what is under way drains, acknowledgements keep coming; half of that time without
+        // any is more than unlucky turns in the queue.
+        expected.rtt.max(expected.drain / 2)
+            + expected.variation * 4
+            + SUSPECT_MARGIN * (1 << self.false_alarms)
     }
 
     /// The silence that makes a path dead.
-    pub fn dead_after(&self, rtt: Duration) -> Duration {
-        MIN_DEAD.max(self.longest * 3).max(rtt * 4).min(MAX_DEAD)
+    pub fn dead_after(&self, expected: Expectation) -> Duration {
+        MIN_DEAD
+            .max(self.longest * 3)
+            .max(expected.rtt * 4)
+            .max(expected.drain)
+            .min(MAX_DEAD)
     }
 }
 
@@ -96,6 +115,14 @@ mod tests {
 
     fn at(value: u64) -> Instant {
         Instant::ZERO + ms(value)
+    }
+
+    fn rtt(rtt: u64, variation: u64) -> Expectation {
+        Expectation {
+            rtt: ms(rtt),
+            variation: ms(variation),
+            drain: Duration::ZERO,
+        }
     }
 
     #[test]
@@ -121,15 +148,23 @@ mod tests {
         silence.on_sample(at(20), true, ms(0));
         silence.on_sample(at(500), true, ms(60));
         assert_eq!(silence.longest(), ms(420));
-        assert_eq!(silence.dead_after(ms(10)), ms(1260));
+        assert_eq!(silence.dead_after(rtt(10, 0)), ms(1260));
     }
 
     #[test]
     fn false_alarms_double_the_margin_up_to_a_bound() {
         let mut silence = Silence::default();
-        let first = silence.suspect_after(ms(20), ms(5));
-        assert_eq!(first, ms(160));
+        assert_eq!(silence.suspect_after(rtt(20, 5)), ms(160));
         (0..9).for_each(|_| silence.on_false_alarm());
-        assert_eq!(silence.suspect_after(ms(20), ms(5)), ms(40 + 960));
+        assert_eq!(silence.suspect_after(rtt(20, 5)), ms(40 + 960));
+    }
+
+    #[test]
+    fn a_full_queue_on_a_slow_path_explains_a_long_silence() {
+        let silence = Silence::default();
+        let mut expected = rtt(100, 0);
+        expected.drain = ms(4000);
+        assert_eq!(silence.suspect_after(expected), ms(2120));
+        assert_eq!(silence.dead_after(expected), ms(4000));
     }
 }

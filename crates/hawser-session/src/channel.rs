@@ -84,6 +84,8 @@ pub(crate) struct Inbound {
     acknowledged: u64,
     unacknowledged_bytes: u64,
     pub(crate) ack_due: Option<Instant>,
+    /// When the latest record came.
+    pub(crate) latest: Option<Instant>,
 }
 
 impl Channel {
@@ -193,11 +195,25 @@ impl Channel {
 
     /// The delivery rate; before it is known, what a fresh connection's window gives.
     fn rate_or_guess(&self) -> Rate {
-        let rate = self.path.rate();
-        if rate != Rate::ZERO {
-            return rate;
+        match self.path.rate() {
+            Rate::ZERO => self.initial_rate(),
+            rate => rate,
         }
-        Rate::from_bytes_per_second(1_000_000)
+    }
+
+    /// What the channel may carry if it is asked to: little that was sent says little of that.
+    pub(crate) fn potential(&self) -> Rate {
+        match self.path.latest().app_limited {
+            true => self.path.rate().max(self.initial_rate()),
+            false => self.rate_or_guess(),
+        }
+    }
+
+    fn initial_rate(&self) -> Rate {
+        let rtt = self.path.rtt().max(MIN_GUESSED_RTT);
+        let segment = self.spec.segment_size.unwrap_or(DEFAULT_SEGMENT);
+        let window = f64::from(INITIAL_WINDOW * segment);
+        Rate::from_bytes_per_second((window / rtt.as_secs_f64()) as u64)
     }
 
     /// The unsent data that the kernel may hold before the channel counts as full: 2 ms of rate,
@@ -240,6 +256,9 @@ const MIN_SEGMENTS: usize = 2;
 const EXPRESS_SEGMENTS: usize = 4;
 const DEFAULT_SEGMENT: u32 = 1448;
 const MIN_SEGMENT: usize = 256;
+/// Segments that a fresh connection may send at once. Source: RFC 6928.
+const INITIAL_WINDOW: u32 = 10;
+const MIN_GUESSED_RTT: Duration = Duration::from_millis(10);
 const LOW_WATER_TIME: Duration = Duration::from_millis(2);
 const MAX_LOW_WATER: u64 = 1 << 20;
 /// How long an acknowledgement may wait for company.

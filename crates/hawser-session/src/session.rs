@@ -6,12 +6,13 @@ mod tail;
 mod transmit;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hawser_path::KernelSample;
 use hawser_sched::PathView;
 use hawser_sched::chunk::{ChunkPolicy, ChunkScheduler, express_scheduler};
-use hawser_types::{ByteCount, ChannelId, Instant, SegmentNumber, StreamId};
+use hawser_types::{ByteCount, ChannelId, Instant, Rate, SegmentNumber, StreamId};
 use hawser_wire::{ChannelRole, CommandDecoder};
 
 use crate::channel::{Channel, ChannelSpec};
@@ -66,6 +67,8 @@ pub struct Session {
     express: Box<dyn ChunkScheduler>,
     views: Vec<PathView>,
     tail_budget: tail::Budget,
+    /// What the links together carry in a moment: more at once is bulk.
+    small: u64,
     events: VecDeque<Event>,
     wakes: VecDeque<ChannelId>,
     tick_at: Option<Instant>,
@@ -148,6 +151,7 @@ impl Session {
             express: express_scheduler(),
             views: Vec::new(),
             tail_budget: tail::Budget::default(),
+            small: u64::MAX,
             events: VecDeque::new(),
             wakes: VecDeque::new(),
             tick_at: None,
@@ -196,6 +200,7 @@ impl Session {
             let waits = !self.waiting[role].is_empty() || !self.again[role].is_empty();
             channel.path.on_demand(waits);
             channel.on_sample(now, sample);
+            self.small = self.carried_in(SMALL_TIME);
             self.check_recovery(now);
         }
     }
@@ -315,6 +320,14 @@ impl Session {
             .map(|channel| channel.spec.id)
     }
 
+    /// How many bytes all links carry in `time`, at least one chunk.
+    fn carried_in(&self, time: Duration) -> u64 {
+        let bulk = self.channels.values();
+        let bulk = bulk.filter(|channel| channel.spec.role == ChannelRole::Bulk);
+        let rate: Rate = bulk.map(Channel::potential).sum();
+        (rate * time).as_u64().max(MIN_SMALL)
+    }
+
     fn close_now(&mut self, reason: CloseReason) {
         if self.state != State::Closed {
             self.state = State::Closed;
@@ -365,6 +378,10 @@ const fn slot(role: ChannelRole) -> usize {
     }
 }
 
+/// What takes longer than this is bulk, however little it is …
+const SMALL_TIME: Duration = Duration::from_millis(100);
+/// … save what fits a chunk or two.
+const MIN_SMALL: u64 = 4096;
 /// How many streams a side may open before it has heard the peer's hello.
 const INITIAL_STREAMS: u64 = 64;
 

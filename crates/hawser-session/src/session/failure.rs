@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use hawser_types::{ByteCount, ChannelId, Instant};
+use hawser_path::Expectation;
+use hawser_types::{ByteCount, ChannelId, Instant, Rate};
 use hawser_wire::Command;
 
 use super::{Session, Side, State, slot};
@@ -103,38 +104,61 @@ impl Session {
     /// Acknowledgements that should have come have not, and the link gives no sign of life.
     fn is_silent(&self, now: Instant, channel: &Channel) -> bool {
         let silence = channel.path.silence();
-        let (rtt, variation) = self.link_rtt(channel);
-        silence.current(now) > silence.suspect_after(rtt, variation)
-            && !self.link_lives(channel, rtt)
+        let expected = self.expectation(channel);
+        silence.current(now) > silence.suspect_after(expected) + self.excuse(channel)
+            && !self.link_lives(channel, expected.rtt)
     }
 
     /// Whether the channel is to be given up. The last one that may still live is given more time,
     /// and so is one whose link lives: TCP repairs a loss better than a new connection does.
     fn is_dead(&self, now: Instant, channel: &Channel, others_live: bool) -> bool {
-        let (rtt, _) = self.link_rtt(channel);
-        let patience = match (self.link_lives(channel, rtt), others_live) {
+        let expected = self.expectation(channel);
+        let patience = match (self.link_lives(channel, expected.rtt), others_live) {
             (true, _) => PATIENCE_WITH_THE_LIVING,
             (false, true) => 1,
             (false, false) => PATIENCE_WITH_THE_LAST,
         };
         let silence = channel.path.silence();
-        channel.is_stuck(now) || silence.current(now) > silence.dead_after(rtt) * patience
+        let dead_after = (silence.dead_after(expected) + self.excuse(channel)) * patience;
+        channel.is_stuck(now) || silence.current(now) > dead_after
     }
 
-    /// The round-trip time that a channel has to expect: that of its link's slowest channel, since
-    /// they queue together and an idle one does not know of it.
-    fn link_rtt(&self, channel: &Channel) -> (Duration, Duration) {
-        let of_link = self
+    /// How much longer acknowledgements may take on a link that still brings something: they wait
+    /// in the queue that the peer has filled, of which this side knows nothing.
+    fn excuse(&self, channel: &Channel) -> Duration {
+        let began = channel.path.silence().began();
+        let brings = self
             .channels
             .values()
-            .filter(|other| other.spec.link == channel.spec.link);
-        of_link.fold(
-            (Duration::ZERO, Duration::ZERO),
-            |(rtt, variation), other| {
-                let kernel = other.path.latest();
-                (rtt.max(kernel.rtt), variation.max(kernel.rtt_variation))
-            },
-        )
+            .any(|other| other.spec.link == channel.spec.link && other.inbound.latest > began);
+        if brings { PEERS_QUEUE } else { Duration::ZERO }
+    }
+
+    /// What a channel has to expect: the round trips of its link's slowest channel, and the time
+    /// that the link needs for what is under way on all of them, since they queue together and an
+    /// idle one does not know of it.
+    fn expectation(&self, channel: &Channel) -> Expectation {
+        let mut expected = Expectation::default();
+        let mut under_way = ByteCount::ZERO;
+        let mut rate = Rate::ZERO;
+        for other in self.channels.values() {
+            if other.spec.link != channel.spec.link {
+                continue;
+            }
+            let kernel = other.path.latest();
+            expected.rtt = expected.rtt.max(kernel.rtt);
+            expected.variation = expected.variation.max(kernel.rtt_variation);
+            under_way += kernel.unacknowledged;
+            if other.kernel_acknowledged() >= MEASURED_AFTER {
+                rate = rate.max(other.path.rate());
+            }
+        }
+        // Nobody knows yet what a fresh link can do: it may be one of the slowest.
+        if rate == Rate::ZERO {
+            rate = SLOWEST_RATE;
+        }
+        expected.drain = rate.time_for(under_way).unwrap_or_default();
+        expected
     }
 
     /// Whether another channel of the same link was heard since this one fell silent. Then a loss
@@ -269,6 +293,12 @@ impl Channel {
 pub(super) const TICK: Duration = Duration::from_millis(20);
 const HEARTBEAT_AFTER: Duration = Duration::from_millis(500);
 const STUCK_AFTER: Duration = Duration::from_secs(6);
+/// What a peer may have in the queue of its link.
+const PEERS_QUEUE: Duration = Duration::from_secs(1);
+/// A rate that was measured on less is that of the queue's empty beginning.
+const MEASURED_AFTER: u64 = 32 * 1024;
+/// An analogue modem, or a mobile link at the end of its allowance.
+const SLOWEST_RATE: Rate = Rate::from_bytes_per_second(7_500);
 const PATIENCE_WITH_THE_LAST: u32 = 5;
 const PATIENCE_WITH_THE_LIVING: u32 = 8;
 /// Acknowledgements that were under way together.

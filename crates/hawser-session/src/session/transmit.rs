@@ -149,7 +149,7 @@ impl Session {
             return;
         };
         if stream.send.enlisted.is_none() && stream.send.sendable().is_some() {
-            let role = stream.send.role(now);
+            let role = stream.send.role(now, self.small);
             stream.send.enlisted = Some(role);
             self.waiting[slot(role)].push_back(id);
         }

@@ -169,10 +169,12 @@ impl SendStream {
         self.limit.saturating_sub(self.used)
     }
 
-    /// New and small streams go ahead: which kind of channel the next chunk belongs on.
-    pub(crate) fn role(&mut self, now: Instant) -> ChannelRole {
-        let small = self.queued <= self.express.left(now);
-        if small || self.sent() < EXPRESS_BYTES {
+    /// New and small streams go ahead: which kind of channel the next chunk belongs on. `limit`:
+    /// how many bytes count as small where the links are slow.
+    pub(crate) fn role(&mut self, now: Instant, limit: u64) -> ChannelRole {
+        let limit = limit.min(EXPRESS_BYTES);
+        let small = self.queued <= self.express.left(now).min(limit);
+        if small || self.sent() < limit {
             ChannelRole::Express
         } else {
             ChannelRole::Bulk
@@ -372,12 +374,16 @@ mod tests {
     fn a_stream_turns_to_bulk_after_its_beginning_and_back_when_it_says_little() {
         let mut stream = stream();
         stream.on_credit(1 << 20);
-        assert_eq!(stream.role(Instant::ZERO), ChannelRole::Express);
+        assert_eq!(stream.role(Instant::ZERO, u64::MAX), ChannelRole::Express);
+        stream.write_slice(&[0; 5_000]).unwrap();
+        assert_eq!(stream.role(Instant::ZERO, 4_096), ChannelRole::Express);
+        stream.cut(4_500).unwrap();
+        assert_eq!(stream.role(Instant::ZERO, 400), ChannelRole::Bulk);
         stream.write_slice(&[0; 70_000]).unwrap();
         while stream.cut(10_000).is_some() {}
         stream.write_slice(&[0; 1000]).unwrap();
-        assert_eq!(stream.role(Instant::ZERO), ChannelRole::Bulk);
+        assert_eq!(stream.role(Instant::ZERO, u64::MAX), ChannelRole::Bulk);
         let later = Instant::ZERO + EXPRESS_REFILL;
-        assert_eq!(stream.role(later), ChannelRole::Express);
+        assert_eq!(stream.role(later, u64::MAX), ChannelRole::Express);
     }
 }
