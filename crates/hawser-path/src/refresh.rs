@@ -12,11 +12,15 @@ use std::time::Duration;
 
 use hawser_types::{ByteCount, Instant};
 
+use crate::KernelSample;
+
 /// Follows one connection's estimate of the lowest round-trip time, and says when to pause.
 #[derive(Debug, Default)]
 pub struct RttRefresh {
     seen: Option<Seen>,
     last_sample: Option<Instant>,
+    /// How long what the channel was given takes to be acknowledged.
+    drain: Duration,
     holding: bool,
 }
 
@@ -30,8 +34,13 @@ struct Seen {
 }
 
 impl RttRefresh {
-    /// Takes in BBR's estimate; `None` for another congestion control.
-    pub fn on_sample(&mut self, now: Instant, min_rtt: Option<Duration>) {
+    /// Takes in what the kernel says, and BBR's estimate of the lowest round-trip time; `None` for
+    /// another congestion control.
+    pub fn on_sample(&mut self, now: Instant, sample: &KernelSample, min_rtt: Option<Duration>) {
+        // BBR's window is two round trips' worth. A rate that was measured on next to nothing
+        // would make it seconds.
+        let drain = sample.delivery_rate.time_for(sample.unacknowledged);
+        self.drain = drain.unwrap_or_default().clamp(sample.rtt, sample.rtt * 2);
         let Some(min_rtt) = min_rtt else {
             *self = Self::default();
             return;
@@ -51,17 +60,13 @@ impl RttRefresh {
         self.last_sample = Some(now);
     }
 
-    /// Whether the channel should be given nothing now. `drain`: how long what it was given takes
-    /// to be acknowledged; `in_flight`: how much that is, asked only when it matters.
-    pub fn holds(
-        &mut self,
-        now: Instant,
-        drain: Duration,
-        in_flight: impl Fn() -> ByteCount,
-    ) -> bool {
+    /// Whether the channel should be given nothing now. `in_flight`: what it was given and the
+    /// peer's kernel has not acknowledged, asked only when it matters.
+    pub fn holds(&mut self, now: Instant, in_flight: impl Fn() -> ByteCount) -> bool {
         let Some(seen) = self.seen else {
             return false;
         };
+        let drain = self.drain;
         let expires = seen.before + WINDOW + SLACK;
         let begin = seen.after + WINDOW - drain - SLACK;
         if now >= expires + drain * 4 {
@@ -86,9 +91,18 @@ const SLACK: Duration = Duration::from_millis(8);
 
 #[cfg(test)]
 mod tests {
+    use hawser_types::Rate;
+
     use super::*;
 
     const RTT: Duration = Duration::from_millis(20);
+
+    fn sample() -> KernelSample {
+        KernelSample {
+            rtt: RTT,
+            ..KernelSample::default()
+        }
+    }
 
     fn busy() -> ByteCount {
         ByteCount::new(1)
@@ -104,45 +118,57 @@ mod tests {
 
     fn refresh() -> RttRefresh {
         let mut refresh = RttRefresh::default();
-        refresh.on_sample(at(0), Some(RTT + RTT));
-        refresh.on_sample(at(10), Some(RTT));
+        refresh.on_sample(at(0), &sample(), Some(RTT + RTT));
+        refresh.on_sample(at(10), &sample(), Some(RTT));
         refresh
     }
 
     #[test]
     fn a_busy_channel_pauses_around_the_expiry_until_it_is_drained() {
         let mut refresh = refresh();
-        assert!(!refresh.holds(at(9900), RTT, busy));
-        assert!(refresh.holds(at(9975), RTT, busy));
-        assert!(refresh.holds(at(10_000), RTT, idle));
-        assert!(refresh.holds(at(10_010), RTT, busy));
-        assert!(!refresh.holds(at(10_019), RTT, idle));
-        refresh.on_sample(at(10_040), Some(RTT + Duration::from_micros(3)));
-        assert!(!refresh.holds(at(10_050), RTT, busy));
-        assert!(refresh.holds(at(20_010), RTT, busy));
+        assert!(!refresh.holds(at(9900), busy));
+        assert!(refresh.holds(at(9975), busy));
+        assert!(refresh.holds(at(10_000), idle));
+        assert!(refresh.holds(at(10_010), busy));
+        assert!(!refresh.holds(at(10_019), idle));
+        refresh.on_sample(at(10_040), &sample(), Some(RTT + Duration::from_micros(3)));
+        assert!(!refresh.holds(at(10_050), busy));
+        assert!(refresh.holds(at(20_010), busy));
     }
 
     #[test]
     fn an_idle_channel_and_other_congestion_controls_never_pause() {
         let mut unused = refresh();
-        assert!(!unused.holds(at(9980), RTT, idle));
+        assert!(!unused.holds(at(9980), idle));
         let mut other = refresh();
-        other.on_sample(at(5), None);
-        assert!(!other.holds(at(9980), RTT, busy));
+        other.on_sample(at(5), &sample(), None);
+        assert!(!other.holds(at(9980), busy));
     }
 
     #[test]
     fn a_pause_ends_when_it_has_renewed_the_estimate() {
         let mut refresh = refresh();
-        assert!(refresh.holds(at(9990), RTT, busy));
-        refresh.on_sample(at(9995), Some(RTT - Duration::from_micros(3)));
-        assert!(!refresh.holds(at(9996), RTT, busy));
+        assert!(refresh.holds(at(9990), busy));
+        refresh.on_sample(at(9995), &sample(), Some(RTT - Duration::from_micros(3)));
+        assert!(!refresh.holds(at(9996), busy));
     }
 
     #[test]
     fn a_pause_ends_even_when_the_channel_never_drains() {
         let mut refresh = refresh();
-        assert!(refresh.holds(at(9990), RTT, busy));
-        assert!(!refresh.holds(at(10_100), RTT, busy));
+        assert!(refresh.holds(at(9990), busy));
+        assert!(!refresh.holds(at(10_100), busy));
+    }
+
+    #[test]
+    fn a_rate_of_next_to_nothing_makes_no_long_pause() {
+        let mut refresh = refresh();
+        let mut idled = sample();
+        idled.delivery_rate = Rate::from_bytes_per_second(5_000);
+        idled.unacknowledged = ByteCount::new(20_000);
+        refresh.on_sample(at(9000), &idled, Some(RTT));
+        assert!(!refresh.holds(at(9900), busy));
+        assert!(refresh.holds(at(9975), busy));
+        assert!(!refresh.holds(at(10_250), busy));
     }
 }

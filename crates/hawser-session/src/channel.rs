@@ -84,8 +84,8 @@ pub(crate) struct Inbound {
     acknowledged: u64,
     unacknowledged_bytes: u64,
     pub(crate) ack_due: Option<Instant>,
-    /// When the latest record came.
-    pub(crate) latest: Option<Instant>,
+    /// When the latest large chunk came, and how long after the one before.
+    latest: Option<(Instant, Duration)>,
 }
 
 impl Channel {
@@ -229,11 +229,28 @@ impl Inbound {
     /// A record with a chunk came. Whether the acknowledgement is due at once.
     pub(crate) fn on_chunk(&mut self, now: Instant, bytes: usize) -> bool {
         self.unacknowledged_bytes += bytes as u64;
+        if bytes >= LARGE {
+            let pause = self.latest.map_or(Duration::ZERO, |(at, _)| now.since(at));
+            self.latest = Some((
+                now,
+                if pause < MAX_PAUSE {
+                    pause
+                } else {
+                    Duration::ZERO
+                },
+            ));
+        }
         let due = self.ack_due.get_or_insert(now + ACK_DELAY);
         if self.unacknowledged_bytes >= ACK_BYTES {
             *due = (*due).min(now);
         }
         *due <= now
+    }
+
+    /// Whether large chunks keep coming, at the pace at which they came.
+    pub(crate) fn is_flowing(&self, now: Instant) -> bool {
+        self.latest
+            .is_some_and(|(at, pause)| now.since(at) <= MIN_PACE.max(pause * 2))
     }
 
     /// The number of records to acknowledge, if the peer does not know it yet.
@@ -263,5 +280,10 @@ const LOW_WATER_TIME: Duration = Duration::from_millis(2);
 const MAX_LOW_WATER: u64 = 1 << 20;
 /// How long an acknowledgement may wait for company.
 const ACK_DELAY: Duration = Duration::from_millis(10);
+/// Chunks of less than this say nothing of the pace at which a link carries data.
+const LARGE: usize = 1000;
+/// Longer pauses are the application's.
+const MAX_PAUSE: Duration = Duration::from_millis(500);
+const MIN_PACE: Duration = Duration::from_millis(100);
 /// How many bytes may wait for an acknowledgement.
 const ACK_BYTES: u64 = 512 * 1024;

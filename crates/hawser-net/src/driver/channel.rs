@@ -54,7 +54,6 @@ pub(super) fn start(shared: &Arc<Shared>, mut spec: ChannelSpec, new: NewChannel
             next_sample: now,
             low_water: 0,
             refresh: RttRefresh::default(),
-            drain: Duration::ZERO,
         };
         let refusable = shared.side == Side::Client && spec.records == 0;
         let reading = read(Arc::downgrade(shared), id, stream, new.reader, refusable);
@@ -174,8 +173,6 @@ struct Writer {
     next_sample: Instant,
     low_water: u32,
     refresh: RttRefresh,
-    /// How long the kernel needs for what it was given.
-    drain: Duration,
 }
 
 /// Bytes that the kernel has not taken yet: sealed ones in one buffer, unsealed payloads as they
@@ -238,14 +235,11 @@ impl Writer {
             .then(|| self.gauge.sample())
             .flatten();
         if let Some(sample) = &sample {
-            let all = sample.delivery_rate.time_for(sample.unacknowledged);
-            self.drain = all.unwrap_or_default().max(sample.rtt);
-            self.refresh.on_sample(now, self.gauge.bbr_min_rtt());
+            self.refresh
+                .on_sample(now, sample, self.gauge.bbr_min_rtt());
         }
         let gauge = &self.gauge;
-        let holds = self
-            .refresh
-            .holds(now, self.drain, || gauge.unacknowledged());
+        let holds = self.refresh.holds(now, || gauge.unacknowledged());
         let ready = !holds && self.gauge.is_ready();
         let id = self.id;
         let (found, over, plain, low_water) = shared.with(|inner, now| {

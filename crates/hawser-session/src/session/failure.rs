@@ -105,7 +105,7 @@ impl Session {
     fn is_silent(&self, now: Instant, channel: &Channel) -> bool {
         let silence = channel.path.silence();
         let expected = self.expectation(channel);
-        silence.current(now) > silence.suspect_after(expected) + self.excuse(channel)
+        silence.current(now) > silence.suspect_after(expected) + self.excuse(now, channel)
             && !self.link_lives(channel, expected.rtt)
     }
 
@@ -119,19 +119,21 @@ impl Session {
             (false, false) => PATIENCE_WITH_THE_LAST,
         };
         let silence = channel.path.silence();
-        let dead_after = (silence.dead_after(expected) + self.excuse(channel)) * patience;
+        let dead_after = (silence.dead_after(expected) + self.excuse(now, channel)) * patience;
         channel.is_stuck(now) || silence.current(now) > dead_after
     }
 
-    /// How much longer acknowledgements may take on a link that still brings something: they wait
-    /// in the queue that the peer has filled, of which this side knows nothing.
-    fn excuse(&self, channel: &Channel) -> Duration {
-        let began = channel.path.silence().began();
-        let brings = self
+    /// How much longer acknowledgements may take on a link that still brings data: they wait in
+    /// the queue that the peer has filled, of which this side knows nothing.
+    fn excuse(&self, now: Instant, channel: &Channel) -> Duration {
+        let mut same_link = self
             .channels
             .values()
-            .any(|other| other.spec.link == channel.spec.link && other.inbound.latest > began);
-        if brings { PEERS_QUEUE } else { Duration::ZERO }
+            .filter(|other| other.spec.link == channel.spec.link);
+        match same_link.any(|other| other.inbound.is_flowing(now)) {
+            true => PEERS_QUEUE,
+            false => Duration::ZERO,
+        }
     }
 
     /// What a channel has to expect: the round trips of its link's slowest channel, and the time

@@ -23,7 +23,6 @@ impl Session {
             return Ok(());
         };
         channel.inbound.records += 1;
-        channel.inbound.latest = Some(now);
         for frame in FrameIterator::new(body) {
             match frame? {
                 Frame::State(state) => self.on_state(now, state)?,

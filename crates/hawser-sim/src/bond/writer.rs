@@ -22,7 +22,6 @@ pub(super) struct Writer {
     next_sample: Instant,
     low_water: u32,
     refresh: RttRefresh,
-    drain: Duration,
     /// The session has named the channel since the writer last looked.
     pub(super) notified: bool,
     waits: Waits,
@@ -49,7 +48,6 @@ impl Writer {
             next_sample: now,
             low_water: 0,
             refresh: RttRefresh::default(),
-            drain: Duration::ZERO,
             notified: false,
             waits: Waits::Idle,
         }
@@ -125,9 +123,9 @@ impl Bond {
         let end = writer.end;
         if now >= writer.next_sample {
             let sample = writer.sample(&self.network);
-            let all = sample.delivery_rate.time_for(sample.unacknowledged);
-            writer.drain = all.unwrap_or_default().max(sample.rtt);
-            writer.refresh.on_sample(now, self.network.bbr_min_rtt(end));
+            writer
+                .refresh
+                .on_sample(now, &sample, self.network.bbr_min_rtt(end));
             writer.next_sample = now + SAMPLE_EVERY;
             host.session.handle_sample(now, id, sample);
             if let Some(bytes) = host.session.low_water(id) {
@@ -137,7 +135,7 @@ impl Bond {
         let (network, pending) = (&self.network, writer.pending);
         let in_flight =
             || ByteCount::new(network.written(end) - network.acknowledged(end) + pending);
-        let holds = writer.refresh.holds(now, writer.drain, in_flight);
+        let holds = writer.refresh.holds(now, in_flight);
         let ready = !holds && (self.network.is_writable(end) || self.network.is_closed(end));
         if ready {
             host.session.handle_writable(now, id);
