@@ -33,7 +33,7 @@ impl Drop for TemporaryFolder {
 /// Ends the program in order on SIGINT, SIGTERM and SIGHUP.
 ///
 /// Call it while there is one thread, so that all later ones leave the signals to the one made
-/// here. Children start with the signals unblocked.
+/// here. Programs in a namespace start with the signals unblocked.
 pub fn watch() -> std::io::Result<()> {
     let signals = block(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
     std::thread::Builder::new()

@@ -44,6 +44,7 @@ impl NetNs {
         unsafe {
             command.pre_exec(move || {
                 enter(fd)?;
+                unblock_signals()?;
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 Ok(())
             });
@@ -73,6 +74,20 @@ impl NetNs {
 fn enter(fd: i32) -> io::Result<()> {
     // SAFETY: the descriptor is open for as long as the owner's value lives.
     match unsafe { libc::setns(fd, libc::CLONE_NEWNET) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The lab's own threads leave signals to one of them; its programs must hear that they are to end.
+fn unblock_signals() -> io::Result<()> {
+    // SAFETY: the set is initialised before use; both calls are allowed between fork and exec.
+    let result = unsafe {
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut())
+    };
+    match result {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

@@ -148,6 +148,7 @@ fn signal_group(leader: u32, signal: libc::c_int) {
     }
 }
 
-const GRACE: Duration = Duration::from_secs(2);
+/// An orderly end of a session may take three seconds.
+const GRACE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(5);
 const MAX_LAST_WORDS: usize = 2_000;

@@ -139,6 +139,26 @@ fn a_bound_source_leaves_by_its_own_link() {
 }
 
 #[test]
+fn programs_hear_that_they_are_to_end_though_the_lab_blocks_signals() {
+    let name = "programs_hear_that_they_are_to_end_though_the_lab_blocks_signals";
+    let Some(lab) = lab(name, PLAIN) else {
+        return;
+    };
+    // SAFETY: the set is initialised before use, and only this thread's mask changes.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGTERM);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+    }
+    let mut command = lab.client().command("cat");
+    let output = command.arg("/proc/self/status").output().unwrap();
+    let status = String::from_utf8_lossy(&output.stdout).into_owned();
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    assert_eq!(blocked.map(str::trim), Some("0000000000000000"));
+}
+
+#[test]
 fn every_shipped_scenario_is_valid() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
     let mut count = 0;
