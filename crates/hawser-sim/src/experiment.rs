@@ -20,10 +20,21 @@ pub struct Options {
     pub payload: Option<ByteCount>,
     /// Transfers over one session, one after another.
     pub transfers: usize,
-    /// Plain TCP on each link alone is measured too.
-    pub singles: bool,
+    /// Plain TCP on each link alone.
+    pub singles: Singles,
     /// How the two ends are set up.
     pub bond: BondConfig,
+}
+
+/// How plain TCP on each link alone is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Singles {
+    /// Not at all.
+    None,
+    /// As the lab does: what happens to links is for those who use several.
+    Undisturbed,
+    /// With what happens to the link.
+    Disturbed,
 }
 
 /// What a scenario came to in one direction. All numbers are whole, so that a report is the same
@@ -98,11 +109,15 @@ impl Report {
 pub fn run(scenario: &Scenario, direction: Direction, options: &Options) -> Report {
     let mut scenario = scenario.clone();
     scenario.payload = options.payload.unwrap_or(scenario.payload);
+    let mut alone = scenario.clone();
+    alone
+        .events
+        .retain(|_| options.singles == Singles::Disturbed);
     let singles = match options.singles {
-        true => (0..scenario.links.len())
-            .map(|index| single(&scenario, direction, index, options.seed))
+        Singles::None => Vec::new(),
+        Singles::Undisturbed | Singles::Disturbed => (0..alone.links.len())
+            .map(|index| single(&alone, direction, index, options.seed))
             .collect(),
-        false => Vec::new(),
     };
     let mut report = Report {
         scenario: scenario.name.clone(),
@@ -149,12 +164,15 @@ pub fn ready_bond(scenario: &Scenario, options: &Options) -> Bond {
 fn single(scenario: &Scenario, direction: Direction, index: usize, seed: u64) -> Single {
     let link = &scenario.links[index];
     let bytes = scenario.single_payload(index, direction);
+    let own = scenario.events.iter().filter(|event| event.link == index);
+    let events: Vec<_> = own.map(|event| (event.at, event.action)).collect();
     let goodput = |congestion| {
         let transfer = plain::Transfer {
             congestion,
             direction,
             bytes,
             seed,
+            events: events.clone(),
             limit: limit(bytes, link.line(direction).rate),
         };
         let took = plain::run(link, &transfer)?;

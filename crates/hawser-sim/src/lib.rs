@@ -8,6 +8,7 @@
 pub mod bond;
 pub mod bulk;
 pub mod experiment;
+pub mod hunt;
 pub mod network;
 pub mod plain;
 mod queue;

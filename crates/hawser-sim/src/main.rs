@@ -9,8 +9,9 @@ use hawser_scenario::{Direction, Scenario};
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_session::SessionConfig;
 use hawser_sim::bond::BondConfig;
-use hawser_sim::experiment::{self, Options};
-use hawser_sim::table::Table;
+use hawser_sim::experiment::{self, Options, Singles};
+use hawser_sim::hunt;
+use hawser_sim::table::{Findings, Table};
 use hawser_sim::tcp::Congestion;
 use hawser_types::ByteCount;
 
@@ -26,6 +27,8 @@ struct Cli {
 enum Command {
     /// Simulate scenarios: TCP on each link alone, then Hawser on all
     Run(RunArguments),
+    /// Draw link sets and report the worst breaches of the promise
+    Hunt(HuntArguments),
 }
 
 #[derive(Debug, Args)]
@@ -75,9 +78,33 @@ enum Way {
     Both,
 }
 
+#[derive(Debug, Args)]
+struct HuntArguments {
+    /// The first seed; each set has its own, which draws it again
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Link sets to draw
+    #[arg(long, default_value_t = 200)]
+    count: u64,
+    /// Breaches to report, the worst first
+    #[arg(long, default_value_t = 10)]
+    top: usize,
+    /// Print the set of the first seed as a scenario file, and draw no other
+    #[arg(long)]
+    show: bool,
+    #[command(flatten)]
+    bond: BondArguments,
+    /// Print the findings as JSON
+    #[arg(long)]
+    json: bool,
+}
+
 fn main() -> ExitCode {
-    let Command::Run(arguments) = Cli::parse().command;
-    match arguments.execute() {
+    let result = match Cli::parse().command {
+        Command::Run(arguments) => arguments.execute(),
+        Command::Hunt(arguments) => arguments.execute(),
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -127,9 +154,46 @@ impl RunArguments {
             seed: self.seed.unwrap_or(scenario.seed),
             payload: self.size.or(by_time),
             transfers: self.transfers,
-            singles: !self.no_singles,
+            singles: match self.no_singles {
+                true => Singles::None,
+                false => Singles::Undisturbed,
+            },
             bond: self.bond.config(),
         }
+    }
+}
+
+impl HuntArguments {
+    fn execute(self) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        if self.show {
+            write!(out, "{}", hunt::text(self.seed).0)?;
+            return Ok(());
+        }
+        let config = self.bond.config();
+        let mut progress = std::io::stderr();
+        let mut findings = Vec::new();
+        for seed in self.seed..self.seed.saturating_add(self.count) {
+            let finding = hunt::try_seed(seed, &config);
+            if finding.kept < 1000 {
+                writeln!(progress, "seed {seed}: {}", finding.kept)?;
+            }
+            findings.push(finding);
+        }
+        let broken = findings
+            .iter()
+            .filter(|finding| finding.kept < 1000)
+            .count();
+        findings.sort_by_key(|finding| finding.kept);
+        findings.truncate(self.top);
+        if self.json {
+            serde_json::to_writer_pretty(&mut out, &findings)?;
+            writeln!(out)?;
+        } else {
+            writeln!(out, "{broken} of {} sets break a promise", self.count)?;
+            write!(out, "{}", Findings(&findings))?;
+        }
+        Ok(())
     }
 }
 

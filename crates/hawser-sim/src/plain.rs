@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hawser_scenario::{Direction, Link};
+use hawser_scenario::{Action, Direction, Link};
 use hawser_types::ByteCount;
 
 use crate::network::{End, Happening, Network};
@@ -19,6 +19,8 @@ pub struct Transfer {
     pub bytes: ByteCount,
     /// Draws loss, jitter and service.
     pub seed: u64,
+    /// What happens to the link meanwhile, with the time since the SYN.
+    pub events: Vec<(Duration, Action)>,
     /// When to give up.
     pub limit: Duration,
 }
@@ -43,11 +45,18 @@ pub fn run(link: &Link, transfer: &Transfer) -> Option<Duration> {
         Direction::Get => (server, client),
     };
     let bytes = transfer.bytes.as_u64();
+    for (index, (after, _)) in transfer.events.iter().enumerate() {
+        network.set_alarm(began + *after, index as u64);
+    }
     let mut asked = false;
     while let Some(happening) = network.step(began + transfer.limit) {
-        let Happening::End(_) = happening else {
-            continue;
-        };
+        if let Happening::Alarm(index) = happening {
+            let action = transfer
+                .events
+                .get(index as usize)
+                .map(|(_, action)| *action);
+            act(&mut network, client, action);
+        }
         if !network.is_established(client) {
             continue;
         }
@@ -71,6 +80,16 @@ pub fn run(link: &Link, transfer: &Transfer) -> Option<Duration> {
         }
     }
     None
+}
+
+/// A connection outlives the loss of its carrier, and not that of its address.
+fn act(network: &mut Network, client: End, action: Option<Action>) {
+    match action {
+        Some(Action::BlackHole | Action::CarrierDown) => network.set_black_hole(0, true),
+        Some(Action::Pass | Action::CarrierUp) => network.set_black_hole(0, false),
+        Some(Action::AddressChange) => network.orphan(client),
+        None => {}
+    }
 }
 
 const REQUEST: u64 = 16;

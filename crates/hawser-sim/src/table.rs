@@ -3,6 +3,7 @@
 use std::fmt::{self, Display};
 
 use crate::experiment::{Report, Single, Transfer};
+use crate::hunt::{self, Finding, Promise};
 
 /// Reports, one a line, with a heading.
 #[derive(Debug)]
@@ -54,6 +55,47 @@ impl Display for Table<'_> {
         writeln!(
             f,
             "goodput in kbit/s, ratios in thousandths, gap in ms, the rest in kB (the most of any transfer)"
+        )
+    }
+}
+
+/// What a hunt found, one set a line.
+#[derive(Debug)]
+pub struct Findings<'a>(pub &'a [Finding]);
+
+impl Display for Findings<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<8} {:>5} {:<11} {:<6} {:>6} {:>6} {:>8} {:>8}  links",
+            "seed", "kept", "promise", "", "/sum", "/best", "goodput", "sum"
+        )?;
+        for finding in self.0 {
+            let transfer = finding.report.transfers.get(finding.transfer);
+            let (scenario, direction) = hunt::draw(finding.seed);
+            let promise = match finding.promise {
+                Promise::Best => "best",
+                Promise::Sum => "sum",
+                Promise::SumUneven => "sum, uneven",
+            };
+            writeln!(
+                f,
+                "{:<8} {:>5} {:<11} {:<6} {:>6} {:>6} {:>8} {:>8}  {} {}",
+                finding.seed,
+                finding.kept,
+                promise,
+                ["first", "warm"].get(finding.transfer).unwrap_or(&"later"),
+                Shown(transfer.and_then(|t| t.of_sum)),
+                Shown(transfer.and_then(|t| t.of_best)),
+                Shown(transfer.and_then(|t| t.goodput)),
+                Shown(finding.report.sum()),
+                direction.name(),
+                hunt::describe(&scenario, direction),
+            )?;
+        }
+        writeln!(
+            f,
+            "kept is what was reached of the promise, in thousandths; below 1000 it is broken"
         )
     }
 }

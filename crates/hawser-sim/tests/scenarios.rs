@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use hawser_scenario::{Direction, Scenario};
 use hawser_sim::bond::BondConfig;
-use hawser_sim::experiment::{self, Options, Report};
+use hawser_sim::experiment::{self, Options, Report, Singles};
 use hawser_sim::table::Table;
 use hawser_types::ByteCount;
 
@@ -55,7 +55,7 @@ fn options(scenario: &Scenario, direction: Direction) -> Options {
         seed: scenario.seed,
         payload: Some(payload),
         transfers: 2,
-        singles: true,
+        singles: Singles::Undisturbed,
         bond: BondConfig::default(),
     }
 }
