@@ -108,21 +108,12 @@ impl TlsClient {
         let mut connection =
             ClientConnection::new(Arc::clone(&self.config), config::unused_server_name())?;
         let mut wire = Wire::new(&mut stream, &[]);
-        loop {
-            wire.flush(&mut connection).await?;
-            if !connection.is_handshaking() {
-                break;
-            }
-            let record = wire.read_record().await?;
-            if let Err(e) = wire::feed(&mut connection, &record) {
-                wire.refuse(&wire::pending(&mut connection)).await;
-                return Err(e);
-            }
-            // Before the flight that would show a server of another protocol who is calling.
-            if !connection.is_handshaking() && connection.alpn_protocol() != Some(ALPN) {
-                return Err(TlsError::NoCommonProtocol);
-            }
-        }
+        // Before the flight that would show a server of another protocol who is calling.
+        let is_ours = |connection: &ConnectionCommon<_>| match connection.alpn_protocol() {
+            Some(ALPN) => Ok(()),
+            _ => Err(TlsError::NoCommonProtocol),
+        };
+        wire.complete(&mut connection, is_ours).await?;
         let exporter = exporter(&connection)?;
         let peer = config::proven_key(connection.peer_certificates())?;
         Ok(Handshake {
@@ -163,17 +154,7 @@ impl TlsServer {
     ) -> Result<Handshake, TlsError> {
         let mut wire = Wire::new(&mut stream, already_read);
         let mut connection = self.accept(&mut wire).await?;
-        loop {
-            wire.flush(&mut connection).await?;
-            if !connection.is_handshaking() {
-                break;
-            }
-            let record = wire.read_record().await?;
-            if let Err(e) = wire::feed(&mut connection, &record) {
-                wire.refuse(&wire::pending(&mut connection)).await;
-                return Err(e);
-            }
-        }
+        wire.complete(&mut connection, |_| Ok(())).await?;
         wire.expect_all_taken()?;
         let exporter = exporter(&connection)?;
         let peer = config::proven_key(connection.peer_certificates())?;

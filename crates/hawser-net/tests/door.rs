@@ -228,17 +228,11 @@ async fn a_stranger_gets_a_failed_handshake_and_no_byte_of_hawser() {
 #[tokio::test]
 async fn half_open_connections_of_one_source_are_limited_and_make_room_when_they_go() {
     in_time(async {
-        let pair = Pair::new(PairOptions {
-            links: 1,
-            forwarders: 1,
-            express: false,
-            limits: AcceptLimits {
-                half_open_per_source: 2,
-                ..AcceptLimits::default()
-            },
-            ..PairOptions::default()
-        })
-        .await;
+        let limits = AcceptLimits {
+            half_open_per_source: 2,
+            ..AcceptLimits::default()
+        };
+        let pair = Pair::new(PairOptions::limited(limits)).await;
         let mut idle = Vec::new();
         for _ in 0..2 {
             idle.push(TcpStream::connect(pair.address).await.unwrap());
@@ -258,17 +252,11 @@ async fn half_open_connections_of_one_source_are_limited_and_make_room_when_they
 #[tokio::test]
 async fn one_client_can_have_so_many_sessions_only() {
     in_time(async {
-        let pair = Pair::new(PairOptions {
-            links: 1,
-            forwarders: 1,
-            express: false,
-            limits: AcceptLimits {
-                sessions_per_client: 2,
-                ..AcceptLimits::default()
-            },
-            ..PairOptions::default()
-        })
-        .await;
+        let limits = AcceptLimits {
+            sessions_per_client: 2,
+            ..AcceptLimits::default()
+        };
+        let pair = Pair::new(PairOptions::limited(limits)).await;
         pair.serve_echo();
         let identity = Identity::generate().unwrap();
         pair.door.peers.lock().unwrap().insert(identity.public());

@@ -14,13 +14,11 @@ use hawser_session::SessionConfig;
 /// One link and one kind of channel, so that everything goes over the one connection.
 fn narrow() -> PairOptions {
     PairOptions {
-        links: 1,
-        forwarders: 1,
         session: SessionConfig {
             survive: Duration::from_secs(1),
             ..SessionConfig::default()
         },
-        ..PairOptions::default()
+        ..PairOptions::narrow()
     }
 }
 

@@ -16,13 +16,7 @@ async fn most_held(memory: ByteCount) -> (u64, u64) {
         memory,
         ..AcceptLimits::default()
     };
-    let pair = Pair::new(PairOptions {
-        links: 1,
-        forwarders: 1,
-        limits,
-        ..PairOptions::default()
-    })
-    .await;
+    let pair = Pair::new(PairOptions::limited(limits)).await;
     pair.serve_echo();
     let clients: Vec<_> = (0..CLIENTS).map(|_| pair.enrolled_client()).collect();
     let over = AtomicBool::new(false);

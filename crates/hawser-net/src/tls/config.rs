@@ -132,12 +132,17 @@ fn check_signature(
     key: &PublicKey,
     signed: &DigitallySignedStruct,
 ) -> Result<HandshakeSignatureValid, rustls::Error> {
-    if signed.scheme != SignatureScheme::ED25519 {
+    if !SCHEMES.contains(&signed.scheme) {
         return Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into());
     }
     key.verify(message, signed.signature())
         .map(|()| HandshakeSignatureValid::assertion())
         .map_err(|_| CertificateError::BadSignature.into())
+}
+
+/// Neither side offers TLS 1.2.
+fn never_tls12() -> Result<HandshakeSignatureValid, rustls::Error> {
+    Err(PeerMisbehaved::SelectedUnofferedCipherSuite.into())
 }
 
 /// Why a key was not accepted; travels through rustls inside an [`OtherError`].
@@ -184,7 +189,7 @@ impl ServerCertVerifier for ExpectServer {
         _key: &CertificateDer<'_>,
         _signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(PeerMisbehaved::SelectedUnofferedCipherSuite.into())
+        never_tls12()
     }
 
     fn verify_tls13_signature(
@@ -197,7 +202,7 @@ impl ServerCertVerifier for ExpectServer {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
+        SCHEMES.to_vec()
     }
 
     fn requires_raw_public_keys(&self) -> bool {
@@ -235,7 +240,7 @@ impl ClientCertVerifier for AllowedClients {
         _key: &CertificateDer<'_>,
         _signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(PeerMisbehaved::SelectedUnofferedCipherSuite.into())
+        never_tls12()
     }
 
     fn verify_tls13_signature(
@@ -254,7 +259,7 @@ impl ClientCertVerifier for AllowedClients {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
+        SCHEMES.to_vec()
     }
 
     fn requires_raw_public_keys(&self) -> bool {
@@ -291,6 +296,8 @@ impl Signer for IdentityKey {
     }
 }
 
+/// All that is offered and believed.
+const SCHEMES: [SignatureScheme; 1] = [SignatureScheme::ED25519];
 /// SEQUENCE { SEQUENCE { OID 1.3.101.112 }, BIT STRING of 32 bytes }, up to the key itself.
 const SPKI_PREFIX: [u8; 12] = [
     0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,

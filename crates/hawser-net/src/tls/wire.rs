@@ -47,8 +47,30 @@ impl<'a> Wire<'a> {
         Ok(record)
     }
 
+    /// Exchanges records until the handshake is over. `check` looks at it then, ahead of what this
+    /// side says last.
+    pub(super) async fn complete<S: SideData>(
+        &mut self,
+        connection: &mut ConnectionCommon<S>,
+        check: impl Fn(&ConnectionCommon<S>) -> Result<(), TlsError>,
+    ) -> Result<(), TlsError> {
+        self.flush(connection).await?;
+        while connection.is_handshaking() {
+            let record = self.read_record().await?;
+            if let Err(e) = feed(connection, &record) {
+                self.refuse(&pending(connection)).await;
+                return Err(e);
+            }
+            if !connection.is_handshaking() {
+                check(connection)?;
+            }
+            self.flush(connection).await?;
+        }
+        Ok(())
+    }
+
     /// Writes what TLS wants to send.
-    pub(super) async fn flush<S: SideData>(
+    async fn flush<S: SideData>(
         &mut self,
         connection: &mut ConnectionCommon<S>,
     ) -> Result<(), TlsError> {

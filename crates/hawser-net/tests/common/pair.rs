@@ -68,6 +68,25 @@ impl Default for PairOptions {
     }
 }
 
+impl PairOptions {
+    /// One link to one address.
+    pub(crate) fn narrow() -> Self {
+        Self {
+            links: 1,
+            forwarders: 1,
+            ..Self::default()
+        }
+    }
+
+    /// One link to a gateway with these limits.
+    pub(crate) fn limited(limits: AcceptLimits) -> Self {
+        Self {
+            limits,
+            ..Self::narrow()
+        }
+    }
+}
+
 /// A gateway whose addresses are those of forwarders, and how to make clients of it.
 pub(crate) struct Pair {
     pub(crate) gateway: Arc<Gateway>,
