@@ -179,10 +179,21 @@ pub fn allowed_congestion() -> io::Result<Vec<String>> {
 /// The congestion control that suits striping best among those this process may use: bbr, since a
 /// loss on a radio link is not congestion; `None` for the system's default.
 pub fn best_congestion() -> Option<String> {
-    let socket = open_socket(SocketAddr::from(([127, 0, 0, 1], 0))).ok()?;
-    SockRef::from(&socket).set_tcp_congestion(b"bbr").ok()?;
-    Some("bbr".to_owned())
+    is_permitted(BBR).then(|| BBR.to_owned())
 }
+
+/// Whether this process may use a congestion control.
+pub(crate) fn is_permitted(name: &str) -> bool {
+    let socket = open_socket(SocketAddr::from(([127, 0, 0, 1], 0)));
+    socket.is_ok_and(|socket| {
+        SockRef::from(&socket)
+            .set_tcp_congestion(name.as_bytes())
+            .is_ok()
+    })
+}
+
+/// The congestion control that does not take loss for congestion.
+pub(crate) const BBR: &str = "bbr";
 
 fn bind_to_link(socket: &Socket, link: &Link, remote: SocketAddr) -> Result<(), ConnectError> {
     bind_to_interface(socket, link.index)

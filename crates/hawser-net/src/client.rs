@@ -17,7 +17,8 @@ use hawser_session::{CloseReason, OpenError, SessionConfig, SessionSnapshot};
 use hawser_types::ByteCount;
 use tokio::sync::watch;
 
-use crate::bind::{self, SocketOptions};
+use crate::bind::SocketOptions;
+use crate::congestion::Congestion;
 use crate::driver::Driver;
 use crate::host_port::{Host, HostPort};
 use crate::identity::{Identity, PublicKey};
@@ -44,7 +45,8 @@ pub struct ClientConfig {
     pub weights: BTreeMap<String, f64>,
     /// The session's behaviour.
     pub session: SessionConfig,
-    /// Congestion control of the channels; `None`: bbr where it is permitted.
+    /// Congestion control of the channels; `None`: bbr where it is permitted, save on paths of less
+    /// than a millisecond.
     pub congestion: Option<String>,
     /// Separate channels for what must not wait behind bulk.
     pub express: bool,
@@ -61,7 +63,7 @@ pub struct Client {
 #[derive(Debug)]
 struct Shared {
     config: ClientConfig,
-    congestion: Option<String>,
+    congestion: Congestion,
     links: watch::Receiver<Arc<Vec<Link>>>,
     current: watch::Sender<State>,
     keepers: Mutex<BTreeMap<u32, LinkStatus>>,
@@ -150,7 +152,7 @@ impl Client {
         links: watch::Receiver<Arc<Vec<Link>>>,
         enrolling: bool,
     ) -> Self {
-        let congestion = config.congestion.clone().or_else(bind::best_congestion);
+        let congestion = Congestion::choose(config.congestion.clone());
         let shared = Arc::new(Shared {
             enrolling: AtomicBool::new(enrolling),
             config,
@@ -298,7 +300,7 @@ impl Drop for Client {
 impl Shared {
     fn socket_options(&self) -> SocketOptions {
         SocketOptions {
-            congestion: self.congestion.clone(),
+            congestion: self.congestion.initial().map(str::to_owned),
             not_sent_low_water: Some(FIRST_LOW_WATER),
             connect_timeout: CONNECT_TIMEOUT,
             ..SocketOptions::default()

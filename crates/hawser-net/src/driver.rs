@@ -20,6 +20,7 @@ use hawser_wire::Enrolment;
 use tokio::sync::Notify;
 
 use crate::clock;
+use crate::congestion::Congestion;
 pub(crate) use channel::NewChannel;
 pub(crate) use inner::Waiting;
 use inner::{Handle, Inner, Wakers};
@@ -35,6 +36,7 @@ pub(crate) struct Shared {
     inner: Mutex<Inner>,
     keys: SessionKeys,
     id: SessionId,
+    congestion: Congestion,
     side: Side,
     timer: Arc<Notify>,
     changed: tokio::sync::watch::Sender<u64>,
@@ -42,12 +44,18 @@ pub(crate) struct Shared {
 
 impl Driver {
     /// Starts a session that has no channel yet. Needs a tokio runtime.
-    pub(crate) fn start(side: Side, config: SessionConfig, keys: SessionKeys) -> Self {
+    pub(crate) fn start(
+        side: Side,
+        config: SessionConfig,
+        keys: SessionKeys,
+        congestion: Congestion,
+    ) -> Self {
         let inner = Inner::new(Session::new(clock::now(), side, config));
         let shared = Arc::new(Shared {
             inner: Mutex::new(inner),
             id: keys.session_id(),
             keys,
+            congestion,
             side,
             timer: Arc::default(),
             changed: tokio::sync::watch::Sender::new(0),

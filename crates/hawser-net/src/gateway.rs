@@ -19,6 +19,7 @@ use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
+use crate::congestion::Congestion;
 use crate::driver::{CLOSE_REFUSED, Driver};
 use crate::identity::{Identity, PublicKey};
 use crate::links::Link;
@@ -49,7 +50,8 @@ pub struct GatewayConfig {
     pub session: SessionConfig,
     /// What strangers and clients may use up.
     pub limits: AcceptLimits,
-    /// Congestion control of the channels; `None`: bbr where it is permitted.
+    /// Congestion control of the channels; `None`: bbr where it is permitted, save on paths of less
+    /// than a millisecond.
     pub congestion: Option<String>,
 }
 
@@ -73,7 +75,7 @@ pub struct Incoming {
 
 struct Shared {
     config: GatewayConfig,
-    congestion: Option<String>,
+    congestion: Congestion,
     admission: Arc<dyn Admission>,
     tls: TlsServer,
     sessions: Mutex<HashMap<SessionId, Entry>>,
@@ -152,10 +154,7 @@ impl Gateway {
         let judge = Arc::clone(&admission);
         let tls = TlsServer::new(&config.identity, Arc::new(move |key| judge.admits(key)))?;
         let (sender, receiver) = mpsc::channel(INCOMING_QUEUE);
-        let congestion = config
-            .congestion
-            .clone()
-            .or_else(crate::bind::best_congestion);
+        let congestion = Congestion::choose(config.congestion.clone());
         let shared = Arc::new(Shared {
             half_open: HalfOpen::new(config.limits),
             config,

@@ -14,6 +14,7 @@ pub mod tcp_info;
 pub mod tls;
 pub mod unix_time;
 
+mod congestion;
 mod driver;
 mod files;
 #[cfg(test)]

@@ -183,7 +183,7 @@ impl Channel {
                     ChannelRole::Bulk => MAX_CHUNK_PAYLOAD,
                     ChannelRole::Express => segment * EXPRESS_SEGMENTS,
                 };
-                let segments = by_rate.min(most) / segment;
+                let segments = by_rate.div_ceil(segment).min(most / segment);
                 segment * segments.max(MIN_SEGMENTS)
             }
         };
@@ -198,14 +198,6 @@ impl Channel {
         match self.path.rate() {
             Rate::ZERO => self.initial_rate(),
             rate => rate,
-        }
-    }
-
-    /// What the channel may carry if it is asked to: little that was sent says little of that.
-    pub(crate) fn potential(&self) -> Rate {
-        match self.path.latest().app_limited {
-            true => self.path.rate().max(self.initial_rate()),
-            false => self.rate_or_guess(),
         }
     }
 

@@ -151,7 +151,7 @@ impl Session {
             express: express_scheduler(),
             views: Vec::new(),
             tail_budget: tail::Budget::default(),
-            small: u64::MAX,
+            small: MIN_SMALL,
             events: VecDeque::new(),
             wakes: VecDeque::new(),
             tick_at: None,
@@ -320,11 +320,11 @@ impl Session {
             .map(|channel| channel.spec.id)
     }
 
-    /// How many bytes all links carry in `time`, at least one chunk.
+    /// How many bytes all links carry in `time`, as far as is known; at least a chunk.
     fn carried_in(&self, time: Duration) -> u64 {
         let bulk = self.channels.values();
         let bulk = bulk.filter(|channel| channel.spec.role == ChannelRole::Bulk);
-        let rate: Rate = bulk.map(Channel::potential).sum();
+        let rate: Rate = bulk.map(|channel| channel.path.rate()).sum();
         (rate * time).as_u64().max(MIN_SMALL)
     }
 

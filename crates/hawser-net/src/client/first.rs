@@ -131,7 +131,12 @@ fn begin(shared: &Arc<Shared>, link: Link, remote: SocketAddr, handshake: Handsh
         stream: handshake.stream,
     };
     let challenge = keys.enrolment_challenge();
-    let driver = Driver::start(Side::Client, config.session.clone(), keys);
+    let driver = Driver::start(
+        Side::Client,
+        config.session.clone(),
+        keys,
+        shared.congestion.clone(),
+    );
     if shared.invite().is_some() {
         driver.enrol(Enrolment {
             key: *config.identity.public().as_bytes(),

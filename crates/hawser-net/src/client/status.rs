@@ -15,6 +15,6 @@ impl Client {
 
     /// The congestion control that the channels ask the kernel for; `None` for its default.
     pub fn congestion(&self) -> Option<&str> {
-        self.shared.congestion.as_deref()
+        self.shared.congestion.name()
     }
 }

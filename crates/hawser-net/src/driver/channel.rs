@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 use super::sample::Gauge;
 use super::{Handle, Shared};
+use crate::congestion::Choice;
 use crate::tls::is_tls_record;
 use crate::{bind, clock};
 
@@ -54,6 +55,7 @@ pub(super) fn start(shared: &Arc<Shared>, mut spec: ChannelSpec, new: NewChannel
             next_sample: now,
             low_water: 0,
             refresh: RttRefresh::default(),
+            choice: Choice::new(&shared.congestion),
         };
         let refusable = shared.side == Side::Client && spec.records == 0;
         let reading = read(Arc::downgrade(shared), id, stream, new.reader, refusable);
@@ -173,6 +175,7 @@ struct Writer {
     next_sample: Instant,
     low_water: u32,
     refresh: RttRefresh,
+    choice: Choice,
 }
 
 /// Bytes that the kernel has not taken yet: sealed ones in one buffer, unsealed payloads as they
@@ -235,6 +238,7 @@ impl Writer {
             .then(|| self.gauge.sample())
             .flatten();
         if let Some(sample) = &sample {
+            self.choice.on_rtt(&self.gauge.socket(), sample.rtt);
             self.refresh
                 .on_sample(now, sample, self.gauge.bbr_min_rtt());
         }

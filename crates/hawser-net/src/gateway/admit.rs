@@ -26,6 +26,7 @@ use crate::tls::{Handshake, TlsError, is_tls_record};
 
 /// Accepts connections for as long as the gateway lives.
 pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
+    shared.congestion.prepare(&listener);
     loop {
         match listener.accept().await {
             Ok((stream, remote)) => {
@@ -48,7 +49,7 @@ pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
 
 async fn admit(shared: Arc<Shared>, stream: TcpStream, remote: SocketAddr, place: Place) {
     let options = SocketOptions {
-        congestion: shared.congestion.clone(),
+        congestion: shared.congestion.initial().map(str::to_owned),
         ..Default::default()
     };
     if let Err(error) = options.apply(&stream) {
@@ -107,7 +108,12 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
             shared.count(|counters| counters.limited += 1);
             return;
         }
-        let driver = Driver::start(Side::Gateway, config.session.clone(), keys);
+        let driver = Driver::start(
+            Side::Gateway,
+            config.session.clone(),
+            keys,
+            shared.congestion.clone(),
+        );
         sessions.insert(
             id,
             Entry {
