@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -28,10 +29,40 @@ pub(super) enum JoinError {
     NoGrant,
     #[error("the connection broke while it joined: {0}")]
     Broken(#[from] io::Error),
+    #[error("an earlier connection is about to be answered")]
+    Overtaken,
     #[error("the gateway does not answer the join")]
     NoAnswer,
     #[error("the gateway's answer to the join is not one")]
     Strange,
+}
+
+/// Keeps the attempts of one link out of each other's way: where a round trip takes longer than the
+/// pause between attempts, the gateway would get channels, and put data on them, that the client
+/// drops when their answers come.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// Until when an answer to a join of this role may well come.
+    expected: [AtomicU64; 2],
+}
+
+impl Turns {
+    /// Whether a connection that took this long to make may join now.
+    fn take(&self, role: ChannelRole, took: Duration) -> bool {
+        let now = clock::now();
+        let expected = &self.expected[role as usize];
+        let free = expected.load(Ordering::Relaxed) <= now.as_nanos();
+        if free {
+            let until = now + (took * 2).max(MIN_TURN);
+            expected.store(until.as_nanos(), Ordering::Relaxed);
+        }
+        free
+    }
+
+    /// The join came to an end.
+    pub(super) fn give_back(&self, role: ChannelRole) {
+        self.expected[role as usize].store(0, Ordering::Relaxed);
+    }
 }
 
 /// Connects over `link` to `remote`, or to the address that suits the link best; joins the session
@@ -42,7 +73,9 @@ pub(super) async fn join(
     link: &Link,
     remote: Option<SocketAddr>,
     role: ChannelRole,
+    turns: &Turns,
 ) -> Result<(ChannelId, SocketAddr), JoinError> {
+    let began = clock::now();
     let (remote, stream) = match remote {
         Some(remote) => {
             let link = (!link.loopback).then_some(link);
@@ -51,6 +84,9 @@ pub(super) async fn join(
         }
         None => reach(shared, link).await?,
     };
+    if !turns.take(role, clock::now().since(began)) {
+        return Err(JoinError::Overtaken);
+    }
     let id = driver.take_grant().ok_or(JoinError::NoGrant)?;
     let spec = ChannelSpec {
         id,
@@ -125,4 +161,22 @@ fn is_join(record: &Bytes, expected: ChannelRole) -> bool {
     )
 }
 
+/// What the gateway may need besides a round trip.
+const MIN_TURN: Duration = Duration::from_millis(100);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_connections_the_later_one_stands_back_until_the_first_has_ended() {
+        let turns = Turns::default();
+        let long = Duration::from_secs(60);
+        assert!(turns.take(ChannelRole::Bulk, long));
+        assert!(!turns.take(ChannelRole::Bulk, long));
+        assert!(turns.take(ChannelRole::Express, long));
+        turns.give_back(ChannelRole::Bulk);
+        assert!(turns.take(ChannelRole::Bulk, long));
+    }
+}

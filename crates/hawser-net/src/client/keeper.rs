@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::first::{self, First};
-use super::join::{JoinError, join};
+use super::join::{JoinError, Turns, join};
 use super::{LinkStatus, Shared};
 use crate::driver::Driver;
 use crate::links::Link;
@@ -69,6 +69,7 @@ struct LinkKeeper {
     /// Where the link's channels go, once one worked.
     remote: Option<SocketAddr>,
     held: [Option<ChannelId>; 2],
+    turns: Arc<Turns>,
     failures: u32,
     /// Attempts since the last channel joined.
     tries: u32,
@@ -96,6 +97,7 @@ impl LinkKeeper {
             link,
             remote,
             held,
+            turns: Arc::default(),
             failures: 0,
             tries: 0,
             turned_away: 0,
@@ -126,7 +128,8 @@ impl LinkKeeper {
                 let roles = missing.len() * usize::from(known.is_some());
                 for role in missing.into_iter().take(roles.max(1)) {
                     let (shared, driver) = (&self.shared, &self.driver);
-                    attempts.push(attempt(shared, driver, &self.link, known, role));
+                    let turns = Arc::clone(&self.turns);
+                    attempts.push(attempt(shared, driver, &self.link, known, role, turns));
                 }
                 next_attempt = Instant::now() + self.pause();
             }
@@ -154,7 +157,11 @@ impl LinkKeeper {
     }
 
     fn on_result(&mut self, role: ChannelRole, result: Joined) {
+        if !matches!(result, Err(JoinError::Overtaken)) {
+            self.turns.give_back(role);
+        }
         match result {
+            Err(JoinError::Overtaken) => {}
             Ok((channel, remote)) => {
                 let slot = &mut self.held[role as usize];
                 if slot.is_some() {
@@ -276,9 +283,13 @@ fn attempt(
     link: &Link,
     remote: Option<SocketAddr>,
     role: ChannelRole,
+    turns: Arc<Turns>,
 ) -> Attempt {
     let (shared, driver, link) = (Arc::clone(shared), driver.clone(), link.clone());
-    Box::pin(async move { (role, join(&shared, &driver, &link, remote, role).await) })
+    Box::pin(async move {
+        let joined = join(&shared, &driver, &link, remote, role, &turns).await;
+        (role, joined)
+    })
 }
 
 /// A fresh connection is tried this often while a link has none.
