@@ -215,10 +215,9 @@ impl Session {
 
     /// When [`Session::handle_timeout`] wants to be called; `None` while nothing can happen.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let acks = self
-            .channels
-            .values()
-            .filter_map(|channel| channel.inbound.ack_due);
+        // One whose driver was told waits for the channel, and no longer for the time.
+        let untold = self.channels.values().filter(|channel| !channel.woken);
+        let acks = untold.filter_map(|channel| channel.inbound.ack_due);
         let lonely = self.lonely_since.map(|since| since + self.config.survive);
         let lonely = lonely.filter(|_| self.state != State::Closed);
         acks.chain(self.tick_at).chain(lonely).min()

@@ -193,6 +193,26 @@ fn the_last_words_of_the_peer_are_acknowledged_at_once() {
     );
 }
 #[test]
+fn an_acknowledgement_that_a_full_channel_keeps_waiting_asks_for_no_time() {
+    let mut now = Instant::from_nanos(1_000_000_000);
+    let mut s = Session::new(now, Side::Gateway, SessionConfig::default());
+    s.add_channel(now, spec(0, ChannelRole::Express, 1));
+    drain(&mut s, now);
+    let mut hello = BytesMut::new();
+    HELLO.encode(&mut hello);
+    s.handle_record(now, ChannelId::new(0), commands_at(0, &hello))
+        .unwrap();
+    // The driver hears of it, and has bytes in hand that the kernel does not take.
+    for _ in 0..20 {
+        let Some(at) = s.poll_timeout() else { break };
+        assert!(at > now, "asked again at once");
+        now = at;
+        s.handle_timeout(now);
+    }
+    assert!(s.poll_wake().is_some());
+}
+
+#[test]
 fn resets_of_streams_that_never_were_are_bounded() {
     let now = Instant::from_nanos(1_000_000_000);
     let mut s = Session::new(now, Side::Gateway, SessionConfig::default());
