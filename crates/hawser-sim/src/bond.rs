@@ -284,7 +284,11 @@ impl Bond {
             return;
         }
         let link = self.uses[&end.connection].link;
-        let Some(id) = self.hosts[place(Side::Client)].session.take_grant() else {
+        let granted = match self.is_overtaken(end) {
+            true => None,
+            false => self.hosts[place(Side::Client)].session.take_grant(),
+        };
+        let Some(id) = granted else {
             self.network.close(end, true);
             self.set_stage(end, Stage::Over);
             return self.keeper_lost(link, end, false);

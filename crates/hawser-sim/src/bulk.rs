@@ -8,6 +8,7 @@ use hawser_session::{Event, ReadOutcome, Side};
 use hawser_types::{ByteCount, Instant, StreamId};
 
 use crate::bond::{Bond, Signal};
+use crate::ticks::Ticks;
 
 /// One transfer over every link.
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub struct Bulk {
     pub bytes: ByteCount,
     /// What happens to links meanwhile.
     pub events: Vec<LinkEvent>,
+    /// An interactive stream runs beside it.
+    pub ticks: bool,
     /// When to give up.
     pub limit: Duration,
 }
@@ -28,8 +31,6 @@ pub struct Outcome {
     /// From the opening of the stream to the moment at which the client knows that everything has
     /// arrived; `None` when it gave up before.
     pub took: Option<Duration>,
-    /// What had arrived by then.
-    pub arrived: ByteCount,
     /// The longest time without anything new at the reader, once it had something.
     pub worst_gap: Duration,
     /// The most that waited for order in the receiving session.
@@ -38,6 +39,8 @@ pub struct Outcome {
     pub duplicated: ByteCount,
     /// Bytes sent again since a channel failed them.
     pub again: ByteCount,
+    /// How long the interactive stream's ticks took, rising: the client's, the gateway's.
+    pub ticks: [Vec<Duration>; 2],
 }
 
 /// Makes one transfer.
@@ -46,50 +49,43 @@ pub fn run(bond: &mut Bond, bulk: &Bulk) -> Outcome {
     for (index, event) in bulk.events.iter().enumerate() {
         bond.set_alarm(began + event.at, index as u64);
     }
-    let (from, to) = match bulk.direction {
-        Direction::Put => (Side::Client, Side::Gateway),
-        Direction::Get => (Side::Gateway, Side::Client),
-    };
-    let before = bond.session(from).snapshot(began, 0).counters;
-    let opened = bond.with(Side::Client, |session, now| {
-        session.open_stream(now, Bytes::from_static(b"bulk"))
-    });
-    let Ok(id) = opened else {
+    let mut ticks = bulk.ticks.then(|| Ticks::open(bond)).flatten();
+    if let Some(ticks) = &mut ticks {
+        let next = ticks.tick(bond);
+        bond.set_alarm(next, TICK);
+    }
+    let Some(mut transfer) = Transfer::open(bond, bulk) else {
         return Outcome::default();
     };
-    let mut transfer = Transfer {
-        id,
-        from,
-        to,
-        left: bulk.bytes.as_u64(),
-        finished: false,
-        asked: false,
-        answered: false,
-        arrived: 0,
-        last: None,
-        outcome: Outcome::default(),
-    };
+    let before = bond.session(transfer.from).snapshot(began, 0).counters;
     transfer.push(bond);
     let deadline = began + bulk.limit;
-    let mut done = transfer.is_done(bond);
-    while !done {
+    while !transfer.answered {
         match bond.step(deadline) {
             None => break,
+            Some(Signal::Alarm(TICK)) => {
+                if let Some(ticks) = &mut ticks {
+                    let next = ticks.tick(bond);
+                    bond.set_alarm(next, TICK);
+                }
+            }
             Some(Signal::Alarm(index)) => {
                 if let Some(event) = bulk.events.get(index as usize) {
                     bond.act(event.link, event.action);
                 }
             }
             Some(Signal::Event(side, event)) => {
+                if let Some(ticks) = &mut ticks {
+                    ticks.on_event(bond, side, &event);
+                }
                 transfer.on_event(bond, side, &event);
-                done = transfer.is_done(bond);
             }
         }
     }
+    let after = bond.session(transfer.from).snapshot(bond.now(), 0).counters;
     let mut outcome = transfer.outcome;
-    outcome.took = done.then(|| bond.now().since(began));
-    outcome.arrived = ByteCount::new(transfer.arrived);
-    let after = bond.session(from).snapshot(bond.now(), 0).counters;
+    outcome.ticks = ticks.map(Ticks::into_delays).unwrap_or_default();
+    outcome.took = transfer.answered.then(|| bond.now().since(began));
     outcome.duplicated = ByteCount::new(after.bytes_duplicated - before.bytes_duplicated);
     outcome.again = ByteCount::new(after.bytes_again - before.bytes_again);
     outcome
@@ -111,6 +107,28 @@ struct Transfer {
 }
 
 impl Transfer {
+    fn open(bond: &mut Bond, bulk: &Bulk) -> Option<Self> {
+        let (from, to) = match bulk.direction {
+            Direction::Put => (Side::Client, Side::Gateway),
+            Direction::Get => (Side::Gateway, Side::Client),
+        };
+        let opened = bond.with(Side::Client, |session, now| {
+            session.open_stream(now, Bytes::from_static(b"bulk"))
+        });
+        Some(Self {
+            id: opened.ok()?,
+            from,
+            to,
+            left: bulk.bytes.as_u64(),
+            finished: false,
+            asked: false,
+            answered: false,
+            arrived: 0,
+            last: None,
+            outcome: Outcome::default(),
+        })
+    }
+
     fn on_event(&mut self, bond: &mut Bond, side: Side, event: &Event) {
         match *event {
             Event::StreamOpened(id) if id == self.id => {
@@ -190,10 +208,6 @@ impl Transfer {
         self.answered |= side == Side::Client && self.from == Side::Client;
     }
 
-    fn is_done(&self, _bond: &Bond) -> bool {
-        self.answered
-    }
-
     fn note_waiting(&mut self, bond: &Bond) {
         let snapshot = bond.session(self.to).snapshot(bond.now(), MAX_STREAMS);
         let Some(stream) = snapshot.streams.iter().find(|stream| stream.id == self.id) else {
@@ -205,5 +219,7 @@ impl Transfer {
 }
 
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
+/// The alarm of the interactive stream; others are numbers of events.
+const TICK: u64 = 1 << 32;
 const READ: usize = 1 << 20;
 const MAX_STREAMS: usize = 64;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hawser_scenario::{Direction, Scenario};
+use hawser_scenario::{Direction, Line, Link, Scenario};
 use hawser_types::{ByteCount, Rate};
 use serde::Serialize;
 
@@ -10,6 +10,7 @@ use crate::bond::{Bond, BondConfig};
 use crate::bulk::{self, Bulk, Outcome};
 use crate::plain;
 use crate::tcp::Congestion;
+use crate::ticks::percentile;
 
 /// What is to be simulated.
 #[derive(Clone, Debug)]
@@ -22,6 +23,8 @@ pub struct Options {
     pub transfers: usize,
     /// Plain TCP on each link alone.
     pub singles: Singles,
+    /// An interactive stream runs beside each transfer.
+    pub ticks: bool,
     /// How the two ends are set up.
     pub bond: BondConfig,
 }
@@ -84,6 +87,9 @@ pub struct Transfer {
     pub duplicated: u64,
     /// Bytes sent again since a channel failed them.
     pub again: u64,
+    /// What the slower way of an interactive stream beside it took at the 99th percentile beyond
+    /// the shortest delay of any link, in milliseconds; `None` without one.
+    pub added_delay: Option<u64>,
 }
 
 impl Single {
@@ -96,7 +102,8 @@ impl Single {
 impl Report {
     /// The sum of the single links' better goodputs, where all are known.
     pub fn sum(&self) -> Option<u64> {
-        self.singles.iter().map(Single::best).sum()
+        let all: Option<u64> = self.singles.iter().map(Single::best).sum();
+        all.filter(|sum| *sum > 0)
     }
 
     /// The best single link's goodput.
@@ -133,10 +140,12 @@ pub fn run(scenario: &Scenario, direction: Direction, options: &Options) -> Repo
             direction,
             bytes: scenario.payload,
             events: scenario.events.clone(),
+            ticks: options.ticks,
             limit: limit(scenario.payload, scenario.total_rate(direction)),
         };
         let outcome = bulk::run(&mut bond, &bulk);
-        let transfer = judge(&report, &outcome, scenario.payload);
+        let mut transfer = judge(&report, &outcome, scenario.payload);
+        transfer.added_delay = added_delay(&scenario, &outcome);
         report.transfers.push(transfer);
         if outcome.took.is_none() {
             break;
@@ -198,7 +207,22 @@ fn judge(report: &Report, outcome: &Outcome, payload: ByteCount) -> Transfer {
         waiting: outcome.most_waiting.as_u64(),
         duplicated: outcome.duplicated.as_u64(),
         again: outcome.again.as_u64(),
+        added_delay: None,
     }
+}
+
+fn added_delay(scenario: &Scenario, outcome: &Outcome) -> Option<u64> {
+    let shortest = |line: fn(&Link) -> &Line| scenario.links.iter().map(|l| line(l).delay).min();
+    let bases = [shortest(|link| &link.up), shortest(|link| &link.down)];
+    let added = outcome
+        .ticks
+        .iter()
+        .zip(bases)
+        .filter_map(|(delays, base)| {
+            let slow = percentile(delays, 99)?;
+            Some(slow.saturating_sub(base?).as_millis() as u64)
+        });
+    added.max()
 }
 
 fn kilobits(bytes: ByteCount, took: Duration) -> u64 {

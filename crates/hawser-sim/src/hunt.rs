@@ -47,6 +47,7 @@ pub fn try_seed(seed: u64, bond: &BondConfig) -> Finding {
         payload: None,
         transfers: 2,
         singles: Singles::Disturbed,
+        ticks: false,
         bond: bond.clone(),
     };
     let report = experiment::run(&scenario, direction, &options);

@@ -1,7 +1,7 @@
 //! The program `hawser-sim`.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -11,7 +11,8 @@ use hawser_session::SessionConfig;
 use hawser_sim::bond::BondConfig;
 use hawser_sim::experiment::{self, Options, Singles};
 use hawser_sim::hunt;
-use hawser_sim::table::{Findings, Table};
+use hawser_sim::objects;
+use hawser_sim::table::{Findings, Objects, Table};
 use hawser_sim::tcp::Congestion;
 use hawser_types::ByteCount;
 
@@ -27,6 +28,8 @@ struct Cli {
 enum Command {
     /// Simulate scenarios: TCP on each link alone, then Hawser on all
     Run(RunArguments),
+    /// Transfer small objects on a warm session, and over TCP on each link
+    Objects(ObjectArguments),
     /// Draw link sets and report the worst breaches of the promise
     Hunt(HuntArguments),
 }
@@ -51,6 +54,9 @@ struct RunArguments {
     /// Transfers over one session, one after another
     #[arg(long, default_value_t = 2)]
     transfers: usize,
+    /// Run an interactive stream beside each transfer: 64 B every 20 ms each way
+    #[arg(long)]
+    ticks: bool,
     /// Leave out TCP on each link alone
     #[arg(long)]
     no_singles: bool,
@@ -79,6 +85,27 @@ enum Way {
 }
 
 #[derive(Debug, Args)]
+struct ObjectArguments {
+    /// Scenario files
+    #[arg(required = true)]
+    scenarios: Vec<PathBuf>,
+    /// Sizes of objects
+    #[arg(long, value_delimiter = ',', default_value = "20kB,100kB,1MB")]
+    sizes: Vec<ByteCount>,
+    /// Objects of each size, one after another
+    #[arg(long, default_value_t = 30)]
+    count: u64,
+    /// Which way they go; both by default
+    #[arg(long, default_value = "both")]
+    direction: Way,
+    #[command(flatten)]
+    bond: BondArguments,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
 struct HuntArguments {
     /// The first seed; each set has its own, which draws it again
     #[arg(long, default_value_t = 1)]
@@ -102,6 +129,7 @@ struct HuntArguments {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(arguments) => arguments.execute(),
+        Command::Objects(arguments) => arguments.execute(),
         Command::Hunt(arguments) => arguments.execute(),
     };
     match result {
@@ -114,6 +142,20 @@ fn main() -> ExitCode {
     }
 }
 
+impl Way {
+    fn directions(self) -> Vec<Direction> {
+        match self {
+            Self::Put => vec![Direction::Put],
+            Self::Get => vec![Direction::Get],
+            Self::Both => vec![Direction::Put, Direction::Get],
+        }
+    }
+}
+
+fn load(path: &Path) -> anyhow::Result<Scenario> {
+    Ok(Scenario::load(path, &|file| std::fs::read_to_string(file))?)
+}
+
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let cause = error.downcast_ref::<std::io::Error>();
     cause.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
@@ -123,12 +165,10 @@ impl RunArguments {
     fn execute(self) -> anyhow::Result<()> {
         let mut reports = Vec::new();
         for path in &self.scenarios {
-            let scenario = Scenario::load(path, &|file| std::fs::read_to_string(file))?;
+            let scenario = load(path)?;
             let directions = match self.direction {
                 None => scenario.directions.clone(),
-                Some(Way::Put) => vec![Direction::Put],
-                Some(Way::Get) => vec![Direction::Get],
-                Some(Way::Both) => vec![Direction::Put, Direction::Get],
+                Some(way) => way.directions(),
             };
             for direction in directions {
                 let options = self.options(&scenario, direction);
@@ -158,8 +198,40 @@ impl RunArguments {
                 true => Singles::None,
                 false => Singles::Undisturbed,
             },
+            ticks: self.ticks,
             bond: self.bond.config(),
         }
+    }
+}
+
+impl ObjectArguments {
+    fn execute(self) -> anyhow::Result<()> {
+        let mut reports = Vec::new();
+        for path in &self.scenarios {
+            let scenario = load(path)?;
+            let options = Options {
+                seed: scenario.seed,
+                payload: None,
+                transfers: 0,
+                singles: Singles::None,
+                ticks: false,
+                bond: self.bond.config(),
+            };
+            for direction in self.direction.directions() {
+                for size in &self.sizes {
+                    let report = objects::run(&scenario, direction, *size, self.count, &options);
+                    reports.push(report);
+                }
+            }
+        }
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            serde_json::to_writer_pretty(&mut out, &reports)?;
+            writeln!(out)?;
+        } else {
+            write!(out, "{}", Objects(&reports))?;
+        }
+        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt::{self, Display};
 
 use crate::experiment::{Report, Single, Transfer};
 use crate::hunt::{self, Finding, Promise};
+use crate::objects::ObjectReport;
 
 /// Reports, one a line, with a heading.
 #[derive(Debug)]
@@ -13,7 +14,7 @@ impl Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<20} {:<4} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>6} {:>8} {:>8} {:>8}",
+            "{:<20} {:<4} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>6} {:>8} {:>8} {:>8} {:>6}",
             "scenario",
             "",
             "sum",
@@ -25,7 +26,8 @@ impl Display for Table<'_> {
             "gap",
             "waiting",
             "twice",
-            "again"
+            "again",
+            "ticks"
         )?;
         for report in self.0 {
             let first = report.transfers.first();
@@ -33,7 +35,7 @@ impl Display for Table<'_> {
             let all = |count: fn(&Transfer) -> u64| report.transfers.iter().map(count).max();
             writeln!(
                 f,
-                "{:<20} {:<4} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>6} {:>8} {:>8} {:>8}",
+                "{:<20} {:<4} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6} {:>6} {:>8} {:>8} {:>8} {:>6}",
                 report.scenario,
                 report.direction.name(),
                 Shown(report.sum()),
@@ -46,6 +48,7 @@ impl Display for Table<'_> {
                 Shown(all(|t| t.waiting / 1000)),
                 Shown(all(|t| t.duplicated / 1000)),
                 Shown(all(|t| t.again / 1000)),
+                Shown(report.transfers.iter().filter_map(|t| t.added_delay).max()),
             )?;
             for (index, Single { cubic, bbr }) in report.singles.iter().enumerate() {
                 let (cubic, bbr) = (Shown(*cubic), Shown(*bbr));
@@ -54,8 +57,36 @@ impl Display for Table<'_> {
         }
         writeln!(
             f,
-            "goodput in kbit/s, ratios in thousandths, gap in ms, the rest in kB (the most of any transfer)"
+            "goodput in kbit/s, ratios in thousandths, gap in ms, waiting, twice and again in kB, ticks: ms added at p99; the most of any transfer"
         )
+    }
+}
+
+/// Transfers of objects, one size a line.
+#[derive(Debug)]
+pub struct Objects<'a>(pub &'a [ObjectReport]);
+
+impl Display for Objects<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<20} {:<4} {:>8} {:>9} {:>9} {:>9} {:>9}",
+            "scenario", "", "bytes", "median", "TCP", "p99", "TCP"
+        )?;
+        for report in self.0 {
+            writeln!(
+                f,
+                "{:<20} {:<4} {:>8} {:>9} {:>9} {:>9} {:>9}",
+                report.scenario,
+                report.direction.name(),
+                report.size,
+                Shown(report.hawser.median),
+                Shown(report.plain.median),
+                Shown(report.hawser.p99),
+                Shown(report.plain.p99),
+            )?;
+        }
+        writeln!(f, "times in us; TCP: a fresh connection on the best link")
     }
 }
 

@@ -12,20 +12,22 @@ use hawser_types::ByteCount;
 const SECONDS: u64 = 2;
 
 #[test]
-fn the_shipped_scenarios_give_the_committed_tables() {
-    let reports: Vec<Report> = shipped().iter().flat_map(both_ways).collect();
-    let table = Table(&reports).to_string();
-    let expected = include_str!("scenarios.txt");
-    let first = table
-        .lines()
-        .zip(expected.lines())
-        .find(|(new, old)| new != old);
-    assert!(
-        table == expected,
-        "the first line that differs is\n{first:?}\nIf that is meant, commit what this gives:\n\
-         cargo run --release -p hawser-sim -- run scenarios/*.toml --direction both \
-         --seconds {SECONDS} > crates/hawser-sim/tests/scenarios.txt"
-    );
+fn bulk_gives_the_committed_table() {
+    let reports: Vec<Report> = shipped()
+        .iter()
+        .flat_map(|s| both_ways(s, &options))
+        .collect();
+    compare(&reports, include_str!("bulk.txt"), "", "bulk.txt");
+}
+
+#[test]
+fn an_interactive_stream_beside_bulk_gives_the_committed_table() {
+    let reports: Vec<Report> = shipped()
+        .iter()
+        .flat_map(|s| both_ways(s, &beside_ticks))
+        .collect();
+    let arguments = "--ticks --transfers 1 --no-singles ";
+    compare(&reports, include_str!("ticks.txt"), arguments, "ticks.txt");
 }
 
 #[test]
@@ -43,9 +45,34 @@ fn one_seed_gives_one_result_and_another_seed_another() {
     assert_ne!(run(7).transfers, run(8).transfers);
 }
 
-fn both_ways(scenario: &Scenario) -> Vec<Report> {
+fn compare(reports: &[Report], expected: &str, arguments: &str, file: &str) {
+    let table = Table(reports).to_string();
+    let first = table
+        .lines()
+        .zip(expected.lines())
+        .find(|(new, old)| new != old);
+    assert!(
+        table == expected,
+        "{file}: the first line that differs is\n{first:?}\nIf that is meant, commit what this gives:\n\
+         cargo run --release -p hawser-sim -- run scenarios/*.toml --direction both \
+         --seconds {SECONDS} {arguments}> crates/hawser-sim/tests/{file}"
+    );
+}
+
+type MakeOptions = dyn Fn(&Scenario, Direction) -> Options;
+
+fn both_ways(scenario: &Scenario, options: &MakeOptions) -> Vec<Report> {
     let run = |direction| experiment::run(scenario, direction, &options(scenario, direction));
     [Direction::Put, Direction::Get].map(run).into()
+}
+
+fn beside_ticks(scenario: &Scenario, direction: Direction) -> Options {
+    Options {
+        transfers: 1,
+        singles: Singles::None,
+        ticks: true,
+        ..options(scenario, direction)
+    }
 }
 
 fn options(scenario: &Scenario, direction: Direction) -> Options {
@@ -56,6 +83,7 @@ fn options(scenario: &Scenario, direction: Direction) -> Options {
         payload: Some(payload),
         transfers: 2,
         singles: Singles::Undisturbed,
+        ticks: false,
         bond: BondConfig::default(),
     }
 }

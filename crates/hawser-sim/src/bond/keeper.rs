@@ -114,6 +114,17 @@ impl Bond {
         }
     }
 
+    /// Whether another connection of the same kind is already joining.
+    pub(super) fn is_overtaken(&self, end: End) -> bool {
+        let used = &self.uses[&end.connection];
+        let mut others = self.keepers[used.link].attempts.iter();
+        others.any(|other| {
+            self.uses.get(&other.end.connection).is_some_and(|other| {
+                other.role == used.role && matches!(other.stage, Stage::Joining(..))
+            })
+        })
+    }
+
     /// A connection was answered. Whether it is wanted.
     pub(super) fn joined(&mut self, end: End, id: ChannelId) -> bool {
         let used = &self.uses[&end.connection];
