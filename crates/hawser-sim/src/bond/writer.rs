@@ -24,6 +24,7 @@ pub(super) struct Writer {
     refresh: RttRefresh,
     /// The session has named the channel since the writer last looked.
     pub(super) notified: bool,
+    running: bool,
     waits: Waits,
 }
 
@@ -49,6 +50,7 @@ impl Writer {
             low_water: 0,
             refresh: RttRefresh::default(),
             notified: false,
+            running: false,
             waits: Waits::Idle,
         }
     }
@@ -82,37 +84,49 @@ impl Bond {
 
     /// Writes records for as long as there are some and the connection takes them.
     pub(super) fn write(&mut self, side: Side, id: ChannelId) {
+        let writers = &mut self.hosts[place(side)].writers;
+        let Some(writer) = writers.get_mut(&id) else {
+            return;
+        };
+        if std::mem::replace(&mut writer.running, true) {
+            // Its own work has led here: it looks again when that is done, as a task does.
+            writer.notified = true;
+            return;
+        }
         let mut out = Outgoing::default();
-        loop {
-            let Some(writer) = self.hosts[place(side)].writers.get_mut(&id) else {
-                return;
-            };
+        while self.write_once(side, id, &mut out) {}
+        if let Some(writer) = self.hosts[place(side)].writers.get_mut(&id) {
+            writer.running = false;
+        }
+    }
+
+    /// Writes what is in hand and takes the next record. Whether to go on.
+    fn write_once(&mut self, side: Side, id: ChannelId, out: &mut Outgoing) -> bool {
+        let writers = &mut self.hosts[place(side)].writers;
+        let Some(writer) = writers.get_mut(&id) else {
+            return false;
+        };
+        if writer.pending > 0 {
+            writer.pending -= self.network.write(writer.end, writer.pending);
             if writer.pending > 0 {
-                writer.pending -= self.network.write(writer.end, writer.pending);
-                if writer.pending > 0 {
-                    writer.waits = Waits::Flush;
-                    return;
-                }
-            }
-            writer.notified = false;
-            let waits = self.next_record(side, id, &mut out);
-            let Some(writer) = self.hosts[place(side)].writers.get_mut(&id) else {
-                return;
-            };
-            // Its own work may have led here again, and left bytes in hand.
-            let Some(waits) = waits.filter(|_| writer.pending == 0) else {
-                continue;
-            };
-            writer.waits = waits;
-            if waits == Waits::Hold {
-                let at = self.network.now() + HOLD_STEP;
-                self.network.set_alarm(at, Token::Hold(side, id).pack());
-            }
-            // It may have been named by its own work.
-            if !writer.notified {
-                return;
+                writer.waits = Waits::Flush;
+                return false;
             }
         }
+        writer.notified = false;
+        let Some(waits) = self.next_record(side, id, out) else {
+            return true;
+        };
+        let writers = &mut self.hosts[place(side)].writers;
+        let Some(writer) = writers.get_mut(&id) else {
+            return false;
+        };
+        writer.waits = waits;
+        if waits == Waits::Hold && !writer.notified {
+            let at = self.network.now() + HOLD_STEP;
+            self.network.set_alarm(at, Token::Hold(side, id).pack());
+        }
+        writer.notified
     }
 
     /// Takes the next record from the session, or tells what to wait for.
