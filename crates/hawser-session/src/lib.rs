@@ -10,6 +10,7 @@
 //! ledger) → `channel` → `seal` ═ `seal` → `ingest` → `reassembly` → `stream::receive`.
 #![forbid(unsafe_code)]
 
+mod arena;
 mod channel;
 mod config;
 mod error;

@@ -9,6 +9,7 @@ use ring::{aead, hkdf};
 use zeroize::Zeroizing;
 
 use crate::Payload;
+use crate::arena::Arena;
 
 /// The AEAD that seals records: the one of the TLS suite that the handshake agreed on, which is
 /// what both CPUs do well.
@@ -105,7 +106,7 @@ impl SessionKeys {
             ratchet,
             number: 0,
             accepts_plain,
-            buffer: BytesMut::new(),
+            memory: Arena::default(),
         }
     }
 
@@ -216,24 +217,42 @@ pub struct RecordReader {
     ratchet: Ratchet,
     number: u64,
     accepts_plain: bool,
-    buffer: BytesMut,
+    memory: Arena,
 }
 
 impl RecordReader {
     /// Where received bytes are to be appended.
     pub fn buffer(&mut self) -> &mut BytesMut {
-        &mut self.buffer
+        self.memory.bytes_mut()
+    }
+
+    /// Makes room for `additional` bytes behind those that wait, in memory of earlier records
+    /// that nobody holds any more where there is some.
+    pub fn reserve(&mut self, additional: usize) {
+        self.memory.reserve(additional);
+    }
+
+    /// Gives back memory that was not needed since the last call. Call it about once a second
+    /// while [`RecordReader::holds_memory`].
+    pub fn trim(&mut self) {
+        self.memory.trim();
+    }
+
+    /// Whether there is memory that [`RecordReader::trim`] could give back, now or later.
+    pub fn holds_memory(&self) -> bool {
+        self.memory.holds_memory()
     }
 
     /// Whether the connection would end inside a record if it ended now.
     pub fn is_mid_record(&self) -> bool {
-        !self.buffer.is_empty()
+        !self.memory.bytes().is_empty()
     }
 
     /// How many more bytes the record at the front needs; 0 when it is whole.
     pub fn missing(&self) -> usize {
-        let Some((header, body)) = self.buffer.split_first_chunk() else {
-            return RECORD_HEADER_LENGTH - self.buffer.len();
+        let bytes = self.memory.bytes();
+        let Some((header, body)) = bytes.split_first_chunk() else {
+            return RECORD_HEADER_LENGTH - bytes.len();
         };
         match RecordHeader::decode(*header) {
             Ok(header) => header.length.saturating_sub(body.len()),
@@ -244,7 +263,7 @@ impl RecordReader {
     /// The body of the next whole record, opened; `None` until more bytes come. After an error
     /// the reader must not be used any more.
     pub fn next_record(&mut self) -> Result<Option<Bytes>, RecordError> {
-        let Some((bytes, body)) = self.buffer.split_first_chunk() else {
+        let Some((bytes, body)) = self.memory.bytes().split_first_chunk() else {
             return Ok(None);
         };
         let bytes = *bytes;
@@ -252,7 +271,8 @@ impl RecordReader {
         if body.len() < header.length {
             return Ok(None);
         }
-        let mut record = self.buffer.split_to(RECORD_HEADER_LENGTH + header.length);
+        let whole = RECORD_HEADER_LENGTH + header.length;
+        let mut record = self.memory.bytes_mut().split_to(whole);
         bytes::Buf::advance(&mut record, RECORD_HEADER_LENGTH);
         if header.flags.plain {
             // The first record proves who joined, so it is always sealed.

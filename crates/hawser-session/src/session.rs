@@ -15,6 +15,7 @@ use hawser_sched::chunk::{ChunkPolicy, ChunkScheduler, express_scheduler};
 use hawser_types::{ByteCount, ChannelId, Instant, Rate, SegmentNumber, StreamId};
 use hawser_wire::{ChannelRole, CommandDecoder};
 
+use crate::arena::Arena;
 use crate::channel::{Channel, ChannelSpec};
 use crate::event::{CloseReason, Event};
 use crate::grant::{Granted, Received};
@@ -71,6 +72,9 @@ pub struct Session {
     small: u64,
     events: VecDeque<Event>,
     wakes: VecDeque<ChannelId>,
+    /// Where the copies of what applications write lie, and when it was last trimmed.
+    copies: Arena,
+    trimmed_at: Instant,
     tick_at: Option<Instant>,
     lonely_since: Option<Instant>,
     state: State,
@@ -154,6 +158,8 @@ impl Session {
             small: MIN_SMALL,
             events: VecDeque::new(),
             wakes: VecDeque::new(),
+            copies: Arena::default(),
+            trimmed_at: now,
             tick_at: None,
             lonely_since: Some(now),
             state: State::Open,

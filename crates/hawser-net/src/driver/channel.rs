@@ -12,6 +12,7 @@ use hawser_session::{ChannelSpec, Outgoing, Side};
 use hawser_types::{ByteCount, ChannelId, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
+use tokio::time::{Interval, MissedTickBehavior};
 
 use super::sample::Gauge;
 use super::{Handle, Shared};
@@ -92,6 +93,8 @@ async fn read(
 ) {
     let mut records = Vec::new();
     let mut size = MIN_READ;
+    let mut trim = tokio::time::interval_at(tokio::time::Instant::now() + TRIM_EVERY, TRIM_EVERY);
+    trim.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut first, mut refusal) = (refusable, false);
     let ended = loop {
         // What came along with the handshake is there before the first read.
@@ -107,8 +110,8 @@ async fn read(
             return;
         }
         let wanted = reader.missing().max(size);
+        reader.reserve(wanted);
         let buffer = reader.buffer();
-        buffer.reserve(wanted);
         let empty = buffer.is_empty();
         let result = stream.try_read_buf(buffer);
         // A gateway that refuses a client's key says so in TLS, where the first record should be.
@@ -120,7 +123,7 @@ async fn read(
             Ok(n) if n < size / 4 => size = (size / 2).max(MIN_READ),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if let Err(error) = stream.readable().await {
+                if let Err(error) = readable(&stream, &mut reader, &mut trim).await {
                     break error;
                 }
             }
@@ -136,6 +139,21 @@ async fn read(
         tracing::debug!(%id, error = %ended, "the connection ended");
     }
     shared.lose_channel(id);
+}
+
+/// Waits for bytes, giving back memory that is not needed meanwhile.
+async fn readable(
+    stream: &TcpStream,
+    reader: &mut RecordReader,
+    trim: &mut Interval,
+) -> io::Result<()> {
+    while reader.holds_memory() {
+        tokio::select! {
+            result = stream.readable() => return result,
+            _ = trim.tick() => reader.trim(),
+        }
+    }
+    stream.readable().await
 }
 
 /// Gives the session what came. `false`: the session is over.
@@ -371,6 +389,8 @@ impl Pending {
 }
 
 const SAMPLE_EVERY: Duration = Duration::from_millis(10);
+/// How often memory that reading did not need is given back.
+const TRIM_EVERY: Duration = Duration::from_secs(1);
 /// How often a channel that drains is looked at.
 const HOLD_STEP: Duration = Duration::from_millis(2);
 const MIN_READ: usize = 16 * 1024;

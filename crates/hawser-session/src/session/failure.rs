@@ -7,6 +7,7 @@ use hawser_types::{ByteCount, ChannelId, Instant, Rate};
 use hawser_wire::Command;
 
 use super::{Session, Side, State, slot};
+use crate::arena::Arena;
 use crate::channel::{Assigned, Channel};
 use crate::ledger::ChunkKey;
 use crate::{CloseReason, Event};
@@ -29,6 +30,12 @@ impl Session {
             self.check_recovery(now);
             let busy = self.channels.values().any(Channel::is_busy);
             self.tick_at = busy.then_some(now + TICK);
+            if !busy {
+                self.copies = Arena::default();
+            } else if now.since(self.trimmed_at) >= TRIM_EVERY {
+                self.trimmed_at = now;
+                self.copies.trim();
+            }
         }
         let lonely = self
             .lonely_since
@@ -293,6 +300,8 @@ impl Channel {
 
 /// How often channels with something under way are looked after.
 pub(super) const TICK: Duration = Duration::from_millis(20);
+/// How often memory for copies that a busy session did not need is given back.
+const TRIM_EVERY: Duration = Duration::from_secs(1);
 const HEARTBEAT_AFTER: Duration = Duration::from_millis(500);
 const STUCK_AFTER: Duration = Duration::from_secs(6);
 /// What a peer may have in the queue of its link.

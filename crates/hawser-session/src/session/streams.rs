@@ -77,9 +77,9 @@ impl Session {
         id: StreamId,
         bytes: &[u8],
     ) -> Result<usize, StreamError> {
-        let send = &mut self.open_send(id)?.send;
-        send.open(Bytes::new());
-        let written = send.write_slice(bytes)?;
+        self.open_send(id)?.send.open(Bytes::new());
+        let stream = self.streams.get_mut(&id).ok_or(StreamError::Unknown(id))?;
+        let written = stream.send.write_slice(bytes, &mut self.copies)?;
         self.after_write(now, id, written, bytes.len());
         Ok(written)
     }

@@ -5,6 +5,7 @@ use bytes::{Bytes, BytesMut};
 use hawser_types::{Instant, StreamOffset};
 use hawser_wire::{ChannelRole, ChunkFlags};
 
+use crate::arena::Arena;
 use crate::reassembly::charge;
 use crate::{BASE_CREDIT, Payload, StreamError};
 
@@ -94,15 +95,19 @@ impl SendStream {
         Ok(length)
     }
 
-    /// Takes as much of `bytes` as the buffer has room for, copying it.
-    pub(crate) fn write_slice(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
+    /// Takes as much of `bytes` as the buffer has room for, copying it into memory of `copies`.
+    pub(crate) fn write_slice(
+        &mut self,
+        bytes: &[u8],
+        copies: &mut Arena,
+    ) -> Result<usize, StreamError> {
         let room = self.room_or_error()?;
         let taken = &bytes[..bytes.len().min(room)];
         if taken.len() < GATHER {
             self.gather(taken);
         } else {
             self.flush_tail();
-            self.queue.push_back(Bytes::copy_from_slice(taken));
+            self.copy(taken, copies);
         }
         self.queued += taken.len() as u64;
         Ok(taken.len())
@@ -233,6 +238,19 @@ impl SendStream {
         Ok(SEND_BUFFER.saturating_sub(self.queued) as usize)
     }
 
+    fn copy(&mut self, mut bytes: &[u8], copies: &mut Arena) {
+        // What a short stream leaves waiting must not keep others' memory.
+        if self.sent() + self.queued < EXPRESS_BYTES {
+            self.queue.push_back(Bytes::copy_from_slice(bytes));
+            return;
+        }
+        while !bytes.is_empty() {
+            let copy = copies.copy(bytes);
+            bytes = &bytes[copy.len()..];
+            self.queue.push_back(copy);
+        }
+    }
+
     fn gather(&mut self, bytes: &[u8]) {
         if self.tail.len() + bytes.len() > GATHERED {
             self.flush_tail();
@@ -312,7 +330,9 @@ mod tests {
         assert!(alone.cut(1000).is_none());
 
         let mut together = stream();
-        together.write_slice(b"data").unwrap();
+        together
+            .write_slice(b"data", &mut Arena::default())
+            .unwrap();
         together.finish();
         let cut = together.cut(1000).unwrap();
         assert!(cut.flags.open && cut.flags.fin && cut.length == 4);
@@ -327,7 +347,7 @@ mod tests {
         let mut stream = stream();
         let mut sent = 0;
         loop {
-            stream.write_slice(b"x").unwrap();
+            stream.write_slice(b"x", &mut Arena::default()).unwrap();
             let Some(cut) = stream.cut(1).filter(|cut| cut.length > 0) else {
                 break;
             };
@@ -355,11 +375,13 @@ mod tests {
     fn bytes_leave_in_the_order_they_were_written() {
         let mut stream = stream();
         let mut expected = Vec::new();
-        for size in [3, 9000, 1, 20_000, 5, 7] {
+        let mut copies = Arena::default();
+        for size in [3, 9000, 1, 20_000, 5, 70_000, 300_000, 7] {
             let piece: Vec<u8> = (0..size).map(|n| (n + size) as u8).collect();
-            stream.write_slice(&piece).unwrap();
+            stream.write_slice(&piece, &mut copies).unwrap();
             expected.extend(piece);
         }
+        stream.on_credit(1 << 20);
         let mut got = Vec::new();
         while let Some(cut) = stream.cut(4096) {
             assert_eq!(cut.offset.value(), got.len() as u64);
@@ -375,13 +397,19 @@ mod tests {
         let mut stream = stream();
         stream.on_credit(1 << 20);
         assert_eq!(stream.role(Instant::ZERO, u64::MAX), ChannelRole::Express);
-        stream.write_slice(&[0; 5_000]).unwrap();
+        stream
+            .write_slice(&[0; 5_000], &mut Arena::default())
+            .unwrap();
         assert_eq!(stream.role(Instant::ZERO, 4_096), ChannelRole::Express);
         stream.cut(4_500).unwrap();
         assert_eq!(stream.role(Instant::ZERO, 400), ChannelRole::Bulk);
-        stream.write_slice(&[0; 70_000]).unwrap();
+        stream
+            .write_slice(&[0; 70_000], &mut Arena::default())
+            .unwrap();
         while stream.cut(10_000).is_some() {}
-        stream.write_slice(&[0; 1000]).unwrap();
+        stream
+            .write_slice(&[0; 1000], &mut Arena::default())
+            .unwrap();
         assert_eq!(stream.role(Instant::ZERO, u64::MAX), ChannelRole::Bulk);
         let later = Instant::ZERO + EXPRESS_REFILL;
         assert_eq!(stream.role(later, u64::MAX), ChannelRole::Express);
