@@ -75,6 +75,7 @@ impl RttRefresh {
             return false;
         }
         self.holding = match self.holding {
+            false if drain > LONGEST => false,
             false => now >= begin && now < expires && in_flight() > ByteCount::ZERO,
             true => now < expires || in_flight() > ByteCount::ZERO,
         };
@@ -84,6 +85,8 @@ impl RttRefresh {
 
 /// How long BBR trusts an estimate.
 const WINDOW: Duration = Duration::from_secs(10);
+/// Where draining takes longer than this, the probe costs no more than the pause.
+const LONGEST: Duration = Duration::from_millis(300);
 /// What the moment of a renewal may be off by: the handshake's and the join's round trips.
 const UNCERTAINTY: Duration = Duration::from_millis(60);
 /// The kernel counts in ticks of up to 4 ms.
