@@ -1,9 +1,9 @@
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use hawser_path::{KernelSample, PathEstimator};
 use hawser_sched::PathView;
-use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, StreamId};
 use hawser_wire::{ChannelRole, MAX_CHUNK_PAYLOAD, RECORD_HEADER_LENGTH};
 
 use crate::ChunkSize;
@@ -54,6 +54,8 @@ pub(crate) struct Channel {
     progress: (u64, Instant),
     pub(crate) heartbeat_due: bool,
     pub(crate) heartbeat_at: Option<Instant>,
+    /// Streams whose limits went over another channel and are to go over this one too.
+    pub(crate) credit_copies: BTreeSet<StreamId>,
     pub(crate) inbound: Inbound,
     pub(crate) payload_sent: u64,
     pub(crate) payload_received: u64,
@@ -106,6 +108,7 @@ impl Channel {
             progress: (0, Instant::ZERO),
             heartbeat_due: false,
             heartbeat_at: None,
+            credit_copies: BTreeSet::new(),
             inbound: Inbound {
                 records: spec.records,
                 acknowledged: spec.records,
@@ -137,6 +140,17 @@ impl Channel {
             weight: self.spec.weight,
             ..PathView::default()
         }
+    }
+
+    /// Orders channels by how late a small thing is when it goes over them.
+    pub(crate) fn slowness(&self) -> (bool, bool, Duration, ChannelId) {
+        let bulk = self.spec.role == ChannelRole::Bulk;
+        (
+            self.suspect_since.is_some(),
+            bulk,
+            self.path.rtt(),
+            self.spec.id,
+        )
     }
 
     /// Something was written that the peer's kernel has not acknowledged, or the peer's session.

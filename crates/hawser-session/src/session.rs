@@ -310,18 +310,20 @@ impl Session {
 
     /// The live channel over which a small thing arrives first.
     fn quickest(&self) -> Option<ChannelId> {
-        let key = |channel: &&Channel| {
-            let bulk = channel.spec.role == ChannelRole::Bulk;
-            (
-                channel.suspect_since.is_some(),
-                bulk,
-                channel.path.rtt(),
-                channel.spec.id,
-            )
-        };
         self.channels
             .values()
-            .min_by_key(key)
+            .min_by_key(|channel| channel.slowness())
+            .map(|channel| channel.spec.id)
+    }
+
+    /// The best companion of a channel for what should not depend on one alone: the quickest of
+    /// another link, else of its own.
+    fn quickest_beside(&self, id: ChannelId) -> Option<ChannelId> {
+        let link = self.channels.get(&id)?.spec.link;
+        self.channels
+            .values()
+            .filter(|channel| channel.spec.id != id)
+            .min_by_key(|channel| (channel.spec.link == link, channel.slowness()))
             .map(|channel| channel.spec.id)
     }
 

@@ -55,7 +55,8 @@ impl Session {
         let inbound = &channel.inbound;
         let ack_due = inbound.ack_due.is_some_and(|due| over || due <= now);
         let heartbeat = std::mem::take(&mut channel.heartbeat_due) && !has_chunk;
-        if !has_chunk && !ack_due && !heartbeat && self.credit_due.is_empty() {
+        let credit = !self.credit_due.is_empty() || !channel.credit_copies.is_empty();
+        if !has_chunk && !ack_due && !heartbeat && !credit {
             return false;
         }
         self.put_state(id, heartbeat, out);
@@ -82,14 +83,36 @@ impl Session {
             let channel = id;
             StateFrame::Ack { channel, records }.encode(&mut out.head);
         }
+        self.put_credit(id, out);
+    }
+
+    /// Puts limits that have moved, and copies of those that went another way: a writer that waits
+    /// for its credit should not wait for TCP to mend a loss.
+    fn put_credit(&mut self, id: ChannelId, out: &mut Outgoing) {
+        let second = match self.credit_due.is_empty() {
+            true => None,
+            false => self.quickest_beside(id),
+        };
         for _ in 0..MAX_CREDITS {
-            let Some(stream) = self.credit_due.pop_first() else {
+            let Some(channel) = self.channels.get_mut(&id) else {
+                return;
+            };
+            let new = self.credit_due.pop_first();
+            let Some(stream) = new.or_else(|| channel.credit_copies.pop_first()) else {
                 break;
             };
-            if let Some(known) = self.streams.get(&stream) {
-                let limit = known.receive.limit();
-                StateFrame::Credit { stream, limit }.encode(&mut out.head);
+            let Some(known) = self.streams.get(&stream) else {
+                continue;
+            };
+            let limit = known.receive.limit();
+            StateFrame::Credit { stream, limit }.encode(&mut out.head);
+            let second = second.filter(|_| new.is_some());
+            if let Some(channel) = second.and_then(|second| self.channels.get_mut(&second)) {
+                channel.credit_copies.insert(stream);
             }
+        }
+        if let Some(second) = second {
+            self.wake(second);
         }
     }
 

@@ -300,3 +300,29 @@ fn credit_that_overtook_the_opening_of_its_stream_is_said_again() {
         .unwrap();
     assert_eq!(credits(&drain(&mut client, now)), 1);
 }
+
+#[test]
+fn credit_goes_over_two_links() {
+    let now = Instant::ZERO;
+    let mut s = Session::new(now, Side::Client, SessionConfig::default());
+    s.add_channel(now, spec(0, ChannelRole::Express, 1));
+    s.add_channel(now, spec(1, ChannelRole::Bulk, 1));
+    s.add_channel(now, spec(2, ChannelRole::Bulk, 2));
+    for id in 0..3 {
+        s.handle_writable(now, ChannelId::new(id));
+    }
+    let id = s.open_stream(now, Bytes::new()).unwrap();
+    let mut channels = Vec::new();
+    while let Some(channel) = s.poll_wake() {
+        let mut out = Outgoing::default();
+        while s.poll_transmit(now, channel, &mut out) {
+            let head = out.head.clone().freeze();
+            let credit = FrameIterator::new(head).any(|frame| {
+                matches!(frame, Ok(Frame::State(StateFrame::Credit { stream, .. })) if stream == id)
+            });
+            channels.extend(credit.then_some(channel.value()));
+        }
+    }
+    // The quickest one, and another link's; not a third.
+    assert_eq!(channels, [0, 2]);
+}
