@@ -34,6 +34,8 @@ pub(crate) struct Channel {
     pub(crate) spec: ChannelSpec,
     pub(crate) path: PathEstimator,
     pub(crate) suspect_since: Option<Instant>,
+    /// A channel of the same link died at this time; this one has yet to show that it lives.
+    pub(crate) doubted_at: Option<Instant>,
     /// The kernel would send more at once.
     pub(crate) ready: bool,
     /// The driver was told that there is something to send.
@@ -96,6 +98,7 @@ impl Channel {
             spec,
             path: PathEstimator::default(),
             suspect_since: None,
+            doubted_at: None,
             ready: false,
             woken: false,
             outbox: VecDeque::new(),

@@ -1,21 +1,31 @@
+use std::time::Duration;
+
 use hawser_types::{ByteCount, Instant};
 
 use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason, usable};
 use crate::PathView;
 
-/// The ready channel with the lowest round-trip time; a chunk that fits one segment goes over the
-/// quickest ready channel of another link as well, unless that is far slower.
+/// The channel on which the chunk arrives first, even if that means to wait until it is ready; a
+/// chunk that fits one segment goes over the quickest ready channel of another link as well, unless
+/// that is far slower.
 ///
-/// One lost packet then costs nothing, since the copy is on its way already.
+/// Arrival is reckoned in round trips, since these channels mostly carry too little for a rate that
+/// could be trusted: what exceeds the window needs another round. The idea is ECF's (Lim et al., CoNEXT
+/// 2017). Of small chunks one lost packet costs nothing, since the copy is on its way already.
 #[derive(Debug)]
 pub(super) struct Express;
 
 impl ChunkScheduler for Express {
     fn select(&mut self, _now: Instant, unit: ChunkUnit, paths: &[PathView]) -> Decision {
+        let arrival = |path: &&PathView| (arrival(path, unit.size), path.channel);
         let ready = usable(paths).filter(|path| path.ready);
-        let Some(first) = ready.clone().min_by_key(|path| (path.rtt, path.channel)) else {
+        let Some(first) = ready.clone().min_by_key(arrival) else {
             return Decision::Wait(None, Reason::AllBusy);
         };
+        let soonest = usable(paths).min_by_key(arrival);
+        if soonest.is_some_and(|soonest| !soonest.ready) {
+            return Decision::Wait(None, Reason::QuickerSoon);
+        }
         let second = ready
             .filter(|path| path.link != first.link && path.rtt <= first.rtt * FAR)
             .min_by_key(|path| (path.rtt, path.channel));
@@ -23,7 +33,7 @@ impl ChunkScheduler for Express {
             Some(second) if unit.size <= SMALL && !unit.again => {
                 Decision::Duplicate([first.channel, second.channel], Reason::Redundant)
             }
-            _ => Decision::Channel(first.channel, Reason::LeastRtt),
+            _ => Decision::Channel(first.channel, Reason::Earliest),
         }
     }
 
@@ -32,6 +42,23 @@ impl ChunkScheduler for Express {
     }
 }
 
+/// In how long the first chunk of `size` bytes that wait would be there.
+fn arrival(path: &PathView, size: ByteCount) -> Duration {
+    let window = path.congestion_window.max(MIN_WINDOW).as_u64();
+    let ahead = path.in_flight + size.min(path.chunk);
+    let rounds = ahead.as_u64().saturating_sub(1) / window;
+    let by_window = path.rtt / 2 + path.rtt * u32::try_from(rounds).unwrap_or(u32::MAX);
+    match path.confidence >= TRUSTED {
+        true => by_window.max(path.rate.time_for(ahead).unwrap_or_default()),
+        false => by_window,
+    }
+}
+
+/// How sure a rate must be.
+const TRUSTED: f64 = 0.2;
+
+/// Before the first sample, and at the least: two segments.
+const MIN_WINDOW: ByteCount = ByteCount::new(2896);
 /// One segment.
 const SMALL: ByteCount = ByteCount::new(1400);
 /// A copy that takes longer than a retransmission on the first path would is of no use.
@@ -51,6 +78,8 @@ mod tests {
             link: LinkIndex::new(link),
             ready: true,
             rtt: Duration::from_millis(rtt),
+            congestion_window: ByteCount::new(20_000),
+            chunk: ByteCount::new(5_000),
             ..PathView::default()
         }
     }
@@ -71,7 +100,7 @@ mod tests {
             select(100, &paths),
             Decision::Duplicate(both, Reason::Redundant)
         );
-        let one = Decision::Channel(ChannelId::new(2), Reason::LeastRtt);
+        let one = Decision::Channel(ChannelId::new(2), Reason::Earliest);
         assert_eq!(select(9000, &paths), one);
         assert_eq!(select(100, &paths[1..]), one);
     }
@@ -79,7 +108,23 @@ mod tests {
     #[test]
     fn a_far_slower_link_gets_no_copy() {
         let paths = [path(1, 1, 500), path(2, 2, 10)];
-        let one = Decision::Channel(ChannelId::new(2), Reason::LeastRtt);
+        let one = Decision::Channel(ChannelId::new(2), Reason::Earliest);
         assert_eq!(select(100, &paths), one);
+    }
+
+    #[test]
+    fn a_busy_channel_is_waited_for_while_it_is_still_the_quickest() {
+        let mut paths = [path(1, 1, 200), path(2, 2, 10)];
+        paths[1].ready = false;
+        paths[1].in_flight = ByteCount::new(15_000);
+        let wait = Decision::Wait(None, Reason::QuickerSoon);
+        assert_eq!(select(64_000, &paths), wait);
+        // Nine rounds and a half are nearly as long as the half of a long one …
+        paths[1].in_flight = ByteCount::new(190_000);
+        assert_eq!(select(64_000, &paths), wait);
+        // … and a window that a loss has shut is longer.
+        paths[1].congestion_window = ByteCount::new(1_448);
+        let one = Decision::Channel(ChannelId::new(1), Reason::Earliest);
+        assert_eq!(select(64_000, &paths), one);
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hawser_path::Expectation;
-use hawser_types::{ByteCount, ChannelId, Instant, Rate};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate};
 use hawser_wire::Command;
 
 use super::{Session, Side, State, slot};
@@ -71,6 +71,7 @@ impl Session {
         for id in ids {
             if let Some(channel) = self.channels.get_mut(&id) {
                 channel.suspect_since = None;
+                channel.doubted_at = None;
                 channel.path.silence_mut().on_false_alarm();
                 for sent in &channel.sent {
                     if let Some(chunk) = self.ledger.get_mut(sent.chunk) {
@@ -95,9 +96,14 @@ impl Session {
                 .any(|other| other.spec.link != channel.spec.link && other.suspect_since.is_none());
             if self.is_dead(now, channel, others_live) {
                 tracing::debug!(%id, silence = ?channel.path.silence(), ?now, others_live, "dead");
+                let link = channel.spec.link;
+                let link_is_silent = !self.link_lives(channel, self.expectation(channel).rtt);
                 self.remove_channel(now, id);
                 self.queue_command(&Command::ChannelClosed { channel: id });
                 self.events.push_back(Event::Dead(id));
+                if link_is_silent && others_live {
+                    self.doubt(now, link);
+                }
             } else if self.is_silent(now, channel) {
                 if others_live && channel.suspect_since.is_none() {
                     self.on_suspect(now, id);
@@ -108,9 +114,29 @@ impl Session {
         }
     }
 
+    /// A link was silent for so long that a channel of it was given up. Its others may never have
+    /// had anything under way: they have to answer before they get any.
+    fn doubt(&mut self, now: Instant, link: LinkIndex) {
+        let unsuspected =
+            |channel: &&mut Channel| channel.spec.link == link && channel.suspect_since.is_none();
+        let mut ids = Ids::new();
+        for channel in self.channels.values_mut().filter(unsuspected) {
+            channel.doubted_at = Some(now);
+            ids.push(channel.spec.id);
+        }
+        for id in ids {
+            self.on_suspect(now, id);
+            self.beat(now, id);
+        }
+    }
+
     /// Acknowledgements that should have come have not, and the link gives no sign of life.
     fn is_silent(&self, now: Instant, channel: &Channel) -> bool {
         let silence = channel.path.silence();
+        let heard = silence.last_heard();
+        if channel.doubted_at.is_some_and(|at| heard <= Some(at)) {
+            return true;
+        }
         let expected = self.expectation(channel);
         silence.current(now) > silence.suspect_after(expected) + self.excuse(now, channel)
             && !self.link_lives(channel, expected.rtt)

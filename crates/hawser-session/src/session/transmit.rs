@@ -1,6 +1,7 @@
 //! From streams to records: what is sent next, on which channel, and what rides with it.
 
 use bytes::Bytes;
+use hawser_sched::PathView;
 use hawser_sched::chunk::{ChunkPolicy, ChunkUnit, Decision};
 use hawser_types::{ByteCount, ChannelId, Instant, StreamId, StreamOffset};
 use hawser_wire::{ChannelRole, ChunkFlags, ChunkHeader, StateFrame, varint_length};
@@ -252,7 +253,22 @@ impl Session {
             };
             let usable = !any_sound || !suspect_link(channel);
             if usable && (channel.spec.role == role || stands_in()) {
-                self.views.push(channel.view(now, self.config.chunk_size));
+                let mut view = channel.view(now, self.config.chunk_size);
+                if role == ChannelRole::Express {
+                    self.know_link(now, &mut view);
+                }
+                self.views.push(view);
+            }
+        }
+    }
+
+    /// An express channel carries too little to know its link's rate: its neighbour may.
+    fn know_link(&self, now: Instant, view: &mut PathView) {
+        for other in self.channels.values() {
+            let confidence = other.path.delivery().confidence(now);
+            if other.spec.link == view.link && confidence > view.confidence {
+                view.rate = other.path.rate();
+                view.confidence = confidence;
             }
         }
     }

@@ -326,3 +326,61 @@ fn credit_goes_over_two_links() {
     // The quickest one, and another link's; not a third.
     assert_eq!(channels, [0, 2]);
 }
+
+/// A sample of a channel that was last heard `since_ack` ago.
+fn heard(since_ack: Duration, unacknowledged: u64) -> KernelSample {
+    KernelSample {
+        rtt: Duration::from_millis(10),
+        unacknowledged: ByteCount::new(unacknowledged),
+        since_ack,
+        ..KernelSample::default()
+    }
+}
+
+#[test]
+fn when_a_silent_channel_dies_its_idle_neighbour_has_to_answer_before_it_gets_any() {
+    let began = Instant::from_nanos(1_000_000_000);
+    let mut s = Session::new(began, Side::Client, SessionConfig::default());
+    let [idle, silent, sound] = [0, 1, 2].map(ChannelId::new);
+    s.add_channel(began, spec(0, ChannelRole::Express, 1));
+    s.add_channel(began, spec(1, ChannelRole::Bulk, 1));
+    s.add_channel(began, spec(2, ChannelRole::Bulk, 2));
+    for id in [idle, silent, sound] {
+        s.handle_sample(began, id, heard(Duration::ZERO, 0));
+        s.handle_writable(began, id);
+    }
+    let id = s.open_stream(began, Bytes::new()).unwrap();
+    s.write_slice(began, id, &[0; 200_000]).unwrap();
+    let (mut records, mut out) = (0, Outgoing::default());
+    while let Some(id) = s.poll_wake() {
+        while s.poll_transmit(began, id, &mut out) {
+            records += u64::from(id == idle);
+            s.handle_writable(began, id);
+        }
+    }
+    let mut body = BytesMut::new();
+    let channel = idle;
+    StateFrame::Ack { channel, records }.encode(&mut body);
+    s.handle_record(began, sound, body.freeze()).unwrap();
+    s.handle_sample(began, idle, heard(Duration::ZERO, 0));
+    let mut events = Vec::new();
+    let mut now = began;
+    for millis in (20..1500).step_by(20) {
+        now = began + Duration::from_millis(millis);
+        s.handle_sample(now, silent, heard(now.since(began), 10_000));
+        s.handle_sample(now, sound, heard(Duration::ZERO, 10_000));
+        s.handle_timeout(now);
+        while let Some(event) = s.poll_event() {
+            events.push(event);
+        }
+    }
+    let at = |event| events.iter().position(|e| *e == event);
+    let dead = at(Event::Dead(silent)).unwrap();
+    assert!(at(Event::Suspect(idle)).unwrap() > dead, "{events:?}");
+    assert_eq!(at(Event::Recovered(idle)), None);
+    // It was asked, and answers.
+    assert!(s.poll_transmit(now, idle, &mut out));
+    now += Duration::from_millis(20);
+    s.handle_sample(now, idle, heard(Duration::from_millis(5), 0));
+    assert_eq!(s.poll_event(), Some(Event::Recovered(idle)));
+}
