@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use hawser_types::{ByteCount, ChannelId, Instant};
-use hawser_wire::ChannelRole;
 
 use super::Session;
 use crate::channel::{Channel, Sent};
@@ -22,7 +21,7 @@ impl Budget {
 }
 
 impl Session {
-    /// While bulk channels stand idle, they repeat chunks that would arrive sooner that way: the
+    /// While bulk channels stand idle, they repeat chunks of any channel that would arrive sooner that way: the
     /// last ones when a transfer ends, the first ones when credit holds everything up.
     ///
     /// Source: PATTHEL §III.B leaves the tail open; the idea is that of MPTCP's opportunistic
@@ -76,8 +75,7 @@ impl Session {
         let helper = self.channels.get(&helper)?;
         let mut best: Option<(Duration, &Sent)> = None;
         for channel in self.channels.values() {
-            let same_link = channel.spec.link == helper.spec.link;
-            if same_link || channel.spec.role != ChannelRole::Bulk && !blocked {
+            if channel.spec.link == helper.spec.link {
                 continue;
             }
             let arrived = channel.kernel_acknowledged();
