@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_scenario::{Direction, Event as LinkEvent};
-use hawser_session::{Event, ReadOutcome, Side};
+use hawser_session::{Event, ReadOutcome, SessionSnapshot, Side};
 use hawser_types::{ByteCount, Instant, StreamId};
 
 use crate::bond::{Bond, Signal};
@@ -21,8 +21,30 @@ pub struct Bulk {
     pub events: Vec<LinkEvent>,
     /// An interactive stream runs beside it.
     pub ticks: bool,
+    /// Who is told how the sender stands, now and then.
+    pub observer: Option<Observer>,
     /// When to give up.
     pub limit: Duration,
+}
+
+/// Looks at the sending session while a transfer runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Observer {
+    /// How much time passes between two looks, at least: there is one only when something happens.
+    pub every: Duration,
+    /// Is told.
+    pub tell: fn(&Moment),
+}
+
+/// A transfer under way.
+#[derive(Clone, Debug)]
+pub struct Moment {
+    /// Time since it began.
+    pub age: Duration,
+    /// What has come in order.
+    pub arrived: ByteCount,
+    /// The sending session.
+    pub session: SessionSnapshot,
 }
 
 /// What a transfer came to.
@@ -60,7 +82,12 @@ pub fn run(bond: &mut Bond, bulk: &Bulk) -> Outcome {
     let before = bond.session(transfer.from).snapshot(began, 0).counters;
     transfer.push(bond);
     let deadline = began + bulk.limit;
+    let mut look_at = began;
     while !transfer.answered {
+        if let Some(observer) = bulk.observer.filter(|_| bond.now() >= look_at) {
+            look_at = bond.now() + observer.every;
+            (observer.tell)(&transfer.moment(bond, began));
+        }
         match bond.step(deadline) {
             None => break,
             Some(Signal::Alarm(TICK)) => {
@@ -127,6 +154,15 @@ impl Transfer {
             last: None,
             outcome: Outcome::default(),
         })
+    }
+
+    fn moment(&self, bond: &Bond, began: Instant) -> Moment {
+        let now = bond.now();
+        Moment {
+            age: now.since(began),
+            arrived: ByteCount::new(self.arrived),
+            session: bond.session(self.from).snapshot(now, MAX_STREAMS),
+        }
     }
 
     fn on_event(&mut self, bond: &mut Bond, side: Side, event: &Event) {

@@ -7,7 +7,7 @@ use hawser_types::{ByteCount, Rate};
 use serde::Serialize;
 
 use crate::bond::{Bond, BondConfig};
-use crate::bulk::{self, Bulk, Outcome};
+use crate::bulk::{self, Bulk, Observer, Outcome};
 use crate::plain;
 use crate::tcp::Congestion;
 use crate::ticks::percentile;
@@ -25,6 +25,8 @@ pub struct Options {
     pub singles: Singles,
     /// An interactive stream runs beside each transfer.
     pub ticks: bool,
+    /// Who looks on.
+    pub observer: Option<Observer>,
     /// How the two ends are set up.
     pub bond: BondConfig,
 }
@@ -141,6 +143,7 @@ pub fn run(scenario: &Scenario, direction: Direction, options: &Options) -> Repo
             bytes: scenario.payload,
             events: scenario.events.clone(),
             ticks: options.ticks,
+            observer: options.observer,
             limit: limit(scenario.payload, scenario.total_rate(direction)),
         };
         let outcome = bulk::run(&mut bond, &bulk);

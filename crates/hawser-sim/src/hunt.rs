@@ -48,6 +48,7 @@ pub fn try_seed(seed: u64, bond: &BondConfig) -> Finding {
         transfers: 2,
         singles: Singles::Disturbed,
         ticks: false,
+        observer: None,
         bond: bond.clone(),
     };
     let report = experiment::run(&scenario, direction, &options);

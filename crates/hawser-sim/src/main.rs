@@ -1,20 +1,24 @@
 //! The program `hawser-sim`.
 
+mod trace;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hawser_scenario::{Direction, Scenario};
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_session::SessionConfig;
 use hawser_sim::bond::BondConfig;
+use hawser_sim::bulk::Observer;
 use hawser_sim::experiment::{self, Options, Singles};
 use hawser_sim::hunt;
 use hawser_sim::objects;
 use hawser_sim::table::{Findings, Objects, Table};
 use hawser_sim::tcp::Congestion;
-use hawser_types::ByteCount;
+use hawser_types::{ByteCount, parse_duration};
 
 /// Sessions over simulated links, in virtual time.
 #[derive(Debug, Parser)]
@@ -60,6 +64,9 @@ struct RunArguments {
     /// Leave out TCP on each link alone
     #[arg(long)]
     no_singles: bool,
+    /// Print how the sender and its channels stand, so often, to the error output
+    #[arg(long, value_name = "SPAN", value_parser = parse_duration)]
+    trace: Option<Duration>,
     #[command(flatten)]
     bond: BondArguments,
     /// Print the report as JSON
@@ -187,7 +194,7 @@ impl RunArguments {
 
     fn options(&self, scenario: &Scenario, direction: Direction) -> Options {
         let by_time = self.seconds.map(|seconds| {
-            let span = std::time::Duration::from_secs(seconds.into());
+            let span = Duration::from_secs(seconds.into());
             scenario.total_rate(direction) * span
         });
         Options {
@@ -199,6 +206,10 @@ impl RunArguments {
                 false => Singles::Undisturbed,
             },
             ticks: self.ticks,
+            observer: self.trace.map(|every| Observer {
+                every,
+                tell: trace::print,
+            }),
             bond: self.bond.config(),
         }
     }
@@ -215,6 +226,7 @@ impl ObjectArguments {
                 transfers: 0,
                 singles: Singles::None,
                 ticks: false,
+                observer: None,
                 bond: self.bond.config(),
             };
             for direction in self.direction.directions() {

@@ -69,6 +69,7 @@ pub fn run(
             bytes: size,
             events: Vec::new(),
             ticks: false,
+            observer: None,
             limit: LIMIT,
         };
         let outcome = bulk::run(&mut bond, &bulk);

@@ -84,6 +84,7 @@ fn options(scenario: &Scenario, direction: Direction) -> Options {
         transfers: 2,
         singles: Singles::Undisturbed,
         ticks: false,
+        observer: None,
         bond: BondConfig::default(),
     }
 }
