@@ -16,7 +16,7 @@ pub(crate) fn print(moment: &Moment) {
         session.counters.bytes_duplicated,
     );
     for stream in &session.streams {
-        text += &format!(", stream {}: {} queued", stream.id, stream.queued);
+        text += &format!(", {}: {} queued", stream.id, stream.queued);
     }
     for channel in &session.channels {
         let role = match channel.role {
