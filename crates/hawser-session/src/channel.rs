@@ -195,13 +195,16 @@ impl Channel {
             ChunkSize::Fixed(bytes) => return bytes.as_usize().clamp(256, MAX_CHUNK_PAYLOAD),
             ChunkSize::Mtu => segment,
             ChunkSize::Auto => {
-                let by_rate = (self.rate_or_guess() * CHUNK_TIME).as_usize();
+                let rate = self.rate_or_guess();
+                let by_rate = (rate * CHUNK_TIME).as_usize();
+                let least = (rate * FULL_TIME).as_usize() / segment;
+                let least = least.clamp(MIN_SEGMENTS, FULL_SEGMENTS);
                 let most = match self.spec.role {
                     ChannelRole::Bulk => MAX_CHUNK_PAYLOAD,
                     ChannelRole::Express => segment * EXPRESS_SEGMENTS,
                 };
                 let segments = by_rate.div_ceil(segment).min(most / segment);
-                segment * segments.max(MIN_SEGMENTS)
+                segment * segments.max(least)
             }
         };
         wanted
@@ -279,6 +282,9 @@ const CHUNK_HEADER: usize = 12;
 const CHUNK_TIME: Duration = Duration::from_millis(10);
 /// Keeps what headers and tags add below 1.5 %.
 const MIN_SEGMENTS: usize = 2;
+/// Segments that keep it below 0.6 %, as long as they take no longer than this.
+const FULL_SEGMENTS: usize = 4;
+const FULL_TIME: Duration = Duration::from_millis(100);
 const EXPRESS_SEGMENTS: usize = 4;
 const DEFAULT_SEGMENT: u32 = 1448;
 const MIN_SEGMENT: usize = 256;
