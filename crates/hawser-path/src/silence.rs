@@ -83,7 +83,7 @@ impl Silence {
     pub fn suspect_after(&self, expected: Expectation) -> Duration {
         // While what is under way drains, acknowledgements keep coming; half of that time without
         // any is more than unlucky turns in the queue.
-        expected.rtt.max(expected.drain / 2)
+        expected.rtt.max((expected.drain / 2).min(MAX_DRAIN))
             + expected.variation * 4
             + SUSPECT_MARGIN * (1 << self.false_alarms)
     }
@@ -101,6 +101,8 @@ impl Silence {
 /// Beyond what round trips explain: the peer's delayed acknowledgement (40 ms), a scheduler's
 /// hiccup and one tick of our own.
 const SUSPECT_MARGIN: Duration = Duration::from_millis(120);
+/// No queue that others can live with is longer.
+const MAX_DRAIN: Duration = Duration::from_secs(2);
 const MAX_DOUBLINGS: u32 = 3;
 const MIN_DEAD: Duration = Duration::from_secs(1);
 const MAX_DEAD: Duration = Duration::from_secs(15);

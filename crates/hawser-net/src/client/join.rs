@@ -60,7 +60,7 @@ impl Turns {
     }
 
     /// The join came to an end.
-    pub(super) fn give_back(&self, role: ChannelRole) {
+    fn give_back(&self, role: ChannelRole) {
         self.expected[role as usize].store(0, Ordering::Relaxed);
     }
 }
@@ -87,6 +87,19 @@ pub(super) async fn join(
     if !turns.take(role, clock::now().since(began)) {
         return Err(JoinError::Overtaken);
     }
+    let joined = join_as(shared, driver, link, role, stream).await;
+    turns.give_back(role);
+    joined.map(|id| (id, remote))
+}
+
+/// Joins over a connection that stands.
+async fn join_as(
+    shared: &Shared,
+    driver: &Driver,
+    link: &Link,
+    role: ChannelRole,
+    stream: tokio::net::TcpStream,
+) -> Result<ChannelId, JoinError> {
     let id = driver.take_grant().ok_or(JoinError::NoGrant)?;
     let spec = ChannelSpec {
         id,
@@ -101,7 +114,7 @@ pub(super) async fn join(
     match new.unwrap_or(Err(JoinError::NoAnswer)) {
         Ok(new) => {
             driver.add_channel(spec, new);
-            Ok((id, remote))
+            Ok(id)
         }
         Err(error) => {
             driver.give_up_grant(id);

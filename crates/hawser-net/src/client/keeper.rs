@@ -133,6 +133,8 @@ impl LinkKeeper {
                 }
                 next_attempt = Instant::now() + self.pause();
             }
+            // At the limit only an attempt that ends makes room for another.
+            let may_try = attempts.len() < self.most_attempts();
             tokio::select! {
                 Some((role, result)) = attempts.next(), if !attempts.is_empty() => {
                     let joined = result.is_ok();
@@ -142,7 +144,7 @@ impl LinkKeeper {
                         next_attempt = Instant::now();
                     }
                 }
-                () = tokio::time::sleep_until(next_attempt) => {}
+                () = tokio::time::sleep_until(next_attempt), if may_try => {}
                 changed = changes.changed() => {
                     if changed.is_err() {
                         return;
@@ -157,9 +159,6 @@ impl LinkKeeper {
     }
 
     fn on_result(&mut self, role: ChannelRole, result: Joined) {
-        if !matches!(result, Err(JoinError::Overtaken)) {
-            self.turns.give_back(role);
-        }
         match result {
             Err(JoinError::Overtaken) => {}
             Ok((channel, remote)) => {

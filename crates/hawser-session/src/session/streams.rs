@@ -223,6 +223,11 @@ impl Session {
     fn remove_stream(&mut self, id: StreamId) {
         if let Some(mut stream) = self.streams.remove(&id) {
             stream.receive.close(&mut self.pool);
+            // A channel that takes nothing would keep a limit for each stream there ever was.
+            self.credit_due.remove(&id);
+            for channel in self.channels.values_mut() {
+                channel.credit_copies.remove(&id);
+            }
             let (side, number) = self.place_of(id);
             self.open_streams[side] = self.open_streams[side].saturating_sub(1);
             self.ended[side].insert(number..number + 1);

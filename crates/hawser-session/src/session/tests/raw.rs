@@ -327,6 +327,29 @@ fn credit_goes_over_two_links() {
     assert_eq!(channels, [0, 2]);
 }
 
+#[test]
+fn a_channel_that_takes_nothing_keeps_no_credit_of_streams_that_are_over() {
+    let now = Instant::ZERO;
+    let mut s = Session::new(now, Side::Client, SessionConfig::default());
+    s.add_channel(now, spec(0, ChannelRole::Express, 1));
+    s.add_channel(now, spec(1, ChannelRole::Bulk, 2));
+    s.handle_writable(now, ChannelId::new(0));
+    let copies = |s: &Session| -> usize {
+        let channels = s.channels.values();
+        channels.map(|channel| channel.credit_copies.len()).sum()
+    };
+    for _ in 0..3 {
+        let id = s.open_stream(now, Bytes::new()).unwrap();
+        let mut out = Outgoing::default();
+        while s.poll_transmit(now, ChannelId::new(0), &mut out) {
+            s.handle_writable(now, ChannelId::new(0));
+        }
+        assert_eq!(copies(&s), 1);
+        s.reset(now, id, 0);
+        assert_eq!(copies(&s), 0);
+    }
+}
+
 /// A sample of a channel that was last heard `since_ack` ago.
 fn heard(since_ack: Duration, unacknowledged: u64) -> KernelSample {
     KernelSample {
