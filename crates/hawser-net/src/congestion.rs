@@ -3,8 +3,6 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use socket2::SockRef;
-
 use crate::bind;
 
 /// How channels share their links with others.
@@ -78,7 +76,7 @@ impl Choice {
             return;
         }
         self.open = false;
-        if let Err(error) = SockRef::from(socket).set_tcp_congestion(bind::BBR.as_bytes()) {
+        if let Err(error) = bind::set_congestion(socket, bind::BBR) {
             tracing::debug!(%error, "the congestion control stays");
         }
     }
@@ -92,6 +90,8 @@ const SHORT: [&str; 2] = ["cubic", "reno"];
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
+
+    use socket2::SockRef;
 
     use super::*;
 

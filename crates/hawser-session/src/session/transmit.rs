@@ -265,8 +265,11 @@ impl Session {
     /// An express channel carries too little to know its link's rate: its neighbour may.
     fn know_link(&self, now: Instant, view: &mut PathView) {
         for other in self.channels.values() {
+            if other.spec.link != view.link || other.spec.id == view.channel {
+                continue;
+            }
             let confidence = other.path.delivery().confidence(now);
-            if other.spec.link == view.link && confidence > view.confidence {
+            if confidence > view.confidence {
                 view.rate = other.path.rate();
                 view.confidence = confidence;
             }
