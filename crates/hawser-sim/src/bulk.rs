@@ -7,6 +7,7 @@ use hawser_scenario::{Direction, Event as LinkEvent};
 use hawser_session::{Event, ReadOutcome, SessionSnapshot, Side};
 use hawser_types::{ByteCount, Instant, StreamId};
 
+use crate::arrivals::Arrivals;
 use crate::bond::{Bond, Signal};
 use crate::ticks::Ticks;
 
@@ -53,8 +54,8 @@ pub struct Outcome {
     /// From the opening of the stream to the moment at which the client knows that everything has
     /// arrived; `None` when it gave up before.
     pub took: Option<Duration>,
-    /// The longest time without anything new at the reader, once it had something.
-    pub worst_gap: Duration,
+    /// What came to the reader, and when.
+    pub arrivals: Arrivals,
     /// The most that waited for order in the receiving session.
     pub most_waiting: ByteCount,
     /// Bytes sent twice ahead of need.
@@ -86,7 +87,7 @@ pub fn run(bond: &mut Bond, bulk: &Bulk) -> Outcome {
     while !transfer.answered {
         if let Some(observer) = bulk.observer.filter(|_| bond.now() >= look_at) {
             look_at = bond.now() + observer.every;
-            (observer.tell)(&transfer.moment(bond, began));
+            (observer.tell)(&transfer.moment(bond));
         }
         match bond.step(deadline) {
             None => break,
@@ -128,8 +129,7 @@ struct Transfer {
     asked: bool,
     /// The receiver has said that it has everything.
     answered: bool,
-    arrived: u64,
-    last: Option<Instant>,
+    began: Instant,
     outcome: Outcome,
 }
 
@@ -150,17 +150,16 @@ impl Transfer {
             finished: false,
             asked: false,
             answered: false,
-            arrived: 0,
-            last: None,
+            began: bond.now(),
             outcome: Outcome::default(),
         })
     }
 
-    fn moment(&self, bond: &Bond, began: Instant) -> Moment {
+    fn moment(&self, bond: &Bond) -> Moment {
         let now = bond.now();
         Moment {
-            age: now.since(began),
-            arrived: ByteCount::new(self.arrived),
+            age: now.since(self.began),
+            arrived: self.outcome.arrivals.total(),
             session: bond.session(self.from).snapshot(now, MAX_STREAMS),
         }
     }
@@ -217,12 +216,9 @@ impl Transfer {
                 }
             }
         });
-        let now = bond.now();
         if read > 0 {
-            self.arrived += read;
-            let gap = self.last.map_or(Duration::ZERO, |last| now.since(last));
-            self.outcome.worst_gap = self.outcome.worst_gap.max(gap);
-            self.last = Some(now);
+            let age = bond.now().since(self.began);
+            self.outcome.arrivals.note(age, ByteCount::new(read));
         }
         if ended && to == Side::Client {
             self.answered = true;
@@ -249,7 +245,7 @@ impl Transfer {
         let Some(stream) = snapshot.streams.iter().find(|stream| stream.id == self.id) else {
             return;
         };
-        let behind = stream.received - ByteCount::new(self.arrived) - stream.readable;
+        let behind = stream.received - self.outcome.arrivals.total() - stream.readable;
         self.outcome.most_waiting = self.outcome.most_waiting.max(behind);
     }
 }

@@ -206,7 +206,7 @@ fn judge(report: &Report, outcome: &Outcome, payload: ByteCount) -> Transfer {
         goodput,
         of_sum: over(report.sum()),
         of_best: over(report.best()),
-        gap: outcome.worst_gap.as_millis() as u64,
+        gap: outcome.arrivals.gap(Duration::ZERO).as_millis() as u64,
         waiting: outcome.most_waiting.as_u64(),
         duplicated: outcome.duplicated.as_u64(),
         again: outcome.again.as_u64(),

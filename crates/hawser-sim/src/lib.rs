@@ -5,9 +5,11 @@
 //! same scenario and seed give the same result, to the bit.
 #![forbid(unsafe_code)]
 
+mod arrivals;
 pub mod bond;
 pub mod bulk;
 pub mod experiment;
+pub mod failover;
 pub mod hunt;
 pub mod network;
 pub mod objects;

@@ -1,5 +1,6 @@
 //! The program `hawser-sim`.
 
+mod commands;
 mod trace;
 
 use std::io::Write;
@@ -12,7 +13,6 @@ use hawser_scenario::{Direction, Scenario};
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_session::SessionConfig;
 use hawser_sim::bond::BondConfig;
-use hawser_sim::bulk::Observer;
 use hawser_sim::experiment::{self, Options, Singles};
 use hawser_sim::hunt;
 use hawser_sim::objects;
@@ -34,6 +34,8 @@ enum Command {
     Run(RunArguments),
     /// Transfer small objects on a warm session, and over TCP on each link
     Objects(ObjectArguments),
+    /// Let links fail and return, under load and at rest
+    Failover(commands::FailoverArguments),
     /// Draw link sets and report the worst breaches of the promise
     Hunt(HuntArguments),
 }
@@ -137,6 +139,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(arguments) => arguments.execute(),
         Command::Objects(arguments) => arguments.execute(),
+        Command::Failover(arguments) => arguments.execute(),
         Command::Hunt(arguments) => arguments.execute(),
     };
     match result {
@@ -206,10 +209,7 @@ impl RunArguments {
                 false => Singles::Undisturbed,
             },
             ticks: self.ticks,
-            observer: self.trace.map(|every| Observer {
-                every,
-                tell: trace::print,
-            }),
+            observer: self.trace.map(trace::observer),
             bond: self.bond.config(),
         }
     }

@@ -3,6 +3,7 @@
 use std::fmt::{self, Display};
 
 use crate::experiment::{Report, Single, Transfer};
+use crate::failover::{FIRST_BYTE, FULL_RATE, FailoverReport};
 use crate::hunt::{self, Finding, Promise};
 use crate::objects::ObjectReport;
 
@@ -87,6 +88,63 @@ impl Display for Objects<'_> {
             )?;
         }
         writeln!(f, "times in us; TCP: a fresh connection on the best link")
+    }
+}
+
+/// Failures of links, one a line.
+#[derive(Debug)]
+pub struct Failovers<'a>(pub &'a [FailoverReport]);
+
+impl Display for Failovers<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<20} {:<4} {:>4} {:<10} {:>6} {:>8} {:>8} {:>8} {:>6} {:>6} {:>6} {:>6}  broken",
+            "scenario",
+            "",
+            "link",
+            "failure",
+            "gap",
+            "allowed",
+            "full",
+            "without",
+            "back",
+            "again",
+            "share",
+            "twice"
+        )?;
+        for report in self.0 {
+            let load = report.load.as_ref();
+            let broken = match (report.is_gap_broken(), report.is_return_broken()) {
+                (false, false) => "",
+                (true, false) => "  gap",
+                (false, true) => "  return",
+                (true, true) => "  gap, return",
+            };
+            writeln!(
+                f,
+                "{:<20} {:<4} {:>4} {:<10} {:>6} {:>8} {:>8} {:>8} {:>6} {:>6} {:>6} {:>6}{broken}",
+                report.scenario,
+                report.direction.name(),
+                report.link,
+                report.failure.name(),
+                Shown(report.gap),
+                report.allowed,
+                Shown(load.map(|load| load.full)),
+                Shown(load.and_then(|load| load.without)),
+                Shown(load.and_then(|load| load.back)),
+                Shown(load.map(|load| load.again / 1000)),
+                Shown(load.map(|load| load.again_share)),
+                Shown(load.map(|load| load.twice / 1000)),
+            )?;
+        }
+        writeln!(
+            f,
+            "gap and back in ms, full and without in kbit/s, again and twice in kB, share: again in thousandths\n\
+             allowed: {} ms and the shortest round trip that is left; back: {} ms",
+            FIRST_BYTE.as_millis(),
+            FULL_RATE.as_millis()
+        )
     }
 }
 

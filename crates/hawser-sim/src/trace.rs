@@ -1,10 +1,16 @@
 use std::io::Write;
+use std::time::Duration;
 
-use hawser_sim::bulk::Moment;
+use hawser_sim::bulk::{Moment, Observer};
 use hawser_wire::ChannelRole;
 
+/// Prints how the sender stands, so often.
+pub(crate) fn observer(every: Duration) -> Observer {
+    Observer { every, tell: print }
+}
+
 /// Prints a line for the sender, and one for each of its channels.
-pub(crate) fn print(moment: &Moment) {
+fn print(moment: &Moment) {
     let mut text = String::new();
     let session = &moment.session;
     text += &format!(

@@ -1,15 +1,27 @@
 //! The shipped scenarios, as tables of whole numbers that are committed.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use hawser_scenario::{Direction, Scenario};
 use hawser_sim::bond::BondConfig;
 use hawser_sim::experiment::{self, Options, Report, Singles};
-use hawser_sim::table::Table;
+use hawser_sim::failover::{self, Failure};
+use hawser_sim::table::{Failovers, Table};
 use hawser_types::ByteCount;
 
 /// Seconds of the links' rates that one transfer carries.
 const SECONDS: u64 = 2;
+const ALL: &str = "scenarios/*.toml";
+/// The scenarios whose links fail, one after the other: alike, of different length, and cellular.
+const FAILING: [&str; 6] = [
+    "black-hole-20-20",
+    "wifi-lte",
+    "het-rtt",
+    "cellular",
+    "on-off",
+    "bat-e1",
+];
 
 #[test]
 fn bulk_gives_the_committed_table() {
@@ -17,7 +29,13 @@ fn bulk_gives_the_committed_table() {
         .iter()
         .flat_map(|s| both_ways(s, &options))
         .collect();
-    compare(&reports, include_str!("bulk.txt"), "", "bulk.txt");
+    let arguments = format!("run {ALL} --direction both --seconds {SECONDS}");
+    compare(
+        &Table(&reports),
+        include_str!("bulk.txt"),
+        &arguments,
+        "bulk.txt",
+    );
 }
 
 #[test]
@@ -26,14 +44,45 @@ fn an_interactive_stream_beside_bulk_gives_the_committed_table() {
         .iter()
         .flat_map(|s| both_ways(s, &beside_ticks))
         .collect();
-    let arguments = "--ticks --transfers 1 --no-singles ";
-    compare(&reports, include_str!("ticks.txt"), arguments, "ticks.txt");
+    let arguments = format!(
+        "run {ALL} --direction both --seconds {SECONDS} --ticks --transfers 1 --no-singles"
+    );
+    compare(
+        &Table(&reports),
+        include_str!("ticks.txt"),
+        &arguments,
+        "ticks.txt",
+    );
+}
+
+#[test]
+fn links_that_fail_and_return_give_the_committed_table() {
+    let mut reports = Vec::new();
+    for name in FAILING {
+        let scenario = load(&folder().join(format!("{name}.toml")));
+        let options = options(&scenario, Direction::Get);
+        for link in 0..scenario.links.len() {
+            for failure in Failure::ALL {
+                let report = failover::run(&scenario, Direction::Get, link, failure, &options);
+                reports.extend(report);
+            }
+        }
+    }
+    let files = FAILING
+        .map(|name| format!("scenarios/{name}.toml"))
+        .join(" ");
+    let arguments = format!("failover {files} --direction get");
+    compare(
+        &Failovers(&reports),
+        include_str!("failover.txt"),
+        &arguments,
+        "failover.txt",
+    );
 }
 
 #[test]
 fn one_seed_gives_one_result_and_another_seed_another() {
-    let path = folder().join("lossy-both.toml");
-    let scenario = Scenario::load(&path, &read).unwrap();
+    let scenario = load(&folder().join("lossy-both.toml"));
     let run = |seed| {
         let options = Options {
             seed,
@@ -45,8 +94,8 @@ fn one_seed_gives_one_result_and_another_seed_another() {
     assert_ne!(run(7).transfers, run(8).transfers);
 }
 
-fn compare(reports: &[Report], expected: &str, arguments: &str, file: &str) {
-    let table = Table(reports).to_string();
+fn compare(table: &dyn Display, expected: &str, arguments: &str, file: &str) {
+    let table = table.to_string();
     let first = table
         .lines()
         .zip(expected.lines())
@@ -54,8 +103,7 @@ fn compare(reports: &[Report], expected: &str, arguments: &str, file: &str) {
     assert!(
         table == expected,
         "{file}: the first line that differs is\n{first:?}\nIf that is meant, commit what this gives:\n\
-         cargo run --release -p hawser-sim -- run scenarios/*.toml --direction both \
-         --seconds {SECONDS} {arguments}> crates/hawser-sim/tests/{file}"
+         cargo run --release -p hawser-sim -- {arguments} > crates/hawser-sim/tests/{file}"
     );
 }
 
@@ -96,8 +144,11 @@ fn shipped() -> Vec<Scenario> {
     paths.retain(|path| path.extension().is_some_and(|ending| ending == "toml"));
     paths.sort();
     assert!(!paths.is_empty());
-    let load = |path: &PathBuf| Scenario::load(path, &read).unwrap();
-    paths.iter().map(load).collect()
+    paths.iter().map(|path| load(path)).collect()
+}
+
+fn load(path: &Path) -> Scenario {
+    Scenario::load(path, &read).unwrap()
 }
 
 fn folder() -> PathBuf {
