@@ -10,7 +10,7 @@ use crate::document::{Field, Section};
 /// `[session]`: how data is cut, spread and sealed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionConfig {
-    /// `scheduler`: which link gets the next chunk. Default `"backlog"`.
+    /// `scheduler`: which link gets the next chunk. Default `"auto"`.
     pub scheduler: ChunkPolicy,
     /// `chunk-size`: how much of a stream goes to one link at a time: `"auto"`, `"mtu"`, or a size
     /// from 256 B to 64 KiB. Default `"auto"`.

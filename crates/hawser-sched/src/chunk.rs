@@ -93,7 +93,6 @@ pub trait ChunkScheduler: fmt::Debug + Send {
 #[non_exhaustive]
 pub enum ChunkPolicy {
     /// Whichever channel can accept data gets the next chunk. Source: PATTHEL §III.B.
-    #[default]
     Backlog,
     /// Channels take turns, one chunk each. Source: DBAS §II.D.
     RoundRobin,
@@ -110,7 +109,8 @@ pub enum ChunkPolicy {
     Blest,
     /// Every chunk over two links.
     Redundant,
-    /// Where the chunk arrives earliest, within the governor's limits and the latency target.
+    /// Where the chunk arrives earliest, within the governor's limits.
+    #[default]
     Auto,
 }
 

@@ -1,5 +1,3 @@
-mod queue;
-
 use std::time::Duration;
 
 use hawser_types::{ChannelId, Instant};
@@ -7,30 +5,25 @@ use hawser_types::{ChannelId, Instant};
 use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason, usable};
 use crate::PathView;
 use crate::governor::Standing;
-use queue::QueueCap;
 
 /// Where the chunk arrives earliest.
 ///
 /// For each channel it reckons when the chunk would be there: what is under way drains at the
 /// channel's rate, the chunk behind it, and nothing is quicker than the empty path. Channels with
 /// a bottleneck in common drain together. The earliest of those that are ready gets the chunk,
-/// unless
+/// unless the earliest of all is busy, and everything that waits would be there sooner by waiting
+/// for it (the reasoning of ECF, with measured backlogs in place of windows; once it waits, another
+/// channel has to be better by a quarter). An application that writes on has no end that could be
+/// sooner, so that then every channel is used.
 ///
-/// - the earliest of all is busy, and everything that waits would be there sooner by waiting for it
-///   (the reasoning of ECF, with measured backlogs in place of windows; once it waits, another
-///   channel has to be better by a quarter). An application that writes on has no end that could be
-///   sooner, so that then every channel is used;
-/// - or the window would be used up before the chunk is there, which stops the quicker ones (the
-///   reasoning of BLEST).
-///
-/// A channel is passed over while what this host has under way on it makes a queue longer than
-/// the latency target, unless others fill that queue (see [`QueueCap`]). A link that the governor
-/// demoted gets a chunk now and then, while one that was not lives, and one that is excluded gets nothing. Links that
-/// the user prefers come first; the others get what these cannot take.
+/// A link that the governor demoted gets a chunk now and then, while one that was not lives, and one
+/// that is excluded gets nothing. Links that the user prefers come first; the others get what these
+/// cannot take.
 #[derive(Debug, Default)]
 pub(super) struct Auto {
     waiting: bool,
-    caps: Vec<(ChannelId, QueueCap)>,
+    /// When channels of demoted links were probed last.
+    probes: Vec<(ChannelId, Instant)>,
 }
 
 /// The best of the channels seen so far.
@@ -48,23 +41,17 @@ struct Found<'a> {
     ready: Option<Candidate<'a>>,
     /// One that is to be probed.
     probe: Option<ChannelId>,
-    /// When the first of those that are passed over for their queues may be used again.
-    drained_at: Option<Instant>,
 }
 
 impl ChunkScheduler for Auto {
     fn select(&mut self, now: Instant, unit: ChunkUnit, paths: &[PathView]) -> Decision {
-        if self.caps.len() > paths.len() {
-            self.caps
-                .retain(|(channel, _)| paths.iter().any(|path| path.channel == *channel));
-        }
         let found = self.look(now, unit, paths);
         if let Some(channel) = found.probe {
-            self.cap(channel).on_probe(now);
+            self.on_probe(now, channel);
             return Decision::Channel(channel, Reason::Probe);
         }
         let Some(ready) = found.ready else {
-            return wait_for_any(&found, paths);
+            return Decision::Wait(None, no_one(paths));
         };
         let earliest = found.earliest.unwrap_or(ready);
         if earliest.path.channel == ready.path.channel {
@@ -75,10 +62,6 @@ impl ChunkScheduler for Auto {
             let at = now + free_in(earliest.path);
             return Decision::Wait(Some(at), Reason::QuickerSoon);
         }
-        if would_block(unit, earliest, ready, paths) {
-            let at = now + free_in(earliest.path);
-            return Decision::Wait(Some(at), Reason::WouldBlock);
-        }
         Decision::Channel(ready.path.channel, Reason::Writable)
     }
 
@@ -88,7 +71,7 @@ impl ChunkScheduler for Auto {
 }
 
 impl Auto {
-    fn look<'a>(&mut self, now: Instant, unit: ChunkUnit, paths: &'a [PathView]) -> Found<'a> {
+    fn look<'a>(&self, now: Instant, unit: ChunkUnit, paths: &'a [PathView]) -> Found<'a> {
         let any_full = usable(paths).any(|path| path.standing == Standing::Full);
         let mut found = Found::default();
         for path in usable(paths) {
@@ -97,7 +80,7 @@ impl Auto {
                 Standing::Probing(_) if any_full => {
                     if path.ready
                         && path.in_flight.as_u64() == 0
-                        && self.cap(path.channel).may_probe(now)
+                        && self.may_probe(now, path.channel)
                     {
                         found.probe = found.probe.or(Some(path.channel));
                     }
@@ -111,13 +94,8 @@ impl Auto {
             if candidate.beats(found.earliest) {
                 found.earliest = Some(candidate);
             }
-            if !path.ready {
-                continue;
-            }
-            match self.cap(path.channel).drained_at(now, path, chunk) {
-                None if candidate.beats(found.ready) => found.ready = Some(candidate),
-                None => {}
-                Some(at) => found.drained_at = Some(found.drained_at.map_or(at, |old| old.min(at))),
+            if path.ready && candidate.beats(found.ready) {
+                found.ready = Some(candidate);
             }
         }
         found
@@ -135,14 +113,15 @@ impl Auto {
         self.waiting
     }
 
-    /// What is kept of a channel.
-    fn cap(&mut self, channel: ChannelId) -> &mut QueueCap {
-        let place = self.caps.iter().position(|(of, _)| *of == channel);
-        let place = place.unwrap_or_else(|| {
-            self.caps.push((channel, QueueCap::default()));
-            self.caps.len() - 1
-        });
-        &mut self.caps[place].1
+    /// Whether the last probe was long enough ago.
+    fn may_probe(&self, now: Instant, channel: ChannelId) -> bool {
+        let mut probes = self.probes.iter();
+        probes.all(|(of, at)| *of != channel || now.since(*at) >= PROBE_EACH)
+    }
+
+    fn on_probe(&mut self, now: Instant, channel: ChannelId) {
+        self.probes.retain(|(_, at)| now.since(*at) < PROBE_EACH);
+        self.probes.push((channel, now));
     }
 }
 
@@ -157,12 +136,11 @@ impl Candidate<'_> {
     }
 }
 
-/// Nothing that is ready may be used.
-fn wait_for_any(found: &Found<'_>, paths: &[PathView]) -> Decision {
-    match found.drained_at {
-        Some(at) => Decision::Wait(Some(at), Reason::QueueFull),
-        None if usable(paths).any(|path| path.ready) => Decision::Wait(None, Reason::NotAllowed),
-        None => Decision::Wait(None, Reason::AllBusy),
+/// Why no channel is given.
+fn no_one(paths: &[PathView]) -> Reason {
+    match usable(paths).any(|path| path.ready) {
+        true => Reason::NotAllowed,
+        false => Reason::AllBusy,
     }
 }
 
@@ -187,25 +165,6 @@ fn arrival(path: &PathView, paths: &[PathView], chunk: f64) -> f64 {
     (ahead + chunk).max(rate * one_way + chunk) / rate
 }
 
-/// Whether the quicker channel would use up the window while a chunk on the other is under way.
-///
-/// What is under way now comes before the chunk, so that its part of the window is free again by
-/// then, other than what the slow channel itself carries.
-fn would_block(
-    unit: ChunkUnit,
-    quick: Candidate<'_>,
-    slow: Candidate<'_>,
-    paths: &[PathView],
-) -> bool {
-    unit.room.is_some_and(|room| {
-        let others = paths.iter().filter(|p| p.channel != slow.path.channel);
-        let under_way: u64 = others.map(|path| path.in_flight.as_u64()).sum();
-        let chunk = unit.size.min(slow.path.chunk).as_u64() as f64;
-        let meanwhile = rate(quick.path) * (slow.arrival - quick.arrival).max(0.0);
-        meanwhile > (room.as_u64() + under_way) as f64 - chunk
-    })
-}
-
 /// In how long the kernel has sent what it was given.
 fn free_in(path: &PathView) -> Duration {
     let backlog = path.kernel_backlog.as_u64().max(MIN_BACKLOG) as f64;
@@ -228,6 +187,8 @@ const ACK_DELAY: Duration = Duration::from_millis(10);
 const UNKNOWN_RTT: f64 = 0.1;
 const LONGEST_WAIT: f64 = 0.1;
 const MIN_BACKLOG: u64 = 1448;
+/// Often enough for four probes in the two seconds within which a link has to be back.
+const PROBE_EACH: Duration = Duration::from_millis(250);
 
 #[cfg(test)]
 mod tests;

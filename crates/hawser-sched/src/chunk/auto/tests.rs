@@ -124,25 +124,6 @@ fn once_it_waits_the_other_channel_has_to_be_better_by_a_quarter() {
     assert_eq!(auto.select(NOW, above, &paths), to(2, Reason::Writable));
 }
 
-/// In the 100 ms between the two the quick one sends 1.26 MB, of which the window has room for the
-/// 250 kB that are under way on it now.
-#[test]
-fn a_slow_chunk_that_would_use_up_the_window_is_not_sent() {
-    let paths = [busy(path(1, 100, 10)), path(2, 10, 200)];
-    let with_room = |room| ChunkUnit {
-        room: Some(ByteCount::new(room)),
-        ..endless()
-    };
-    assert_eq!(
-        reason(select(with_room(1_000_000), &paths)),
-        Reason::WouldBlock
-    );
-    assert_eq!(
-        select(with_room(1_050_000), &paths),
-        to(2, Reason::Writable)
-    );
-}
-
 #[test]
 fn channels_with_a_bottleneck_in_common_drain_together() {
     let mut paths = [path(1, 50, 20), path(2, 50, 20), path(3, 50, 40)];
@@ -153,90 +134,8 @@ fn channels_with_a_bottleneck_in_common_drain_together() {
     assert_eq!(select(endless(), &paths), to(3, Reason::Earliest));
 }
 
-/// 20 Mbit/s and 20 ms: 60 ms of queue are twice the target, and more is under way than the 150 kB
-/// that make the target.
-fn queueing() -> PathView {
-    PathView {
-        rtt: Duration::from_millis(80),
-        standing_queue: Duration::from_millis(60),
-        in_flight: ByteCount::new(200_000),
-        ..path(1, 20, 20)
-    }
-}
-
 const fn at(millis: u64) -> Instant {
     Instant::from_nanos(NOW.as_nanos() + millis * 1_000_000)
-}
-
-/// What is decided when things have been as they are for two round trips.
-fn standing(paths: &[PathView]) -> Decision {
-    let mut auto = Auto::default();
-    assert_ne!(
-        reason(auto.select(NOW, endless(), paths)),
-        Reason::QueueFull
-    );
-    auto.select(at(160), endless(), paths)
-}
-
-#[test]
-fn a_standing_queue_of_our_own_beyond_the_target_is_left_to_drain() {
-    let drained = at(160) + Duration::from_secs_f64(39_480.0 / 2.5e6);
-    let wait = Decision::Wait(Some(drained), Reason::QueueFull);
-    assert_eq!(
-        standing(&[PathView {
-            in_flight: ByteCount::new(175_000),
-            ..queueing()
-        }]),
-        wait
-    );
-    let both = [queueing(), path(2, 5, 150)];
-    assert_eq!(standing(&both), to(2, Reason::Writable));
-    let mut drained = queueing();
-    drained.in_flight = ByteCount::new(130_000);
-    assert_eq!(standing(&[drained]), to(1, Reason::Earliest));
-    let mut short = queueing();
-    short.standing_queue = Duration::from_millis(25);
-    assert_eq!(standing(&[short]), to(1, Reason::Earliest));
-}
-
-/// At 400 kbit/s a chunk of two segments takes 58 ms: no queue can be shorter than that.
-#[test]
-fn a_slow_link_may_hold_two_chunks() {
-    let slow = |queue| PathView {
-        rate: Rate::from_bits_per_second(400_000),
-        chunk: ByteCount::new(2896),
-        standing_queue: Duration::from_millis(queue),
-        in_flight: ByteCount::new(10_000),
-        ..queueing()
-    };
-    assert_eq!(standing(&[slow(110)]), to(1, Reason::Earliest));
-    assert_eq!(reason(standing(&[slow(120)])), Reason::QueueFull);
-}
-
-#[test]
-fn a_queue_that_does_not_shrink_is_others_doing_and_we_compete_for_a_while() {
-    let mut auto = Auto::default();
-    let paths = [queueing()];
-    let mut asked = |millis| auto.select(at(millis), endless(), &paths);
-    assert_eq!(asked(0), to(1, Reason::Earliest));
-    assert_eq!(reason(asked(160)), Reason::QueueFull);
-    assert_eq!(reason(asked(480)), Reason::QueueFull);
-    assert_eq!(asked(490), to(1, Reason::Earliest));
-    assert_eq!(asked(10_400), to(1, Reason::Earliest));
-    assert_eq!(reason(asked(10_500)), Reason::QueueFull);
-}
-
-#[test]
-fn a_queue_that_shrinks_is_ours_and_the_cap_stays() {
-    let mut auto = Auto::default();
-    for n in 0..100 {
-        let mut path = queueing();
-        // Falls below the target within each second, and is built again.
-        path.standing_queue = Duration::from_millis(80 - (n % 10) * 6);
-        let decision = auto.select(at(n * 100), endless(), &[path]);
-        let full = (2..9).contains(&(n % 10));
-        assert_eq!(reason(decision) == Reason::QueueFull, full, "{n}");
-    }
 }
 
 #[test]
