@@ -79,6 +79,7 @@ impl PathEstimator {
         self.silence.on_sample(
             now,
             sample.unacknowledged > ByteCount::ZERO,
+            sample.in_network(),
             sample.since_ack,
         );
         let limit = self.clock.limit(&sample, self.waiting);

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use hawser_types::Instant;
+use hawser_types::{ByteCount, Instant};
 
 /// How long a path has been silent against expectation, and how long it was silent when nothing
 /// was wrong.
@@ -13,6 +13,18 @@ pub struct Silence {
     last_ack: Option<Instant>,
     longest: Duration,
     false_alarms: u32,
+    flow: Flow,
+}
+
+/// How evenly acknowledgements come while so much is under way that they never stop.
+#[derive(Clone, Debug, Default)]
+struct Flow {
+    /// Enough was under way at the latest sample.
+    now: bool,
+    /// How long the channel has been watched in that state.
+    watched: Duration,
+    /// The longest pause between two acknowledgements meanwhile.
+    longest: Duration,
 }
 
 /// What explains a silence on a path.
@@ -24,6 +36,9 @@ pub struct Expectation {
     pub variation: Duration,
     /// How long the path takes to carry everything that is under way on it.
     pub drain: Duration,
+    /// How much longer than the silence's beginning a round trip of the oldest byte lasts that is
+    /// under way: nothing on a path that was kept full, and up to a whole round trip after a pause.
+    pub due: Duration,
 }
 
 impl Silence {
@@ -32,8 +47,15 @@ impl Silence {
         self.waiting_since.get_or_insert(now);
     }
 
-    /// The kernel says whether bytes are unacknowledged and when the last acknowledgement came.
-    pub fn on_sample(&mut self, now: Instant, waiting: bool, since_ack: Duration) {
+    /// The kernel says how many bytes are in the network unacknowledged, whether any wait for an
+    /// acknowledgement at all, and when the last one came.
+    pub fn on_sample(
+        &mut self,
+        now: Instant,
+        waiting: bool,
+        in_network: ByteCount,
+        since_ack: Duration,
+    ) {
         let ack = now - since_ack;
         if let (Some(since), true) = (
             self.waiting_since,
@@ -41,8 +63,14 @@ impl Silence {
         ) {
             let began = self.last_ack.map_or(since, |old| old.max(since));
             // The kernel counts in milliseconds: less than that is no silence at all.
-            self.longest = self.longest.max(ack.since(began));
+            let pause = ack.since(began);
+            self.longest = self.longest.max(pause);
+            if self.flow.now {
+                self.flow.watched += pause;
+                self.flow.longest = self.flow.longest.max(pause);
+            }
         }
+        self.flow.now = in_network >= FLOWING;
         self.last_ack = Some(self.last_ack.map_or(ack, |old| old.max(ack)));
         if !waiting {
             self.waiting_since = None;
@@ -80,12 +108,21 @@ impl Silence {
 
     /// The silence that makes a path suspect: what its round trips and its rate explain, plus a
     /// margin that doubles with every false alarm.
+    ///
+    /// Where much is under way, acknowledgements come all the time. On a path that has shown how
+    /// evenly, a pause that is longer than any before is telling long before a round trip is over.
     pub fn suspect_after(&self, expected: Expectation) -> Duration {
+        let alarms = 1 << self.false_alarms;
         // While what is under way drains, acknowledgements keep coming; half of that time without
         // any is more than unlucky turns in the queue.
-        expected.rtt.max((expected.drain / 2).min(MAX_DRAIN))
+        let patient = expected.rtt.max((expected.drain / 2).min(MAX_DRAIN))
             + expected.variation * 4
-            + SUSPECT_MARGIN * (1 << self.false_alarms)
+            + SUSPECT_MARGIN * alarms;
+        if !self.flow.now || self.flow.watched < WATCHED_LONG {
+            return patient;
+        }
+        let margin = FLOW_MARGIN.max(self.flow.longest * 2) * alarms;
+        patient.min(expected.due + margin.max(expected.variation * 4))
     }
 
     /// The silence that makes a path dead.
@@ -98,9 +135,16 @@ impl Silence {
     }
 }
 
-/// Beyond what round trips explain: the peer's delayed acknowledgement (40 ms), a scheduler's
-/// hiccup and one tick of our own.
-const SUSPECT_MARGIN: Duration = Duration::from_millis(120);
+/// Beyond what round trips explain: the peer's delayed acknowledgement (40 ms) and a scheduler's
+/// hiccup.
+const SUSPECT_MARGIN: Duration = Duration::from_millis(100);
+/// Where acknowledgements come all the time, only the hiccup is left.
+const FLOW_MARGIN: Duration = Duration::from_millis(100);
+/// So much under way that delayed acknowledgements and lost packets stop no stream of them: eight
+/// segments.
+const FLOWING: ByteCount = ByteCount::new(8 * 1448);
+/// Before that much of a path was seen, its pauses say little.
+const WATCHED_LONG: Duration = Duration::from_secs(1);
 /// No queue that others can live with is longer.
 const MAX_DRAIN: Duration = Duration::from_secs(2);
 const MAX_DOUBLINGS: u32 = 3;
@@ -123,23 +167,31 @@ mod tests {
         Expectation {
             rtt: ms(rtt),
             variation: ms(variation),
-            drain: Duration::ZERO,
+            ..Expectation::default()
+        }
+    }
+
+    /// A path that carries much, with an acknowledgement every `pause` for `span`.
+    fn busy(silence: &mut Silence, span: u64, pause: u64) {
+        silence.on_written(at(0));
+        for now in (0..=span).step_by(pause as usize) {
+            silence.on_sample(at(now), true, ByteCount::new(60_000), ms(0));
         }
     }
 
     #[test]
     fn an_idle_path_is_never_silent() {
         let mut silence = Silence::default();
-        silence.on_sample(at(1000), false, ms(900));
+        silence.on_sample(at(1000), false, ByteCount::ZERO, ms(900));
         assert_eq!(silence.current(at(9000)), Duration::ZERO);
     }
 
     #[test]
     fn silence_begins_with_the_first_byte_after_idleness() {
         let mut silence = Silence::default();
-        silence.on_sample(at(100), false, ms(0));
+        silence.on_sample(at(100), false, ByteCount::ZERO, ms(0));
         silence.on_written(at(5000));
-        silence.on_sample(at(5050), true, ms(4950));
+        silence.on_sample(at(5050), true, ByteCount::ZERO, ms(4950));
         assert_eq!(silence.current(at(5200)), ms(200));
     }
 
@@ -147,8 +199,8 @@ mod tests {
     fn a_silence_that_ended_by_itself_is_remembered() {
         let mut silence = Silence::default();
         silence.on_written(at(0));
-        silence.on_sample(at(20), true, ms(0));
-        silence.on_sample(at(500), true, ms(60));
+        silence.on_sample(at(20), true, ByteCount::ZERO, ms(0));
+        silence.on_sample(at(500), true, ByteCount::ZERO, ms(60));
         assert_eq!(silence.longest(), ms(420));
         assert_eq!(silence.dead_after(rtt(10, 0)), ms(1260));
     }
@@ -156,9 +208,9 @@ mod tests {
     #[test]
     fn false_alarms_double_the_margin_up_to_a_bound() {
         let mut silence = Silence::default();
-        assert_eq!(silence.suspect_after(rtt(20, 5)), ms(160));
+        assert_eq!(silence.suspect_after(rtt(20, 5)), ms(140));
         (0..9).for_each(|_| silence.on_false_alarm());
-        assert_eq!(silence.suspect_after(rtt(20, 5)), ms(40 + 960));
+        assert_eq!(silence.suspect_after(rtt(20, 5)), ms(40 + 800));
     }
 
     #[test]
@@ -166,7 +218,35 @@ mod tests {
         let silence = Silence::default();
         let mut expected = rtt(100, 0);
         expected.drain = ms(4000);
-        assert_eq!(silence.suspect_after(expected), ms(2120));
+        assert_eq!(silence.suspect_after(expected), ms(2100));
         assert_eq!(silence.dead_after(expected), ms(4000));
+    }
+
+    #[test]
+    fn on_a_path_that_was_kept_full_a_short_silence_is_telling() {
+        let mut silence = Silence::default();
+        busy(&mut silence, 900, 10);
+        assert_eq!(silence.suspect_after(rtt(200, 5)), ms(320));
+        busy(&mut silence, 2000, 10);
+        assert_eq!(silence.suspect_after(rtt(200, 5)), ms(100));
+        let after_a_pause = Expectation {
+            due: ms(150),
+            ..rtt(200, 5)
+        };
+        assert_eq!(silence.suspect_after(after_a_pause), ms(250));
+        // What little is under way may well be acknowledged together.
+        silence.on_sample(at(2000), true, ByteCount::new(3000), ms(0));
+        assert_eq!(silence.suspect_after(rtt(200, 5)), ms(320));
+    }
+
+    #[test]
+    fn on_a_path_that_pauses_by_itself_a_silence_is_telling_when_it_is_twice_as_long() {
+        let mut silence = Silence::default();
+        busy(&mut silence, 2000, 90);
+        assert_eq!(silence.suspect_after(rtt(200, 5)), ms(180));
+        silence.on_false_alarm();
+        assert_eq!(silence.suspect_after(rtt(200, 5)), ms(360));
+        silence.on_false_alarm();
+        assert_eq!(silence.suspect_after(rtt(200, 5)), ms(620));
     }
 }

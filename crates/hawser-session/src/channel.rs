@@ -184,6 +184,13 @@ impl Channel {
             .saturating_sub(self.path.latest().unacknowledged.as_u64())
     }
 
+    /// When the oldest chunk was written that the peer's kernel has not acknowledged.
+    pub(crate) fn oldest_under_way(&self) -> Option<Instant> {
+        let arrived = self.kernel_acknowledged();
+        let first = self.sent.partition_point(|sent| sent.end <= arrived);
+        self.sent.get(first).map(|sent| sent.at)
+    }
+
     /// The largest payload of the next chunk, given the length of its header.
     ///
     /// A record fills whole TCP segments, so that no segment goes out half empty.

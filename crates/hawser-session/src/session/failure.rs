@@ -29,7 +29,7 @@ impl Session {
             self.check_silence(now);
             self.check_recovery(now);
             let busy = self.channels.values().any(Channel::is_busy);
-            self.tick_at = busy.then_some(now + TICK);
+            self.tick_at = busy.then(|| self.next_look(now));
             if !busy {
                 self.copies = Arena::default();
             } else if now.since(self.trimmed_at) >= TRIM_EVERY {
@@ -43,6 +43,18 @@ impl Session {
         if lonely && self.state != State::Closed {
             self.close_now(CloseReason::Abandoned);
         }
+    }
+
+    /// When to look again: when the next silence becomes telling, and now and then besides.
+    fn next_look(&self, now: Instant) -> Instant {
+        let sound = self.channels.values().filter(|c| c.suspect_since.is_none());
+        let telling = sound.filter_map(|channel| {
+            let silence = channel.path.silence();
+            let after = silence.suspect_after(self.expectation(channel));
+            Some(silence.began()? + after + SHORTEST_TICK)
+        });
+        let telling = telling.filter(|at| *at > now).min();
+        telling.map_or(now + TICK, |at| at.clamp(now + SHORTEST_TICK, now + TICK))
     }
 
     /// Channels whose acknowledgements are due have something to send; where one can't take it,
@@ -193,6 +205,9 @@ impl Session {
             rate = SLOWEST_RATE;
         }
         expected.drain = rate.time_for(under_way).unwrap_or_default();
+        let oldest = channel.oldest_under_way().unwrap_or(Instant::ZERO);
+        let began = channel.path.silence().began().unwrap_or(oldest);
+        expected.due = (oldest + expected.rtt).since(began).min(expected.rtt);
         expected
     }
 
@@ -326,6 +341,8 @@ impl Channel {
 
 /// How often channels with something under way are looked after.
 pub(super) const TICK: Duration = Duration::from_millis(20);
+/// The resolution of drivers' clocks.
+const SHORTEST_TICK: Duration = Duration::from_millis(1);
 /// How often memory for copies that a busy session did not need is given back.
 const TRIM_EVERY: Duration = Duration::from_secs(1);
 const HEARTBEAT_AFTER: Duration = Duration::from_millis(500);
