@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::commands::print;
 use crate::interrupt::TemporaryFolder;
-use crate::measure::{Bench, Programs, Session};
+use crate::measure::{Bench, Programs, Session, TCP_SHARE};
 use crate::meter::{self, Order, Outcome};
 use crate::scenario::{Direction, Link, Scenario, no_files};
 use crate::topology::Lab;
@@ -116,5 +116,3 @@ delay = "30ms"
 loss = "0.05%"
 queue = "200ms"
 "#;
-/// What full-size TCP segments can carry of a link's rate: 1448 of 1500 bytes.
-const TCP_SHARE: f64 = 1448.0 / 1500.0;

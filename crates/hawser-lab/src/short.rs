@@ -3,16 +3,14 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::commands::print;
 use crate::cpu;
-use crate::interrupt::TemporaryFolder;
+use crate::experiment::{Findings, Head};
 use crate::measure::{Bench, Programs, Session, StepError, wait_for_port};
 use crate::meter::socks_connect;
 use crate::process::Program;
@@ -22,17 +20,16 @@ use crate::topology::{Lab, SERVER};
 /// What to do.
 #[derive(Debug)]
 pub(crate) struct Options {
-    pub(crate) scenario: Scenario,
     pub(crate) connections: u64,
     pub(crate) parallel: usize,
     pub(crate) hawser: Programs,
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-struct Report {
-    scenario: String,
+pub(crate) struct Report {
+    #[serde(flatten)]
+    head: Head,
     server: &'static str,
     connections: u64,
     parallel: usize,
@@ -46,11 +43,10 @@ struct Report {
     gateway_memory: [u64; 3],
 }
 
-/// Fetches a small page many times over and reports.
-pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    let folder = TemporaryFolder::create()?;
-    let bench = Bench::new(Lab::shaped(&options.scenario)?, folder.path())?;
-    let (_web, server) = start_web(&bench, folder.path())?;
+/// Fetches a small page many times over, with logs in `folder`.
+pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyhow::Result<Report> {
+    let bench = Bench::new(Lab::shaped(scenario)?, folder)?;
+    let (_web, server) = start_web(&bench, folder)?;
     let mut session = Session::start(&bench, &options.hawser, 1)?;
     let [client, gateway] = session.ids();
     // What is allocated once at first use is not growth.
@@ -78,8 +74,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
             .unwrap_or(0.0)
     };
     let failures = [warm.failures, first.failures, second.failures].concat();
-    let report = Report {
-        scenario: options.scenario.name.clone(),
+    Ok(Report {
+        head: Head::new("short", &scenario.name),
         server,
         connections: options.connections,
         parallel: options.parallel,
@@ -90,17 +86,21 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         p99_seconds: quantile(0.99),
         client_memory: [before[0], middle[0], after[0]],
         gateway_memory: [before[1], middle[1], after[1]],
-    };
-    if options.json {
-        print(&serde_json::to_string(&report)?)?;
-    } else {
-        print(&render(&report))?;
-    }
-    Ok(if report.failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
     })
+}
+
+impl Findings for Report {
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn render(&self) -> String {
+        render(self)
+    }
+
+    fn failures(&self) -> usize {
+        usize::try_from(self.failed).unwrap_or(usize::MAX)
+    }
 }
 
 /// nginx where there is one, else the meter's own small page.
@@ -225,7 +225,7 @@ fn render(report: &Report) -> String {
         report.connections,
         report.server,
         report.parallel,
-        report.scenario,
+        report.head.scenario,
         report.failed,
         report.seconds,
         report.connections as f64 / report.seconds.max(1e-9),

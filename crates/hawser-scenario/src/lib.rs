@@ -64,15 +64,15 @@ impl Scenario {
     }
 
     /// The part of the payload that keeps link `index` alone busy for as long as the whole keeps
-    /// the fastest link: a slow link alone would otherwise take minutes for no better figure.
+    /// all links: what a transfer loses at its beginning weighs the same on both.
     pub fn single_payload(&self, index: usize, direction: Direction) -> ByteCount {
-        let rate = |link: &Link| link.line(direction).rate.bytes_per_second();
-        let best = self.links.iter().map(rate).max().unwrap_or(1);
+        let all = self.total_rate(direction).bytes_per_second();
         let Some(link) = self.links.get(index) else {
             return self.payload;
         };
-        let bytes = u128::from(self.payload.as_u64()) * u128::from(rate(link));
-        let share = u64::try_from(bytes / u128::from(best.max(1))).unwrap_or(u64::MAX);
+        let own = link.line(direction).rate.bytes_per_second();
+        let bytes = u128::from(self.payload.as_u64()) * u128::from(own);
+        let share = u64::try_from(bytes / u128::from(all.max(1))).unwrap_or(u64::MAX);
         ByteCount::new(share).max(MIN_SINGLE_PAYLOAD)
     }
 }

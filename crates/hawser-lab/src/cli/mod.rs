@@ -12,6 +12,7 @@ use clap::{Parser, Subcommand};
 use self::meter::MeterCommand;
 use self::run::RunArguments;
 use self::single::{ConnectArguments, RequestArguments, ShortArguments, UnshapedArguments};
+use crate::experiment::begin;
 use crate::measure::Programs;
 use crate::scenario;
 use crate::{commands, demo, interrupt, privilege};
@@ -103,11 +104,4 @@ impl Cli {
             }
         }
     }
-}
-
-/// Gets ready to build labs: must come before the first thread.
-fn begin() -> anyhow::Result<()> {
-    privilege::acquire()?;
-    interrupt::watch()?;
-    Ok(())
 }

@@ -1,18 +1,19 @@
 //! The measurements of one kind, each a command of its own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use hawser_types::ByteCount;
 
-use super::begin;
 use super::run::Ways;
-use crate::measure::Programs;
-use crate::scenario;
+use crate::experiment::{Common, Findings, begin};
+use crate::scenario::{self, Scenario};
 use crate::{connect, meter, request, short, unshaped};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct UnshapedArguments {
+    #[command(flatten)]
+    common: Common,
     /// Bytes of each transfer
     #[arg(long, default_value = "4GB")]
     size: ByteCount,
@@ -28,19 +29,12 @@ pub(super) struct UnshapedArguments {
     /// Leave Hawser's proxies out
     #[arg(long)]
     no_hawser: bool,
-    /// Print JSON rather than a table
-    #[arg(long)]
-    json: bool,
-    /// Write the figures as DIR/unshaped.json
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// The Hawser binary; else beside this one, else built
-    #[arg(long, value_name = "PATH")]
-    hawser: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ShortArguments {
+    #[command(flatten)]
+    common: Common,
     /// The scenario file
     #[arg(default_value = "scenarios/eq-50.toml")]
     scenario: PathBuf,
@@ -50,16 +44,12 @@ pub(super) struct ShortArguments {
     /// How many at once
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..=2000))]
     parallel: u16,
-    /// Print JSON rather than text
-    #[arg(long)]
-    json: bool,
-    /// The Hawser binary; else beside this one, else built
-    #[arg(long, value_name = "PATH")]
-    hawser: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RequestArguments {
+    #[command(flatten)]
+    common: Common,
     /// The scenario file
     #[arg(default_value = "scenarios/lossy-both.toml")]
     scenario: PathBuf,
@@ -72,111 +62,93 @@ pub(super) struct RequestArguments {
     /// Bytes of a request and of its answer
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=i64::from(meter::MAX_ECHO)))]
     size: u32,
-    /// Print JSON rather than a table
-    #[arg(long)]
-    json: bool,
-    /// The Hawser binary; else beside this one, else built
-    #[arg(long, value_name = "PATH")]
-    hawser: Option<PathBuf>,
-    /// Write the raw report as DIR/request-NAME.json
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
     /// Leave plain TCP out
     #[arg(long)]
     only_hawser: bool,
-    /// Keep the programs' logs in DIR
-    #[arg(long, value_name = "DIR")]
-    logs: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ConnectArguments {
+    #[command(flatten)]
+    common: Common,
     /// The scenario file
     #[arg(default_value = "scenarios/wifi-lte.toml")]
     scenario: PathBuf,
     /// How many connections of each kind
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repeat: u32,
-    /// Print JSON rather than a table
-    #[arg(long)]
-    json: bool,
-    /// The Hawser binary; else beside this one, else built
-    #[arg(long, value_name = "PATH")]
-    hawser: Option<PathBuf>,
-    /// Write the raw report as DIR/connect-NAME.json
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Keep the programs' logs in DIR
-    #[arg(long, value_name = "DIR")]
-    logs: Option<PathBuf>,
 }
 
 impl UnshapedArguments {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
         let hawser = (!self.no_hawser)
-            .then(|| Programs::find(self.hawser.as_deref()))
+            .then(|| self.common.programs())
             .transpose()?;
         begin()?;
-        unshaped::run(&unshaped::Options {
-            bytes: self.size,
-            repeat: self.repeat.max(1),
-            directions: self.direction.directions(),
-            only: self.only,
-            hawser,
-            json: self.json,
-            out: self.out,
-        })
+        let place = self.common.place("unshaped")?;
+        let report = unshaped::run(
+            &unshaped::Options {
+                bytes: self.size,
+                repeat: self.repeat.max(1),
+                directions: self.direction.directions(),
+                only: self.only,
+                hawser,
+            },
+            place.path(),
+        )?;
+        self.common.finish(&report)
     }
 }
 
 impl ShortArguments {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
-        let scenario = scenario::load(&self.scenario)?;
-        let hawser = Programs::find(self.hawser.as_deref())?;
-        begin()?;
-        short::run(&short::Options {
-            scenario,
+        let options = short::Options {
             connections: self.connections,
             parallel: self.parallel.into(),
-            hawser,
-            json: self.json,
+            hawser: self.common.programs()?,
+        };
+        in_one(&self.common, &self.scenario, |scenario, folder| {
+            short::run(scenario, &options, folder)
         })
     }
 }
 
 impl RequestArguments {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
-        let scenario = scenario::load(&self.scenario)?;
-        let hawser = Programs::find(self.hawser.as_deref())?;
-        begin()?;
-        request::run(&request::Options {
-            scenario,
+        let options = request::Options {
             count: self.count,
             repeat: self.repeat,
             size: self.size,
-            hawser,
-            json: self.json,
-            out: self.out,
+            hawser: self.common.programs()?,
             only_hawser: self.only_hawser,
-            logs: self.logs,
+        };
+        in_one(&self.common, &self.scenario, |scenario, folder| {
+            Ok(request::run(scenario, &options, folder))
         })
     }
 }
 
 impl ConnectArguments {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
-        let scenario = scenario::load(&self.scenario)?;
-        let hawser = Programs::find(self.hawser.as_deref())?;
-        begin()?;
-        connect::run(&connect::Options {
-            scenario,
+        let options = connect::Options {
             repeat: self.repeat,
-            hawser,
-            json: self.json,
-            out: self.out,
-            logs: self.logs,
+            hawser: self.common.programs()?,
+        };
+        in_one(&self.common, &self.scenario, |scenario, folder| {
+            connect::run(scenario, &options, folder)
         })
     }
+}
+
+/// Measures in one scenario.
+fn in_one<F: Findings + Send>(
+    common: &Common,
+    file: &Path,
+    measure: impl Fn(&Scenario, &Path) -> anyhow::Result<F> + Sync,
+) -> anyhow::Result<ExitCode> {
+    let scenario = scenario::load(file)?;
+    begin()?;
+    common.measure_each(&[scenario], None, measure)
 }
 
 #[cfg(test)]
@@ -197,17 +169,15 @@ mod tests {
     #[test]
     fn a_request_run_needs_no_arguments() {
         let plain = request(&[]).unwrap();
-        assert_eq!((plain.count, plain.size, plain.json), (500, 100, false));
+        assert_eq!((plain.count, plain.size), (500, 100));
         assert_eq!((plain.repeat, plain.only_hawser), (1, false));
         assert!(plain.scenario.ends_with("lossy-both.toml"));
-        assert!(plain.hawser.is_none() && plain.out.is_none());
     }
 
     #[test]
     fn a_request_run_takes_its_options_and_refuses_what_is_out_of_range() {
         let given = request(&["a.toml", "--count", "7", "--size", "9", "--out", "x"]).unwrap();
         assert_eq!((given.count, given.size), (7, 9));
-        assert_eq!(given.out, Some(PathBuf::from("x")));
         for wrong in [["--count", "0"], ["--size", "0"], ["--size", "65537"]] {
             assert!(request(&wrong).is_err(), "{wrong:?}");
         }

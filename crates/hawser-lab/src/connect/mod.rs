@@ -3,16 +3,14 @@
 mod table;
 
 use std::io;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hawser_types::ByteCount;
 use serde::Serialize;
 
-use crate::commands::print;
-use crate::interrupt::TemporaryFolder;
-use crate::measure::{Bench, Machine, Programs, Session, StepError, quickest_link, write_json};
+use crate::experiment::{Findings, Head};
+use crate::measure::{Bench, Programs, Session, StepError, quickest_link};
 use crate::meter::{self, Congestion, FirstAnswer, Order};
 use crate::scenario::{Direction, Scenario};
 use crate::statistics::Spread;
@@ -21,23 +19,16 @@ use crate::topology::Lab;
 /// What to do.
 #[derive(Debug)]
 pub(crate) struct Options {
-    pub(crate) scenario: Scenario,
     /// Connections of each kind.
     pub(crate) repeat: u32,
     pub(crate) hawser: Programs,
-    pub(crate) json: bool,
-    /// Also write JSON into this folder.
-    pub(crate) out: Option<PathBuf>,
-    /// Keep the programs' logs here.
-    pub(crate) logs: Option<PathBuf>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-struct Report {
-    scenario: String,
-    unix_time: u64,
-    machine: Machine,
+pub(crate) struct Report {
+    #[serde(flatten)]
+    head: Head,
     repeat: u32,
     /// The link with the shortest round trip, from 1; plain TCP uses it alone.
     best_link: usize,
@@ -76,18 +67,10 @@ enum Kind {
     GatewayRestarted,
 }
 
-/// Measures each kind and reports.
-pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    let temporary;
-    let folder: &Path = if let Some(logs) = &options.logs {
-        std::fs::create_dir_all(logs)?;
-        logs
-    } else {
-        temporary = TemporaryFolder::create()?;
-        temporary.path()
-    };
-    let bench = Bench::new(Lab::shaped(&options.scenario)?, folder)?;
-    let (best, base_rtt) = quickest_link(&options.scenario);
+/// Measures each kind, with logs in `folder`.
+pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyhow::Result<Report> {
+    let bench = Bench::new(Lab::shaped(scenario)?, folder)?;
+    let (best, base_rtt) = quickest_link(scenario);
     let mut measured = Measured {
         options,
         bench: &bench,
@@ -95,31 +78,27 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         phases: Vec::new(),
     };
     measured.all();
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let report = Report {
-        scenario: options.scenario.name.clone(),
-        unix_time: now.map_or(0, |since| since.as_secs()),
-        machine: Machine::of_this(),
+    Ok(Report {
+        head: Head::new("connect", &scenario.name),
         repeat: options.repeat,
         best_link: best + 1,
         base_rtt_seconds: base_rtt.as_secs_f64(),
         phases: measured.phases,
-    };
-    if let Some(folder) = &options.out {
-        let name = format!("connect-{}.json", report.scenario);
-        eprintln!("written: {}", write_json(&report, folder, &name)?.display());
-    }
-    if options.json {
-        print(&serde_json::to_string(&report)?)?;
-    } else {
-        print(&table::render(&report))?;
-    }
-    let failed = report.phases.iter().any(|phase| !phase.failures.is_empty());
-    Ok(if failed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
     })
+}
+
+impl Findings for Report {
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn render(&self) -> String {
+        table::render(self)
+    }
+
+    fn failures(&self) -> usize {
+        self.phases.iter().map(|phase| phase.failures.len()).sum()
+    }
 }
 
 struct Measured<'a> {

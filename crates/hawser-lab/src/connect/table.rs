@@ -21,15 +21,12 @@ pub(super) fn render(report: &Report) -> String {
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     let plain = report.phases.iter().find(|phase| phase.kind == Kind::Tcp);
     rows.extend(report.phases.iter().map(|phase| row(report, phase, plain)));
-    let mut text = format!(
-        "{}: from connecting to the first byte that may be sent, and to the first one that comes \
-         back; medians; RTT of the best link ({}) {:.1} ms (kernel {}, {} cores)\n\n",
-        report.scenario,
+    let mut text = report.head.title(&format!(
+        "from connecting to the first byte that may be sent, and to the first one that comes back; \
+         medians; RTT of the best link ({}) {:.1} ms",
         report.best_link,
-        report.base_rtt_seconds * 1e3,
-        report.machine.kernel,
-        report.machine.cores
-    );
+        report.base_rtt_seconds * 1e3
+    ));
     text.push_str(&aligned(&rows));
     for phase in &report.phases {
         if phase.refused > 0 {

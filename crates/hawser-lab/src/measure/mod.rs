@@ -1,6 +1,5 @@
 //! Measuring one scenario: plain TCP on each link, MPTCP over all, Hawser over all.
 
-mod batch;
 mod bench;
 mod hawser;
 mod library;
@@ -12,23 +11,19 @@ mod table;
 mod verdict;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
+use hawser_types::ByteCount;
 use serde::Serialize;
 
-pub use batch::{Finished, run_all};
 pub use bench::{Bench, StepError};
 pub use hawser::{Programs, ProgramsError, Session};
 pub use overhead::WireCost;
-pub use report::{Machine, Report, Summary};
+pub use report::{Report, Summary};
 pub use run::run;
-pub use table::{render, render_all};
-pub use verdict::{Base, Transfer, Verdict};
 
 pub(crate) use bench::{own_program, wait_for_port};
 pub(crate) use library::LibraryServer;
-pub(crate) use report::write_json;
 pub(crate) use run::available_controls;
 pub(crate) use table::aligned;
 
@@ -48,8 +43,23 @@ pub struct Options {
     pub warm: u32,
     /// The Hawser binary; without it Hawser is not measured.
     pub hawser: Option<Programs>,
-    /// Keeps the programs' logs here rather than in a folder that goes.
-    pub logs: Option<PathBuf>,
+    /// A transfer carries what all links carry in this time, rather than the scenario's payload;
+    /// scenarios with events keep theirs.
+    pub span: Option<Duration>,
+    /// After the first repetition, only the congestion control that is ahead so far.
+    pub quick: bool,
+}
+
+impl Options {
+    /// The scenario with the payload of a transfer in `direction`.
+    pub(crate) fn sized(&self, scenario: &Scenario, direction: Direction) -> Scenario {
+        let span = self.span.filter(|_| scenario.events.is_empty());
+        let bytes = span.map(|span| scenario.total_rate(direction) * span);
+        Scenario {
+            payload: bytes.map_or(scenario.payload, |bytes| bytes.max(MIN_PAYLOAD)),
+            ..scenario.clone()
+        }
+    }
 }
 
 /// Who carries the bytes.
@@ -144,6 +154,11 @@ pub fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
         _ => Some(f64::midpoint(values[upper - 1], values[upper])),
     }
 }
+
+/// What full-size TCP segments can carry of a link's rate: 1448 of 1500 bytes.
+pub(crate) const TCP_SHARE: f64 = 1448.0 / 1500.0;
+/// Less measures connection set-up rather than links.
+const MIN_PAYLOAD: ByteCount = ByteCount::from_kib(64);
 
 #[cfg(test)]
 mod tests {

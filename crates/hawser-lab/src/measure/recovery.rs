@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hawser_types::Rate;
 
+use super::TCP_SHARE;
 use crate::meter::{BIN, Outcome};
 use crate::scenario::{Action, Event};
 
@@ -28,8 +29,6 @@ pub(super) fn seconds(outcome: &Outcome, events: &[Event], rate: Rate) -> Option
 /// Half a second of bins.
 const WINDOW: usize = 10;
 const FULL: f64 = 0.9;
-/// What full-size TCP segments can carry of a link's rate: 1448 of 1500 bytes.
-const TCP_SHARE: f64 = 1448.0 / 1500.0;
 
 #[cfg(test)]
 mod tests {

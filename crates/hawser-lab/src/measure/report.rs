@@ -1,34 +1,29 @@
 //! What a run found, raw and summed up.
 
-use std::io;
-use std::path::{Path, PathBuf};
-
 use serde::Serialize;
 
 use super::overhead::{WireCost, of_tcp};
-use super::run::measured_instead;
-use super::verdict::{self, Verdict};
 use super::{Kind, Options, Samples, Table, recovery};
+use super::{table, verdict};
 use crate::emulator::Counters;
+use crate::experiment::{Findings, Head};
 use crate::meter::Congestion;
 use crate::scenario::{Direction, Scenario};
+use crate::verdict::Verdict;
 
 /// One run of one scenario.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Report {
-    /// The scenario's name.
-    pub scenario: String,
-    /// Seconds since 1970.
-    pub unix_time: u64,
-    /// Where it ran.
-    pub machine: Machine,
+    /// Which scenario, when and where.
+    #[serde(flatten)]
+    pub head: Head,
     /// How often each transfer was made.
     pub repeat: u32,
-    /// Bytes of a transfer over all links.
-    pub payload: u64,
     /// The figures of each direction.
     pub summaries: Vec<Summary>,
+    /// What is asked of Hawser, and whether it is reached.
+    pub verdicts: Vec<Verdict>,
     /// What was left out, and why.
     pub notes: Vec<String>,
     /// What the emulator did.
@@ -55,34 +50,15 @@ pub struct Entry {
     pub recovery: Vec<Option<f64>>,
 }
 
-/// The machine that measured.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Machine {
-    /// Kernel release.
-    pub kernel: String,
-    /// Processor cores in use.
-    pub cores: usize,
-}
-
-impl Machine {
-    /// This machine.
-    pub fn of_this() -> Self {
-        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease");
-        Self {
-            kernel: kernel.unwrap_or_default().trim().to_owned(),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
-        }
-    }
-}
-
 /// The figures of one direction, medians in Mbit/s.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Summary {
     /// Which way.
     pub direction: Direction,
-    /// Each link alone, with its better congestion control.
+    /// Bytes of a transfer over all links.
+    pub payload: u64,
+    /// Each link alone, all at the same time, with its better congestion control.
     pub singles: Vec<Option<f64>>,
     /// Their sum; nothing unless every link was measured.
     pub sum: Option<f64>,
@@ -102,8 +78,6 @@ pub struct Summary {
     pub hawser_warm_wire: Option<WireCost>,
     /// How much a later Hawser transfer costs beyond plain TCP; 0.01 is one part in a hundred.
     pub overhead: Option<WireCost>,
-    /// The ratios that are asked for, and whether they are reached.
-    pub verdicts: Vec<Verdict>,
 }
 
 impl Summary {
@@ -115,15 +89,13 @@ impl Summary {
             figures.reduce(f64::max)
         };
         let singles: Vec<_> = (1..=links)
-            .map(|link| {
-                let link = measured_instead(scenario, link - 1, direction) + 1;
-                better(&|congestion| Kind::Tcp { link, congestion })
-            })
+            .map(|link| better(&|congestion| Kind::Tcp { link, congestion }))
             .collect();
         let wire = |kind| WireCost::of(table.get(&(direction, kind)).into_iter(), direction);
         let (tcp_wire, hawser_warm_wire) = (of_tcp(table, direction), wire(Kind::HawserWarm));
-        let mut summary = Self {
+        Self {
             direction,
+            payload: scenario.payload.as_u64(),
             sum: singles.iter().copied().sum(),
             best_single: singles.iter().copied().flatten().reduce(f64::max),
             singles,
@@ -136,10 +108,7 @@ impl Summary {
             overhead: hawser_warm_wire
                 .zip(tcp_wire)
                 .map(|(own, plain)| own.above(plain)),
-            verdicts: Vec::new(),
-        };
-        summary.verdicts = verdict::of(scenario, &summary);
-        summary
+        }
     }
 }
 
@@ -147,24 +116,22 @@ impl Report {
     pub(super) fn new(
         scenario: &Scenario,
         options: &Options,
-        machine: Machine,
         table: Table,
         notes: Vec<String>,
         emulator: Counters,
     ) -> Self {
         let mut directions: Vec<_> = table.keys().map(|(direction, _)| *direction).collect();
         directions.dedup();
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let summary = |direction: Direction| {
+            Summary::of(&options.sized(scenario, direction), &table, direction)
+        };
+        let summaries: Vec<_> = directions.into_iter().map(summary).collect();
+        let verdicts = summaries.iter().flat_map(|s| verdict::of(scenario, s));
         Self {
-            scenario: scenario.name.clone(),
-            unix_time: now.map_or(0, |since| since.as_secs()),
-            machine,
+            head: Head::new("run", &scenario.name),
             repeat: options.repeat,
-            payload: scenario.payload.as_u64(),
-            summaries: directions
-                .into_iter()
-                .map(|direction| Summary::of(scenario, &table, direction))
-                .collect(),
+            verdicts: verdicts.collect(),
+            summaries,
             notes,
             emulator,
             samples: table
@@ -178,33 +145,29 @@ impl Report {
                 .collect(),
         }
     }
-
-    /// How many transfers failed.
-    pub fn failures(&self) -> usize {
-        self.samples
-            .iter()
-            .map(|entry| entry.samples.failures.len())
-            .sum()
-    }
-
-    /// Writes the report as `FOLDER/NAME.json`, whole or not at all.
-    pub fn write(&self, folder: &Path) -> io::Result<PathBuf> {
-        write_json(self, folder, &format!("{}.json", self.scenario))
-    }
 }
 
-/// Writes a report as `FOLDER/NAME`, whole or not at all.
-pub(crate) fn write_json(
-    report: &impl Serialize,
-    folder: &Path,
-    name: &str,
-) -> io::Result<PathBuf> {
-    std::fs::create_dir_all(folder)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    serde_json::to_writer_pretty(&mut file, report)?;
-    let path = folder.join(name);
-    file.persist(&path).map_err(|error| error.error)?;
-    Ok(path)
+impl Findings for Report {
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn render(&self) -> String {
+        table::render(self)
+    }
+
+    fn failures(&self) -> usize {
+        let samples = self.samples.iter().map(|entry| &entry.samples);
+        samples.map(|samples| samples.failures.len()).sum()
+    }
+
+    fn verdicts(&self) -> &[Verdict] {
+        &self.verdicts
+    }
+
+    fn summary(all: &[Self]) -> String {
+        table::render_all(all)
+    }
 }
 
 fn recoveries(

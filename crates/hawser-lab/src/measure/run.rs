@@ -1,5 +1,6 @@
 //! The order of measurements in one run.
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -7,23 +8,16 @@ use hawser_types::ByteCount;
 
 use super::bench::{Bench, StepError, limit_for};
 use super::hawser::{Programs, Session};
-use super::report::{Machine, Report};
+use super::report::Report;
 use super::{Contender, Kind, Options, Table};
-use crate::interrupt::TemporaryFolder;
+use crate::emulator::LinkBytes;
 use crate::meter::{Congestion, Order, Outcome};
 use crate::scenario::{Direction, Event, Scenario};
 use crate::topology::Lab;
 
-/// Measures a scenario. Steps that fail are in the report; an error means that there is no lab.
-pub fn run(scenario: &Scenario, options: &Options) -> anyhow::Result<Report> {
-    let temporary;
-    let folder: &Path = if let Some(logs) = &options.logs {
-        std::fs::create_dir_all(logs)?;
-        logs
-    } else {
-        temporary = TemporaryFolder::create()?;
-        temporary.path()
-    };
+/// Measures a scenario, with logs and state in `folder`. Steps that fail are in the report; an error
+/// means that there is no lab.
+pub fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyhow::Result<Report> {
     let bench = Bench::new(Lab::shaped(scenario)?, folder)?;
     let directions = if options.directions.is_empty() {
         scenario.directions.clone()
@@ -31,7 +25,7 @@ pub fn run(scenario: &Scenario, options: &Options) -> anyhow::Result<Report> {
         options.directions.clone()
     };
     let mut run = Run {
-        scenario,
+        scenario: scenario.clone(),
         options,
         bench: &bench,
         table: Table::new(),
@@ -45,22 +39,18 @@ pub fn run(scenario: &Scenario, options: &Options) -> anyhow::Result<Report> {
     }
     for repetition in 1..=options.repeat {
         for &direction in &directions {
+            run.scenario = options.sized(scenario, direction);
             run.repetition(repetition, direction);
         }
     }
     let (table, notes) = (run.table, run.notes);
-    Ok(Report::new(
-        scenario,
-        options,
-        Machine::of_this(),
-        table,
-        notes,
-        bench.lab().counters(),
-    ))
+    let counters = bench.lab().counters();
+    Ok(Report::new(scenario, options, table, notes, counters))
 }
 
 struct Run<'a> {
-    scenario: &'a Scenario,
+    /// With the payload of the present direction.
+    scenario: Scenario,
     options: &'a Options,
     bench: &'a Bench,
     table: Table,
@@ -90,29 +80,41 @@ impl Run<'_> {
         }
     }
 
+    /// Each link alone, all of them at the same time: they have nothing in common but the machine,
+    /// which Hawser's transfers load as much.
     fn singles(&mut self, direction: Direction) {
-        for index in 0..self.bench.lab().links().len() {
-            if measured_instead(self.scenario, index, direction) != index {
-                continue;
-            }
-            for congestion in self.controls.clone() {
-                let kind = |congestion| Kind::Tcp {
-                    link: index + 1,
-                    congestion,
-                };
-                if self.is_hopeless(direction, congestion, kind) {
-                    continue;
-                }
-                let bytes = self.scenario.single_payload(index, direction);
-                let order = self.bench.tcp_order(index, congestion, direction, bytes);
+        for congestion in self.controls.clone() {
+            let kind = |link: usize, congestion| Kind::Tcp { link, congestion };
+            let links: Vec<_> = (1..=self.scenario.links.len())
+                .filter(|link| !self.is_hopeless(direction, congestion, |c| kind(*link, c)))
+                .collect();
+            let single = |link: usize| {
+                let bytes = self.scenario.single_payload(link - 1, direction);
+                let order = self.bench.tcp_order(link - 1, congestion, direction, bytes);
+                let limit = self.limit(&kind(link, congestion), &order, &[]);
                 // What happens to links is for those who use several.
-                self.step(kind(congestion), direction, &order, &[]);
+                let outcome = self.bench.transfer(&order, limit, &[]);
+                outcome.map(|outcome| only_of(outcome, link))
+            };
+            let results: Vec<_> = std::thread::scope(|scope| {
+                let spawn = |link: &usize| {
+                    let link = *link;
+                    scope.spawn(move || single(link))
+                };
+                let threads: Vec<_> = links.iter().map(spawn).collect();
+                threads.into_iter().map(|thread| thread.join()).collect()
+            });
+            for (link, result) in links.into_iter().zip(results) {
+                let broken = || StepError::Program(io::Error::other("the thread failed"));
+                let result = result.unwrap_or_else(|_| Err(broken()));
+                self.note(kind(link, congestion), direction, result);
             }
         }
     }
 
     /// Whether the other congestion control is so much better that this one's median cannot be the
-    /// one that counts. Only the first repetition is measured then: with loss it takes minutes.
+    /// one that counts; when quick, whether it is better at all so far. Only the first repetition is
+    /// measured then: with loss it takes minutes.
     fn is_hopeless(
         &mut self,
         direction: Direction,
@@ -122,12 +124,12 @@ impl Run<'_> {
         let median = |control| self.table.get(&(direction, kind(control)))?.median();
         let others = self.controls.iter().filter(|other| **other != congestion);
         let best = others.filter_map(|other| median(*other)).reduce(f64::max);
-        let hopeless = median(congestion)
-            .zip(best)
-            .is_some_and(|(own, best)| own < HOPELESS * best);
+        let hopeless = median(congestion).zip(best).is_some_and(|(own, best)| {
+            own < best * if self.options.quick { 1.0 } else { HOPELESS }
+        });
         if hopeless {
             let note = format!(
-                "{} {}: measured once, the other congestion control is far ahead",
+                "{} {}: not measured each time, the other congestion control was ahead",
                 direction.name(),
                 kind(congestion)
             );
@@ -189,16 +191,25 @@ impl Run<'_> {
     }
 
     fn step(&mut self, kind: Kind, direction: Direction, order: &Order, events: &[Event]) {
+        let limit = self.limit(&kind, order, events);
+        let result = self.bench.transfer(order, limit, events);
+        self.note(kind, direction, result);
+    }
+
+    fn limit(&self, kind: &Kind, order: &Order, events: &[Event]) -> Duration {
         let rate = match kind {
-            Kind::Tcp { link, .. } => self.scenario.links[link - 1].line(direction).rate,
-            _ => self.scenario.total_rate(direction),
+            Kind::Tcp { link, .. } => self.scenario.links[link - 1].line(order.direction).rate,
+            _ => self.scenario.total_rate(order.direction),
         };
         let lossy = self.scenario.links.iter().any(|link| {
-            let line = link.line(direction);
+            let line = link.line(order.direction);
             line.loss >= MUCH_LOSS
         });
-        let limit = limit_for(ByteCount::new(order.bytes), rate, events, lossy);
-        match self.bench.transfer(order, limit, events) {
+        limit_for(ByteCount::new(order.bytes), rate, events, lossy)
+    }
+
+    fn note(&mut self, kind: Kind, direction: Direction, result: Result<Outcome, StepError>) {
+        match result {
             Ok(outcome) => self.note_outcome(kind, direction, outcome),
             Err(error) => self.fail(kind, direction, &error),
         }
@@ -230,20 +241,13 @@ impl Run<'_> {
     }
 }
 
-/// The link that is measured alone for link `index` in this direction, both from 0: the first of
-/// those that are the same, where that would take long; else the link itself.
-pub(super) fn measured_instead(scenario: &Scenario, index: usize, direction: Direction) -> usize {
-    let links = &scenario.links;
-    let Some(own) = links.get(index) else {
-        return index;
-    };
-    let bytes = scenario.single_payload(index, direction);
-    let takes = own.line(direction).rate.time_for(bytes);
-    if takes.is_some_and(|takes| takes < LONG) {
-        return index;
-    }
-    let first = links.iter().position(|other| other == own);
-    first.unwrap_or(index)
+/// Without the bytes that others sent meanwhile over other links than this one, from 1.
+fn only_of(mut outcome: Outcome, link: usize) -> Outcome {
+    let others = outcome.wire.iter_mut().enumerate();
+    others
+        .filter(|(index, _)| index + 1 != link)
+        .for_each(|(_, bytes)| *bytes = LinkBytes::default());
+    outcome
 }
 
 /// The congestion controls among those measured that the machine has.
@@ -262,34 +266,5 @@ pub(crate) fn available_controls() -> Vec<Congestion> {
 
 /// Less than this part of the better congestion control's goodput is no contender.
 const HOPELESS: f64 = 0.5;
-/// A transfer over one link that takes longer is not made for each of several equal links.
-const LONG: Duration = Duration::from_secs(20);
 /// With so much of it a congestion control that backs off may take many times its ideal time.
 const MUCH_LOSS: f64 = 0.05;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::scenario::no_files;
-
-    fn scenario(rate: &str) -> Scenario {
-        let link = |delay: &str| format!("[[link]]\nrate = \"{rate}\"\ndelay = \"{delay}\"\n");
-        let links = [link("5ms"), link("9ms"), link("5ms")].concat();
-        let text = format!("payload = \"1MB\"\n{links}");
-        Scenario::parse("test", &text, &no_files).unwrap()
-    }
-
-    #[test]
-    fn equal_links_are_measured_once_where_that_takes_long() {
-        let slow = scenario("60kbit/s");
-        let of = |index| measured_instead(&slow, index, Direction::Put);
-        assert_eq!([of(0), of(1), of(2)], [0, 1, 0]);
-    }
-
-    #[test]
-    fn quick_links_are_measured_each() {
-        let quick = scenario("50Mbit/s");
-        let of = |index| measured_instead(&quick, index, Direction::Get);
-        assert_eq!([of(0), of(1), of(2)], [0, 1, 2]);
-    }
-}

@@ -4,21 +4,20 @@ use std::fmt::Write;
 
 use super::overhead::WireCost;
 use super::report::{Report, Summary};
-use super::verdict::{Base, Transfer, Verdict};
+use crate::experiment::Findings;
 
 /// The report as a table of medians, with what went wrong below it.
-pub fn render(report: &Report) -> String {
-    let mut text = String::new();
-    let machine = &report.machine;
-    let _ = writeln!(
-        text,
-        "{}: {:.2} MB, median of {}, Mbit/s of payload (kernel {}, {} cores)\n",
-        report.scenario,
-        report.payload as f64 / 1e6,
-        report.repeat,
-        machine.kernel,
-        machine.cores
-    );
+pub(super) fn render(report: &Report) -> String {
+    let payloads = report.summaries.iter();
+    let payloads = payloads.map(|summary| {
+        let (way, bytes) = (summary.direction.name(), summary.payload);
+        format!("{way} {:.2} MB", bytes as f64 / 1e6)
+    });
+    let mut text = report.head.title(&format!(
+        "{}, median of {}, Mbit/s of payload",
+        payloads.collect::<Vec<_>>().join(", "),
+        report.repeat
+    ));
     let eventful = report
         .samples
         .iter()
@@ -49,9 +48,6 @@ pub fn render(report: &Report) -> String {
     text.push_str(&aligned(&rows));
     text.push('\n');
     text.push_str(&aligned(&wire(&report.summaries)));
-    for verdict in report.summaries.iter().flat_map(judged) {
-        text.push_str(&verdict);
-    }
     for note in &report.notes {
         let _ = writeln!(text, "note: {note}");
     }
@@ -68,91 +64,56 @@ pub fn render(report: &Report) -> String {
     text
 }
 
-/// One row for each scenario and direction, with what is asked and whether it is reached.
-pub fn render_all(reports: &[Report]) -> String {
+/// One row for each scenario and direction, then every verdict.
+pub(super) fn render_all(reports: &[Report]) -> String {
     let header = [
-        "scenario", "", "sum", "mptcp", "first", "warm", "of sum", "warm", "asked", "", "of mptcp",
-        "warm", "asked", "", "overhead",
+        "scenario", "", "sum", "best", "mptcp", "first", "warm", "of sum", "warm", "of mptcp",
+        "warm", "asked", "overhead",
     ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for report in reports {
         rows.extend(report.summaries.iter().map(|summary| row(report, summary)));
     }
     let mut text = aligned(&rows);
-    for report in reports.iter().filter(|report| report.failures() > 0) {
-        let _ = writeln!(
-            text,
-            "{}: {} transfers failed",
-            report.scenario,
-            report.failures()
-        );
+    text.push('\n');
+    for report in reports {
+        text.push_str(&report.judgement());
+        if report.failures() > 0 {
+            let (name, count) = (&report.head.scenario, report.failures());
+            let _ = writeln!(text, "{name}: {count} transfers failed");
+        }
     }
     text
 }
 
 fn row(report: &Report, summary: &Summary) -> Vec<String> {
     let show = |value: Option<f64>| value.map_or("-".to_owned(), figure);
-    let mut row = vec![
-        report.scenario.clone(),
+    let of =
+        |own: Option<f64>, base: Option<f64>| show(own.zip(base).map(|(own, base)| own / base));
+    let (first, warm) = (summary.hawser_first, summary.hawser_warm);
+    let way = format!("{} ", summary.direction.name());
+    let mut verdicts = report.verdicts.iter();
+    let met = verdicts.all(|verdict| verdict.met || !verdict.what.starts_with(&way));
+    vec![
+        report.head.scenario.clone(),
         summary.direction.name().to_owned(),
         show(summary.sum),
+        show(summary.best_single),
         show(summary.mptcp),
-        show(summary.hawser_first),
-        show(summary.hawser_warm),
-    ];
-    for base in [Base::Sum, Base::Mptcp] {
-        let of = |of: Transfer| {
-            let mut all = summary.verdicts.iter();
-            all.find(|verdict| verdict.of == of && verdict.base == base)
-        };
-        let both = [of(Transfer::First), of(Transfer::Warm)];
-        row.extend(both.map(|v| v.map_or("-".to_owned(), |v| format!("{:.3}", v.ratio))));
-        let known: Vec<_> = both.into_iter().flatten().collect();
-        row.push(
-            known
-                .first()
-                .map_or(String::new(), |v| format!("{:.2}", v.asked)),
-        );
-        row.push(word(&known).to_owned());
-    }
-    row.push(overhead(summary));
-    row
-}
-
-fn word(verdicts: &[&Verdict]) -> &'static str {
-    match verdicts {
-        [] => "",
-        all if all.iter().all(|verdict| verdict.passes()) => "pass",
-        _ => "FAIL",
-    }
+        show(first),
+        show(warm),
+        of(first, summary.sum),
+        of(warm, summary.sum),
+        of(first, summary.mptcp),
+        of(warm, summary.mptcp),
+        if met { "met" } else { "SHORT" }.to_owned(),
+        overhead(summary),
+    ]
 }
 
 fn overhead(summary: &Summary) -> String {
     let of = summary.overhead;
     of.map_or("-".to_owned(), |of| format!("{:.2} %", of.one_way * 100.0))
-}
-
-/// What is asked for and not reached, a line each.
-fn judged(summary: &Summary) -> Vec<String> {
-    let failed = summary.verdicts.iter().filter(|verdict| !verdict.passes());
-    failed
-        .map(|verdict| {
-            let of = match verdict.of {
-                Transfer::First => "first",
-                Transfer::Warm => "warm",
-            };
-            let base = match verdict.base {
-                Base::Sum => "the sum",
-                Base::Mptcp => "mptcp",
-            };
-            format!(
-                "FAIL: {} {of}: {:.3} of {base}, asked {:.2}\n",
-                summary.direction.name(),
-                verdict.ratio,
-                verdict.asked
-            )
-        })
-        .collect()
 }
 
 /// IP bytes for each byte of payload.

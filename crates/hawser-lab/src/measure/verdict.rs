@@ -1,155 +1,161 @@
-//! What is asked of Hawser in every scenario, and whether it is reached.
+//! What is asked of Hawser's transfers in every scenario.
 
-use serde::Serialize;
+use hawser_types::Rate;
 
 use super::Summary;
-use crate::scenario::Scenario;
+use crate::scenario::{Direction, Link, Scenario};
+use crate::verdict::{Asked, Verdict};
 
-/// One figure of one scenario and direction beside what is asked of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Verdict {
-    /// Which transfers: the first on a session or later ones.
-    pub of: Transfer,
-    /// What they are compared with.
-    pub base: Base,
-    /// Their goodput as a part of that one's.
-    pub ratio: f64,
-    /// The least that is asked.
-    pub asked: f64,
-}
-
-/// Which of Hawser's transfers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Transfer {
-    /// The first one of a session.
-    First,
-    /// A later one.
-    Warm,
-}
-
-/// What a transfer is compared with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Base {
-    /// The sum of plain TCP over each link alone.
-    Sum,
-    /// The kernel's MPTCP.
-    Mptcp,
-}
-
-impl Verdict {
-    /// Whether the figure is good enough.
-    pub fn passes(&self) -> bool {
-        self.ratio >= self.asked
-    }
-}
-
-/// All that can be judged. In a scenario with events single links, which do not suffer from them,
-/// are no measure of what can be carried.
+/// All that can be judged. Single links do not suffer from events: those that something happens
+/// to are no measure of what can be carried meanwhile.
 pub(super) fn of(scenario: &Scenario, summary: &Summary) -> Vec<Verdict> {
-    let sum = summary.sum.filter(|_| scenario.events.is_empty());
-    let from_sum = match (scenario.links.len(), scenario.name.as_str()) {
-        (1, _) => ONE_LINK,
-        (_, "het-rtt") => HET_RTT,
-        _ => MANY_LINKS,
-    };
-    // Where MPTCP is near what can be had there is no room to be ahead of it.
-    let mptcp_is_near = sum
-        .zip(summary.mptcp)
-        .is_some_and(|(sum, mptcp)| mptcp >= NEAR * sum);
-    let from_mptcp = if mptcp_is_near { BESIDE } else { AHEAD };
-    let mptcp = summary.mptcp.filter(|_| scenario.links.len() > 1);
     let mut all = Vec::new();
-    for (of, own) in [
-        (Transfer::First, summary.hawser_first),
-        (Transfer::Warm, summary.hawser_warm),
-    ] {
-        for (base, figure, asked) in [(Base::Sum, sum, from_sum), (Base::Mptcp, mptcp, from_mptcp)]
-        {
-            if let (Some(own), Some(figure)) = (own, figure) {
-                all.push(Verdict {
-                    of,
-                    base,
-                    ratio: own / figure,
-                    asked,
-                });
-            }
+    let transfers = [
+        ("first", summary.hawser_first),
+        ("warm", summary.hawser_warm),
+    ];
+    for (name, own) in transfers {
+        let Some(own) = own else { continue };
+        let warm = (name == "warm")
+            .then(|| of_rates(scenario, summary))
+            .flatten();
+        for (base, mbps, least) in bases(scenario, summary).into_iter().chain(warm) {
+            let what = format!("{} {name}: of {base}", summary.direction.name());
+            all.push(Verdict::new(what, own / mbps, Asked::AtLeast(least)));
         }
     }
     all
 }
 
-const MANY_LINKS: f64 = 0.96;
-/// Equal rates, but delays of which one is twenty times the other.
-const HET_RTT: f64 = 0.93;
-const ONE_LINK: f64 = 0.99;
-const NEAR: f64 = 0.97;
-const BESIDE: f64 = 0.99;
-const AHEAD: f64 = 1.0;
+/// What a transfer is compared with: its name, Mbit/s, and the part of it that is asked.
+type Base = (&'static str, f64, f64);
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::scenario::{Direction, no_files};
-
-    fn scenario(name: &str, links: usize, more: &str) -> Scenario {
-        let link = "[[link]]\nrate = \"10Mbit/s\"\n".repeat(links);
-        let text = format!("payload = \"1MB\"\n{link}{more}");
-        Scenario::parse(name, &text, &no_files).unwrap()
+fn bases(scenario: &Scenario, summary: &Summary) -> Vec<Base> {
+    let sum = comparable_sum(scenario, summary);
+    let mut all = Vec::new();
+    if let Some(best) = best_untouched(scenario, summary) {
+        all.push(("the best link", best, OF_BEST));
     }
-
-    fn summary(sum: f64, mptcp: f64, hawser: f64) -> Summary {
-        Summary {
-            direction: Direction::Put,
-            singles: Vec::new(),
-            sum: Some(sum),
-            best_single: None,
-            mptcp: Some(mptcp),
-            hawser_first: None,
-            hawser_warm: Some(hawser),
-            tcp_wire: None,
-            hawser_first_wire: None,
-            hawser_warm_wire: None,
-            overhead: None,
-            verdicts: Vec::new(),
-        }
+    if let (Some(sum), Some(least)) = (sum, asked_of_sum(scenario, summary)) {
+        all.push(("the sum", sum, least));
     }
-
-    fn asked(verdicts: &[Verdict]) -> Vec<(Base, f64, bool)> {
-        let all = verdicts.iter();
-        all.map(|v| (v.base, v.asked, v.passes())).collect()
+    if let Some(sound) = sound_links(scenario, summary) {
+        all.push(("the links without loss", sound, 1.0));
     }
-
-    #[test]
-    fn hawser_has_to_be_ahead_of_an_mptcp_that_leaves_room() {
-        let found = of(&scenario("eq", 2, ""), &summary(100.0, 96.9, 96.5));
-        assert_eq!(
-            asked(&found),
-            [(Base::Sum, 0.96, true), (Base::Mptcp, 1.0, false)]
-        );
+    let many = alike(scenario, summary.direction) >= MANY;
+    if let Some(one) = summary.best_single.filter(|_| many && is_long(summary)) {
+        all.push((
+            "one of these links",
+            one,
+            OF_EACH * scenario.links.len() as f64,
+        ));
     }
-
-    #[test]
-    fn beside_an_mptcp_that_leaves_none_it_may_be_a_little_less() {
-        let found = of(&scenario("het-rtt", 2, ""), &summary(100.0, 97.0, 96.5));
-        assert_eq!(
-            asked(&found),
-            [(Base::Sum, 0.93, true), (Base::Mptcp, 0.99, true)]
-        );
+    if let Some(mptcp) = summary.mptcp.filter(|_| scenario.links.len() > 1) {
+        let leaves_room = sum.is_some_and(|sum| mptcp < ROOM * sum);
+        all.push(("mptcp", mptcp, if leaves_room { AHEAD } else { 1.0 }));
     }
+    all
+}
 
-    #[test]
-    fn one_link_is_set_against_plain_tcp_alone() {
-        let found = of(&scenario("one", 1, ""), &summary(10.0, 9.0, 9.8));
-        assert_eq!(asked(&found), [(Base::Sum, 0.99, false)]);
+/// The sum of single links, where nothing happens to any of them.
+fn comparable_sum(scenario: &Scenario, summary: &Summary) -> Option<f64> {
+    summary.sum.filter(|_| scenario.events.is_empty())
+}
+
+/// The best single link among those that nothing happens to.
+fn best_untouched(scenario: &Scenario, summary: &Summary) -> Option<f64> {
+    let touched = |link: usize| scenario.events.iter().any(|event| event.link == link);
+    let untouched = summary.singles.iter().enumerate();
+    let untouched = untouched.filter(|(link, _)| !touched(*link));
+    untouched.filter_map(|(_, single)| *single).reduce(f64::max)
+}
+
+/// The part of the sum that is asked, which depends on how unlike the links are; nothing where they
+/// are too unlike.
+fn asked_of_sum(scenario: &Scenario, summary: &Summary) -> Option<f64> {
+    let sum = comparable_sum(scenario, summary)?;
+    let mut singles = summary.singles.iter().flatten();
+    if singles.any(|single| *single < LEAST_SHARE * sum) {
+        return None;
     }
-
-    #[test]
-    fn with_events_only_mptcp_is_a_measure() {
-        let event = "[[event]]\nat = \"1s\"\nlink = 1\naction = \"black-hole\"\n";
-        let found = of(&scenario("hole", 2, event), &summary(20.0, 10.0, 12.0));
-        assert_eq!(asked(&found), [(Base::Mptcp, 1.0, true)]);
+    let round_trips = scenario.links.iter().map(round_trip_ms);
+    let (least, most) = (
+        round_trips.clone().reduce(f64::min)?,
+        round_trips.reduce(f64::max)?,
+    );
+    match most / least {
+        _ if scenario.links.len() > 1 && most <= NO_DELAY_MS => Some(OF_SUM_WITHOUT_DELAY),
+        spread if spread <= 5.0 => Some(OF_SUM),
+        spread if spread <= 20.0 => Some(OF_SUM_FAR_APART),
+        _ => None,
     }
 }
+
+/// What the links carry by their rates, in full-size TCP segments: asked where the sum is.
+fn of_rates(scenario: &Scenario, summary: &Summary) -> Option<Base> {
+    asked_of_sum(scenario, summary)?;
+    let rate = scenario.total_rate(summary.direction);
+    Some(("the links' rates", payload_mbps(rate), OF_RATES))
+}
+
+/// Where some links lose packets: what those that do not would carry, when they are two at least.
+fn sound_links(scenario: &Scenario, summary: &Summary) -> Option<f64> {
+    let sound = |link: &Link| link.up.loss.max(link.down.loss) < FAULTY;
+    let count = scenario.links.iter().filter(|link| sound(link)).count();
+    if count < 2 || count == scenario.links.len() {
+        return None;
+    }
+    comparable_sum(scenario, summary)?;
+    let links = scenario.links.iter().zip(&summary.singles);
+    links
+        .filter(|(link, _)| sound(link))
+        .map(|(_, single)| *single)
+        .sum()
+}
+
+/// How many links there are when all are the same; else none.
+fn alike(scenario: &Scenario, direction: Direction) -> usize {
+    let lines = || scenario.links.iter().map(|link| link.line(direction));
+    let first = lines().next();
+    match lines().all(|line| Some(line) == first) {
+        true => scenario.links.len(),
+        false => 0,
+    }
+}
+
+/// Whether the payload is more than the sixth of 4 MB for each link.
+fn is_long(summary: &Summary) -> bool {
+    summary.payload >= summary.singles.len() as u64 * LONG
+}
+
+fn round_trip_ms(link: &Link) -> f64 {
+    let delay = link.up.delay + link.down.delay;
+    (delay.as_secs_f64() * 1e3).max(NO_DELAY_MS)
+}
+
+fn payload_mbps(rate: Rate) -> f64 {
+    rate.bits_per_second() as f64 / 1e6 * super::TCP_SHARE
+}
+
+const OF_BEST: f64 = 0.98;
+const OF_SUM: f64 = 0.98;
+const OF_SUM_FAR_APART: f64 = 0.95;
+/// Links whose only delay is their queue.
+const OF_SUM_WITHOUT_DELAY: f64 = 0.97;
+const OF_RATES: f64 = 0.97;
+/// A link with less of the sum is no part of what is asked.
+const LEAST_SHARE: f64 = 0.05;
+/// Below this part of the sum MPTCP leaves room to be ahead of it.
+const ROOM: f64 = 0.93;
+const AHEAD: f64 = 1.05;
+/// Loss of a faulty link.
+const FAULTY: f64 = 0.01;
+/// So many equal links have to come to 5.5 parts of six of as many times one.
+const MANY: usize = 3;
+const OF_EACH: f64 = 5.5 / 6.0;
+const LONG: u64 = 4_000_000 / 6;
+/// Shorter round trips than this are the machine's.
+const NO_DELAY_MS: f64 = 1.0;
+
+#[cfg(test)]
+mod tests;

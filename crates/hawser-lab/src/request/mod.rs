@@ -5,16 +5,14 @@ mod phase;
 mod table;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::Path;
 
 use serde::Serialize;
 
 use self::phase::Subject;
-use crate::commands::print;
 use crate::emulator::Counters;
-use crate::interrupt::TemporaryFolder;
-use crate::measure::{Machine, Programs, available_controls, quickest_link, write_json};
+use crate::experiment::{Findings, Head};
+use crate::measure::{Programs, available_controls, quickest_link};
 use crate::meter::Congestion;
 use crate::scenario::{Direction, Scenario};
 use crate::statistics::Spread;
@@ -22,7 +20,6 @@ use crate::statistics::Spread;
 /// What to do.
 #[derive(Debug)]
 pub(crate) struct Options {
-    pub(crate) scenario: Scenario,
     /// Requests in each run of a phase.
     pub(crate) count: u32,
     /// Runs of each phase, each with a seed of its own.
@@ -30,21 +27,15 @@ pub(crate) struct Options {
     /// Bytes of a request, and of its answer.
     pub(crate) size: u32,
     pub(crate) hawser: Programs,
-    pub(crate) json: bool,
-    /// Also write JSON into this folder.
-    pub(crate) out: Option<PathBuf>,
     /// Leave plain TCP out.
     pub(crate) only_hawser: bool,
-    /// Keep the programs' logs here.
-    pub(crate) logs: Option<PathBuf>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-struct Report {
-    scenario: String,
-    unix_time: u64,
-    machine: Machine,
+pub(crate) struct Report {
+    #[serde(flatten)]
+    head: Head,
     count: u32,
     repeat: u32,
     size: u32,
@@ -94,20 +85,14 @@ enum Carrier {
     Tcp(Congestion),
 }
 
-/// Measures every carrier without bulk and beside bulk either way, and reports.
-pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    let temporary;
-    let folder: &Path = if let Some(logs) = &options.logs {
-        logs
-    } else {
-        temporary = TemporaryFolder::create()?;
-        temporary.path()
-    };
-    let (better, base_rtt) = quickest_link(&options.scenario);
+/// Measures every carrier without bulk and beside bulk either way, with logs in `folder`.
+pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> Report {
+    let (better, base_rtt) = quickest_link(scenario);
     let mut phases = Vec::new();
     for carrier in options.carriers() {
         for bulk in [None, Some(Direction::Put), Some(Direction::Get)] {
             let subject = Subject {
+                scenario,
                 options,
                 carrier,
                 bulk,
@@ -116,33 +101,30 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
             phases.push(Phase::of(&subject, folder, base_rtt.as_secs_f64()));
         }
     }
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let report = Report {
-        scenario: options.scenario.name.clone(),
-        unix_time: now.map_or(0, |since| since.as_secs()),
-        machine: Machine::of_this(),
+    Report {
+        head: Head::new("request", &scenario.name),
         count: options.count,
         repeat: options.repeat,
         size: options.size,
         better_link: better + 1,
         base_rtt_seconds: base_rtt.as_secs_f64(),
         phases,
-    };
-    if let Some(folder) = &options.out {
-        let name = format!("request-{}.json", report.scenario);
-        eprintln!("written: {}", write_json(&report, folder, &name)?.display());
     }
-    if options.json {
-        print(&serde_json::to_string(&report)?)?;
-    } else {
-        print(&table::render(&report))?;
+}
+
+impl Findings for Report {
+    fn head(&self) -> &Head {
+        &self.head
     }
-    let failed = report.phases.iter().any(Phase::failed);
-    Ok(if failed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+
+    fn render(&self) -> String {
+        table::render(self)
+    }
+
+    fn failures(&self) -> usize {
+        let runs = self.phases.iter().flat_map(|phase| &phase.runs);
+        runs.filter(|run| run.failure.is_some()).count()
+    }
 }
 
 impl Options {
@@ -178,10 +160,6 @@ impl Phase {
                 .map(|spread| spread.p99 / base_rtt),
             runs,
         }
-    }
-
-    fn failed(&self) -> bool {
-        self.runs.iter().any(|run| run.failure.is_some())
     }
 }
 

@@ -18,6 +18,7 @@ use crate::topology::Lab;
 /// One phase to measure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Subject<'a> {
+    pub(super) scenario: &'a Scenario,
     pub(super) options: &'a Options,
     pub(super) carrier: Carrier,
     pub(super) bulk: Option<Direction>,
@@ -29,8 +30,8 @@ impl Subject<'_> {
     /// Goes through the phase once, in a lab of its own in `place`, with a seed by `number`.
     pub(super) fn run(&self, place: &Path, number: u32) -> Run {
         let scenario = Scenario {
-            seed: self.options.scenario.seed.wrapping_add(number.into()),
-            ..self.options.scenario.clone()
+            seed: self.scenario.seed.wrapping_add(number.into()),
+            ..self.scenario.clone()
         };
         let mut run = Run {
             seed: scenario.seed,

@@ -19,18 +19,14 @@ pub(super) fn render(report: &Report) -> String {
     ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     rows.extend(report.phases.iter().map(row));
-    let mut text = format!(
-        "{}: {} x {} requests of {} bytes, round trips in ms; RTT of the better link ({}) {:.1} ms \
-         (kernel {}, {} cores)\n\n",
-        report.scenario,
+    let mut text = report.head.title(&format!(
+        "{} x {} requests of {} bytes, round trips in ms; RTT of the better link ({}) {:.1} ms",
         report.repeat,
         report.count,
         report.size,
         report.better_link,
-        report.base_rtt_seconds * 1e3,
-        report.machine.kernel,
-        report.machine.cores
-    );
+        report.base_rtt_seconds * 1e3
+    ));
     text.push_str(&aligned(&rows));
     for phase in &report.phases {
         for failure in phase.runs.iter().filter_map(|run| run.failure.as_ref()) {

@@ -4,17 +4,15 @@ mod carriers;
 mod table;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::Path;
 
 use hawser_types::ByteCount;
 use serde::Serialize;
 
 use self::carriers::Carrier;
-use crate::commands::print;
 use crate::cpu;
-use crate::interrupt::TemporaryFolder;
-use crate::measure::{Bench, Machine, Programs, median, write_json};
+use crate::experiment::{Findings, Head};
+use crate::measure::{Bench, Programs, median};
 use crate::meter::Outcome;
 use crate::scenario::Direction;
 use crate::topology::Lab;
@@ -32,10 +30,6 @@ pub(crate) struct Options {
     pub(crate) only: Vec<String>,
     /// The Hawser binary, when it is to be measured.
     pub(crate) hawser: Option<Programs>,
-    /// Print JSON.
-    pub(crate) json: bool,
-    /// Also write JSON into this folder.
-    pub(crate) out: Option<PathBuf>,
 }
 
 /// One kind of transfer in one direction.
@@ -68,44 +62,41 @@ struct Asked {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-struct Report {
-    scenario: &'static str,
-    machine: Machine,
+pub(crate) struct Report {
+    #[serde(flatten)]
+    head: Head,
     repeat: u32,
     payload: u64,
     rows: Vec<Row>,
 }
 
 /// Measures plain TCP, MPTCP, two relays, Hawser's proxies and its library over two virtual cables.
-pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    let folder = TemporaryFolder::create()?;
-    let bench = Bench::new(Lab::unshaped(LINKS)?, folder.path())?;
+pub(crate) fn run(options: &Options, folder: &Path) -> anyhow::Result<Report> {
+    let bench = Bench::new(Lab::unshaped(LINKS)?, folder)?;
     let mut rows = Vec::new();
     for &direction in &options.directions {
         rows.extend(measure(options, &bench, direction));
     }
-    let failed = rows.iter().any(|row| !row.failures.is_empty());
-    let report = Report {
-        scenario: "unshaped",
-        machine: Machine::of_this(),
+    Ok(Report {
+        head: Head::new("unshaped", "cables"),
         repeat: options.repeat,
         payload: options.bytes.as_u64(),
         rows,
-    };
-    if let Some(folder) = &options.out {
-        let path = write_json(&report, folder, "unshaped.json")?;
-        eprintln!("written: {}", path.display());
-    }
-    if options.json {
-        print(&serde_json::to_string(&report)?)?;
-    } else {
-        print(&table::render(&report))?;
-    }
-    Ok(if failed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
     })
+}
+
+impl Findings for Report {
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn render(&self) -> String {
+        table::render(self)
+    }
+
+    fn failures(&self) -> usize {
+        self.rows.iter().map(|row| row.failures.len()).sum()
+    }
 }
 
 /// All kinds of transfer in one direction, in turns: what else the machine does meanwhile falls on

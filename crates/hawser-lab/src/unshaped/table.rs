@@ -49,14 +49,12 @@ pub(super) fn render(report: &Report) -> String {
     header.push("all".to_owned());
     let mut rows = vec![header];
     rows.extend(report.rows.iter().map(line));
-    let mut text = format!(
-        "unshaped: {} over {LINKS} virtual cables, offloads on, median of {}; processor seconds \
-         per GB of payload, by process (kernel {}, {} cores)\n\n",
+    let mut text = report.head.title(&format!(
+        "{} over {LINKS} virtual cables, offloads on, median of {}; processor seconds per GB of \
+         payload, by process",
         ByteCount::new(report.payload),
-        report.repeat,
-        report.machine.kernel,
-        report.machine.cores
-    );
+        report.repeat
+    ));
     text.push_str(&aligned(&rows));
     for row in &report.rows {
         for failure in &row.failures {

@@ -1,0 +1,294 @@
+//! What all experiments have in common: their options, where logs go, how reports are headed, kept,
+//! shown and summed up.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use hawser_types::Rate;
+use serde::Serialize;
+
+use crate::commands::print;
+use crate::interrupt::{self, TemporaryFolder};
+use crate::measure::Programs;
+use crate::privilege;
+use crate::scenario::{self, Scenario};
+use crate::turns::in_turns;
+use crate::verdict::{self, Verdict};
+
+/// Options of every experiment.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Common {
+    /// Print JSON rather than tables
+    #[arg(long)]
+    json: bool,
+    /// Write raw reports into DIR as EXPERIMENT-SCENARIO.json
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The Hawser binary; else beside this one, else built
+    #[arg(long, value_name = "PATH")]
+    hawser: Option<PathBuf>,
+    /// Keep the programs' logs in DIR/SCENARIO
+    #[arg(long, value_name = "DIR")]
+    logs: Option<PathBuf>,
+}
+
+impl Common {
+    /// Finds the program under test.
+    pub(crate) fn programs(&self) -> anyhow::Result<Programs> {
+        Ok(Programs::find(self.hawser.as_deref())?)
+    }
+
+    /// A folder for logs and state: one below the folder that is kept, or one that goes.
+    pub(crate) fn place(&self, name: &str) -> io::Result<Place> {
+        match &self.logs {
+            None => TemporaryFolder::create().map(Place::Temporary),
+            Some(logs) => {
+                let folder = logs.join(name);
+                std::fs::create_dir_all(&folder)?;
+                Ok(Place::Kept(folder))
+            }
+        }
+    }
+
+    /// Keeps and shows one report; the exit code says whether all of it could be measured.
+    pub(crate) fn finish(&self, report: &impl Findings) -> anyhow::Result<ExitCode> {
+        if let Some(folder) = &self.out {
+            let head = report.head();
+            let name = format!("{}-{}.json", head.experiment, head.scenario);
+            eprintln!("written: {}", write_json(report, folder, &name)?.display());
+        }
+        if self.json {
+            print(&serde_json::to_string(report)?)?;
+        } else {
+            print(&report.render())?;
+            print(&report.judgement())?;
+        }
+        Ok(exit_code(report.failures() == 0))
+    }
+
+    /// Measures every scenario, several at once as long as their links carry no more than
+    /// `together` in all, and finishes each report when it is there. One that cannot be measured is
+    /// no loss to the others.
+    pub(crate) fn measure_each<F: Findings + Send>(
+        &self,
+        scenarios: &[Scenario],
+        together: Option<Rate>,
+        measure: impl Fn(&Scenario, &Path) -> anyhow::Result<F> + Sync,
+    ) -> anyhow::Result<ExitCode> {
+        let (mut reports, mut whole) = (Vec::new(), true);
+        let mut trouble = None;
+        let measure = |scenario: &Scenario| {
+            let place = self.place(&scenario.name)?;
+            measure(scenario, place.path())
+        };
+        let done = |scenario: &Scenario, result: anyhow::Result<F>| match result {
+            Ok(report) => {
+                whole &= report.failures() == 0;
+                let finished = self.finish(&report).map(drop);
+                reports.push(report);
+                let kept = finished.and_then(|()| self.sum_up(&reports));
+                trouble = trouble.take().or(kept.err());
+            }
+            Err(error) => {
+                whole = false;
+                eprintln!("{} was not measured: {error:#}", scenario.name);
+            }
+        };
+        in_turns(scenarios, together.unwrap_or(Rate::ZERO), measure, done);
+        if let Some(trouble) = trouble {
+            return Err(trouble);
+        }
+        if scenarios.len() > 1 && !self.json {
+            print(&F::summary(&reports))?;
+        }
+        Ok(exit_code(whole))
+    }
+
+    /// Writes the summary of all reports there are so far.
+    fn sum_up<F: Findings>(&self, reports: &[F]) -> anyhow::Result<()> {
+        if let (Some(folder), [first, _, ..]) = (&self.out, reports) {
+            let name = format!("{}-summary.txt", first.head().experiment);
+            std::fs::write(folder.join(name), F::summary(reports))?;
+        }
+        Ok(())
+    }
+}
+
+/// Which scenarios to measure, and how many at once.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Several {
+    /// The scenario files
+    #[arg(required = true)]
+    scenarios: Vec<PathBuf>,
+    /// Measure scenarios at once whose links carry no more than RATE in all
+    #[arg(long, value_name = "RATE")]
+    pub(crate) together: Option<Rate>,
+}
+
+impl Several {
+    /// Reads all files, before hours are spent on the first; reports are named after them.
+    pub(crate) fn load(&self) -> anyhow::Result<Vec<Scenario>> {
+        let scenarios = self.scenarios.iter().map(|path| scenario::load(path));
+        let scenarios = scenarios.collect::<Result<Vec<_>, _>>()?;
+        let mut names: Vec<_> = scenarios.iter().map(|scenario| &scenario.name).collect();
+        names.sort();
+        match names.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => anyhow::bail!("two scenario files are called {}", pair[0]),
+            None => Ok(scenarios),
+        }
+    }
+}
+
+/// Gets ready to build labs: must come before the first thread.
+pub(crate) fn begin() -> anyhow::Result<()> {
+    privilege::acquire()?;
+    interrupt::watch()?;
+    Ok(())
+}
+
+/// A report of an experiment.
+pub(crate) trait Findings: Serialize {
+    /// What every report begins with.
+    fn head(&self) -> &Head;
+
+    /// The report as text.
+    fn render(&self) -> String;
+
+    /// How many measurements failed.
+    fn failures(&self) -> usize;
+
+    /// What was asked, and whether it is reached.
+    fn verdicts(&self) -> &[Verdict] {
+        &[]
+    }
+
+    /// The verdicts as text.
+    fn judgement(&self) -> String {
+        let name = self.head().scenario.as_str();
+        verdict::lines(self.verdicts().iter().map(|verdict| (name, verdict)))
+    }
+
+    /// All reports as one text.
+    fn summary(all: &[Self]) -> String
+    where
+        Self: Sized,
+    {
+        let mut text: String = all.iter().map(Self::judgement).collect();
+        for report in all.iter().filter(|report| report.failures() > 0) {
+            let (name, count) = (&report.head().scenario, report.failures());
+            text.push_str(&format!("{name}: {count} measurements failed\n"));
+        }
+        text
+    }
+}
+
+/// What every report begins with.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Head {
+    /// The command that made it.
+    pub experiment: &'static str,
+    /// The scenario's name.
+    pub scenario: String,
+    /// That command with the arguments that say what was measured.
+    pub command: String,
+    /// Seconds since 1970.
+    pub unix_time: u64,
+    /// Kernel release of the machine that measured.
+    pub kernel: String,
+    /// Its processor cores in use.
+    pub cores: usize,
+}
+
+impl Head {
+    /// The head of a report that is made now.
+    pub(crate) fn new(experiment: &'static str, scenario: &str) -> Self {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+        Self {
+            experiment,
+            scenario: scenario.to_owned(),
+            command: command(std::env::args().skip(1)),
+            unix_time: now.map_or(0, |since| since.as_secs()),
+            kernel: kernel.unwrap_or_default().trim().to_owned(),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+
+    /// The first lines of a report as text.
+    pub(crate) fn title(&self, what: &str) -> String {
+        format!(
+            "{} {}: {what} (kernel {}, {} cores)\n\n",
+            self.experiment, self.scenario, self.kernel, self.cores
+        )
+    }
+}
+
+/// Where one experiment's logs and state are.
+#[derive(Debug)]
+pub(crate) enum Place {
+    Kept(PathBuf),
+    Temporary(TemporaryFolder),
+}
+
+impl Place {
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::Kept(folder) => folder,
+            Self::Temporary(folder) => folder.path(),
+        }
+    }
+}
+
+/// The arguments without those that name places of this machine.
+fn command(arguments: impl Iterator<Item = String>) -> String {
+    let mut words = vec!["hawser-lab".to_owned()];
+    let mut is_place = false;
+    for word in arguments {
+        let names_one = PLACES.contains(&word.as_str());
+        let holds_one = PLACES
+            .iter()
+            .any(|place| word.starts_with(&format!("{place}=")));
+        if !(names_one || holds_one || is_place) {
+            let file = word
+                .ends_with(".toml")
+                .then(|| Path::new(&word).file_name());
+            let file = file.flatten().map(|name| name.to_string_lossy());
+            words.push(file.map_or(word.clone(), |name| format!("scenarios/{name}")));
+        }
+        is_place = names_one;
+    }
+    words.join(" ")
+}
+
+/// Writes a report as `FOLDER/NAME`, whole or not at all.
+fn write_json(report: &impl Serialize, folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
+    std::fs::create_dir_all(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    serde_json::to_writer(&mut file, report)?;
+    let path = folder.join(name);
+    file.persist(&path)?;
+    Ok(path)
+}
+
+fn exit_code(whole: bool) -> ExitCode {
+    match whole {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+const PLACES: [&str; 3] = ["--out", "--logs", "--hawser"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_in_a_report_names_no_place_of_this_machine() {
+        let words = "run /home/x/eq-50.toml --out /tmp/y --repeat 3 --logs=/tmp/z --hawser h";
+        let kept = command(words.split(' ').map(str::to_owned));
+        assert_eq!(kept, "hawser-lab run scenarios/eq-50.toml --repeat 3");
+    }
+}
