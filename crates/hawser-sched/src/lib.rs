@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chunk;
+mod code;
 pub mod governor;
 pub mod rules;
 mod view;

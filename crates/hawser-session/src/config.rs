@@ -18,6 +18,8 @@ pub struct SessionConfig {
     pub send_memory: ByteCount,
     /// How many streams the peer may have open at once.
     pub max_streams: u64,
+    /// Memory for the flight recorder; nothing is recorded where it is zero.
+    pub recorder: ByteCount,
     /// How long the session outlives its last channel.
     pub survive: Duration,
     /// Records may travel unsealed when both ends allow it. Joins stay authenticated.
@@ -44,6 +46,7 @@ impl Default for SessionConfig {
             receive_memory: DEFAULT_RECEIVE_MEMORY,
             send_memory: DEFAULT_SEND_MEMORY,
             max_streams: DEFAULT_MAX_STREAMS,
+            recorder: DEFAULT_RECORDER,
             survive: DEFAULT_SURVIVE,
             plain: false,
         }
@@ -54,5 +57,7 @@ impl Default for SessionConfig {
 const DEFAULT_RECEIVE_MEMORY: ByteCount = ByteCount::from_mib(64);
 /// What the peer may hold back, and as much again on its way.
 const DEFAULT_SEND_MEMORY: ByteCount = ByteCount::from_mib(128);
+/// The decisions of a minute or more, and the counts of some fifty streams.
+const DEFAULT_RECORDER: ByteCount = ByteCount::from_mib(1);
 const DEFAULT_MAX_STREAMS: u64 = 4096;
 const DEFAULT_SURVIVE: Duration = Duration::from_secs(60);

@@ -19,6 +19,7 @@ mod grant;
 mod ledger;
 mod range_set;
 mod reassembly;
+pub mod recorder;
 pub mod seal;
 mod session;
 mod snapshot;

@@ -22,6 +22,7 @@ use crate::grant::{Granted, Received};
 use crate::ledger::{ChunkKey, Ledger};
 use crate::range_set::RangeSet;
 use crate::reassembly::Reassembly;
+use crate::recorder::{Note, Recorder};
 use crate::snapshot::{ChannelSnapshot, Counters, SessionSnapshot, StreamSnapshot};
 use crate::stream::{Pool, Stream};
 use crate::{Payload, SessionConfig};
@@ -79,6 +80,7 @@ pub struct Session {
     lonely_since: Option<Instant>,
     state: State,
     counters: Counters,
+    recorder: Recorder,
 }
 
 /// Stream 0.
@@ -164,6 +166,7 @@ impl Session {
             lonely_since: Some(now),
             state: State::Open,
             counters: Counters::default(),
+            recorder: Recorder::new(now, config.recorder),
             config,
         }
     }
@@ -175,7 +178,9 @@ impl Session {
             self.granted.mark_used(spec.id);
         }
         let first = !std::mem::replace(&mut self.commands.said_hello, true);
-        self.channels.insert(spec.id, Channel::new(spec));
+        let channel = Channel::new(spec);
+        self.recorder.note(now, channel.added());
+        self.channels.insert(spec.id, channel);
         self.lonely_since = None;
         if first {
             self.greet(spec.link);
@@ -206,6 +211,7 @@ impl Session {
             let waits = !self.waiting[role].is_empty() || !self.again[role].is_empty();
             channel.path.on_demand(waits);
             channel.on_sample(now, sample);
+            self.recorder.on_sample(now, channel);
             self.small = self.carried_in(SMALL_TIME);
             self.check_recovery(now);
         }
@@ -272,10 +278,16 @@ impl Session {
     }
 
     /// Places bulk chunks by another policy from now on.
-    pub fn set_scheduler(&mut self, policy: ChunkPolicy) {
+    pub fn set_scheduler(&mut self, now: Instant, policy: ChunkPolicy) {
         if self.bulk.policy() != policy {
             self.bulk = policy.scheduler();
+            self.recorder.note(now, Note::Policy(policy));
         }
+    }
+
+    /// What was decided, and why.
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
     }
 
     /// The session at this moment, with at most `max_streams` of its streams.
@@ -378,7 +390,7 @@ impl ChannelSnapshot {
 }
 
 /// The place of a role in arrays of two.
-const fn slot(role: ChannelRole) -> usize {
+pub(crate) const fn slot(role: ChannelRole) -> usize {
     match role {
         ChannelRole::Bulk => 0,
         ChannelRole::Express => 1,

@@ -151,7 +151,9 @@ impl Session {
                 if self.side == Side::Gateway
                     && let Some(first) = self.channels.get_mut(&ChannelId::new(0))
                 {
+                    let unknown = first.spec.link;
                     first.spec.link = LinkIndex::new(hello.link);
+                    self.recorder.on_link_known(now, first.added(), unknown);
                 }
             }
             Command::Grant(grant) if self.side == Side::Client => {

@@ -10,6 +10,7 @@ use super::{Session, Side, State, slot};
 use crate::arena::Arena;
 use crate::channel::{Assigned, Channel};
 use crate::ledger::ChunkKey;
+use crate::recorder::Note;
 use crate::{CloseReason, Event};
 
 impl Session {
@@ -82,7 +83,7 @@ impl Session {
             .collect();
         for id in ids {
             if let Some(channel) = self.channels.get_mut(&id) {
-                channel.suspect_since = None;
+                let since = channel.suspect_since.take().unwrap_or(now);
                 channel.doubted_at = None;
                 channel.path.silence_mut().on_false_alarm();
                 for sent in &channel.sent {
@@ -90,6 +91,13 @@ impl Session {
                         chunk.doubtful = chunk.doubtful.saturating_sub(1);
                     }
                 }
+                let (channel, link, after) = (id, channel.spec.link, now.since(since));
+                let note = Note::Recovered {
+                    channel,
+                    link,
+                    after,
+                };
+                self.recorder.note(now, note);
                 self.events.push_back(Event::Recovered(id));
             }
         }
@@ -241,6 +249,7 @@ impl Session {
         };
         tracing::debug!(%id, silence = ?channel.path.silence(), ?now, "suspect");
         channel.suspect_since = Some(now);
+        self.recorder.on_suspect(now, channel);
         self.counters.suspects += 1;
         self.events.push_back(Event::Suspect(id));
         let outbox: Vec<Assigned> = channel.outbox.drain(..).collect();
@@ -268,6 +277,7 @@ impl Session {
             return;
         };
         self.counters.channels_lost += 1;
+        self.recorder.on_lost(now, &channel);
         let doubtful = channel.suspect_since.is_some();
         let assigned = channel.outbox.iter().map(|assigned| assigned.chunk);
         for key in assigned.chain(channel.sent.iter().map(|sent| sent.chunk)) {

@@ -7,6 +7,7 @@ use hawser_types::{ByteCount, ChannelId, Instant};
 use super::Session;
 use crate::channel::{Channel, Sent};
 use crate::ledger::ChunkKey;
+use crate::recorder::Note;
 
 /// How many bytes may be sent twice ahead of need.
 #[derive(Debug, Default)]
@@ -43,6 +44,7 @@ impl Session {
                 Some((key, bytes)) => {
                     self.tail_budget.spent += bytes;
                     self.counters.bytes_duplicated += bytes;
+                    self.note_help(now, key, helper);
                     self.assign(key, helper);
                 }
                 None => {
@@ -52,6 +54,18 @@ impl Session {
                     }
                 }
             }
+        }
+    }
+
+    fn note_help(&mut self, now: Instant, key: ChunkKey, channel: ChannelId) {
+        if let Some(chunk) = self.ledger.get(key) {
+            let (stream, bytes) = (chunk.header.stream, ByteCount::from(chunk.length));
+            let note = Note::Helped {
+                stream,
+                channel,
+                bytes,
+            };
+            self.recorder.note(now, note);
         }
     }
 

@@ -192,7 +192,11 @@ impl Session {
                 ChannelRole::Bulk => &mut self.bulk,
                 ChannelRole::Express => &mut self.express,
             };
-            let (first, second) = match scheduler.select(now, unit, &self.views) {
+            let decision = scheduler.select(now, unit, &self.views);
+            let asked = (role, self.stream_of(source));
+            self.recorder
+                .on_decision(now, asked, unit, &self.views, decision);
+            let (first, second) = match decision {
                 Decision::Channel(id, _) => (id, None),
                 Decision::Duplicate([id, other], _) => (id, Some(other)),
                 Decision::Wait(..) => return false,
@@ -209,6 +213,18 @@ impl Session {
             }
         }
         false
+    }
+
+    /// Whose bytes go next.
+    fn stream_of(&self, source: Source) -> StreamId {
+        match source {
+            Source::Again(key) => {
+                let chunk = self.ledger.get(key);
+                chunk.map_or(StreamId::COMMANDS, |chunk| chunk.header.stream)
+            }
+            Source::Commands => StreamId::COMMANDS,
+            Source::Stream(id) => id,
+        }
     }
 
     /// What a policy may know of the chunk that goes next.
@@ -397,6 +413,8 @@ impl Session {
         let Some(chunk) = self.ledger.get_mut(key) else {
             return;
         };
+        let (stream, copy) = (chunk.header.stream, chunk.copies > 0);
+        self.recorder.on_given(stream, channel, chunk.length, copy);
         chunk.copies += 1;
         chunk.doubtful += u32::from(channel.suspect_since.is_some());
         channel.in_flight += chunk.length as u64;

@@ -1,0 +1,251 @@
+//! The flight recorder: every decision with its reason and all that the policy knew, in bounded
+//! memory.
+//!
+//! Two things are kept. The [`Ring`] has the latest decisions whole, so that they can be replayed;
+//! counts by stream and link reach back to the beginning, for [`Recorder::summary`].
+
+mod bytes;
+mod entry;
+mod note;
+mod ring;
+mod summary;
+mod tally;
+mod view;
+
+use std::collections::VecDeque;
+
+use hawser_sched::PathView;
+use hawser_sched::chunk::{ChunkUnit, Decision};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, StreamId};
+use hawser_wire::ChannelRole;
+
+use crate::channel::Channel;
+pub use entry::{Entry, Recorded};
+pub use note::Note;
+use ring::Ring;
+pub use summary::{LinkSummary, Summary};
+use tally::Tallies;
+pub use tally::Verdict;
+
+/// Keeps what a session decided, and why.
+///
+/// Memory is taken when it is needed, up to what was allowed; then the oldest decisions make room.
+/// A decision costs no allocation once the channels are known.
+#[derive(Debug)]
+pub struct Recorder {
+    on: bool,
+    began: Instant,
+    ring: Ring,
+    /// What is rare, apart: many decisions shall not push it out.
+    notes: VecDeque<(Instant, Note)>,
+    tallies: Tallies,
+    /// Counts decisions, since arrivals are reckoned for a part of them.
+    decisions: u64,
+    /// When each channel's last sample was kept.
+    sampled: Vec<(ChannelId, Instant)>,
+}
+
+impl Recorder {
+    /// Keeps at most about `memory`; nothing when that is zero.
+    pub fn new(now: Instant, memory: ByteCount) -> Self {
+        let memory = memory.as_usize();
+        Self {
+            on: memory > 0,
+            began: now,
+            ring: Ring::new(memory - memory / TALLIES),
+            notes: VecDeque::new(),
+            tallies: Tallies::new(memory / TALLIES),
+            decisions: 0,
+            sampled: Vec::new(),
+        }
+    }
+
+    /// Whether anything is kept.
+    pub fn is_on(&self) -> bool {
+        self.on
+    }
+
+    /// The memory that it has taken.
+    pub fn held(&self) -> ByteCount {
+        let notes = self.notes.capacity() * size_of::<(Instant, Note)>();
+        ByteCount::from(self.ring.held() + self.tallies.held() + notes)
+    }
+
+    /// The decisions and notes that are still there, in order.
+    pub fn entries(&self) -> Vec<Entry> {
+        self.ring.blocks().flat_map(read_block).collect()
+    }
+
+    /// Keeps a decision, as it was taken over these views.
+    pub fn on_decision(
+        &mut self,
+        now: Instant,
+        (role, stream): (ChannelRole, StreamId),
+        unit: ChunkUnit,
+        views: &[PathView],
+        decision: Decision,
+    ) {
+        if !self.on {
+            return;
+        }
+        let taken = entry::Taken {
+            now,
+            role,
+            stream,
+            unit,
+            views,
+            decision,
+        };
+        self.decisions += 1;
+        let sample = self.decisions.is_multiple_of(ARRIVALS_EACH);
+        self.tallies.on_decision(&taken, sample);
+        self.ring
+            .push(|context, out| context.put_decision(out, taken));
+    }
+
+    /// A chunk's bytes were given to a channel; `copy` when another carries them already.
+    pub(crate) fn on_given(&mut self, stream: StreamId, to: &Channel, bytes: usize, copy: bool) {
+        if self.on {
+            let link = to.spec.link;
+            self.tallies.on_given(stream, link, bytes as u64, copy);
+        }
+    }
+
+    /// Keeps what happened beside decisions.
+    pub fn note(&mut self, now: Instant, note: Note) {
+        if !self.on {
+            return;
+        }
+        match note {
+            Note::Added { link, .. } => self.tallies.on_added(link),
+            Note::Suspect { link, .. } => self.tallies.on_suspect(link, true),
+            Note::Recovered { link, .. } => self.tallies.on_suspect(link, false),
+            _ => {}
+        }
+        self.keep(now, note);
+    }
+
+    fn keep(&mut self, now: Instant, note: Note) {
+        if !self.on {
+            return;
+        }
+        if note.is_rare() {
+            if self.notes.len() >= MAX_NOTES {
+                self.notes.pop_front();
+            }
+            self.notes.push_back((now, note));
+        }
+        self.ring.push(|context, out| {
+            context.put_note(out, now, note);
+            true
+        });
+    }
+
+    /// What is below a channel has become known: what was counted on `unknown` was this link's.
+    pub(crate) fn on_link_known(&mut self, now: Instant, added: Note, unknown: LinkIndex) {
+        if let Note::Added { link, .. } = added {
+            self.tallies.on_lost(unknown, false);
+            if !self.tallies.rename(unknown, link) {
+                self.tallies.on_added(link);
+            }
+            self.keep(now, added);
+        }
+    }
+
+    /// A channel is gone.
+    pub(crate) fn on_lost(&mut self, now: Instant, channel: &Channel) {
+        let suspect = channel.suspect_since.is_some();
+        self.tallies.on_lost(channel.spec.link, suspect);
+        self.sampled.retain(|(id, _)| *id != channel.spec.id);
+        self.note(
+            now,
+            Note::Lost {
+                channel: channel.spec.id,
+                link: channel.spec.link,
+                chunks: channel.chunks(),
+                silence: channel.path.silence().current(now),
+            },
+        );
+    }
+
+    /// A channel fell silent.
+    pub(crate) fn on_suspect(&mut self, now: Instant, channel: &Channel) {
+        self.note(
+            now,
+            Note::Suspect {
+                channel: channel.spec.id,
+                link: channel.spec.link,
+                chunks: channel.chunks(),
+                silence: channel.path.silence().current(now),
+            },
+        );
+    }
+
+    /// The kernel has said how a channel stands.
+    pub(crate) fn on_sample(&mut self, now: Instant, channel: &Channel) {
+        if !self.on {
+            return;
+        }
+        let id = channel.spec.id;
+        let known = self.sampled.iter_mut().find(|(known, _)| *known == id);
+        match known {
+            Some((_, at)) if now.since(*at) < SAMPLE_EACH => return,
+            Some((_, at)) => *at = now,
+            None => self.sampled.push((id, now)),
+        }
+        let kernel = channel.path.latest();
+        self.note(
+            now,
+            Note::Sample {
+                channel: id,
+                link: channel.spec.link,
+                rate: channel.path.rate(),
+                rtt: channel.path.rtt(),
+                min_rtt: channel.path.min_rtt().unwrap_or_default(),
+                retransmissions: kernel.retransmissions,
+                delivered: kernel.delivered.unwrap_or_default(),
+                unacknowledged: kernel.unacknowledged,
+            },
+        );
+    }
+}
+
+/// The entries of one block, up to the first that is none.
+fn read_block(block: &[u8]) -> Vec<Entry> {
+    let mut context = entry::Context::default();
+    let mut reader = bytes::Reader(block);
+    let mut entries = Vec::new();
+    while !reader.is_empty() {
+        match context.read(&mut reader) {
+            Some(entry) => entries.extend(entry),
+            None => break,
+        }
+    }
+    entries
+}
+
+impl Channel {
+    /// That it came.
+    pub(crate) fn added(&self) -> Note {
+        Note::Added {
+            channel: self.spec.id,
+            link: self.spec.link,
+            role: self.spec.role,
+        }
+    }
+
+    /// Chunks that it was given and that the peer has not acknowledged.
+    fn chunks(&self) -> u64 {
+        (self.outbox.len() + self.sent.len()) as u64
+    }
+}
+
+/// One part in so many of the memory is for counts.
+const TALLIES: usize = 8;
+/// Arrivals are reckoned for one decision in so many; reckoning them costs more than the rest.
+const ARRIVALS_EACH: u64 = 16;
+const MAX_NOTES: usize = 128;
+const SAMPLE_EACH: std::time::Duration = std::time::Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+//! What happens beside decisions.
+
+use std::time::Duration;
+
+use hawser_sched::chunk::ChunkPolicy;
+use hawser_sched::governor::Standing;
+use hawser_types::{ByteCount, ChannelId, LinkIndex, Rate, StreamId};
+use hawser_wire::ChannelRole;
+use smallvec::{SmallVec, smallvec};
+
+/// Something that happened to a channel, a link or the session, other than a decision.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Note {
+    /// A channel was added.
+    Added {
+        /// The channel.
+        channel: ChannelId,
+        /// The link below it.
+        link: LinkIndex,
+        /// What it is for.
+        role: ChannelRole,
+    },
+    /// A channel is gone: its connection ended, its link went, or it was given up.
+    Lost {
+        /// The channel.
+        channel: ChannelId,
+        /// The link below it.
+        link: LinkIndex,
+        /// Chunks on it that the peer had not acknowledged.
+        chunks: u64,
+        /// How long it had been silent, where something was due.
+        silence: Duration,
+    },
+    /// A channel fell silent against expectation.
+    Suspect {
+        /// The channel.
+        channel: ChannelId,
+        /// The link below it.
+        link: LinkIndex,
+        /// Chunks on it that the peer had not acknowledged: those that no other link carries are
+        /// copied.
+        chunks: u64,
+        /// How long it had been silent.
+        silence: Duration,
+    },
+    /// A suspect channel speaks again.
+    Recovered {
+        /// The channel.
+        channel: ChannelId,
+        /// The link below it.
+        link: LinkIndex,
+        /// For how long it was suspect.
+        after: Duration,
+    },
+    /// Bulk chunks are placed by this policy from now on.
+    Policy(ChunkPolicy),
+    /// What the user and the governor allow a link has changed.
+    Standing {
+        /// The link.
+        link: LinkIndex,
+        /// What it may be used for from now on.
+        standing: Standing,
+    },
+    /// A chunk that is under way was given to an idle channel as well.
+    Helped {
+        /// The chunk's stream.
+        stream: StreamId,
+        /// The channel that helps.
+        channel: ChannelId,
+        /// The chunk's bytes.
+        bytes: ByteCount,
+    },
+    /// How a channel stands, at most five times a second.
+    Sample {
+        /// The channel.
+        channel: ChannelId,
+        /// The link below it.
+        link: LinkIndex,
+        /// Delivery rate.
+        rate: Rate,
+        /// Smoothed round-trip time.
+        rtt: Duration,
+        /// That of the empty path.
+        min_rtt: Duration,
+        /// Segments sent again, in total.
+        retransmissions: u64,
+        /// Segments that the peer's kernel has, in total; 0 where the kernel does not say.
+        delivered: u64,
+        /// Bytes that the peer's kernel has not acknowledged.
+        unacknowledged: ByteCount,
+    },
+}
+
+/// A note as numbers.
+pub(super) type Words = SmallVec<[u64; 8]>;
+
+impl Note {
+    /// Whether it is kept apart as well, so that many decisions do not push it out.
+    pub(super) fn is_rare(&self) -> bool {
+        !matches!(self, Self::Helped { .. } | Self::Sample { .. })
+    }
+
+    /// Its kind, and the rest of it as numbers.
+    pub(super) fn to_words(self) -> (u64, Words) {
+        match self {
+            Self::Added {
+                channel,
+                link,
+                role,
+            } => (0, smallvec![id(channel), at(link), role_code(role)]),
+            Self::Lost {
+                channel,
+                link,
+                chunks,
+                silence,
+            } => (1, smallvec![id(channel), at(link), chunks, nanos(silence)]),
+            Self::Suspect {
+                channel,
+                link,
+                chunks,
+                silence,
+            } => (2, smallvec![id(channel), at(link), chunks, nanos(silence)]),
+            Self::Recovered {
+                channel,
+                link,
+                after,
+            } => (3, smallvec![id(channel), at(link), nanos(after)]),
+            Self::Policy(policy) => (4, smallvec![policy_code(policy)]),
+            Self::Standing { link, standing } => {
+                (5, smallvec![at(link), u64::from(standing.code())])
+            }
+            Self::Helped {
+                stream,
+                channel,
+                bytes,
+            } => (6, smallvec![stream.value(), id(channel), bytes.as_u64()]),
+            Self::Sample {
+                channel,
+                link,
+                rate,
+                rtt,
+                min_rtt,
+                retransmissions,
+                delivered,
+                unacknowledged,
+            } => {
+                let rate = rate.bytes_per_second();
+                let (rtt, min_rtt) = (nanos(rtt), nanos(min_rtt));
+                let unacknowledged = unacknowledged.as_u64();
+                let rest = [rtt, min_rtt, retransmissions, delivered, unacknowledged];
+                let mut words: Words = smallvec![id(channel), at(link), rate];
+                words.extend(rest);
+                (7, words)
+            }
+        }
+    }
+
+    /// The note of this kind with these numbers; `None` when they make none.
+    pub(super) fn from_words(kind: u64, words: &[u64]) -> Option<Self> {
+        Some(match (kind, words) {
+            (0, [channel, link, role]) => Self::Added {
+                channel: channel_of(*channel)?,
+                link: link_of(*link)?,
+                role: role_of(*role)?,
+            },
+            (1, [channel, link, chunks, silence]) => Self::Lost {
+                channel: channel_of(*channel)?,
+                link: link_of(*link)?,
+                chunks: *chunks,
+                silence: Duration::from_nanos(*silence),
+            },
+            (2, [channel, link, chunks, silence]) => Self::Suspect {
+                channel: channel_of(*channel)?,
+                link: link_of(*link)?,
+                chunks: *chunks,
+                silence: Duration::from_nanos(*silence),
+            },
+            (3, [channel, link, after]) => Self::Recovered {
+                channel: channel_of(*channel)?,
+                link: link_of(*link)?,
+                after: Duration::from_nanos(*after),
+            },
+            (4, [policy]) => Self::Policy(*ChunkPolicy::ALL.get(usize::try_from(*policy).ok()?)?),
+            (5, [link, standing]) => Self::Standing {
+                link: link_of(*link)?,
+                standing: Standing::from_code(u8::try_from(*standing).ok()?)?,
+            },
+            (6, [stream, channel, bytes]) => Self::Helped {
+                stream: StreamId::new(*stream),
+                channel: channel_of(*channel)?,
+                bytes: ByteCount::new(*bytes),
+            },
+            (
+                7,
+                [
+                    channel,
+                    link,
+                    rate,
+                    rtt,
+                    min_rtt,
+                    again,
+                    delivered,
+                    unacknowledged,
+                ],
+            ) => Self::Sample {
+                channel: channel_of(*channel)?,
+                link: link_of(*link)?,
+                rate: Rate::from_bytes_per_second(*rate),
+                rtt: Duration::from_nanos(*rtt),
+                min_rtt: Duration::from_nanos(*min_rtt),
+                retransmissions: *again,
+                delivered: *delivered,
+                unacknowledged: ByteCount::new(*unacknowledged),
+            },
+            _ => return None,
+        })
+    }
+}
+
+/// A span as a number of nanoseconds.
+pub(super) fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn id(channel: ChannelId) -> u64 {
+    channel.value().into()
+}
+
+fn at(link: LinkIndex) -> u64 {
+    link.value().into()
+}
+
+fn channel_of(word: u64) -> Option<ChannelId> {
+    u32::try_from(word).ok().map(ChannelId::new)
+}
+
+fn link_of(word: u64) -> Option<LinkIndex> {
+    u32::try_from(word).ok().map(LinkIndex::new)
+}
+
+fn role_code(role: ChannelRole) -> u64 {
+    match role {
+        ChannelRole::Bulk => 0,
+        ChannelRole::Express => 1,
+    }
+}
+
+fn role_of(word: u64) -> Option<ChannelRole> {
+    match word {
+        0 => Some(ChannelRole::Bulk),
+        1 => Some(ChannelRole::Express),
+        _ => None,
+    }
+}
+
+fn policy_code(policy: ChunkPolicy) -> u64 {
+    let place = ChunkPolicy::ALL.iter().position(|known| *known == policy);
+    place.unwrap_or_default() as u64
+}

@@ -1,0 +1,408 @@
+//! What became of the chunks of each stream on each link, counted from its beginning.
+
+use std::time::Duration;
+
+use hawser_sched::PathView;
+use hawser_sched::chunk::{Decision, Reason};
+use hawser_sched::governor::Standing;
+use hawser_types::{ChannelId, LinkIndex, StreamId};
+
+use super::entry::Taken;
+
+/// What one decision meant for one link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// It got the chunk, or a copy.
+    Carried,
+    /// It was ready, and the chunk would have arrived later there.
+    Later,
+    /// It was ready, and another was chosen without a comparison of arrivals.
+    Other,
+    /// The user prefers the one that was chosen.
+    LessPreferred,
+    /// Its connection was full.
+    Busy,
+    /// The governor has demoted it.
+    Demoted,
+    /// The user's rules exclude it.
+    Excluded,
+    /// It was silent where an answer was due.
+    Silent,
+    /// It had no connection.
+    Gone,
+}
+
+impl Verdict {
+    /// Every verdict; `verdict as usize` is its place.
+    pub const ALL: [Self; 9] = [
+        Self::Carried,
+        Self::Later,
+        Self::Other,
+        Self::LessPreferred,
+        Self::Busy,
+        Self::Demoted,
+        Self::Excluded,
+        Self::Silent,
+        Self::Gone,
+    ];
+
+    /// The word that stands for it in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Carried => "carried",
+            Self::Later => "later",
+            Self::Other => "other",
+            Self::LessPreferred => "less-preferred",
+            Self::Busy => "busy",
+            Self::Demoted => "demoted",
+            Self::Excluded => "excluded",
+            Self::Silent => "silent",
+            Self::Gone => "gone",
+        }
+    }
+
+    /// For people: why the link did not get a chunk.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Carried => "it carried the chunk",
+            Self::Later => "the chunk would have arrived later over it",
+            Self::Other => "another link that was ready was taken first",
+            Self::LessPreferred => "the rules prefer the link that was ready",
+            Self::Busy => "its connection was full: it was sending as fast as it could",
+            Self::Demoted => "the governor had demoted it",
+            Self::Excluded => "the rules excluded it",
+            Self::Silent => "it was silent where an answer was due",
+            Self::Gone => "it had no connection",
+        }
+    }
+}
+
+/// What was counted of one stream.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StreamTally {
+    pub(super) stream: StreamId,
+    /// Counts up with each use, so that the one that was not used for longest can go.
+    used: u64,
+    /// One for each link that is known, in the order in which links became known.
+    pub(super) links: [LinkTally; MAX_LINKS],
+}
+
+/// What was counted of one stream on one link.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LinkTally {
+    /// Payload given to it, copies left out.
+    pub(super) bytes: u64,
+    /// Payload given to it that another link carried already.
+    pub(super) copied: u64,
+    /// Decisions that placed a chunk somewhere, by what they meant for this link.
+    pub(super) verdicts: [u32; Verdict::ALL.len()],
+    /// Decisions that placed a chunk here, by their reason.
+    pub(super) chosen: [u32; REASONS],
+    /// For how long it was ready and nothing was sent, in nanoseconds by the reason.
+    pub(super) held: [u64; REASONS],
+    /// Of a part of the decisions that found it later: how many, and the sums of the nanoseconds
+    /// that the chunk would have taken here and took there.
+    pub(super) later: (u32, u64, u64),
+}
+
+/// A link that the session has, or had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LinkState {
+    pub(super) link: LinkIndex,
+    pub(super) channels: u32,
+    pub(super) suspect: u32,
+}
+
+/// The counts of all streams.
+#[derive(Debug)]
+pub(super) struct Tallies {
+    streams: Vec<StreamTally>,
+    most: usize,
+    /// The place of the stream that was used last.
+    latest: usize,
+    uses: u64,
+    /// Those of streams that had to go.
+    rest: Box<StreamTally>,
+    links: Vec<LinkState>,
+    held: [Option<Held>; 2],
+}
+
+/// Since when nothing is sent although links are ready.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Held {
+    since: hawser_types::Instant,
+    stream: StreamId,
+    reason: Reason,
+    /// A bit for each link that is ready.
+    links: u32,
+}
+
+impl Tallies {
+    /// Counts of as many streams as fit `bytes`, four at least.
+    pub(super) fn new(bytes: usize) -> Self {
+        Self {
+            streams: Vec::new(),
+            most: (bytes / size_of::<StreamTally>()).clamp(4, 64),
+            latest: 0,
+            uses: 0,
+            rest: Box::default(),
+            links: Vec::new(),
+            held: [None; 2],
+        }
+    }
+
+    /// A channel of this link came.
+    pub(super) fn on_added(&mut self, link: LinkIndex) {
+        if let Some(state) = self.state(link) {
+            state.channels += 1;
+        } else if self.links.len() < MAX_LINKS {
+            self.links.push(LinkState {
+                link,
+                channels: 1,
+                suspect: 0,
+            });
+        }
+    }
+
+    /// What was counted of `old`, which has no channel left, was `new`'s, of which nothing is known
+    /// yet, and it has one channel. `false`: it is not so.
+    pub(super) fn rename(&mut self, old: LinkIndex, new: LinkIndex) -> bool {
+        if self.slot(new).is_some() {
+            return false;
+        }
+        let old = self.state(old).filter(|state| state.channels == 0);
+        old.map(|state| (state.link, state.channels) = (new, 1))
+            .is_some()
+    }
+
+    /// A channel of this link went.
+    pub(super) fn on_lost(&mut self, link: LinkIndex, was_suspect: bool) {
+        if let Some(state) = self.state(link) {
+            state.channels = state.channels.saturating_sub(1);
+            state.suspect = state.suspect.saturating_sub(u32::from(was_suspect));
+        }
+    }
+
+    /// A channel of this link became suspect, or is so no more.
+    pub(super) fn on_suspect(&mut self, link: LinkIndex, suspect: bool) {
+        if let Some(state) = self.state(link) {
+            state.suspect = match suspect {
+                true => state.suspect + 1,
+                false => state.suspect.saturating_sub(1),
+            };
+        }
+    }
+
+    /// Counts a decision.
+    pub(super) fn on_decision(&mut self, taken: &Taken<'_>, sample: bool) {
+        self.settle(taken);
+        let (chosen, reason) = match taken.decision {
+            Decision::Channel(id, reason) => ([id, id], reason),
+            Decision::Duplicate(ids, reason) => (ids, reason),
+            Decision::Wait(..) => return,
+        };
+        let best = taken.views.iter().find(|view| view.channel == chosen[0]);
+        let Some(best) = best else { return };
+        let mut verdicts = [None; MAX_LINKS];
+        for view in taken.views {
+            let Some(slot) = self.slot(view.link) else {
+                continue;
+            };
+            let verdict = verdict(view, best, chosen, reason);
+            // Of the channels of one link the one that came furthest counts.
+            verdicts[slot] = Some(verdicts[slot].map_or(verdict, |old: Verdict| old.min(verdict)));
+        }
+        for (slot, state) in self.links.iter().enumerate() {
+            if verdicts[slot].is_none() {
+                verdicts[slot] = match (state.channels, state.suspect) {
+                    (0, _) => Some(Verdict::Gone),
+                    (_, 0) => None,
+                    _ => Some(Verdict::Silent),
+                };
+            }
+        }
+        let (best_slot, links) = (self.slot(best.link), self.links.len());
+        let slots: [Option<usize>; 8] = match sample {
+            true => std::array::from_fn(|n| self.slot(taken.views.get(n)?.link)),
+            false => [None; 8],
+        };
+        let tally = self.stream(taken.stream);
+        for (link, verdict) in tally.links.iter_mut().zip(verdicts).take(links) {
+            if let Some(verdict) = verdict {
+                link.verdicts[verdict as usize] += 1;
+            }
+        }
+        if let Some(slot) = best_slot {
+            tally.links[slot].chosen[reason as usize] += 1;
+        }
+        if sample {
+            let there = best.arrival(taken.unit.size.min(best.chunk));
+            for (view, slot) in taken.views.iter().zip(slots) {
+                let Some(slot) = slot.filter(|slot| verdicts[*slot] == Some(Verdict::Later)) else {
+                    continue;
+                };
+                let here = view.arrival(taken.unit.size.min(view.chunk));
+                let (count, sum_here, sum_there) = &mut tally.links[slot].later;
+                *count += 1;
+                *sum_here = sum_here.saturating_add(here.as_nanos() as u64);
+                *sum_there = sum_there.saturating_add(there.as_nanos() as u64);
+            }
+        }
+    }
+
+    /// Counts bytes of a stream that were given to a link; `copy` when another has them already.
+    pub(super) fn on_given(&mut self, stream: StreamId, link: LinkIndex, bytes: u64, copy: bool) {
+        if let Some(slot) = self.slot(link) {
+            let tally = &mut self.stream(stream).links[slot];
+            match copy {
+                true => tally.copied += bytes,
+                false => tally.bytes += bytes,
+            }
+        }
+    }
+
+    /// The links, in the order of a tally's.
+    pub(super) fn links(&self) -> &[LinkState] {
+        &self.links
+    }
+
+    /// The streams that are counted by themselves, and all others together.
+    pub(super) fn streams(&self) -> (&[StreamTally], &StreamTally) {
+        (&self.streams, &self.rest)
+    }
+
+    /// The memory that it has taken.
+    pub(super) fn held(&self) -> usize {
+        (self.streams.capacity() + 1) * size_of::<StreamTally>()
+    }
+
+    /// Books the time for which links were ready and nothing was sent.
+    fn settle(&mut self, taken: &Taken<'_>) {
+        let role = crate::session::slot(taken.role);
+        let now = match taken.decision {
+            Decision::Wait(_, reason) => {
+                let ready = taken.views.iter().filter(|view| view.ready);
+                let slots = ready.filter_map(|view| self.slot(view.link));
+                Some((reason, slots.fold(0, |bits, slot| bits | (1 << slot))))
+            }
+            _ => None,
+        };
+        if let Some(held) = self.held[role] {
+            if now == Some((held.reason, held.links)) && held.stream == taken.stream {
+                return;
+            }
+            let span = taken.now.since(held.since).as_nanos() as u64;
+            let tally = self.stream(held.stream);
+            for (slot, link) in tally.links.iter_mut().enumerate() {
+                if held.links & (1 << slot) != 0 {
+                    link.held[held.reason as usize] += span;
+                }
+            }
+        }
+        self.held[role] = now.map(|(reason, links)| Held {
+            since: taken.now,
+            stream: taken.stream,
+            reason,
+            links,
+        });
+    }
+
+    fn slot(&self, link: LinkIndex) -> Option<usize> {
+        self.links.iter().position(|state| state.link == link)
+    }
+
+    fn state(&mut self, link: LinkIndex) -> Option<&mut LinkState> {
+        self.links.iter_mut().find(|state| state.link == link)
+    }
+
+    /// The tally of a stream; the one that was not used for longest makes room for it.
+    fn stream(&mut self, id: StreamId) -> &mut StreamTally {
+        self.uses += 1;
+        let known = match self.streams.get(self.latest) {
+            Some(tally) if tally.stream == id => Some(self.latest),
+            _ => self.streams.iter().position(|tally| tally.stream == id),
+        };
+        self.latest = known.unwrap_or_else(|| self.make_room());
+        let tally = &mut self.streams[self.latest];
+        tally.stream = id;
+        tally.used = self.uses;
+        tally
+    }
+
+    fn make_room(&mut self) -> usize {
+        if self.streams.len() < self.most {
+            self.streams.push(StreamTally::default());
+            return self.streams.len() - 1;
+        }
+        let oldest = self.streams.iter().enumerate();
+        let (oldest, _) = oldest
+            .min_by_key(|(_, tally)| tally.used)
+            .unwrap_or((0, &self.rest));
+        let gone = std::mem::take(&mut self.streams[oldest]);
+        self.rest.add(&gone);
+        oldest
+    }
+}
+
+impl StreamTally {
+    /// Adds what was counted of another stream.
+    pub(super) fn add(&mut self, other: &Self) {
+        for (sum, link) in self.links.iter_mut().zip(&other.links) {
+            sum.add(link);
+        }
+    }
+}
+
+impl LinkTally {
+    /// The decisions that placed a chunk while the link was there to be judged.
+    pub(super) fn decisions(&self) -> u64 {
+        self.verdicts.iter().map(|count| u64::from(*count)).sum()
+    }
+
+    /// How long a chunk would have taken here and took there, where it would have been later.
+    pub(super) fn arrivals(&self) -> Option<(Duration, Duration)> {
+        let (count, here, there) = self.later;
+        let mean = |sum: u64| sum.checked_div(count.into()).map(Duration::from_nanos);
+        mean(here).zip(mean(there))
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        self.copied += other.copied;
+        for (sum, count) in self.verdicts.iter_mut().zip(other.verdicts) {
+            *sum = sum.saturating_add(count);
+        }
+        for (sum, count) in self.chosen.iter_mut().zip(other.chosen) {
+            *sum = sum.saturating_add(count);
+        }
+        for (sum, span) in self.held.iter_mut().zip(other.held) {
+            *sum = sum.saturating_add(span);
+        }
+        self.later.0 = self.later.0.saturating_add(other.later.0);
+        self.later.1 = self.later.1.saturating_add(other.later.1);
+        self.later.2 = self.later.2.saturating_add(other.later.2);
+    }
+}
+
+/// What a decision for `best` meant for a channel.
+fn verdict(view: &PathView, best: &PathView, chosen: [ChannelId; 2], reason: Reason) -> Verdict {
+    if chosen.contains(&view.channel) {
+        return Verdict::Carried;
+    }
+    match view.standing {
+        _ if view.suspect => Verdict::Silent,
+        Standing::Excluded(_) => Verdict::Excluded,
+        Standing::Probing(_) => Verdict::Demoted,
+        Standing::Full if !view.ready => Verdict::Busy,
+        Standing::Full if best.preferred && !view.preferred => Verdict::LessPreferred,
+        Standing::Full => match reason {
+            Reason::Earliest | Reason::LeastRtt | Reason::Redundant => Verdict::Later,
+            _ => Verdict::Other,
+        },
+    }
+}
+
+const REASONS: usize = Reason::ALL.len();
+/// Links that are told apart.
+const MAX_LINKS: usize = 8;
