@@ -28,8 +28,8 @@ pub use ipnet::IpNet;
 pub use link::{DEFAULT_WEIGHT, LinkConfig, read_link_name};
 pub use serve::{DEFAULT_GATEWAY_PORT, ServeConfig, ServeLimits};
 pub use session::{
-    Congestion, Encryption, MAX_CHUNK_SIZE, MAX_RECEIVE_MEMORY, MAX_SURVIVE, MIN_CHUNK_SIZE,
-    MIN_RECEIVE_MEMORY, MIN_SURVIVE, SessionConfig,
+    Congestion, Encryption, MAX_CHUNK_SIZE, MAX_RECEIVE_MEMORY, MAX_RECORDER, MAX_SURVIVE,
+    MIN_CHUNK_SIZE, MIN_RECEIVE_MEMORY, MIN_RECORDER, MIN_SURVIVE, SessionConfig,
 };
 pub use up::{DEFAULT_PROXY_PORT, UpConfig};
 

@@ -22,6 +22,9 @@ pub struct SessionConfig {
     /// `receive-memory`: for data of one session that has come and cannot be handed on yet. From
     /// 1 MiB to 64 GiB, default 64 MiB.
     pub receive_memory: ByteCount,
+    /// `recorder`: for the flight recorder of one session, which `hawser why` asks; a gateway may
+    /// give less. From 64 KiB to 64 MiB, or 0 for none. Default 1 MiB.
+    pub recorder: ByteCount,
     /// `congestion`: what each channel leaves to the kernel. Default `"auto"`.
     pub congestion: Congestion,
     /// `express`: whether each link has a second, thin channel for what is small or urgent.
@@ -70,6 +73,7 @@ impl SessionConfig {
             // What the peer may hold back, and as much again on its way.
             send_memory: self.receive_memory + self.receive_memory,
             max_streams: max_streams.into(),
+            recorder: self.recorder,
             survive: self.survive,
             plain: self.encryption == Encryption::None,
         }
@@ -84,6 +88,7 @@ impl Default for SessionConfig {
             encryption: Encryption::default(),
             survive: DEFAULT_SURVIVE,
             receive_memory: DEFAULT_RECEIVE_MEMORY,
+            recorder: DEFAULT_RECORDER,
             congestion: Congestion::default(),
             express: true,
         }
@@ -100,6 +105,7 @@ impl TryFrom<Section<'_>> for SessionConfig {
             "encryption",
             "survive",
             "receive-memory",
+            "recorder",
             "congestion",
             "express",
         ])?;
@@ -127,6 +133,9 @@ impl TryFrom<Section<'_>> for SessionConfig {
             let allowed = "a size from 1MiB to 64GiB, such as \"64MiB\"";
             config.receive_memory = field.parse_with(read, allowed)?;
         }
+        if let Some(field) = section.field("recorder") {
+            config.recorder = field.parse_with(read_recorder, RECORDER)?;
+        }
         if let Some(field) = section.field("congestion") {
             config.congestion = field.parse_with(read_congestion, CONGESTION)?;
         }
@@ -148,6 +157,12 @@ fn read_chunk_size(field: &Field<'_>) -> Result<ChunkSize, ConfigError> {
         }
     };
     field.parse_with(read, "\"auto\", \"mtu\", or a size from 256B to 64KiB")
+}
+
+fn read_recorder(text: &str) -> Option<ByteCount> {
+    let memory: ByteCount = text.parse().ok()?;
+    let range = MIN_RECORDER..=MAX_RECORDER;
+    (memory == ByteCount::ZERO || range.contains(&memory)).then_some(memory)
 }
 
 /// Congestion controls have short lower-case names; whether the kernel knows this one shows when a
@@ -178,6 +193,13 @@ const DEFAULT_RECEIVE_MEMORY: ByteCount = ByteCount::from_mib(64);
 pub const MIN_RECEIVE_MEMORY: ByteCount = ByteCount::from_mib(1);
 /// The most memory that one session may be given.
 pub const MAX_RECEIVE_MEMORY: ByteCount = ByteCount::from_mib(64 * 1024);
+
+const DEFAULT_RECORDER: ByteCount = ByteCount::from_mib(1);
+/// The least memory with which a recorder keeps more than a moment.
+pub const MIN_RECORDER: ByteCount = ByteCount::from_kib(64);
+/// The most memory that a recorder may be given.
+pub const MAX_RECORDER: ByteCount = ByteCount::from_mib(64);
+const RECORDER: &str = "a size from 64KiB to 64MiB, such as \"1MiB\", or \"0B\" for none";
 
 /// The smallest chunk: below it, headers are more than 1.5 % of the bytes by far.
 pub const MIN_CHUNK_SIZE: ByteCount = ByteCount::new(256);

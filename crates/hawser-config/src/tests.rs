@@ -44,6 +44,7 @@ fn every_key_reaches_its_place() {
         encryption = "none"
         survive = "5min"
         receive-memory = "1GiB"
+        recorder = "0B"
         congestion = "bbr"
         express = false
         [[link]]
@@ -84,6 +85,7 @@ fn every_key_reaches_its_place() {
         encryption: Encryption::None,
         survive: Duration::from_secs(300),
         receive_memory: ByteCount::from_mib(1024),
+        recorder: ByteCount::ZERO,
         congestion: Congestion::Named("bbr".to_owned()),
         express: false,
     };

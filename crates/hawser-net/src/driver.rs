@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use hawser_session::recorder::Recorder;
 use hawser_session::seal::SessionKeys;
 use hawser_session::{ChannelSpec, CloseReason, Session, SessionConfig, SessionSnapshot, Side};
 use hawser_types::{ChannelId, Instant, SessionId, StreamId};
@@ -162,6 +163,11 @@ impl Driver {
             .lock()
             .session
             .snapshot(clock::now(), max_streams)
+    }
+
+    /// Reads what the session has recorded.
+    pub(crate) fn recorder<R>(&self, read: impl FnOnce(&Recorder, Instant) -> R) -> R {
+        read(self.shared.lock().session.recorder(), clock::now())
     }
 
     /// Works on the session, then wakes whom that concerns.

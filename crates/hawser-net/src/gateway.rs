@@ -13,8 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hawser_session::recorder::Recorder;
 use hawser_session::{OpenError, SessionConfig, SessionSnapshot};
-use hawser_types::SessionId;
+use hawser_types::{Instant, SessionId};
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -227,6 +228,16 @@ impl Gateway {
             session: entry.driver.snapshot(max_streams),
         };
         sessions.iter().map(snapshot).collect()
+    }
+
+    /// Reads what a session has recorded; `None` where there is no such session.
+    pub fn recorder<R>(
+        &self,
+        id: SessionId,
+        read: impl FnOnce(&Recorder, Instant) -> R,
+    ) -> Option<R> {
+        let driver = self.shared.lock_sessions().get(&id)?.driver.clone();
+        Some(driver.recorder(read))
     }
 
     /// What was counted since the gateway started.

@@ -1,6 +1,7 @@
 //! What a client tells about itself beyond its snapshot.
 
-use hawser_types::SessionId;
+use hawser_session::recorder::Recorder;
+use hawser_types::{Instant, SessionId};
 
 use super::{Client, State};
 
@@ -9,6 +10,14 @@ impl Client {
     pub fn session_id(&self) -> Option<SessionId> {
         match &*self.shared.current.borrow() {
             State::Running(driver) => Some(driver.id()),
+            _ => None,
+        }
+    }
+
+    /// Reads what the session that runs has recorded; `None` where none runs.
+    pub fn recorder<R>(&self, read: impl FnOnce(&Recorder, Instant) -> R) -> Option<R> {
+        match &*self.shared.current.borrow() {
+            State::Running(driver) => Some(driver.recorder(read)),
             _ => None,
         }
     }

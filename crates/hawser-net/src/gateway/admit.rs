@@ -110,7 +110,7 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
         }
         let driver = Driver::start(
             Side::Gateway,
-            config.session.clone(),
+            memory::for_session(config),
             keys,
             shared.congestion.clone(),
         );

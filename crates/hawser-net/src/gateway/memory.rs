@@ -5,15 +5,18 @@
 //! beyond that all may have the same: what a session's configuration asks for, at most a quarter of
 //! the half. Every session has a little besides: each of its streams its first 64 KiB of credit, and
 //! one chunk's worth of sending.
+//!
+//! What the sessions' recorders may take comes off first; that is never more than a quarter.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hawser_session::SessionConfig;
 use hawser_types::{ByteCount, SessionId};
 use tokio::time::MissedTickBehavior;
 
-use super::{Entry, Shared};
+use super::{Entry, GatewayConfig, Shared};
 
 /// Shares out anew every now and then, since what sessions hold comes and goes.
 pub(super) async fn keep(shared: Arc<Shared>) {
@@ -25,9 +28,28 @@ pub(super) async fn keep(shared: Arc<Shared>) {
     }
 }
 
+/// How one session of a gateway behaves: its recorder has no more than its part of a quarter of
+/// the memory, were there as many sessions as there may be.
+pub(super) fn for_session(config: &GatewayConfig) -> SessionConfig {
+    let limits = &config.limits;
+    let sessions = u64::try_from(limits.sessions.max(1)).unwrap_or(u64::MAX);
+    let part = ByteCount::new(limits.memory.as_u64() / 4 / sessions);
+    let fitting = config.session.recorder.min(part);
+    SessionConfig {
+        recorder: match fitting < MIN_RECORDER {
+            true => ByteCount::ZERO,
+            false => fitting,
+        },
+        ..config.session.clone()
+    }
+}
+
 /// Gives every session its share.
 pub(super) fn share_out(shared: &Shared, sessions: &HashMap<SessionId, Entry>) {
-    let half = shared.config.limits.memory.as_u64() / 2;
+    let recorder = for_session(&shared.config).recorder.as_u64();
+    let recorders = recorder.saturating_mul(sessions.len() as u64);
+    let memory = shared.config.limits.memory.as_u64();
+    let half = memory.saturating_sub(recorders) / 2;
     let config = &shared.config.session;
     let most = |wanted: ByteCount| wanted.as_u64().min(half / 4);
     // First nobody may take more, so that what is counted is what is held.
@@ -72,11 +94,35 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// One chunk: with less a session would stand still.
 const MIN_SENDING: u64 = 64 * 1024;
 
+/// A recorder with less keeps nothing of use.
+const MIN_RECORDER: ByteCount = ByteCount::from_kib(32);
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn recorders_have_a_quarter_at_most_and_none_rather_than_little() {
+        let recorder = |sessions, memory| {
+            let config = GatewayConfig {
+                identity: crate::identity::Identity::generate().unwrap(),
+                session: SessionConfig::default(),
+                limits: super::super::AcceptLimits {
+                    sessions,
+                    memory,
+                    ..Default::default()
+                },
+                congestion: None,
+            };
+            for_session(&config).recorder
+        };
+        let (mib, gib) = (ByteCount::from_mib(1), ByteCount::from_mib(1024));
+        assert_eq!(recorder(16, gib), mib);
+        assert_eq!(recorder(1024, gib), ByteCount::from_kib(256));
+        assert_eq!(recorder(1024, mib), ByteCount::ZERO);
+    }
 
     #[test]
     fn everybody_gets_what_is_asked_for_while_there_is_enough_and_then_the_same() {
