@@ -58,8 +58,8 @@ pub(crate) fn run(programs: &Programs) -> anyhow::Result<ExitCode> {
 fn describe(link: &Link) -> String {
     let line = &link.down;
     let mut text = format!("{}, {:?} away", line.rate, line.delay * 2);
-    if line.loss > 0.0 {
-        text.push_str(&format!(", {} % loss", line.loss * 100.0));
+    if line.loss.mean > 0.0 {
+        text.push_str(&format!(", {} % loss", line.loss.mean * 100.0));
     }
     text
 }

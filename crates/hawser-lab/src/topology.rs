@@ -59,11 +59,20 @@ pub enum LabError {
         /// What the system said.
         reason: io::Error,
     },
+    /// A scenario asks for what only the simulator has.
+    #[error("link {link} has a translation that forgets (`nat`): only hawser-sim can do that")]
+    Forgetful {
+        /// Which link, from 1.
+        link: usize,
+    },
 }
 
 impl Lab {
     /// Builds the links of a scenario, each shaped by the emulator.
     pub fn shaped(scenario: &Scenario) -> Result<Self, LabError> {
+        if let Some(forgets) = scenario.links.iter().position(|link| link.nat.is_some()) {
+            return Err(LabError::Forgetful { link: forgets + 1 });
+        }
         let inside: Vec<_> = scenario.links.iter().map(|link| link.behind).collect();
         let mut lab = Self::bare(&inside)?;
         let middle = namespace("emulator")?;

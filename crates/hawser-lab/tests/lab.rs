@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
@@ -159,6 +160,37 @@ fn programs_hear_that_they_are_to_end_though_the_lab_blocks_signals() {
 }
 
 #[test]
+fn stripped_options_are_not_agreed_on() {
+    let text = PLAIN.replacen("queue", "strip = [\"sack\", \"unknown\"]\nqueue", 1);
+    let Some(lab) = lab("stripped_options_are_not_agreed_on", &text) else {
+        return;
+    };
+    let _listener = listen(lab.server());
+    assert_eq!(agreed(&lab, "l1") & (STAMPS | SACK), STAMPS);
+    assert_eq!(agreed(&lab, "l2") & (STAMPS | SACK), STAMPS | SACK);
+    serve_meter(&lab);
+    let outcome = transfer(&lab, "l1", Direction::Get, 500_000).unwrap();
+    assert!(outcome.ok, "{outcome:?}");
+}
+
+#[test]
+fn what_only_the_simulator_has_is_refused() {
+    let text = PLAIN.replacen(
+        "queue",
+        "nat = { forget = \"1s\", then = \"reset\" }\nqueue",
+        1,
+    );
+    let scenario = Scenario::parse("nat", &text, &no_files).unwrap();
+    let error = Lab::shaped(&scenario).err().unwrap();
+    assert!(
+        error
+            .to_string()
+            .contains("link 1 has a translation that forgets"),
+        "{error}"
+    );
+}
+
+#[test]
 fn every_shipped_scenario_is_valid() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
     let mut count = 0;
@@ -228,6 +260,30 @@ fn listen(host: &NetNs) -> TcpListener {
     host.run(|| TcpListener::bind(TARGET)).unwrap()
 }
 
+/// What both ends agreed on, as `TCP_INFO` has it (`tcpi_options`).
+fn agreed(lab: &Lab, device: &str) -> u8 {
+    let options = || {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind_device(Some(device.as_bytes())).unwrap();
+        socket.connect_timeout(&TARGET.into(), SHORT).unwrap();
+        let mut info = [0_u8; 8];
+        let mut length = info.len() as libc::socklen_t;
+        // SAFETY: the kernel writes at most as many bytes as it is told.
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                info.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        assert_eq!(result, 0);
+        Ok(info[5])
+    };
+    lab.client().run(options).unwrap()
+}
+
 /// Connects over one link, and sends a byte so that the connection is known to stand.
 fn connect(lab: &Lab, device: &str) -> io::Result<()> {
     lab.client().run(|| {
@@ -253,6 +309,9 @@ fn eventually(mut holds: impl FnMut() -> bool) {
 const METER: SocketAddrV4 = SocketAddrV4::new(SERVER, 5001);
 const TARGET: SocketAddrV4 = SocketAddrV4::new(SERVER, 9000);
 const SHORT: Duration = Duration::from_secs(2);
+/// `TCPI_OPT_TIMESTAMPS` and `TCPI_OPT_SACK`.
+const STAMPS: u8 = 1;
+const SACK: u8 = 2;
 const PLAIN: &str = r#"
 payload = "1MB"
 [[link]]

@@ -2,8 +2,10 @@
 //! one direction of a link. The lab applies it to real packets, the simulator to its own.
 #![forbid(unsafe_code)]
 
+mod congestion;
 mod file;
 mod line;
+mod middlebox;
 mod trace;
 mod values;
 
@@ -13,7 +15,9 @@ use std::time::Duration;
 
 use hawser_types::{ByteCount, Rate};
 
+pub use congestion::{Congestion, UnknownCongestion};
 pub use line::{Fate, LineState};
+pub use middlebox::{Forgotten, Nat, TcpOption};
 pub use trace::{Segment, TraceError};
 
 /// A set of links, the payload of one transfer over all of them, and what happens meanwhile.
@@ -115,6 +119,10 @@ pub struct Link {
     /// The client sits behind a modem that gives it this address (and `.1` as gateway) and
     /// translates it; several links may have the same one.
     pub behind: Option<std::net::Ipv4Addr>,
+    /// Something on the way translates addresses and forgets.
+    pub nat: Option<Nat>,
+    /// What something on the way takes out of TCP's headers, both ways.
+    pub strip: Vec<TcpOption>,
 }
 
 impl Link {
@@ -136,12 +144,33 @@ pub struct Line {
     pub delay: Duration,
     /// Every packet's delay differs from `delay` by up to this, either way; order is kept.
     pub jitter: Duration,
-    /// Chance of a packet to be lost behind the queue, 0 to 1.
-    pub loss: f64,
+    /// What is lost behind the queue.
+    pub loss: Loss,
     /// Drop-tail queue, in time of the mean rate.
     pub queue: Duration,
     /// How the rate is spread over time.
     pub service: Service,
+}
+
+/// Random loss of packets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Loss {
+    /// Chance of a packet to be lost, 0 to 1.
+    pub mean: f64,
+    /// How many packets in a row a loss takes on average, 1 to 1000; `None`: each is lost or not
+    /// by itself.
+    ///
+    /// Source: Gilbert, BSTJ 39 (1960), with everything lost in the bad state and nothing in the
+    /// good one.
+    pub burst: Option<f64>,
+}
+
+impl Loss {
+    /// Nothing is lost.
+    pub const NONE: Self = Self {
+        mean: 0.0,
+        burst: None,
+    };
 }
 
 /// How a line's rate is spread over time.

@@ -8,7 +8,7 @@ use hawser_types::{ByteCount, Instant};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::Line;
+use crate::{Line, Loss};
 use service::Server;
 
 /// The state of one direction: drop-tail queue, server, delay, loss, in this order.
@@ -26,6 +26,8 @@ pub struct LineState {
     backlog: ByteCount,
     free_at: Instant,
     last_delivery: Instant,
+    /// Packets are being lost in a row.
+    in_burst: bool,
 }
 
 /// What becomes of a packet.
@@ -50,6 +52,7 @@ impl LineState {
             backlog: ByteCount::ZERO,
             free_at: now,
             last_delivery: now,
+            in_burst: false,
             line,
         }
     }
@@ -71,7 +74,7 @@ impl LineState {
             self.backlog += size;
         }
         self.free_at = self.server.finish(start, size, &mut self.rng);
-        if self.line.loss > 0.0 && self.rng.random_bool(self.line.loss) {
+        if self.loses() {
             return Fate::Lost;
         }
         let mut delivery = self.free_at + self.line.delay;
@@ -82,6 +85,26 @@ impl LineState {
         }
         self.last_delivery = self.last_delivery.max(delivery);
         Fate::Delivered(self.last_delivery)
+    }
+
+    /// Whether the next packet is lost.
+    fn loses(&mut self) -> bool {
+        let Loss { mean, burst } = self.line.loss;
+        if mean <= 0.0 {
+            return false;
+        }
+        let Some(burst) = burst else {
+            return self.rng.random_bool(mean);
+        };
+        // A burst ends so often that its mean length is right, and one begins so often that as
+        // many begin as end.
+        let ends = 1.0 / burst;
+        let turns = match self.in_burst {
+            true => ends,
+            false => (ends * mean / (1.0 - mean)).min(1.0),
+        };
+        self.in_burst ^= self.rng.random_bool(turns);
+        self.in_burst
     }
 }
 
@@ -99,7 +122,10 @@ mod tests {
             rate: "12Mbit/s".parse().unwrap(),
             delay: Duration::from_millis(10),
             jitter,
-            loss,
+            loss: Loss {
+                mean: loss,
+                burst: None,
+            },
             queue: Duration::from_millis(10),
             service: Service::Steady,
         }
@@ -142,6 +168,53 @@ mod tests {
         );
         let lost = fates.iter().filter(|f| **f == Fate::Lost).count();
         assert!((1_850..2_150).contains(&lost), "{lost}");
+    }
+
+    #[test]
+    fn bursts_of_loss_have_the_asked_share_and_length() {
+        let mut bursty = line(0.0, Duration::ZERO);
+        for (mean, burst) in [(0.01, 8.0), (0.3, 2.0), (0.5, 1.0), (0.05, 40.0)] {
+            bursty.loss = Loss {
+                mean,
+                burst: Some(burst),
+            };
+            let fates = fates(bursty.clone(), 500_000, Duration::from_millis(1));
+            let lost: Vec<bool> = fates.iter().map(|f| *f == Fate::Lost).collect();
+            let count = lost.iter().filter(|lost| **lost).count() as f64;
+            let bursts = lost.chunk_by(|a, b| a == b).filter(|run| run[0]).count() as f64;
+            // Four standard deviations: the variance of the share is that of independent loss,
+            // longer by the correlation of runs.
+            let spread = (mean * (1.0 - mean) * 2.0 * burst / 5e5).sqrt() * 4.0;
+            assert!(
+                (count / 5e5 - mean).abs() < spread,
+                "{mean} {burst}: {count}"
+            );
+            let length = count / bursts;
+            let spread = burst * 4.0 / bursts.sqrt();
+            assert!((length - burst).abs() <= spread, "{mean} {burst}: {length}");
+        }
+    }
+
+    #[test]
+    fn bursts_are_as_long_as_a_chain_of_two_states_makes_them() {
+        let mut bursty = line(0.0, Duration::ZERO);
+        bursty.loss = Loss {
+            mean: 0.1,
+            burst: Some(4.0),
+        };
+        let fates = fates(bursty, 1_000_000, Duration::from_millis(1));
+        let runs: Vec<usize> = fates
+            .chunk_by(|a, b| (*a == Fate::Lost) == (*b == Fate::Lost))
+            .filter(|run| run[0] == Fate::Lost)
+            .map(<[Fate]>::len)
+            .collect();
+        // Each further packet of a burst is lost with a chance of three quarters.
+        for length in 1..8 {
+            let long = runs.iter().filter(|run| **run > length).count() as f64;
+            let expected = 0.75_f64.powi(length as i32);
+            let share = long / runs.len() as f64;
+            assert!((share - expected).abs() < 0.015, "{length}: {share}");
+        }
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Values with their units, as scenario files hold them.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::time::Duration;
 
 use hawser_types::{parse_duration, parse_percent};
 use serde::Deserialize;
-use serde::de::{self, Deserializer};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
 
 /// `"40ms"`.
 #[derive(Clone, Copy, Default)]
@@ -33,14 +34,48 @@ impl<'de> Deserialize<'de> for SpanRange {
     }
 }
 
-/// `"0.05%"`, as a fraction of one.
-#[derive(Clone, Copy)]
-pub(super) struct Percent(pub(super) f64);
+/// `"0.05%"`, or `{ mean = "1%", burst = 8 }` where losses come in a row.
+#[derive(Clone, Copy, Default)]
+pub(super) struct LossText {
+    /// A fraction of one.
+    pub(super) mean: f64,
+    /// Packets.
+    pub(super) burst: Option<f64>,
+}
 
-impl<'de> Deserialize<'de> for Percent {
+impl<'de> Deserialize<'de> for LossText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        parse_percent(&text).map(Self).map_err(de::Error::custom)
+        deserializer.deserialize_any(LossVisitor)
+    }
+}
+
+/// By hand, since an untagged choice does not say what is wrong.
+struct LossVisitor;
+
+impl<'de> Visitor<'de> for LossVisitor {
+    type Value = LossText;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(r#""0.05%" or { mean = "1%", burst = 8 }"#)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<LossText, E> {
+        let mean = parse_percent(text).map_err(E::custom)?;
+        let burst = None;
+        Ok(LossText { mean, burst })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<LossText, A::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Table {
+            mean: String,
+            burst: f64,
+        }
+        let table = Table::deserialize(MapAccessDeserializer::new(map))?;
+        let mean = parse_percent(&table.mean).map_err(de::Error::custom)?;
+        let burst = Some(table.burst);
+        Ok(LossText { mean, burst })
     }
 }
 

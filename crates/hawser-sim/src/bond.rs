@@ -8,13 +8,13 @@ mod writer;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use hawser_scenario::{Action, Scenario};
+use hawser_scenario::{Action, Congestion, Scenario};
 use hawser_session::{ChannelSpec, Event, Session, SessionConfig, Side};
 use hawser_types::{ChannelId, Instant, LinkIndex};
 use hawser_wire::ChannelRole;
 
 use crate::network::{End, Happening, Network};
-use crate::tcp::{Congestion, SEGMENT, TcpConfig};
+use crate::tcp::{SEGMENT, TcpConfig};
 use host::Host;
 use keeper::Keeper;
 
@@ -205,14 +205,8 @@ impl Bond {
     }
 
     fn connect(&mut self, link: usize, role: ChannelRole, stage: Stage) -> End {
-        let end = self.network.connect(
-            link,
-            TcpConfig {
-                congestion: self.config.congestion,
-                selective: true,
-                seed: 0,
-            },
-        );
+        let config = TcpConfig::new(self.config.congestion);
+        let end = self.network.connect(link, config);
         self.network.set_low_water(end, FIRST_LOW_WATER);
         let used = Use {
             link,

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use hawser_scenario::{Direction, Line, Link, Scenario};
+use hawser_scenario::{Congestion, Direction, Line, Link, Scenario};
 use hawser_types::{ByteCount, Rate};
 use serde::Serialize;
 
 use crate::bond::{Bond, BondConfig};
 use crate::bulk::{self, Bulk, Observer, Outcome};
 use crate::plain;
-use crate::tcp::Congestion;
+
 use crate::ticks::percentile;
 
 /// What is to be simulated.

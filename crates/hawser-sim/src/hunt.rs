@@ -115,8 +115,8 @@ pub fn describe(scenario: &Scenario, direction: Direction) -> String {
     for link in &scenario.links {
         let line = link.line(direction);
         let mut word = format!("{}/{:?}", line.rate, line.delay).replace(' ', "");
-        if line.loss > 0.0 {
-            word += &format!("/{:.2}%", line.loss * 100.0);
+        if line.loss.mean > 0.0 {
+            word += &format!("/{:.2}%", line.loss.mean * 100.0);
         }
         words.push(word);
     }

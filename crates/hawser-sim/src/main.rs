@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use hawser_scenario::{Direction, Scenario};
+use hawser_scenario::{Congestion, Direction, Scenario};
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_session::SessionConfig;
 use hawser_sim::bond::BondConfig;
@@ -17,7 +17,7 @@ use hawser_sim::experiment::{self, Options, Singles};
 use hawser_sim::hunt;
 use hawser_sim::objects;
 use hawser_sim::table::{Findings, Objects, Table};
-use hawser_sim::tcp::Congestion;
+
 use hawser_types::{ByteCount, parse_duration};
 
 /// Sessions over simulated links, in virtual time.
@@ -82,7 +82,7 @@ struct BondArguments {
     #[arg(long, default_value_t)]
     scheduler: ChunkPolicy,
     /// The congestion control of Hawser's channels
-    #[arg(long, value_enum, default_value = "bbr")]
+    #[arg(long, value_name = "CONTROL", default_value_t = Congestion::Bbr)]
     congestion: Congestion,
 }
 

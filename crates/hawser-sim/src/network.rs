@@ -1,13 +1,16 @@
 //! Links and the connections over them, in virtual time.
 
+mod middlebox;
+
 use std::collections::VecDeque;
 
 use hawser_path::KernelSample;
-use hawser_scenario::{Fate, LineState, Link};
+use hawser_scenario::{Fate, LineState, Link, Nat, TcpOption};
 use hawser_types::Instant;
 
 use crate::queue::Queue;
 use crate::tcp::{Packet, Tcp, TcpConfig};
+use middlebox::Mapping;
 
 /// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,7 +51,7 @@ pub struct Counters {
     pub delivered: u64,
     /// Packets that found the queue full.
     pub overflowed: u64,
-    /// Packets lost by chance or in a black hole.
+    /// Packets lost by chance, in a black hole, or to a translation that has forgotten.
     pub lost: u64,
 }
 
@@ -57,6 +60,8 @@ struct LinkState {
     /// Towards the server, towards the client.
     ways: [Way; 2],
     black_hole: bool,
+    nat: Option<Nat>,
+    strip: Vec<TcpOption>,
 }
 
 #[derive(Debug)]
@@ -74,6 +79,7 @@ struct Connection {
     planned: [Option<Instant>; 2],
     /// The client's address is gone: nothing of it arrives any more.
     orphaned: bool,
+    mapping: Mapping,
 }
 
 #[derive(Debug)]
@@ -98,6 +104,8 @@ impl Network {
                 way(&link.down, 2 * index as u64 + 1),
             ],
             black_hole: false,
+            nat: link.nat,
+            strip: link.strip.clone(),
         });
         Self {
             now,
@@ -128,7 +136,10 @@ impl Network {
     /// Begins a connection from the client to the server over a link. Returns the client's end.
     pub fn connect(&mut self, link: usize, config: TcpConfig) -> End {
         let connection = self.connections.len();
+        let strips = |option| self.links[link].strip.contains(&option);
         let seeded = |side: u64| TcpConfig {
+            selective: config.selective && !strips(TcpOption::Sack),
+            stamps: config.stamps && !strips(TcpOption::Timestamps),
             seed: self.seed ^ config.seed ^ ((connection as u64) << 8 | side),
             ..config
         };
@@ -137,6 +148,7 @@ impl Network {
             ends: [Tcp::listen(seeded(0)), Tcp::connect(self.now, seeded(1))],
             planned: [None; 2],
             orphaned: false,
+            mapping: Mapping::new(self.now),
         });
         let end = End {
             connection,
@@ -265,7 +277,8 @@ impl Network {
         if let Some((at, ..)) = state.under_way.front() {
             self.queue.push(*at, Planned::Arrival { link, way });
         }
-        if hole || self.connections[end.connection].orphaned {
+        let passes = !hole && !self.connections[end.connection].orphaned;
+        if !passes || !end.client && !self.leaves(end, &packet) {
             self.counters.lost += 1;
             return None;
         }
@@ -312,9 +325,14 @@ impl Network {
     fn carry(&mut self, from: End, packet: Packet) {
         let connection = &self.connections[from.connection];
         let (link, way) = (connection.link, usize::from(!from.client));
-        if connection.orphaned && from.client {
+        if connection.orphaned && from.client || !from.client && !self.enters(from) {
             return;
         }
+        self.put(link, way, from, packet);
+    }
+
+    /// Puts a packet on a line.
+    fn put(&mut self, link: usize, way: usize, from: End, packet: Packet) {
         let state = &mut self.links[link].ways[way];
         match state.line.handle_packet(self.now, packet.size()) {
             Fate::Delivered(at) => {

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use hawser_scenario::{Direction, Scenario};
+use hawser_scenario::{Congestion, Direction, Scenario};
 use hawser_types::ByteCount;
 use serde::Serialize;
 
 use crate::bulk::{self, Bulk};
 use crate::experiment::{self, Options};
 use crate::plain;
-use crate::tcp::Congestion;
+
 use crate::ticks::percentile;
 
 /// Transfers of one size, one after another.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use hawser_scenario::{Action, Direction, Link};
+use hawser_scenario::{Action, Congestion, Direction, Link};
 use hawser_types::ByteCount;
 
 use crate::network::{End, Happening, Network};
-use crate::tcp::{Congestion, TcpConfig};
+use crate::tcp::TcpConfig;
 
 /// A transfer over plain TCP.
 #[derive(Clone, Debug)]
@@ -30,12 +30,7 @@ pub struct Transfer {
 pub fn run(link: &Link, transfer: &Transfer) -> Option<Duration> {
     let mut network = Network::new(std::slice::from_ref(link), transfer.seed);
     let began = network.now();
-    let config = TcpConfig {
-        congestion: transfer.congestion,
-        selective: true,
-        seed: 0,
-    };
-    let client = network.connect(0, config);
+    let client = network.connect(0, TcpConfig::new(transfer.congestion));
     let server = End {
         client: false,
         ..client

@@ -11,6 +11,7 @@ mod cubic;
 mod packet;
 mod rate;
 mod receive;
+mod reno;
 mod repair;
 mod rtt;
 mod send;
@@ -18,11 +19,11 @@ mod send;
 use std::time::Duration;
 
 use hawser_path::KernelSample;
+use hawser_scenario::Congestion;
 use hawser_types::{ByteCount, Instant};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-pub use control::Congestion;
 use packet::Kind;
 pub use packet::Packet;
 pub(crate) use packet::SEGMENT;
@@ -36,8 +37,22 @@ pub struct TcpConfig {
     pub congestion: Congestion,
     /// Selective acknowledgement was agreed on: nothing on the way strips the option.
     pub selective: bool,
+    /// The same of time stamps.
+    pub stamps: bool,
     /// Starts BBR's choice of where its cycle begins.
     pub seed: u64,
+}
+
+impl TcpConfig {
+    /// An end on a way that leaves headers alone.
+    pub fn new(congestion: Congestion) -> Self {
+        Self {
+            congestion,
+            selective: true,
+            stamps: true,
+            seed: 0,
+        }
+    }
 }
 
 /// One end of a TCP connection.
@@ -77,8 +92,12 @@ impl Tcp {
     pub(crate) fn listen(config: TcpConfig) -> Self {
         Self {
             state: State::Listening,
-            sender: Sender::new(config.congestion, SmallRng::seed_from_u64(config.seed)),
-            receiver: Receiver::new(config.selective),
+            sender: Sender::new(
+                config.congestion,
+                config.selective,
+                SmallRng::seed_from_u64(config.seed),
+            ),
+            receiver: Receiver::new(config.selective, config.stamps),
             began: Instant::ZERO,
             tries: 0,
             retry_at: None,

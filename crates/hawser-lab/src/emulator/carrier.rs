@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hawser_scenario::{Fate, LineState};
+use hawser_scenario::{Fate, LineState, TcpOption};
 use hawser_types::{ByteCount, Instant};
 
-use super::{PacketSocket, Span, Switches, Translation};
+use super::{PacketSocket, Span, Switches, Translation, strip};
 
 /// Everything that the thread owns.
 pub(super) struct Carrier {
@@ -29,6 +29,8 @@ struct Way {
     outwards: bool,
     line: LineState,
     translation: Option<Translation>,
+    /// What is taken out of TCP's headers.
+    strip: Vec<TcpOption>,
     last_arrival: Instant,
     /// Frames on the way, in order of delivery.
     flying: VecDeque<(Instant, Vec<u8>)>,
@@ -52,6 +54,7 @@ impl Carrier {
                     outwards,
                     line: LineState::new(line, seed, now),
                     translation: span.translation,
+                    strip: span.link.strip.clone(),
                     last_arrival: now,
                     flying: VecDeque::new(),
                 });
@@ -131,7 +134,7 @@ impl Carrier {
                 let counter = match way.line.handle_packet(arrival, size) {
                     Fate::Delivered(at) => {
                         add(carried, size.as_u64());
-                        way.translate(frame);
+                        way.rewrite(frame);
                         let mut copy = spare.pop().unwrap_or_default();
                         copy.clear();
                         copy.extend_from_slice(frame);
@@ -227,7 +230,8 @@ impl Carrier {
 }
 
 impl Way {
-    fn translate(&self, frame: &mut [u8]) {
+    fn rewrite(&self, frame: &mut [u8]) {
+        strip::strip(frame, &self.strip);
         match self.translation {
             Some(translation) if self.outwards => translation.outwards(frame),
             Some(translation) => translation.inwards(frame),

@@ -6,6 +6,7 @@
 mod carrier;
 mod rewrite;
 mod ring;
+mod strip;
 
 use std::io;
 use std::sync::Arc;

@@ -48,22 +48,28 @@ fn swap(frame: &mut [u8], field: usize, from: Ipv4Addr, to: Ipv4Addr) {
         _ => None,
     };
     for checksum in [Some(10), transport].into_iter().flatten() {
-        adjust(packet, checksum, from, to);
+        adjust(packet, checksum, &from.octets(), &to.octets());
     }
     if let Some(address) = packet.get_mut(field..field + 4) {
         address.copy_from_slice(&to.octets());
     }
 }
 
-fn adjust(packet: &mut [u8], at: usize, from: Ipv4Addr, to: Ipv4Addr) {
+/// Corrects the checksum at `at` for bytes that were replaced, an even number of them at an even
+/// place (RFC 1624).
+pub(super) fn adjust(packet: &mut [u8], at: usize, from: &[u8], to: &[u8]) {
     let Some(bytes) = packet.get_mut(at..at + 2) else {
         return;
     };
-    let mut sum = u32::from(!u16::from_be_bytes([bytes[0], bytes[1]]));
-    let (from, to) = (from.to_bits(), to.to_bits());
-    for word in [!from >> 16, !from & 0xffff, to >> 16, to & 0xffff] {
-        sum += word & 0xffff;
-    }
+    let words = |bytes: &[u8]| -> u32 {
+        let words = bytes.chunks_exact(2);
+        words
+            .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
+            .sum()
+    };
+    let kept = u32::from(!u16::from_be_bytes([bytes[0], bytes[1]]));
+    let removed: Vec<u8> = from.iter().map(|byte| !byte).collect();
+    let mut sum = kept + words(&removed) + words(to);
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }

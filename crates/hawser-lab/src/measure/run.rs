@@ -203,7 +203,7 @@ impl Run<'_> {
         };
         let lossy = self.scenario.links.iter().any(|link| {
             let line = link.line(order.direction);
-            line.loss >= MUCH_LOSS
+            line.loss.mean >= MUCH_LOSS
         });
         limit_for(ByteCount::new(order.bytes), rate, events, lossy)
     }

@@ -100,7 +100,7 @@ fn of_rates(scenario: &Scenario, summary: &Summary) -> Option<Base> {
 
 /// Where some links lose packets: what those that do not would carry, when they are two at least.
 fn sound_links(scenario: &Scenario, summary: &Summary) -> Option<f64> {
-    let sound = |link: &Link| link.up.loss.max(link.down.loss) < FAULTY;
+    let sound = |link: &Link| link.up.loss.mean.max(link.down.loss.mean) < FAULTY;
     let count = scenario.links.iter().filter(|link| sound(link)).count();
     if count < 2 || count == scenario.links.len() {
         return None;

@@ -22,6 +22,7 @@ use crate::cpu;
 use crate::emulator::LinkBytes;
 use crate::scenario::Direction;
 
+pub use crate::scenario::Congestion;
 pub use client::{FirstAnswer, first_answer, open_echo, transfer};
 pub(crate) use library::{LibraryOrder, library_transfer, serve_library};
 pub(crate) use server::serve_all;
@@ -49,29 +50,6 @@ pub struct Order {
     pub socks: Option<SocketAddrV4>,
     /// Give up after so much time without a byte.
     pub patience: Duration,
-}
-
-/// The congestion controls that are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Congestion {
-    /// The default of most machines.
-    Cubic,
-    /// The one that does not take loss for congestion.
-    Bbr,
-}
-
-impl Congestion {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Cubic, Self::Bbr];
-
-    /// The kernel's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cubic => "cubic",
-            Self::Bbr => "bbr",
-        }
-    }
 }
 
 /// What one transfer came to.

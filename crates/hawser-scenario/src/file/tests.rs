@@ -1,4 +1,9 @@
+use std::time::Duration;
+
+use hawser_types::Rate;
+
 use super::*;
+use crate::{Forgotten, Loss, Nat, Service, TcpOption, trace};
 
 fn read(text: &str) -> Result<Scenario, InvalidScenario> {
     parse("test", text, &crate::no_files)
@@ -24,7 +29,7 @@ fn a_direction_overrides_its_link() {
     let link = &scenario.links[1];
     assert_eq!(link.up.rate, Rate::from_bits_per_second(1_000_000));
     assert_eq!(link.down.rate, Rate::from_bits_per_second(5_000_000));
-    assert_eq!(link.up.loss, 0.0005);
+    assert_eq!((link.up.loss.mean, link.up.loss.burst), (0.0005, None));
 }
 
 #[test]
@@ -115,6 +120,70 @@ up = { rate = "1Mbit/s" }
     let scenario = read(text).unwrap();
     assert_eq!(scenario.links[0].up.service, Service::Steady);
     assert!(matches!(scenario.links[0].down.service, Service::Trace(_)));
+}
+
+#[test]
+fn losses_in_a_row_have_a_mean_and_a_length() {
+    let bursty = TWO_LINKS.replace("\"0.05%\"", "{ mean = \"1%\", burst = 8 }");
+    let loss = Loss {
+        mean: 0.01,
+        burst: Some(8.0),
+    };
+    let link = &read(&bursty).unwrap().links[1];
+    assert_eq!((link.up.loss, link.down.loss), (loss, loss));
+    for (wrong, said) in [
+        (
+            "{ mean = \"1%\", burst = 0.5 }",
+            "loss.burst of link 2 up is 0.5: allowed is 1 to 1000 packets",
+        ),
+        (
+            "{ mean = \"90%\", burst = 2 }",
+            "loss.mean of link 2 up is 90%: allowed is at most burst / (burst + 1)",
+        ),
+        ("{ mean = \"1%\" }", "missing field `burst`"),
+        (
+            "{ mean = \"1%\", burst = 8, bad = 1 }",
+            "unknown field `bad`",
+        ),
+        ("3", r#"expected "0.05%" or { mean = "1%", burst = 8 }"#),
+        ("\"3\"", "% from 0% to 100%"),
+    ] {
+        let error = read(&TWO_LINKS.replace("\"0.05%\"", wrong)).unwrap_err();
+        assert!(error.to_string().contains(said), "{error}");
+    }
+}
+
+#[test]
+fn a_link_has_a_translation_that_forgets_and_something_that_strips() {
+    let text = format!(
+        "{TWO_LINKS}nat = {{ forget = \"30s\", then = \"reset\" }}\nstrip = [\"sack\", \"fast-open\"]\n"
+    );
+    let links = read(&text).unwrap().links;
+    assert_eq!((links[0].nat, links[0].strip.len()), (None, 0));
+    let forget = Duration::from_secs(30);
+    let then = Forgotten::Reset;
+    assert_eq!(links[1].nat, Some(Nat { forget, then }));
+    assert_eq!(links[1].strip, [TcpOption::Sack, TcpOption::FastOpen]);
+    let error = read(&text.replace("30s", "30ms")).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("nat.forget of link 2 is 30ms: allowed is 100ms to 24h"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_is_a_whole_links_is_refused_for_one_direction() {
+    for key in ["strip = [\"sack\"]", "behind = \"10.0.0.2\"", "up = {}"] {
+        let error = read(&TWO_LINKS.replace("rate = \"1Mbit/s\"", key)).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("up of link 2 is a table with"),
+            "{error}"
+        );
+    }
 }
 
 proptest::proptest! {

@@ -126,7 +126,7 @@ mod tests {
             rate: rate.parse().unwrap(),
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
-            loss: 0.0,
+            loss: crate::Loss::NONE,
             queue: Duration::from_millis(100),
             service,
         }

@@ -30,6 +30,7 @@ impl Sender {
         self.take_cumulative(now, packet.acknowledged, &mut delivered);
         if delivered.segments == 0 && !delivered.advanced && packet.selective.is_empty() {
             self.end_probe(packet);
+            self.on_duplicate(now, packet);
             return;
         }
         let sampled = delivered.rtt.or_else(|| {
@@ -46,7 +47,10 @@ impl Sender {
             self.repair.backoff = 0;
             self.undo_if_spurious(packet);
         }
-        let lost_now = self.detect_losses(now);
+        let lost_now = match self.has_ranges {
+            true => self.detect_losses(now),
+            false => self.on_partial(delivered.advanced),
+        };
         self.move_phase(lost_now);
         self.adjust_window(now, in_flight_before, &delivered, lost_now);
         if delivered.advanced || delivered.segments > 0 {
@@ -65,7 +69,9 @@ impl Sender {
             };
             if segment.delivered {
                 self.counts.delivered -= 1;
-            } else {
+            }
+            // Without ranges, what seemed to have arrived was a guess.
+            if !segment.delivered || !self.has_ranges {
                 self.forget_loss(&segment);
                 self.on_delivered(now, &segment, total);
             }

@@ -2,37 +2,13 @@
 
 use std::time::Duration;
 
+use hawser_scenario::Congestion;
 use hawser_types::Instant;
 use rand::rngs::SmallRng;
 
 use super::bbr::Bbr;
 use super::cubic::Cubic;
 use super::rate::Sample;
-
-/// A congestion control of Linux.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, clap::ValueEnum,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Congestion {
-    /// CUBIC with HyStart. Source: RFC 9438, Linux `tcp_cubic.c`.
-    Cubic,
-    /// BBR, version 1. Source: Cardwell et al., ACM Queue 2016; Linux `tcp_bbr.c`.
-    Bbr,
-}
-
-impl Congestion {
-    /// Both, in the order of tables.
-    pub const ALL: [Self; 2] = [Self::Cubic, Self::Bbr];
-
-    /// The kernel's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cubic => "cubic",
-            Self::Bbr => "bbr",
-        }
-    }
-}
 
 /// What congestion control sets.
 #[derive(Clone, Copy, Debug)]

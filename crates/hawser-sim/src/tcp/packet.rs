@@ -39,12 +39,41 @@ pub(crate) enum Kind {
 }
 
 impl Packet {
-    /// Its size on the link: IP, TCP with the time stamp option, and payload.
+    /// What a host says that knows no such connection.
+    pub(crate) fn reset(now: Instant) -> Self {
+        Self {
+            kind: Kind::Reset,
+            sequence: 0,
+            length: 0,
+            acknowledged: 0,
+            window: 0,
+            selective: SmallVec::new(),
+            duplicate: false,
+            stamp: now,
+            echo: None,
+        }
+    }
+
+    /// Whether it asks for a connection.
+    pub(crate) fn is_greeting(&self) -> bool {
+        self.kind == Kind::Syn
+    }
+
+    /// Whether it ends one.
+    pub(crate) fn is_reset(&self) -> bool {
+        self.kind == Kind::Reset
+    }
+
+    /// Its size on the link: IP, TCP with its options, and payload.
     pub fn size(&self) -> ByteCount {
         let header = match self.kind {
             Kind::Syn | Kind::SynAck => SYN_HEADER,
             Kind::Reset => RESET_HEADER,
-            Kind::Ordinary => HEADER + selective_option(self.selective.len()),
+            Kind::Ordinary => {
+                // Without the time stamp option there is nothing to echo.
+                let stamp = if self.echo.is_some() { 0 } else { STAMP };
+                HEADER - stamp + selective_option(self.selective.len())
+            }
         };
         ByteCount::new(header + u64::from(self.length))
     }
@@ -58,7 +87,8 @@ fn selective_option(ranges: usize) -> u64 {
 }
 
 /// IPv4, TCP and its time stamp option.
-pub(crate) const HEADER: u64 = 20 + 20 + 12;
+pub(crate) const HEADER: u64 = 20 + 20 + STAMP;
+const STAMP: u64 = 12;
 const SYN_HEADER: u64 = 60;
 const RESET_HEADER: u64 = 40;
 /// The payload of a full segment on a link with an MTU of 1500.

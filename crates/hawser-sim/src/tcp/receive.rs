@@ -25,10 +25,12 @@ pub(super) struct Receiver {
     last_arrival: Instant,
     /// The peer understands ranges.
     selective: bool,
+    /// The peer understands time stamps.
+    stamps: bool,
 }
 
 impl Receiver {
-    pub(super) fn new(selective: bool) -> Self {
+    pub(super) fn new(selective: bool, stamps: bool) -> Self {
         Self {
             next: 0,
             beyond: Ranges::default(),
@@ -41,6 +43,7 @@ impl Receiver {
             quick: QUICK,
             last_arrival: Instant::ZERO,
             selective,
+            stamps,
         }
     }
 
@@ -101,7 +104,7 @@ impl Receiver {
     pub(super) fn tell(&mut self, packet: &mut Packet) {
         packet.acknowledged = self.next;
         packet.window = WINDOW;
-        packet.echo = self.recent_stamp;
+        packet.echo = self.recent_stamp.filter(|_| self.stamps);
         packet.duplicate = std::mem::take(&mut self.duplicate);
         packet.selective = self.ranges();
         self.told = self.next;

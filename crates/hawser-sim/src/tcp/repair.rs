@@ -214,7 +214,7 @@ impl Sender {
         self.repair.prior_window = 0;
     }
 
-    fn declare_lost(&mut self, index: usize) {
+    pub(super) fn declare_lost(&mut self, index: usize) {
         let segment = &mut self.segments[index];
         if segment.repaired {
             segment.repaired = false;
@@ -239,7 +239,7 @@ impl Sender {
     }
 }
 
-const DUPLICATES: u32 = 3;
+pub(super) const DUPLICATES: u32 = 3;
 const FIRST_PROBE: Duration = Duration::from_secs(1);
 const SINGLE_PROBE: Duration = Duration::from_millis(200);
 /// `TCP_TIMEOUT_MIN` at 250 ticks a second.

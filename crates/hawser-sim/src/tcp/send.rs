@@ -3,10 +3,11 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
+use hawser_scenario::Congestion;
 use hawser_types::Instant;
 use rand::rngs::SmallRng;
 
-use super::control::{Congestion, Control, INITIAL_WINDOW, Phase, Window};
+use super::control::{Control, INITIAL_WINDOW, Phase, Window};
 use super::packet::SEGMENT;
 use super::rate::{Departure, RateEstimator};
 use super::receive::WINDOW;
@@ -25,6 +26,8 @@ pub(super) struct Sender {
     pub(super) segments: VecDeque<Segment>,
     pub(super) counts: Counts,
     pub(super) selective: Ranges,
+    /// Nothing strips selective acknowledgements.
+    pub(super) has_ranges: bool,
     /// Lost segments that were not sent again yet.
     pub(super) again: BTreeSet<u64>,
     /// Segments in the order in which they left, each with its number of departures then; those
@@ -124,7 +127,7 @@ struct Usage {
 }
 
 impl Sender {
-    pub(super) fn new(congestion: Congestion, rng: SmallRng) -> Self {
+    pub(super) fn new(congestion: Congestion, has_ranges: bool, rng: SmallRng) -> Self {
         Self {
             una: 0,
             next: 0,
@@ -132,6 +135,7 @@ impl Sender {
             segments: VecDeque::new(),
             counts: Counts::default(),
             selective: Ranges::default(),
+            has_ranges,
             again: BTreeSet::new(),
             departures: VecDeque::new(),
             window: Window {

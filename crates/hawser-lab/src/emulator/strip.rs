@@ -1,0 +1,147 @@
+//! A middlebox that takes options out of TCP's headers.
+
+use hawser_scenario::TcpOption;
+
+use super::rewrite::adjust;
+
+/// Puts padding where an Ethernet frame has options that are to go, and corrects TCP's checksum.
+/// The frame keeps its length.
+pub(super) fn strip(frame: &mut [u8], unwanted: &[TcpOption]) {
+    if unwanted.is_empty() || frame.get(12..14) != Some(&[0x08, 0x00]) {
+        return;
+    }
+    let Some(segment) = frame.get_mut(14..).and_then(segment) else {
+        return;
+    };
+    let end = segment.get(12).map_or(0, |byte| usize::from(byte >> 4) * 4);
+    let Some(options) = segment.get_mut(FIXED..end) else {
+        return;
+    };
+    let before = options.to_vec();
+    pad(options, unwanted);
+    let after = options.to_vec();
+    adjust(segment, CHECKSUM, &before, &after);
+}
+
+/// The TCP segment of an IPv4 packet that is whole or a first fragment.
+fn segment(packet: &mut [u8]) -> Option<&mut [u8]> {
+    let header = usize::from(packet.first()? & 0xf) * 4;
+    let fragment = packet.get(6..8)?;
+    let is_first = u16::from_be_bytes([fragment[0], fragment[1]]) & 0x1fff == 0;
+    let is_tcp = packet.get(9) == Some(&6);
+    packet.get_mut(header..).filter(|_| is_tcp && is_first)
+}
+
+fn pad(mut options: &mut [u8], unwanted: &[TcpOption]) {
+    loop {
+        let length = match *options {
+            [] | [END, ..] => return,
+            [PADDING, ..] => 1,
+            [_, length, ..] if usize::from(length) >= 2 => usize::from(length),
+            // Malformed: whoever receives it will say so.
+            _ => return,
+        };
+        let Some((option, rest)) = options.split_at_mut_checked(length) else {
+            return;
+        };
+        let body = option.get(2..).unwrap_or_default();
+        if unwanted
+            .iter()
+            .any(|unwanted| unwanted.covers(option[0], body))
+        {
+            option.fill(PADDING);
+        }
+        options = rest;
+    }
+}
+
+const END: u8 = 0;
+const PADDING: u8 = 1;
+/// The header without options, and where its checksum is.
+const FIXED: usize = 20;
+const CHECKSUM: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A SYN: maximum segment size, selective acknowledgement, time stamps, window scale,
+    /// Multipath TCP, Fast Open under both its numbers.
+    const OPTIONS: [u8; 40] = [
+        2, 4, 5, 180, 4, 2, 8, 10, 1, 2, 3, 4, 0, 0, 0, 0, 1, 3, 3, 7, 30, 12, 1, 1, 9, 8, 7, 6, 5,
+        4, 3, 2, 34, 2, 254, 4, 0xF9, 0x89, 1, 1,
+    ];
+
+    fn frame() -> Vec<u8> {
+        let mut frame = vec![0; 12];
+        frame.extend([8, 0, 0x45, 0, 0, 80, 1, 2, 0x40, 0, 64, 6, 0, 0]);
+        frame.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+        frame.extend([
+            1, 2, 3, 4, 0, 0, 0, 1, 0, 0, 0, 0, 0xf0, 2, 9, 9, 0, 0, 0, 0,
+        ]);
+        frame.extend(OPTIONS);
+        let sum = !sum(&frame);
+        frame[50..52].copy_from_slice(&sum.to_be_bytes());
+        frame
+    }
+
+    /// Over the pseudo-header and the segment.
+    fn sum(frame: &[u8]) -> u16 {
+        let mut bytes = frame[26..34].to_vec();
+        bytes.extend([0, 6, 0, 60]);
+        bytes.extend(&frame[34..]);
+        let words = bytes
+            .chunks(2)
+            .map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+        let mut sum: u32 = words.sum();
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        sum as u16
+    }
+
+    fn stripped(unwanted: &[TcpOption]) -> Vec<u8> {
+        let mut frame = frame();
+        assert_eq!(sum(&frame), 0xffff);
+        strip(&mut frame, unwanted);
+        assert_eq!(sum(&frame), 0xffff);
+        frame.split_off(54)
+    }
+
+    fn padded(places: &[(usize, usize)]) -> Vec<u8> {
+        let mut options = OPTIONS.to_vec();
+        for &(from, to) in places {
+            options[from..to].fill(PADDING);
+        }
+        options
+    }
+
+    #[test]
+    fn each_name_takes_out_its_own_options_and_no_others() {
+        assert_eq!(stripped(&[]), OPTIONS);
+        assert_eq!(stripped(&[TcpOption::Sack]), padded(&[(4, 6)]));
+        assert_eq!(stripped(&[TcpOption::Timestamps]), padded(&[(6, 16)]));
+        assert_eq!(stripped(&[TcpOption::Mptcp]), padded(&[(20, 32)]));
+        assert_eq!(stripped(&[TcpOption::FastOpen]), padded(&[(32, 38)]));
+        assert_eq!(stripped(&[TcpOption::Unknown]), padded(&[(20, 38)]));
+        let two = [TcpOption::Unknown, TcpOption::Sack];
+        assert_eq!(stripped(&two), padded(&[(4, 6), (20, 38)]));
+    }
+
+    #[test]
+    fn malformed_frames_are_left_alone() {
+        let whole = frame();
+        let everything = [TcpOption::Unknown, TcpOption::Sack, TcpOption::Timestamps];
+        for length in 0..54 {
+            let mut cut = whole[..length].to_vec();
+            strip(&mut cut, &everything);
+            assert_eq!(cut, whole[..length]);
+        }
+        for place in 54..94 {
+            let mut odd = whole.clone();
+            odd[place] = 0xff;
+            strip(&mut odd, &everything);
+            assert_eq!(odd.len(), whole.len());
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! One link of a scenario file.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hawser_types::Rate;
+use serde::Deserialize;
+
+use super::out_of_range;
+use crate::trace::{self, Segment};
+use crate::values::{LossText, Span, SpanRange, from_text, maybe_text};
+use crate::{Forgotten, InvalidScenario, Line, Link, Loss, Nat, ReadText, Service, TcpOption};
+
+/// A link's keys hold for both directions; the tables `up` and `down`, of the same form, override
+/// them for one. The last five keys are for a link as a whole.
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct LinkEntry {
+    #[serde(deserialize_with = "maybe_text")]
+    rate: Option<Rate>,
+    delay: Option<Span>,
+    jitter: Option<Span>,
+    loss: Option<LossText>,
+    queue: Option<Span>,
+    service: Option<ServiceEntry>,
+    trace: Option<TraceEntry>,
+    behind: Option<Ipv4Addr>,
+    nat: Option<NatEntry>,
+    strip: Vec<TcpOption>,
+    up: Option<Box<LinkEntry>>,
+    down: Option<Box<LinkEntry>>,
+}
+
+/// On and off turns, each a span or a range of spans: `on = "200ms..400ms"`.
+#[derive(Deserialize, Clone)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct ServiceEntry {
+    on: SpanRange,
+    off: SpanRange,
+}
+
+#[derive(Deserialize, Clone)]
+#[serde(untagged)]
+enum TraceEntry {
+    File(PathBuf),
+    Steps(Vec<StepEntry>),
+}
+
+#[derive(Deserialize, Clone)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct StepEntry {
+    #[serde(rename = "for")]
+    span: Span,
+    #[serde(deserialize_with = "from_text")]
+    rate: Rate,
+}
+
+/// What the translation on a link forgets, and what comes of it.
+#[derive(Deserialize, Clone, Copy)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct NatEntry {
+    forget: Span,
+    then: Forgotten,
+}
+
+impl LinkEntry {
+    pub(super) fn check(self, number: usize, read: ReadText<'_>) -> Result<Link, InvalidScenario> {
+        if let Some(address) = self.behind
+            && (!address.is_private() || matches!(address.octets()[3], 0 | 1 | 255))
+        {
+            return Err(out_of_range(
+                &format!("behind of link {number}"),
+                address,
+                "a private host address that does not end in .1",
+            ));
+        }
+        let nat = self.nat.map(|nat| nat.check(number)).transpose()?;
+        let nothing = Self::default();
+        let line = |own: &Option<Box<Self>>, way: &str| {
+            let own = own.as_deref().unwrap_or(&nothing);
+            if own.is_whole_links() {
+                let key = format!("{way} of link {number}");
+                let got = "a table with behind, nat, strip, up or down";
+                return Err(out_of_range(&key, got, "what concerns one direction"));
+            }
+            own.or(&self).check_line(number, way, read)
+        };
+        Ok(Link {
+            up: line(&self.up, "up")?,
+            down: line(&self.down, "down")?,
+            behind: self.behind,
+            nat,
+            strip: self.strip,
+        })
+    }
+
+    /// Whether it says something that only a whole link can have.
+    fn is_whole_links(&self) -> bool {
+        let nested = self.up.is_some() || self.down.is_some();
+        nested || self.behind.is_some() || self.nat.is_some() || !self.strip.is_empty()
+    }
+
+    /// One direction: what it says itself, else what its link says.
+    fn or(&self, link: &Self) -> Self {
+        // What a line says itself about its rate over time replaces all the link says about it.
+        let shaped = self.service.is_some() || self.trace.is_some();
+        let traced = self.trace.is_some();
+        let rated = self.rate.is_some();
+        let service = link.service.clone().filter(|_| !shaped);
+        let trace = link.trace.clone().filter(|_| !shaped && !rated);
+        Self {
+            rate: self.rate.or(link.rate.filter(|_| !traced)),
+            delay: self.delay.or(link.delay),
+            jitter: self.jitter.or(link.jitter),
+            loss: self.loss.or(link.loss),
+            queue: self.queue.or(link.queue),
+            service: self.service.clone().or(service),
+            trace: self.trace.clone().or(trace),
+            ..Self::default()
+        }
+    }
+
+    fn check_line(
+        self,
+        number: usize,
+        way: &str,
+        read: ReadText<'_>,
+    ) -> Result<Line, InvalidScenario> {
+        let key = |name: &str| format!("{name} of link {number} {way}");
+        let span = |name: &str, given: Option<Span>, otherwise, most, allowed| {
+            let span = given.map_or(otherwise, |span| span.0);
+            if span > most {
+                return Err(out_of_range(&key(name), format!("{span:?}"), allowed));
+            }
+            Ok(span)
+        };
+        let zero = Duration::ZERO;
+        let delay = span("delay", self.delay, zero, MAX_SPAN, "0 to 60s")?;
+        let jitter = span("jitter", self.jitter, zero, delay, "0 to the delay")?;
+        let queue = span("queue", self.queue, DEFAULT_QUEUE, MAX_SPAN, "0 to 60s")?;
+        let loss = check_loss(self.loss, &key)?;
+        let (rate, service) = self.check_service(&key, read)?;
+        if rate < MIN_RATE || rate > MAX_RATE {
+            return Err(out_of_range(&key("rate"), rate, "8kbit/s to 10Gbit/s"));
+        }
+        Ok(Line {
+            rate,
+            delay,
+            jitter,
+            loss,
+            queue,
+            service,
+        })
+    }
+
+    /// A trace brings its own rate, everything else needs one.
+    fn check_service(
+        self,
+        key: &impl Fn(&str) -> String,
+        read: ReadText<'_>,
+    ) -> Result<(Rate, Service), InvalidScenario> {
+        match (self.rate, self.service, self.trace) {
+            (Some(rate), None, None) => Ok((rate, Service::Steady)),
+            (Some(rate), Some(turns), None) => Ok((rate, turns.check(key)?)),
+            (None, None, Some(entry)) => {
+                let invalid = |reason| InvalidScenario::Trace {
+                    key: key("trace"),
+                    reason,
+                };
+                let segments = entry.load(read).map_err(invalid)?;
+                Ok((trace::mean_rate(&segments), Service::Trace(segments)))
+            }
+            (None, _, None) => Err(out_of_range(&key("rate"), "missing", "a rate or a trace")),
+            (_, _, Some(_)) => {
+                let got = "given beside rate or service";
+                Err(out_of_range(&key("trace"), got, "a trace alone"))
+            }
+        }
+    }
+}
+
+impl ServiceEntry {
+    fn check(self, key: &impl Fn(&str) -> String) -> Result<Service, InvalidScenario> {
+        for (name, range) in [("service.on", self.on.0), ("service.off", self.off.0)] {
+            if range.0 < MIN_TURN || range.1 > MAX_SPAN || range.0 > range.1 {
+                return Err(out_of_range(
+                    &key(name),
+                    format!("{:?}..{:?}", range.0, range.1),
+                    "a span or a rising range between 1ms and 60s",
+                ));
+            }
+        }
+        Ok(Service::Bursty {
+            on: self.on.0,
+            off: self.off.0,
+        })
+    }
+}
+
+impl TraceEntry {
+    fn load(self, read: ReadText<'_>) -> Result<Vec<Segment>, trace::TraceError> {
+        match self {
+            Self::File(path) => trace::load(&path, read),
+            Self::Steps(steps) => trace::check(
+                steps
+                    .into_iter()
+                    .map(|step| Segment {
+                        span: step.span.0,
+                        rate: step.rate,
+                    })
+                    .collect(),
+            ),
+        }
+    }
+}
+
+impl NatEntry {
+    fn check(self, number: usize) -> Result<Nat, InvalidScenario> {
+        let forget = self.forget.0;
+        if forget < MIN_FORGET || forget > MAX_FORGET {
+            let key = format!("nat.forget of link {number}");
+            return Err(out_of_range(&key, format!("{forget:?}"), "100ms to 24h"));
+        }
+        let then = self.then;
+        Ok(Nat { forget, then })
+    }
+}
+
+fn check_loss(
+    text: Option<LossText>,
+    key: &impl Fn(&str) -> String,
+) -> Result<Loss, InvalidScenario> {
+    let Some(LossText { mean, burst }) = text else {
+        return Ok(Loss::NONE);
+    };
+    let Some(burst) = burst else {
+        return Ok(Loss { mean, burst });
+    };
+    if !(1.0..=MAX_BURST).contains(&burst) {
+        return Err(out_of_range(&key("loss.burst"), burst, "1 to 1000 packets"));
+    }
+    // Between two bursts there is one packet at least.
+    if mean > burst / (burst + 1.0) {
+        let got = format!("{}%", mean * 100.0);
+        let allowed = "at most burst / (burst + 1)";
+        return Err(out_of_range(&key("loss.mean"), got, allowed));
+    }
+    Ok(Loss {
+        mean,
+        burst: Some(burst),
+    })
+}
+
+const DEFAULT_QUEUE: Duration = Duration::from_millis(100);
+const MIN_TURN: Duration = Duration::from_millis(1);
+const MAX_SPAN: Duration = Duration::from_secs(60);
+const MIN_RATE: Rate = Rate::from_bits_per_second(8_000);
+const MAX_RATE: Rate = Rate::from_bits_per_second(10_000_000_000);
+const MAX_BURST: f64 = 1000.0;
+const MIN_FORGET: Duration = Duration::from_millis(100);
+const MAX_FORGET: Duration = Duration::from_secs(24 * 3600);
