@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hawser_config::{GatewaySource, HostPort, IpNet, ServeConfig, UpConfig};
+use hawser_control::LinkUse;
 use hawser_net::identity::PublicKey;
 use hawser_types::ByteCount;
 
@@ -87,6 +88,8 @@ pub(crate) enum Command {
     Peers(PeersArgs),
     /// Show what the running daemon is doing
     Status(TableArgs),
+    /// Use a link otherwise from now on, until the daemon ends
+    Link(LinkArgs),
     /// Measure each link alone, then all together
     Bench(BenchArgs),
     /// Find what would keep bonding from working here
@@ -196,6 +199,23 @@ pub(crate) enum PeersAction {
     },
 }
 
+/// `hawser link`.
+#[derive(Args, Debug)]
+pub(crate) struct LinkArgs {
+    /// The interface
+    #[arg(value_name = "NAME", value_parser = link_name)]
+    pub(crate) name: String,
+    /// In both directions: normal, prefer, backup or never
+    #[arg(long = "use", value_name = "WHEN", value_parser = link_use, required_unless_present_any = ["up", "down"])]
+    pub(crate) both: Option<LinkUse>,
+    /// To send
+    #[arg(long, value_name = "WHEN", value_parser = link_use)]
+    pub(crate) up: Option<LinkUse>,
+    /// To receive
+    #[arg(long, value_name = "WHEN", value_parser = link_use)]
+    pub(crate) down: Option<LinkUse>,
+}
+
 /// `hawser bench`.
 #[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
@@ -266,6 +286,17 @@ fn network(text: &str) -> Result<IpNet, String> {
 fn link_name(text: &str) -> Result<String, String> {
     let expected = "expected the name of an interface such as wwan0";
     hawser_config::read_link_name(text).ok_or_else(|| expected.to_owned())
+}
+
+fn link_use(text: &str) -> Result<LinkUse, String> {
+    let all = [
+        LinkUse::Normal,
+        LinkUse::Prefer,
+        LinkUse::Backup,
+        LinkUse::Never,
+    ];
+    let found = all.into_iter().find(|usage| usage.to_string() == text);
+    found.ok_or_else(|| "expected normal, prefer, backup or never".to_owned())
 }
 
 fn time_to_live(text: &str) -> Result<Duration, String> {

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use hawser_control::{LinkStatus, Role, StatusSnapshot};
+use hawser_control::{LinkStatus, LinkUse, Role, StatusSnapshot};
 use hawser_net::store::StateDir;
 use hawser_session::SessionSnapshot;
 use tokio::sync::Notify;
@@ -35,6 +35,11 @@ pub(crate) trait Subject: Send + Sync + 'static {
 
     /// The links of this machine.
     fn links(&self) -> Vec<LinkStatus>;
+
+    /// Uses a link otherwise from now on; what is `None` stays as it is. Whether it can.
+    fn set_link(&self, _name: &str, _up: Option<LinkUse>, _down: Option<LinkUse>) -> bool {
+        false
+    }
 
     /// What it has counted since it was started.
     fn counters(&self) -> BTreeMap<String, u64>;

@@ -8,9 +8,11 @@ mod daemon;
 mod doctor;
 mod door;
 mod far_end;
+mod link;
 mod measure;
 mod peers;
 mod receive;
+mod rules;
 mod send;
 mod serve;
 mod session;
@@ -53,6 +55,7 @@ fn run(setup: &Setup, command: Command) -> anyhow::Result<()> {
             Command::Invite(args) => peers::invite(setup, &args),
             Command::Peers(args) => peers::peers(setup, &args).await,
             Command::Status(args) => status::run(setup, args).await,
+            Command::Link(args) => link::run(setup, &args).await,
             Command::Bench(args) => bench::run(setup, &args).await,
             Command::Doctor(args) => doctor::run(setup, args).await,
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use hawser_config::GatewaySource;
-use hawser_control::LinkStatus;
+use hawser_control::{LinkStatus, LinkUse};
 use hawser_front::proxy::ProxyCounters;
 use hawser_net::client::{Client, ClientConfig};
 use hawser_net::invite::read_reference;
@@ -16,6 +16,7 @@ use hawser_net::unix_time::UnixTime;
 use tokio::sync::watch;
 
 use crate::daemon::{Subject, View, Way, flat};
+use crate::rules::LinkRules;
 use crate::setup::{Setup, link_list};
 
 /// The links of this machine, as they come and go.
@@ -52,10 +53,6 @@ impl Target {
                 None => return Ok(None),
             },
         };
-        let weights = setup.config.links.iter();
-        let weights = weights
-            .map(|link| (link.name.clone(), f64::from(link.weight)))
-            .collect();
         let session = &setup.config.session;
         let config = ClientConfig {
             identity: state.identity()?,
@@ -64,7 +61,7 @@ impl Target {
             invite,
             name: machine_name(),
             links: links.to_vec(),
-            weights,
+            rules: LinkRules::of(&setup.config).terms(),
             session: session.for_session(MAX_STREAMS),
             congestion: session.congestion.name(),
             express: session.express,
@@ -100,6 +97,7 @@ pub(crate) struct ClientSubject {
     pub(crate) proxy: Arc<ProxyCounters>,
     pub(crate) links: Links,
     pub(crate) wanted: Vec<String>,
+    pub(crate) rules: Arc<LinkRules>,
     pub(crate) scheduler: &'static str,
     /// The gateway's key.
     pub(crate) peer: String,
@@ -138,6 +136,14 @@ impl Subject for ClientSubject {
 
     fn links(&self) -> Vec<LinkStatus> {
         link_list(&self.links.borrow(), &self.wanted)
+    }
+
+    fn set_link(&self, name: &str, up: Option<LinkUse>, down: Option<LinkUse>) -> bool {
+        self.rules.set_use(name, up, down);
+        if let Some(client) = self.client.as_ref().and_then(Weak::upgrade) {
+            client.set_rules(self.rules.terms());
+        }
+        true
     }
 
     fn counters(&self) -> BTreeMap<String, u64> {

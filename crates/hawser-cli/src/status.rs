@@ -17,11 +17,7 @@ use crate::setup::{Setup, show, show_json};
 /// Shows what the daemon is doing.
 pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
     let Some(snapshot) = ask(&setup.state).await? else {
-        bail!(
-            "no hawser daemon runs in {}; start one with `hawser up` or `hawser serve`, or say \
-             where it is with --state DIR",
-            setup.state.path().display()
-        );
+        return Err(no_daemon(&setup.state));
     };
     match args.json {
         true => show_json(&snapshot),
@@ -29,20 +25,41 @@ pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
     }
 }
 
+/// Nobody answers in `state`.
+pub(crate) fn no_daemon(state: &StateDir) -> anyhow::Error {
+    anyhow::anyhow!(
+        "no hawser daemon runs in {}; start one with `hawser up` or `hawser serve`, or say where \
+         it is with --state DIR",
+        state.path().display()
+    )
+}
+
 /// What the daemon of `state` is doing; `None` where there is none.
 pub(crate) async fn ask(state: &StateDir) -> anyhow::Result<Option<StatusSnapshot>> {
+    match request(state, &Request::Status).await? {
+        None => Ok(None),
+        Some(Response::Status(snapshot)) => Ok(Some(*snapshot)),
+        Some(_) => bail!("the daemon answers something else than was asked"),
+    }
+}
+
+/// What the daemon of `state` answers; `None` where there is none.
+pub(crate) async fn request(
+    state: &StateDir,
+    request: &Request,
+) -> anyhow::Result<Option<Response>> {
     // `hawser receive` keeps its own things one level below.
     for path in [state.file(SOCKET), state.file(receive::STATE).join(SOCKET)] {
-        let asking = tokio::time::timeout(PATIENCE, ask_at(&path)).await;
+        let asking = tokio::time::timeout(PATIENCE, request_at(&path, request)).await;
         let answer = asking.context("the daemon does not answer")?;
-        if let Some(snapshot) = answer? {
-            return Ok(Some(snapshot));
+        if let Some(response) = answer? {
+            return Ok(Some(response));
         }
     }
     Ok(None)
 }
 
-async fn ask_at(path: &Path) -> anyhow::Result<Option<StatusSnapshot>> {
+async fn request_at(path: &Path, request: &Request) -> anyhow::Result<Option<Response>> {
     use std::io::ErrorKind::{ConnectionRefused, NotFound};
     let mut stream = match UnixStream::connect(path).await {
         Ok(stream) => stream,
@@ -51,7 +68,7 @@ async fn ask_at(path: &Path) -> anyhow::Result<Option<StatusSnapshot>> {
             return Err(error).with_context(|| format!("can't ask at {}", path.display()));
         }
     };
-    stream.write_all(&encode(&Request::Status)?).await?;
+    stream.write_all(&encode(request)?).await?;
     let mut decoder = LineDecoder::new();
     let mut buffer = vec![0; READ_SIZE];
     loop {
@@ -61,9 +78,8 @@ async fn ask_at(path: &Path) -> anyhow::Result<Option<StatusSnapshot>> {
         }
         decoder.handle_bytes(buffer.get(..read).unwrap_or_default())?;
         match decoder.poll_message()? {
-            Some(Response::Status(snapshot)) => return Ok(Some(*snapshot)),
             Some(Response::Error { message, .. }) => bail!("the daemon says: {message}"),
-            Some(_) => bail!("the daemon answers something else than was asked"),
+            Some(response) => return Ok(Some(response)),
             None => {}
         }
     }

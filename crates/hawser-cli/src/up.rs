@@ -16,6 +16,7 @@ use hawser_net::links::{LinkMonitor, usable};
 
 use crate::args::UpArgs;
 use crate::daemon::Daemon;
+use crate::rules::{LinkRules, permitted};
 use crate::session::{ClientSubject, Links, Target};
 use crate::setup::Setup;
 
@@ -33,11 +34,13 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         ..ProxyConfig::default()
     };
     let target = Target::find(setup, &setup.state, config.gateway.as_ref(), &config.links)?;
+    let rules = Arc::new(LinkRules::of(&setup.config));
     let subject = ClientSubject {
         client: None,
         proxy: Arc::default(),
         links: links.clone(),
         wanted: config.links.clone(),
+        rules: Arc::clone(&rules),
         scheduler: setup.config.session.scheduler.name(),
         peer: String::new(),
     };
@@ -45,7 +48,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         tracing::warn!(
             "no gateway is enrolled: each connection goes straight over one link, in rotation"
         );
-        let dialer = DirectDialer::new(Rotation::new(links, config.links));
+        let dialer = DirectDialer::new(Rotation::new(links, config.links, rules));
         return serve(&daemon, proxy, Arc::new(dialer), subject).await;
     };
     let (peer, enrolling) = (target.config.gateway.to_string(), !target.known);
@@ -84,14 +87,16 @@ async fn serve<D: Dialer>(
 struct Rotation {
     links: Links,
     wanted: Vec<String>,
+    rules: Arc<LinkRules>,
     turn: AtomicUsize,
 }
 
 impl Rotation {
-    fn new(links: Links, wanted: Vec<String>) -> Self {
+    fn new(links: Links, wanted: Vec<String>, rules: Arc<LinkRules>) -> Self {
         Self {
             links,
             wanted,
+            rules,
             turn: AtomicUsize::new(0),
         }
     }
@@ -102,7 +107,16 @@ impl hawser_front::connect::Connect for Rotation {
 
     async fn connect(&self, address: SocketAddr) -> std::io::Result<Self::Stream> {
         let links = usable(&self.links.borrow(), &self.wanted);
+        let any = !links.is_empty();
+        let links = permitted(links, &self.rules.terms());
         let local = address.ip().to_canonical().is_loopback();
+        if any && links.is_empty() && !local {
+            let problem = "no link is up that may be used";
+            return Err(std::io::Error::new(
+                std::io::ErrorKind::NetworkUnreachable,
+                problem,
+            ));
+        }
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let link = links
             .get(turn.checked_rem(links.len()).unwrap_or(0))

@@ -104,12 +104,17 @@ impl<'a> Section<'a> {
         key: &str,
         allowed: &'static str,
     ) -> Result<Field<'a>, ConfigError> {
-        self.field(key).ok_or_else(|| ConfigError::Missing {
+        self.field(key).ok_or_else(|| self.missing(key, allowed))
+    }
+
+    /// `key` is not there and has to be.
+    pub(crate) fn missing(&self, key: &str, allowed: &'static str) -> ConfigError {
+        ConfigError::Missing {
             file: self.origin.file.to_owned(),
             line: self.origin.line(&self.span),
             key: self.full_key(key),
             allowed,
-        })
+        }
     }
 
     /// The section called `key`, read; what it means when it is not there.
@@ -202,6 +207,17 @@ impl<'a> Field<'a> {
             let allowed = format!("a whole number from {} to {}", range.start(), range.end());
             self.wrong(&allowed)
         })
+    }
+
+    /// A number from 0 to 1.
+    pub(crate) fn fraction(&self) -> Result<f64, ConfigError> {
+        let number: Option<f64> = match self.value {
+            DeValue::Integer(number) if number.radix() == 10 => number.as_str().parse().ok(),
+            DeValue::Float(number) => number.as_str().parse().ok(),
+            _ => None,
+        };
+        let number = number.filter(|n| (0.0..=1.0).contains(n));
+        number.ok_or_else(|| self.wrong("a number from 0 to 1 such as 0.5"))
     }
 
     /// The values of a list.

@@ -25,7 +25,7 @@ pub use gateway::{GatewaySource, GatewaySourceError};
 pub use hawser_sched::chunk::ChunkPolicy;
 pub use hawser_session::ChunkSize;
 pub use ipnet::IpNet;
-pub use link::{DEFAULT_WEIGHT, LinkConfig, read_link_name};
+pub use link::{LinkConfig, USES, read_link_name};
 pub use serve::{DEFAULT_GATEWAY_PORT, ServeConfig, ServeLimits};
 pub use session::{
     Congestion, Encryption, MAX_CHUNK_SIZE, MAX_RECEIVE_MEMORY, MAX_RECORDER, MAX_SURVIVE,
@@ -36,7 +36,7 @@ pub use up::{DEFAULT_PROXY_PORT, UpConfig};
 use document::{Document, Section};
 
 /// Everything a configuration file can say.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Default)]
 pub struct Config {
     /// `[serve]`: the gateway.
     pub serve: ServeConfig,

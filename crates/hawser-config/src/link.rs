@@ -1,31 +1,69 @@
-use crate::ConfigError;
-use crate::document::Section;
+use hawser_sched::rules::{Allowance, AtLimit, Rule, Use};
+use hawser_types::ByteCount;
 
-/// `[[link]]`: what is known about one link.
-#[derive(Clone, Debug, PartialEq, Eq)]
+use crate::ConfigError;
+use crate::document::{Field, Section};
+
+/// `[[link]]`: what is known about one link, and what it may be used for.
+#[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
     /// `name`: the interface, such as `wwan0`. Must be there.
     pub name: String,
-    /// `weight`: multiplies its rate where the scheduler is `weighted-round-robin`. From 1 to 1000,
-    /// default 1.
-    pub weight: u32,
+    /// What the other keys say.
+    ///
+    /// `use`, and `up` and `down` for one direction: when it is used. Default `"normal"`.
+    ///
+    /// `weight`: multiplies its rate where the scheduler is `weighted-round-robin` or
+    /// `load-index`. From 1 to 1000, default 1.
+    ///
+    /// `price`: of a gigabyte, default 0. `price-weight`: how much it counts against throughput
+    /// where the scheduler is `load-index`, from 0 to 1, default 0.
+    ///
+    /// `allowance`: how much may go over it in a month, both ways together. None by default.
+    /// `reset-day`: when the month begins, from 1 to 31, default 1. `at-limit`: what happens when
+    /// it is used up, default `"stop"`.
+    pub rule: Rule,
+    /// What `price` is counted in; empty while there is none.
+    pub currency: String,
 }
 
 impl TryFrom<Section<'_>> for LinkConfig {
     type Error = ConfigError;
 
     fn try_from(section: Section<'_>) -> Result<Self, ConfigError> {
-        section.allow_only(&["name", "weight"])?;
+        section.allow_only(&KEYS)?;
         let name = section.required("name", LINK_NAME)?;
-        let weight = section.field("weight");
+        let mut rule = Rule::default();
+        if let Some(field) = section.field("use") {
+            (rule.up, rule.down) = field.word(&USES).map(|both| (both, both))?;
+        }
+        if let Some(field) = section.field("up") {
+            rule.up = field.word(&USES)?;
+        }
+        if let Some(field) = section.field("down") {
+            rule.down = field.word(&USES)?;
+        }
+        if let Some(field) = section.field("weight") {
+            rule.weight = f64::from(field.integer(1..=MAX_WEIGHT)?);
+        }
+        let mut currency = String::new();
+        if let Some(field) = section.field("price") {
+            (rule.price, currency) = field.parse_with(read_price, PRICE)?;
+        }
+        if let Some(field) = section.field("price-weight") {
+            rule.price_weight = field.fraction()?;
+        }
+        rule.allowance = read_allowance(&section)?;
         Ok(Self {
             name: name.parse_with(read_link_name, LINK_NAME)?,
-            weight: weight.map_or(Ok(DEFAULT_WEIGHT), |field| field.integer(1..=MAX_WEIGHT))?,
+            rule,
+            currency,
         })
     }
 }
 
-/// Every `[[link]]` of the file; a second one for the same interface is refused.
+/// Every `[[link]]` of the file; a second one for the same interface is refused, and so is a
+/// second currency.
 pub(crate) fn read_all(root: &Section<'_>) -> Result<Vec<LinkConfig>, ConfigError> {
     let Some(field) = root.field("link") else {
         return Ok(Vec::new());
@@ -34,9 +72,17 @@ pub(crate) fn read_all(root: &Section<'_>) -> Result<Vec<LinkConfig>, ConfigErro
     for entry in field.list("sections that begin with [[link]]")? {
         let section = entry.section()?;
         let name = section.required("name", LINK_NAME)?;
+        let price = section.field("price");
         let link = LinkConfig::try_from(section)?;
         if links.iter().any(|other| other.name == link.name) {
             return Err(name.wrong("one [[link]] for each interface"));
+        }
+        let priced = links.iter().find(|other| other.rule.price > 0.0);
+        if let (Some(price), Some(other)) = (price, priced)
+            && link.rule.price > 0.0
+            && link.currency != other.currency
+        {
+            return Err(price.wrong(&format!("a price in {}, like the others", other.currency)));
         }
         links.push(link);
     }
@@ -52,12 +98,77 @@ pub fn read_link_name(text: &str) -> Option<String> {
     (fits && is_clean).then(|| text.to_owned())
 }
 
+fn read_allowance(section: &Section<'_>) -> Result<Option<Allowance>, ConfigError> {
+    let (day, limit) = (section.field("reset-day"), section.field("at-limit"));
+    let Some(field) = section.field("allowance") else {
+        // They mean nothing without one.
+        return match day.or(limit) {
+            Some(_) => Err(section.missing("allowance", ALLOWANCE)),
+            None => Ok(None),
+        };
+    };
+    let read = |text: &str| text.parse().ok().filter(|bytes| *bytes > ByteCount::ZERO);
+    Ok(Some(Allowance {
+        bytes: field.parse_with(read, ALLOWANCE)?,
+        reset_day: read_day(day)?,
+        at_limit: limit.map_or(Ok(AtLimit::default()), |field| field.word(&AT_LIMIT))?,
+    }))
+}
+
+fn read_day(field: Option<Field<'_>>) -> Result<u8, ConfigError> {
+    let day = field.map_or(Ok(1), |field| field.integer(1..=31))?;
+    // The range is checked.
+    Ok(day as u8)
+}
+
+/// Reads `2.5EUR/GB`: the price of a gigabyte, and what it is counted in.
+fn read_price(text: &str) -> Option<(f64, String)> {
+    let (amount, unit) = text.trim().split_once('/')?;
+    let end = amount.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (number, currency) = amount.split_at(end.unwrap_or(amount.len()));
+    let number: f64 = number.parse().ok()?;
+    let currency = currency.trim();
+    let is_word = currency.chars().count() <= MAX_CURRENCY
+        && currency
+            .chars()
+            .all(|c| !c.is_whitespace() && !c.is_control());
+    let is_sound = unit.trim() == "GB" && (0.0..=MAX_PRICE).contains(&number) && is_word;
+    is_sound.then(|| (number, currency.to_owned()))
+}
+
+const KEYS: [&str; 10] = [
+    "name",
+    "use",
+    "up",
+    "down",
+    "weight",
+    "price",
+    "price-weight",
+    "allowance",
+    "reset-day",
+    "at-limit",
+];
+
+/// The words for when a link is used.
+pub const USES: [(&str, Use); 4] = [
+    ("normal", Use::Normal),
+    ("prefer", Use::Prefer),
+    ("backup", Use::Backup),
+    ("never", Use::Never),
+];
+const AT_LIMIT: [(&str, AtLimit); 3] = [
+    ("stop", AtLimit::Stop),
+    ("backup", AtLimit::Backup),
+    ("continue", AtLimit::Continue),
+];
+
 /// What [`read_link_name`] takes, for errors.
 pub(crate) const LINK_NAME: &str = "the name of an interface such as \"wwan0\"";
-
-/// The weight of a link of which nothing is said.
-pub const DEFAULT_WEIGHT: u32 = 1;
+const PRICE: &str = "a price from 0 to 1000000 such as \"2.5EUR/GB\"";
+const ALLOWANCE: &str = "a size such as \"10GB\"";
 
 const MAX_WEIGHT: u32 = 1000;
+const MAX_PRICE: f64 = 1e6;
+const MAX_CURRENCY: usize = 8;
 /// `IFNAMSIZ` less the closing zero.
 const MAX_LINK_NAME: usize = 15;

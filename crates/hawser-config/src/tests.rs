@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use hawser_sched::rules::{Allowance, AtLimit, Rule, Use};
 use hawser_types::ByteCount;
 use proptest::prelude::*;
 
@@ -49,7 +50,17 @@ fn every_key_reaches_its_place() {
         express = false
         [[link]]
         name = "wwan0"
+        use = "backup"
+        down = "prefer"
         weight = 7
+        price = "2.5 EUR/GB"
+        price-weight = 0.5
+        allowance = "10GB"
+        reset-day = 31
+        at-limit = "backup"
+        [[link]]
+        name = "eth1"
+        allowance = "5GB"
         [[link]]
         name = "eth0"
         "#,
@@ -90,11 +101,29 @@ fn every_key_reaches_its_place() {
         express: false,
     };
     assert_eq!(config.session, session);
-    assert_eq!(config.link("wwan0").map(|link| link.weight), Some(7));
-    assert_eq!(
-        config.link("eth0").map(|link| link.weight),
-        Some(DEFAULT_WEIGHT)
-    );
+    let rule = Rule {
+        up: Use::Backup,
+        down: Use::Prefer,
+        weight: 7.0,
+        price: 2.5,
+        price_weight: 0.5,
+        allowance: Some(Allowance {
+            bytes: ByteCount::new(10_000_000_000),
+            reset_day: 31,
+            at_limit: AtLimit::Backup,
+        }),
+    };
+    let wwan0 = config.link("wwan0").unwrap();
+    assert_eq!((wwan0.rule, wwan0.currency.as_str()), (rule, "EUR"));
+    let rule = Rule {
+        allowance: Some(Allowance {
+            bytes: ByteCount::new(5_000_000_000),
+            reset_day: 1,
+            at_limit: AtLimit::Stop,
+        }),
+        ..Rule::default()
+    };
+    assert_eq!(config.link("eth1").map(|link| link.rule), Some(rule));
     assert_eq!(config.link("lo"), None);
 }
 
@@ -107,8 +136,9 @@ fn an_unknown_key_is_named_with_those_allowed() {
          connects-per-second"
     );
     assert_eq!(
-        error("\n[[link]]\nname = \"a\"\nprice = 3\n"),
-        "hawser.toml:4: unknown key `link.price`; allowed: name, weight"
+        error("\n[[link]]\nname = \"a\"\nprize = 3\n"),
+        "hawser.toml:4: unknown key `link.prize`; allowed: name, use, up, down, weight, price, \
+         price-weight, allowance, reset-day, at-limit"
     );
     assert_eq!(
         error("z = 1\na = 1"),
@@ -182,6 +212,43 @@ fn a_wrong_value_is_shown_with_what_is_allowed() {
             "4: `link.name` is \"a\"; allowed: one [[link]] for each interface",
         ),
         (
+            "[[link]]\nname = \"a\"\nuse = \"always\"",
+            "3: `link.use` is \"always\"; allowed: \"normal\", \"prefer\", \"backup\", \"never\"",
+        ),
+        (
+            "[[link]]\nname = \"a\"\nprice = \"2 EUR\"",
+            "3: `link.price` is \"2 EUR\"; allowed: a price from 0 to 1000000 such as \"2.5EUR/GB\"",
+        ),
+        (
+            "[[link]]\nname = \"a\"\nprice = \"-2EUR/GB\"",
+            "3: `link.price` is \"-2EUR/GB\"; allowed: a price from 0 to 1000000 such as \
+             \"2.5EUR/GB\"",
+        ),
+        (
+            "[[link]]\nname = \"a\"\nprice = \"2EUR/GB\"\n[[link]]\nname = \"b\"\nprice = \"3USD/GB\"",
+            "6: `link.price` is \"3USD/GB\"; allowed: a price in EUR, like the others",
+        ),
+        (
+            "[[link]]\nname = \"a\"\nprice-weight = 1.5",
+            "3: `link.price-weight` is 1.5; allowed: a number from 0 to 1 such as 0.5",
+        ),
+        (
+            "[[link]]\nname = \"a\"\nprice-weight = nan",
+            "3: `link.price-weight` is nan; allowed: a number from 0 to 1 such as 0.5",
+        ),
+        (
+            "[[link]]\nname = \"a\"\nallowance = \"0GB\"",
+            "3: `link.allowance` is \"0GB\"; allowed: a size such as \"10GB\"",
+        ),
+        (
+            "[[link]]\nname = \"a\"\nreset-day = 5",
+            "1: `link.allowance` is missing; allowed: a size such as \"10GB\"",
+        ),
+        (
+            "[[link]]\nname = \"a\"\nallowance = \"1GB\"\nreset-day = 32",
+            "4: `link.reset-day` is 32; allowed: a whole number from 1 to 31",
+        ),
+        (
             "\n[[link]]\nweight = 2",
             "2: `link.name` is missing; allowed: the name of an interface such as \"wwan0\"",
         ),
@@ -248,6 +315,7 @@ fn the_shipped_example_says_the_defaults() {
         .collect();
     let config = Config::parse("example", &whole.join("\n")).unwrap();
     assert_eq!(config.links.len(), 2);
+    assert!(config.links[1].rule.allowance.is_some());
     assert!(config.up.gateway.is_some() && !config.serve.advertise.is_empty());
 }
 
@@ -311,6 +379,10 @@ fn document() -> impl Strategy<Value = String> {
             "chunk-size",
             "name",
             "weight",
+            "price",
+            "price-weight",
+            "allowance",
+            "reset-day",
             "gateway",
             "up.links",
         ])

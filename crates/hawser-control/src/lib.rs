@@ -20,6 +20,7 @@ pub use codec::{API, CodecError, LineDecoder, MAX_LINE, encode, encode_response}
 pub use message::{ErrorReason, PeerStatus, Request, Response};
 pub use render::render_status;
 pub use snapshot::{
-    ChannelKind, ChannelState, ChannelStatus, LinkState, LinkStatus, MemoryStatus, PathState,
-    PathStatus, Role, SessionState, SessionStatus, StatusSnapshot, StreamStatus,
+    ChannelKind, ChannelState, ChannelStatus, LinkState, LinkStatus, LinkUse, MemoryStatus,
+    PathStanding, PathState, PathStatus, Role, SessionState, SessionStatus, StatusSnapshot,
+    StreamStatus,
 };

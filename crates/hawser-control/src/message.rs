@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::StatusSnapshot;
+use crate::{LinkUse, StatusSnapshot};
 
 /// What a daemon can be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +13,18 @@ pub enum Request {
     Status,
     /// To end in good order. Answered with [`Response::Stopping`].
     Stop,
+    /// To use a link otherwise until it ends; clients only. What is missing stays as it is.
+    /// Answered with [`Response::LinkSet`].
+    SetLink {
+        /// The interface's name.
+        name: String,
+        /// When it is used to send.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        up: Option<LinkUse>,
+        /// When it is used to receive.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        down: Option<LinkUse>,
+    },
     /// For a new invite; gateways only. Answered with [`Response::Invite`].
     Invite {
         /// How long the invite holds; the daemon's own choice when missing.
@@ -42,6 +54,8 @@ pub enum Response {
     Status(Box<StatusSnapshot>),
     /// It is about to end.
     Stopping,
+    /// The link is used as was asked from now on.
+    LinkSet,
     /// A new invite. It carries a secret: show it to the user only.
     Invite {
         /// `hawser://host:port/#…`

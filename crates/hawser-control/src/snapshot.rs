@@ -66,6 +66,22 @@ pub struct LinkStatus {
     pub reason: Option<String>,
 }
 
+/// When a link is used, by the user's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum LinkUse {
+    /// Like any other.
+    #[default]
+    Normal,
+    /// Ahead of the others, which get what it cannot take.
+    Prefer,
+    /// Connected, but without data while another link lives.
+    Backup,
+    /// Not at all.
+    Never,
+}
+
 /// Whether a link can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -153,8 +169,11 @@ pub struct PathStatus {
     pub remote: Option<SocketAddr>,
     /// Whether it is relied on.
     pub state: PathState,
-    /// Why it is in that state, where there is something to say.
+    /// Why it is in that state, or gets no data, where there is something to say.
     pub reason: Option<String>,
+    /// What this end may send by it.
+    #[serde(default)]
+    pub standing: PathStanding,
     /// What leaves by it now.
     #[serde(rename = "up_bps", with = "crate::units::bits_per_second")]
     pub up: Rate,
@@ -179,6 +198,22 @@ pub enum PathState {
     Suspect,
     /// It is given up and tried again from time to time.
     Dead,
+}
+
+/// What may be sent by a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum PathStanding {
+    /// What the policy wants.
+    #[default]
+    Full,
+    /// The same, ahead of other paths.
+    Preferred,
+    /// A chunk now and then, since it did harm.
+    Probing,
+    /// Nothing, since the user or an allowance wants it so.
+    Excluded,
 }
 
 /// One TCP connection of a session.
@@ -296,6 +331,13 @@ words! {
         Closing => "closing",
     }
     PathState { Connecting => "connecting", Up => "up", Suspect => "suspect", Dead => "dead" }
+    PathStanding {
+        Full => "full",
+        Preferred => "preferred",
+        Probing => "probing",
+        Excluded => "excluded",
+    }
+    LinkUse { Normal => "normal", Prefer => "prefer", Backup => "backup", Never => "never" }
     ChannelKind { Bulk => "bulk", Express => "express" }
     ChannelState {
         Joining => "joining",

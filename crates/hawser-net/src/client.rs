@@ -4,6 +4,7 @@ mod first;
 mod join;
 mod keeper;
 mod reach;
+mod rules;
 mod status;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hawser_sched::rules::Terms;
 use hawser_session::{CloseReason, OpenError, SessionConfig, SessionSnapshot};
 use hawser_types::ByteCount;
 use tokio::sync::watch;
@@ -41,8 +43,9 @@ pub struct ClientConfig {
     pub name: String,
     /// The links to use, by name; empty: every usable one.
     pub links: Vec<String>,
-    /// Links' weights, by name; 1 where none is given.
-    pub weights: BTreeMap<String, f64>,
+    /// What the user's rules make of links, by name; others are used like any. As it is at first:
+    /// [`Client::set_rules`] changes it.
+    pub rules: BTreeMap<String, Terms>,
     /// The session's behaviour.
     pub session: SessionConfig,
     /// Congestion control of the channels; `None`: bbr where it is permitted, save on paths of less
@@ -65,6 +68,7 @@ struct Shared {
     config: ClientConfig,
     congestion: Congestion,
     links: watch::Receiver<Arc<Vec<Link>>>,
+    rules: watch::Sender<BTreeMap<String, Terms>>,
     current: watch::Sender<State>,
     keepers: Mutex<BTreeMap<u32, LinkStatus>>,
     /// Whether the next session begins with the invite rather than with the client's own key.
@@ -155,6 +159,7 @@ impl Client {
         let congestion = Congestion::choose(config.congestion.clone());
         let shared = Arc::new(Shared {
             enrolling: AtomicBool::new(enrolling),
+            rules: watch::Sender::new(config.rules.clone()),
             config,
             congestion,
             links,
@@ -310,12 +315,17 @@ impl Shared {
     /// The links to use now.
     fn usable_links(&self) -> Vec<Link> {
         let links = self.links.borrow();
-        if self.config.is_local() {
+        let mut usable = match self.config.is_local() {
             // No other link leads there, whatever was asked for.
-            let here = links.iter().filter(|link| link.loopback && link.up);
-            return here.cloned().collect();
-        }
-        links::usable(&links, &self.config.links)
+            true => links
+                .iter()
+                .filter(|l| l.loopback && l.up)
+                .cloned()
+                .collect(),
+            false => links::usable(&links, &self.config.links),
+        };
+        usable.retain(|link| !self.is_forbidden(link));
+        usable
     }
 
     /// The invite, for as long as this client is not known to be enrolled.
@@ -332,10 +342,6 @@ impl Shared {
             // The answer to an enrolment may have been lost, and the invite expired since.
             self.enrolling.fetch_not(Ordering::Relaxed);
         }
-    }
-
-    fn weight(&self, link: &Link) -> f64 {
-        self.config.weights.get(&link.name).copied().unwrap_or(1.0)
     }
 
     /// Which of the gateway's addresses `link` is to use, of those that have `answered`.

@@ -34,16 +34,35 @@ pub enum Direction {
 }
 
 /// What the user says of one link.
-#[derive(Clone, Copy, Debug, PartialEq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
     /// When it is used to send.
     pub up: Use,
     /// When it is used to receive.
     pub down: Use,
+    /// What weighted policies multiply the link's rate with; above 0, 1 by default.
+    pub weight: f64,
     /// What a gigabyte (10⁹ bytes) costs, in whatever unit the user counts; 0 is free.
     pub price: f64,
+    /// How much the price counts against the throughput, from 0 to 1; 0 by default.
+    pub price_weight: f64,
     /// How much may go over it in a month, both ways together; `None`: as much as wanted.
     pub allowance: Option<Allowance>,
+}
+
+/// What the rules make of one link now, for those who choose links.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Terms {
+    /// Whether this host may send on it.
+    pub up: Permission,
+    /// Whether the other end may.
+    pub down: Permission,
+    /// As in [`Rule::weight`].
+    pub weight: f64,
+    /// As in [`Rule::price`].
+    pub price: f64,
+    /// As in [`Rule::price_weight`].
+    pub price_weight: f64,
 }
 
 /// How much may go over a link in a month.
@@ -125,7 +144,57 @@ impl Usage {
     }
 }
 
+impl Permission {
+    /// Whether the link is of no use as long as this holds.
+    pub const fn is_forbidden(self) -> bool {
+        matches!(self, Self::Forbidden(_))
+    }
+}
+
+impl Terms {
+    /// Whether nothing may go over the link in either direction.
+    pub const fn forbid_all(&self) -> bool {
+        self.up.is_forbidden() && self.down.is_forbidden()
+    }
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            up: Permission::Allowed,
+            down: Permission::Allowed,
+            weight: 1.0,
+            price: 0.0,
+            price_weight: 0.0,
+        }
+    }
+}
+
+impl Default for Rule {
+    fn default() -> Self {
+        Self {
+            up: Use::default(),
+            down: Use::default(),
+            weight: 1.0,
+            price: 0.0,
+            price_weight: 0.0,
+            allowance: None,
+        }
+    }
+}
+
 impl Rule {
+    /// What the rule makes of its link today.
+    pub fn terms(&self, usage: &Usage, today: Date) -> Terms {
+        Terms {
+            up: self.permission(Direction::Up, usage, today),
+            down: self.permission(Direction::Down, usage, today),
+            weight: self.weight,
+            price: self.price,
+            price_weight: self.price_weight,
+        }
+    }
+
     /// What the rule says of its link today.
     pub fn permission(&self, direction: Direction, usage: &Usage, today: Date) -> Permission {
         let by_use = match direction {

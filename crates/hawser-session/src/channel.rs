@@ -3,12 +3,15 @@ use std::time::Duration;
 
 use hawser_path::{KernelSample, PathEstimator};
 use hawser_sched::PathView;
+use hawser_sched::governor::Standing;
+use hawser_sched::rules::Permission;
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, StreamId};
 use hawser_wire::{ChannelRole, MAX_CHUNK_PAYLOAD, RECORD_HEADER_LENGTH};
 
 use crate::ChunkSize;
 use crate::ledger::ChunkKey;
 use crate::seal::TAG_LENGTH;
+use crate::session::SendTerms;
 
 /// What the driver knows of a channel that it adds to a session.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,8 +27,6 @@ pub struct ChannelSpec {
     pub records: u64,
     /// Bytes of payload in a full TCP segment, if known.
     pub segment_size: Option<u32>,
-    /// The user's weight of the link; 1 by default.
-    pub weight: f64,
 }
 
 /// One TCP connection, as the session sees it.
@@ -34,6 +35,9 @@ pub(crate) struct Channel {
     pub(crate) spec: ChannelSpec,
     pub(crate) path: PathEstimator,
     pub(crate) suspect_since: Option<Instant>,
+    /// What the user says of the link for what this side sends, and what that comes to now.
+    pub(crate) terms: SendTerms,
+    pub(crate) standing: Standing,
     /// A channel of the same link died at this time; this one has yet to show that it lives.
     pub(crate) doubted_at: Option<Instant>,
     /// The kernel would send more at once.
@@ -98,6 +102,8 @@ impl Channel {
             spec,
             path: PathEstimator::default(),
             suspect_since: None,
+            terms: SendTerms::default(),
+            standing: Standing::Full,
             doubted_at: None,
             ready: false,
             woken: false,
@@ -140,20 +146,30 @@ impl Channel {
             kernel_backlog: kernel.not_sent.unwrap_or_default(),
             in_flight: ByteCount::new(self.in_flight),
             chunk: ByteCount::from(self.chunk_limit(size, CHUNK_HEADER)),
-            weight: self.spec.weight,
-            ..PathView::default()
+            weight: self.terms.weight,
+            price: self.terms.price,
+            price_weight: self.terms.price_weight,
+            preferred: self.terms.permission == Permission::Preferred,
+            standing: self.standing,
+            bottleneck: None,
         }
     }
 
     /// Orders channels by how late a small thing is when it goes over them.
-    pub(crate) fn slowness(&self) -> (bool, bool, Duration, ChannelId) {
+    pub(crate) fn slowness(&self) -> (bool, bool, bool, Duration, ChannelId) {
         let bulk = self.spec.role == ChannelRole::Bulk;
         (
             self.suspect_since.is_some(),
+            self.is_excluded(),
             bulk,
             self.path.rtt(),
             self.spec.id,
         )
+    }
+
+    /// Nothing may be placed on the channel.
+    pub(crate) const fn is_excluded(&self) -> bool {
+        matches!(self.standing, Standing::Excluded(_))
     }
 
     /// Something was written that the peer's kernel has not acknowledged, or the peer's session.

@@ -1,9 +1,11 @@
 mod control;
 mod failure;
+mod govern;
 mod ingest;
 mod streams;
 mod tail;
 mod transmit;
+mod views;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -14,6 +16,8 @@ use hawser_sched::PathView;
 use hawser_sched::chunk::{ChunkPolicy, ChunkScheduler, express_scheduler};
 use hawser_types::{ByteCount, ChannelId, Instant, Rate, SegmentNumber, StreamId};
 use hawser_wire::{ChannelRole, CommandDecoder};
+
+pub(crate) use govern::SendTerms;
 
 use crate::arena::Arena;
 use crate::channel::{Channel, ChannelSpec};
@@ -69,6 +73,7 @@ pub struct Session {
     express: Box<dyn ChunkScheduler>,
     views: Vec<PathView>,
     tail_budget: tail::Budget,
+    rules: govern::Rules,
     /// What the links together carry in a moment: more at once is bulk.
     small: u64,
     events: VecDeque<Event>,
@@ -157,6 +162,7 @@ impl Session {
             express: express_scheduler(),
             views: Vec::new(),
             tail_budget: tail::Budget::default(),
+            rules: govern::Rules::default(),
             small: MIN_SMALL,
             events: VecDeque::new(),
             wakes: VecDeque::new(),
@@ -181,6 +187,7 @@ impl Session {
         let channel = Channel::new(spec);
         self.recorder.note(now, channel.added());
         self.channels.insert(spec.id, channel);
+        self.apply_terms();
         self.lonely_since = None;
         if first {
             self.greet(spec.link);
@@ -303,6 +310,7 @@ impl Session {
         };
         SessionSnapshot {
             channels: self.channels.values().map(ChannelSnapshot::of).collect(),
+            links: self.link_snapshots(),
             streams: self.streams.iter().take(max_streams).map(stream).collect(),
             stream_count: self.streams.len(),
             counters: self.counters,
@@ -334,7 +342,7 @@ impl Session {
         let link = self.channels.get(&id)?.spec.link;
         self.channels
             .values()
-            .filter(|channel| channel.spec.id != id)
+            .filter(|channel| channel.spec.id != id && !channel.is_excluded())
             .min_by_key(|channel| (channel.spec.link == link, channel.slowness()))
             .map(|channel| channel.spec.id)
     }
@@ -342,7 +350,7 @@ impl Session {
     /// How many bytes all links carry in `time`, as far as is known; at least a chunk.
     fn carried_in(&self, time: Duration) -> u64 {
         let bulk = self.channels.values();
-        let bulk = bulk.filter(|channel| channel.spec.role == ChannelRole::Bulk);
+        let bulk = bulk.filter(|c| c.spec.role == ChannelRole::Bulk && !c.is_excluded());
         let rate: Rate = bulk.map(|channel| channel.path.rate()).sum();
         (rate * time).as_u64().max(MIN_SMALL)
     }

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use hawser_sched::governor::Standing;
 use hawser_types::{ByteCount, ChannelId, LinkIndex, Rate, StreamId};
 use hawser_wire::ChannelRole;
 
@@ -8,6 +9,8 @@ use hawser_wire::ChannelRole;
 pub struct SessionSnapshot {
     /// Its channels, by number.
     pub channels: Vec<ChannelSnapshot>,
+    /// The links below them, by number.
+    pub links: Vec<LinkSnapshot>,
     /// Its streams, by number, at most as many as asked for.
     pub streams: Vec<StreamSnapshot>,
     /// How many streams there are.
@@ -18,6 +21,17 @@ pub struct SessionSnapshot {
     pub unacknowledged: ByteCount,
     /// Receive memory promised to streams beyond their own share.
     pub credit_lent: ByteCount,
+}
+
+/// A link of a session at one moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkSnapshot {
+    /// The link.
+    pub link: LinkIndex,
+    /// What it may be used for, to send.
+    pub standing: Standing,
+    /// The user wants it used ahead of others, to send.
+    pub preferred: bool,
 }
 
 /// A channel at one moment.

@@ -347,7 +347,6 @@ impl Bond {
             link: LinkIndex::new(number),
             records,
             segment_size: Some(SEGMENT),
-            weight: 1.0,
         };
         let now = self.now();
         let sample = self.network.sample(end);

@@ -4,6 +4,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use hawser_types::{ChannelId, StreamId};
 
 use crate::frame::CRITICAL;
+use crate::terms::{LinkTerms, MAX_LINK_TERMS, take_terms};
 use crate::varint::{take_length, take_varint_u32};
 use crate::{Malformed, MalformedReason, put_varint, take_varint};
 
@@ -40,6 +41,10 @@ pub enum Command {
     Enrol(Enrolment),
     /// The gateway has kept the client's key.
     Enrolled,
+    /// What the client's user allows on its links for what the gateway sends, instead of all that
+    /// was said before. At most [`MAX_LINK_TERMS`](crate::MAX_LINK_TERMS); links that it does not
+    /// name are used like any other.
+    LinkTerms(Vec<LinkTerms>),
 }
 
 /// What each side tells of itself.
@@ -125,6 +130,11 @@ impl Command {
                 ENROL | CRITICAL
             }
             Self::Enrolled => ENROLLED | CRITICAL,
+            Self::LinkTerms(list) => {
+                let list = list.iter().take(MAX_LINK_TERMS);
+                list.for_each(|terms| terms.encode(value));
+                LINK_TERMS
+            }
         }
     }
 
@@ -157,6 +167,7 @@ impl Command {
             },
             ENROL => Self::Enrol(take_enrolment(input)?),
             ENROLLED => Self::Enrolled,
+            LINK_TERMS => Self::LinkTerms(take_terms(input)?),
             _ if kind & CRITICAL != 0 => {
                 return Err(Malformed::new("command", MalformedReason::UnknownCritical));
             }
@@ -286,6 +297,7 @@ const CHANNEL_CLOSED: u8 = 0x04;
 const CLOSE: u8 = 0x05;
 const ENROL: u8 = 0x06;
 const ENROLLED: u8 = 0x07;
+const LINK_TERMS: u8 = 0x08;
 
 const MAX_GRANT_ADDRESSES: usize = 16;
 const MAX_ENROLMENT_NAME: usize = 64;
@@ -325,6 +337,13 @@ mod tests {
                 name: "laptop".into(),
             }),
             Command::Enrolled,
+            Command::LinkTerms(vec![LinkTerms {
+                link: 3,
+                usage: crate::LinkUse::Backup,
+                weight: 1500,
+                price: 2_000_000,
+                price_weight: 250,
+            }]),
         ]
     }
 

@@ -11,6 +11,7 @@ mod frame;
 pub mod fuzzing;
 mod join;
 mod record;
+mod terms;
 mod varint;
 
 pub use command::{
@@ -24,4 +25,5 @@ pub use join::{JOIN_PRELUDE_LENGTH, JoinPrelude};
 pub use record::{
     MAX_CHUNK_PAYLOAD, MAX_RECORD_BODY, RECORD_HEADER_LENGTH, RecordFlags, RecordHeader,
 };
+pub use terms::{LinkTerms, LinkUse, MAX_LINK_TERMS};
 pub use varint::{MAX_VARINT, put_varint, take_varint, varint_length};

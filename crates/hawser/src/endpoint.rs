@@ -297,7 +297,7 @@ impl Endpoint {
             invite,
             name: inner.name.clone(),
             links: inner.links.clone(),
-            weights: BTreeMap::new(),
+            rules: BTreeMap::new(),
             session: inner.session.clone(),
             congestion: None,
             express: true,

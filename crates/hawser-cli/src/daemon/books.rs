@@ -155,6 +155,7 @@ mod tests {
             congestion: String::new(),
             session: Some(SessionSnapshot {
                 channels: channels.iter().map(channel).collect(),
+                links: Vec::new(),
                 streams: Vec::new(),
                 stream_count: 0,
                 counters: hawser_session::Counters::default(),

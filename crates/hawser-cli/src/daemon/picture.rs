@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use hawser_control::{
-    ChannelKind, ChannelState, ChannelStatus, MemoryStatus, PathState, PathStatus, SessionState,
-    SessionStatus, StreamStatus,
+    ChannelKind, ChannelState, ChannelStatus, MemoryStatus, PathStanding, PathState, PathStatus,
+    SessionState, SessionStatus, StreamStatus,
 };
 use hawser_front::bonded::Purpose;
 use hawser_front::destination::Destination;
-use hawser_session::{ChannelSnapshot, Counters, SessionSnapshot, StreamSnapshot};
+use hawser_sched::governor::{Exclusion, Harm, Standing};
+use hawser_session::{ChannelSnapshot, Counters, LinkSnapshot, SessionSnapshot, StreamSnapshot};
 use hawser_types::{ByteCount, LinkIndex, PathId, Rate};
 use hawser_wire::ChannelRole;
 use tokio::time::Instant;
@@ -70,6 +71,7 @@ pub(super) fn memory(sessions: &[SessionStatus]) -> MemoryStatus {
 }
 
 fn paths(view: &View, channels: &[ChannelSnapshot], account: Option<&Account>) -> Vec<PathStatus> {
+    let links = view.session.as_ref().map_or(&[][..], |s| &s.links);
     let mut by_link: BTreeMap<u32, Vec<&ChannelSnapshot>> = BTreeMap::new();
     for index in view.ways.keys() {
         by_link.entry(*index).or_default();
@@ -83,6 +85,7 @@ fn paths(view: &View, channels: &[ChannelSnapshot], account: Option<&Account>) -
     let unknown = Way::default();
     let path = |(index, channels): (u32, Vec<&ChannelSnapshot>)| {
         let way = view.ways.get(&index).unwrap_or(&unknown);
+        let standing = links.iter().find(|link| link.link.value() == index);
         let moving = |channel: &&ChannelSnapshot| {
             account.map_or_else(Default::default, |account| account.channel(channel.id))
         };
@@ -100,7 +103,8 @@ fn paths(view: &View, channels: &[ChannelSnapshot], account: Option<&Account>) -
             address: way.address,
             remote: way.remote,
             state: path_state(&channels, way),
-            reason: way.problem.clone(),
+            reason: way.problem.clone().or_else(|| why(standing)),
+            standing: shown(standing),
             up,
             down,
             channels: channels.iter().map(|it| channel(it, view)).collect(),
@@ -119,6 +123,28 @@ fn path_state(channels: &[&ChannelSnapshot], way: &Way) -> PathState {
     } else {
         PathState::Connecting
     }
+}
+
+fn shown(link: Option<&LinkSnapshot>) -> PathStanding {
+    match link.map(|link| link.standing) {
+        Some(Standing::Full) if link.is_some_and(|link| link.preferred) => PathStanding::Preferred,
+        Some(Standing::Probing(_)) => PathStanding::Probing,
+        Some(Standing::Excluded(_)) => PathStanding::Excluded,
+        Some(Standing::Full) | None => PathStanding::Full,
+    }
+}
+
+/// Why a link gets less than the policy would give it.
+fn why(link: Option<&LinkSnapshot>) -> Option<String> {
+    let why = match link?.standing {
+        Standing::Full => return None,
+        Standing::Probing(Harm::LowersGoodput) => "slowed the whole down",
+        Standing::Probing(Harm::RaisesDelay) => "kept readers waiting",
+        Standing::Excluded(Exclusion::Reserve) => "kept as backup",
+        Standing::Excluded(Exclusion::Allowance) => "its allowance is used up",
+        Standing::Excluded(_) => "never used to send",
+    };
+    Some(why.to_owned())
 }
 
 fn channel(channel: &ChannelSnapshot, view: &View) -> ChannelStatus {

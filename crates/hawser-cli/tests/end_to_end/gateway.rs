@@ -54,6 +54,36 @@ fn every_kind_of_proxy_carries_a_page_and_status_shows_it() {
 }
 
 #[test]
+fn a_link_that_its_user_forbids_loses_its_connections_until_it_is_allowed_again() {
+    let place = Place::new();
+    let gateway = place.serve();
+    let up = place.up("client", &["--gateway", &place.invite()]);
+    let state = || place.status("client").unwrap()["sessions"][0]["state"].clone();
+    until("a session", || state() == "established", || up.log());
+    let set = |arguments: &[&str]| {
+        let arguments = [&["link", "lo"], arguments].concat();
+        let ended = place.run("client", &arguments);
+        assert_eq!(ended.code, 0, "{ended:?}");
+    };
+    set(&["--up", "backup", "--down", "prefer"]);
+    let paths = || place.status("client").unwrap()["sessions"][0]["paths"].clone();
+    // The only link is used whatever it is kept for.
+    assert_eq!(paths()[0]["standing"], "full");
+    set(&["--use", "never"]);
+    until("no connection", || state() == "interrupted", || up.log());
+    set(&["--use", "prefer"]);
+    let preferred = || paths()[0]["standing"] == "preferred";
+    until("it is back", preferred, || up.log());
+    assert_eq!(state(), "established");
+    let refused = place.run("client", &["link", "lo", "--use", "always"]);
+    refused.expect(2, "expected normal, prefer, backup or never");
+    let refused = place.run("gateway", &["link", "lo", "--use", "never"]);
+    refused.expect(1, "only `hawser up`");
+    up.end();
+    gateway.end();
+}
+
+#[test]
 fn a_stream_in_progress_is_listed_with_its_destination() {
     if origin::is_without_curl("a_stream_in_progress_is_listed_with_its_destination") {
         return;

@@ -30,8 +30,10 @@ pub(super) struct First {
 pub(super) async fn connect(shared: &Arc<Shared>) -> First {
     let mut links = shared.links.clone();
     let mut pause = FIRST_PAUSE;
+    let mut rules = shared.rules.subscribe();
     loop {
         links.mark_unchanged();
+        rules.mark_unchanged();
         match race(shared).await {
             Ok((link, remote, handshake)) => return begin(shared, link, remote, handshake),
             Err(problem) => {
@@ -49,6 +51,7 @@ pub(super) async fn connect(shared: &Arc<Shared>) -> First {
         tokio::select! {
             () = tokio::time::sleep(pause) => pause = (pause * 2).min(MAX_PAUSE),
             _ = links.changed() => pause = FIRST_PAUSE,
+            _ = rules.changed() => pause = FIRST_PAUSE,
         }
     }
 }
@@ -60,8 +63,11 @@ pub(super) async fn race(shared: &Arc<Shared>) -> Result<(Link, SocketAddr, Hand
     let links = shared.usable_links();
     if links.is_empty() {
         return Err(match config.links.is_empty() {
-            true => "no link is up".to_owned(),
-            false => format!("none of the links {} is up", config.links.join(", ")),
+            true => "no link is up that may be used".to_owned(),
+            false => {
+                let names = config.links.join(", ");
+                format!("none of the links {names} is up and may be used")
+            }
         });
     }
     let addresses = resolve(&config.addresses).await?;
@@ -155,8 +161,8 @@ fn begin(shared: &Arc<Shared>, link: Link, remote: SocketAddr, handshake: Handsh
         link: LinkIndex::new(link.index),
         records: 0,
         segment_size: None,
-        weight: shared.weight(&link),
     };
+    shared.tell_rules(&driver);
     driver.add_channel(spec, new);
     tracing::info!(link = %link.name, %remote, "a session with the gateway has begun");
     First {

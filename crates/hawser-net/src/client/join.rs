@@ -107,7 +107,6 @@ async fn join_as(
         link: LinkIndex::new(link.index),
         records: 1,
         segment_size: None,
-        weight: shared.weight(link),
     };
     let joining = introduce(shared, driver, stream, spec);
     let new = tokio::time::timeout(ANSWER_TIMEOUT, joining).await;

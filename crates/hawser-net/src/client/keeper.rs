@@ -22,18 +22,21 @@ use crate::links::Link;
 pub(super) async fn keep(shared: &Arc<Shared>, first: First) {
     let driver = first.driver.clone();
     let mut links = shared.links.clone();
+    let mut rules = shared.rules.subscribe();
     let mut changes = driver.changes();
     let mut tasks = JoinSet::new();
     let mut running: BTreeMap<u32, (Link, tokio::task::AbortHandle)> = BTreeMap::new();
     let mut first = Some(first);
     while driver.closed().is_none() {
+        // Links come and go, and what is said of their names holds for their numbers.
+        shared.tell_rules(&driver);
         let wanted = shared.usable_links();
         running.retain(|index, (link, task)| {
             let same = wanted
                 .iter()
                 .any(|now| now.index == *index && is_same_link(now, link));
             if !same {
-                tracing::info!(link = %link.name, "the link is gone or has changed");
+                tracing::info!(link = %link.name, "the link is gone, has changed or is forbidden");
                 task.abort();
                 shared.lock_keepers().remove(index);
             }
@@ -49,6 +52,7 @@ pub(super) async fn keep(shared: &Arc<Shared>, first: First) {
         }
         tokio::select! {
             _ = links.changed() => {}
+            _ = rules.changed() => {}
             _ = changes.changed() => {}
             Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
         }

@@ -136,7 +136,6 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
         link: LinkIndex::new(0),
         records: 0,
         segment_size: None,
-        weight: 1.0,
     };
     driver.add_channel(spec, new);
 }
@@ -175,7 +174,6 @@ async fn join(shared: &Arc<Shared>, mut stream: TcpStream) -> Result<(), String>
         link,
         records: 1,
         segment_size: None,
-        weight: 1.0,
     };
     // Two connections may have come this far with the same number: the first one has it.
     if !driver.admit_channel(

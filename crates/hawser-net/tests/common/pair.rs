@@ -157,7 +157,7 @@ impl Pair {
             invite,
             name: "test".to_owned(),
             links: Vec::new(),
-            weights: BTreeMap::new(),
+            rules: BTreeMap::new(),
             session: self.options.session.clone(),
             congestion: None,
             express: self.options.express,

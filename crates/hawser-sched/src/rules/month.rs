@@ -17,6 +17,27 @@ impl Date {
         }
     }
 
+    /// The day that is `days` after 1 January 1970; past the year 9999, the last of that.
+    pub const fn after_1970(days: u64) -> Self {
+        let (mut year, mut left) = (1970, days);
+        while left >= year_length(year) {
+            left -= year_length(year);
+            year += 1;
+            if year > MAX_YEAR {
+                let (year, month, day) = (MAX_YEAR, 12, 31);
+                return Self { year, month, day };
+            }
+        }
+        let mut month = 1;
+        while left >= length(year, month) as u64 {
+            left -= length(year, month) as u64;
+            month += 1;
+        }
+        // Less than a month.
+        let day = left as u8 + 1;
+        Self { year, month, day }
+    }
+
     /// The year, the month from 1, and the day from 1.
     pub const fn parts(self) -> (i32, u8, u8) {
         (self.year, self.month, self.day)
@@ -41,6 +62,10 @@ impl Date {
     }
 }
 
+const fn year_length(year: i32) -> u64 {
+    365 + (length(year, 2) - 28) as u64
+}
+
 /// Days of a month.
 const fn length(year: i32, month: u8) -> u8 {
     match month {
@@ -50,6 +75,8 @@ const fn length(year: i32, month: u8) -> u8 {
         _ => 31,
     }
 }
+
+const MAX_YEAR: i32 = 9999;
 
 #[cfg(test)]
 mod tests {
@@ -73,6 +100,20 @@ mod tests {
             (date(2026, 5, 20), 0, date(2026, 5, 1)),
         ] {
             assert_eq!(today.month_began(reset_day), began, "{today:?} {reset_day}");
+        }
+    }
+
+    #[test]
+    fn days_are_counted_from_1970() {
+        for (days, expected) in [
+            (0, date(1970, 1, 1)),
+            (58, date(1970, 2, 28)),
+            (59, date(1970, 3, 1)),
+            (11_016, date(2000, 2, 29)),
+            (20_778, date(2026, 11, 21)),
+            (u64::MAX, date(9999, 12, 31)),
+        ] {
+            assert_eq!(Date::after_1970(days), expected);
         }
     }
 

@@ -154,6 +154,7 @@ impl Session {
                     let unknown = first.spec.link;
                     first.spec.link = LinkIndex::new(hello.link);
                     self.recorder.on_link_known(now, first.added(), unknown);
+                    self.apply_terms();
                 }
             }
             Command::Grant(grant) if self.side == Side::Client => {
@@ -172,7 +173,10 @@ impl Session {
             Command::Enrolled if self.side == Side::Client => {
                 self.events.push_back(Event::Enrolled);
             }
-            Command::Grant(_) | Command::Enrol(_) | Command::Enrolled => {
+            Command::LinkTerms(list) if self.side == Side::Gateway => {
+                self.on_link_terms(now, &list)
+            }
+            Command::Grant(_) | Command::Enrol(_) | Command::Enrolled | Command::LinkTerms(_) => {
                 return Err(PeerFault::Misbehaved(Misbehaviour::WrongSide));
             }
             // A join that failed: its number is used up, and others are due.

@@ -110,10 +110,11 @@ impl Session {
                 continue;
             };
             // Copies over the same link would share its fate.
-            let others_live = self
-                .channels
-                .values()
-                .any(|other| other.spec.link != channel.spec.link && other.suspect_since.is_none());
+            let others_live = self.channels.values().any(|other| {
+                other.spec.link != channel.spec.link
+                    && other.suspect_since.is_none()
+                    && !other.terms.permission.is_forbidden()
+            });
             if self.is_dead(now, channel, others_live) {
                 tracing::debug!(%id, silence = ?channel.path.silence(), ?now, others_live, "dead");
                 let link = channel.spec.link;
@@ -298,7 +299,7 @@ impl Session {
     }
 
     /// An assigned chunk that was not sent is free again.
-    fn give_back(&mut self, id: ChannelId, assigned: Assigned) {
+    pub(super) fn give_back(&mut self, id: ChannelId, assigned: Assigned) {
         if let Some(channel) = self.channels.get_mut(&id) {
             channel.in_flight = channel.in_flight.saturating_sub(u64::from(assigned.length));
         }

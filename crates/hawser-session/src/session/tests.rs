@@ -1,4 +1,5 @@
 mod deadlock;
+mod govern;
 mod pair;
 mod random;
 mod raw;

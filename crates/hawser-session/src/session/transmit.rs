@@ -1,13 +1,12 @@
 //! From streams to records: what is sent next, on which channel, and what rides with it.
 
 use bytes::Bytes;
-use hawser_sched::PathView;
 use hawser_sched::chunk::{ChunkPolicy, ChunkUnit, Decision};
 use hawser_types::{ByteCount, ChannelId, Instant, StreamId, StreamOffset};
 use hawser_wire::{ChannelRole, ChunkFlags, ChunkHeader, StateFrame, varint_length};
 
 use super::{Outgoing, Session, State, slot};
-use crate::channel::{Assigned, Channel, Sent};
+use crate::channel::{Assigned, Sent};
 use crate::ledger::{ChunkKey, SentChunk};
 use crate::seal::TAG_LENGTH;
 use crate::stream::Stream;
@@ -30,6 +29,7 @@ impl Session {
         if self.state == State::Closed {
             return;
         }
+        self.review_links();
         self.place(now, ChannelRole::Express);
         if self.place(now, ChannelRole::Bulk) {
             self.help_the_tail(now);
@@ -183,6 +183,15 @@ impl Session {
     /// were left over.
     fn place(&mut self, now: Instant, role: ChannelRole) -> bool {
         self.view_channels(now, role);
+        if self.preferred_go_first(role) {
+            self.views.retain(|view| view.preferred);
+            self.place_in_view(now, role);
+            self.view_channels(now, role);
+        }
+        self.place_in_view(now, role)
+    }
+
+    fn place_in_view(&mut self, now: Instant, role: ChannelRole) -> bool {
         while self.views.iter().any(|view| view.ready) {
             let Some((source, size)) = self.next_source(role) else {
                 return true;
@@ -240,55 +249,6 @@ impl Session {
             more: stream.is_some_and(|stream| stream.send.has_more()),
             room: stream.map(|stream| ByteCount::new(stream.send.credit().min(memory))),
             again: matches!(source, Source::Again(_)),
-        }
-    }
-
-    /// Refreshes the views of the channels that chunks of this kind may use.
-    ///
-    /// Each kind has its own channel on every link. Where a link has none for bulk, or no sound
-    /// link has one for express, the other kind's serves. A link on which one channel is suspect
-    /// is left alone while there are others.
-    fn view_channels(&mut self, now: Instant, role: ChannelRole) {
-        self.views.clear();
-        let suspect_link = |channel: &Channel| {
-            let mut same_link = self
-                .channels
-                .values()
-                .filter(|other| other.spec.link == channel.spec.link);
-            same_link.any(|other| other.suspect_since.is_some())
-        };
-        let any_sound = self.channels.values().any(|channel| !suspect_link(channel));
-        for channel in self.channels.values() {
-            let stands_in = || {
-                let mut own = self.channels.values().filter(|other| {
-                    other.spec.role == role
-                        && (role == ChannelRole::Express || other.spec.link == channel.spec.link)
-                        && !suspect_link(other)
-                });
-                own.next().is_none()
-            };
-            let usable = !any_sound || !suspect_link(channel);
-            if usable && (channel.spec.role == role || stands_in()) {
-                let mut view = channel.view(now, self.config.chunk_size);
-                if role == ChannelRole::Express {
-                    self.know_link(now, &mut view);
-                }
-                self.views.push(view);
-            }
-        }
-    }
-
-    /// An express channel carries too little to know its link's rate: its neighbour may.
-    fn know_link(&self, now: Instant, view: &mut PathView) {
-        for other in self.channels.values() {
-            if other.spec.link != view.link || other.spec.id == view.channel {
-                continue;
-            }
-            let confidence = other.path.delivery().confidence(now);
-            if confidence > view.confidence {
-                view.rate = other.path.rate();
-                view.confidence = confidence;
-            }
         }
     }
 

@@ -127,7 +127,7 @@ async fn join_over_both(address: &str) {
         invite: None,
         name: String::new(),
         links: PAIRS.map(|(_, far)| far.to_owned()).to_vec(),
-        weights: BTreeMap::new(),
+        rules: BTreeMap::new(),
         session: SessionConfig::default(),
         congestion: None,
         express: true,

@@ -83,7 +83,6 @@ impl Pair {
             link: LinkIndex::new(link.number),
             records: u64::from(id.value() > 0),
             segment_size: None,
-            weight: 1.0,
         };
         for side in [CLIENT, GATEWAY] {
             self.wires.insert(

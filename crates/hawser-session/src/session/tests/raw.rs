@@ -14,14 +14,14 @@ use hawser_wire::{
 
 use crate::{ChannelSpec, Event, Outgoing, Session, SessionConfig, Side};
 
-const HELLO: Command = Command::Hello(Hello {
+pub(super) const HELLO: Command = Command::Hello(Hello {
     max_streams: 9,
     accepts_plain: false,
     link: 1,
 });
 
 /// The body of a record with a piece of the command stream.
-fn commands_at(offset: u64, bytes: &[u8]) -> Bytes {
+pub(super) fn commands_at(offset: u64, bytes: &[u8]) -> Bytes {
     let mut body = BytesMut::new();
     ChunkHeader {
         stream: StreamId::COMMANDS,
@@ -35,14 +35,13 @@ fn commands_at(offset: u64, bytes: &[u8]) -> Bytes {
     body.freeze()
 }
 
-fn spec(id: u32, role: ChannelRole, link: u32) -> ChannelSpec {
+pub(super) fn spec(id: u32, role: ChannelRole, link: u32) -> ChannelSpec {
     ChannelSpec {
         id: ChannelId::new(id),
         role,
         link: LinkIndex::new(link),
         records: u64::from(id > 0),
         segment_size: None,
-        weight: 1.0,
     }
 }
 fn drain(s: &mut Session, now: Instant) -> Vec<Frame> {

@@ -1,0 +1,43 @@
+//! The user's rules, which name links, and sessions, which number them.
+
+use std::collections::BTreeMap;
+
+use hawser_sched::rules::Terms;
+use hawser_types::LinkIndex;
+
+use super::{Client, Shared};
+use crate::driver::Driver;
+use crate::links::Link;
+
+impl Client {
+    /// What the user's rules make of links from now on, by name, in place of what was said before.
+    /// Holds for the session that runs and for later ones. A link that may not be used in either
+    /// direction loses its connections, and no more are made.
+    pub fn set_rules(&self, rules: BTreeMap<String, Terms>) {
+        self.shared.rules.send_if_modified(|old| {
+            let differs = *old != rules;
+            *old = rules;
+            differs
+        });
+    }
+}
+
+impl Shared {
+    /// Whether nothing may go over the link, connections included.
+    pub(super) fn is_forbidden(&self, link: &Link) -> bool {
+        let rules = self.rules.borrow();
+        rules.get(&link.name).is_some_and(Terms::forbid_all)
+    }
+
+    /// Tells a session what holds for the links that are there.
+    pub(super) fn tell_rules(&self, driver: &Driver) {
+        let rules = self.rules.borrow().clone();
+        let links = self.links.borrow().clone();
+        let known = links.iter().filter_map(|link| {
+            let terms = rules.get(&link.name)?;
+            Some((LinkIndex::new(link.index), *terms))
+        });
+        let known = known.collect();
+        driver.with(|session, now| session.set_rules(now, &known));
+    }
+}

@@ -1,0 +1,152 @@
+//! What a client's user allows on one link, for what the gateway sends.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::varint::take_varint_u32;
+use crate::{Malformed, MalformedReason, put_varint, take_varint};
+
+/// The user's terms for one link. Fractions are whole numbers of small parts, so that no value is
+/// unordered or endless.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkTerms {
+    /// The client's number for the link, as in [`Hello::link`](crate::Hello) and in joins.
+    pub link: u32,
+    /// Whether and when it is used.
+    pub usage: LinkUse,
+    /// The user's weight in thousandths, from 1 to [`LinkTerms::MAX_WEIGHT`].
+    pub weight: u32,
+    /// What a gigabyte costs, in millionths of whatever unit the user counts in; at most
+    /// [`LinkTerms::MAX_PRICE`].
+    pub price: u64,
+    /// How much the price counts against the throughput, in thousandths, at most
+    /// [`LinkTerms::MAX_PRICE_WEIGHT`].
+    pub price_weight: u32,
+}
+
+/// When a link is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LinkUse {
+    /// Like any other.
+    Normal,
+    /// Ahead of the others.
+    Prefer,
+    /// While no other lives: the user wants it so.
+    Backup,
+    /// While no other lives: its allowance is used up.
+    Spare,
+    /// Not at all: the user wants it so.
+    Never,
+    /// Not at all: its allowance is used up.
+    Spent,
+}
+
+impl LinkTerms {
+    /// A thousand times the default.
+    pub const MAX_WEIGHT: u32 = 1_000_000;
+    /// A million for a gigabyte.
+    pub const MAX_PRICE: u64 = 1_000_000_000_000;
+    /// The price alone counts.
+    pub const MAX_PRICE_WEIGHT: u32 = 1000;
+
+    pub(crate) fn encode(&self, out: &mut BytesMut) {
+        put_varint(out, u64::from(self.link));
+        put_varint(out, self.usage as u64);
+        put_varint(out, u64::from(self.weight));
+        put_varint(out, self.price);
+        put_varint(out, u64::from(self.price_weight));
+    }
+
+    fn take(input: &mut Bytes) -> Result<Self, Malformed> {
+        let terms = Self {
+            link: take_varint_u32(input, WHAT)?,
+            usage: LinkUse::read(take_varint(input, WHAT)?)?,
+            weight: take_varint_u32(input, WHAT)?,
+            price: take_varint(input, WHAT)?,
+            price_weight: take_varint_u32(input, WHAT)?,
+        };
+        let is_sound = (1..=Self::MAX_WEIGHT).contains(&terms.weight)
+            && terms.price <= Self::MAX_PRICE
+            && terms.price_weight <= Self::MAX_PRICE_WEIGHT;
+        match is_sound {
+            true => Ok(terms),
+            false => Err(Malformed::new(WHAT, MalformedReason::BadValue)),
+        }
+    }
+}
+
+impl LinkUse {
+    fn read(value: u64) -> Result<Self, Malformed> {
+        let known = [
+            Self::Normal,
+            Self::Prefer,
+            Self::Backup,
+            Self::Spare,
+            Self::Never,
+            Self::Spent,
+        ];
+        let found = known.into_iter().find(|usage| *usage as u64 == value);
+        found.ok_or(Malformed::new(WHAT, MalformedReason::BadValue))
+    }
+}
+
+/// Entries up to the end of the value.
+pub(crate) fn take_terms(input: &mut Bytes) -> Result<Vec<LinkTerms>, Malformed> {
+    let mut list = Vec::new();
+    while input.has_remaining() {
+        if list.len() == MAX_LINK_TERMS {
+            return Err(Malformed::new(WHAT, MalformedReason::TooLarge));
+        }
+        list.push(LinkTerms::take(input)?);
+    }
+    Ok(list)
+}
+
+const WHAT: &str = "link terms";
+/// How many links one command may speak of.
+pub const MAX_LINK_TERMS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(values: [u64; 5]) -> Bytes {
+        let mut out = BytesMut::new();
+        values.iter().for_each(|value| put_varint(&mut out, *value));
+        out.freeze()
+    }
+
+    #[test]
+    fn values_outside_their_range_are_refused() {
+        let sound = [7, 5, 1000, 2_500_000, 500];
+        let terms = LinkTerms {
+            link: 7,
+            usage: LinkUse::Spent,
+            weight: 1000,
+            price: 2_500_000,
+            price_weight: 500,
+        };
+        assert_eq!(take_terms(&mut bytes(sound)), Ok(vec![terms]));
+        for (place, value) in [
+            (1, 6),
+            (2, 0),
+            (2, u64::from(LinkTerms::MAX_WEIGHT) + 1),
+            (3, LinkTerms::MAX_PRICE + 1),
+            (4, u64::from(LinkTerms::MAX_PRICE_WEIGHT) + 1),
+        ] {
+            let mut wrong = sound;
+            wrong[place] = value;
+            let error = take_terms(&mut bytes(wrong)).unwrap_err();
+            assert_eq!(error.reason, MalformedReason::BadValue, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn more_links_than_allowed_are_refused() {
+        let one = bytes([7, 0, 1000, 0, 0]);
+        let mut many = Bytes::from(one.repeat(MAX_LINK_TERMS));
+        assert_eq!(take_terms(&mut many).map(|list| list.len()), Ok(64));
+        let mut more = Bytes::from(one.repeat(MAX_LINK_TERMS + 1));
+        let error = take_terms(&mut more).unwrap_err();
+        assert_eq!(error.reason, MalformedReason::TooLarge);
+    }
+}
