@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use hawser_config::{GatewaySource, HostPort, IpNet, ServeConfig, UpConfig};
 use hawser_control::LinkUse;
 use hawser_net::identity::PublicKey;
-use hawser_types::ByteCount;
+use hawser_types::{ByteCount, StreamId};
 
 /// Makes all of a machine's internet links act as one.
 #[derive(Debug, Parser)]
@@ -90,6 +90,8 @@ pub(crate) enum Command {
     Status(TableArgs),
     /// Use a link otherwise from now on, until the daemon ends
     Link(LinkArgs),
+    /// Say why the running daemon used a link, or did not
+    Why(WhyArgs),
     /// Measure each link alone, then all together
     Bench(BenchArgs),
     /// Find what would keep bonding from working here
@@ -216,6 +218,20 @@ pub(crate) struct LinkArgs {
     pub(crate) down: Option<LinkUse>,
 }
 
+/// `hawser why`.
+#[derive(Args, Debug)]
+pub(crate) struct WhyArgs {
+    /// Speak of this stream, by the number that `hawser status` shows [default: all together]
+    #[arg(value_name = "STREAM", value_parser = stream)]
+    pub(crate) stream: Option<StreamId>,
+    /// Speak of this session, by the name that `hawser status` shows [default: all]
+    #[arg(long, value_name = "ID")]
+    pub(crate) session: Option<String>,
+    /// How to show it.
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
+}
+
 /// `hawser bench`.
 #[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
@@ -313,6 +329,13 @@ fn size(text: &str) -> Result<ByteCount, String> {
         Ok(size) => Ok(size),
         Err(error) => Err(error.to_string()),
     }
+}
+
+fn stream(text: &str) -> Result<StreamId, String> {
+    let expected = "expected a stream's number, such as 6";
+    text.parse()
+        .map(StreamId::new)
+        .map_err(|_| expected.to_owned())
 }
 
 fn key(text: &str) -> Result<PublicKey, String> {

@@ -6,6 +6,7 @@ mod counters;
 mod lock;
 mod picture;
 mod server;
+mod why;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,9 +16,11 @@ use std::time::Duration;
 use hawser_control::{LinkStatus, LinkUse, Role, StatusSnapshot};
 use hawser_net::store::StateDir;
 use hawser_session::SessionSnapshot;
+use hawser_session::recorder::Recorder;
+use hawser_types::{Instant, LinkIndex};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 
 use books::Books;
 pub(crate) use counters::flat;
@@ -41,6 +44,9 @@ pub(crate) trait Subject: Send + Sync + 'static {
         false
     }
 
+    /// Lets `read` see what the session with this name has recorded. `false`: there is none.
+    fn recorder(&self, session: &str, read: &mut dyn FnMut(&Recorder, Instant)) -> bool;
+
     /// What it has counted since it was started.
     fn counters(&self) -> BTreeMap<String, u64>;
 }
@@ -59,6 +65,16 @@ pub(crate) struct View {
     pub(crate) congestion: String,
     /// The session; none while it is being made.
     pub(crate) session: Option<SessionSnapshot>,
+}
+
+impl View {
+    /// The name of a link, or its number where the name is the far end's to know.
+    pub(crate) fn link_name(&self, link: LinkIndex) -> String {
+        match self.ways.get(&link.value()) {
+            Some(way) if !way.link.is_empty() => way.link.clone(),
+            _ => format!("#{}", link.value()),
+        }
+    }
 }
 
 /// What is known of one way to the far end beside its channels.
@@ -81,7 +97,7 @@ pub(crate) struct Daemon {
 /// What the control socket's connections see.
 struct Shared {
     role: Role,
-    started: Instant,
+    started: tokio::time::Instant,
     listen: OnceLock<SocketAddr>,
     subject: OnceLock<Box<dyn Subject>>,
     books: Mutex<Books>,
@@ -97,7 +113,7 @@ impl Daemon {
         let (listener, socket) = server::listen(&state.file(SOCKET))?;
         let shared = Arc::new(Shared {
             role,
-            started: Instant::now(),
+            started: tokio::time::Instant::now(),
             listen: OnceLock::new(),
             subject: OnceLock::new(),
             books: Mutex::default(),
@@ -144,7 +160,7 @@ impl Shared {
     fn status(&self) -> StatusSnapshot {
         let subject = self.subject.get();
         let views = subject.map_or_else(Vec::new, |subject| subject.sessions(MAX_STREAMS));
-        let now = Instant::now();
+        let now = tokio::time::Instant::now();
         let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
         let sessions: Vec<_> = views
             .into_iter()
@@ -177,7 +193,7 @@ async fn keep_books(shared: Arc<Shared>) {
         if let Some(subject) = shared.subject.get() {
             let views = subject.sessions(0);
             let mut books = shared.books.lock().unwrap_or_else(PoisonError::into_inner);
-            books.enter(Instant::now(), &views);
+            books.enter(tokio::time::Instant::now(), &views);
         }
     }
 }

@@ -12,6 +12,8 @@ use hawser_front::gateway::GatewayCounters;
 use hawser_net::gateway::{Gateway, Incoming};
 use hawser_net::links::{Link, LinkMonitor};
 use hawser_net::store::StateDir;
+use hawser_session::recorder::Recorder;
+use hawser_types::Instant;
 use tokio::sync::watch;
 
 use crate::daemon::{Daemon, Subject, View, Way, flat};
@@ -133,6 +135,15 @@ impl Subject for GatewaySubject {
 
     fn links(&self) -> Vec<LinkStatus> {
         link_list(&self.links.borrow(), &[])
+    }
+
+    fn recorder(&self, session: &str, read: &mut dyn FnMut(&Recorder, Instant)) -> bool {
+        let gateway = self.gateway.upgrade();
+        gateway.is_some_and(|gateway| {
+            let mut ids = gateway.session_ids().into_iter();
+            let id = ids.find(|id| id.to_string() == session);
+            id.is_some_and(|id| gateway.recorder(id, read).is_some())
+        })
     }
 
     fn counters(&self) -> BTreeMap<String, u64> {

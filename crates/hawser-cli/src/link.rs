@@ -4,8 +4,8 @@ use anyhow::bail;
 use hawser_control::{Request, Response};
 
 use crate::args::LinkArgs;
+use crate::ask::{Conversation, OTHER_ANSWER};
 use crate::setup::Setup;
-use crate::status::{no_daemon, request};
 
 /// Has the daemon use the link as the flags say.
 pub(crate) async fn run(setup: &Setup, args: &LinkArgs) -> anyhow::Result<()> {
@@ -14,9 +14,9 @@ pub(crate) async fn run(setup: &Setup, args: &LinkArgs) -> anyhow::Result<()> {
         up: args.up.or(args.both),
         down: args.down.or(args.both),
     };
-    match request(&setup.state, &asked).await? {
-        Some(Response::LinkSet) => Ok(()),
-        Some(_) => bail!("the daemon answers something else than was asked"),
-        None => Err(no_daemon(&setup.state)),
+    let mut conversation = Conversation::with_daemon(&setup.state).await?;
+    match conversation.ask(&asked).await? {
+        Response::LinkSet => Ok(()),
+        _ => bail!(OTHER_ANSWER),
     }
 }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod ask;
 mod bench;
 mod board;
 mod daemon;
@@ -19,6 +20,7 @@ mod session;
 mod setup;
 mod status;
 mod up;
+mod why;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -56,6 +58,7 @@ fn run(setup: &Setup, command: Command) -> anyhow::Result<()> {
             Command::Peers(args) => peers::peers(setup, &args).await,
             Command::Status(args) => status::run(setup, args).await,
             Command::Link(args) => link::run(setup, &args).await,
+            Command::Why(args) => why::run(setup, &args).await,
             Command::Bench(args) => bench::run(setup, &args).await,
             Command::Doctor(args) => doctor::run(setup, args).await,
         }

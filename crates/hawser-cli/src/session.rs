@@ -13,6 +13,8 @@ use hawser_net::invite::read_reference;
 use hawser_net::links::Link;
 use hawser_net::store::{ClientStore, StateDir};
 use hawser_net::unix_time::UnixTime;
+use hawser_session::recorder::Recorder;
+use hawser_types::Instant;
 use tokio::sync::watch;
 
 use crate::daemon::{Subject, View, Way, flat};
@@ -144,6 +146,14 @@ impl Subject for ClientSubject {
             client.set_rules(self.rules.terms());
         }
         true
+    }
+
+    fn recorder(&self, session: &str, read: &mut dyn FnMut(&Recorder, Instant)) -> bool {
+        let client = self.client.as_ref().and_then(Weak::upgrade);
+        client.is_some_and(|client| {
+            let id = client.session_id().map(|id| id.to_string());
+            id.as_deref() == Some(session) && client.recorder(read).is_some()
+        })
     }
 
     fn counters(&self) -> BTreeMap<String, u64> {

@@ -12,15 +12,19 @@
 mod codec;
 mod message;
 mod render;
+mod render_why;
 mod snapshot;
 mod table;
 mod units;
+mod why;
 
 pub use codec::{API, CodecError, LineDecoder, MAX_LINE, encode, encode_response};
 pub use message::{ErrorReason, PeerStatus, Request, Response};
 pub use render::render_status;
+pub use render_why::render_why;
 pub use snapshot::{
     ChannelKind, ChannelState, ChannelStatus, LinkState, LinkStatus, LinkUse, MemoryStatus,
     PathStanding, PathState, PathStatus, Role, SessionState, SessionStatus, StatusSnapshot,
     StreamStatus,
 };
+pub use why::{WhyCount, WhyEvent, WhyLater, WhyLink, WhyReport, WhySession, WhySpan, WhyStream};

@@ -1,8 +1,9 @@
 use std::time::Duration;
 
+use hawser_types::StreamId;
 use serde::{Deserialize, Serialize};
 
-use crate::{LinkUse, StatusSnapshot};
+use crate::{LinkUse, StatusSnapshot, WhyReport};
 
 /// What a daemon can be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -11,6 +12,15 @@ use crate::{LinkUse, StatusSnapshot};
 pub enum Request {
     /// What it is doing. Answered with [`Response::Status`].
     Status,
+    /// Why links were used or not. Answered with [`Response::Why`].
+    Why {
+        /// The session's name; all sessions when missing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+        /// One stream of it; all streams together when missing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stream: Option<StreamId>,
+    },
     /// To end in good order. Answered with [`Response::Stopping`].
     Stop,
     /// To use a link otherwise until it ends; clients only. What is missing stays as it is.
@@ -52,6 +62,8 @@ pub enum Request {
 pub enum Response {
     /// What it is doing.
     Status(Box<StatusSnapshot>),
+    /// Why links were used or not.
+    Why(Box<WhyReport>),
     /// It is about to end.
     Stopping,
     /// The link is used as was asked from now on.

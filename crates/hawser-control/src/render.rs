@@ -189,7 +189,7 @@ fn unless_empty<const N: usize>(table: &Table<N>, width: usize) -> Vec<String> {
     }
 }
 
-fn left_out(total: u64, shown: usize, what: &str) -> Option<String> {
+pub(crate) fn left_out(total: u64, shown: usize, what: &str) -> Option<String> {
     let more = total.saturating_sub(shown as u64);
     (more > 0).then(|| format!("  and {more} more {what}"))
 }
@@ -199,7 +199,7 @@ fn megabits(rate: Rate) -> String {
 }
 
 /// A count in at most seven characters: `512 B`, `12.3 kB`, `1.20 MB`.
-fn size(bytes: ByteCount) -> String {
+pub(crate) fn size(bytes: ByteCount) -> String {
     let mut value = bytes.as_u64() as f64;
     if value < 1e3 {
         return format!("{value} B");
@@ -221,7 +221,7 @@ fn size(bytes: ByteCount) -> String {
 }
 
 /// A span in its two largest units: `3d 4h`, `12m 05s`, `7s`.
-fn span(span: Duration) -> String {
+pub(crate) fn span(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
         0..60 => format!("{seconds}s"),
@@ -231,7 +231,7 @@ fn span(span: Duration) -> String {
     }
 }
 
-const MIN_WIDTH: usize = 40;
+pub(crate) const MIN_WIDTH: usize = 40;
 const MAX_STREAMS: usize = 20;
 
 #[cfg(test)]

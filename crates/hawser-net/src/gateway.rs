@@ -230,6 +230,11 @@ impl Gateway {
         sessions.iter().map(snapshot).collect()
     }
 
+    /// The names of the sessions at this moment.
+    pub fn session_ids(&self) -> Vec<SessionId> {
+        self.shared.lock_sessions().keys().copied().collect()
+    }
+
     /// Reads what a session has recorded; `None` where there is no such session.
     pub fn recorder<R>(
         &self,

@@ -95,10 +95,7 @@ fn paths(view: &View, channels: &[ChannelSnapshot], account: Option<&Account>) -
         });
         PathStatus {
             id: PathId::new(index),
-            link: match way.link.is_empty() {
-                true => format!("#{index}"),
-                false => way.link.clone(),
-            },
+            link: view.link_name(LinkIndex::new(index)),
             index: LinkIndex::new(index),
             address: way.address,
             remote: way.remote,
@@ -180,7 +177,7 @@ fn stream(stream: &StreamSnapshot) -> StreamStatus {
 }
 
 /// What a stream is for, from the metadata that it was opened with.
-fn destination(metadata: &[u8]) -> Option<String> {
+pub(super) fn destination(metadata: &[u8]) -> Option<String> {
     match Purpose::of(metadata)? {
         Purpose::Connect => Some(Destination::decode(metadata).ok()?.to_string()),
         Purpose::File => Some("(file)".to_owned()),

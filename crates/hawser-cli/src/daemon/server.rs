@@ -12,7 +12,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::Shared;
+use super::{Shared, why};
 
 /// The socket's name in the file system, which goes with the daemon.
 pub(super) struct SocketFile(PathBuf);
@@ -106,6 +106,7 @@ async fn converse(mut stream: UnixStream, shared: &Shared) -> std::io::Result<()
 fn answer(request: &Request, shared: &Shared) -> Response {
     match request {
         Request::Status => Response::Status(Box::new(shared.status())),
+        Request::Why { session, stream } => why::answer(shared, session.as_deref(), *stream),
         Request::Stop => Response::Stopping,
         Request::SetLink { name, up, down } => set_link(shared, name, *up, *down),
         _ => Response::Error {

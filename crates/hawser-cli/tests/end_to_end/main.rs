@@ -7,3 +7,4 @@ mod gateway;
 mod origin;
 mod program;
 mod usage;
+mod why;

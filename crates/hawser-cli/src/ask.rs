@@ -1,0 +1,96 @@
+//! Questions to the daemon that runs in a state directory.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use hawser_control::{LineDecoder, Request, Response, encode};
+use hawser_net::store::StateDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+
+use crate::daemon::SOCKET;
+use crate::receive;
+
+/// A connection to a daemon's control socket.
+pub(crate) struct Conversation {
+    stream: UnixStream,
+    decoder: LineDecoder,
+}
+
+impl Conversation {
+    /// Begins one with the daemon of `state`; `None` where there is none.
+    pub(crate) async fn begin(state: &StateDir) -> anyhow::Result<Option<Self>> {
+        // `hawser receive` keeps its own things one level below.
+        for path in [state.file(SOCKET), state.file(receive::STATE).join(SOCKET)] {
+            if let Some(stream) = connect(&path).await? {
+                let decoder = LineDecoder::new();
+                return Ok(Some(Self { stream, decoder }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// As [`Conversation::begin`]; says what to do where no daemon runs.
+    pub(crate) async fn with_daemon(state: &StateDir) -> anyhow::Result<Self> {
+        let Some(conversation) = Self::begin(state).await? else {
+            bail!(
+                "no hawser daemon runs in {}; start one with `hawser up` or `hawser serve`, or \
+                 say where it is with --state DIR",
+                state.path().display()
+            );
+        };
+        Ok(conversation)
+    }
+
+    /// Asks, and waits for the answer. What the daemon refuses is an error.
+    pub(crate) async fn ask(&mut self, request: &Request) -> anyhow::Result<Response> {
+        let answer = tokio::time::timeout(PATIENCE, self.exchange(request));
+        match answer.await.context("the daemon does not answer")?? {
+            Response::Error { message, .. } => bail!("the daemon says: {message}"),
+            response => Ok(response),
+        }
+    }
+
+    async fn exchange(&mut self, request: &Request) -> anyhow::Result<Response> {
+        self.stream.write_all(&encode(request)?).await?;
+        let mut buffer = vec![0; READ_SIZE];
+        loop {
+            let read = self.stream.read(&mut buffer).await?;
+            if read == 0 {
+                bail!("the daemon ended before it answered");
+            }
+            let bytes = buffer.get(..read).unwrap_or_default();
+            self.decoder.handle_bytes(bytes)?;
+            if let Some(response) = self.decoder.poll_message()? {
+                return Ok(response);
+            }
+        }
+    }
+}
+
+async fn connect(path: &Path) -> anyhow::Result<Option<UnixStream>> {
+    use std::io::ErrorKind::{ConnectionRefused, NotFound};
+    match UnixStream::connect(path).await {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if matches!(error.kind(), NotFound | ConnectionRefused) => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("can't ask at {}", path.display())),
+    }
+}
+
+/// The columns of the terminal.
+pub(crate) fn width() -> usize {
+    use rustix::termios::tcgetwinsize;
+    match tcgetwinsize(std::io::stdout()) {
+        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
+        _ => DEFAULT_WIDTH,
+    }
+}
+
+/// What a daemon answers that was asked something else.
+pub(crate) const OTHER_ANSWER: &str = "the daemon answers something else than was asked";
+
+const PATIENCE: Duration = Duration::from_secs(5);
+const READ_SIZE: usize = 64 * 1024;
+/// Of files and pipes.
+const DEFAULT_WIDTH: usize = 100;

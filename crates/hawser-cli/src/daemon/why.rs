@@ -1,0 +1,234 @@
+//! From what sessions have recorded to what people and programs are told.
+
+use std::time::{Duration, SystemTime};
+
+use hawser_control::{
+    ErrorReason, Response, Role, WhyCount, WhyEvent, WhyLater, WhyLink, WhyReport, WhySession,
+    WhySpan, WhyStream,
+};
+use hawser_session::recorder::{LinkSummary, Note, Summary, Verdict};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, StreamId};
+use hawser_wire::ChannelRole;
+
+use super::{MAX_STREAMS, Shared, View, picture};
+
+/// Why the links of the session with this name, or of all, were used or not; for one stream, or
+/// for all together.
+pub(super) fn answer(shared: &Shared, session: Option<&str>, stream: Option<StreamId>) -> Response {
+    let Some(subject) = shared.subject.get() else {
+        return Response::Why(Box::new(report(shared.role, Vec::new())));
+    };
+    let mut views = subject.sessions(MAX_STREAMS);
+    views.retain(|view| view.session.is_some());
+    if let Some(name) = session {
+        views.retain(|view| view.id == name);
+        if views.is_empty() {
+            return not_found(format!(
+                "no session is named {name}; `hawser status` lists them"
+            ));
+        }
+    }
+    let mut sessions = Vec::new();
+    for view in &views {
+        let mut found = None;
+        let known = subject.recorder(&view.id, &mut |recorder, now| {
+            found = recorder.is_on().then(|| (recorder.summary(stream), now));
+        });
+        match found {
+            None if known => return off(),
+            // The session has ended meanwhile, or knows no such stream.
+            None | Some((None, _)) => {}
+            Some((Some(summary), now)) => sessions.push(told(view, &summary, now, stream)),
+        }
+    }
+    if let (true, Some(stream)) = (sessions.is_empty(), stream) {
+        return not_found(format!(
+            "nothing was sent on {stream}, or too long ago; `hawser why` lists those that are known"
+        ));
+    }
+    Response::Why(Box::new(report(shared.role, sessions)))
+}
+
+fn report(role: Role, mut sessions: Vec<WhySession>) -> WhyReport {
+    let session_count = sessions.len() as u64;
+    sessions.truncate(MAX_SESSIONS);
+    WhyReport {
+        role,
+        sessions,
+        session_count,
+    }
+}
+
+fn not_found(message: String) -> Response {
+    Response::Error {
+        reason: ErrorReason::NotFound,
+        message,
+    }
+}
+
+/// The answer where nothing is recorded.
+pub(super) fn off() -> Response {
+    Response::Error {
+        reason: ErrorReason::Unsupported,
+        message:
+            "nothing is recorded: the configuration gives the recorder no memory, or a gateway \
+                  has too little for each session"
+                .to_owned(),
+    }
+}
+
+fn told(view: &View, summary: &Summary, now: Instant, stream: Option<StreamId>) -> WhySession {
+    let session = view.session.as_ref();
+    let live = session.map_or(&[][..], |session| &session.streams);
+    let destination = |id: StreamId| {
+        let live = live.iter().find(|stream| stream.id == id)?;
+        picture::destination(&live.metadata)
+    };
+    let received = |id: StreamId| {
+        live.iter()
+            .filter(move |it| it.id == id)
+            .map(|it| it.received)
+    };
+    let bytes_received = match stream {
+        Some(id) => received(id).next().unwrap_or_default(),
+        None => {
+            let channels = session.map_or(&[][..], |session| &session.channels);
+            channels
+                .iter()
+                .fold(ByteCount::ZERO, |sum, channel| sum + channel.received)
+        }
+    };
+    let listed = summary.streams.iter().filter(|_| stream.is_none());
+    let streams = listed.map(|(id, sent)| WhyStream {
+        id: *id,
+        destination: destination(*id),
+        bytes_sent: *sent,
+    });
+    let sent: u64 = summary.links.iter().map(|link| link.bytes.as_u64()).sum();
+    let links = summary.links.iter();
+    WhySession {
+        id: view.id.clone(),
+        peer: view.peer.clone(),
+        scheduler: view.scheduler.to_owned(),
+        age: now.since(summary.began),
+        stream,
+        destination: stream.and_then(destination),
+        bytes_received,
+        links: links.map(|it| link(it, view, sent)).collect(),
+        streams: streams.collect(),
+        events: events(view, summary, now),
+    }
+}
+
+fn link(link: &LinkSummary, view: &View, sent: u64) -> WhyLink {
+    let count = |why: &str, meaning: &str, chunks: u64| WhyCount {
+        why: why.to_owned(),
+        meaning: meaning.to_owned(),
+        chunks,
+    };
+    let chosen = link.chosen.iter();
+    let passed_over = link.verdicts.iter();
+    let held_back = link.held.iter().map(|(reason, span)| WhySpan {
+        why: reason.name().to_owned(),
+        meaning: reason.meaning().to_owned(),
+        span: *span,
+    });
+    WhyLink {
+        link: view.link_name(link.link),
+        index: link.link,
+        bytes_sent: link.bytes,
+        share: match sent {
+            0 => 0.0,
+            _ => link.bytes.as_u64() as f64 / sent as f64,
+        },
+        bytes_copied: link.copied,
+        chunks: link.decisions,
+        chosen: chosen
+            .map(|(reason, chunks)| count(reason.name(), reason.meaning(), *chunks))
+            .collect(),
+        passed_over: passed_over
+            .filter(|(verdict, _)| *verdict != Verdict::Carried)
+            .map(|(verdict, chunks)| count(verdict.name(), verdict.meaning(), *chunks))
+            .collect(),
+        held_back: held_back.collect(),
+        later: link.later.map(|(here, there)| WhyLater { here, there }),
+        channel_count: link.channels.into(),
+        suspect_count: link.suspect.into(),
+    }
+}
+
+fn events(view: &View, summary: &Summary, now: Instant) -> Vec<WhyEvent> {
+    let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let unix = unix.unwrap_or_default();
+    let event = |(at, note): &(Instant, Note)| {
+        let ago = now.since(*at);
+        let at = unix.saturating_sub(ago).as_millis();
+        Some(WhyEvent {
+            at_unix_ms: u64::try_from(at).unwrap_or(u64::MAX),
+            ..of_note(note, view)?
+        })
+    };
+    summary.notes.iter().filter_map(event).collect()
+}
+
+/// What happened, without the time.
+fn of_note(note: &Note, view: &View) -> Option<WhyEvent> {
+    let about = |what: &str, link: LinkIndex, channel: Option<ChannelId>| WhyEvent {
+        what: what.to_owned(),
+        link: Some(view.link_name(link)),
+        channel,
+        ..WhyEvent::default()
+    };
+    let with = |event: WhyEvent, chunks: Option<u64>, span: Duration| WhyEvent {
+        chunks,
+        span: (span > Duration::ZERO).then_some(span),
+        ..event
+    };
+    Some(match *note {
+        Note::Added {
+            channel,
+            link,
+            role,
+        } => {
+            let role = match role {
+                ChannelRole::Bulk => "bulk",
+                ChannelRole::Express => "express",
+            };
+            WhyEvent {
+                detail: Some(role.to_owned()),
+                ..about("added", link, Some(channel))
+            }
+        }
+        Note::Lost {
+            channel,
+            link,
+            chunks,
+            silence,
+        } => with(about("lost", link, Some(channel)), Some(chunks), silence),
+        Note::Suspect {
+            channel,
+            link,
+            chunks,
+            silence,
+        } => with(about("silent", link, Some(channel)), Some(chunks), silence),
+        Note::Recovered {
+            channel,
+            link,
+            after,
+        } => with(about("recovered", link, Some(channel)), None, after),
+        Note::Standing { link, standing } => WhyEvent {
+            detail: Some(standing.meaning().to_owned()),
+            ..about("standing", link, None)
+        },
+        Note::Policy(policy) => WhyEvent {
+            what: "policy".to_owned(),
+            detail: Some(policy.name().to_owned()),
+            ..WhyEvent::default()
+        },
+        // Helped and Sample are too many to tell one by one.
+        _ => return None,
+    })
+}
+
+/// Sessions in one answer.
+const MAX_SESSIONS: usize = 8;

@@ -1,0 +1,93 @@
+//! `hawser why`: the recorded reasons of a running daemon.
+
+use serde_json::Value;
+
+use super::origin::{self, fetch, page};
+use super::program::{Place, until};
+
+fn why(place: &Place, state: &str, more: &[&str]) -> Value {
+    let ended = place.run(state, &[&["why", "--json"][..], more].concat());
+    assert_eq!(ended.code, 0, "{ended:?}");
+    serde_json::from_str(&ended.out).unwrap()
+}
+
+/// The number of the stream of which most was sent.
+fn largest_stream(report: &Value) -> String {
+    let streams = report["sessions"][0]["streams"].as_array().unwrap();
+    let largest = streams.iter().max_by_key(|it| it["bytes_sent"].as_u64());
+    largest.unwrap()["id"].to_string()
+}
+
+#[test]
+fn both_ends_say_what_they_sent_over_which_link_and_why() {
+    if origin::is_without_curl("both_ends_say_what_they_sent_over_which_link_and_why") {
+        return;
+    }
+    let place = Place::new();
+    let _gateway = place.serve();
+    let up = place.up("client", &["--gateway", &place.invite()]);
+    let proxy = format!("socks5h://{}", up.listen(&place).unwrap());
+    let expected = page(3_000_000);
+    let got = fetch(&proxy, origin::start(), expected.len());
+    assert!(got.unwrap() == expected);
+
+    // Who sent the page knows why it went where it went.
+    let report = why(&place, "gateway", &[]);
+    let stream = largest_stream(&report);
+    let report = why(&place, "gateway", &[&stream]);
+    let session = &report["sessions"][0];
+    assert_eq!(session["stream"].to_string(), stream);
+    let link = &session["links"][0];
+    assert!(link["bytes_sent"].as_u64().unwrap() >= 3_000_000, "{link}");
+    assert_eq!(link["share"], 1.0);
+    let chosen = link["chosen"].as_array().unwrap().iter();
+    let chunks: u64 = chosen.map(|it| it["chunks"].as_u64().unwrap()).sum();
+    assert!(chunks > 0 && chunks <= link["chunks"].as_u64().unwrap());
+    assert_eq!(session["events"][0]["what"], "added");
+
+    let text = place.run("gateway", &["why", &stream]).out;
+    assert!(text.contains("carried 100 %, 3.00 MB"), "{text}");
+
+    // Who asked for it sent little, and says who knows about the rest.
+    let text = place.run("client", &["why"]).out;
+    assert!(text.contains("lo: carried 100 %"), "{text}");
+    assert!(text.contains("the gateway chose the links"), "{text}");
+
+    let session = why(&place, "client", &[])["sessions"][0]["id"].clone();
+    let session = session.as_str().unwrap();
+    assert_eq!(
+        why(&place, "client", &["--session", session])["session_count"],
+        1
+    );
+    let nobody = place.run("client", &["why", "--session", "nobody"]);
+    nobody.expect(1, "no session is named nobody");
+    place
+        .run("client", &["why", "987654"])
+        .expect(1, "nothing was sent on stream 987654");
+    place
+        .run("client", &["why", "x"])
+        .expect(2, "expected a stream's number");
+}
+
+#[test]
+fn a_recorder_without_memory_says_so() {
+    let place = Place::new();
+    let config = place.path("hawser.toml");
+    std::fs::write(&config, "[session]\nrecorder = \"0B\"\n").unwrap();
+    let config = config.to_str().unwrap();
+    let _gateway = place.serve();
+    let up = place.up(
+        "client",
+        &["--gateway", &place.invite(), "--config", config],
+    );
+    until(
+        "the session runs",
+        || {
+            place
+                .run("client", &["why"])
+                .err
+                .contains("nothing is recorded")
+        },
+        || up.log(),
+    );
+}
