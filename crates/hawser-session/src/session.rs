@@ -1,3 +1,4 @@
+mod ahead;
 mod control;
 mod failure;
 mod govern;
@@ -67,6 +68,7 @@ pub struct Session {
     again: [BTreeMap<SegmentNumber, ChunkKey>; 2],
     commands: Commands,
     credit_due: BTreeSet<StreamId>,
+    ahead: ahead::Ahead,
     granted: Granted,
     received_grants: Received,
     bulk: Box<dyn ChunkScheduler>,
@@ -137,9 +139,10 @@ pub enum ReadOutcome {
 impl Session {
     /// A session that has no channel yet.
     pub fn new(now: Instant, side: Side, config: SessionConfig) -> Self {
-        let first = match side {
-            Side::Client => StreamId::new(2),
-            Side::Gateway => StreamId::new(1),
+        let (clients, gateways) = (StreamId::new(2), StreamId::new(1));
+        let (first, peers_first) = match side {
+            Side::Client => (clients, gateways),
+            Side::Gateway => (gateways, clients),
         };
         Self {
             side,
@@ -156,6 +159,7 @@ impl Session {
             again: Default::default(),
             commands: Commands::new(),
             credit_due: BTreeSet::new(),
+            ahead: ahead::Ahead::new(peers_first),
             granted: Granted::new(),
             received_grants: Received::default(),
             bulk: config.scheduler.scheduler(),
@@ -191,6 +195,7 @@ impl Session {
         self.lonely_since = None;
         if first {
             self.greet(spec.link);
+            self.prepare_streams();
         }
         self.replenish_grants();
         self.schedule(now);

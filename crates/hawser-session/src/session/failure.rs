@@ -322,8 +322,9 @@ impl Session {
             .iter()
             .filter(|(_, stream)| stream.receive.has_moved());
         self.credit_due.extend(moved.map(|(id, _)| *id));
-        if let Some(quickest) = self.quickest().filter(|_| !self.credit_due.is_empty()) {
-            self.wake(quickest);
+        self.credit_due.extend(self.ahead.told());
+        if !self.credit_due.is_empty() {
+            self.wake_quickest();
         }
     }
 }

@@ -7,7 +7,7 @@ use hawser_wire::{ChunkHeader, Command, Frame, FrameIterator, StateFrame};
 use super::{Session, Side, State};
 use crate::ledger::ChunkKey;
 use crate::reassembly::Inserted;
-use crate::stream::{ReceiveStream, SendStream, Stream};
+use crate::stream::{SendStream, Stream};
 use crate::{Event, Misbehaviour, PeerFault};
 
 impl Session {
@@ -48,6 +48,8 @@ impl Session {
                 if let Some(known) = self.streams.get_mut(&stream) {
                     known.send.on_credit(limit);
                     self.enlist(now, stream);
+                } else if self.is_mine(stream) {
+                    self.ahead.on_credit(self.next_stream, stream, limit);
                 }
                 Ok(())
             }
@@ -184,12 +186,10 @@ impl Session {
             self.refuse_stream(id)?;
             return Ok(false);
         }
-        let mut receive = ReceiveStream::new(id);
-        if receive.grow_at_opening(&mut self.pool) {
-            self.owe_credit(id);
-        }
+        let receive = self.take_prepared(id);
         let send = SendStream::new(now, None);
         self.add_stream(id, Stream::new(now, send, receive));
+        self.prepare_streams();
         Ok(true)
     }
 
@@ -206,6 +206,7 @@ impl Session {
     fn refuse_stream(&mut self, id: StreamId) -> Result<(), PeerFault> {
         let (side, number) = self.place_of(id);
         self.ended[side].insert(number..number + 1);
+        self.drop_prepared(id);
         self.counters.streams_reset += 1;
         if self.commands.queue.len() > MAX_COMMANDS_QUEUED {
             return Err(PeerFault::Misbehaved(Misbehaviour::TooManyStreams(id)));
@@ -225,6 +226,11 @@ impl Session {
     /// Credit for a stream goes out with the next record.
     pub(super) fn owe_credit(&mut self, id: StreamId) {
         self.credit_due.insert(id);
+        self.wake_quickest();
+    }
+
+    /// The channel over which small things arrive first has something to send.
+    pub(super) fn wake_quickest(&mut self) {
         if let Some(quickest) = self.quickest() {
             self.wake(quickest);
         }

@@ -27,7 +27,11 @@ impl Session {
         if receive.grow_at_opening(&mut self.pool) {
             self.owe_credit(id);
         }
-        let mut stream = Stream::new(now, SendStream::new(now, Some(metadata.clone())), receive);
+        let mut send = SendStream::new(now, Some(metadata.clone()));
+        if let Some(limit) = self.ahead.take_limit(id) {
+            send.on_credit(limit);
+        }
+        let mut stream = Stream::new(now, send, receive);
         stream.own_metadata = metadata;
         self.add_stream(id, stream);
         self.enlist(now, id);
@@ -126,6 +130,7 @@ impl Session {
         if !stream.receive.reassembly.is_complete() && stream.receive.update_credit(&mut self.pool)
         {
             self.owe_credit(id);
+            self.prepare_streams();
             self.schedule(now);
         }
         Ok(ReadOutcome::Data(offset.value(), bytes))
@@ -243,6 +248,7 @@ impl Session {
             self.check_gaps(id)?;
             let (side, number) = self.place_of(id);
             self.ended[side].insert(number..number + 1);
+            self.drop_prepared(id);
         }
         Ok(())
     }

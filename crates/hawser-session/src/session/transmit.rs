@@ -102,10 +102,11 @@ impl Session {
             let Some(stream) = new.or_else(|| channel.credit_copies.pop_first()) else {
                 break;
             };
-            let Some(known) = self.streams.get(&stream) else {
+            let known = self.streams.get(&stream);
+            let known = known.map(|known| known.receive.limit());
+            let Some(limit) = known.or_else(|| self.ahead.limit_to_tell(stream)) else {
                 continue;
             };
-            let limit = known.receive.limit();
             StateFrame::Credit { stream, limit }.encode(&mut out.head);
             let second = second.filter(|_| new.is_some());
             if let Some(channel) = second.and_then(|second| self.channels.get_mut(&second)) {

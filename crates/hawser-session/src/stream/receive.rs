@@ -23,6 +23,8 @@ pub(crate) struct ReceiveStream {
 pub(crate) struct Pool {
     capacity: u64,
     lent: u64,
+    /// The largest window that a reader who kept up has grown.
+    grown: u64,
 }
 
 impl Pool {
@@ -30,6 +32,7 @@ impl Pool {
         Self {
             capacity: capacity.as_u64(),
             lent: 0,
+            grown: 0,
         }
     }
 
@@ -57,6 +60,18 @@ impl Pool {
     /// No stream gets more than half.
     fn largest_window(&self) -> u64 {
         BASE_CREDIT + self.capacity / 2
+    }
+
+    /// What a new stream begins with: what streams of this session have come to need, within
+    /// bounds.
+    fn opening_window(&self) -> u64 {
+        let needed = self.grown.min(self.small_share());
+        OPENING_WINDOW.max(needed).min(self.largest_window())
+    }
+
+    /// What a stream may be lent before it is there, or has shown anything.
+    fn small_share(&self) -> u64 {
+        self.capacity / 32
     }
 
     fn is_short(&self) -> bool {
@@ -110,7 +125,15 @@ impl ReceiveStream {
     /// to be told.
     pub(crate) fn grow_at_opening(&mut self, pool: &mut Pool) -> bool {
         if !pool.is_short() {
-            self.grow_to(OPENING_WINDOW.min(pool.largest_window()), pool);
+            self.grow_to(pool.opening_window(), pool);
+        }
+        self.advance_limit()
+    }
+
+    /// The same for a stream that the peer has yet to open.
+    pub(crate) fn grow_ahead(&mut self, pool: &mut Pool) -> bool {
+        if !pool.is_short() {
+            self.grow_to(pool.opening_window().min(pool.small_share()), pool);
         }
         self.advance_limit()
     }
@@ -122,6 +145,7 @@ impl ReceiveStream {
         if keeps_up && self.released - self.grown_at >= self.window / 2 {
             self.grown_at = self.released;
             self.grow_to((self.window * 2).min(pool.largest_window()), pool);
+            pool.grown = pool.grown.max(self.window);
         }
         let gain = (self.released + self.window).saturating_sub(self.limit);
         gain >= self.window / 4 && self.advance_limit()
@@ -160,7 +184,7 @@ impl ReceiveStream {
     }
 }
 
-/// What a new stream may send before its reader has shown how fast it is.
+/// What a new stream may send before any reader has shown how fast it is.
 const OPENING_WINDOW: u64 = 256 * 1024;
 
 #[cfg(test)]

@@ -231,6 +231,12 @@ impl SendStream {
         self.limit = self.limit.max(limit);
     }
 
+    /// What the peer allows in total.
+    #[cfg(test)]
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
     fn room_or_error(&self) -> Result<usize, StreamError> {
         if self.is_finished() {
             return Err(StreamError::Finished);

@@ -337,15 +337,17 @@ fn a_channel_that_takes_nothing_keeps_no_credit_of_streams_that_are_over() {
         let channels = s.channels.values();
         channels.map(|channel| channel.credit_copies.len()).sum()
     };
+    // Limits of the streams that the peer is to open are kept.
+    let prepared = 2;
     for _ in 0..3 {
         let id = s.open_stream(now, Bytes::new()).unwrap();
         let mut out = Outgoing::default();
         while s.poll_transmit(now, ChannelId::new(0), &mut out) {
             s.handle_writable(now, ChannelId::new(0));
         }
-        assert_eq!(copies(&s), 1);
+        assert_eq!(copies(&s), prepared + 1);
         s.reset(now, id, 0);
-        assert_eq!(copies(&s), 0);
+        assert_eq!(copies(&s), prepared);
     }
 }
 
@@ -405,4 +407,30 @@ fn when_a_silent_channel_dies_its_idle_neighbour_has_to_answer_before_it_gets_an
     now += Duration::from_millis(20);
     s.handle_sample(now, idle, heard(Duration::from_millis(5), 0));
     assert_eq!(s.poll_event(), Some(Event::Recovered(idle)));
+}
+
+#[test]
+fn limits_are_kept_for_the_next_streams_only() {
+    let now = Instant::ZERO;
+    let mut s = Session::new(now, Side::Client, SessionConfig::default());
+    s.add_channel(now, spec(0, ChannelRole::Bulk, 1));
+    let mut credits = bytes::BytesMut::new();
+    for stream in [1, 2, 4, 32, 34, u64::MAX - 1] {
+        let stream = StreamId::new(stream);
+        StateFrame::Credit {
+            stream,
+            limit: 1 << 20,
+        }
+        .encode(&mut credits);
+    }
+    s.handle_record(now, ChannelId::new(0), credits.freeze())
+        .unwrap();
+    let mut kept = Vec::new();
+    for _ in 0..20 {
+        let id = s.open_stream(now, Bytes::new()).unwrap();
+        if s.streams[&id].send.limit() == 1 << 20 {
+            kept.push(id.value());
+        }
+    }
+    assert_eq!(kept, [2, 4, 32]);
 }

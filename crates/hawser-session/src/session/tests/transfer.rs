@@ -324,3 +324,20 @@ fn a_channel_that_swallows_what_its_kernel_acknowledges_is_given_up() {
     assert!(got == data);
     assert!(pair.events[CLIENT].contains(&Event::Dead(ChannelId::new(1))));
 }
+
+#[test]
+fn a_later_stream_begins_with_what_earlier_ones_came_to_need() {
+    let mut pair = Pair::over(&[link(1, 50, 10), link(2, 50, 10)]);
+    let data = pattern(8 << 20);
+    for side in [CLIENT, GATEWAY] {
+        pair.transfer(side, &data);
+        let id = pair.sides[side]
+            .open_stream(pair.now, Bytes::new())
+            .unwrap();
+        let written = pair.sides[side].write_slice(pair.now, id, &data).unwrap();
+        pair.pump();
+        let limit = pair.sides[side].streams[&id].send.limit();
+        assert!(limit > 1 << 20, "{limit}");
+        assert!(written as u64 > crate::BASE_CREDIT);
+    }
+}
