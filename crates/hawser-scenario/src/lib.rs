@@ -133,6 +133,11 @@ impl Link {
             Direction::Get => &self.down,
         }
     }
+
+    /// The round-trip time of the empty link, without jitter.
+    pub fn round_trip(&self) -> Duration {
+        self.up.delay + self.down.delay
+    }
 }
 
 /// One direction of a link. Packets queue, are served at the rate, then delayed, then lost.

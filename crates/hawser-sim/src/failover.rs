@@ -227,7 +227,7 @@ fn came(arrivals: &Arrivals, from: Duration, to: Duration) -> Rate {
 /// The round-trip time of the shortest link that is left.
 fn survivor(links: &[Link], failed: usize) -> Duration {
     let left = links.iter().enumerate().filter(|(link, _)| *link != failed);
-    let round_trips = left.map(|(_, link)| link.up.delay + link.down.delay);
+    let round_trips = left.map(|(_, link)| link.round_trip());
     round_trips.min().unwrap_or_default()
 }
 

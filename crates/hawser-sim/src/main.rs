@@ -14,9 +14,8 @@ use hawser_sched::chunk::ChunkPolicy;
 use hawser_session::SessionConfig;
 use hawser_sim::bond::BondConfig;
 use hawser_sim::experiment::{self, Options, Singles};
-use hawser_sim::hunt;
 use hawser_sim::objects;
-use hawser_sim::table::{Findings, Objects, Table};
+use hawser_sim::table::{Objects, Table};
 
 use hawser_types::{ByteCount, parse_duration};
 
@@ -37,7 +36,7 @@ enum Command {
     /// Let links fail and return, under load and at rest
     Failover(commands::FailoverArguments),
     /// Draw link sets and report the worst breaches of the promise
-    Hunt(HuntArguments),
+    Hunt(commands::HuntArguments),
 }
 
 #[derive(Debug, Args)]
@@ -110,27 +109,6 @@ struct ObjectArguments {
     #[command(flatten)]
     bond: BondArguments,
     /// Print the report as JSON
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
-struct HuntArguments {
-    /// The first seed; each set has its own, which draws it again
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Link sets to draw
-    #[arg(long, default_value_t = 200)]
-    count: u64,
-    /// Breaches to report, the worst first
-    #[arg(long, default_value_t = 10)]
-    top: usize,
-    /// Print the set of the first seed as a scenario file, and draw no other
-    #[arg(long)]
-    show: bool,
-    #[command(flatten)]
-    bond: BondArguments,
-    /// Print the findings as JSON
     #[arg(long)]
     json: bool,
 }
@@ -242,40 +220,6 @@ impl ObjectArguments {
             writeln!(out)?;
         } else {
             write!(out, "{}", Objects(&reports))?;
-        }
-        Ok(())
-    }
-}
-
-impl HuntArguments {
-    fn execute(self) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
-        if self.show {
-            write!(out, "{}", hunt::text(self.seed).0)?;
-            return Ok(());
-        }
-        let config = self.bond.config();
-        let mut progress = std::io::stderr();
-        let mut findings = Vec::new();
-        for seed in self.seed..self.seed.saturating_add(self.count) {
-            let finding = hunt::try_seed(seed, &config);
-            if finding.kept < 1000 {
-                writeln!(progress, "seed {seed}: {}", finding.kept)?;
-            }
-            findings.push(finding);
-        }
-        let broken = findings
-            .iter()
-            .filter(|finding| finding.kept < 1000)
-            .count();
-        findings.sort_by_key(|finding| finding.kept);
-        findings.truncate(self.top);
-        if self.json {
-            serde_json::to_writer_pretty(&mut out, &findings)?;
-            writeln!(out)?;
-        } else {
-            writeln!(out, "{broken} of {} sets break a promise", self.count)?;
-            write!(out, "{}", Findings(&findings))?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 
 use crate::experiment::{Report, Single, Transfer};
 use crate::failover::{FIRST_BYTE, FULL_RATE, FailoverReport};
-use crate::hunt::{self, Finding, Promise};
+use crate::hunt::{self, Finding};
 use crate::objects::ObjectReport;
 
 /// Reports, one a line, with a heading.
@@ -156,31 +156,29 @@ impl Display for Findings<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<8} {:>5} {:<11} {:<6} {:>6} {:>6} {:>8} {:>8}  links",
-            "seed", "kept", "promise", "", "/sum", "/best", "goodput", "sum"
+            "{:<8} {:>5} {:<8} {:<40} {:>6} {:>9} {:>9}  links",
+            "seed", "kept", "promise", "figures", "again", "goodput", "sum"
         )?;
         for finding in self.0 {
-            let transfer = finding.report.transfers.get(finding.transfer);
             let (scenario, direction) = hunt::draw(finding.seed);
-            let promise = match finding.promise {
-                Promise::Best => "best",
-                Promise::Sum => "sum",
-                Promise::SumUneven => "sum, uneven",
-            };
-            writeln!(
-                f,
-                "{:<8} {:>5} {:<11} {:<6} {:>6} {:>6} {:>8} {:>8}  {} {}",
-                finding.seed,
-                finding.kept,
-                promise,
-                ["first", "warm"].get(finding.transfer).unwrap_or(&"later"),
-                Shown(transfer.and_then(|t| t.of_sum)),
-                Shown(transfer.and_then(|t| t.of_best)),
-                Shown(transfer.and_then(|t| t.goodput)),
-                Shown(finding.report.sum()),
-                direction.name(),
-                hunt::describe(&scenario, direction),
-            )?;
+            let transfers = &finding.report.transfers;
+            let again = transfers.iter().map(|transfer| transfer.again / 1000).max();
+            let slowest = transfers.iter().map(|transfer| transfer.goodput).min();
+            for kept in finding.outcomes.iter().take(1) {
+                writeln!(
+                    f,
+                    "{:<8} {:>5} {:<8} {:<40} {:>6} {:>9} {:>9}  {} {}",
+                    finding.seed,
+                    kept.share,
+                    kept.promise.name(),
+                    kept.figures,
+                    Shown(again),
+                    Shown(slowest.flatten()),
+                    Shown(finding.report.sum()),
+                    direction.name(),
+                    hunt::describe(&scenario, direction),
+                )?;
+            }
         }
         writeln!(
             f,

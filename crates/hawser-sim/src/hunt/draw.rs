@@ -43,30 +43,44 @@ pub fn text(seed: u64) -> (String, Direction) {
 
 /// Adds a link; returns its rate in the direction that counts, in bit/s.
 fn link(rng: &mut SmallRng, direction: Direction, text: &mut String) -> u64 {
-    let rate = round(between(rng, 60_000.0, 300_000_000.0));
+    let mut rate = round(between(rng, 60_000.0, 300_000_000.0));
     let delay = round(between(rng, 1_000.0, 320_000.0));
     let queue = round(between(rng, 10_000.0, 2_000_000.0));
     let _ = write!(
         text,
-        "\n[[link]]\nrate = \"{rate}bit/s\"\ndelay = \"{delay}us\"\nqueue = \"{queue}us\"\n"
+        "\n[[link]]\ndelay = \"{delay}us\"\nqueue = \"{queue}us\"\n"
     );
     if rng.random_bool(0.4) {
-        let loss = round(between(rng, 10.0, 10_000.0));
-        let _ = writeln!(text, "loss = \"{}.{:03}%\"", loss / 1000, loss % 1000);
+        loss(rng, text);
     }
     if rng.random_bool(0.25) {
         let jitter = delay * rng.random_range(1..=50) / 100;
         let _ = writeln!(text, "jitter = \"{jitter}us\"");
     }
-    if rng.random_bool(0.1) {
-        let turn = round(between(rng, 20.0, 400.0));
-        let _ = writeln!(
-            text,
-            "service = {{ on = \"{turn}ms..{}ms\", off = \"{turn}ms..{}ms\" }}",
-            turn * 2,
-            turn * 2
-        );
+    match rng.random_range(0..20) {
+        0 | 1 => {
+            let turn = round(between(rng, 20.0, 400.0));
+            let turns = format!("\"{turn}ms..{}ms\"", turn * 2);
+            let _ = writeln!(text, "service = {{ on = {turns}, off = {turns} }}");
+        }
+        // A cellular link that falls silent now and then.
+        2 => {
+            let on = round(between(rng, 1_000.0, 5_000.0));
+            let off = round(between(rng, 100.0, 1_500.0));
+            let _ = writeln!(
+                text,
+                "service = {{ on = \"{on}ms..{}ms\", off = \"{off}ms..{}ms\" }}",
+                on * 2,
+                off * 2
+            );
+        }
+        3 => {
+            rate = trace(rng, rate, text);
+            return rate;
+        }
+        _ => {}
     }
+    let _ = writeln!(text, "rate = \"{rate}bit/s\"");
     if rng.random_bool(0.3) {
         // The way back is often the thinner one.
         let back = match direction {
@@ -77,6 +91,40 @@ fn link(rng: &mut SmallRng, direction: Direction, text: &mut String) -> u64 {
         let _ = writeln!(text, "{back} = {{ rate = \"{thin}bit/s\" }}");
     }
     rate
+}
+
+/// Losses by themselves, or in a row.
+fn loss(rng: &mut SmallRng, text: &mut String) {
+    let loss = round(between(rng, 10.0, 10_000.0));
+    let mean = format!("{}.{:03}%", loss / 1000, loss % 1000);
+    if rng.random_bool(0.3) {
+        let burst = round(between(rng, 2.0, 64.0));
+        let _ = writeln!(text, "loss = {{ mean = \"{mean}\", burst = {burst} }}");
+    } else {
+        let _ = writeln!(text, "loss = \"{mean}\"");
+    }
+}
+
+/// A rate that wanders around `rate`; returns its mean.
+fn trace(rng: &mut SmallRng, rate: u64, text: &mut String) -> u64 {
+    let (mut bits, mut millis) = (0, 0);
+    text.push_str("trace = [\n");
+    for _ in 0..rng.random_range(4..=16) {
+        let span = round(between(rng, 100.0, 2_000.0));
+        let step = match rng.random_bool(0.1) {
+            true => 0,
+            false => round(rate as f64 * between(rng, 0.25, 2.0)),
+        };
+        let _ = writeln!(
+            text,
+            "    {{ for = \"{span}ms\", rate = \"{step}bit/s\" }},"
+        );
+        bits += step * span;
+        millis += span;
+    }
+    // One piece at least serves.
+    let _ = writeln!(text, "    {{ for = \"1s\", rate = \"{rate}bit/s\" }},\n]");
+    (bits + rate * 1000) / (millis + 1000)
 }
 
 fn event(rng: &mut SmallRng, links: u64, text: &mut String) {
@@ -121,9 +169,9 @@ fn round(value: f64) -> u64 {
 }
 
 /// Keeps seeds that follow one another from giving sets that are alike.
-const SALT: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(super) const SALT: u64 = 0x9e37_79b9_7f4a_7c15;
 /// How long the links together carry the payload at their rates.
-const SECONDS: u64 = 10;
+const SECONDS: u64 = 8;
 const MIN_PAYLOAD: u64 = 100_000;
 const STEPS: u32 = 16;
 
