@@ -3,6 +3,7 @@
 
 mod host;
 mod keeper;
+mod rival;
 mod writer;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,6 +18,7 @@ use crate::network::{End, Happening, Network};
 use crate::tcp::{SEGMENT, TcpConfig};
 use host::Host;
 use keeper::Keeper;
+use rival::Rival;
 
 /// How the two ends are set up.
 #[derive(Clone, Debug)]
@@ -44,6 +46,8 @@ pub struct Bond {
     hosts: [Host; 2],
     keepers: Vec<Keeper>,
     uses: BTreeMap<usize, Use>,
+    /// Connections of others over the same links.
+    rivals: BTreeMap<usize, Rival>,
     signals: VecDeque<Signal>,
     began: bool,
 }
@@ -100,6 +104,7 @@ impl Bond {
             network,
             config,
             uses: BTreeMap::new(),
+            rivals: BTreeMap::new(),
             signals: VecDeque::new(),
             began: false,
         };
@@ -193,7 +198,7 @@ impl Bond {
 
     fn on_end(&mut self, end: End) {
         let Some(stage) = self.uses.get(&end.connection).map(|used| used.stage) else {
-            return;
+            return self.on_rival(end);
         };
         match stage {
             Stage::First(handshake) => self.shake_hands(end, handshake),

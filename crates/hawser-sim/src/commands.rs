@@ -1,7 +1,9 @@
 //! Commands with a file of their own.
 
 mod failover;
+mod fairness;
 mod hunt;
 
 pub(crate) use failover::FailoverArguments;
+pub(crate) use fairness::FairnessArguments;
 pub(crate) use hunt::HuntArguments;

@@ -10,6 +10,7 @@ pub mod bond;
 pub mod bulk;
 pub mod experiment;
 pub mod failover;
+pub mod fairness;
 pub mod hunt;
 pub mod network;
 pub mod objects;

@@ -35,6 +35,8 @@ enum Command {
     Objects(ObjectArguments),
     /// Let links fail and return, under load and at rest
     Failover(commands::FailoverArguments),
+    /// Share a link with plain TCP
+    Fairness(commands::FairnessArguments),
     /// Draw link sets and report the worst breaches of the promise
     Hunt(commands::HuntArguments),
 }
@@ -118,6 +120,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => arguments.execute(),
         Command::Objects(arguments) => arguments.execute(),
         Command::Failover(arguments) => arguments.execute(),
+        Command::Fairness(arguments) => arguments.execute(),
         Command::Hunt(arguments) => arguments.execute(),
     };
     match result {

@@ -4,6 +4,7 @@ use std::fmt::{self, Display};
 
 use crate::experiment::{Report, Single, Transfer};
 use crate::failover::{FIRST_BYTE, FULL_RATE, FailoverReport};
+use crate::fairness::{self, FairnessReport};
 use crate::hunt::{self, Finding};
 use crate::objects::ObjectReport;
 
@@ -144,6 +145,54 @@ impl Display for Failovers<'_> {
              allowed: {} ms and the shortest round trip that is left; back: {} ms",
             FIRST_BYTE.as_millis(),
             FULL_RATE.as_millis()
+        )
+    }
+}
+
+/// How links were shared, one pairing a line.
+#[derive(Debug)]
+pub struct Fairness<'a>(pub &'a [FairnessReport]);
+
+impl Display for Fairness<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<20} {:<4} {:>4} {:<6} {:<9} {:>8} {:>8} {:>8} {:>6} {:>6} {:>6}",
+            "scenario",
+            "",
+            "link",
+            "own",
+            "others",
+            "hawser",
+            "least",
+            "most",
+            "share",
+            "Jain",
+            "TCP"
+        )?;
+        for report in self.0 {
+            let others = format!("{} {}", report.rivals.len(), report.rival);
+            writeln!(
+                f,
+                "{:<20} {:<4} {:>4} {:<6} {:<9} {:>8} {:>8} {:>8} {:>6} {:>6} {:>6}",
+                report.scenario,
+                report.direction.name(),
+                report.link,
+                report.own,
+                others,
+                report.hawser,
+                Shown(report.rivals.first().copied()),
+                Shown(report.rivals.last().copied()),
+                report.share(),
+                report.jain,
+                report.plain_jain,
+            )?;
+        }
+        writeln!(
+            f,
+            "goodput in kbit/s over {} s; share: Hawser's in thousandths of an equal one; Jain's index in thousandths;\n\
+             TCP: Jain's index with a plain TCP in Hawser's place",
+            fairness::SPAN.as_secs()
         )
     }
 }

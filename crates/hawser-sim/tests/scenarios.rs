@@ -3,11 +3,12 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use hawser_scenario::{Direction, Scenario};
+use hawser_scenario::{Congestion, Direction, Scenario};
 use hawser_sim::bond::BondConfig;
 use hawser_sim::experiment::{self, Options, Report, Singles};
 use hawser_sim::failover::{self, Failure};
-use hawser_sim::table::{Failovers, Table};
+use hawser_sim::fairness;
+use hawser_sim::table::{Failovers, Fairness, Table};
 use hawser_types::ByteCount;
 
 /// Seconds of the links' rates that one transfer carries.
@@ -81,6 +82,30 @@ fn links_that_fail_and_return_give_the_committed_table() {
 }
 
 #[test]
+fn a_link_shared_with_plain_tcp_gives_the_committed_table() {
+    let mut reports = Vec::new();
+    for name in SHARED {
+        let scenario = load(&folder().join(format!("{name}.toml")));
+        let options = options(&scenario, Direction::Get);
+        for count in [1, 4] {
+            for rival in Congestion::ALL {
+                let report = fairness::run(&scenario, Direction::Get, 0, (rival, count), &options);
+                reports.extend(report);
+            }
+        }
+    }
+    let files = SHARED
+        .map(|name| format!("scenarios/{name}.toml"))
+        .join(" ");
+    compare(
+        &Fairness(&reports),
+        include_str!("fairness.txt"),
+        &format!("fairness {files}"),
+        "fairness.txt",
+    );
+}
+
+#[test]
 fn one_seed_gives_one_result_and_another_seed_another() {
     let scenario = load(&folder().join("lossy-both.toml"));
     let run = |seed| {
@@ -106,6 +131,9 @@ fn compare(table: &dyn Display, expected: &str, arguments: &str, file: &str) {
          cargo run --release -p hawser-sim -- {arguments} > crates/hawser-sim/tests/{file}"
     );
 }
+
+/// The scenarios whose first links are shared.
+const SHARED: [&str; 4] = ["black-hole-20-20", "pat-e2-16m", "wifi-lte", "adsl-adsl"];
 
 type MakeOptions = dyn Fn(&Scenario, Direction) -> Options;
 
