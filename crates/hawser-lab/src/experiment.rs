@@ -67,6 +67,17 @@ impl Common {
         Ok(exit_code(report.failures() == 0))
     }
 
+    /// Reads all scenarios, gets ready for labs and measures each.
+    pub(crate) fn measure_all<F: Findings + Send>(
+        &self,
+        several: &Several,
+        measure: impl Fn(&Scenario, &Path) -> anyhow::Result<F> + Sync,
+    ) -> anyhow::Result<ExitCode> {
+        let scenarios = several.load()?;
+        begin()?;
+        self.measure_each(&scenarios, several.together, measure)
+    }
+
     /// Measures every scenario, several at once as long as their links carry no more than
     /// `together` in all, and finishes each report when it is there. One that cannot be measured is
     /// no loss to the others.
@@ -123,12 +134,12 @@ pub(crate) struct Several {
     scenarios: Vec<PathBuf>,
     /// Measure scenarios at once whose links carry no more than RATE in all
     #[arg(long, value_name = "RATE")]
-    pub(crate) together: Option<Rate>,
+    together: Option<Rate>,
 }
 
 impl Several {
     /// Reads all files, before hours are spent on the first; reports are named after them.
-    pub(crate) fn load(&self) -> anyhow::Result<Vec<Scenario>> {
+    fn load(&self) -> anyhow::Result<Vec<Scenario>> {
         let scenarios = self.scenarios.iter().map(|path| scenario::load(path));
         let scenarios = scenarios.collect::<Result<Vec<_>, _>>()?;
         let mut names: Vec<_> = scenarios.iter().map(|scenario| &scenario.name).collect();

@@ -4,6 +4,7 @@
 //! a server host with these links between them; [`measure::run`] makes the same transfer over
 //! each link alone, over MPTCP and through Hawser, and reports.
 
+mod carrier;
 pub mod cli;
 mod commands;
 mod connect;
@@ -12,11 +13,15 @@ mod demo;
 pub mod emulator;
 mod ethtool;
 pub mod experiment;
+mod failover;
+mod fairness;
+mod interactive;
 pub mod interrupt;
 pub mod ip;
 pub mod measure;
 pub mod meter;
 pub mod netns;
+mod objects;
 pub mod privilege;
 pub mod process;
 mod relay;

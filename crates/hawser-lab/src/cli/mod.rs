@@ -1,6 +1,7 @@
 //! Arguments and what they start.
 
 mod meter;
+mod promises;
 mod run;
 mod single;
 
@@ -10,6 +11,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use self::meter::MeterCommand;
+use self::promises::{
+    FailoverArguments, FairnessArguments, InteractiveArguments, ObjectsArguments,
+};
 use self::run::RunArguments;
 use self::single::{ConnectArguments, RequestArguments, ShortArguments, UnshapedArguments};
 use crate::experiment::begin;
@@ -43,6 +47,14 @@ enum Command {
     Request(RequestArguments),
     /// Time new connections: plain, through a fresh session, through a warm one
     Connect(ConnectArguments),
+    /// Let links fail and return, under load and at rest
+    Failover(FailoverArguments),
+    /// Time objects of 20 kB to 1 MB on a warm session, beside plain TCP
+    Objects(ObjectsArguments),
+    /// Time a stream of small blocks beside bulk on all links
+    Interactive(InteractiveArguments),
+    /// Share a link with one plain TCP
+    Fairness(FairnessArguments),
     /// List the scenarios of a folder
     List {
         /// The folder
@@ -80,6 +92,10 @@ impl Cli {
             Command::Short(arguments) => arguments.execute(),
             Command::Request(arguments) => arguments.execute(),
             Command::Connect(arguments) => arguments.execute(),
+            Command::Failover(arguments) => arguments.execute(),
+            Command::Objects(arguments) => arguments.execute(),
+            Command::Interactive(arguments) => arguments.execute(),
+            Command::Fairness(arguments) => arguments.execute(),
             Command::Demo { hawser } => {
                 let programs = Programs::find(hawser.as_deref())?;
                 begin()?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use crate::experiment::{Common, Several, begin};
+use crate::experiment::{Common, Several};
 use crate::measure::{self, Contender, Options};
 use crate::scenario::Direction;
 
@@ -61,7 +61,6 @@ impl RunArguments {
             self.only
         };
         let wants_hawser = contenders.contains(&Contender::Hawser);
-        let scenarios = self.several.load()?;
         let options = Options {
             repeat: self.repeat,
             directions: self.direction.map(Ways::directions).unwrap_or_default(),
@@ -71,11 +70,8 @@ impl RunArguments {
             span: self.seconds.map(Duration::from_secs),
             quick: self.quick,
         };
-        begin()?;
-        let together = self.several.together;
-        self.common
-            .measure_each(&scenarios, together, |scenario, folder| {
-                measure::run(scenario, &options, folder)
-            })
+        self.common.measure_all(&self.several, |scenario, folder| {
+            measure::run(scenario, &options, folder)
+        })
     }
 }

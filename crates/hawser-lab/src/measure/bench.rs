@@ -243,7 +243,7 @@ pub(crate) fn wait_for_port(
 
 /// How long a transfer may take: several times what it would at the rate, and more for events and on
 /// `lossy` links.
-pub(super) fn limit_for(bytes: ByteCount, rate: Rate, events: &[Event], lossy: bool) -> Duration {
+pub(crate) fn limit_for(bytes: ByteCount, rate: Rate, events: &[Event], lossy: bool) -> Duration {
     let ideal = rate
         .time_for(bytes)
         .unwrap_or(Duration::ZERO)

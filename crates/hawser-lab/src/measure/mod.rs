@@ -4,7 +4,7 @@ mod bench;
 mod hawser;
 mod library;
 mod overhead;
-mod recovery;
+pub(crate) mod recovery;
 mod report;
 mod run;
 mod table;
@@ -22,7 +22,7 @@ pub use overhead::WireCost;
 pub use report::{Report, Summary};
 pub use run::run;
 
-pub(crate) use bench::{own_program, wait_for_port};
+pub(crate) use bench::{limit_for, own_program, wait_for_port};
 pub(crate) use library::LibraryServer;
 pub(crate) use run::available_controls;
 pub(crate) use table::aligned;
@@ -141,6 +141,16 @@ pub(crate) fn quickest_link(scenario: &Scenario) -> (usize, Duration) {
         .enumerate()
         .min_by_key(|(_, round_trip)| *round_trip)
         .unwrap_or_default()
+}
+
+/// How many links there are when all are the same; else none.
+pub(crate) fn alike(scenario: &Scenario, direction: Direction) -> usize {
+    let lines = || scenario.links.iter().map(|link| link.line(direction));
+    let first = lines().next();
+    match lines().all(|line| Some(line) == first) {
+        true => scenario.links.len(),
+        false => 0,
+    }
 }
 
 /// The middle value, or the mean of the two middle ones.

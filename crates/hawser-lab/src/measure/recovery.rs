@@ -13,17 +13,36 @@ use crate::scenario::{Action, Event};
 pub(super) fn seconds(outcome: &Outcome, events: &[Event], rate: Rate) -> Option<f64> {
     let ends = |event: &&Event| matches!(event.action, Action::Pass | Action::CarrierUp);
     let end = events.iter().filter(ends).map(|event| event.at).max()?;
-    // The timeline begins with the first bytes, just after the connection stood.
-    let shift = Duration::from_secs_f64(outcome.connect_seconds.clamp(0.0, 60.0));
-    let first = end.saturating_sub(shift).as_millis() / BIN.as_millis();
-    let first = usize::try_from(first).ok()?;
-    let payload_rate = rate.bytes_per_second() as f64 * TCP_SHARE;
-    let enough = payload_rate * BIN.as_secs_f64() * WINDOW as f64 * FULL;
-    let later = outcome.timeline.get(first..)?;
+    until(
+        outcome,
+        end,
+        rate.bytes_per_second() as f64 * TCP_SHARE * FULL,
+    )
+}
+
+/// Time from `end` until the receiver has half a second of at least `enough` bytes a second.
+pub(crate) fn until(outcome: &Outcome, end: Duration, enough: f64) -> Option<f64> {
+    let enough = enough * BIN.as_secs_f64() * WINDOW as f64;
+    let later = outcome.timeline.get(bin(outcome, end)..)?;
     let full = later
         .windows(WINDOW)
         .position(|bins| bins.iter().sum::<u64>() as f64 >= enough)?;
     Some(full as f64 * BIN.as_secs_f64())
+}
+
+/// Bytes a second that the receiver had in the second before `at`; nothing when it is too early.
+pub(crate) fn before(outcome: &Outcome, at: Duration) -> Option<f64> {
+    let last = bin(outcome, at);
+    let bins = outcome.timeline.get(last.checked_sub(2 * WINDOW)?..last)?;
+    Some(bins.iter().sum::<u64>() as f64)
+}
+
+/// The bin of a time since the transfer began: the timeline begins with the first bytes, just after
+/// the connection stood.
+fn bin(outcome: &Outcome, at: Duration) -> usize {
+    let shift = Duration::from_secs_f64(outcome.connect_seconds.clamp(0.0, 60.0));
+    let bin = at.saturating_sub(shift).as_millis() / BIN.as_millis();
+    usize::try_from(bin).unwrap_or(usize::MAX)
 }
 
 /// Half a second of bins.
@@ -61,6 +80,16 @@ mod tests {
         assert!((0.8..=1.0).contains(&seen), "{seen}");
         bins.truncate(55);
         assert_eq!(seconds(&outcome(bins), &pass_at(2), rate), None);
+    }
+
+    #[test]
+    fn the_rate_before_is_that_of_one_second() {
+        let mut bins = vec![1; 20];
+        bins.extend([50; 20]);
+        let outcome = outcome(bins);
+        assert_eq!(before(&outcome, Duration::from_secs(2)), Some(1000.0));
+        assert_eq!(before(&outcome, Duration::from_millis(900)), None);
+        assert_eq!(before(&outcome, Duration::from_secs(9)), None);
     }
 
     #[test]

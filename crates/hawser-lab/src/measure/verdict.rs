@@ -2,8 +2,8 @@
 
 use hawser_types::Rate;
 
-use super::Summary;
-use crate::scenario::{Direction, Link, Scenario};
+use super::{Summary, alike};
+use crate::scenario::{Link, Scenario};
 use crate::verdict::{Asked, Verdict};
 
 /// All that can be judged. Single links do not suffer from events: those that something happens
@@ -111,16 +111,6 @@ fn sound_links(scenario: &Scenario, summary: &Summary) -> Option<f64> {
         .filter(|(link, _)| sound(link))
         .map(|(_, single)| *single)
         .sum()
-}
-
-/// How many links there are when all are the same; else none.
-fn alike(scenario: &Scenario, direction: Direction) -> usize {
-    let lines = || scenario.links.iter().map(|link| link.line(direction));
-    let first = lines().next();
-    match lines().all(|line| Some(line) == first) {
-        true => scenario.links.len(),
-        false => 0,
-    }
 }
 
 /// Whether the payload is more than the sixth of 4 MB for each link.

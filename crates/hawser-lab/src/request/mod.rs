@@ -4,16 +4,15 @@
 mod phase;
 mod table;
 
-use std::fmt;
 use std::path::Path;
 
 use serde::Serialize;
 
 use self::phase::Subject;
+use crate::carrier::Carrier;
 use crate::emulator::Counters;
 use crate::experiment::{Findings, Head};
-use crate::measure::{Programs, available_controls, quickest_link};
-use crate::meter::Congestion;
+use crate::measure::{Programs, quickest_link};
 use crate::scenario::{Direction, Scenario};
 use crate::statistics::Spread;
 
@@ -76,15 +75,6 @@ struct Run {
     samples: Vec<f64>,
 }
 
-/// Who carries requests and bulk.
-#[derive(Clone, Copy, Debug)]
-enum Carrier {
-    /// Hawser, over all links.
-    Hawser,
-    /// Plain TCP, on the better link alone.
-    Tcp(Congestion),
-}
-
 /// Measures every carrier without bulk and beside bulk either way, with logs in `folder`.
 pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> Report {
     let (better, base_rtt) = quickest_link(scenario);
@@ -131,7 +121,7 @@ impl Options {
     fn carriers(&self) -> Vec<Carrier> {
         let mut carriers = vec![Carrier::Hawser];
         if !self.only_hawser {
-            carriers.extend(available_controls().into_iter().map(Carrier::Tcp));
+            carriers.extend(Carrier::tcp());
         }
         carriers
     }
@@ -159,15 +149,6 @@ impl Phase {
                 .filter(|_| base_rtt > 0.0)
                 .map(|spread| spread.p99 / base_rtt),
             runs,
-        }
-    }
-}
-
-impl fmt::Display for Carrier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Hawser => f.write_str("hawser"),
-            Self::Tcp(congestion) => write!(f, "tcp {}", congestion.name()),
         }
     }
 }

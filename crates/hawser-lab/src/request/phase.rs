@@ -9,7 +9,8 @@ use hawser_types::ByteCount;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
 
-use super::{Carrier, Options, Run};
+use super::{Options, Run};
+use crate::carrier::{Carrier, Ways};
 use crate::measure::{Bench, Session, StepError};
 use crate::meter::{self, Order};
 use crate::scenario::{Direction, Scenario};
@@ -48,7 +49,7 @@ impl Subject<'_> {
         let bench = Bench::new(Lab::shaped(scenario)?, place)?;
         let mut session = match self.carrier {
             Carrier::Hawser => Some(Session::start(&bench, &self.options.hawser, 1)?),
-            Carrier::Tcp(_) => None,
+            Carrier::Tcp(_) | Carrier::Mptcp(_) => None,
         };
         let limit = LIMIT_EACH * self.options.count + SETTLING;
         let order = Order {
@@ -103,13 +104,12 @@ impl Subject<'_> {
         direction: Direction,
         bytes: ByteCount,
     ) -> Order {
-        match (self.carrier, session) {
-            (Carrier::Tcp(control), _) => bench.tcp_order(self.better, control, direction, bytes),
-            (Carrier::Hawser, Some(session)) => {
-                bench.socks_order(session.socks(), direction, bytes)
-            }
-            (Carrier::Hawser, None) => bench.plain_order(direction, bytes),
-        }
+        let ways = Ways {
+            bench,
+            session,
+            link: self.better,
+        };
+        ways.order(self.carrier, direction, bytes)
     }
 
     /// Bytes that have passed each link in the bulk's direction; nothing without bulk.

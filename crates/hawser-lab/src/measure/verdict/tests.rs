@@ -1,5 +1,5 @@
 use super::*;
-use crate::scenario::no_files;
+use crate::scenario::{Direction, no_files};
 
 const EVENT: &str = "[[event]]\nat = \"1s\"\nlink = 2\naction = \"black-hole\"\n";
 

@@ -1,0 +1,69 @@
+//! Who carries the bytes of an experiment.
+
+use std::fmt;
+
+use hawser_types::ByteCount;
+
+use crate::measure::{Bench, Session, available_controls};
+use crate::meter::{Congestion, Order};
+use crate::scenario::Direction;
+
+/// Hawser or one of its peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// Hawser, over all links.
+    Hawser,
+    /// Plain TCP, on one link alone.
+    Tcp(Congestion),
+    /// The kernel's MPTCP, over all links.
+    Mptcp(Congestion),
+}
+
+impl Carrier {
+    /// Plain TCP with each congestion control of this machine.
+    pub(crate) fn tcp() -> Vec<Self> {
+        available_controls().into_iter().map(Self::Tcp).collect()
+    }
+
+    /// MPTCP with each congestion control, where it can be measured.
+    pub(crate) fn mptcp(bench: &Bench) -> Vec<Self> {
+        if !bench.lab().speaks_mptcp() {
+            return Vec::new();
+        }
+        available_controls().into_iter().map(Self::Mptcp).collect()
+    }
+}
+
+impl fmt::Display for Carrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hawser => f.write_str("hawser"),
+            Self::Tcp(congestion) => write!(f, "tcp {}", congestion.name()),
+            Self::Mptcp(congestion) => write!(f, "mptcp {}", congestion.name()),
+        }
+    }
+}
+
+/// What carriers need: a lab, Hawser's session where there is one, and plain TCP's link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ways<'a> {
+    pub(crate) bench: &'a Bench,
+    pub(crate) session: Option<&'a Session>,
+    /// From 0.
+    pub(crate) link: usize,
+}
+
+impl Ways<'_> {
+    /// A transfer, or an echo of blocks of so many bytes.
+    pub(crate) fn order(&self, carrier: Carrier, direction: Direction, bytes: ByteCount) -> Order {
+        let bench = self.bench;
+        match (carrier, self.session) {
+            (Carrier::Tcp(control), _) => bench.tcp_order(self.link, control, direction, bytes),
+            (Carrier::Mptcp(control), _) => bench.mptcp_order(control, direction, bytes),
+            (Carrier::Hawser, Some(session)) => {
+                bench.socks_order(session.socks(), direction, bytes)
+            }
+            (Carrier::Hawser, None) => bench.plain_order(direction, bytes),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! One failure of one link, under load or at rest.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use hawser_types::ByteCount;
+
+use super::{Load, Sample, Trouble};
+use crate::carrier::{Carrier, Ways};
+use crate::measure::{StepError, recovery};
+use crate::meter::{self, Order};
+use crate::scenario::{Direction, Event, Scenario};
+
+/// What is to be measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Subject<'a> {
+    pub(super) scenario: &'a Scenario,
+    pub(super) part: Duration,
+    pub(super) ways: Ways<'a>,
+    pub(super) carrier: Carrier,
+    pub(super) trouble: Trouble,
+    pub(super) load: Load,
+}
+
+impl Subject<'_> {
+    /// Lets link `index`, from 0, fail once.
+    pub(super) fn run(&self, index: usize) -> Result<Sample, StepError> {
+        let sample = match self.load {
+            Load::Put => self.under_load(index, Direction::Put),
+            Load::Get => self.under_load(index, Direction::Get),
+            Load::Idle => self.at_rest(index),
+        };
+        // What comes next finds everybody on all links again.
+        std::thread::sleep(self.part);
+        sample
+    }
+
+    fn under_load(&self, index: usize, direction: Direction) -> Result<Sample, StepError> {
+        let events = self.events(index);
+        let bytes = self.payload(index, direction);
+        let order = self.ways.order(self.carrier, direction, bytes);
+        let limit = self.part * LIMIT + PATIENCE;
+        let outcome = self.ways.bench.transfer(&order, limit, &events)?;
+        let before = recovery::before(&outcome, self.part);
+        let back = events.last().map_or(Duration::ZERO, |event| event.at);
+        let full = before.and_then(|rate| recovery::until(&outcome, back, rate * FULL));
+        Ok(Sample {
+            link: index + 1,
+            gap_seconds: outcome.worst_gap,
+            allowed_seconds: self.allowed(index),
+            full_rate_after: full,
+            outcome: Some(outcome),
+        })
+    }
+
+    /// The trouble and its end, in the parts of a transfer.
+    fn events(&self, link: usize) -> Vec<Event> {
+        let event = |at, action| Event { at, link, action };
+        let begin = event(self.part, self.trouble.begin());
+        let end = self.trouble.end();
+        let end = end.map(|action| event(self.part * 2, action));
+        std::iter::once(begin).chain(end).collect()
+    }
+
+    /// Enough for three parts, of which one goes without the link.
+    fn payload(&self, index: usize, direction: Direction) -> ByteCount {
+        let whole = self.scenario.total_rate(direction) * (self.part * 3);
+        let own = self.scenario.links[index].line(direction).rate * self.part;
+        whole - own
+    }
+
+    fn at_rest(&self, index: usize) -> Result<Sample, StepError> {
+        let lab = self.ways.bench.lab();
+        let bytes = ByteCount::new(REQUEST.len() as u64);
+        let order = Order {
+            patience: PATIENCE,
+            ..self.ways.order(self.carrier, Direction::Put, bytes)
+        };
+        let mut stream = lab.client().run(|| meter::open_echo(&order))?;
+        ask(&mut stream)?;
+        std::thread::sleep(self.part);
+        lab.apply(index, self.trouble.begin())?;
+        std::thread::sleep(UNNOTICED);
+        let answered = ask(&mut stream);
+        if let Some(action) = self.trouble.end() {
+            lab.apply(index, action)?;
+        }
+        Ok(Sample {
+            link: index + 1,
+            gap_seconds: answered?.as_secs_f64(),
+            allowed_seconds: self.allowed(index),
+            full_rate_after: None,
+            outcome: None,
+        })
+    }
+
+    fn allowed(&self, failed: usize) -> f64 {
+        let links = self.scenario.links.iter().enumerate();
+        let left = links.filter(|(index, _)| *index != failed);
+        let round_trip = left.map(|(_, link)| link.up.delay + link.down.delay).min();
+        (NOTICE + round_trip.unwrap_or_default()).as_secs_f64()
+    }
+}
+
+/// Sends a request, and gives the time until the first byte of its answer.
+fn ask(stream: &mut TcpStream) -> io::Result<Duration> {
+    let start = Instant::now();
+    stream.write_all(REQUEST)?;
+    let mut answer = [0; REQUEST.len()];
+    let (first, rest) = answer.split_at_mut(1);
+    stream.read_exact(first)?;
+    let taken = start.elapsed();
+    stream.read_exact(rest)?;
+    if answer == *REQUEST {
+        Ok(taken)
+    } else {
+        Err(io::Error::other("the answer is not what was asked"))
+    }
+}
+
+const REQUEST: &[u8; 100] = &[b'?'; 100];
+/// What is allowed for noticing that a link has failed.
+const NOTICE: Duration = Duration::from_millis(200);
+/// From the failure of a link at rest to the request: nothing has told of it but the kernel.
+const UNNOTICED: Duration = Duration::from_millis(500);
+/// Full rate: this part of what the receiver had before.
+const FULL: f64 = 0.95;
+/// A transfer may take so many parts, and the patience.
+const LIMIT: u32 = 10;
+const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,0 +1,157 @@
+//! Hawser beside one plain TCP on a link that both use: who gets how much of it? (PAT-E4)
+
+mod share;
+mod table;
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use self::share::{Pair, Share};
+use crate::carrier::Carrier;
+use crate::experiment::{Findings, Head};
+use crate::measure::{Programs, available_controls, median};
+use crate::meter::Congestion;
+use crate::scenario::{Direction, Scenario};
+use crate::verdict::{Asked, Verdict};
+
+/// What to do.
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) repeat: u32,
+    pub(crate) directions: Vec<Direction>,
+    /// How long plain TCP needs at half of the link's rate.
+    pub(crate) span: Duration,
+    /// The link that both use, from 1.
+    pub(crate) link: usize,
+    pub(crate) hawser: Programs,
+    /// Leave pairs of plain TCP out.
+    pub(crate) only_hawser: bool,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct Report {
+    #[serde(flatten)]
+    head: Head,
+    repeat: u32,
+    span_seconds: f64,
+    /// The link that both use, from 1.
+    link: usize,
+    verdicts: Vec<Verdict>,
+    rows: Vec<Row>,
+}
+
+/// One carrier beside plain TCP with one congestion control.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Row {
+    by: String,
+    beside: Congestion,
+    direction: Direction,
+    shares: Vec<Share>,
+    failures: Vec<String>,
+}
+
+/// Measures Hawser, and plain TCP in its place, beside plain TCP; logs go to `folder`.
+pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyhow::Result<Report> {
+    let count = scenario.links.len();
+    anyhow::ensure!(
+        (1..=count).contains(&options.link),
+        "there is no link {} of {count}",
+        options.link
+    );
+    let mut carriers = vec![Carrier::Hawser];
+    if !options.only_hawser {
+        carriers.extend(Carrier::tcp());
+    }
+    let mut rows = Vec::new();
+    for &direction in &options.directions {
+        for beside in available_controls() {
+            for &carrier in &carriers {
+                let pair = Pair {
+                    scenario,
+                    options,
+                    carrier,
+                    beside,
+                    direction,
+                };
+                rows.push(Row::of(&pair, folder));
+            }
+        }
+    }
+    Ok(Report {
+        head: Head::new("fairness", &scenario.name),
+        repeat: options.repeat,
+        span_seconds: options.span.as_secs_f64(),
+        link: options.link,
+        verdicts: rows.iter().filter_map(Row::verdict).collect(),
+        rows,
+    })
+}
+
+impl Row {
+    fn of(pair: &Pair<'_>, folder: &Path) -> Self {
+        let mut row = Self {
+            by: pair.carrier.to_string(),
+            beside: pair.beside,
+            direction: pair.direction,
+            shares: Vec::new(),
+            failures: Vec::new(),
+        };
+        for number in 1..=pair.options.repeat {
+            let name = row.name();
+            let place = format!("{name}-{number}").replace(' ', "-");
+            match pair.measure(&folder.join(place)) {
+                Ok(share) => {
+                    eprintln!("  {name}: Jain's index {:.3}", share.jain);
+                    row.shares.push(share);
+                }
+                Err(error) => {
+                    eprintln!("  {name}: FAILED: {error}");
+                    row.failures.push(error.to_string());
+                }
+            }
+        }
+        row
+    }
+
+    fn name(&self) -> String {
+        let (way, beside) = (self.direction.name(), self.beside.name());
+        format!("{way} {} beside tcp {beside}", self.by)
+    }
+
+    fn median(&self, of: impl Fn(&Share) -> f64) -> Option<f64> {
+        median(self.shares.iter().map(of))
+    }
+
+    fn verdict(&self) -> Option<Verdict> {
+        if self.by != Carrier::Hawser.to_string() {
+            return None;
+        }
+        let jain = self.median(|share| share.jain)?;
+        let what = format!("{}: Jain's index", self.name());
+        Some(Verdict::new(what, jain, Asked::AtLeast(JAIN)))
+    }
+}
+
+impl Findings for Report {
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn render(&self) -> String {
+        table::render(self)
+    }
+
+    fn failures(&self) -> usize {
+        self.rows.iter().map(|row| row.failures.len()).sum()
+    }
+
+    fn verdicts(&self) -> &[Verdict] {
+        &self.verdicts
+    }
+}
+
+const JAIN: f64 = 0.95;

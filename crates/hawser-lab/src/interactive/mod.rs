@@ -1,0 +1,276 @@
+//! An interactive stream beside bulk: 64 bytes every 20 ms each way, while bulk fills the links. How
+//! much later do they arrive than without it?
+
+mod stream;
+mod table;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use hawser_types::ByteCount;
+use serde::Serialize;
+
+use self::stream::Stream;
+use crate::carrier::{Carrier, Ways};
+use crate::experiment::{Findings, Head};
+use crate::measure::{Bench, Programs, Session, StepError, limit_for, quickest_link};
+use crate::scenario::{Direction, Scenario};
+use crate::statistics::Spread;
+use crate::topology::Lab;
+use crate::verdict::{Asked, Verdict};
+
+/// What to do.
+#[derive(Debug)]
+pub(crate) struct Options {
+    /// How long bulk takes over all links; the stream runs as long without.
+    pub(crate) span: Duration,
+    /// How often each phase.
+    pub(crate) repeat: u32,
+    pub(crate) hawser: Programs,
+    /// Leave plain TCP and MPTCP out.
+    pub(crate) only_hawser: bool,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct Report {
+    #[serde(flatten)]
+    head: Head,
+    span_seconds: f64,
+    repeat: u32,
+    /// The link with the shortest round trip, from 1; plain TCP uses it alone.
+    best_link: usize,
+    /// Jitter that its two directions have together.
+    jitter_seconds: f64,
+    verdicts: Vec<Verdict>,
+    phases: Vec<Phase>,
+}
+
+/// One carrier beside one kind of bulk.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Phase {
+    by: String,
+    /// Which way the bulk went; nothing without bulk.
+    bulk: Option<Direction>,
+    /// From sending a block to having its echo; of all runs together.
+    echo_seconds: Option<Spread>,
+    /// The bulk's goodput, of each run.
+    bulk_mbps: Vec<f64>,
+    /// Every echo in order.
+    samples: Vec<f64>,
+    failures: Vec<String>,
+}
+
+/// Measures every carrier without bulk and beside bulk either way, with logs in `folder`.
+pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyhow::Result<Report> {
+    let (best, _) = quickest_link(scenario);
+    let mut carriers = vec![Carrier::Hawser];
+    if !options.only_hawser {
+        let bench = Bench::new(Lab::shaped(scenario)?, folder)?;
+        carriers.extend(Carrier::tcp());
+        carriers.extend(Carrier::mptcp(&bench));
+    }
+    let mut phases = Vec::new();
+    for carrier in carriers {
+        for bulk in [None, Some(Direction::Put), Some(Direction::Get)] {
+            let subject = Subject {
+                scenario,
+                options,
+                carrier,
+                bulk,
+                best,
+            };
+            phases.push(subject.phase(folder));
+        }
+    }
+    let jitter = scenario.links.get(best);
+    let jitter = jitter.map_or(0.0, |link| {
+        (link.up.jitter + link.down.jitter).as_secs_f64()
+    });
+    Ok(Report {
+        head: Head::new("interactive", &scenario.name),
+        span_seconds: options.span.as_secs_f64(),
+        repeat: options.repeat,
+        best_link: best + 1,
+        jitter_seconds: jitter,
+        verdicts: verdicts(&phases, jitter),
+        phases,
+    })
+}
+
+/// One phase to measure.
+#[derive(Clone, Copy, Debug)]
+struct Subject<'a> {
+    scenario: &'a Scenario,
+    options: &'a Options,
+    carrier: Carrier,
+    bulk: Option<Direction>,
+    /// The link that plain TCP uses, from 0.
+    best: usize,
+}
+
+impl Subject<'_> {
+    fn phase(&self, folder: &Path) -> Phase {
+        let bulk = self.bulk.map_or("none", Direction::name);
+        let mut phase = Phase {
+            by: self.carrier.to_string(),
+            bulk: self.bulk,
+            echo_seconds: None,
+            bulk_mbps: Vec::new(),
+            samples: Vec::new(),
+            failures: Vec::new(),
+        };
+        for number in 1..=self.options.repeat {
+            eprintln!("  {}, bulk: {bulk}, run {number}", phase.by);
+            let place = format!("{}-{bulk}-{number}", phase.by).replace(' ', "-");
+            if let Err(error) = self.measure(&folder.join(place), &mut phase) {
+                phase.failures.push(error.to_string());
+            }
+        }
+        phase.echo_seconds = Spread::of(&phase.samples);
+        phase
+    }
+
+    /// Goes through the phase once, in a lab of its own: what stays in buffers does not reach the next.
+    fn measure(&self, place: &Path, phase: &mut Phase) -> Result<(), StepError> {
+        std::fs::create_dir_all(place)?;
+        let bench = Bench::new(Lab::shaped(self.scenario)?, place)?;
+        let mut session = match self.carrier {
+            Carrier::Hawser => Some(Session::start(&bench, &self.options.hawser, 1)?),
+            Carrier::Tcp(_) | Carrier::Mptcp(_) => None,
+        };
+        let ways = Ways {
+            bench: &bench,
+            session: session.as_ref(),
+            link: self.best,
+        };
+        let block = ByteCount::new(stream::BLOCK as u64);
+        let order = ways.order(self.carrier, Direction::Put, block);
+        let stream = Stream::open(bench.lab().client(), &order)?;
+        // Until MPTCP and Hawser are on all links.
+        std::thread::sleep(SETTLING);
+        let from = Instant::now();
+        let until = match self.bulk {
+            None => {
+                std::thread::sleep(self.options.span);
+                Instant::now()
+            }
+            Some(direction) => {
+                let (order, limit) = self.bulk_order(&ways, direction);
+                let outcome = bench.transfer(&order, limit, &[])?;
+                phase.bulk_mbps.push(outcome.mbps);
+                Instant::now()
+            }
+        };
+        // Slow start fills queues once, whoever does it.
+        let from = if self.bulk.is_some() {
+            from + SETTLING
+        } else {
+            from
+        };
+        phase.samples.extend(stream.end()?.between(from, until));
+        if let Some(session) = &mut session {
+            session.check_alive()?;
+        }
+        match bench.lab().counters().missed {
+            0 => Ok(()),
+            missed => Err(StepError::Missed(missed)),
+        }
+    }
+
+    fn bulk_order(&self, ways: &Ways<'_>, direction: Direction) -> (crate::meter::Order, Duration) {
+        let rate = match self.carrier {
+            Carrier::Tcp(_) => self.scenario.links[self.best].line(direction).rate,
+            Carrier::Hawser | Carrier::Mptcp(_) => self.scenario.total_rate(direction),
+        };
+        let bytes = rate * self.options.span;
+        let limit = limit_for(bytes, rate, &[], true);
+        (ways.order(self.carrier, direction, bytes), limit)
+    }
+}
+
+impl Phase {
+    /// How much later than the middle one without bulk all but one in a hundred are, in seconds.
+    fn added(&self, alone: Option<&Phase>) -> Option<f64> {
+        let alone = alone?.echo_seconds?;
+        Some(self.echo_seconds?.p99 - alone.median)
+    }
+}
+
+/// The phase of the same carrier without bulk.
+fn alone<'a>(phases: &'a [Phase], of: &Phase) -> Option<&'a Phase> {
+    let mut all = phases.iter();
+    all.find(|phase| phase.bulk.is_none() && phase.by == of.by)
+}
+
+fn verdicts(phases: &[Phase], jitter: f64) -> Vec<Verdict> {
+    let own = Carrier::Hawser.to_string();
+    let beside = phases
+        .iter()
+        .filter(|phase| phase.by == own && phase.bulk.is_some());
+    let judged = beside.filter_map(|phase| {
+        let added = phase.added(alone(phases, phase))?;
+        let bulk = phase.bulk.map_or("none", Direction::name);
+        let asked = Asked::AtMost(ADDED_MS + jitter * 1e3);
+        let what = format!("beside {bulk}: p99 over the median alone, ms");
+        Some(Verdict::new(what, added * 1e3, asked))
+    });
+    judged.collect()
+}
+
+impl Findings for Report {
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn render(&self) -> String {
+        table::render(self)
+    }
+
+    fn failures(&self) -> usize {
+        self.phases.iter().map(|phase| phase.failures.len()).sum()
+    }
+
+    fn verdicts(&self) -> &[Verdict] {
+        &self.verdicts
+    }
+}
+
+const SETTLING: Duration = Duration::from_secs(2);
+/// Of standing queue.
+const ADDED_MS: f64 = 30.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn phase(by: &str, bulk: Option<Direction>, seconds: f64) -> Phase {
+        Phase {
+            by: by.to_owned(),
+            bulk,
+            echo_seconds: Spread::of(&[seconds]),
+            bulk_mbps: Vec::new(),
+            samples: Vec::new(),
+            failures: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn hawser_beside_bulk_is_set_against_hawser_alone_and_the_links_jitter() {
+        let put = Some(Direction::Put);
+        let phases = [
+            phase("tcp bbr", None, 0.5),
+            phase("hawser", None, 0.02),
+            phase("hawser", put, 0.055),
+            phase("tcp bbr", put, 0.9),
+        ];
+        let of = |jitter| {
+            let found = verdicts(&phases, jitter);
+            assert_eq!(found.len(), 1);
+            (found[0].figure.round(), found[0].met)
+        };
+        assert_eq!(of(0.0), (35.0, false));
+        assert_eq!(of(0.006), (35.0, true));
+    }
+}

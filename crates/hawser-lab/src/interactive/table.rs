@@ -1,0 +1,56 @@
+//! The report as text.
+
+use super::{Phase, Report, alone};
+use crate::measure::{aligned, median};
+use crate::scenario::Direction;
+use crate::statistics::Spread;
+
+pub(super) fn render(report: &Report) -> String {
+    let header = [
+        "carrier",
+        "bulk",
+        "echoes",
+        "median",
+        "p99",
+        "max",
+        "p99 over median alone",
+        "bulk, Mbit/s",
+    ];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    rows.extend(report.phases.iter().map(|phase| row(report, phase)));
+    let mut text = report.head.title(&format!(
+        "64 bytes every 20 ms each way, ms until the echo; {} x {} s; best link {}",
+        report.repeat, report.span_seconds, report.best_link
+    ));
+    text.push_str(&aligned(&rows));
+    for phase in &report.phases {
+        let bulk = phase.bulk.map_or("none", Direction::name);
+        for failure in &phase.failures {
+            text.push_str(&format!("failed: {}, bulk {bulk}: {failure}\n", phase.by));
+        }
+    }
+    text
+}
+
+fn row(report: &Report, phase: &Phase) -> Vec<String> {
+    let show = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
+    let of = |of: fn(&Spread) -> f64| show(phase.echo_seconds.map(|s| of(&s) * 1e3));
+    let added = match phase.bulk {
+        None => String::new(),
+        Some(_) => show(
+            phase
+                .added(alone(&report.phases, phase))
+                .map(|added| added * 1e3),
+        ),
+    };
+    vec![
+        phase.by.clone(),
+        phase.bulk.map_or("none", Direction::name).to_owned(),
+        phase.samples.len().to_string(),
+        of(|s| s.median),
+        of(|s| s.p99),
+        of(|s| s.max),
+        added,
+        show(median(phase.bulk_mbps.iter().copied())),
+    ]
+}

@@ -1,0 +1,47 @@
+//! The report as text.
+
+use super::{Group, Report, Row};
+use crate::measure::aligned;
+
+pub(super) fn render(report: &Report) -> String {
+    let header = [
+        "object", "carrier", "link", "number", "min", "median", "p90", "p99", "max",
+    ];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for group in &report.groups {
+        rows.extend(group.rows.iter().map(|row| line(group, row)));
+    }
+    let seconds = report.span_seconds;
+    let what = format!("{seconds} s for each size, ms from connecting to the last byte");
+    let mut text = report.head.title(&what);
+    text.push_str(&aligned(&rows));
+    for group in &report.groups {
+        for row in group.rows.iter().filter(|row| !row.failures.is_empty()) {
+            let (name, count) = (group.name(), row.failures.len());
+            let first = &row.failures[0];
+            text.push_str(&format!(
+                "failed: {name} {}: {count}, first: {first}\n",
+                row.by
+            ));
+        }
+    }
+    text
+}
+
+fn line(group: &Group, row: &Row) -> Vec<String> {
+    let link = match row.by.starts_with("tcp") {
+        true => group.tcp_link.to_string(),
+        false => "all".to_owned(),
+    };
+    let mut line = vec![
+        group.name(),
+        row.by.clone(),
+        link,
+        row.samples.len().to_string(),
+    ];
+    line.extend(match row.seconds {
+        None => ["-"; 5].map(str::to_owned),
+        Some(s) => [s.min, s.median, s.p90, s.p99, s.max].map(|time| format!("{:.1}", time * 1e3)),
+    });
+    line
+}

@@ -1,0 +1,190 @@
+//! The experiments as commands, each short, on the real kernel and with the real Hawser binary: they
+//! measure something of everybody they name. Where namespaces cannot be made each test says so and
+//! is skipped.
+
+use std::io::Write;
+use std::process::Command;
+
+use hawser_lab::netns::NetNs;
+use serde_json::Value;
+
+#[test]
+fn run_measures_every_contender_and_judges() {
+    let arguments = [
+        "--repeat",
+        "1",
+        "--seconds",
+        "1",
+        "--direction",
+        "put",
+        "--quick",
+    ];
+    let Some(report) = report("run", &arguments) else {
+        return;
+    };
+    let summary = &report["summaries"][0];
+    for figure in ["sum", "best-single", "mptcp", "hawser-first", "hawser-warm"] {
+        // Not every kernel has MPTCP.
+        let found = summary[figure].as_f64().is_some_and(|mbps| mbps > 0.0);
+        assert!(found || figure == "mptcp", "{figure}: {summary}");
+    }
+    assert!(
+        summary["payload"]
+            .as_u64()
+            .is_some_and(|bytes| bytes > 1_000_000)
+    );
+    let verdicts = list(&report["verdicts"]);
+    assert!(verdicts.len() >= 5, "{verdicts:?}");
+    assert_eq!(report["emulator"]["missed"], 0);
+}
+
+#[test]
+fn failover_times_a_loss_under_load_and_at_rest() {
+    let arguments = [
+        "--repeat",
+        "1",
+        "--part",
+        "1",
+        "--trouble",
+        "carrier-loss",
+        "--load",
+        "put,idle",
+        "--only-hawser",
+    ];
+    let Some(report) = report("failover", &arguments) else {
+        return;
+    };
+    let cases = list(&report["cases"]);
+    assert_eq!(cases.len(), 2);
+    for case in cases {
+        assert_eq!(case["by"], "hawser");
+        let sample = &case["samples"][0];
+        assert_eq!(sample["link"], 1);
+        let gap = sample["gap-seconds"].as_f64();
+        assert!(gap.is_some_and(|gap| gap > 0.0), "{case}");
+        let whole = sample["outcome"]["ok"].as_bool();
+        assert!(whole != Some(false), "{case}");
+    }
+    assert_eq!(list(&report["verdicts"]).len(), 3);
+}
+
+#[test]
+fn objects_are_fetched_by_all_in_turns() {
+    let arguments = ["--seconds", "1", "--least", "2", "--sizes", "20kB,100kB"];
+    let Some(report) = report("objects", &arguments) else {
+        return;
+    };
+    let groups = list(&report["groups"]);
+    assert_eq!(groups.len(), 4);
+    for group in groups {
+        let counts: Vec<_> = list(&group["rows"])
+            .iter()
+            .map(|row| list(&row["samples"]).len())
+            .collect();
+        assert!(
+            counts.len() >= 2 && counts.iter().all(|count| *count >= 2),
+            "{group}"
+        );
+        // They take turns: none has many more than another.
+        assert_eq!(counts.iter().min(), counts.iter().max(), "{group}");
+    }
+}
+
+#[test]
+fn an_interactive_stream_is_echoed_alone_and_beside_bulk() {
+    let Some(report) = report("interactive", &["--seconds", "3", "--only-hawser"]) else {
+        return;
+    };
+    let phases = list(&report["phases"]);
+    assert_eq!(phases.len(), 3);
+    for phase in phases {
+        assert!(list(&phase["samples"]).len() > 20, "{phase}");
+        let bulks = usize::from(!phase["bulk"].is_null());
+        assert_eq!(list(&phase["bulk-mbps"]).len(), bulks, "{phase}");
+    }
+    assert_eq!(list(&report["verdicts"]).len(), 2);
+}
+
+#[test]
+fn fairness_finds_both_on_the_link() {
+    let arguments = [
+        "--seconds",
+        "4",
+        "--repeat",
+        "1",
+        "--direction",
+        "put",
+        "--only-hawser",
+    ];
+    let Some(report) = report("fairness", &arguments) else {
+        return;
+    };
+    for row in list(&report["rows"]) {
+        let share = &row["shares"][0];
+        let of = |key: &str| share[key].as_f64().unwrap();
+        assert!((0.5..=1.0).contains(&of("jain")), "{row}");
+        assert!(of("tcp-mbps") > 0.0 && of("own-mbps") > 0.0, "{row}");
+        assert!(of("tcp-mbps") + of("own-mbps") < 8.1, "{row}");
+    }
+}
+
+/// Runs an experiment on two links, and gives its report; nothing where the machine forbids labs.
+fn report(experiment: &str, arguments: &[&str]) -> Option<Value> {
+    if let Err(reason) = NetNs::create() {
+        skip(experiment, &format!("no network namespace here: {reason}"));
+        return None;
+    }
+    if let Err(reason) = Command::new("ip").arg("-V").output() {
+        skip(experiment, &format!("no `ip` program: {reason}"));
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("two.toml");
+    std::fs::write(&scenario, TWO_LINKS).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_hawser-lab"))
+        .arg(experiment)
+        .arg(&scenario)
+        .args(arguments)
+        .args(["--json", "--out"])
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let command = report["command"].as_str().unwrap();
+    let place = folder.path().to_string_lossy();
+    assert!(!command.contains(place.as_ref()), "{command}");
+    let kept = folder.path().join(format!("{experiment}-two.json"));
+    let kept: Value = serde_json::from_slice(&std::fs::read(kept).unwrap()).unwrap();
+    assert_eq!(kept, report);
+    Some(report)
+}
+
+fn skip(experiment: &str, reason: &str) {
+    let line = format!("SKIPPED: commands::{experiment}: {reason}\n");
+    eprint!("{line}");
+    if let Some(log) = std::env::var_os("HAWSER_SKIP_LOG") {
+        let file = std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(log);
+        file.unwrap().write_all(line.as_bytes()).unwrap();
+    }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+const TWO_LINKS: &str = r#"
+payload = "1MB"
+[[link]]
+rate = "8Mbit/s"
+delay = "5ms"
+queue = "60ms"
+[[link]]
+rate = "5Mbit/s"
+delay = "10ms"
+queue = "100ms"
+"#;
