@@ -205,7 +205,7 @@ enum Io {
 }
 
 /// The rooms from the top: a crate depends on crates above it only.
-const ROOMS: [(&str, Io); 14] = [
+const ROOMS: [(&str, Io); 15] = [
     ("hawser-types", Io::None),
     ("hawser-wire", Io::None),
     ("hawser-path", Io::None),
@@ -215,6 +215,7 @@ const ROOMS: [(&str, Io); 14] = [
     ("hawser-scenario", Io::None),
     ("hawser-sim", Io::None),
     ("hawser-config", Io::Some),
+    ("hawser-ledger", Io::Some),
     ("hawser-net", Io::Some),
     ("hawser-front", Io::Some),
     ("hawser", Io::Some),

@@ -7,8 +7,9 @@ use anyhow::{Context as _, bail, ensure};
 use hawser_front::bonded::Purpose;
 use hawser_net::client::{Client, ClientConfig};
 use hawser_net::host_port::HostPort;
-use hawser_net::links::{LinkMonitor, usable};
+use hawser_net::links::{Link, LinkMonitor, usable};
 use hawser_net::stream::BondStream;
+use hawser_sched::rules::Terms;
 use hawser_types::{ByteCount, Rate};
 use serde::Serialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -16,13 +17,16 @@ use tokio::time::timeout;
 
 use crate::args::BenchArgs;
 use crate::measure::{MAX_SOURCE, noise};
+use crate::rules::LinkRules;
 use crate::session::{Links, Target};
 use crate::setup::{Setup, asked_to_end, show, show_json};
 
 /// Measures, and shows the result.
 pub(crate) async fn run(setup: &Setup, args: &BenchArgs) -> anyhow::Result<()> {
     let wanted = &setup.config.up.links;
-    let Some(target) = Target::find(setup, &setup.state, None, wanted)? else {
+    setup.state.prepare()?;
+    let rules = LinkRules::open(&setup.config, &setup.state);
+    let Some(target) = Target::find(setup, &setup.state, None, wanted, &rules)? else {
         bail!("no gateway is enrolled; `hawser up --gateway INVITE` enrols with one");
     };
     let (_monitor, links) = LinkMonitor::start()
@@ -31,6 +35,7 @@ pub(crate) async fn run(setup: &Setup, args: &BenchArgs) -> anyhow::Result<()> {
     let bench = Bench {
         names: link_names(&target.config, &links),
         config: target.config,
+        rules,
         links,
         amount: match args.size {
             Some(size) => Amount::Size(size.as_u64().min(MAX_SOURCE)),
@@ -55,6 +60,7 @@ pub(crate) async fn run(setup: &Setup, args: &BenchArgs) -> anyhow::Result<()> {
 /// What is measured.
 struct Bench {
     config: ClientConfig,
+    rules: Arc<LinkRules>,
     names: Vec<String>,
     links: Links,
     amount: Amount,
@@ -119,11 +125,15 @@ impl Bench {
             ..Measured::default()
         };
         let client = Arc::new(Client::start_enrolled(config, self.links.clone()));
+        let (keeper, links_now) = (Arc::clone(&self.rules), self.links.clone());
+        let keeping = tokio::spawn(keeper.keep(Arc::downgrade(&client), links_now));
         if let Err(error) = self.both_ways(&client, links, &mut measured).await {
             let problem = crate::setup::explained(&error);
             eprintln!("{name}: {problem}");
             measured.problem = Some(problem);
         }
+        keeping.abort();
+        self.rules.finish(&client, &self.links).await;
         client.close(FAREWELL).await;
         measured
     }
@@ -185,7 +195,9 @@ fn link_names(config: &ClientConfig, links: &Links) -> Vec<String> {
         true => links.iter().filter(|link| link.loopback).cloned().collect(),
         false => usable(&links, &config.links),
     };
-    chosen.into_iter().map(|link| link.name).collect()
+    let is_forbidden = |link: &Link| config.rules.get(&link.name).is_some_and(Terms::forbid_all);
+    let chosen = chosen.into_iter().filter(|link| !is_forbidden(link));
+    chosen.map(|link| link.name).collect()
 }
 
 /// Gives every link the time to join, so that the measurement is of all of them.

@@ -1,52 +1,202 @@
-//! The user's rules for links: what the configuration says of them, and what was changed since.
+//! The user's rules for links: what the configuration says of them, what was changed since, and
+//! what the links have used of their allowances.
+
+mod usage;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use hawser_config::Config;
-use hawser_control::LinkUse;
+use hawser_control::{LinkAllowed, LinkUse};
+use hawser_ledger::Ledger;
+use hawser_net::client::Client;
 use hawser_net::links::Link;
+use hawser_net::store::StateDir;
 use hawser_net::unix_time::UnixTime;
-use hawser_sched::rules::{Date, Permission, Rule, Terms, Usage, Use, exclusion};
+use hawser_sched::rules::{AtLimit, Date, Permission, Rule, Terms, Use, exclusion};
+use hawser_types::ByteCount;
 
-/// The rules in force, by the names of links.
+use crate::session::Links;
+use usage::Accounts;
+
+/// The rules in force, by the names of links, and the accounts that go with them.
 #[derive(Debug)]
 pub(crate) struct LinkRules {
-    rules: Mutex<BTreeMap<String, Rule>>,
+    inner: Mutex<Inner>,
+    /// None when it can't be used: then the accounts begin anew with each run.
+    ledger: Option<Mutex<Ledger>>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    rules: BTreeMap<String, Rule>,
+    currencies: BTreeMap<String, String>,
+    accounts: Accounts,
 }
 
 impl LinkRules {
-    /// As the configuration has them.
-    pub(crate) fn of(config: &Config) -> Self {
-        let rules = config.links.iter();
-        let rules = rules.map(|link| (link.name.clone(), link.rule)).collect();
-        Self {
-            rules: Mutex::new(rules),
+    /// As the configuration has them, with the ledger of the state directory.
+    pub(crate) fn open(config: &Config, state: &StateDir) -> Arc<Self> {
+        let mut inner = Inner::of(config);
+        let ledger = open_ledger(state);
+        if let Some(ledger) = &ledger {
+            match ledger.usage() {
+                Ok(usage) => inner.accounts.load(usage),
+                Err(error) => tracing::warn!(%error, "what links have used before is not known"),
+            }
         }
+        Arc::new(Self {
+            inner: Mutex::new(inner),
+            ledger: ledger.map(Mutex::new),
+        })
     }
 
     /// Uses the link called `name` otherwise from now on; what is `None` stays as it is.
     pub(crate) fn set_use(&self, name: &str, up: Option<LinkUse>, down: Option<LinkUse>) {
-        let mut rules = self.lock();
-        let rule = rules.entry(name.to_owned()).or_default();
+        let mut inner = self.lock();
+        let rule = inner.rules.entry(name.to_owned()).or_default();
         rule.up = up.map_or(rule.up, to_rule);
         rule.down = down.map_or(rule.down, to_rule);
     }
 
     /// What the rules come to today.
     pub(crate) fn terms(&self) -> BTreeMap<String, Terms> {
-        let today = today();
-        let terms = |rule: &Rule| {
-            let reset_day = rule.allowance.map_or(1, |allowance| allowance.reset_day);
-            rule.terms(&Usage::begin(today, reset_day), today)
-        };
-        let rules = self.lock();
-        let all = rules.iter().map(|(name, rule)| (name.clone(), terms(rule)));
-        all.collect()
+        self.lock().terms(today())
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Rule>> {
-        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What is allowed on a link, and what it has used; none where there is no rule and no use.
+    pub(crate) fn allowed(&self, name: &str) -> Option<LinkAllowed> {
+        self.lock().allowed(name, today())
+    }
+
+    /// Keeps a client to the rules for as long as it lives: counts what goes over each link, and
+    /// tells the client when an allowance is used up or a month begins.
+    pub(crate) async fn keep(self: Arc<Self>, client: Weak<Client>, links: Links) {
+        let mut ticks = tokio::time::interval(COUNT_EVERY);
+        let mut names = BTreeMap::new();
+        for tick in 1_u64.. {
+            ticks.tick().await;
+            let Some(client) = client.upgrade() else {
+                return;
+            };
+            self.count(&client, &links, &mut names);
+            client.set_rules(self.terms());
+            if tick.is_multiple_of(WRITE_EVERY) {
+                self.write().await;
+            }
+        }
+    }
+
+    /// Counts once more what the client has moved, and writes everything down.
+    pub(crate) async fn finish(self: &Arc<Self>, client: &Client, links: &Links) {
+        self.count(client, links, &mut BTreeMap::new());
+        self.write().await;
+    }
+
+    /// `names`: of the links seen so far, some of which may be gone.
+    fn count(&self, client: &Client, links: &Links, names: &mut BTreeMap<u32, String>) {
+        for link in links.borrow().iter() {
+            names.insert(link.index, link.name.clone());
+        }
+        let Some((id, session)) = client.session_id().zip(client.snapshot(0).session) else {
+            return;
+        };
+        let (id, today) = (id.to_string(), today());
+        let mut inner = self.lock();
+        for link in session.links {
+            if let Some(name) = names.get(&link.link.value()) {
+                let reset_day = inner.reset_day(name);
+                let moved = [link.sent, link.received];
+                inner.accounts.enter(&id, name, moved, today, reset_day);
+            }
+        }
+    }
+
+    /// Writes what was counted to the ledger.
+    async fn write(self: &Arc<Self>) {
+        let this = Arc::clone(self);
+        // Waits for the disk.
+        let written = tokio::task::spawn_blocking(move || this.write_now()).await;
+        if let Err(error) = written {
+            tracing::warn!(%error, "the ledger's task has failed");
+        }
+    }
+
+    fn write_now(&self) {
+        let Some(ledger) = &self.ledger else {
+            return;
+        };
+        let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let pending = self.lock().accounts.take_pending();
+        if pending.is_empty() {
+            return;
+        }
+        match ledger.charge(&pending) {
+            Ok(()) => match ledger.usage() {
+                // Another program may have charged its own.
+                Ok(usage) => self.lock().accounts.load(usage),
+                Err(error) => tracing::warn!(%error, "can't be read"),
+            },
+            Err(error) => {
+                self.lock().accounts.give_back(&pending);
+                tracing::warn!(%error, "what links have used can't be written down now");
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn of(config: &Config) -> Self {
+        let links = config.links.iter();
+        let rules = links.clone().map(|link| (link.name.clone(), link.rule));
+        let currencies = links.map(|link| (link.name.clone(), link.currency.clone()));
+        Self {
+            rules: rules.collect(),
+            currencies: currencies.collect(),
+            accounts: Accounts::default(),
+        }
+    }
+
+    fn reset_day(&self, name: &str) -> u8 {
+        let allowance = self.rules.get(name).and_then(|rule| rule.allowance);
+        allowance.map_or(1, |allowance| allowance.reset_day)
+    }
+
+    fn terms(&self, today: Date) -> BTreeMap<String, Terms> {
+        let terms = |(name, rule): (&String, &Rule)| {
+            let usage = self.accounts.usage(name, today, self.reset_day(name));
+            (name.clone(), rule.terms(&usage, today))
+        };
+        self.rules.iter().map(terms).collect()
+    }
+
+    fn allowed(&self, name: &str, today: Date) -> Option<LinkAllowed> {
+        let rule = self.rules.get(name);
+        let usage = self.accounts.usage(name, today, self.reset_day(name));
+        if rule.is_none() && usage.up + usage.down == ByteCount::ZERO {
+            return None;
+        }
+        let rule = rule.copied().unwrap_or_default();
+        let (year, month, day) = usage.since.parts();
+        let is_used_up = rule.left(&usage, today) == Some(ByteCount::ZERO);
+        let limit = rule.allowance.filter(|_| is_used_up);
+        let currency = self.currencies.get(name).map_or("", String::as_str);
+        let cost = || format!("{:.2} {currency}", rule.cost(&usage, today));
+        Some(LinkAllowed {
+            up: from_rule(rule.up),
+            down: from_rule(rule.down),
+            since: format!("{year:04}-{month:02}-{day:02}"),
+            sent_bytes: usage.up,
+            received_bytes: usage.down,
+            allowance_bytes: rule.allowance.map(|allowance| allowance.bytes),
+            limit: limit.map(|allowance| at_limit(allowance.at_limit).to_owned()),
+            cost: (rule.price > 0.0).then(|| cost().trim_end().to_owned()),
+        })
     }
 }
 
@@ -64,6 +214,18 @@ pub(crate) fn permitted(links: Vec<Link>, terms: &BTreeMap<String, Terms>) -> Ve
         true => used.iter().filter(is_preferred).cloned().collect(),
         false => used,
     }
+}
+
+fn open_ledger(state: &StateDir) -> Option<Ledger> {
+    let opened = Ledger::open(&state.file(LEDGER));
+    let (ledger, aside) = opened
+        .inspect_err(|error| tracing::warn!(%error, "counting begins anew with each run"))
+        .ok()?;
+    if let Some(aside) = aside {
+        let aside = aside.display();
+        tracing::warn!("the ledger was damaged: it is now {aside}, and counting begins anew");
+    }
+    Some(ledger)
 }
 
 fn stricter(a: Permission, b: Permission) -> Permission {
@@ -85,46 +247,32 @@ fn to_rule(usage: LinkUse) -> Use {
     }
 }
 
+const fn from_rule(usage: Use) -> LinkUse {
+    match usage {
+        Use::Normal => LinkUse::Normal,
+        Use::Prefer => LinkUse::Prefer,
+        Use::Backup => LinkUse::Backup,
+        Use::Never => LinkUse::Never,
+    }
+}
+
+const fn at_limit(what: AtLimit) -> &'static str {
+    match what {
+        AtLimit::Stop => "stopped",
+        AtLimit::Backup => "backup",
+        AtLimit::Continue => "continues",
+    }
+}
+
 fn today() -> Date {
     Date::after_1970(UnixTime::now().as_secs() / 86_400)
 }
 
+/// The ledger's file in the state directory.
+const LEDGER: &str = "ledger.db";
+const COUNT_EVERY: Duration = Duration::from_millis(500);
+/// Every so many counts are written down.
+const WRITE_EVERY: u64 = 6;
+
 #[cfg(test)]
-mod tests {
-    use hawser_net::links::LinkKind;
-
-    use super::*;
-
-    fn link(name: &str) -> Link {
-        Link {
-            index: 1,
-            name: name.to_owned(),
-            kind: LinkKind::Hardware,
-            addresses: Vec::new(),
-            enabled: true,
-            up: true,
-            has_default_route_v4: true,
-            has_default_route_v6: false,
-            loopback: false,
-        }
-    }
-
-    #[test]
-    fn single_connections_keep_to_the_rules_too() {
-        let config =
-            "[[link]]\nname = \"b\"\nup = \"backup\"\n[[link]]\nname = \"c\"\nuse = \"never\"";
-        let rules = LinkRules::of(&Config::parse("test", config).unwrap());
-        let used = |names: &[&str]| {
-            let links = names.iter().map(|name| link(name)).collect();
-            let used = permitted(links, &rules.terms());
-            used.into_iter().map(|link| link.name).collect::<Vec<_>>()
-        };
-        assert_eq!(used(&["a", "b", "c"]), ["a"]);
-        assert_eq!(used(&["b", "c"]), ["b"]);
-        assert!(used(&["c"]).is_empty());
-        rules.set_use("c", None, Some(LinkUse::Prefer));
-        assert!(used(&["c"]).is_empty());
-        rules.set_use("c", Some(LinkUse::Prefer), None);
-        assert_eq!(used(&["a", "b", "c"]), ["c"]);
-    }
-}
+mod tests;

@@ -17,6 +17,7 @@ use hawser_types::ByteCount;
 
 use crate::args::SendArgs;
 use crate::board::{Board, Place, amount};
+use crate::rules::LinkRules;
 use crate::session::Target;
 use crate::setup::{Setup, asked_to_end, substate};
 
@@ -28,12 +29,14 @@ pub(crate) async fn run(setup: &Setup, args: &SendArgs) -> anyhow::Result<()> {
         .await
         .context("can't follow the links")?;
     let wanted = &setup.config.up.links;
-    let target = Target::find(setup, &state, Some(&args.to), wanted)?;
+    let rules = LinkRules::open(&setup.config, &setup.state);
+    let target = Target::find(setup, &state, Some(&args.to), wanted, &rules)?;
     let target = target.context("--to names no receiver")?;
     let has_invite = target.config.invite.is_some();
     let (outcome, client) = tokio::select! {
-        client = connect(target, &state, links, has_invite) => {
+        client = connect(target, &state, links.clone(), has_invite) => {
             let client = Arc::new(client?);
+            tokio::spawn(Arc::clone(&rules).keep(Arc::downgrade(&client), links.clone()));
             let outcome = tokio::select! {
                 outcome = send_all(&client, &args.files) => Some(outcome),
                 () = asked_to_end() => None,
@@ -42,6 +45,7 @@ pub(crate) async fn run(setup: &Setup, args: &SendArgs) -> anyhow::Result<()> {
         }
         () = asked_to_end() => bail!("interrupted"),
     };
+    rules.finish(&client, &links).await;
     // Each file was confirmed; nothing else is to be waited for.
     client.close(FAREWELL).await;
     match outcome {

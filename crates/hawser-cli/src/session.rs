@@ -34,12 +34,13 @@ pub(crate) struct Target {
 
 impl Target {
     /// The gateway that `source` names, or else the one that `state` enrolled with last, over the
-    /// links in `links`.
+    /// links in `links`, as far as `rules` allow.
     pub(crate) fn find(
         setup: &Setup,
         state: &StateDir,
         source: Option<&GatewaySource>,
         links: &[String],
+        rules: &LinkRules,
     ) -> anyhow::Result<Option<Self>> {
         state.prepare()?;
         let store = ClientStore::open(state)?;
@@ -63,7 +64,7 @@ impl Target {
             invite,
             name: machine_name(),
             links: links.to_vec(),
-            rules: LinkRules::of(&setup.config).terms(),
+            rules: rules.terms(),
             session: session.for_session(MAX_STREAMS),
             congestion: session.congestion.name(),
             express: session.express,
@@ -137,7 +138,11 @@ impl Subject for ClientSubject {
     }
 
     fn links(&self) -> Vec<LinkStatus> {
-        link_list(&self.links.borrow(), &self.wanted)
+        let mut list = link_list(&self.links.borrow(), &self.wanted);
+        for link in &mut list {
+            link.allowed = self.rules.allowed(&link.name);
+        }
+        list
     }
 
     fn set_link(&self, name: &str, up: Option<LinkUse>, down: Option<LinkUse>) -> bool {

@@ -110,6 +110,7 @@ pub(crate) fn link_list(links: &[Link], wanted: &[String]) -> Vec<LinkStatus> {
             addresses: link.addresses.clone(),
             state,
             reason,
+            allowed: None,
         }
     };
     links.iter().map(describe).collect()

@@ -33,8 +33,9 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         allow_lan: config.allow_lan,
         ..ProxyConfig::default()
     };
-    let target = Target::find(setup, &setup.state, config.gateway.as_ref(), &config.links)?;
-    let rules = Arc::new(LinkRules::of(&setup.config));
+    let rules = LinkRules::open(&setup.config, &setup.state);
+    let gateway = config.gateway.as_ref();
+    let target = Target::find(setup, &setup.state, gateway, &config.links, &rules)?;
     let subject = ClientSubject {
         client: None,
         proxy: Arc::default(),
@@ -52,7 +53,9 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         return serve(&daemon, proxy, Arc::new(dialer), subject).await;
     };
     let (peer, enrolling) = (target.config.gateway.to_string(), !target.known);
-    let client = Arc::new(target.connect(&setup.state, links).await?);
+    let client = Arc::new(target.connect(&setup.state, links.clone()).await?);
+    let keeping = Arc::clone(&rules).keep(Arc::downgrade(&client), links.clone());
+    let keeping = tokio::spawn(keeping);
     if enrolling {
         tracing::info!("enrolled: from now on `hawser up` needs no --gateway");
     }
@@ -63,6 +66,8 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     };
     let dialer = Arc::new(BondDialer::new(Arc::clone(&client)));
     serve(&daemon, proxy, dialer, subject).await?;
+    keeping.abort();
+    rules.finish(&client, &links).await;
     client.close(END_PATIENCE).await;
     Ok(())
 }

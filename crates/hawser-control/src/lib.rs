@@ -23,8 +23,8 @@ pub use message::{ErrorReason, PeerStatus, Request, Response};
 pub use render::render_status;
 pub use render_why::render_why;
 pub use snapshot::{
-    ChannelKind, ChannelState, ChannelStatus, LinkState, LinkStatus, LinkUse, MemoryStatus,
-    PathStanding, PathState, PathStatus, Role, SessionState, SessionStatus, StatusSnapshot,
-    StreamStatus,
+    ChannelKind, ChannelState, ChannelStatus, LinkAllowed, LinkState, LinkStatus, LinkUse,
+    MemoryStatus, PathStanding, PathState, PathStatus, Role, SessionState, SessionStatus,
+    StatusSnapshot, StreamStatus,
 };
 pub use why::{WhyCount, WhyEvent, WhyLater, WhyLink, WhyReport, WhySession, WhySpan, WhyStream};

@@ -3,7 +3,7 @@ use std::time::Duration;
 use hawser_types::{ByteCount, Rate};
 
 use crate::table::{Side, Table, clip, printable};
-use crate::{LinkStatus, PathStatus, SessionStatus, StatusSnapshot};
+use crate::{LinkAllowed, LinkStatus, PathStatus, SessionStatus, StatusSnapshot};
 
 /// The snapshot as text of at most `width` columns a line, 40 at least, ended with a line end.
 pub fn render_status(snapshot: &StatusSnapshot, width: usize) -> String {
@@ -68,6 +68,8 @@ fn links(links: &[LinkStatus], width: usize) -> Vec<String> {
         ("LINK", Side::Left),
         ("INDEX", Side::Right),
         ("STATE", Side::Left),
+        ("USE", Side::Left),
+        ("THIS MONTH", Side::Left),
         ("ADDRESSES", Side::Flexible),
         ("WHY", Side::Flexible),
     ]);
@@ -77,11 +79,39 @@ fn links(links: &[LinkStatus], width: usize) -> Vec<String> {
             link.name.clone(),
             link.index.value().to_string(),
             link.state.to_string(),
+            link.allowed.as_ref().map(usage).unwrap_or_default(),
+            link.allowed.as_ref().map(month).unwrap_or_default(),
             addresses.join(" "),
             link.reason.clone().unwrap_or_default(),
         ]);
     }
     table.lines(0, width)
+}
+
+/// When a link is used: one word, or one for each direction.
+fn usage(allowed: &LinkAllowed) -> String {
+    match allowed.up == allowed.down {
+        true => allowed.up.to_string(),
+        false => format!("{}/{}", allowed.up, allowed.down),
+    }
+}
+
+/// What has gone over a link this month, of how much, at what cost.
+fn month(allowed: &LinkAllowed) -> String {
+    let used = ByteCount::new(
+        (allowed.sent_bytes.as_u64()).saturating_add(allowed.received_bytes.as_u64()),
+    );
+    let mut text = size(used);
+    if let Some(allowance) = allowed.allowance_bytes {
+        text = format!("{text} of {}", size(allowance));
+    }
+    if let Some(cost) = &allowed.cost {
+        text = format!("{text}, {cost}");
+    }
+    if let Some(limit) = &allowed.limit {
+        text = format!("{text}: {limit}");
+    }
+    text
 }
 
 fn session_lines(session: &SessionStatus, width: usize) -> Vec<String> {
@@ -242,8 +272,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        ChannelKind, ChannelState, ChannelStatus, LinkState, MemoryStatus, PathState, Role,
-        SessionState, StreamStatus,
+        ChannelKind, ChannelState, ChannelStatus, LinkState, LinkUse, MemoryStatus, PathState,
+        Role, SessionState, StreamStatus,
     };
 
     fn channel(id: u32, kind: ChannelKind) -> ChannelStatus {
@@ -318,6 +348,16 @@ mod tests {
                 addresses: vec![[192, 0, 2, 7].into()],
                 state: LinkState::Up,
                 reason: None,
+                allowed: Some(LinkAllowed {
+                    up: LinkUse::Backup,
+                    down: LinkUse::Prefer,
+                    since: "2026-11-01".to_owned(),
+                    sent_bytes: ByteCount::new(800_000_000),
+                    received_bytes: ByteCount::new(9_000_000_000),
+                    allowance_bytes: Some(ByteCount::new(10_000_000_000)),
+                    cost: Some("24.50 EUR".to_owned()),
+                    limit: None,
+                }),
             }],
             session_count: 1,
             sessions: vec![session],
@@ -336,8 +376,8 @@ mod tests {
 hawser 0.1.0 client, running for 1d 1h, at 127.0.0.1:1080
 process 4711, 12.00 MB of memory, 2.50 MB of 67.11 MB held for data
 
-LINK  INDEX  STATE  ADDRESSES  WHY
-eth0      2  up     192.0.2.7
+LINK  INDEX  STATE  USE            THIS MONTH                     ADDRESSES  WHY
+eth0      2  up     backup/prefer  9.80 GB of 10.0 GB, 24.50 EUR  192.0.2.7
 
 SESSION 1a2b3c4d with gw.example:7443: established for 1h 02m, backlog
   up 47.80 Mbit/s, down 800 bit/s; sent 1.50 GB, received 0 B

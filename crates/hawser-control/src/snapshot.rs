@@ -64,6 +64,30 @@ pub struct LinkStatus {
     pub state: LinkState,
     /// Why it is in that state, where there is something to say.
     pub reason: Option<String>,
+    /// What the user allows on it, and what went over it; clients only.
+    #[serde(default)]
+    pub allowed: Option<LinkAllowed>,
+}
+
+/// What the user allows on a link, and what has gone over it this month.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+pub struct LinkAllowed {
+    /// When it is used to send.
+    pub up: LinkUse,
+    /// When it is used to receive.
+    pub down: LinkUse,
+    /// The day on which this month began, such as `2026-11-01`.
+    pub since: String,
+    /// Bytes of records sent since then, without TCP/IP headers.
+    pub sent_bytes: ByteCount,
+    /// Bytes of records received, likewise.
+    pub received_bytes: ByteCount,
+    /// How much may go over it in a month, both ways together.
+    pub allowance_bytes: Option<ByteCount>,
+    /// Its allowance is used up, and what that means: `stopped`, `backup` or `continues`.
+    pub limit: Option<String>,
+    /// What this month's use has cost, with its unit, where it has a price.
+    pub cost: Option<String>,
 }
 
 /// When a link is used, by the user's word.

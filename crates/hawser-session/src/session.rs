@@ -1,3 +1,4 @@
+mod account;
 mod ahead;
 mod control;
 mod failure;
@@ -15,7 +16,7 @@ use bytes::{Bytes, BytesMut};
 use hawser_path::KernelSample;
 use hawser_sched::PathView;
 use hawser_sched::chunk::{ChunkPolicy, ChunkScheduler, express_scheduler};
-use hawser_types::{ByteCount, ChannelId, Instant, Rate, SegmentNumber, StreamId};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, SegmentNumber, StreamId};
 use hawser_wire::{ChannelRole, CommandDecoder};
 
 pub(crate) use govern::SendTerms;
@@ -76,6 +77,7 @@ pub struct Session {
     views: Vec<PathView>,
     tail_budget: tail::Budget,
     rules: govern::Rules,
+    accounts: BTreeMap<LinkIndex, account::LinkAccount>,
     /// What the links together carry in a moment: more at once is bulk.
     small: u64,
     events: VecDeque<Event>,
@@ -167,6 +169,7 @@ impl Session {
             views: Vec::new(),
             tail_budget: tail::Budget::default(),
             rules: govern::Rules::default(),
+            accounts: BTreeMap::new(),
             small: MIN_SMALL,
             events: VecDeque::new(),
             wakes: VecDeque::new(),
@@ -191,6 +194,7 @@ impl Session {
         let channel = Channel::new(spec);
         self.recorder.note(now, channel.added());
         self.channels.insert(spec.id, channel);
+        self.account(spec.link);
         self.apply_terms();
         self.lonely_since = None;
         if first {

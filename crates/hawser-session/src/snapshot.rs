@@ -32,6 +32,10 @@ pub struct LinkSnapshot {
     pub standing: Standing,
     /// The user wants it used ahead of others, to send.
     pub preferred: bool,
+    /// Bytes of records sent, headers, tags and repetitions included.
+    pub sent: ByteCount,
+    /// Bytes of records received, likewise.
+    pub received: ByteCount,
 }
 
 /// A channel at one moment.

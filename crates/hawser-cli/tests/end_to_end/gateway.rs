@@ -84,6 +84,48 @@ fn a_link_that_its_user_forbids_loses_its_connections_until_it_is_allowed_again(
 }
 
 #[test]
+fn what_a_link_has_used_is_shown_at_once_and_kept_over_a_restart() {
+    if origin::is_without_curl("what_a_link_has_used_is_shown_at_once_and_kept_over_a_restart") {
+        return;
+    }
+    let place = Place::new();
+    let gateway = place.serve();
+    let config = place.path("config.toml");
+    let link = "[[link]]\nname = \"lo\"\nallowance = \"2MB\"\nat-limit = \"backup\"\n";
+    std::fs::write(&config, format!("{link}price = \"100EUR/GB\"\n")).unwrap();
+    let config = config.to_str().unwrap();
+    let up = place.up(
+        "client",
+        &["--config", config, "--gateway", &place.invite()],
+    );
+    let allowed = || {
+        let status = place.status("client").unwrap();
+        let links = status["links"].as_array().unwrap().clone();
+        let lo = links.into_iter().find(|link| link["name"] == "lo");
+        lo.unwrap()["allowed"].clone()
+    };
+    assert_eq!(allowed()["limit"], serde_json::Value::Null);
+    let (proxy, origin) = (up.listen(&place).unwrap(), origin::start());
+    let expected = page(3_000_000);
+    let got = fetch(&format!("socks5h://{proxy}"), origin, expected.len());
+    assert!(got.unwrap() == expected);
+    let is_used_up = || allowed()["limit"] == "backup";
+    until("the allowance is used up", is_used_up, || up.log());
+    up.end();
+    let up = place.up("client", &["--config", config]);
+    let allowed = allowed();
+    let received = allowed["received_bytes"].as_u64().unwrap();
+    assert!((3_000_000..3_500_000).contains(&received), "{allowed}");
+    assert_eq!(allowed["limit"], "backup");
+    let cost = allowed["cost"].as_str().unwrap();
+    assert!(cost.starts_with("0.3") && cost.ends_with(" EUR"), "{cost}");
+    let text = place.run("client", &["status"]).out;
+    assert!(text.contains("of 2.00 MB, 0.3"), "{text}");
+    up.end();
+    gateway.end();
+}
+
+#[test]
 fn a_stream_in_progress_is_listed_with_its_destination() {
     if origin::is_without_curl("a_stream_in_progress_is_listed_with_its_destination") {
         return;

@@ -154,6 +154,7 @@ impl Session {
                     let unknown = first.spec.link;
                     first.spec.link = LinkIndex::new(hello.link);
                     self.recorder.on_link_known(now, first.added(), unknown);
+                    self.account(LinkIndex::new(hello.link));
                     self.apply_terms();
                 }
             }

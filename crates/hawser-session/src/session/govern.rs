@@ -13,7 +13,6 @@ use hawser_wire::{Command, LinkTerms, LinkUse, MAX_LINK_TERMS};
 use smallvec::SmallVec;
 
 use super::{Session, Side};
-use crate::LinkSnapshot;
 
 /// The user's rules, for what this side sends.
 #[derive(Debug, Default)]
@@ -89,25 +88,6 @@ impl Session {
         for (id, assigned) in released {
             self.give_back(id, assigned);
         }
-    }
-
-    pub(super) fn link_snapshots(&self) -> Vec<LinkSnapshot> {
-        let links: BTreeMap<LinkIndex, LinkSnapshot> = self
-            .channels
-            .values()
-            .map(|channel| {
-                let link = channel.spec.link;
-                let preferred = channel.terms.permission == Permission::Preferred;
-                let standing = channel.standing;
-                let snapshot = LinkSnapshot {
-                    link,
-                    standing,
-                    preferred,
-                };
-                (link, snapshot)
-            })
-            .collect();
-        links.into_values().collect()
     }
 
     /// What is said of the links that live: those with channels none of which is suspect.

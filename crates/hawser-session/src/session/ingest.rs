@@ -2,11 +2,12 @@
 
 use bytes::Bytes;
 use hawser_types::{ChannelId, Instant, StreamId};
-use hawser_wire::{ChunkHeader, Command, Frame, FrameIterator, StateFrame};
+use hawser_wire::{ChunkHeader, Command, Frame, FrameIterator, RECORD_HEADER_LENGTH, StateFrame};
 
 use super::{Session, Side, State};
 use crate::ledger::ChunkKey;
 use crate::reassembly::Inserted;
+use crate::seal::TAG_LENGTH;
 use crate::stream::{SendStream, Stream};
 use crate::{Event, Misbehaviour, PeerFault};
 
@@ -23,6 +24,9 @@ impl Session {
             return Ok(());
         };
         channel.inbound.records += 1;
+        let link = channel.spec.link;
+        let wire = RECORD_HEADER_LENGTH + body.len() + TAG_LENGTH;
+        self.account(link).received += wire as u64;
         for frame in FrameIterator::new(body) {
             match frame? {
                 Frame::State(state) => self.on_state(now, state)?,

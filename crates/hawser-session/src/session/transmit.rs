@@ -145,9 +145,11 @@ impl Session {
             });
         }
         channel.records_sent += 1;
+        let link = channel.spec.link;
         if self.tick_at.is_none() {
             self.tick_at = Some(now + super::failure::TICK);
         }
+        self.account(link).sent += wire as u64;
     }
 
     /// Drops chunks that were acknowledged, or whose stream was reset, while they waited for this

@@ -188,11 +188,32 @@ fn a_link_that_may_not_be_used_is_not_used_for_want_of_others_either() {
     pair.run_for(500);
     assert_eq!(sent_on_second(&pair, CLIENT), 0);
     let links = pair.sides[CLIENT].snapshot(pair.now, 0).links;
-    assert_eq!(links[0].standing, Standing::Excluded(Exclusion::Never));
+    assert_eq!(links[1].standing, Standing::Excluded(Exclusion::Never));
     pair.sides[CLIENT].set_rules(pair.now, &BTreeMap::new());
     let mut got = Vec::new();
     pair.read_for(100, GATEWAY, id, &mut got);
     assert_eq!(got.len(), 1000);
+}
+
+#[test]
+fn what_went_over_a_link_is_known_after_its_channels_are_gone_and_at_both_ends() {
+    let mut pair = two_links(ChunkPolicy::default(), &BTreeMap::new());
+    let data = pattern(MB);
+    assert!(pair.transfer(CLIENT, &data).0 == data);
+    pair.run_for(100);
+    pair.cut(2);
+    pair.cut(3);
+    let [client, gateway] =
+        [CLIENT, GATEWAY].map(|side| pair.sides[side].snapshot(pair.now, 0).links);
+    let sent: u64 = client.iter().map(|link| link.sent.as_u64()).sum();
+    assert!((MB as u64..MB as u64 * 11 / 10).contains(&sent), "{sent}");
+    assert!(client.iter().all(|link| link.sent.as_u64() > 100_000));
+    for (here, there) in client.iter().zip(&gateway) {
+        assert_eq!(here.link, there.link);
+        // Acknowledgements may have been on their way when the channels were cut.
+        let lost = [here.sent - there.received, there.sent - here.received];
+        assert!(lost.iter().all(|lost| lost.as_u64() < 500), "{lost:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,147 @@
+//! How much has gone over each link this month.
+
+use std::collections::BTreeMap;
+
+use hawser_sched::rules::{Date, Direction, Usage};
+use hawser_types::ByteCount;
+
+/// What every link has used, and what of it is not in the ledger yet.
+#[derive(Debug, Default)]
+pub(super) struct Accounts {
+    usage: BTreeMap<String, Usage>,
+    pending: BTreeMap<String, Usage>,
+    session: String,
+    /// What links had sent and received in that session when it was last looked at.
+    seen: BTreeMap<String, [ByteCount; 2]>,
+}
+
+impl Accounts {
+    /// As the ledger has it; what is not in there yet stays on top of it.
+    pub(super) fn load(&mut self, ledger: BTreeMap<String, Usage>) {
+        self.usage = ledger;
+        for (link, pending) in &self.pending {
+            add(&mut self.usage, link, pending);
+        }
+    }
+
+    /// What a link has used this month.
+    pub(super) fn usage(&self, link: &str, today: Date, reset_day: u8) -> Usage {
+        let known = self.usage.get(link).copied();
+        let mut usage = known.unwrap_or_else(|| Usage::begin(today, reset_day));
+        // A charge of nothing begins a month that is due.
+        usage.charge(today, reset_day, Direction::Up, ByteCount::ZERO);
+        usage
+    }
+
+    /// Takes in what a link has sent and received in a session so far.
+    pub(super) fn enter(
+        &mut self,
+        session: &str,
+        link: &str,
+        moved: [ByteCount; 2],
+        today: Date,
+        reset_day: u8,
+    ) {
+        if self.session != session {
+            self.session = session.to_owned();
+            self.seen.clear();
+        }
+        let seen = self.seen.insert(link.to_owned(), moved).unwrap_or_default();
+        let [up, down] = [moved[0] - seen[0], moved[1] - seen[1]];
+        if up + down == ByteCount::ZERO {
+            return;
+        }
+        let since = self.usage(link, today, reset_day).since;
+        let new = Usage { since, up, down };
+        add(&mut self.usage, link, &new);
+        add(&mut self.pending, link, &new);
+    }
+
+    /// What is to be written to the ledger; give it back when that fails.
+    pub(super) fn take_pending(&mut self) -> BTreeMap<String, Usage> {
+        std::mem::take(&mut self.pending)
+    }
+
+    pub(super) fn give_back(&mut self, pending: &BTreeMap<String, Usage>) {
+        for (link, usage) in pending {
+            add(&mut self.pending, link, usage);
+        }
+    }
+}
+
+/// Adds to a link's month, or begins a later one.
+fn add(all: &mut BTreeMap<String, Usage>, link: &str, more: &Usage) {
+    let usage = all.entry(link.to_owned()).or_insert(Usage {
+        up: ByteCount::ZERO,
+        down: ByteCount::ZERO,
+        ..*more
+    });
+    if more.since > usage.since {
+        *usage = *more;
+    } else if more.since == usage.since {
+        usage.up += more.up;
+        usage.down += more.down;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn date(month: u8, day: u8) -> Date {
+        Date::new(2026, month, day).unwrap()
+    }
+
+    fn bytes(up: u64, down: u64) -> [ByteCount; 2] {
+        [ByteCount::new(up), ByteCount::new(down)]
+    }
+
+    #[test]
+    fn sessions_count_from_nothing_and_months_begin_on_their_day() {
+        let mut accounts = Accounts::default();
+        let used = |accounts: &Accounts, today| {
+            let usage = accounts.usage("a", today, 31);
+            (usage.since, usage.up.as_u64(), usage.down.as_u64())
+        };
+        accounts.enter("one", "a", bytes(100, 10), date(2, 27), 31);
+        accounts.enter("one", "a", bytes(150, 10), date(2, 27), 31);
+        accounts.enter("two", "a", bytes(7, 0), date(2, 27), 31);
+        assert_eq!(used(&accounts, date(2, 27)), (date(1, 31), 157, 10));
+        // February has no 31st.
+        assert_eq!(used(&accounts, date(2, 28)), (date(2, 28), 0, 0));
+        accounts.enter("two", "a", bytes(9, 1), date(2, 28), 31);
+        assert_eq!(used(&accounts, date(3, 30)), (date(2, 28), 2, 1));
+        // The clock goes back.
+        accounts.enter("two", "a", bytes(10, 1), date(1, 5), 31);
+        assert_eq!(used(&accounts, date(1, 5)), (date(2, 28), 3, 1));
+        assert_eq!(
+            accounts.take_pending()["a"],
+            accounts.usage("a", date(3, 1), 31)
+        );
+    }
+
+    #[test]
+    fn nothing_is_lost_or_counted_twice_when_the_ledger_fails_for_a_while() {
+        let mut accounts = Accounts::default();
+        let today = date(11, 2);
+        accounts.enter("one", "a", bytes(100, 0), today, 1);
+        let failed = accounts.take_pending();
+        accounts.enter("one", "a", bytes(130, 0), today, 1);
+        accounts.give_back(&failed);
+        // Another program has written meanwhile.
+        let mut ledger = BTreeMap::new();
+        add(
+            &mut ledger,
+            "a",
+            &Usage {
+                since: date(11, 1),
+                up: ByteCount::new(1000),
+                down: ByteCount::ZERO,
+            },
+        );
+        accounts.load(ledger);
+        assert_eq!(accounts.usage("a", today, 1).up, ByteCount::new(1130));
+        assert_eq!(accounts.take_pending()["a"].up, ByteCount::new(130));
+        assert!(accounts.take_pending().is_empty());
+    }
+}

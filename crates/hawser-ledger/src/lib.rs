@@ -1,0 +1,231 @@
+//! What went over each link, by month, in a database that survives power cuts.
+//!
+//! One file, `ledger.db`, for all programs that use the same state directory: they add to it, so
+//! none undoes what another has counted. A charge is in it for good once [`Ledger::charge`] has
+//! returned, or not at all.
+//!
+//! # Schema
+//!
+//! Version 1 (`PRAGMA user_version`): the table `usage` with a row for each link and month.
+//!
+//! | column | |
+//! |---|---|
+//! | `link` | the interface's name |
+//! | `since` | the first day of the month, as year × 10,000 + month × 100 + day |
+//! | `up`, `down` | bytes sent and received |
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hawser_sched::rules::{Date, Usage};
+use hawser_types::ByteCount;
+use rusqlite::{Connection, ErrorCode, TransactionBehavior, params};
+
+/// The ledger of one state directory.
+#[derive(Debug)]
+pub struct Ledger {
+    database: Connection,
+}
+
+/// Why a ledger can't be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LedgerError {
+    /// The database refuses.
+    #[error("the ledger {path}: {source}")]
+    Database {
+        /// Its file.
+        path: PathBuf,
+        /// What SQLite said.
+        source: rusqlite::Error,
+    },
+    /// A later version of the program has made it.
+    #[error("the ledger {path} has format {version}; known is {KNOWN}")]
+    Newer {
+        /// Its file.
+        path: PathBuf,
+        /// Its format.
+        version: i64,
+    },
+    /// It is damaged, and can't be moved out of the way.
+    #[error("the damaged ledger {path} can't be set aside: {source}")]
+    SetAside {
+        /// Its file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl Ledger {
+    /// Opens the ledger at `path`, or begins one. A damaged one is set aside under the name that
+    /// comes back, and a new one begun.
+    pub fn open(path: &Path) -> Result<(Self, Option<PathBuf>), LedgerError> {
+        match Self::open_sound(path) {
+            Ok(ledger) => Ok((ledger, None)),
+            Err(LedgerError::Database { source, .. }) if is_damage(&source) => {
+                let aside = set_aside(path)?;
+                Ok((Self::open_sound(path)?, Some(aside)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn open_sound(path: &Path) -> Result<Self, LedgerError> {
+        let fail = |source| LedgerError::Database {
+            path: path.to_path_buf(),
+            source,
+        };
+        let mut database = Connection::open(path).map_err(fail)?;
+        prepare(&database).map_err(fail)?;
+        let version = migrate(&mut database).map_err(fail)?;
+        if version > KNOWN {
+            let path = path.to_path_buf();
+            return Err(LedgerError::Newer { path, version });
+        }
+        Ok(Self { database })
+    }
+
+    /// What went over each link in the latest month that something went over it in.
+    pub fn usage(&self) -> Result<BTreeMap<String, Usage>, LedgerError> {
+        self.read().map_err(|source| self.failed(source))
+    }
+
+    /// Adds bytes to months of links, all of them or none.
+    pub fn charge(&mut self, charges: &BTreeMap<String, Usage>) -> Result<(), LedgerError> {
+        let written = self.write(charges);
+        written.map_err(|source| self.failed(source))
+    }
+
+    fn read(&self) -> rusqlite::Result<BTreeMap<String, Usage>> {
+        let mut query = self.database.prepare_cached(
+            "SELECT link, since, up, down FROM usage AS latest \
+             WHERE since = (SELECT max(since) FROM usage WHERE link = latest.link)",
+        )?;
+        let rows = query.query_map([], |row| {
+            let since = read_day(row.get(1)?);
+            let count = |value: i64| ByteCount::new(value.try_into().unwrap_or(0));
+            let (up, down) = (count(row.get(2)?), count(row.get(3)?));
+            let usage = since.map(|since| Usage { since, up, down });
+            Ok((row.get::<_, String>(0)?, usage))
+        })?;
+        let mut all = BTreeMap::new();
+        for row in rows {
+            if let (link, Some(usage)) = row? {
+                all.insert(link, usage);
+            }
+        }
+        Ok(all)
+    }
+
+    fn write(&mut self, charges: &BTreeMap<String, Usage>) -> rusqlite::Result<()> {
+        let immediate = TransactionBehavior::Immediate;
+        let change = self.database.transaction_with_behavior(immediate)?;
+        {
+            let mut add = change.prepare_cached(
+                "INSERT INTO usage (link, since, up, down) VALUES (?1, ?2, ?3, ?4) \
+                 ON CONFLICT (link, since) DO UPDATE SET \
+                 up = min(up, ?5) + excluded.up, down = min(down, ?5) + excluded.down",
+            )?;
+            let count = |bytes: ByteCount| bytes.as_u64().min(MOST as u64) as i64;
+            for (link, usage) in charges {
+                let (up, down) = (count(usage.up), count(usage.down));
+                add.execute(params![link, write_day(usage.since), up, down, MOST])?;
+            }
+        }
+        change.commit()
+    }
+
+    fn failed(&self, source: rusqlite::Error) -> LedgerError {
+        let path = self.database.path().unwrap_or_default().into();
+        LedgerError::Database { path, source }
+    }
+}
+
+/// Makes every commit reach the disk before it returns, and reads the whole file once.
+fn prepare(database: &Connection) -> rusqlite::Result<()> {
+    database.busy_timeout(PATIENCE)?;
+    let verdict: String = database.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if verdict != "ok" {
+        return Err(damage());
+    }
+    database.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
+    database.execute_batch("PRAGMA synchronous = FULL")
+}
+
+/// Brings the schema up to what is known here; the version that it has then.
+fn migrate(database: &mut Connection) -> rusqlite::Result<i64> {
+    let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let version: i64 = change.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    let done = usize::try_from(version).unwrap_or(usize::MAX);
+    for step in STEPS.iter().skip(done) {
+        change.execute_batch(step)?;
+    }
+    change.commit()?;
+    Ok(version.max(KNOWN))
+}
+
+/// The file is no database, or not this one.
+fn is_damage(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+    )
+}
+
+fn damage() -> rusqlite::Error {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+    rusqlite::Error::SqliteFailure(code, None)
+}
+
+/// Moves the file out of the way, and what SQLite keeps beside it with it.
+fn set_aside(path: &Path) -> Result<PathBuf, LedgerError> {
+    let beside = |path: &Path, suffix: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    let free = (1..u32::MAX).map(|n| beside(path, &format!(".damaged-{n}")));
+    let aside = free.into_iter().find(|path| !path.exists());
+    let aside = aside.unwrap_or_else(|| beside(path, ".damaged"));
+    std::fs::rename(path, &aside).map_err(|source| LedgerError::SetAside {
+        path: path.to_path_buf(),
+        source,
+    })?;
+    for suffix in ["-wal", "-shm"] {
+        // They may be missing; what is left of another file would not fit the new one.
+        let _ = std::fs::rename(beside(path, suffix), beside(&aside, suffix));
+    }
+    Ok(aside)
+}
+
+fn write_day(date: Date) -> i64 {
+    let (year, month, day) = date.parts();
+    i64::from(year) * 10_000 + i64::from(month) * 100 + i64::from(day)
+}
+
+fn read_day(number: i64) -> Option<Date> {
+    let year = i32::try_from(number / 10_000).ok()?;
+    let part = |value: i64| u8::try_from(value % 100).ok();
+    Date::new(year, part(number / 100)?, part(number)?)
+}
+
+/// One for each version, from the one before.
+const STEPS: [&str; 1] = ["CREATE TABLE usage (
+        link TEXT NOT NULL,
+        since INTEGER NOT NULL,
+        up INTEGER NOT NULL,
+        down INTEGER NOT NULL,
+        PRIMARY KEY (link, since)
+    ) STRICT, WITHOUT ROWID;
+    PRAGMA user_version = 1;"];
+const KNOWN: i64 = STEPS.len() as i64;
+/// Far more than any link carries in a month; two of them still fit.
+const MOST: i64 = i64::MAX / 4;
+/// For another program that is writing.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
+
+use super::*;
+
+const fn november(day: u8) -> Date {
+    Date::new(2026, 11, day).unwrap()
+}
+
+fn charge(link: &str, since: Date, up: u64, down: u64) -> BTreeMap<String, Usage> {
+    let (up, down) = (ByteCount::new(up), ByteCount::new(down));
+    BTreeMap::from([(link.to_owned(), Usage { since, up, down })])
+}
+
+fn open(path: &Path) -> Ledger {
+    let (ledger, aside) = Ledger::open(path).unwrap();
+    assert_eq!(aside, None);
+    ledger
+}
+
+#[test]
+fn charges_add_up_over_restarts_and_from_two_programs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    open(&path)
+        .charge(&charge("wwan0", november(1), 5, 7))
+        .unwrap();
+    let (mut one, mut other) = (open(&path), open(&path));
+    one.charge(&charge("wwan0", november(1), 10, 0)).unwrap();
+    other.charge(&charge("wwan0", november(1), 0, 20)).unwrap();
+    other.charge(&charge("eth0", november(1), 1, 1)).unwrap();
+    let usage = one.usage().unwrap();
+    assert_eq!(usage["wwan0"], charge("", november(1), 15, 27)[""]);
+    assert_eq!(usage.len(), 2);
+}
+
+#[test]
+fn a_new_month_begins_at_nothing_and_the_latest_one_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut ledger = open(&folder.path().join("ledger.db"));
+    let october = Date::new(2026, 10, 31).unwrap();
+    ledger.charge(&charge("wwan0", november(30), 3, 0)).unwrap();
+    ledger.charge(&charge("wwan0", october, 100, 0)).unwrap();
+    assert_eq!(ledger.usage().unwrap()["wwan0"].up, ByteCount::new(3));
+}
+
+#[test]
+fn counts_stay_within_what_the_file_can_hold() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut ledger = open(&folder.path().join("ledger.db"));
+    for _ in 0..5 {
+        let most = charge("wwan0", november(1), u64::MAX, u64::MAX);
+        ledger.charge(&most).unwrap();
+    }
+    assert!(ledger.usage().unwrap()["wwan0"].up > ByteCount::new(1 << 60));
+}
+
+#[test]
+fn a_damaged_file_is_set_aside_and_a_new_one_begun() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let mut ledger = open(&path);
+    for n in 0..2000 {
+        ledger
+            .charge(&charge(&format!("l{n}"), november(1), 1, 1))
+            .unwrap();
+    }
+    drop(ledger);
+    let sound = std::fs::read(&path).unwrap();
+    let mut torn = sound.clone();
+    torn[4096..].fill(0x5a);
+    for content in [&b"not a database at all, and longer than its header is, which is a hundred bytes and no more"[..].repeat(9), &torn] {
+        std::fs::write(&path, content).unwrap();
+        let (mut ledger, aside) = Ledger::open(&path).unwrap();
+        assert_eq!(std::fs::read(aside.unwrap()).unwrap(), *content);
+        assert_eq!(ledger.usage().unwrap(), BTreeMap::new());
+        ledger.charge(&charge("eth0", november(1), 1, 1)).unwrap();
+    }
+}
+
+#[test]
+fn the_file_of_a_later_version_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let ledger = open(&path);
+    ledger
+        .database
+        .execute_batch("PRAGMA user_version = 7")
+        .unwrap();
+    drop(ledger);
+    let error = Ledger::open(&path).unwrap_err();
+    assert!(
+        matches!(error, LedgerError::Newer { version: 7, .. }),
+        "{error}"
+    );
+}
+
+/// Run by the test below as a program of its own, which charges a byte at a time and says so.
+#[test]
+#[ignore = "only as a child of the test below"]
+fn charge_until_killed() {
+    let path = std::env::var_os(CHILD).expect("its parent says where");
+    let mut ledger = open(Path::new(&path));
+    loop {
+        ledger.charge(&charge("wwan0", november(1), 1, 2)).unwrap();
+        println!("charged");
+        std::io::stdout().flush().unwrap();
+    }
+}
+
+#[test]
+fn what_was_charged_is_there_after_a_kill_in_the_midst_of_writing_and_nothing_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let mut before = 0;
+    for round in 0..6_usize {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "tests::charge_until_killed",
+                "--ignored",
+                "--nocapture",
+            ])
+            .env(CHILD, &path)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut is_charge = || {
+            lines
+                .next()
+                .is_some_and(|line| line.unwrap().contains("charged"))
+        };
+        let mut told = 0;
+        while told < 5 + 7 * round {
+            told += usize::from(is_charge());
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // What it said before it heard.
+        told += std::iter::from_fn(|| is_charge().then_some(())).count();
+        let usage = open(&path).usage().unwrap()["wwan0"];
+        let charged = usage.up.as_u64() - before;
+        assert_eq!(usage.down.as_u64(), 2 * usage.up.as_u64());
+        // One may have been committed and not said.
+        let told = told as u64;
+        assert!((told..=told + 1).contains(&charged), "{charged} for {told}");
+        before += charged;
+    }
+}
+
+const CHILD: &str = "HAWSER_LEDGER_TEST";
