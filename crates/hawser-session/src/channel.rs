@@ -12,6 +12,8 @@ use crate::ChunkSize;
 use crate::ledger::ChunkKey;
 use crate::seal::TAG_LENGTH;
 use crate::session::SendTerms;
+use crate::session::report::{Notice, Reported};
+use crate::snapshot::PeerView;
 
 /// What the driver knows of a channel that it adds to a session.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,6 +42,8 @@ pub(crate) struct Channel {
     pub(crate) standing: Standing,
     /// A channel of the same link died at this time; this one has yet to show that it lives.
     pub(crate) doubted_at: Option<Instant>,
+    /// Suspect: when what the peer's kernel has, and its session may not have, is copied too.
+    pub(crate) held_back: Option<Instant>,
     /// The kernel would send more at once.
     pub(crate) ready: bool,
     /// The driver was told that there is something to send.
@@ -62,6 +66,11 @@ pub(crate) struct Channel {
     pub(crate) heartbeat_at: Option<Instant>,
     /// Streams whose limits went over another channel and are to go over this one too.
     pub(crate) credit_copies: BTreeSet<StreamId>,
+    /// What is to be said of other channels on this one.
+    pub(crate) notices: Vec<Notice>,
+    pub(crate) reported: Reported,
+    /// How the peer last saw the channel.
+    pub(crate) peer: Option<PeerView>,
     pub(crate) inbound: Inbound,
     pub(crate) payload_sent: u64,
     pub(crate) payload_received: u64,
@@ -105,6 +114,7 @@ impl Channel {
             terms: SendTerms::default(),
             standing: Standing::Full,
             doubted_at: None,
+            held_back: None,
             ready: false,
             woken: false,
             outbox: VecDeque::new(),
@@ -118,6 +128,9 @@ impl Channel {
             heartbeat_due: false,
             heartbeat_at: None,
             credit_copies: BTreeSet::new(),
+            notices: Vec::new(),
+            reported: Reported::default(),
+            peer: None,
             inbound: Inbound {
                 records: spec.records,
                 acknowledged: spec.records,

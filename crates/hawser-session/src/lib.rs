@@ -31,7 +31,9 @@ pub use error::{Misbehaviour, OpenError, PeerFault, StreamError};
 pub use event::{CloseReason, Event};
 pub use grant::JoinRefused;
 pub use session::{Outgoing, ReadOutcome, Session, Side};
-pub use snapshot::{ChannelSnapshot, Counters, LinkSnapshot, SessionSnapshot, StreamSnapshot};
+pub use snapshot::{
+    ChannelSnapshot, Counters, LinkSnapshot, PeerView, SessionSnapshot, StreamSnapshot,
+};
 
 /// The payload of one chunk: pieces of memory that follow one another.
 pub type Payload = smallvec::SmallVec<[bytes::Bytes; 2]>;

@@ -4,6 +4,7 @@ mod control;
 mod failure;
 mod govern;
 mod ingest;
+pub(crate) mod report;
 mod streams;
 mod tail;
 mod transmit;
@@ -402,6 +403,8 @@ impl ChannelSnapshot {
             sent: ByteCount::new(channel.payload_sent),
             received: ByteCount::new(channel.payload_received),
             retransmissions: kernel.retransmissions,
+            incoming_queue: channel.path.one_way().queue(),
+            peer: channel.peer,
         }
     }
 }

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use hawser_sched::governor::Standing;
-use hawser_types::{ByteCount, ChannelId, LinkIndex, Rate, StreamId};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, StreamId};
 use hawser_wire::ChannelRole;
 
 /// A session at one moment.
@@ -63,6 +63,23 @@ pub struct ChannelSnapshot {
     pub received: ByteCount,
     /// TCP segments sent again.
     pub retransmissions: u64,
+    /// What queues add to the delay of what comes from the peer; `None` until it is known.
+    pub incoming_queue: Option<Duration>,
+    /// How the peer last saw the channel; `None` until it has said so.
+    pub peer: Option<PeerView>,
+}
+
+/// How a channel looks from the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerView {
+    /// When the peer saw it so, by the peer's clock.
+    pub stamp: Instant,
+    /// What the peer has sent is not acknowledged although it should be.
+    pub silent: bool,
+    /// What queues add to the delay of what is sent from here; `None` where the peer does not know.
+    pub queue: Option<Duration>,
+    /// How fast chunks arrived there.
+    pub rate: Rate,
 }
 
 /// A stream at one moment.

@@ -52,6 +52,25 @@ pub enum StateFrame {
     },
     /// Asks for nothing; its arrival, and TCP's acknowledgement of it, show that the path lives.
     Heartbeat,
+    /// How a channel looks from the sender's end.
+    Path(PathReport),
+}
+
+/// How one channel looks from one end. Of two about the same channel the one with the later stamp
+/// counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathReport {
+    /// The channel; not always the one that carries the frame.
+    pub channel: ChannelId,
+    /// When the report was made, in microseconds of a clock of the sender's that never goes back.
+    /// On the channel that it is about, its delay is the channel's.
+    pub stamp: u64,
+    /// What the sender has sent on the channel is not acknowledged although it should be.
+    pub silent: bool,
+    /// What queues add to the delay of what comes to the sender, in microseconds, if it is known.
+    pub queue: Option<u64>,
+    /// How fast chunks came to the sender since its last report, in bytes per second.
+    pub rate: u64,
 }
 
 /// The flags of a chunk.
@@ -94,6 +113,7 @@ impl StateFrame {
                 put_numbers(out, JOIN | CRITICAL, &[express, u64::from(link)]);
             }
             Self::Heartbeat => put_numbers(out, HEARTBEAT, &[]),
+            Self::Path(report) => report.encode(out),
         }
     }
 
@@ -116,6 +136,7 @@ impl StateFrame {
                 link: take_varint_u32(&mut value, "join")?,
             },
             HEARTBEAT => Self::Heartbeat,
+            PATH => Self::Path(PathReport::decode(&mut value)?),
             _ if kind & CRITICAL != 0 => {
                 return Err(Malformed::new("frame", MalformedReason::UnknownCritical));
             }
@@ -125,6 +146,35 @@ impl StateFrame {
             return Err(Malformed::new("frame", MalformedReason::TrailingBytes));
         }
         Ok(Some(frame))
+    }
+}
+
+impl PathReport {
+    fn encode(&self, out: &mut impl BufMut) {
+        let queue = self.queue.map_or(0, |queue| queue.saturating_add(1));
+        let numbers = [
+            u64::from(self.channel.value()),
+            self.stamp,
+            u64::from(self.silent),
+            queue,
+            self.rate,
+        ];
+        put_numbers(out, PATH, &numbers);
+    }
+
+    fn decode(value: &mut Bytes) -> Result<Self, Malformed> {
+        const WHAT: &str = "path report";
+        Ok(Self {
+            channel: ChannelId::new(take_varint_u32(value, WHAT)?),
+            stamp: take_varint(value, WHAT)?,
+            silent: match take_varint(value, WHAT)? {
+                0 => false,
+                1 => true,
+                _ => return Err(Malformed::new(WHAT, MalformedReason::BadValue)),
+            },
+            queue: take_varint(value, WHAT)?.checked_sub(1),
+            rate: take_varint(value, WHAT)?,
+        })
     }
 }
 
@@ -237,6 +287,7 @@ const ACK: u8 = 0x01;
 const CREDIT: u8 = 0x02;
 const JOIN: u8 = 0x03;
 const HEARTBEAT: u8 = 0x04;
+const PATH: u8 = 0x05;
 
 #[cfg(test)]
 mod tests;

@@ -84,8 +84,13 @@ impl Session {
         for id in ids {
             if let Some(channel) = self.channels.get_mut(&id) {
                 let since = channel.suspect_since.take().unwrap_or(now);
-                channel.doubted_at = None;
-                channel.path.silence_mut().on_false_alarm();
+                channel.held_back = None;
+                let doubted = channel.doubted_at.take().is_some();
+                // Copies that were there before the originals were worth it.
+                let mut originals = channel.sent.iter();
+                if !doubted && originals.any(|sent| self.ledger.get(sent.chunk).is_some()) {
+                    channel.path.silence_mut().on_false_alarm();
+                }
                 for sent in &channel.sent {
                     if let Some(chunk) = self.ledger.get_mut(sent.chunk) {
                         chunk.doubtful = chunk.doubtful.saturating_sub(1);
@@ -110,11 +115,7 @@ impl Session {
                 continue;
             };
             // Copies over the same link would share its fate.
-            let others_live = self.channels.values().any(|other| {
-                other.spec.link != channel.spec.link
-                    && other.suspect_since.is_none()
-                    && !other.terms.permission.is_forbidden()
-            });
+            let others_live = self.lives_without(channel.spec.link);
             if self.is_dead(now, channel, others_live) {
                 tracing::debug!(%id, silence = ?channel.path.silence(), ?now, others_live, "dead");
                 let link = channel.spec.link;
@@ -128,6 +129,8 @@ impl Session {
             } else if self.is_silent(now, channel) {
                 if others_live && channel.suspect_since.is_none() {
                     self.on_suspect(now, id);
+                } else if channel.held_back.is_some_and(|at| at <= now) {
+                    self.copy_rest(id);
                 }
             } else if channel.wants_heartbeat(now) {
                 self.beat(now, id);
@@ -135,9 +138,18 @@ impl Session {
         }
     }
 
-    /// A link was silent for so long that a channel of it was given up. Its others may never have
-    /// had anything under way: they have to answer before they get any.
-    fn doubt(&mut self, now: Instant, link: LinkIndex) {
+    /// Whether another link's channels may still live, and may be used.
+    pub(super) fn lives_without(&self, link: LinkIndex) -> bool {
+        self.channels.values().any(|other| {
+            other.spec.link != link
+                && other.suspect_since.is_none()
+                && !other.terms.permission.is_forbidden()
+        })
+    }
+
+    /// A link was silent for so long that a channel of it was given up, or the peer finds it silent.
+    /// Its others may never have had anything under way: they have to answer before they get any.
+    pub(super) fn doubt(&mut self, now: Instant, link: LinkIndex) {
         let unsuspected =
             |channel: &&mut Channel| channel.spec.link == link && channel.suspect_since.is_none();
         let mut ids = Ids::new();
@@ -193,7 +205,7 @@ impl Session {
     /// What a channel has to expect: the round trips of its link's slowest channel, and the time
     /// that the link needs for what is under way on all of them, since they queue together and an
     /// idle one does not know of it.
-    fn expectation(&self, channel: &Channel) -> Expectation {
+    pub(super) fn expectation(&self, channel: &Channel) -> Expectation {
         let mut expected = Expectation::default();
         let mut under_way = ByteCount::ZERO;
         let mut rate = Rate::ZERO;
@@ -254,23 +266,55 @@ impl Session {
         self.counters.suspects += 1;
         self.events.push_back(Event::Suspect(id));
         let outbox: Vec<Assigned> = channel.outbox.drain(..).collect();
+        let arrived = channel.kernel_acknowledged();
+        let first = channel.sent.partition_point(|sent| sent.end <= arrived);
         let in_flight: Vec<ChunkKey> = channel.sent.iter().map(|sent| sent.chunk).collect();
         for assigned in outbox {
             self.give_back(id, assigned);
         }
-        for key in in_flight {
-            let Some(chunk) = self.ledger.get_mut(key) else {
-                continue;
-            };
-            chunk.doubtful += 1;
-            // A chunk that travels over a sound link too needs no further copy.
-            if chunk.doubtful >= chunk.copies {
-                self.again[slot(chunk.role)].insert(key.segment, key);
+        for key in &in_flight {
+            if let Some(chunk) = self.ledger.get_mut(*key) {
+                chunk.doubtful += 1;
             }
         }
+        self.copy(&in_flight[first..]);
+        if first > 0 {
+            self.hold_back(now, id);
+        }
+        self.tell_of_silence(id);
         // State that was on its way there may never arrive.
         self.repeat_credits();
         self.schedule(now);
+    }
+
+    /// What the peer's kernel has, its session most likely has too, and can say so over another
+    /// link. It is copied last.
+    fn hold_back(&mut self, now: Instant, id: ChannelId) {
+        let sound = self.channels.values().filter(|c| c.suspect_since.is_none());
+        let round_trip = sound.map(|other| other.path.rtt()).min();
+        if let Some(channel) = self.channels.get_mut(&id) {
+            channel.held_back = Some(now + round_trip.unwrap_or_default() * 2 + ANSWER_MARGIN);
+        }
+    }
+
+    fn copy_rest(&mut self, id: ChannelId) {
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return;
+        };
+        channel.held_back = None;
+        let rest: Vec<ChunkKey> = channel.sent.iter().map(|sent| sent.chunk).collect();
+        self.copy(&rest);
+    }
+
+    /// Sends chunks again that travel over no sound link.
+    fn copy(&mut self, chunks: &[ChunkKey]) {
+        for key in chunks {
+            if let Some(chunk) = self.ledger.get(*key)
+                && chunk.doubtful >= chunk.copies
+            {
+                self.again[slot(chunk.role)].insert(key.segment, *key);
+            }
+        }
     }
 
     pub(super) fn remove_channel(&mut self, now: Instant, id: ChannelId) {
@@ -365,6 +409,8 @@ const PEERS_QUEUE: Duration = Duration::from_secs(1);
 const MEASURED_AFTER: u64 = 32 * 1024;
 /// An analogue modem, or a mobile link at the end of its allowance.
 const SLOWEST_RATE: Rate = Rate::from_bytes_per_second(7_500);
+/// What a peer needs to say what it has, beyond round trips.
+const ANSWER_MARGIN: Duration = Duration::from_millis(40);
 const PATIENCE_WITH_THE_LAST: u32 = 5;
 const PATIENCE_WITH_THE_LIVING: u32 = 8;
 /// Acknowledgements that were under way together.

@@ -29,7 +29,7 @@ impl Session {
         self.account(link).received += wire as u64;
         for frame in FrameIterator::new(body) {
             match frame? {
-                Frame::State(state) => self.on_state(now, state)?,
+                Frame::State(state) => self.on_state(now, id, state)?,
                 Frame::Chunk(header, payload) => {
                     if let Some(channel) = self.channels.get_mut(&id) {
                         channel.payload_received += payload.len() as u64;
@@ -45,7 +45,12 @@ impl Session {
         Ok(())
     }
 
-    fn on_state(&mut self, now: Instant, state: StateFrame) -> Result<(), PeerFault> {
+    fn on_state(
+        &mut self,
+        now: Instant,
+        carrier: ChannelId,
+        state: StateFrame,
+    ) -> Result<(), PeerFault> {
         match state {
             StateFrame::Ack { channel, records } => self.on_ack(now, channel, records),
             StateFrame::Credit { stream, limit } => {
@@ -55,6 +60,10 @@ impl Session {
                 } else if self.is_mine(stream) {
                     self.ahead.on_credit(self.next_stream, stream, limit);
                 }
+                Ok(())
+            }
+            StateFrame::Path(report) => {
+                self.on_report(now, carrier, &report);
                 Ok(())
             }
             // The driver deals with joins; a heartbeat has done its work by arriving.

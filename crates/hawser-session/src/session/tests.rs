@@ -3,4 +3,5 @@ mod govern;
 mod pair;
 mod random;
 mod raw;
+mod report;
 mod transfer;

@@ -57,10 +57,12 @@ impl Session {
         let ack_due = inbound.ack_due.is_some_and(|due| over || due <= now);
         let heartbeat = std::mem::take(&mut channel.heartbeat_due) && !has_chunk;
         let credit = !self.credit_due.is_empty() || !channel.credit_copies.is_empty();
-        if !has_chunk && !ack_due && !heartbeat && !credit {
+        let notices = !channel.notices.is_empty();
+        if !has_chunk && !ack_due && !heartbeat && !credit && !notices {
             return false;
         }
         self.put_state(id, heartbeat, out);
+        self.put_reports(now, id, out);
         let chunk = assigned.and_then(|assigned| self.ledger.get(assigned.chunk));
         if let Some(chunk) = chunk {
             chunk.header.encode(&mut out.head);

@@ -42,6 +42,28 @@ fn a_chunk_has_these_golden_bytes() {
 }
 
 #[test]
+fn a_path_report_has_these_golden_bytes() {
+    let report = PathReport {
+        channel: ChannelId::new(3),
+        stamp: 1_000_000,
+        silent: true,
+        queue: Some(24_999),
+        rate: 2_500_000,
+    };
+    let mut body = Vec::new();
+    StateFrame::Path(report).encode(&mut body);
+    let golden = b"\x05\x0e\x03\x80\x0f\x42\x40\x01\x80\x00\x61\xa8\x80\x26\x25\xa0";
+    assert_eq!(body, golden);
+    let frames = decode_all(&body);
+    assert_eq!(frames, Ok(vec![Frame::State(StateFrame::Path(report))]));
+    body[7] = 2;
+    assert_eq!(
+        decode_all(&body).unwrap_err().reason,
+        MalformedReason::BadValue
+    );
+}
+
+#[test]
 fn unknown_frames_are_passed_over_unless_critical() {
     assert_eq!(
         decode_all(&[0x3f, 1, 9, HEARTBEAT, 0]),
@@ -70,6 +92,19 @@ fn bytes_behind_a_state_frame_are_refused() {
     );
 }
 
+fn path_report() -> impl Strategy<Value = PathReport> {
+    let number = 0..=crate::MAX_VARINT;
+    let queue = proptest::option::of(0..crate::MAX_VARINT);
+    let numbers = (any::<u32>(), number.clone(), any::<bool>(), queue, number);
+    numbers.prop_map(|(channel, stamp, silent, queue, rate)| PathReport {
+        channel: ChannelId::new(channel),
+        stamp,
+        silent,
+        queue,
+        rate,
+    })
+}
+
 fn state_frame() -> impl Strategy<Value = StateFrame> {
     let number = 0..=crate::MAX_VARINT;
     prop_oneof![
@@ -90,6 +125,7 @@ fn state_frame() -> impl Strategy<Value = StateFrame> {
             StateFrame::Join { role, link }
         }),
         Just(StateFrame::Heartbeat),
+        path_report().prop_map(StateFrame::Path),
     ]
 }
 

@@ -352,7 +352,7 @@ fn a_channel_that_takes_nothing_keeps_no_credit_of_streams_that_are_over() {
 }
 
 /// A sample of a channel that was last heard `since_ack` ago.
-fn heard(since_ack: Duration, unacknowledged: u64) -> KernelSample {
+pub(super) fn heard(since_ack: Duration, unacknowledged: u64) -> KernelSample {
     KernelSample {
         rtt: Duration::from_millis(10),
         unacknowledged: ByteCount::new(unacknowledged),
