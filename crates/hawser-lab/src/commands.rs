@@ -1,28 +1,19 @@
 //! The smaller commands.
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::Context;
 
 use crate::scenario::{self, Scenario};
 use crate::topology::{Lab, SERVER};
+use crate::verdict::{self, Verdict};
 
 /// Prints the scenarios of a folder, one a line.
 pub(crate) fn list(folder: &Path) -> anyhow::Result<ExitCode> {
-    let mut paths = Vec::new();
-    let entries = std::fs::read_dir(folder)
-        .with_context(|| format!("cannot read the folder {}", folder.display()))?;
-    for entry in entries {
-        let path = entry?.path();
-        if path.extension().is_some_and(|ending| ending == "toml") {
-            paths.push(path);
-        }
-    }
-    paths.sort();
     let mut broken = false;
-    for path in paths {
+    for path in files(folder, "toml")? {
         match scenario::load(&path) {
             Ok(scenario) => print(&format!("{:<20} {}", scenario.name, scenario.summary))?,
             Err(error) => {
@@ -36,6 +27,47 @@ pub(crate) fn list(folder: &Path) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// Prints what the reports of a folder say about what was asked, the files in order of name.
+pub(crate) fn verdicts(folder: &Path) -> anyhow::Result<ExitCode> {
+    let mut all = Vec::new();
+    for path in files(folder, "json")? {
+        let text = std::fs::read(&path).with_context(|| path.display().to_string())?;
+        let judged: Judged =
+            serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
+        let name = format!("{} {}", judged.experiment, judged.scenario);
+        all.extend(judged.verdicts.into_iter().map(|v| (name.clone(), v)));
+    }
+    let lines = all.iter().map(|(name, verdict)| (name.as_str(), verdict));
+    print(&verdict::lines(lines))?;
+    let met = all.iter().filter(|(_, verdict)| verdict.met).count();
+    print(&format!("{met} of {} met", all.len()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What every report has; those that nothing is asked of have no verdicts.
+#[derive(Debug, serde::Deserialize)]
+struct Judged {
+    experiment: String,
+    scenario: String,
+    #[serde(default)]
+    verdicts: Vec<Verdict>,
+}
+
+/// The files of a folder whose names end so, in order.
+fn files(folder: &Path, ending: &str) -> anyhow::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    let entries = std::fs::read_dir(folder)
+        .with_context(|| format!("cannot read the folder {}", folder.display()))?;
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|found| found == ending) {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
 }
 
 /// Runs a command on one host of a fresh lab, with its facts in the environment.

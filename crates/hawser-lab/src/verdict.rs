@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::measure::aligned;
 
 /// One figure beside what is asked of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Verdict {
     /// What was measured, such as `put first: of the sum`; a time says its unit.
     pub what: String,
-    /// What came out.
-    pub figure: f64,
+    /// What came out; nothing when it was never reached.
+    pub figure: Option<f64>,
     /// What is asked of it.
     #[serde(flatten)]
     pub asked: Asked,
@@ -22,7 +22,7 @@ pub struct Verdict {
 }
 
 /// A bound for a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Asked {
     /// The figure reaches this.
@@ -34,22 +34,22 @@ pub enum Asked {
 }
 
 impl Verdict {
-    /// Sets a figure against what is asked of it.
+    /// Sets a figure against what is asked of it. One that is infinite was never reached.
     pub fn new(what: String, figure: f64, asked: Asked) -> Self {
         Self {
             what,
-            figure,
+            figure: Some(figure).filter(|figure| figure.is_finite()),
             asked,
             met: asked.allows(figure),
         }
     }
 
     /// What is missing; zero or less when nothing is.
-    fn short_by(&self) -> f64 {
-        match self.asked {
-            Asked::AtLeast(bound) => bound - self.figure,
-            Asked::AtMost(bound) | Asked::Below(bound) => self.figure - bound,
-        }
+    fn short_by(&self) -> Option<f64> {
+        self.figure.map(|figure| match self.asked {
+            Asked::AtLeast(bound) => bound - figure,
+            Asked::AtMost(bound) | Asked::Below(bound) => figure - bound,
+        })
     }
 }
 
@@ -76,14 +76,17 @@ impl fmt::Display for Asked {
 /// A line for each verdict, with the name of what it belongs to in front.
 pub(crate) fn lines<'a>(all: impl IntoIterator<Item = (&'a str, &'a Verdict)>) -> String {
     let row = |(of, verdict): (&str, &Verdict)| {
-        let word = match verdict.met {
-            true => "met".to_owned(),
-            false => format!("SHORT by {:.3}", verdict.short_by()),
+        let word = match (verdict.met, verdict.short_by()) {
+            (true, _) => "met".to_owned(),
+            (false, Some(missing)) => format!("SHORT by {missing:.3}"),
+            (false, None) => "SHORT".to_owned(),
         };
         vec![
             of.to_owned(),
             verdict.what.clone(),
-            format!("{:.3}", verdict.figure),
+            verdict
+                .figure
+                .map_or("never".to_owned(), |figure| format!("{figure:.3}")),
             verdict.asked.to_string(),
             word,
         ]
@@ -106,6 +109,15 @@ mod tests {
         ] {
             assert_eq!(Verdict::new(String::new(), 1.0, asked).met, met, "{asked}");
         }
+    }
+
+    #[test]
+    fn what_was_never_reached_comes_back_from_json() {
+        let never = Verdict::new("full rate, s".to_owned(), f64::INFINITY, Asked::AtMost(1.5));
+        assert!(!never.met);
+        let text = serde_json::to_string(&never).unwrap();
+        assert_eq!(serde_json::from_str::<Verdict>(&text).unwrap(), never);
+        assert!(lines([("x", &never)]).ends_with("never  ≤ 1.500  SHORT\n"));
     }
 
     #[test]

@@ -61,6 +61,11 @@ enum Command {
         #[arg(default_value = "scenarios")]
         folder: PathBuf,
     },
+    /// Say what the reports of a folder found of what is asked
+    Verdicts {
+        /// The folder
+        folder: PathBuf,
+    },
     /// Run a command in the client namespace of a fresh lab
     Exec {
         /// The scenario file
@@ -87,6 +92,7 @@ impl Cli {
         match self.command {
             Command::Meter(command) => command.execute(),
             Command::List { folder } => commands::list(&folder),
+            Command::Verdicts { folder } => commands::verdicts(&folder),
             Command::Run(arguments) => arguments.execute(),
             Command::Unshaped(arguments) => arguments.execute(),
             Command::Short(arguments) => arguments.execute(),

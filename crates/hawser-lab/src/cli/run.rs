@@ -4,9 +4,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use hawser_types::ByteCount;
 
 use crate::experiment::{Common, Several};
-use crate::measure::{self, Contender, Options};
+use crate::measure::{self, Contender, Options, Payload};
 use crate::scenario::Direction;
 
 #[derive(Debug, clap::Args)]
@@ -30,6 +31,9 @@ pub(super) struct RunArguments {
     /// Carry what all links carry in N seconds, where there are no events
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: Option<u64>,
+    /// Carry so many bytes rather than the scenario's payload
+    #[arg(long, value_name = "BYTES", conflicts_with = "seconds")]
+    payload: Option<ByteCount>,
     /// After the first time, only the congestion control that is ahead
     #[arg(long)]
     quick: bool,
@@ -67,7 +71,11 @@ impl RunArguments {
             hawser: wants_hawser.then(|| self.common.programs()).transpose()?,
             contenders,
             warm: self.warm,
-            span: self.seconds.map(Duration::from_secs),
+            payload: match (self.seconds, self.payload) {
+                (Some(seconds), _) => Payload::Span(Duration::from_secs(seconds)),
+                (None, Some(bytes)) => Payload::Bytes(bytes),
+                (None, None) => Payload::Own,
+            },
             quick: self.quick,
         };
         self.common.measure_all(&self.several, |scenario, folder| {

@@ -43,9 +43,8 @@ pub struct Options {
     pub warm: u32,
     /// The Hawser binary; without it Hawser is not measured.
     pub hawser: Option<Programs>,
-    /// A transfer carries what all links carry in this time, rather than the scenario's payload;
-    /// scenarios with events keep theirs.
-    pub span: Option<Duration>,
+    /// What a transfer carries.
+    pub payload: Payload,
     /// After the first repetition, only the congestion control that is ahead so far.
     pub quick: bool,
 }
@@ -53,13 +52,29 @@ pub struct Options {
 impl Options {
     /// The scenario with the payload of a transfer in `direction`.
     pub(crate) fn sized(&self, scenario: &Scenario, direction: Direction) -> Scenario {
-        let span = self.span.filter(|_| scenario.events.is_empty());
-        let bytes = span.map(|span| scenario.total_rate(direction) * span);
+        let payload = match self.payload {
+            Payload::Span(span) if scenario.events.is_empty() => {
+                scenario.total_rate(direction) * span
+            }
+            Payload::Bytes(bytes) => bytes,
+            Payload::Span(_) | Payload::Own => scenario.payload,
+        };
         Scenario {
-            payload: bytes.map_or(scenario.payload, |bytes| bytes.max(MIN_PAYLOAD)),
+            payload: payload.max(MIN_PAYLOAD),
             ..scenario.clone()
         }
     }
+}
+
+/// What one transfer over all links carries.
+#[derive(Clone, Copy, Debug)]
+pub enum Payload {
+    /// The scenario's payload.
+    Own,
+    /// So many bytes.
+    Bytes(ByteCount),
+    /// What all links carry in this time; scenarios with events keep their own.
+    Span(Duration),
 }
 
 /// Who carries the bytes.
