@@ -36,7 +36,8 @@ fn bases(scenario: &Scenario, summary: &Summary) -> Vec<Base> {
     if let Some(best) = best_untouched(scenario, summary) {
         all.push(("the best link", best, OF_BEST));
     }
-    if let (Some(sum), Some(least)) = (sum, asked_of_sum(scenario, summary)) {
+    let several = scenario.links.len() > 1;
+    if let (Some(sum), Some(least), true) = (sum, asked_of_sum(scenario, summary), several) {
         all.push(("the sum", sum, least));
     }
     if let Some(sound) = sound_links(scenario, summary) {
@@ -50,7 +51,7 @@ fn bases(scenario: &Scenario, summary: &Summary) -> Vec<Base> {
             OF_EACH * scenario.links.len() as f64,
         ));
     }
-    if let Some(mptcp) = summary.mptcp.filter(|_| scenario.links.len() > 1) {
+    if let Some(mptcp) = summary.mptcp.filter(|_| several) {
         let leaves_room = sum.is_some_and(|sum| mptcp < ROOM * sum);
         all.push(("mptcp", mptcp, if leaves_room { AHEAD } else { 1.0 }));
     }
@@ -84,7 +85,7 @@ fn asked_of_sum(scenario: &Scenario, summary: &Summary) -> Option<f64> {
         round_trips.reduce(f64::max)?,
     );
     match most / least {
-        _ if scenario.links.len() > 1 && most <= NO_DELAY_MS => Some(OF_SUM_WITHOUT_DELAY),
+        _ if most <= NO_DELAY_MS => Some(OF_SUM_WITHOUT_DELAY),
         spread if spread <= 5.0 => Some(OF_SUM),
         spread if spread <= 20.0 => Some(OF_SUM_FAR_APART),
         _ => None,
