@@ -146,6 +146,8 @@ mod tests {
             sent: ByteCount::new(sent),
             received: ByteCount::new(2 * sent),
             retransmissions: 0,
+            incoming_queue: None,
+            peer: None,
         };
         View {
             id: "s".to_owned(),
