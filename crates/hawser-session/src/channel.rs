@@ -250,7 +250,7 @@ impl Channel {
     }
 
     /// The delivery rate; before it is known, what a fresh connection's window gives.
-    fn rate_or_guess(&self) -> Rate {
+    pub(crate) fn rate_or_guess(&self) -> Rate {
         match self.path.rate() {
             Rate::ZERO => self.initial_rate(),
             rate => rate,

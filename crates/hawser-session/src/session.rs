@@ -5,6 +5,7 @@ mod failure;
 mod govern;
 mod ingest;
 pub(crate) mod report;
+mod rescue;
 mod streams;
 mod tail;
 mod transmit;

@@ -29,6 +29,7 @@ impl Session {
         if self.tick_at.is_some_and(|at| at <= now) {
             self.check_silence(now);
             self.check_recovery(now);
+            self.rescue_heads(now);
             let busy = self.channels.values().any(Channel::is_busy);
             self.tick_at = busy.then(|| self.next_look(now));
             if !busy {

@@ -12,13 +12,29 @@ use crate::recorder::Note;
 /// How many bytes may be sent twice ahead of need.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
+    /// Bytes of payload sent on any channel since the session began.
+    sent: u64,
     spent: u64,
 }
 
 impl Budget {
-    fn allows(&self, sent: u64, bytes: u64) -> bool {
-        self.spent + bytes <= sent / SHARE + FLOOR
+    pub(super) fn on_sent(&mut self, bytes: u64) {
+        self.sent += bytes;
     }
+
+    fn allows(&self, bytes: u64) -> bool {
+        self.spent + bytes <= self.sent / SHARE + FLOOR
+    }
+}
+
+/// A chunk that an idle channel repeats.
+struct Repeat {
+    chunk: ChunkKey,
+    bytes: u64,
+    /// How much sooner it is there.
+    gain: Duration,
+    /// It should have come long ago: there is need of it, and it is not charged to the budget.
+    overdue: bool,
 }
 
 impl Session {
@@ -41,11 +57,17 @@ impl Session {
                 return;
             };
             match self.chunk_to_repeat(now, helper, blocked) {
-                Some((key, bytes)) => {
-                    self.tail_budget.spent += bytes;
-                    self.counters.bytes_duplicated += bytes;
-                    self.note_help(now, key, helper);
-                    self.assign(key, helper);
+                Some(repeat) => {
+                    let Repeat { chunk, bytes, .. } = repeat;
+                    if repeat.overdue {
+                        self.counters.chunks_again += 1;
+                        self.counters.bytes_again += bytes;
+                    } else {
+                        self.tail_budget.spent += bytes;
+                        self.counters.bytes_duplicated += bytes;
+                    }
+                    self.note_help(now, chunk, helper);
+                    self.assign(chunk, helper);
                 }
                 None => {
                     let helper = self.views.iter_mut().find(|view| view.channel == helper);
@@ -71,7 +93,7 @@ impl Session {
 
     /// Whether a small chunk may go over a second link at once.
     pub(super) fn may_duplicate(&mut self, bytes: u64) -> bool {
-        let allowed = self.tail_budget.allows(self.payload_sent(), bytes);
+        let allowed = self.tail_budget.allows(bytes);
         if allowed {
             self.tail_budget.spent += bytes;
         }
@@ -79,15 +101,9 @@ impl Session {
     }
 
     /// The chunk in flight elsewhere that gains most if `helper` repeats it.
-    fn chunk_to_repeat(
-        &self,
-        now: Instant,
-        helper: ChannelId,
-        blocked: bool,
-    ) -> Option<(ChunkKey, u64)> {
-        let sent = self.payload_sent();
+    fn chunk_to_repeat(&self, now: Instant, helper: ChannelId, blocked: bool) -> Option<Repeat> {
         let helper = self.channels.get(&helper)?;
-        let mut best: Option<(Duration, &Sent)> = None;
+        let mut best: Option<Repeat> = None;
         for channel in self.channels.values() {
             if channel.spec.link == helper.spec.link {
                 continue;
@@ -107,38 +123,47 @@ impl Session {
                 .arrival(ByteCount::new(u64::from(candidate.length)));
             let there = expected_arrival(now, channel, candidate);
             let gain = there.saturating_sub(here);
-            if gain > MIN_GAIN && best.is_none_or(|(most, _)| gain > most) {
-                best = Some((gain, candidate));
+            let repeat = Repeat {
+                chunk: candidate.chunk,
+                bytes: u64::from(candidate.length),
+                gain,
+                overdue: is_needed(now, channel, candidate),
+            };
+            let allowed = repeat.overdue || self.tail_budget.allows(repeat.bytes);
+            if gain > MIN_GAIN && allowed && best.as_ref().is_none_or(|best| gain > best.gain) {
+                best = Some(repeat);
             }
         }
-        let (_, candidate) = best?;
-        let bytes = u64::from(candidate.length);
-        self.tail_budget
-            .allows(sent, bytes)
-            .then_some((candidate.chunk, bytes))
-    }
-
-    fn payload_sent(&self) -> u64 {
-        self.channels
-            .values()
-            .map(|channel| channel.payload_sent)
-            .sum()
+        best
     }
 }
 
 /// In how long a chunk in flight will be there. One that is overdue by a whole round trip is
 /// taken for lost below, and counts as late by as much again.
-fn expected_arrival(now: Instant, channel: &Channel, sent: &Sent) -> Duration {
+pub(super) fn expected_arrival(now: Instant, channel: &Channel, sent: &Sent) -> Duration {
     let ahead = ByteCount::new(sent.end.saturating_sub(channel.kernel_acknowledged()));
     let drain = channel.path.rate().time_for(ahead).unwrap_or_default();
     let age = now.since(sent.at);
-    let overdue = age.saturating_sub(channel.path.rtt() * 2);
-    drain.max((channel.path.rtt() / 2).saturating_sub(age)) + overdue
+    drain.max((channel.path.rtt() / 2).saturating_sub(age)) + overdue(now, channel, sent)
+}
+
+/// Whether a chunk in flight is so late that TCP would have mended a single loss by now.
+pub(super) fn is_needed(now: Instant, channel: &Channel, sent: &Sent) -> bool {
+    overdue(now, channel, sent) > NEEDED_AFTER + channel.time_for(u64::from(sent.length) * 2)
+}
+
+/// How long a chunk in flight has been on its way beyond two round trips.
+fn overdue(now: Instant, channel: &Channel, sent: &Sent) -> Duration {
+    let age = now.since(sent.at);
+    age.saturating_sub(channel.path.rtt() * 2)
 }
 
 /// At most one byte in this many is sent twice ahead of need …
 const SHARE: u64 = 50;
 /// … and besides those, this much, so that small transfers have tails that can be helped.
 const FLOOR: u64 = 256 * 1024;
+/// A chunk that is overdue by this is sent again whatever the budget: TCP would have mended a single
+/// loss by then (Linux times out 200 ms after the round trip that it expects).
+pub(super) const NEEDED_AFTER: Duration = Duration::from_millis(200);
 /// Less is not worth a duplicate.
-const MIN_GAIN: Duration = Duration::from_millis(5);
+pub(super) const MIN_GAIN: Duration = Duration::from_millis(5);

@@ -4,4 +4,5 @@ mod pair;
 mod random;
 mod raw;
 mod report;
+mod tail;
 mod transfer;

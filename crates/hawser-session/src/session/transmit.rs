@@ -138,6 +138,7 @@ impl Session {
         if let Some(Assigned { chunk, length }) = assigned {
             channel.ready = false;
             channel.payload_sent += u64::from(length);
+            self.tail_budget.on_sent(u64::from(length));
             channel.sent.push_back(Sent {
                 record: channel.records_sent,
                 chunk,
