@@ -227,6 +227,12 @@ pub(crate) struct WhyArgs {
     /// Speak of this session, by the name that `hawser status` shows [default: all]
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
+    /// Write what was recorded to this file, for `hawser-sim replay`; no payload is in it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["stream", "json"])]
+    pub(crate) dump: Option<PathBuf>,
+    /// Put into the file where streams lead
+    #[arg(long, requires = "dump")]
+    pub(crate) destinations: bool,
     /// How to show it.
     #[command(flatten)]
     pub(crate) table: TableArgs,

@@ -5,6 +5,7 @@ mod books;
 mod counters;
 mod lock;
 mod picture;
+mod recording;
 mod server;
 mod why;
 

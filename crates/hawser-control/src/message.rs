@@ -21,6 +21,18 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stream: Option<StreamId>,
     },
+    /// For what a session has recorded. Answered with [`Response::Recording`].
+    Recording {
+        /// The session's name; may be missing where there is only one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+        /// Whether it shall name where streams lead.
+        #[serde(default)]
+        destinations: bool,
+        /// How much of it the asker has. With 0 the daemon takes a new copy, which it keeps for as
+        /// long as the connection lasts.
+        offset: u64,
+    },
     /// To end in good order. Answered with [`Response::Stopping`].
     Stop,
     /// To use a link otherwise until it ends; clients only. What is missing stays as it is.
@@ -64,6 +76,13 @@ pub enum Response {
     Status(Box<StatusSnapshot>),
     /// Why links were used or not.
     Why(Box<WhyReport>),
+    /// A piece of a recording.
+    Recording {
+        /// The piece in base64, as RFC 4648 §4 has it.
+        piece: String,
+        /// How much follows after it.
+        left_bytes: u64,
+    },
     /// It is about to end.
     Stopping,
     /// The link is used as was asked from now on.

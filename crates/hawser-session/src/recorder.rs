@@ -7,6 +7,7 @@
 mod bytes;
 mod entry;
 mod note;
+mod recording;
 mod ring;
 mod summary;
 mod tally;
@@ -16,12 +17,14 @@ use std::collections::VecDeque;
 
 use hawser_sched::PathView;
 use hawser_sched::chunk::{ChunkUnit, Decision};
+use hawser_sched::governor::Standing;
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, StreamId};
 use hawser_wire::ChannelRole;
 
 use crate::channel::Channel;
 pub use entry::{Entry, Recorded};
 pub use note::Note;
+pub use recording::{Head, Recording, RecordingError};
 use ring::Ring;
 pub use summary::{LinkSummary, Summary};
 use tally::Tallies;
@@ -72,8 +75,8 @@ impl Recorder {
     }
 
     /// The decisions and notes that are still there, in order.
-    pub fn entries(&self) -> Vec<Entry> {
-        self.ring.blocks().flat_map(read_block).collect()
+    pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        self.ring.blocks().flat_map(recording::Block::new)
     }
 
     /// Keeps a decision, as it was taken over these views.
@@ -152,6 +155,13 @@ impl Recorder {
         }
     }
 
+    /// What the user and the governor allow a link, if that has changed.
+    pub(crate) fn on_standing(&mut self, now: Instant, link: LinkIndex, standing: Standing) {
+        if self.on && self.tallies.on_standing(link, standing) {
+            self.keep(now, Note::Standing { link, standing });
+        }
+    }
+
     /// A channel is gone.
     pub(crate) fn on_lost(&mut self, now: Instant, channel: &Channel) {
         let suspect = channel.suspect_since.is_some();
@@ -208,20 +218,6 @@ impl Recorder {
             },
         );
     }
-}
-
-/// The entries of one block, up to the first that is none.
-fn read_block(block: &[u8]) -> Vec<Entry> {
-    let mut context = entry::Context::default();
-    let mut reader = bytes::Reader(block);
-    let mut entries = Vec::new();
-    while !reader.is_empty() {
-        match context.read(&mut reader) {
-            Some(entry) => entries.extend(entry),
-            None => break,
-        }
-    }
-    entries
 }
 
 impl Channel {

@@ -12,6 +12,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use super::recording::Copy;
 use super::{Shared, why};
 
 /// The socket's name in the file system, which goes with the daemon.
@@ -80,6 +81,7 @@ fn is_trusted(stream: &UnixStream) -> bool {
 async fn converse(mut stream: UnixStream, shared: &Shared) -> std::io::Result<()> {
     let mut decoder = LineDecoder::new();
     let mut buffer = vec![0; READ_SIZE];
+    let mut copy = Copy::default();
     loop {
         let response = match decoder.poll_message::<Request>() {
             Ok(None) => {
@@ -93,7 +95,7 @@ async fn converse(mut stream: UnixStream, shared: &Shared) -> std::io::Result<()
                 }
                 continue;
             }
-            Ok(Some(request)) => answer(&request, shared),
+            Ok(Some(request)) => answer(&request, shared, &mut copy),
             Err(error) => return say(&mut stream, &malformed(&error)).await,
         };
         say(&mut stream, &response).await?;
@@ -103,10 +105,15 @@ async fn converse(mut stream: UnixStream, shared: &Shared) -> std::io::Result<()
     }
 }
 
-fn answer(request: &Request, shared: &Shared) -> Response {
+fn answer(request: &Request, shared: &Shared, copy: &mut Copy) -> Response {
     match request {
         Request::Status => Response::Status(Box::new(shared.status())),
         Request::Why { session, stream } => why::answer(shared, session.as_deref(), *stream),
+        Request::Recording {
+            session,
+            destinations,
+            offset,
+        } => copy.answer(shared, session.as_deref(), *destinations, *offset),
         Request::Stop => Response::Stopping,
         Request::SetLink { name, up, down } => set_link(shared, name, *up, *down),
         _ => Response::Error {

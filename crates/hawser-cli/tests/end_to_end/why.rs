@@ -1,5 +1,8 @@
 //! `hawser why`: the recorded reasons of a running daemon.
 
+use std::os::unix::fs::PermissionsExt as _;
+
+use hawser_session::recorder::{Entry, Recording};
 use serde_json::Value;
 
 use super::origin::{self, fetch, page};
@@ -47,6 +50,20 @@ fn both_ends_say_what_they_sent_over_which_link_and_why() {
 
     let text = place.run("gateway", &["why", &stream]).out;
     assert!(text.contains("carried 100 %, 3.00 MB"), "{text}");
+
+    // What it rests on is a file that only its owner reads.
+    let dump = place.path("recording");
+    let ended = place.run("gateway", &["why", "--dump", dump.to_str().unwrap()]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let mode = std::fs::metadata(&dump).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let recording = Recording::parse(&std::fs::read(&dump).unwrap()).unwrap();
+    assert!(recording.head.is_whole && recording.head.destinations.is_empty());
+    let decisions = recording.entries().filter(|entry| match entry {
+        Entry::Decision(it) => it.stream.value().to_string() == stream,
+        Entry::Note(..) => false,
+    });
+    assert!(decisions.count() as u64 >= chunks);
 
     // Who asked for it sent little, and says who knows about the rest.
     let text = place.run("client", &["why"]).out;

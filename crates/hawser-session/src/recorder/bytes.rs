@@ -16,6 +16,12 @@ pub(super) fn put_change(out: &mut Vec<u8>, new: u64, old: u64) {
     put(out, ((change << 1) ^ (change >> 63)) as u64);
 }
 
+/// Appends bytes with their number.
+pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
 /// Takes numbers off the front of bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
@@ -59,6 +65,14 @@ impl<'a> Reader<'a> {
         let change = (folded >> 1) as i64 ^ -((folded & 1) as i64);
         Some(old.wrapping_add(change as u64))
     }
+
+    /// What [`put_bytes`] wrote, of at most `most` bytes.
+    pub(super) fn bytes(&mut self, most: usize) -> Option<&'a [u8]> {
+        let length = self.bounded(most)?;
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
 }
 
 #[cfg(test)]
@@ -69,13 +83,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_and_changes_come_back(number: u64, old: u64) {
+        fn numbers_and_changes_come_back(number: u64, old: u64, bytes: Vec<u8>) {
             let mut out = Vec::new();
             put(&mut out, number);
             put_change(&mut out, number, old);
+            put_bytes(&mut out, &bytes);
             let mut reader = Reader(&out);
             prop_assert_eq!(reader.number(), Some(number));
             prop_assert_eq!(reader.change(old), Some(number));
+            prop_assert_eq!(reader.bytes(bytes.len()), Some(&bytes[..]));
             prop_assert!(reader.is_empty());
         }
 
@@ -83,6 +99,7 @@ mod tests {
         fn arbitrary_bytes_are_read_without_a_panic(bytes: Vec<u8>) {
             let mut reader = Reader(&bytes);
             while reader.number().is_some() {}
+            let _ = Reader(&bytes).bytes(100);
         }
     }
 }

@@ -19,6 +19,16 @@ pub enum Entry {
     Note(Instant, Note),
 }
 
+impl Entry {
+    /// When it was.
+    pub fn at(&self) -> Instant {
+        match self {
+            Self::Decision(recorded) => recorded.now,
+            Self::Note(at, _) => *at,
+        }
+    }
+}
+
 /// One decision, with all that the policy knew.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
@@ -320,6 +330,6 @@ const CHANNELS: u64 = 1 << 6;
 const UNKNOWN: u64 = 1 << 7;
 
 /// More than a session ever has.
-const MAX_CHANNELS: usize = 256;
+const MAX_CHANNELS: usize = 128;
 /// Numbers of one note.
 const MAX_WORDS: usize = 64;

@@ -89,11 +89,13 @@ pub enum Note {
         delivered: u64,
         /// Bytes that the peer's kernel has not acknowledged.
         unacknowledged: ByteCount,
+        /// Of a million segments, those that the path loses without congestion.
+        lost_ppm: u64,
     },
 }
 
 /// A note as numbers.
-pub(super) type Words = SmallVec<[u64; 8]>;
+pub(super) type Words = SmallVec<[u64; 9]>;
 
 impl Note {
     /// Whether it is kept apart as well, so that many decisions do not push it out.
@@ -144,6 +146,7 @@ impl Note {
                 retransmissions,
                 delivered,
                 unacknowledged,
+                lost_ppm,
             } => {
                 let rate = rate.bytes_per_second();
                 let (rtt, min_rtt) = (nanos(rtt), nanos(min_rtt));
@@ -151,6 +154,7 @@ impl Note {
                 let rest = [rtt, min_rtt, retransmissions, delivered, unacknowledged];
                 let mut words: Words = smallvec![id(channel), at(link), rate];
                 words.extend(rest);
+                words.push(lost_ppm);
                 (7, words)
             }
         }
@@ -202,6 +206,7 @@ impl Note {
                     again,
                     delivered,
                     unacknowledged,
+                    lost_ppm,
                 ],
             ) => Self::Sample {
                 channel: channel_of(*channel)?,
@@ -212,6 +217,7 @@ impl Note {
                 retransmissions: *again,
                 delivered: *delivered,
                 unacknowledged: ByteCount::new(*unacknowledged),
+                lost_ppm: *lost_ppm,
             },
             _ => return None,
         })

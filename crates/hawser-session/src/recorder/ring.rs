@@ -11,6 +11,7 @@ pub(super) struct Ring {
     blocks: VecDeque<Vec<u8>>,
     most: usize,
     block_size: usize,
+    lost: bool,
     context: Context,
     /// The entry that is being made.
     entry: Vec<u8>,
@@ -24,6 +25,7 @@ impl Ring {
             blocks: VecDeque::new(),
             most: (bytes / block_size).max(2),
             block_size,
+            lost: false,
             context: Context::default(),
             entry: Vec::new(),
         }
@@ -49,6 +51,7 @@ impl Ring {
             block.extend_from_slice(&self.entry);
         } else {
             // The reader did not see what this entry says.
+            self.lost = true;
             self.context.clear();
             self.begin_block();
         }
@@ -58,6 +61,11 @@ impl Ring {
     /// The blocks, the oldest first.
     pub(super) fn blocks(&self) -> impl Iterator<Item = &[u8]> {
         self.blocks.iter().map(Vec::as_slice)
+    }
+
+    /// Whether any entry had to go, or did not fit.
+    pub(super) fn has_lost(&self) -> bool {
+        self.lost
     }
 
     /// The memory that it has taken.
@@ -75,6 +83,7 @@ impl Ring {
             true => None,
             false => self.blocks.pop_front(),
         };
+        self.lost |= oldest.is_some();
         let mut block = oldest.unwrap_or_else(|| Vec::with_capacity(self.block_size));
         block.clear();
         self.blocks.push_back(block);

@@ -107,11 +107,12 @@ pub(super) struct LinkTally {
 }
 
 /// A link that the session has, or had.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LinkState {
     pub(super) link: LinkIndex,
     pub(super) channels: u32,
     pub(super) suspect: u32,
+    standing: Standing,
 }
 
 /// The counts of all streams.
@@ -161,6 +162,7 @@ impl Tallies {
                 link,
                 channels: 1,
                 suspect: 0,
+                standing: Standing::Full,
             });
         }
     }
@@ -182,6 +184,12 @@ impl Tallies {
             state.channels = state.channels.saturating_sub(1);
             state.suspect = state.suspect.saturating_sub(u32::from(was_suspect));
         }
+    }
+
+    /// What a link may be used for. Whether that has changed.
+    pub(super) fn on_standing(&mut self, link: LinkIndex, standing: Standing) -> bool {
+        let state = self.state(link);
+        state.is_some_and(|state| std::mem::replace(&mut state.standing, standing) != standing)
     }
 
     /// A channel of this link became suspect, or is so no more.
@@ -215,11 +223,7 @@ impl Tallies {
         }
         for (slot, state) in self.links.iter().enumerate() {
             if verdicts[slot].is_none() {
-                verdicts[slot] = match (state.channels, state.suspect) {
-                    (0, _) => Some(Verdict::Gone),
-                    (_, 0) => None,
-                    _ => Some(Verdict::Silent),
-                };
+                verdicts[slot] = state.verdict(best.preferred);
             }
         }
         let (best_slot, links) = (self.slot(best.link), self.links.len());
@@ -342,6 +346,18 @@ impl Tallies {
         let gone = std::mem::take(&mut self.streams[oldest]);
         self.rest.add(&gone);
         oldest
+    }
+}
+
+impl LinkState {
+    /// What a decision meant for the link when none of its channels was to choose from.
+    fn verdict(&self, preferred: bool) -> Option<Verdict> {
+        match self.standing {
+            _ if self.channels == 0 => Some(Verdict::Gone),
+            Standing::Excluded(_) => Some(Verdict::Excluded),
+            _ if self.suspect > 0 => Some(Verdict::Silent),
+            _ => preferred.then_some(Verdict::LessPreferred),
+        }
     }
 }
 

@@ -171,7 +171,7 @@ fn nothing_is_kept_where_no_memory_is_given() {
     recorder.note(at(0), added(1, 3));
     let views = [view(1, 3)];
     recorder.on_decision(at(1), BULK, unit(9), &views, to(1, Reason::Earliest));
-    assert!(recorder.entries().is_empty() && !recorder.is_on());
+    assert!(recorder.entries().next().is_none() && !recorder.is_on());
     assert_eq!(recorder.summary(None).unwrap().links, []);
 }
 
@@ -182,6 +182,62 @@ fn the_first_channel_of_a_gateway_takes_its_counts_to_the_link_that_the_client_n
     recorder.on_link_known(at(2), added(1, 9), LinkIndex::new(3));
     assert_eq!(link(&recorder, 9).chosen, [(Reason::Earliest, 1)]);
     assert_eq!(recorder.summary(None).unwrap().links.len(), 2);
+}
+
+#[test]
+fn a_link_that_the_rules_exclude_is_seen_by_no_policy_and_says_so() {
+    let (mut recorder, views) = two_links();
+    let (link_4, never) = (LinkIndex::new(4), Standing::Excluded(Exclusion::Never));
+    for _ in 0..2 {
+        recorder.on_standing(at(1), link_4, never);
+    }
+    recorder.on_decision(at(2), BULK, unit(9), &views[..1], to(1, Reason::Earliest));
+    assert_eq!(link(&recorder, 4).verdicts, [(Verdict::Excluded, 1)]);
+    let notes = recorder.summary(None).unwrap().notes;
+    let standing = Note::Standing {
+        link: link_4,
+        standing: never,
+    };
+    assert_eq!(notes[2..], [(at(1), standing)]);
+}
+
+#[test]
+fn a_file_of_another_version_or_with_other_words_is_told_from_damage() {
+    let (recorder, _) = two_links();
+    let bytes = recorder.recording(head()).to_bytes();
+    let error = |change: fn(&mut Vec<u8>)| {
+        let mut changed = bytes.clone();
+        change(&mut changed);
+        Recording::parse(&changed).unwrap_err()
+    };
+    assert_eq!(error(|bytes| bytes[0] = b'H'), RecordingError::Other);
+    assert_eq!(error(|bytes| bytes[17] = 2), RecordingError::Version(2));
+    let policies = RecordingError::Tables("policies");
+    assert_eq!(error(|bytes| bytes[20] ^= 1), policies);
+    assert_eq!(error(|bytes| bytes.push(0)), RecordingError::Damaged);
+}
+
+fn head() -> Head {
+    Head {
+        side: crate::Side::Gateway,
+        policy: ChunkPolicy::Auto,
+        began: at(0),
+        taken: at(5),
+        taken_unix_ms: 7,
+        is_whole: true,
+        links: vec![(LinkIndex::new(3), "eth0".to_owned())],
+        destinations: vec![(STREAM, "example.org:443".to_owned())],
+    }
+}
+
+fn record(recorder: &mut Recorder, entry: &Entry) {
+    match entry {
+        Entry::Note(now, note) => recorder.note(*now, *note),
+        Entry::Decision(it) => {
+            let asked = (it.role, it.stream);
+            recorder.on_decision(it.now, asked, it.unit, &it.views, it.decision);
+        }
+    }
 }
 
 fn any_standing() -> impl Strategy<Value = Standing> {
@@ -310,22 +366,39 @@ proptest! {
         // Two blocks of 8 KiB, so that some entries go.
         let mut recorder = Recorder::new(at(0), ByteCount::new(16 * KIB));
         for entry in &entries {
-            match entry {
-                Entry::Note(now, note) => recorder.note(*now, *note),
-                Entry::Decision(it) => {
-                    let asked = (it.role, it.stream);
-                    recorder.on_decision(it.now, asked, it.unit, &it.views, it.decision);
-                }
-            }
+            record(&mut recorder, entry);
         }
-        let kept = recorder.entries();
+        let kept: Vec<Entry> = recorder.entries().collect();
         prop_assert!(!kept.is_empty());
         prop_assert_eq!(&kept[..], &entries[entries.len() - kept.len()..]);
         prop_assert!(recorder.ring.held() as u64 <= 16 * KIB);
     }
 
     #[test]
-    fn arbitrary_blocks_are_read_without_a_panic(block: Vec<u8>) {
-        read_block(&block);
+    fn a_recording_comes_back_from_its_file_and_damage_is_found(
+        entries in prop::collection::vec(any_entry(), 1..100),
+        at in any::<prop::sample::Index>(),
+        value: u8,
+    ) {
+        let mut recorder = Recorder::new(super::tests::at(0), ByteCount::new(16 * KIB));
+        entries.iter().for_each(|entry| record(&mut recorder, entry));
+        let recording = recorder.recording(head());
+        let mut bytes = recording.to_bytes();
+        let parsed = Recording::parse(&bytes).unwrap();
+        prop_assert_eq!(&parsed, &recording);
+        let kept: Vec<Entry> = recorder.entries().collect();
+        let read: Vec<Entry> = parsed.entries().collect();
+        prop_assert!(read.ends_with(&kept));
+        prop_assert!(Recording::parse(&bytes[..at.index(bytes.len())]).is_err());
+        // Whatever else the bytes say: it ends, without a panic.
+        let place = at.index(bytes.len());
+        bytes[place] = value;
+        let _ = Recording::parse(&bytes);
+    }
+
+    #[test]
+    fn arbitrary_bytes_are_no_recording(bytes: Vec<u8>) {
+        prop_assert!(Recording::parse(&bytes).is_err());
+        recording::Block::new(&bytes).for_each(drop);
     }
 }

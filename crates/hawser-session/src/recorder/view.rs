@@ -17,6 +17,9 @@ trait Word: Copy {
 
 macro_rules! fields {
     ($($field:ident: $type:ty),+ $(,)?) => {
+        /// The names of a view's fields, in the order of their bits.
+        pub(super) const FIELDS: &[&str] = &[$(stringify!($field)),+];
+
         /// Says what of `new` differs from `old`: a bit for each field, then the changes. The
         /// channel's number is said elsewhere.
         pub(super) fn put_view(out: &mut Vec<u8>, new: &PathView, old: &PathView) {

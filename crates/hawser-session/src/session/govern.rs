@@ -68,7 +68,7 @@ impl Session {
     }
 
     /// Finds out which links may be used now, given which of them live.
-    pub(super) fn review_links(&mut self) {
+    pub(super) fn review_links(&mut self, now: Instant) {
         if self.rules.by_link.is_empty() && self.channels.values().all(|c| !c.is_excluded()) {
             return;
         }
@@ -80,6 +80,8 @@ impl Session {
                 Some(reason) => Standing::Excluded(reason),
                 None => Standing::Full,
             };
+            self.recorder
+                .on_standing(now, channel.spec.link, channel.standing);
             if channel.is_excluded() && !was_excluded {
                 let outbox = channel.outbox.drain(..);
                 released.extend(outbox.map(|assigned| (channel.spec.id, assigned)));

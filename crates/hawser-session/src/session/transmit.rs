@@ -29,7 +29,7 @@ impl Session {
         if self.state == State::Closed {
             return;
         }
-        self.review_links();
+        self.review_links(now);
         self.place(now, ChannelRole::Express);
         if self.place(now, ChannelRole::Bulk) {
             self.help_the_tail(now);

@@ -1,0 +1,104 @@
+//! Recordings of sessions, handed out in pieces.
+
+use std::time::SystemTime;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hawser_control::{ErrorReason, Response, Role};
+use hawser_sched::chunk::ChunkPolicy;
+use hawser_session::Side;
+use hawser_session::recorder::{Head, Recording};
+use hawser_types::{Instant, LinkIndex, StreamId};
+
+use super::why::off;
+use super::{MAX_STREAMS, Shared, View, picture};
+
+/// What one connection has asked for, kept until it has all of it.
+#[derive(Default)]
+pub(super) struct Copy(Vec<u8>);
+
+impl Copy {
+    /// The next piece. At the offset 0 the recording is taken anew.
+    pub(super) fn answer(
+        &mut self,
+        shared: &Shared,
+        session: Option<&str>,
+        destinations: bool,
+        offset: u64,
+    ) -> Response {
+        if offset == 0 {
+            match take(shared, session, destinations) {
+                Ok(recording) => self.0 = recording.to_bytes(),
+                Err(response) => return response,
+            }
+        }
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        let rest = self.0.get(offset..).unwrap_or_default();
+        let (piece, left) = rest.split_at(rest.len().min(PIECE));
+        let response = Response::Recording {
+            piece: STANDARD.encode(piece),
+            left_bytes: left.len() as u64,
+        };
+        if left.is_empty() {
+            self.0 = Vec::new();
+        }
+        response
+    }
+}
+
+fn take(shared: &Shared, session: Option<&str>, destinations: bool) -> Result<Recording, Response> {
+    let refused = |message: &str| Response::Error {
+        reason: ErrorReason::NotFound,
+        message: message.to_owned(),
+    };
+    let subject = shared.subject.get();
+    let views = subject.map(|subject| subject.sessions(MAX_STREAMS));
+    let mut views = views.unwrap_or_default();
+    views.retain(|view| view.session.is_some() && session.is_none_or(|name| view.id == name));
+    let (Some(subject), [view]) = (subject, &views[..]) else {
+        return Err(match views.len() {
+            0 => refused("there is no such session; `hawser status` lists them"),
+            _ => refused("there are several sessions: name one with --session"),
+        });
+    };
+    let mut recording = None;
+    let known = subject.recorder(&view.id, &mut |recorder, now| {
+        let head = head(shared.role, view, destinations, now);
+        recording = recorder.is_on().then(|| recorder.recording(head));
+    });
+    match recording {
+        Some(recording) => Ok(recording),
+        None if known => Err(off()),
+        None => Err(refused("the session has ended")),
+    }
+}
+
+fn head(role: Role, view: &View, destinations: bool, now: Instant) -> Head {
+    let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let unix = unix.unwrap_or_default().as_millis();
+    let named = view.ways.iter().filter(|(_, way)| !way.link.is_empty());
+    let links = named.map(|(index, way)| (LinkIndex::new(*index), way.link.clone()));
+    let streams = view.session.iter().flat_map(|session| &session.streams);
+    let destination = |stream: &hawser_session::StreamSnapshot| -> Option<(StreamId, String)> {
+        Some((stream.id, picture::destination(&stream.metadata)?))
+    };
+    Head {
+        side: match role {
+            Role::Client | Role::Sender => Side::Client,
+            _ => Side::Gateway,
+        },
+        policy: view.scheduler.parse().unwrap_or(ChunkPolicy::Auto),
+        began: Instant::ZERO,
+        taken: now,
+        taken_unix_ms: u64::try_from(unix).unwrap_or(u64::MAX),
+        is_whole: true,
+        links: links.collect(),
+        destinations: match destinations {
+            true => streams.filter_map(destination).collect(),
+            false => Vec::new(),
+        },
+    }
+}
+
+/// What fits a line of the control API once it is in base64.
+const PIECE: usize = 512 * 1024;
