@@ -8,8 +8,14 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     }
     let mut decoder = hawser_control::LineDecoder::new();
     if decoder.handle_bytes(data).is_ok() {
-        while let Ok(Some(hawser_control::Response::Status(snapshot))) = decoder.poll_message() {
-            let _ = hawser_control::render_status(&snapshot, 80);
+        while let Ok(Some(response)) = decoder.poll_message() {
+            let _ = match response {
+                hawser_control::Response::Status(snapshot) => {
+                    hawser_control::render_status(&snapshot, 80)
+                }
+                hawser_control::Response::Why(report) => hawser_control::render_why(&report, 80),
+                _ => String::new(),
+            };
         }
     }
 });

@@ -215,6 +215,7 @@ impl Recorder {
                 retransmissions: kernel.retransmissions,
                 delivered: kernel.delivered.unwrap_or_default(),
                 unacknowledged: kernel.unacknowledged,
+                lost_ppm: (channel.path.loss().random() * 1e6) as u64,
             },
         );
     }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use hawser_scenario::{Action, Congestion, Scenario};
 use hawser_session::{ChannelSpec, Event, Session, SessionConfig, Side};
-use hawser_types::{ChannelId, Instant, LinkIndex};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex};
 use hawser_wire::ChannelRole;
 
 use crate::network::{End, Happening, Network};
@@ -32,7 +32,11 @@ pub struct BondConfig {
 impl Default for BondConfig {
     fn default() -> Self {
         Self {
-            session: SessionConfig::default(),
+            // Only who asks for a recording pays for it.
+            session: SessionConfig {
+                recorder: ByteCount::ZERO,
+                ..SessionConfig::default()
+            },
             congestion: Congestion::Bbr,
         }
     }

@@ -3,7 +3,9 @@
 mod failover;
 mod fairness;
 mod hunt;
+mod replay;
 
 pub(crate) use failover::FailoverArguments;
 pub(crate) use fairness::FairnessArguments;
 pub(crate) use hunt::HuntArguments;
+pub(crate) use replay::ReplayArguments;

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use hawser_scenario::{Congestion, Direction, Line, Link, Scenario};
-use hawser_types::{ByteCount, Rate};
+use hawser_session::Side;
+use hawser_session::recorder::{Head, Recording};
+use hawser_types::{ByteCount, LinkIndex, Rate};
 use serde::Serialize;
 
 use crate::bond::{Bond, BondConfig};
@@ -116,6 +118,11 @@ impl Report {
 
 /// Simulates a scenario in one direction.
 pub fn run(scenario: &Scenario, direction: Direction, options: &Options) -> Report {
+    record(scenario, direction, options).0
+}
+
+/// As [`run`]; gives as well what the sender has recorded, as far as its recorder has memory.
+pub fn record(scenario: &Scenario, direction: Direction, options: &Options) -> (Report, Recording) {
     let mut scenario = scenario.clone();
     scenario.payload = options.payload.unwrap_or(scenario.payload);
     let mut alone = scenario.clone();
@@ -156,7 +163,29 @@ pub fn run(scenario: &Scenario, direction: Direction, options: &Options) -> Repo
         let pause = bond.now() + PAUSE;
         while bond.step(pause).is_some() {}
     }
-    report
+    let recording = recording(&bond, direction, scenario.links.len(), options);
+    (report, recording)
+}
+
+fn recording(bond: &Bond, direction: Direction, links: usize, options: &Options) -> Recording {
+    let side = match direction {
+        Direction::Put => Side::Client,
+        Direction::Get => Side::Gateway,
+    };
+    let recorder = bond.session(side).recorder();
+    let links = 1..=links as u32;
+    recorder.recording(Head {
+        side,
+        policy: options.bond.session.scheduler,
+        began: bond.now(),
+        taken: bond.now(),
+        taken_unix_ms: 0,
+        is_whole: true,
+        links: links
+            .map(|n| (LinkIndex::new(n), format!("l{n}")))
+            .collect(),
+        destinations: Vec::new(),
+    })
 }
 
 /// A bond whose channels all stand, as far as they can.

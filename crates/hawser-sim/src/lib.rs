@@ -17,6 +17,7 @@ pub mod objects;
 pub mod plain;
 mod queue;
 mod ranges;
+pub mod replay;
 pub mod table;
 pub mod tcp;
 mod ticks;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::{Context as _, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hawser_scenario::{Congestion, Direction, Scenario};
 use hawser_sched::chunk::ChunkPolicy;
@@ -39,6 +40,8 @@ enum Command {
     Fairness(commands::FairnessArguments),
     /// Draw link sets and report the worst breaches of the promise
     Hunt(commands::HuntArguments),
+    /// Ask a policy again what a recording says that one was asked
+    Replay(commands::ReplayArguments),
 }
 
 #[derive(Debug, Args)]
@@ -70,6 +73,9 @@ struct RunArguments {
     /// Print how the sender and its channels stand, so often, to the error output
     #[arg(long, value_name = "SPAN", value_parser = parse_duration)]
     trace: Option<Duration>,
+    /// Write what the sender decided to this file; one scenario, one direction
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     #[command(flatten)]
     bond: BondArguments,
     /// Print the report as JSON
@@ -122,6 +128,7 @@ fn main() -> ExitCode {
         Command::Failover(arguments) => arguments.execute(),
         Command::Fairness(arguments) => arguments.execute(),
         Command::Hunt(arguments) => arguments.execute(),
+        Command::Replay(arguments) => arguments.execute(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -163,7 +170,16 @@ impl RunArguments {
             };
             for direction in directions {
                 let options = self.options(&scenario, direction);
-                reports.push(experiment::run(&scenario, direction, &options));
+                let (report, recording) = experiment::record(&scenario, direction, &options);
+                reports.push(report);
+                if let Some(path) = &self.record {
+                    ensure!(
+                        reports.len() == 1,
+                        "--record is for one run; name one --direction"
+                    );
+                    std::fs::write(path, recording.to_bytes())
+                        .with_context(|| format!("can't write {}", path.display()))?;
+                }
             }
         }
         let mut out = std::io::stdout().lock();
@@ -191,7 +207,10 @@ impl RunArguments {
             },
             ticks: self.ticks,
             observer: self.trace.map(trace::observer),
-            bond: self.bond.config(),
+            bond: match self.record {
+                Some(_) => self.bond.recording(),
+                None => self.bond.config(),
+            },
         }
     }
 }
@@ -233,9 +252,16 @@ impl BondArguments {
         BondConfig {
             session: SessionConfig {
                 scheduler: self.scheduler,
-                ..SessionConfig::default()
+                ..BondConfig::default().session
             },
             congestion: self.congestion,
         }
+    }
+
+    /// As [`Self::config`], with a recorder that loses nothing.
+    fn recording(&self) -> BondConfig {
+        let mut config = self.config();
+        config.session.recorder = ByteCount::from_mib(256);
+        config
     }
 }

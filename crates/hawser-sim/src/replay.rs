@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hawser_sched::chunk::{ChunkPolicy, Decision, express_scheduler};
 use hawser_session::recorder::{Entry, Note, Recorded, Recording};
-use hawser_types::{ByteCount, Instant, LinkIndex, StreamId};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, StreamId};
 use hawser_wire::ChannelRole;
 use serde::Serialize;
 
@@ -30,7 +30,7 @@ pub struct Replay {
     pub span: u64,
     /// How many decisions were asked again.
     pub decisions: u64,
-    /// How many answers were the same, reasons included.
+    /// How many answers were the same: reasons included where the recorded policy was asked.
     pub same: u64,
     /// The first that were not.
     pub differences: Vec<Difference>,
@@ -104,7 +104,12 @@ pub fn replay(recording: &Recording, policy: Option<ChunkPolicy>) -> Replay {
         for link in links(&recorded, now) {
             shares.entry(link).or_default().1 += 1;
         }
-        replay.take(&recorded, now, first);
+        let same = match policy {
+            None => now == recorded.decision,
+            // Others go to the same channel for reasons of their own.
+            Some(_) => places(now) == places(recorded.decision),
+        };
+        replay.take(&recorded, now, same, first);
     }
     let span = span.map(|(first, last)| last.since(first));
     replay.span = span.unwrap_or_default().as_millis() as u64;
@@ -118,9 +123,9 @@ pub fn replay(recording: &Recording, policy: Option<ChunkPolicy>) -> Replay {
 }
 
 impl Replay {
-    fn take(&mut self, recorded: &Recorded, now: Decision, first: Instant) {
+    fn take(&mut self, recorded: &Recorded, now: Decision, same: bool, first: Instant) {
         self.decisions += 1;
-        if now == recorded.decision {
+        if same {
             self.same += 1;
         } else if self.differences.len() < MAX_DIFFERENCES {
             self.differences.push(Difference {
@@ -135,21 +140,29 @@ impl Replay {
 
 /// The name of a link, or its number where the recording has none.
 fn link_name(recording: &Recording, link: LinkIndex) -> String {
-    let known = recording.head.links.iter().find(|(index, _)| *index == link);
+    let known = recording
+        .head
+        .links
+        .iter()
+        .find(|(index, _)| *index == link);
     known.map_or_else(|| link.to_string(), |(_, name)| name.clone())
 }
 
 /// The links that a decision gives a chunk to.
 fn links(recorded: &Recorded, decision: Decision) -> impl Iterator<Item = LinkIndex> {
-    let chosen = match decision {
-        Decision::Channel(id, _) => [Some(id), None],
-        Decision::Duplicate([one, two], _) => [Some(one), Some(two)],
-        Decision::Wait(..) => [None; 2],
-    };
-    chosen.into_iter().flatten().filter_map(|id| {
+    places(decision).into_iter().flatten().filter_map(|id| {
         let view = recorded.views.iter().find(|view| view.channel == id)?;
         Some(view.link)
     })
+}
+
+/// The channels that a decision gives a chunk to.
+fn places(decision: Decision) -> [Option<ChannelId>; 2] {
+    match decision {
+        Decision::Channel(id, _) => [Some(id), None],
+        Decision::Duplicate([one, two], _) => [Some(one), Some(two)],
+        Decision::Wait(..) => [None; 2],
+    }
 }
 
 fn words(decision: Decision, now: Instant) -> String {

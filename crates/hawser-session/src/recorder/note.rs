@@ -160,6 +160,7 @@ impl Note {
         }
     }
 
+    // long: an arm for each kind.
     /// The note of this kind with these numbers; `None` when they make none.
     pub(super) fn from_words(kind: u64, words: &[u64]) -> Option<Self> {
         Some(match (kind, words) {

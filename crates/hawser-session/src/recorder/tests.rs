@@ -217,6 +217,22 @@ fn a_file_of_another_version_or_with_other_words_is_told_from_damage() {
     assert_eq!(error(|bytes| bytes.push(0)), RecordingError::Damaged);
 }
 
+#[test]
+fn every_file_of_the_corpus_is_read_and_the_sound_ones_come_back() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/recording");
+    let mut sound = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        if let Ok(recording) = Recording::parse(&bytes) {
+            assert!(recording.entries().count() > 0);
+            let again = Recording::parse(&recording.to_bytes()).unwrap();
+            assert_eq!(again, recording);
+            sound += 1;
+        }
+    }
+    assert!(sound > 0, "the corpus is gone");
+}
+
 fn head() -> Head {
     Head {
         side: crate::Side::Gateway,
@@ -345,6 +361,7 @@ fn any_note() -> impl Strategy<Value = Note> {
                 retransmissions: a,
                 delivered: b,
                 unacknowledged: ByteCount::new(c),
+                lost_ppm: b,
             },
         }
     })

@@ -60,6 +60,7 @@ macro_rules! fields {
     };
 }
 
+// New fields go to the end: recordings that were made without them stay readable.
 fields! {
     link: LinkIndex,
     ready: bool,

@@ -79,7 +79,7 @@ impl Conditions {
                         began.get_or_insert(recorded.now);
                         roles.extend(recorded.views.iter().map(|v| (v.channel, recorded.role)));
                     }
-                    payload = payload + placed(&recorded);
+                    payload += placed(&recorded);
                 }
                 Entry::Note(at, note) => {
                     if let Note::Added { channel, role, .. } = note {
