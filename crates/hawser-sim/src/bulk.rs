@@ -31,7 +31,7 @@ pub struct Bulk {
 /// Looks at the sending session while a transfer runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Observer {
-    /// How much time passes between two looks, at least: there is one only when something happens.
+    /// How much time passes between two looks.
     pub every: Duration,
     /// Is told.
     pub tell: fn(&Moment),
@@ -85,11 +85,16 @@ pub fn run(bond: &mut Bond, bulk: &Bulk) -> Outcome {
     let deadline = began + bulk.limit;
     let mut look_at = began;
     while !transfer.answered {
-        if let Some(observer) = bulk.observer.filter(|_| bond.now() >= look_at) {
-            look_at = bond.now() + observer.every;
-            (observer.tell)(&transfer.moment(bond));
+        let mut until = deadline;
+        if let Some(observer) = bulk.observer {
+            if bond.now() >= look_at {
+                look_at = bond.now() + observer.every;
+                (observer.tell)(&transfer.moment(bond));
+            }
+            until = until.min(look_at);
         }
-        match bond.step(deadline) {
+        match bond.step(until) {
+            None if until < deadline => {}
             None => break,
             Some(Signal::Alarm(TICK)) => {
                 if let Some(ticks) = &mut ticks {

@@ -97,7 +97,7 @@ pub struct Load {
     pub back: Option<u64>,
     /// Bytes sent again since a channel failed them.
     pub again: u64,
-    /// The same in thousandths of what arrived.
+    /// The same in thousandths of itself and what arrived.
     pub again_share: u64,
     /// Bytes sent twice ahead of need.
     pub twice: u64,
@@ -214,7 +214,7 @@ impl Load {
             without: without.map(|rate| rate.bits_per_second() / 1000),
             back: back.map(milliseconds),
             again,
-            again_share: again * 1000 / arrivals.total().as_u64().max(1),
+            again_share: again * 1000 / (arrivals.total().as_u64() + again).max(1),
             twice: outcome.duplicated.as_u64(),
         }
     }

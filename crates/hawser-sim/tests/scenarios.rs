@@ -40,6 +40,27 @@ fn bulk_gives_the_committed_table() {
 }
 
 #[test]
+fn what_hunts_have_found_gives_the_committed_table() {
+    let run = |scenario: &Scenario| {
+        let direction = scenario.directions[0];
+        let options = Options {
+            payload: None,
+            ..options(scenario, direction)
+        };
+        experiment::run(scenario, direction, &options)
+    };
+    let found = all_in(&folder().join("hunt"));
+    let reports: Vec<Report> = found.iter().map(run).collect();
+    let arguments = "run scenarios/hunt/*.toml";
+    compare(
+        &Table(&reports),
+        include_str!("hunt.txt"),
+        arguments,
+        "hunt.txt",
+    );
+}
+
+#[test]
 fn an_interactive_stream_beside_bulk_gives_the_committed_table() {
     let reports: Vec<Report> = shipped()
         .iter()
@@ -165,9 +186,13 @@ fn options(scenario: &Scenario, direction: Direction) -> Options {
     }
 }
 
-/// In the order in which a shell names them.
 fn shipped() -> Vec<Scenario> {
-    let entries = std::fs::read_dir(folder()).unwrap();
+    all_in(&folder())
+}
+
+/// In the order in which a shell names them.
+fn all_in(folder: &Path) -> Vec<Scenario> {
+    let entries = std::fs::read_dir(folder).unwrap();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|ending| ending == "toml"));
     paths.sort();

@@ -43,7 +43,7 @@ pub fn text(seed: u64) -> (String, Direction) {
 
 /// Adds a link; returns its rate in the direction that counts, in bit/s.
 fn link(rng: &mut SmallRng, direction: Direction, text: &mut String) -> u64 {
-    let mut rate = round(between(rng, 60_000.0, 300_000_000.0));
+    let mut rate = round(between(rng, 60_000.0, 100_000_000.0));
     let delay = round(between(rng, 1_000.0, 320_000.0));
     let queue = round(between(rng, 10_000.0, 2_000_000.0));
     let _ = write!(
