@@ -88,7 +88,7 @@ fn a_session_outlives_translations_that_forget_all_its_channels() {
                 events: Vec::new(),
                 ticks: false,
                 observer: None,
-                limit: Duration::from_secs(10),
+                limit: Duration::from_secs(60),
             };
             let outcome = bulk::run(&mut bond, &request);
             assert!(outcome.took.is_some(), "{then} {direction:?}");
