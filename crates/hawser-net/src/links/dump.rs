@@ -80,6 +80,13 @@ const fn route_address(address: IpAddr) -> RouteAddress {
     }
 }
 
+/// Whether a link with these flags carries packets.
+pub(super) fn is_up(flags: LinkFlags) -> bool {
+    // Running says in addition that nothing above the carrier, such as a wireless key exchange, is
+    // still missing.
+    flags.contains(LinkFlags::Up | LinkFlags::LowerUp | LinkFlags::Running)
+}
+
 /// Whether `route` leads to all addresses of its family, or nearly so.
 pub(super) fn is_default_route(route: &RouteMessage) -> bool {
     let longest = match route.header.address_family {
@@ -155,9 +162,7 @@ fn link_of(message: &LinkMessage) -> Link {
         },
         addresses: Vec::new(),
         enabled: flags.contains(LinkFlags::Up),
-        // Running says in addition that nothing above the carrier, such as a wireless key
-        // exchange, is still missing.
-        up: flags.contains(LinkFlags::Up | LinkFlags::LowerUp | LinkFlags::Running),
+        up: is_up(flags),
         has_default_route_v4: false,
         has_default_route_v6: false,
         loopback,

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::dump::is_default_route;
+use super::dump::{is_default_route, is_up};
 use super::{Link, LinkError, list_links};
 
 /// The list of links, kept current for as long as this lives.
@@ -65,12 +65,16 @@ async fn follow(sender: &Sender, events: Events<'_>) {
     loop {
         // Once ahead of the first event: something may have changed while nobody listened.
         publish(sender).await;
-        loop {
+        let down = loop {
             match events.next().await {
                 None => return,
-                Some((message, _)) if matters(&message) => break,
+                Some((message, _)) if matters(&message) => break is_down(&message),
                 Some(_) => {}
             }
+        };
+        // Whatever is under way on a link without a carrier has to go elsewhere now.
+        if down {
+            publish(sender).await;
         }
         // A link that comes up is a dozen events within a moment.
         sleep(DEBOUNCE).await;
@@ -105,6 +109,17 @@ fn matters(message: &NetlinkMessage<RouteNetlinkMessage>) -> bool {
         ) => is_default_route(route),
         // An overrun too: the kernel had more events than the socket could hold.
         _ => true,
+    }
+}
+
+/// Whether a link is gone, or carries nothing any more.
+fn is_down(message: &NetlinkMessage<RouteNetlinkMessage>) -> bool {
+    match &message.payload {
+        NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(_)) => true,
+        NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => {
+            !is_up(link.header.flags)
+        }
+        _ => false,
     }
 }
 
