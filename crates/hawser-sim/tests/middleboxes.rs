@@ -35,10 +35,11 @@ fn without_time_stamps_headers_are_shorter() {
 fn a_session_works_where_everything_is_stripped() {
     let links = scenario("loss = \"0.1%\"\nstrip = [\"unknown\", \"sack\", \"timestamps\"]\n");
     let report = experiment::run(&links, Direction::Put, &options());
-    assert_eq!(report.transfers.len(), 2);
-    for transfer in &report.transfers {
-        assert!(transfer.goodput.is_some(), "{report:?}");
-    }
+    let of_best = report.transfers.iter().map(|transfer| transfer.of_best);
+    assert!(
+        of_best.min().flatten().is_some_and(|least| least > 1800),
+        "{report:?}"
+    );
 }
 
 /// A connection that was silent for longer than the translation remembers.

@@ -10,10 +10,10 @@ use super::send::{Segment, Sender};
 
 /// What one acknowledgement has delivered.
 #[derive(Debug, Default)]
-struct Delivered {
-    segments: u32,
-    rtt: Option<Duration>,
-    advanced: bool,
+pub(super) struct Delivered {
+    pub(super) segments: u32,
+    pub(super) rtt: Option<Duration>,
+    pub(super) advanced: bool,
 }
 
 impl Sender {
@@ -28,9 +28,11 @@ impl Sender {
         let mut delivered = Delivered::default();
         self.take_selective(now, packet, &mut delivered);
         self.take_cumulative(now, packet.acknowledged, &mut delivered);
+        if !self.has_ranges && !delivered.advanced {
+            self.take_duplicate(now, packet, &mut delivered);
+        }
         if delivered.segments == 0 && !delivered.advanced && packet.selective.is_empty() {
             self.end_probe(packet);
-            self.on_duplicate(now, packet);
             return;
         }
         let sampled = delivered.rtt.or_else(|| {
@@ -49,7 +51,7 @@ impl Sender {
         }
         let lost_now = match self.has_ranges {
             true => self.detect_losses(now),
-            false => self.on_partial(delivered.advanced),
+            false => self.losses_by_count(delivered.advanced),
         };
         self.move_phase(lost_now);
         self.adjust_window(now, in_flight_before, &delivered, lost_now);
@@ -69,9 +71,7 @@ impl Sender {
             };
             if segment.delivered {
                 self.counts.delivered -= 1;
-            }
-            // Without ranges, what seemed to have arrived was a guess.
-            if !segment.delivered || !self.has_ranges {
+            } else {
                 self.forget_loss(&segment);
                 self.on_delivered(now, &segment, total);
             }
@@ -121,7 +121,7 @@ impl Sender {
         }
     }
 
-    fn on_delivered(&mut self, now: Instant, segment: &Segment, total: &mut Delivered) {
+    pub(super) fn on_delivered(&mut self, now: Instant, segment: &Segment, total: &mut Delivered) {
         total.segments += 1;
         let end = segment.sequence + u64::from(segment.length);
         self.rate.on_delivered(segment.departure, segment.sent, end);

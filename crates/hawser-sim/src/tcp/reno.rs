@@ -1,9 +1,11 @@
 //! Losses where something on the way strips selective acknowledgements: by duplicates alone.
 //!
-//! Source: RFC 6582 and, for what is taken to be in flight, Linux `tcp_add_reno_sack`.
+//! Source: RFC 6582 and, for what is taken to be in flight and delivered, Linux
+//! `tcp_add_reno_sack` and `tcp_remove_reno_sacks`.
 
 use hawser_types::Instant;
 
+use super::ack::Delivered;
 use super::control::Phase;
 use super::packet::{Kind, Packet};
 use super::repair::DUPLICATES;
@@ -11,42 +13,59 @@ use super::send::Sender;
 
 impl Sender {
     /// An acknowledgement that says nothing new: some segment beyond the first has arrived.
-    pub(super) fn on_duplicate(&mut self, now: Instant, packet: &Packet) {
+    pub(super) fn take_duplicate(&mut self, now: Instant, packet: &Packet, total: &mut Delivered) {
         let bare = packet.kind == Kind::Ordinary && packet.length == 0;
-        if self.has_ranges || !bare || packet.acknowledged != self.una || self.segments.is_empty() {
-            return;
-        }
-        // Which one is not known; the first will do, since only their number counts.
-        let mut beyond = self.segments.iter_mut().skip(1);
-        if let Some(segment) = beyond.find(|segment| !segment.delivered && !segment.needs_repair())
+        if bare
+            && packet.acknowledged == self.una
+            && let Some(index) = self.guess()
         {
-            segment.delivered = true;
-            self.counts.delivered += 1;
-        }
-        if self.repair.phase == Phase::Open && self.counts.delivered >= DUPLICATES {
-            self.declare_lost(0);
-            self.move_phase(1);
-            self.arm(now);
+            let copy = self.segments[index].clone();
+            self.on_delivered(now, &copy, total);
+            // When it left is not known, since which one it is, is not.
+            total.rtt = None;
         }
     }
 
-    /// Something was acknowledged: what seemed to have arrived beyond it is not known any more.
-    /// While a repair goes on, the next hole begins where the acknowledgement ends. Returns how
-    /// many segments are lost.
-    pub(super) fn on_partial(&mut self, advanced: bool) -> u32 {
-        if !advanced {
-            return 0;
-        }
-        let guessed = self.segments.iter_mut().filter(|segment| segment.delivered);
-        guessed.for_each(|segment| segment.delivered = false);
-        self.counts.delivered = 0;
+    /// Losses by the number of duplicates and, while a repair goes on, by where an
+    /// acknowledgement ends: the next hole is there. Returns how many segments are lost.
+    pub(super) fn losses_by_count(&mut self, advanced: bool) -> u32 {
         let repairs = self.repair.phase != Phase::Open && self.una < self.repair.until;
+        if advanced && self.segments.front().is_some_and(|first| first.delivered) {
+            // It was another one that had arrived.
+            self.segments[0].delivered = false;
+            self.counts.delivered -= 1;
+            self.guess();
+        }
+        let next = match advanced {
+            true => repairs,
+            false => self.repair.phase == Phase::Open && self.counts.delivered >= DUPLICATES,
+        };
         match self.segments.front() {
-            Some(first) if repairs && !first.needs_repair() && first.times == 1 => {
+            Some(first) if next && !first.needs_repair() && first.times == 1 => {
                 self.declare_lost(0);
                 1
             }
             _ => 0,
         }
+    }
+
+    /// After a time-out nothing counts that was guessed.
+    pub(super) fn forget_guesses(&mut self) {
+        if !self.has_ranges {
+            self.segments
+                .iter_mut()
+                .for_each(|segment| segment.delivered = false);
+            self.counts.delivered = 0;
+        }
+    }
+
+    /// Takes one more segment beyond the first for delivered. Which one does not matter, since
+    /// only their number counts.
+    fn guess(&mut self) -> Option<usize> {
+        let mut beyond = self.segments.iter_mut().enumerate().skip(1);
+        let (index, segment) = beyond.find(|(_, segment)| !segment.delivered && !segment.lost)?;
+        segment.delivered = true;
+        self.counts.delivered += 1;
+        Some(index)
     }
 }

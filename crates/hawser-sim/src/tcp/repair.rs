@@ -179,6 +179,7 @@ impl Sender {
             self.repair.until = self.next;
         }
         self.control.on_timeout();
+        self.forget_guesses();
         let patience = self.rack.rtt;
         for index in 0..self.segments.len() {
             let segment = &self.segments[index];
