@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_scenario::{Direction, Event as LinkEvent};
+use hawser_scenario::{Direction, Event as LinkEvent, Scenario};
 use hawser_session::{Event, ReadOutcome, SessionSnapshot, Side};
 use hawser_types::{ByteCount, Instant, StreamId};
 
@@ -26,6 +26,27 @@ pub struct Bulk {
     pub observer: Option<Observer>,
     /// When to give up.
     pub limit: Duration,
+}
+
+impl Bulk {
+    /// A transfer during which nothing else happens.
+    pub fn new(direction: Direction, bytes: ByteCount, limit: Duration) -> Self {
+        Self {
+            direction,
+            bytes,
+            events: Vec::new(),
+            ticks: false,
+            observer: None,
+            limit,
+        }
+    }
+
+    /// More payload than the links can carry before the end.
+    pub fn endless(scenario: &Scenario, direction: Direction, limit: Duration) -> Self {
+        // Links that serve in turns, and TCP's overhead, stay far below.
+        let bytes = scenario.total_rate(direction) * (limit * 4);
+        Self::new(direction, bytes, limit)
+    }
 }
 
 /// Looks at the sending session while a transfer runs.

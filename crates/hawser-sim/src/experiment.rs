@@ -33,6 +33,21 @@ pub struct Options {
     pub bond: BondConfig,
 }
 
+impl Options {
+    /// No transfers and nothing beside them, for those who make their own.
+    pub fn new(seed: u64, bond: BondConfig) -> Self {
+        Self {
+            seed,
+            payload: None,
+            transfers: 0,
+            singles: Singles::None,
+            ticks: false,
+            observer: None,
+            bond,
+        }
+    }
+}
+
 /// How plain TCP on each link alone is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Singles {

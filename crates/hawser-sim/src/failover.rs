@@ -135,7 +135,12 @@ pub fn run(
         Failure::Idle => (idle(&mut bond, direction, link), None),
         _ => {
             let (events, returns) = failure.events(link);
-            let outcome = bulk::run(&mut bond, &endless(&scenario, direction, events, options));
+            let bulk = Bulk {
+                events,
+                observer: options.observer,
+                ..Bulk::endless(&scenario, direction, ENDS)
+            };
+            let outcome = bulk::run(&mut bond, &bulk);
             let silent = ENDS.saturating_sub(outcome.arrivals.last().unwrap_or_default());
             let gap = outcome.arrivals.gap(FAILS).max(silent);
             (Some(gap), Some(Load::of(&outcome, returns)))
@@ -152,37 +157,13 @@ pub fn run(
     })
 }
 
-/// More payload than the links carry before the end.
-fn endless(
-    scenario: &Scenario,
-    direction: Direction,
-    events: Vec<Event>,
-    options: &Options,
-) -> Bulk {
-    Bulk {
-        direction,
-        bytes: scenario.total_rate(direction) * (ENDS * 4),
-        events,
-        ticks: false,
-        observer: options.observer,
-        limit: ENDS,
-    }
-}
-
 /// The longest of some requests on a session at rest, each a while after the link fell silent.
 fn idle(bond: &mut Bond, direction: Direction, link: usize) -> Option<Duration> {
     let mut longest = Duration::ZERO;
     for pause in IDLE_PAUSES.map(Duration::from_millis) {
         bond.act(link, Action::BlackHole);
         rest(bond, pause);
-        let request = Bulk {
-            direction,
-            bytes: REQUEST,
-            events: Vec::new(),
-            ticks: false,
-            observer: None,
-            limit: IDLE_LIMIT,
-        };
+        let request = Bulk::new(direction, REQUEST, IDLE_LIMIT);
         longest = longest.max(bulk::run(bond, &request).took?);
         bond.act(link, Action::Pass);
         rest(bond, BETWEEN);

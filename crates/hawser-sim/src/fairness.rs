@@ -65,7 +65,8 @@ pub fn run(
     for _ in 0..count {
         bond.add_rival(0, rival, direction);
     }
-    let outcome = bulk::run(&mut bond, &endless(&alone, direction, options));
+    let endless = Bulk::endless(&alone, direction, BEGINS + SPAN);
+    let outcome = bulk::run(&mut bond, &endless);
     let hawser = steady(&outcome.arrivals);
     let rates = rates(&bond);
 
@@ -87,19 +88,6 @@ pub fn run(
         rivals: rates,
         plain_jain: jain(self::rates(&plain).into_iter()),
     })
-}
-
-/// More payload than the link carries before the end.
-fn endless(scenario: &Scenario, direction: Direction, options: &Options) -> Bulk {
-    let limit = BEGINS + SPAN;
-    Bulk {
-        direction,
-        bytes: scenario.total_rate(direction) * (limit * 2),
-        events: Vec::new(),
-        ticks: false,
-        observer: options.observer,
-        limit,
-    }
 }
 
 fn rates(bond: &Bond) -> Vec<u64> {

@@ -102,13 +102,9 @@ impl Promise {
 pub fn try_seed(seed: u64, bond: &BondConfig) -> Finding {
     let (scenario, direction) = draw(seed);
     let options = Options {
-        seed: scenario.seed,
-        payload: None,
         transfers: 2,
         singles: Singles::Disturbed,
-        ticks: false,
-        observer: None,
-        bond: bond.clone(),
+        ..Options::new(scenario.seed, bond.clone())
     };
     let report = experiment::run(&scenario, direction, &options);
     let mut outcomes = judge::bulk(&scenario, &report);

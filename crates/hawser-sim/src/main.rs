@@ -220,15 +220,7 @@ impl ObjectArguments {
         let mut reports = Vec::new();
         for path in &self.scenarios {
             let scenario = load(path)?;
-            let options = Options {
-                seed: scenario.seed,
-                payload: None,
-                transfers: 0,
-                singles: Singles::None,
-                ticks: false,
-                observer: None,
-                bond: self.bond.config(),
-            };
+            let options = Options::new(scenario.seed, self.bond.config());
             for direction in self.direction.directions() {
                 for size in &self.sizes {
                     let report = objects::run(&scenario, direction, *size, self.count, &options);

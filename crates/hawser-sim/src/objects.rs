@@ -64,14 +64,7 @@ pub fn run(
         .min_by_key(|spread| spread.median.unwrap_or(u64::MAX));
     let mut bond = experiment::ready_bond(scenario, options);
     let hawser = Spread::of((0..count).map(|number| {
-        let bulk = Bulk {
-            direction,
-            bytes: size,
-            events: Vec::new(),
-            ticks: false,
-            observer: None,
-            limit: LIMIT,
-        };
+        let bulk = Bulk::new(direction, size, LIMIT);
         let outcome = bulk::run(&mut bond, &bulk);
         // Not in step with any timer.
         let pause = bond.now() + PAUSE + Duration::from_micros(number * 7919 % 30_000);

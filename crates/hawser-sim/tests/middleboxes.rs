@@ -83,14 +83,8 @@ fn a_session_outlives_translations_that_forget_all_its_channels() {
         for direction in [Direction::Put, Direction::Get, Direction::Put] {
             let rested = bond.now() + Duration::from_secs(20);
             while bond.step(rested).is_some() {}
-            let request = Bulk {
-                direction,
-                bytes: ByteCount::new(1000),
-                events: Vec::new(),
-                ticks: false,
-                observer: None,
-                limit: Duration::from_secs(60),
-            };
+            let limit = Duration::from_secs(60);
+            let request = Bulk::new(direction, ByteCount::new(1000), limit);
             let outcome = bulk::run(&mut bond, &request);
             assert!(outcome.took.is_some(), "{then} {direction:?}");
         }
@@ -120,12 +114,8 @@ fn goodput(scenario: &Scenario) -> u128 {
 
 fn options() -> Options {
     Options {
-        seed: 1,
-        payload: None,
         transfers: 2,
         singles: Singles::Undisturbed,
-        ticks: false,
-        observer: None,
-        bond: BondConfig::default(),
+        ..Options::new(1, BondConfig::default())
     }
 }

@@ -176,13 +176,10 @@ fn options(scenario: &Scenario, direction: Direction) -> Options {
     let span = std::time::Duration::from_secs(SECONDS);
     let payload: ByteCount = scenario.total_rate(direction) * span;
     Options {
-        seed: scenario.seed,
         payload: Some(payload),
         transfers: 2,
         singles: Singles::Undisturbed,
-        ticks: false,
-        observer: None,
-        bond: BondConfig::default(),
+        ..Options::new(scenario.seed, BondConfig::default())
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use hawser_sim::experiment::{Options, Singles};
+use hawser_sim::experiment::Options;
 use hawser_sim::failover::{self, Failure};
 use hawser_sim::table::Failovers;
 use hawser_types::parse_duration;
@@ -47,14 +47,10 @@ impl FailoverArguments {
         let mut reports = Vec::new();
         for path in &self.scenarios {
             let scenario = load(path)?;
+            let seed = self.seed.unwrap_or(scenario.seed);
             let options = Options {
-                seed: self.seed.unwrap_or(scenario.seed),
-                payload: None,
-                transfers: 0,
-                singles: Singles::None,
-                ticks: false,
                 observer: self.trace.map(trace::observer),
-                bond: self.bond.config(),
+                ..Options::new(seed, self.bond.config())
             };
             let links = match self.link.map(NonZeroUsize::get) {
                 None => 1..=scenario.links.len(),

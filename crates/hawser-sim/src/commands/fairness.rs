@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use hawser_scenario::Congestion;
-use hawser_sim::experiment::{Options, Singles};
+use hawser_sim::experiment::Options;
 use hawser_sim::fairness;
 use hawser_sim::table::Fairness;
 
@@ -36,15 +36,7 @@ impl FairnessArguments {
         let mut reports = Vec::new();
         for path in &self.scenarios {
             let scenario = load(path)?;
-            let options = Options {
-                seed: scenario.seed,
-                payload: None,
-                transfers: 0,
-                singles: Singles::None,
-                ticks: false,
-                observer: None,
-                bond: self.bond.config(),
-            };
+            let options = Options::new(scenario.seed, self.bond.config());
             for direction in self.direction.directions() {
                 for count in &self.rivals {
                     for rival in Congestion::ALL {
