@@ -144,6 +144,9 @@ fn event_text(event: &WhyEvent) -> String {
             "At {at} {channel} had been silent for {span} where an answer was due; {chunks} on it \
              went over other links too."
         ),
+        "stalled" => format!(
+            "At {at} {channel} had stalled, and {chunks} on it that held others up went again."
+        ),
         "recovered" => format!("At {at} {channel} spoke again, {span} after that."),
         "lost" if event.chunks == Some(0) => format!("At {at} {channel} was gone."),
         "lost" => format!("At {at} {channel} was gone, and {chunks} on it went over others."),

@@ -14,6 +14,7 @@ mod tally;
 mod view;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use hawser_sched::PathView;
 use hawser_sched::chunk::{ChunkUnit, Decision};
@@ -138,10 +139,8 @@ impl Recorder {
             }
             self.notes.push_back((now, note));
         }
-        self.ring.push(|context, out| {
-            context.put_note(out, now, note);
-            true
-        });
+        self.ring
+            .push(|context, out| context.put_note(out, now, note));
     }
 
     /// What is below a channel has become known: what was counted on `unknown` was this link's.
@@ -189,6 +188,37 @@ impl Recorder {
                 silence: channel.path.silence().current(now),
             },
         );
+    }
+
+    /// So many chunks of a channel that has stalled go again.
+    pub(crate) fn on_stalled(&mut self, now: Instant, channel: &Channel, chunks: u64) {
+        if !self.on {
+            return;
+        }
+        let id = channel.spec.id;
+        let note = Note::Stalled {
+            channel: id,
+            link: channel.spec.link,
+            chunks,
+        };
+        // Rescues come in bursts: one note tells of all of them.
+        if let Some((
+            at,
+            Note::Stalled {
+                channel,
+                chunks: sum,
+                ..
+            },
+        )) = self.notes.back_mut()
+            && *channel == id
+            && now.since(*at) < BURST
+        {
+            *sum += chunks;
+            self.ring
+                .push(|context, out| context.put_note(out, now, note));
+            return;
+        }
+        self.keep(now, note);
     }
 
     /// The kernel has said how a channel stands.
@@ -242,7 +272,8 @@ const TALLIES: usize = 8;
 /// Arrivals are reckoned for one decision in so many; reckoning them costs more than the rest.
 const ARRIVALS_EACH: u64 = 16;
 const MAX_NOTES: usize = 128;
-const SAMPLE_EACH: std::time::Duration = std::time::Duration::from_millis(200);
+const SAMPLE_EACH: Duration = Duration::from_millis(200);
+const BURST: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests;

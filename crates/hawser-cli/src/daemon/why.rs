@@ -171,6 +171,7 @@ fn events(view: &View, summary: &Summary, now: Instant) -> Vec<WhyEvent> {
     summary.notes.iter().filter_map(event).collect()
 }
 
+// long: an arm for each kind.
 /// What happened, without the time.
 fn of_note(note: &Note, view: &View) -> Option<WhyEvent> {
     let about = |what: &str, link: LinkIndex, channel: Option<ChannelId>| WhyEvent {
@@ -211,6 +212,15 @@ fn of_note(note: &Note, view: &View) -> Option<WhyEvent> {
             chunks,
             silence,
         } => with(about("silent", link, Some(channel)), Some(chunks), silence),
+        Note::Stalled {
+            channel,
+            link,
+            chunks,
+        } => with(
+            about("stalled", link, Some(channel)),
+            Some(chunks),
+            Duration::ZERO,
+        ),
         Note::Recovered {
             channel,
             link,

@@ -1,6 +1,7 @@
 //! Numbers as bytes: little ones take few.
 
 /// Appends a number, seven bits a byte, the low ones first; the highest bit says that more follow.
+#[inline]
 pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -10,6 +11,7 @@ pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Appends by how much a number differs from one that the reader knows.
+#[inline]
 pub(super) fn put_change(out: &mut Vec<u8>, new: u64, old: u64) {
     let change = new.wrapping_sub(old) as i64;
     // Small changes either way become small numbers.

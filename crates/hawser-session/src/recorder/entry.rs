@@ -137,14 +137,15 @@ impl Context {
         true
     }
 
-    /// Appends a note.
-    pub(super) fn put_note(&mut self, out: &mut Vec<u8>, now: Instant, note: Note) {
+    /// Appends a note; always `true`.
+    pub(super) fn put_note(&mut self, out: &mut Vec<u8>, now: Instant, note: Note) -> bool {
         let (kind, words) = note.to_words();
         put(out, (kind << 1) | NOTE);
         put_change(out, now.as_nanos(), self.now.as_nanos());
         self.now = now;
         put(out, words.len() as u64);
         words.iter().for_each(|word| put(out, *word));
+        true
     }
 
     /// The next entry; `Some(None)` for a kind of note that is not known here, `None` when the

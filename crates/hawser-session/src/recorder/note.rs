@@ -53,6 +53,16 @@ pub enum Note {
         /// For how long it was suspect.
         after: Duration,
     },
+    /// Nothing has come of what a channel carries for long, although its link may live: what holds
+    /// up the head of a line goes again.
+    Stalled {
+        /// The channel.
+        channel: ChannelId,
+        /// The link below it.
+        link: LinkIndex,
+        /// Chunks that go again, of this time and those that followed within a second.
+        chunks: u64,
+    },
     /// Bulk chunks are placed by this policy from now on.
     Policy(ChunkPolicy),
     /// What the user and the governor allow a link has changed.
@@ -137,6 +147,11 @@ impl Note {
                 channel,
                 bytes,
             } => (6, smallvec![stream.value(), id(channel), bytes.as_u64()]),
+            Self::Stalled {
+                channel,
+                link,
+                chunks,
+            } => (8, smallvec![id(channel), at(link), chunks]),
             Self::Sample {
                 channel,
                 link,
@@ -219,6 +234,11 @@ impl Note {
                 delivered: *delivered,
                 unacknowledged: ByteCount::new(*unacknowledged),
                 lost_ppm: *lost_ppm,
+            },
+            (8, [channel, link, chunks]) => Self::Stalled {
+                channel: channel_of(*channel)?,
+                link: link_of(*link)?,
+                chunks: *chunks,
             },
             _ => return None,
         })

@@ -186,7 +186,9 @@ fn is_sound(block: &[u8]) -> bool {
 /// A block of notes alone.
 fn notes_block<'a>(notes: impl Iterator<Item = &'a (Instant, Note)>) -> Vec<u8> {
     let (mut context, mut block) = (Context::default(), Vec::new());
-    notes.for_each(|(at, note)| context.put_note(&mut block, *at, *note));
+    for (at, note) in notes {
+        context.put_note(&mut block, *at, *note);
+    }
     block
 }
 

@@ -8,6 +8,7 @@ use hawser_sched::governor::Standing;
 use hawser_types::{ChannelId, LinkIndex, StreamId};
 
 use super::entry::Taken;
+use super::note::nanos;
 
 /// What one decision meant for one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -212,47 +213,72 @@ impl Tallies {
         };
         let best = taken.views.iter().find(|view| view.channel == chosen[0]);
         let Some(best) = best else { return };
+        let verdicts = self.judge(taken.views, best, chosen, reason);
+        let best_slot = self.slot(best.link);
+        let later = match sample {
+            true => self.arrivals(taken, best, &verdicts),
+            false => [None; MAX_LINKS],
+        };
+        let tally = self.stream(taken.stream);
+        for ((link, verdict), later) in tally.links.iter_mut().zip(verdicts).zip(later) {
+            if let Some(verdict) = verdict {
+                link.verdicts[verdict as usize] += 1;
+            }
+            if let Some((here, there)) = later {
+                link.later.0 += 1;
+                link.later.1 = link.later.1.saturating_add(nanos(here));
+                link.later.2 = link.later.2.saturating_add(nanos(there));
+            }
+        }
+        let chosen = best_slot.and_then(|slot| tally.links[slot].chosen.get_mut(reason as usize));
+        if let Some(count) = chosen {
+            *count += 1;
+        }
+    }
+
+    /// What a decision for `best` meant for each link.
+    fn judge(
+        &self,
+        views: &[PathView],
+        best: &PathView,
+        chosen: [ChannelId; 2],
+        reason: Reason,
+    ) -> [Option<Verdict>; MAX_LINKS] {
         let mut verdicts = [None; MAX_LINKS];
-        for view in taken.views {
-            let Some(slot) = self.slot(view.link) else {
+        for (place, view) in views.iter().enumerate() {
+            let Some(slot) = self.slot_near(view.link, place) else {
                 continue;
             };
             let verdict = verdict(view, best, chosen, reason);
             // Of the channels of one link the one that came furthest counts.
             verdicts[slot] = Some(verdicts[slot].map_or(verdict, |old: Verdict| old.min(verdict)));
         }
-        for (slot, state) in self.links.iter().enumerate() {
-            if verdicts[slot].is_none() {
-                verdicts[slot] = state.verdict(best.preferred);
+        for (verdict, state) in verdicts.iter_mut().zip(&self.links) {
+            if verdict.is_none() {
+                *verdict = state.verdict(best.preferred);
             }
         }
-        let (best_slot, links) = (self.slot(best.link), self.links.len());
-        let slots: [Option<usize>; 8] = match sample {
-            true => std::array::from_fn(|n| self.slot(taken.views.get(n)?.link)),
-            false => [None; 8],
-        };
-        let tally = self.stream(taken.stream);
-        for (link, verdict) in tally.links.iter_mut().zip(verdicts).take(links) {
-            if let Some(verdict) = verdict {
-                link.verdicts[verdict as usize] += 1;
+        verdicts
+    }
+
+    /// For each link over which the chunk would have been later: in how long it would have been
+    /// there, and in how long it is by `best`.
+    fn arrivals(
+        &self,
+        taken: &Taken<'_>,
+        best: &PathView,
+        verdicts: &[Option<Verdict>; MAX_LINKS],
+    ) -> [Option<(Duration, Duration)>; MAX_LINKS] {
+        let mut later = [None; MAX_LINKS];
+        let there = best.arrival(taken.unit.size.min(best.chunk));
+        for view in taken.views {
+            if let Some(slot) = self.slot(view.link)
+                && verdicts[slot] == Some(Verdict::Later)
+            {
+                later[slot] = Some((view.arrival(taken.unit.size.min(view.chunk)), there));
             }
         }
-        if let Some(slot) = best_slot {
-            tally.links[slot].chosen[reason as usize] += 1;
-        }
-        if sample {
-            let there = best.arrival(taken.unit.size.min(best.chunk));
-            for (view, slot) in taken.views.iter().zip(slots) {
-                let Some(slot) = slot.filter(|slot| verdicts[*slot] == Some(Verdict::Later)) else {
-                    continue;
-                };
-                let here = view.arrival(taken.unit.size.min(view.chunk));
-                let (count, sum_here, sum_there) = &mut tally.links[slot].later;
-                *count += 1;
-                *sum_here = sum_here.saturating_add(here.as_nanos() as u64);
-                *sum_there = sum_there.saturating_add(there.as_nanos() as u64);
-            }
-        }
+        later
     }
 
     /// Counts bytes of a stream that were given to a link; `copy` when another has them already.
@@ -296,11 +322,12 @@ impl Tallies {
             if now == Some((held.reason, held.links)) && held.stream == taken.stream {
                 return;
             }
-            let span = taken.now.since(held.since).as_nanos() as u64;
+            let span = nanos(taken.now.since(held.since).min(LONGEST_WAIT));
             let tally = self.stream(held.stream);
             for (slot, link) in tally.links.iter_mut().enumerate() {
-                if held.links & (1 << slot) != 0 {
-                    link.held[held.reason as usize] += span;
+                let time = link.held.get_mut(held.reason as usize);
+                if let Some(time) = time.filter(|_| held.links & (1 << slot) != 0) {
+                    *time = time.saturating_add(span);
                 }
             }
         }
@@ -310,6 +337,14 @@ impl Tallies {
             reason,
             links,
         });
+    }
+
+    /// As [`Self::slot`]; looks at `guess` first.
+    fn slot_near(&self, link: LinkIndex, guess: usize) -> Option<usize> {
+        match self.links.get(guess) {
+            Some(state) if state.link == link => Some(guess),
+            _ => self.slot(link),
+        }
     }
 
     fn slot(&self, link: LinkIndex) -> Option<usize> {
@@ -403,7 +438,7 @@ impl LinkTally {
 
 /// What a decision for `best` meant for a channel.
 fn verdict(view: &PathView, best: &PathView, chosen: [ChannelId; 2], reason: Reason) -> Verdict {
-    if chosen.contains(&view.channel) {
+    if view.channel == chosen[0] || view.channel == chosen[1] {
         return Verdict::Carried;
     }
     match view.standing {
@@ -420,5 +455,7 @@ fn verdict(view: &PathView, best: &PathView, chosen: [ChannelId; 2], reason: Rea
 }
 
 const REASONS: usize = Reason::ALL.len();
+/// What waits is asked for again sooner, unless its stream is over.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// Links that are told apart.
 const MAX_LINKS: usize = 8;

@@ -323,7 +323,7 @@ fn any_note() -> impl Strategy<Value = Note> {
     let link = any::<u32>().prop_map(LinkIndex::new);
     let policy = (0..ChunkPolicy::ALL.len()).prop_map(|n| ChunkPolicy::ALL[n]);
     let numbers = any::<(u64, u64, u64)>();
-    let note = (0..8_u8, id, link, policy, any_standing(), numbers);
+    let note = (0..9_u8, id, link, policy, any_standing(), numbers);
     note.prop_map(|(kind, channel, link, policy, standing, (a, b, c))| {
         let silence = Duration::from_nanos(b);
         match kind {
@@ -346,6 +346,11 @@ fn any_note() -> impl Strategy<Value = Note> {
                 after: silence,
             },
             4 => Note::Policy(policy),
+            8 => Note::Stalled {
+                channel,
+                link,
+                chunks: a,
+            },
             5 => Note::Standing { link, standing },
             6 => Note::Helped {
                 stream: StreamId::new(a),

@@ -19,6 +19,7 @@ impl Session {
     pub(super) fn rescue_heads(&mut self, now: Instant) {
         let stalled = |channel: &&Channel| channel.has_stalled(now);
         let mut keys = Keys::new();
+        let mut rescued = smallvec::SmallVec::<[_; 4]>::new();
         for channel in self.bulk_channels().filter(stalled) {
             let Some(front) = self.front(channel).filter(|front| self.is_head(front)) else {
                 continue;
@@ -26,7 +27,7 @@ impl Session {
             if !self.goes_sooner(now, channel, front) {
                 continue;
             }
-            let mut left = MAX_RESCUE;
+            let (before, mut left) = (keys.len(), MAX_RESCUE);
             for sent in channel.sent.iter().filter(|sent| sent.end >= front.end) {
                 let alone = self
                     .ledger
@@ -37,6 +38,14 @@ impl Session {
                 if left == 0 {
                     break;
                 }
+            }
+            if keys.len() > before {
+                rescued.push((channel.spec.id, (keys.len() - before) as u64));
+            }
+        }
+        for (id, chunks) in rescued {
+            if let Some(channel) = self.channels.get(&id) {
+                self.recorder.on_stalled(now, channel, chunks);
             }
         }
         for (role, key) in keys {
