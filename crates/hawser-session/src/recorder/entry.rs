@@ -99,17 +99,14 @@ impl Context {
             room,
             again,
         } = taken.unit;
-        let bits = [
-            (EXPRESS, taken.role == ChannelRole::Express),
-            (MORE, more),
-            (AGAIN, again),
-            (ROOM, room.is_some()),
-            (STREAM, taken.stream != latest.stream),
-            (SIZE, size.as_u64() != latest.size),
-            (CHANNELS, !same_channels),
-        ];
-        let set = bits.iter().filter(|(_, set)| *set);
-        let flags = set.fold(0, |flags, (bit, _)| flags | bit);
+        let bit = |bit: u64, set: bool| if set { bit } else { 0 };
+        let flags = bit(EXPRESS, taken.role == ChannelRole::Express)
+            | bit(MORE, more)
+            | bit(AGAIN, again)
+            | bit(ROOM, room.is_some())
+            | bit(STREAM, taken.stream != latest.stream)
+            | bit(SIZE, size.as_u64() != latest.size)
+            | bit(CHANNELS, !same_channels);
         put(out, (flags << 1) | DECISION);
         put_change(out, taken.now.as_nanos(), self.now.as_nanos());
         self.now = taken.now;
