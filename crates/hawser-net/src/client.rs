@@ -48,8 +48,8 @@ pub struct ClientConfig {
     pub rules: BTreeMap<String, Terms>,
     /// The session's behaviour.
     pub session: SessionConfig,
-    /// Congestion control of the channels; `None`: bbr where it is permitted, save on paths of less
-    /// than a millisecond.
+    /// Congestion control of the channels; `None`: where bbr is permitted, as the session chooses
+    /// for each, else the system's default.
     pub congestion: Option<String>,
     /// Separate channels for what must not wait behind bulk.
     pub express: bool,

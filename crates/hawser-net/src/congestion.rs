@@ -1,7 +1,8 @@
 //! Which congestion control a channel's connection uses.
 
 use std::os::fd::AsFd;
-use std::time::Duration;
+
+use hawser_path::Control;
 
 use crate::bind;
 
@@ -10,11 +11,11 @@ use crate::bind;
 pub(crate) enum Congestion {
     /// Always this one; none leaves the system's default.
     Fixed(Option<String>),
-    /// As the path asks for: a window alone where round trips are far below a millisecond, since
-    /// bbr's timers would cost more than the network; bbr elsewhere.
+    /// As the session chooses for each: see [`hawser_path::ControlChoice`].
     ByPath {
-        /// What a connection begins with. Once bbr was on, pacing stays on.
-        short: &'static str,
+        /// The one that goes by a window, which connections begin with: once bbr was on, pacing
+        /// stays on.
+        window: &'static str,
     },
 }
 
@@ -25,10 +26,17 @@ impl Congestion {
             return Self::Fixed(named);
         }
         let best = bind::best_congestion();
-        let short = SHORT.iter().find(|name| bind::is_permitted(name));
-        match (&best, short) {
-            (Some(_), Some(short)) => Self::ByPath { short },
-            _ => Self::Fixed(best),
+        let window = WINDOWS.iter().find(|name| bind::is_permitted(name));
+        match (&best, window) {
+            (Some(_), Some(window)) => Self::ByPath { window },
+            (Some(_), None) => Self::Fixed(best),
+            (None, _) => {
+                tracing::warn!(
+                    "bbr may not be used here, so links that lose packets give much less; \
+                     `hawser doctor` tells what to change"
+                );
+                Self::Fixed(None)
+            }
         }
     }
 
@@ -36,7 +44,7 @@ impl Congestion {
     pub(crate) fn initial(&self) -> Option<&str> {
         match self {
             Self::Fixed(name) => name.as_deref(),
-            Self::ByPath { short } => Some(short),
+            Self::ByPath { window } => Some(window),
         }
     }
 
@@ -50,42 +58,53 @@ impl Congestion {
 
     /// Puts a socket that listens in the state in which connections are to begin.
     pub(crate) fn prepare(&self, listener: &impl AsFd) {
-        if let Self::ByPath { short } = self
-            && let Err(error) = bind::set_congestion(listener, short)
+        if let Self::ByPath { window } = self
+            && let Err(error) = bind::set_congestion(listener, window)
         {
             tracing::debug!(%error, "connections begin with the system's congestion control");
         }
     }
 }
 
-/// Follows one channel's round trips until they are long enough for bbr.
+/// One channel's control, as it was chosen last.
 #[derive(Debug)]
 pub(crate) struct Choice {
-    open: bool,
+    /// What stands for a window; `None`: nothing is to be chosen.
+    window: Option<&'static str>,
+    set: Control,
 }
 
 impl Choice {
     pub(crate) fn new(congestion: &Congestion) -> Self {
-        let open = matches!(congestion, Congestion::ByPath { .. });
-        Self { open }
+        let window = match congestion {
+            Congestion::ByPath { window } => Some(*window),
+            Congestion::Fixed(_) => None,
+        };
+        Self {
+            window,
+            set: Control::Window,
+        }
     }
 
-    /// Takes in the channel's smoothed round-trip time.
-    pub(crate) fn on_rtt(&mut self, socket: &impl AsFd, rtt: Duration) {
-        if !self.open || rtt < FAR {
+    /// Gives the channel's connection the control that the session has chosen.
+    pub(crate) fn set(&mut self, socket: &impl AsFd, control: Control) {
+        let Some(window) = self.window.filter(|_| control != self.set) else {
             return;
-        }
-        self.open = false;
-        if let Err(error) = bind::set_congestion(socket, bind::BBR) {
-            tracing::debug!(%error, "the congestion control stays");
+        };
+        self.set = control;
+        let name = match control {
+            Control::Window => window,
+            Control::Rate => bind::BBR,
+        };
+        match bind::set_congestion(socket, name) {
+            Ok(()) => tracing::debug!(name, "another congestion control"),
+            Err(error) => tracing::debug!(%error, "the congestion control stays"),
         }
     }
 }
 
-/// Round trips from here on are a network's, not a wire's between two machines.
-const FAR: Duration = Duration::from_millis(1);
 /// Window-based ones, the better first.
-const SHORT: [&str; 2] = ["cubic", "reno"];
+const WINDOWS: [&str; 2] = ["cubic", "reno"];
 
 #[cfg(test)]
 mod tests {
@@ -102,9 +121,9 @@ mod tests {
     }
 
     #[test]
-    fn connections_begin_with_a_window_and_turn_to_bbr_when_the_path_is_long() {
+    fn a_connection_begins_with_a_window_and_gets_what_is_chosen() {
         let congestion = Congestion::choose(None);
-        let Congestion::ByPath { short } = congestion else {
+        let Congestion::ByPath { window } = congestion else {
             println!("SKIPPED: bbr or cubic may not be used here");
             return;
         };
@@ -112,18 +131,20 @@ mod tests {
         congestion.prepare(&listener);
         let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (socket, _) = listener.accept().unwrap();
-        assert_eq!(name(&socket), short);
+        assert_eq!(name(&socket), window);
         let mut choice = Choice::new(&congestion);
-        choice.on_rtt(&socket, FAR / 2);
-        assert_eq!(name(&socket), short);
-        choice.on_rtt(&socket, FAR);
+        choice.set(&socket, Control::Window);
+        assert_eq!(name(&socket), window);
+        choice.set(&socket, Control::Rate);
         assert_eq!(name(&socket), bind::BBR);
+        choice.set(&socket, Control::Window);
+        assert_eq!(name(&socket), window);
     }
 
     #[test]
     fn what_the_user_names_stays() {
         let congestion = Congestion::choose(Some("reno".to_owned()));
         assert_eq!(congestion.initial(), Some("reno"));
-        assert!(!Choice::new(&congestion).open);
+        assert_eq!(Choice::new(&congestion).window, None);
     }
 }

@@ -51,8 +51,8 @@ pub struct GatewayConfig {
     pub session: SessionConfig,
     /// What strangers and clients may use up.
     pub limits: AcceptLimits,
-    /// Congestion control of the channels; `None`: bbr where it is permitted, save on paths of less
-    /// than a millisecond.
+    /// Congestion control of the channels; `None`: where bbr is permitted, as the session chooses
+    /// for each, else the system's default.
     pub congestion: Option<String>,
 }
 

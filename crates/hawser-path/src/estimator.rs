@@ -39,6 +39,8 @@ pub struct KernelSample {
     pub receiver_limited: Option<Duration>,
     /// How much of that the writer was the limit: the queue was empty and it came late.
     pub send_buffer_limited: Option<Duration>,
+    /// The lowest round-trip time that BBR goes by; `None` with another congestion control.
+    pub bbr_min_rtt: Option<Duration>,
 }
 
 impl KernelSample {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bottleneck;
+mod control;
 mod delay;
 mod delivery;
 mod estimator;
@@ -13,6 +14,7 @@ mod silence;
 mod window;
 
 pub use bottleneck::{Bottlenecks, Group, INTERVAL as BOTTLENECK_INTERVAL};
+pub use control::{Control, ControlChoice, ControlFacts};
 pub use delay::Delay;
 pub use delivery::{DeliveryRate, Limit};
 pub use estimator::{KernelSample, PathEstimator};

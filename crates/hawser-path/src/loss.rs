@@ -18,6 +18,8 @@ pub struct Loss {
     counters: Option<(u64, u64)>,
     short: Tally,
     long: Tally,
+    /// Segments lost with a short queue, ever.
+    by_medium: u64,
     /// The longest queue lately seen, in seconds.
     peak: f64,
 }
@@ -52,6 +54,7 @@ impl Loss {
         let tally = if queue > SHORTEST_PEAK && queue * 2.0 > self.peak {
             &mut self.long
         } else {
+            self.by_medium += sent_again.saturating_sub(again_before);
             &mut self.short
         };
         tally.delivered += delivered;
@@ -65,6 +68,12 @@ impl Loss {
             lost: self.short.lost + self.long.lost,
         };
         both.rate()
+    }
+
+    /// Segments that were lost while the queue was short, since the connection began. A
+    /// segment that was sent again in vain counts too.
+    pub const fn by_medium(&self) -> u64 {
+        self.by_medium
     }
 
     /// The share that is lost by the medium, from 0 to 1.

@@ -1,7 +1,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use hawser_path::{KernelSample, PathEstimator};
+use hawser_path::{Control, ControlChoice, ControlFacts, KernelSample, PathEstimator, RttRefresh};
 use hawser_sched::PathView;
 use hawser_sched::governor::Standing;
 use hawser_sched::rules::Permission;
@@ -36,6 +36,8 @@ pub struct ChannelSpec {
 pub(crate) struct Channel {
     pub(crate) spec: ChannelSpec,
     pub(crate) path: PathEstimator,
+    control: ControlChoice,
+    pub(crate) refresh: RttRefresh,
     pub(crate) suspect_since: Option<Instant>,
     /// What the user says of the link for what this side sends, and what that comes to now.
     pub(crate) terms: SendTerms,
@@ -110,6 +112,8 @@ impl Channel {
         Self {
             spec,
             path: PathEstimator::default(),
+            control: ControlChoice::default(),
+            refresh: RttRefresh::default(),
             suspect_since: None,
             terms: SendTerms::default(),
             standing: Standing::Full,
@@ -194,12 +198,27 @@ impl Channel {
     /// Takes in what the kernel says now.
     pub(crate) fn on_sample(&mut self, now: Instant, sample: KernelSample) {
         self.path.on_sample(now, sample);
+        self.refresh.on_sample(now, &sample);
         // Heartbeats behind the last chunk are no progress of the chunks.
         let last = self.sent.back().map_or(u64::MAX, |sent| sent.end);
         let position = self.kernel_acknowledged().min(last);
         if position > self.progress.0 {
             self.progress = (position, now);
         }
+    }
+
+    /// Which congestion control the connection should have. `shortest`: the shortest round-trip
+    /// time of any link that lives.
+    pub(crate) fn choose_control(&mut self, now: Instant, shortest: Duration) -> Control {
+        let length = self.path.min_rtt().unwrap_or_default();
+        let facts = ControlFacts {
+            rtt: self.path.rtt(),
+            lost_by_medium: self.path.loss().by_medium(),
+            delivered: self.path.latest().delivered.unwrap_or(0),
+            idle: self.path.latest().unacknowledged == ByteCount::ZERO,
+            detour: length >= shortest + DETOUR,
+        };
+        self.control.on_sample(now, &facts)
     }
 
     /// When either the peer's session or its kernel acknowledged something new.
@@ -312,6 +331,8 @@ impl Inbound {
     }
 }
 
+/// Twice the delay that bulk may add to calls: a link that is longer by this carries none.
+const DETOUR: Duration = Duration::from_millis(60);
 /// About what the header of a chunk takes.
 const CHUNK_HEADER: usize = 12;
 /// How much of a channel's time a chunk takes.

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use hawser_path::KernelSample;
+use hawser_path::{Control, KernelSample};
 use hawser_sched::PathView;
 use hawser_sched::chunk::{ChunkPolicy, ChunkScheduler, express_scheduler};
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, SegmentNumber, StreamId};
@@ -278,6 +278,36 @@ impl Session {
                 .get(&channel)?
                 .low_water(self.config.chunk_size),
         )
+    }
+
+    /// Which congestion control a channel's connection should have; to be asked with every sample.
+    pub fn choose_control(&mut self, now: Instant, channel: ChannelId) -> Option<Control> {
+        let live = self
+            .channels
+            .values()
+            .filter(|channel| channel.suspect_since.is_none());
+        let shortest = live.filter_map(|channel| channel.path.min_rtt()).min();
+        let channel = self.channels.get_mut(&channel)?;
+        Some(channel.choose_control(now, shortest.unwrap_or(Duration::MAX)))
+    }
+
+    /// Whether a channel is to drain now, to spare it BBR's probe, while another link carries on. `in_flight`:
+    /// what was written to it and the peer's kernel has not acknowledged, asked only when it matters.
+    pub fn holds(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        in_flight: impl Fn() -> ByteCount,
+    ) -> bool {
+        let Some(channel) = self.channels.get_mut(&channel) else {
+            return false;
+        };
+        let link = channel.spec.link;
+        channel.refresh.holds(now, in_flight)
+            && self
+                .channels
+                .values()
+                .any(|other| other.spec.link != link && other.suspect_since.is_none())
     }
 
     /// Whether the session has ended, by either side or for want of channels.

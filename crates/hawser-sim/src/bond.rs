@@ -25,8 +25,8 @@ use rival::Rival;
 pub struct BondConfig {
     /// Both sessions'.
     pub session: SessionConfig,
-    /// The congestion control of every channel.
-    pub congestion: Congestion,
+    /// The congestion control of every channel; `None`: as the session chooses.
+    pub congestion: Option<Congestion>,
 }
 
 impl Default for BondConfig {
@@ -37,7 +37,7 @@ impl Default for BondConfig {
                 recorder: ByteCount::ZERO,
                 ..SessionConfig::default()
             },
-            congestion: Congestion::Bbr,
+            congestion: None,
         }
     }
 }
@@ -214,7 +214,7 @@ impl Bond {
     }
 
     fn connect(&mut self, link: usize, role: ChannelRole, stage: Stage) -> End {
-        let config = TcpConfig::new(self.config.congestion);
+        let config = TcpConfig::new(self.config.congestion.unwrap_or(Congestion::Cubic));
         let end = self.network.connect(link, config);
         self.network.set_low_water(end, FIRST_LOW_WATER);
         let used = Use {

@@ -21,8 +21,8 @@ pub struct FairnessReport {
     pub direction: Direction,
     /// The link, from 1.
     pub link: usize,
-    /// The congestion control of Hawser's channels.
-    pub own: Congestion,
+    /// The congestion control of Hawser's channels; `None`: each one's own choice.
+    pub own: Option<Congestion>,
     /// That of the others.
     pub rival: Congestion,
     /// Hawser's goodput.
@@ -31,7 +31,8 @@ pub struct FairnessReport {
     pub rivals: Vec<u64>,
     /// Jain's index over all of them, in thousandths: (Σx)² / (n Σx²), 1000 when all have the same.
     pub jain: u64,
-    /// The same with one plain TCP of the same congestion control in Hawser's place.
+    /// The same with one plain TCP in Hawser's place, of its congestion control, or the others' where
+    /// it chooses.
     pub plain_jain: u64,
 }
 
@@ -71,7 +72,8 @@ pub fn run(
     let rates = rates(&bond);
 
     let mut plain = experiment::ready_bond(&alone, options);
-    for congestion in [own].into_iter().chain(std::iter::repeat_n(rival, count)) {
+    let parties = std::iter::repeat_n(rival, count);
+    for congestion in [own.unwrap_or(rival)].into_iter().chain(parties) {
         plain.add_rival(0, congestion, direction);
     }
     let end = plain.now() + BEGINS + SPAN;

@@ -88,9 +88,9 @@ struct BondArguments {
     /// The policy that places bulk chunks
     #[arg(long, default_value_t)]
     scheduler: ChunkPolicy,
-    /// The congestion control of Hawser's channels
-    #[arg(long, value_name = "CONTROL", default_value_t = Congestion::Bbr)]
-    congestion: Congestion,
+    /// One congestion control for all of Hawser's channels, instead of each one's own choice
+    #[arg(long, value_name = "CONTROL")]
+    congestion: Option<Congestion>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

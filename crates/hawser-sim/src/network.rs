@@ -5,7 +5,7 @@ mod middlebox;
 use std::collections::VecDeque;
 
 use hawser_path::KernelSample;
-use hawser_scenario::{Fate, LineState, Link, Nat, TcpOption};
+use hawser_scenario::{Congestion, Fate, LineState, Link, Nat, TcpOption};
 use hawser_types::Instant;
 
 use crate::queue::Queue;
@@ -239,9 +239,10 @@ impl Network {
         self.tcp(end).sample(self.now)
     }
 
-    /// BBR's lowest round-trip time, where BBR is in use.
-    pub fn bbr_min_rtt(&self, end: End) -> Option<std::time::Duration> {
-        self.tcp(end).bbr_min_rtt()
+    /// Changes the congestion control of an end.
+    pub fn set_congestion(&mut self, end: End, congestion: Congestion) {
+        let now = self.now;
+        self.tcp_mut(end).set_congestion(now, congestion);
     }
 
     /// Lets time pass until something happens that the owner has to know, at `until` at most.

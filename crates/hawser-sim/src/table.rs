@@ -178,7 +178,7 @@ impl Display for Fairness<'_> {
                 report.scenario,
                 report.direction.name(),
                 report.link,
-                report.own,
+                report.own.map_or("auto", |own| own.name()),
                 others,
                 report.hawser,
                 Shown(report.rivals.first().copied()),

@@ -15,6 +15,7 @@ mod reno;
 mod repair;
 mod rtt;
 mod send;
+mod switch;
 
 use std::time::Duration;
 
@@ -140,6 +141,11 @@ impl Tcp {
         self.sender.low_water = bytes;
     }
 
+    /// Changes the congestion control.
+    pub(crate) fn set_congestion(&mut self, now: Instant, congestion: Congestion) {
+        self.sender.set_congestion(now, congestion);
+    }
+
     /// Bytes that were written.
     pub(crate) fn written(&self) -> u64 {
         self.sender.written
@@ -183,12 +189,8 @@ impl Tcp {
             // The window is never the limit, and a writer here is never late.
             receiver_limited: Some(Duration::ZERO),
             send_buffer_limited: Some(Duration::ZERO),
+            bbr_min_rtt: sender.control.bbr_min_rtt(),
         }
-    }
-
-    /// What `TCP_CC_INFO` says of BBR's lowest round-trip time.
-    pub(crate) fn bbr_min_rtt(&self) -> Option<Duration> {
-        self.sender.control.bbr_min_rtt()
     }
 
     pub(crate) fn handle_packet(&mut self, now: Instant, packet: &Packet) {

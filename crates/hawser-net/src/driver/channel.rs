@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use hawser_path::RttRefresh;
+use hawser_path::{Control, KernelSample};
 use hawser_session::seal::{RecordReader, Sealer};
 use hawser_session::{ChannelSpec, Outgoing, Side};
 use hawser_types::{ByteCount, ChannelId, Instant};
@@ -55,7 +55,6 @@ pub(super) fn start(shared: &Arc<Shared>, mut spec: ChannelSpec, new: NewChannel
             pending: Pending::default(),
             next_sample: now,
             low_water: 0,
-            refresh: RttRefresh::default(),
             choice: Choice::new(&shared.congestion),
         };
         let refusable = shared.side == Side::Client && spec.records == 0;
@@ -192,7 +191,6 @@ struct Writer {
     pending: Pending,
     next_sample: Instant,
     low_water: u32,
-    refresh: RttRefresh,
     choice: Choice,
 }
 
@@ -204,6 +202,18 @@ struct Pending {
     pieces: VecDeque<Bytes>,
 }
 
+/// What the session said when the writer asked.
+struct Step {
+    /// There is a record to write.
+    found: bool,
+    /// The channel is to drain.
+    holds: bool,
+    over: bool,
+    plain: bool,
+    low_water: Option<u32>,
+    control: Option<Control>,
+}
+
 enum Next {
     /// A record waits to be written.
     Record,
@@ -211,7 +221,7 @@ enum Next {
     Idle,
     /// Nothing to send that can be sent; the kernel is full.
     Full,
-    /// The channel is to drain: see [`RttRefresh`].
+    /// The channel is to drain: see [`hawser_path::RttRefresh`].
     Hold,
     /// The session has ended and everything was written.
     Over,
@@ -255,54 +265,61 @@ impl Writer {
         let sample = (now >= self.next_sample)
             .then(|| self.gauge.sample())
             .flatten();
-        if let Some(sample) = &sample {
-            self.choice.on_rtt(&self.gauge.socket(), sample.rtt);
-            self.refresh
-                .on_sample(now, sample, self.gauge.bbr_min_rtt());
-        }
-        let gauge = &self.gauge;
-        let holds = self.refresh.holds(now, || gauge.unacknowledged());
-        let ready = !holds && self.gauge.is_ready();
-        let id = self.id;
-        let (found, over, plain, low_water) = shared.with(|inner, now| {
-            let session = &mut inner.session;
-            let mut low_water = None;
-            if let Some(sample) = sample {
-                session.handle_sample(now, id, sample);
-                low_water = session.low_water(id);
-            }
-            if ready {
-                session.handle_writable(now, id);
-            } else {
-                session.handle_full(id);
-            }
-            let found = session.poll_transmit(now, id, out);
-            (
-                found,
-                inner.closed.is_some(),
-                session.sends_plain(),
-                low_water,
-            )
-        });
+        let writable = self.gauge.is_ready();
+        let step = self.step(&shared, sample, writable, out);
         if sample.is_some() {
             self.next_sample = now + SAMPLE_EVERY;
         }
-        if let Some(bytes) = low_water {
+        if let Some(bytes) = step.low_water {
             self.set_low_water(bytes);
         }
-        match (found, ready) {
+        if let Some(control) = step.control {
+            self.choice.set(&self.gauge.socket(), control);
+        }
+        match (step.found, writable) {
             (true, _) => {
                 // The first record proves who joined, so it is always sealed.
-                let plain = plain && self.sealer.records() > 0;
+                let plain = step.plain && self.sealer.records() > 0;
                 self.pending.push(now, &mut self.sealer, out, plain);
                 self.gauge.set_pending(self.pending.len());
                 Next::Record
             }
-            (false, _) if over => Next::Over,
-            (false, _) if holds => Next::Hold,
+            (false, _) if step.over => Next::Over,
+            (false, _) if step.holds => Next::Hold,
             (false, true) => Next::Idle,
             (false, false) => Next::Full,
         }
+    }
+
+    /// Tells the session how the channel stands, and takes a record from it if there is one.
+    fn step(
+        &self,
+        shared: &Shared,
+        sample: Option<KernelSample>,
+        writable: bool,
+        out: &mut Outgoing,
+    ) -> Step {
+        let id = self.id;
+        shared.with(|inner, now| {
+            let session = &mut inner.session;
+            if let Some(sample) = sample {
+                session.handle_sample(now, id, sample);
+            }
+            let holds = session.holds(now, id, || self.gauge.unacknowledged());
+            if writable && !holds {
+                session.handle_writable(now, id);
+            } else {
+                session.handle_full(id);
+            }
+            Step {
+                holds,
+                low_water: sample.and_then(|_| session.low_water(id)),
+                control: sample.and_then(|_| session.choose_control(now, id)),
+                found: session.poll_transmit(now, id, out),
+                over: inner.closed.is_some(),
+                plain: session.sends_plain(),
+            }
+        })
     }
 
     fn set_low_water(&mut self, bytes: u32) {

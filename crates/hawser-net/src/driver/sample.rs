@@ -48,11 +48,12 @@ impl Gauge {
             busy: Some(info.busy),
             receiver_limited: Some(info.rwnd_limited),
             send_buffer_limited: Some(info.sndbuf_limited),
+            bbr_min_rtt: self.bbr_min_rtt(),
         })
     }
 
     /// BBR's estimate of the lowest round-trip time.
-    pub(super) fn bbr_min_rtt(&self) -> Option<Duration> {
+    fn bbr_min_rtt(&self) -> Option<Duration> {
         sys::bbr_min_rtt(self.stream.as_fd()).map(|micros| Duration::from_micros(micros.into()))
     }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use hawser_path::{KernelSample, RttRefresh};
+use hawser_path::{Control, KernelSample};
+use hawser_scenario::Congestion;
 use hawser_session::seal::TAG_LENGTH;
 use hawser_session::{Outgoing, Side};
 use hawser_types::{ByteCount, ChannelId, Instant};
@@ -21,7 +22,6 @@ pub(super) struct Writer {
     position: u64,
     next_sample: Instant,
     low_water: u32,
-    refresh: RttRefresh,
     /// The session has named the channel since the writer last looked.
     pub(super) notified: bool,
     running: bool,
@@ -48,7 +48,6 @@ impl Writer {
             position,
             next_sample: now,
             low_water: 0,
-            refresh: RttRefresh::default(),
             notified: false,
             running: false,
             waits: Waits::Idle,
@@ -137,19 +136,21 @@ impl Bond {
         let end = writer.end;
         if now >= writer.next_sample {
             let sample = writer.sample(&self.network);
-            writer
-                .refresh
-                .on_sample(now, &sample, self.network.bbr_min_rtt(end));
             writer.next_sample = now + SAMPLE_EVERY;
             host.session.handle_sample(now, id, sample);
             if let Some(bytes) = host.session.low_water(id) {
                 writer.set_low_water(&mut self.network, bytes);
             }
+            if self.config.congestion.is_none()
+                && let Some(control) = host.session.choose_control(now, id)
+            {
+                self.network.set_congestion(end, congestion(control));
+            }
         }
         let (network, pending) = (&self.network, writer.pending);
         let in_flight =
             || ByteCount::new(network.written(end) - network.acknowledged(end) + pending);
-        let holds = writer.refresh.holds(now, in_flight);
+        let holds = host.session.holds(now, id, in_flight);
         let ready = !holds && (self.network.is_writable(end) || self.network.is_closed(end));
         if ready {
             host.session.handle_writable(now, id);
@@ -197,6 +198,13 @@ impl Writer {
             self.low_water = mark;
             network.set_low_water(self.end, u64::from(mark));
         }
+    }
+}
+
+fn congestion(control: Control) -> Congestion {
+    match control {
+        Control::Window => Congestion::Cubic,
+        Control::Rate => Congestion::Bbr,
     }
 }
 

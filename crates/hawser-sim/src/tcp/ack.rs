@@ -176,6 +176,9 @@ impl Sender {
         if !self.control.is_sovereign() && self.repair.phase == Phase::Recovery {
             self.reduce_proportionally(delivered.segments, lost_now, delivered.advanced);
         }
+        if !self.control.is_sovereign() {
+            self.pace_window();
+        }
     }
 
     /// Source: RFC 6937, as Linux `tcp_cwnd_reduction` has it.

@@ -1,3 +1,4 @@
+mod begin;
 mod max_filter;
 
 use std::time::Duration;
@@ -9,6 +10,7 @@ use rand::rngs::SmallRng;
 use super::control::{INITIAL_WINDOW, Phase, Progress, Window};
 use super::packet::SEGMENT;
 use super::send::burst;
+use begin::first_pacing;
 use max_filter::MaxFilter;
 
 /// BBR, version 1, without its model of token-bucket policers.
@@ -92,15 +94,6 @@ impl Bbr {
         self.update_min_rtt(p, window);
         self.set_pacing(self.pacing_gain(), p.smoothed_rtt, p.segment, window);
         self.set_window(p, window);
-    }
-
-    /// The handshake has measured a round trip.
-    pub(super) fn on_established(&mut self, now: Instant, rtt: Duration, window: &mut Window) {
-        self.min_rtt = Some((rtt, now));
-        self.seen_rtt = true;
-        self.cycle_began = now;
-        self.aggregation.epoch = now;
-        window.pacing = Some(first_pacing(window.congestion, rtt, SEGMENT));
     }
 
     pub(super) fn min_rtt(&self) -> Option<Duration> {
@@ -410,13 +403,6 @@ impl Bbr {
         let more = if gain > UNIT { burst(window) } else { 0 };
         (in_flight + more).saturating_sub(u32::try_from(gone).unwrap_or(u32::MAX))
     }
-}
-
-/// The rate before any is measured: the window in one round trip, times the gain of the start.
-fn first_pacing(congestion: u32, rtt: Duration, segment: u32) -> u64 {
-    let micros = (rtt.as_micros() as u64).max(1);
-    let rate = u64::from(congestion) * u64::from(segment) * 1_000_000 / micros;
-    (((rate * HIGH_GAIN) >> GAIN_SHIFT) * 99 / 100).max(MIN_PACING)
 }
 
 /// Gains are in 256ths.

@@ -77,6 +77,13 @@ impl Control {
         }
     }
 
+    pub(super) fn kind(&self) -> Congestion {
+        match self {
+            Self::Cubic(_) => Congestion::Cubic,
+            Self::Bbr(_) => Congestion::Bbr,
+        }
+    }
+
     pub(super) fn on_established(&mut self, now: Instant, rtt: Duration, window: &mut Window) {
         if let Self::Bbr(bbr) = self {
             bbr.on_established(now, rtt, window);

@@ -1,0 +1,182 @@
+use std::time::Duration;
+
+use hawser_types::Instant;
+
+/// A kind of congestion control.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Control {
+    /// A window that loss makes smaller: cubic, or reno. It shares with others' connections as
+    /// these do, keeps a path full, and fills the queue before it.
+    #[default]
+    Window,
+    /// A measured rate: bbr. Loss is nothing to it, and alone it keeps the queue short. It lowers its rate
+    /// to measure the path's length, which costs the more the longer the path is.
+    Rate,
+}
+
+/// What a choice is made from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ControlFacts {
+    /// Smoothed round-trip time; zero before the first measurement.
+    pub rtt: Duration,
+    /// Segments that were lost while the queue was short, since the connection began
+    /// ([`crate::Loss::by_medium`]).
+    pub lost_by_medium: u64,
+    /// Segments that the peer has received since the connection began.
+    pub delivered: u64,
+    /// Nothing is under way.
+    pub idle: bool,
+    /// Another link is quicker by so much that nothing which waits for an answer goes over this
+    /// one.
+    pub detour: bool,
+}
+
+/// Chooses the congestion control of one connection, again and again, on the live socket.
+///
+/// | the path | control | why |
+/// |---|---|---|
+/// | less than a millisecond | window | bbr's timers would cost more than the network |
+/// | a detour whose medium loses nothing | window | no call feels its queue, and bbr's probe of a long path costs up to a tenth |
+/// | any other | rate | loss is not congestion, and bulk must not ruin calls |
+///
+/// A medium passes for one that loses nothing once a thousand segments came without a loss. After a loss the
+/// path has bbr at once, and for half a minute; for twice as long each time it is believed in vain.
+/// A window that takes over from bbr has to find its size anew, so that happens between transfers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ControlChoice {
+    chosen: Control,
+    lost: u64,
+    /// Segments that had been delivered at the last loss.
+    delivered: u64,
+    /// The medium is not trusted until then.
+    clean_at: Instant,
+    /// For how long the next loss counts; zero: [`DISTRUST`].
+    distrust: Duration,
+}
+
+impl ControlChoice {
+    /// Takes in what is known now, and tells which control the connection should have.
+    pub fn on_sample(&mut self, now: Instant, facts: &ControlFacts) -> Control {
+        if facts.rtt.is_zero() {
+            return self.chosen;
+        }
+        if facts.lost_by_medium > self.lost {
+            self.on_loss(now);
+            self.delivered = facts.delivered;
+        }
+        self.lost = facts.lost_by_medium;
+        let short = self.chosen == Control::Window && facts.rtt < FAR;
+        self.chosen = if short || facts.detour && self.suits_window(now, facts) {
+            Control::Window
+        } else {
+            Control::Rate
+        };
+        self.chosen
+    }
+
+    /// What was chosen last.
+    pub const fn chosen(&self) -> Control {
+        self.chosen
+    }
+
+    /// A window that begins in the middle of a transfer has to find its size anew.
+    fn suits_window(&self, now: Instant, facts: &ControlFacts) -> bool {
+        let clean = now >= self.clean_at && facts.delivered >= self.delivered + ENOUGH;
+        clean && (facts.idle || self.chosen == Control::Window)
+    }
+
+    fn on_loss(&mut self, now: Instant) {
+        let distrust = self.distrust.max(DISTRUST);
+        if now >= self.clean_at {
+            self.distrust = (distrust * 2).min(MAX_DISTRUST);
+        }
+        self.clean_at = self.clean_at.max(now + distrust);
+    }
+}
+
+/// Round trips from here on are a network's, not a wire's between two machines.
+const FAR: Duration = Duration::from_millis(1);
+/// Segments without a loss that make a medium pass for one that loses nothing.
+const ENOUGH: u64 = 1000;
+const DISTRUST: Duration = Duration::from_secs(30);
+const MAX_DISTRUST: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A long way beside a shorter one, at rest, over which much has gone.
+    fn detour() -> ControlFacts {
+        ControlFacts {
+            rtt: Duration::from_millis(200),
+            delivered: ENOUGH,
+            idle: true,
+            detour: true,
+            ..ControlFacts::default()
+        }
+    }
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn wires_keep_the_window_that_they_begin_with_and_networks_get_bbr() {
+        let mut choice = ControlChoice::default();
+        let mut facts = ControlFacts::default();
+        assert_eq!(choice.on_sample(at(0), &facts), Control::Window);
+        facts.rtt = FAR / 2;
+        assert_eq!(choice.on_sample(at(1), &facts), Control::Window);
+        facts.rtt = FAR;
+        assert_eq!(choice.on_sample(at(2), &facts), Control::Rate);
+        // What was paced once stays paced, so there is no way back.
+        facts.rtt = FAR / 2;
+        assert_eq!(choice.on_sample(at(3), &facts), Control::Rate);
+    }
+
+    #[test]
+    fn a_detour_gets_a_window_between_transfers_once_enough_has_come_without_loss() {
+        let mut choice = ControlChoice::default();
+        let young = ControlFacts {
+            delivered: ENOUGH - 1,
+            ..detour()
+        };
+        assert_eq!(choice.on_sample(at(0), &young), Control::Rate);
+        let busy = ControlFacts {
+            idle: false,
+            ..detour()
+        };
+        assert_eq!(choice.on_sample(at(1), &busy), Control::Rate);
+        assert_eq!(choice.on_sample(at(2), &detour()), Control::Window);
+        assert_eq!(choice.on_sample(at(3), &busy), Control::Window);
+        // The shorter link is gone: this one carries the calls now.
+        let alone = ControlFacts {
+            detour: false,
+            ..busy
+        };
+        assert_eq!(choice.on_sample(at(4), &alone), Control::Rate);
+    }
+
+    #[test]
+    fn a_loss_by_the_medium_calls_for_bbr_and_for_longer_each_time() {
+        let mut choice = ControlChoice::default();
+        let mut facts = detour();
+        assert_eq!(choice.on_sample(at(0), &facts), Control::Window);
+        let mut now = 1;
+        for distrust in [30, 60, 120, 240, 480, 600, 600] {
+            facts.lost_by_medium += 1;
+            assert_eq!(choice.on_sample(at(now), &facts), Control::Rate);
+            facts.delivered += ENOUGH;
+            assert_eq!(
+                choice.on_sample(at(now + distrust - 1), &facts),
+                Control::Rate
+            );
+            now += distrust;
+            assert_eq!(
+                choice.on_sample(at(now), &facts),
+                Control::Window,
+                "{distrust}"
+            );
+        }
+    }
+}
