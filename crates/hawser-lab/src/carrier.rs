@@ -4,7 +4,7 @@ use std::fmt;
 
 use hawser_types::ByteCount;
 
-use crate::measure::{Bench, Session, available_controls};
+use crate::measure::{Bench, Programs, Session, StepError, available_controls};
 use crate::meter::{Congestion, Order};
 use crate::scenario::Direction;
 
@@ -31,6 +31,18 @@ impl Carrier {
             return Vec::new();
         }
         available_controls().into_iter().map(Self::Mptcp).collect()
+    }
+
+    /// What Hawser needs beside the bench; nothing for the others.
+    pub(crate) fn session(
+        self,
+        bench: &Bench,
+        programs: &Programs,
+    ) -> Result<Option<Session>, StepError> {
+        match self {
+            Self::Hawser => Session::start(bench, programs, 1).map(Some),
+            Self::Tcp(_) | Self::Mptcp(_) => Ok(None),
+        }
     }
 }
 

@@ -31,12 +31,19 @@ pub(crate) struct Common {
     /// Keep the programs' logs in DIR/SCENARIO
     #[arg(long, value_name = "DIR")]
     logs: Option<PathBuf>,
+    /// Take the right to choose bbr from Hawser
+    #[arg(long)]
+    no_bbr: bool,
 }
 
 impl Common {
     /// Finds the program under test.
     pub(crate) fn programs(&self) -> anyhow::Result<Programs> {
-        Ok(Programs::find(self.hawser.as_deref())?)
+        let programs = Programs::find(self.hawser.as_deref())?;
+        Ok(match self.no_bbr {
+            true => programs.without_bbr()?,
+            false => programs,
+        })
     }
 
     /// A folder for logs and state: one below the folder that is kept, or one that goes.

@@ -2,10 +2,11 @@
 //! measure something of everybody they name. Where namespaces cannot be made each test says so and
 //! is skipped.
 
-use std::io::Write;
+mod common;
+
 use std::process::Command;
 
-use hawser_lab::netns::NetNs;
+use common::can_make_labs;
 use serde_json::Value;
 
 #[test]
@@ -130,12 +131,7 @@ fn fairness_finds_both_on_the_link() {
 
 /// Runs an experiment on two links, and gives its report; nothing where the machine forbids labs.
 fn report(experiment: &str, arguments: &[&str]) -> Option<Value> {
-    if let Err(reason) = NetNs::create() {
-        skip(experiment, &format!("no network namespace here: {reason}"));
-        return None;
-    }
-    if let Err(reason) = Command::new("ip").arg("-V").output() {
-        skip(experiment, &format!("no `ip` program: {reason}"));
+    if !can_make_labs(experiment) {
         return None;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -159,18 +155,6 @@ fn report(experiment: &str, arguments: &[&str]) -> Option<Value> {
     let kept: Value = serde_json::from_slice(&std::fs::read(kept).unwrap()).unwrap();
     assert_eq!(kept, report);
     Some(report)
-}
-
-fn skip(experiment: &str, reason: &str) {
-    let line = format!("SKIPPED: commands::{experiment}: {reason}\n");
-    eprint!("{line}");
-    if let Some(log) = std::env::var_os("HAWSER_SKIP_LOG") {
-        let file = std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(log);
-        file.unwrap().write_all(line.as_bytes()).unwrap();
-    }
 }
 
 fn list(value: &Value) -> &[Value] {

@@ -1,5 +1,7 @@
 //! Labs on the real kernel. Where namespaces cannot be made each test says so and is skipped.
 
+mod common;
+
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -7,6 +9,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
+use common::can_make_labs;
 use hawser_lab::meter::{self, Order, Outcome};
 use hawser_lab::netns::NetNs;
 use hawser_lab::scenario::{self, Action, Direction, Scenario, no_files};
@@ -208,28 +211,7 @@ fn every_shipped_scenario_is_valid() {
 /// A lab, or nothing where the machine forbids one.
 fn lab(test: &str, text: &str) -> Option<Lab> {
     let scenario = Scenario::parse(test, text, &no_files).unwrap();
-    // Root only: a user namespace can be entered by a process with one thread alone.
-    if let Err(reason) = NetNs::create() {
-        skip(test, &format!("no network namespace here: {reason}"));
-        return None;
-    }
-    if let Err(reason) = std::process::Command::new("ip").arg("-V").output() {
-        skip(test, &format!("no `ip` program: {reason}"));
-        return None;
-    }
-    Some(Lab::shaped(&scenario).unwrap())
-}
-
-fn skip(test: &str, reason: &str) {
-    let line = format!("SKIPPED: lab::{test}: {reason}\n");
-    eprint!("{line}");
-    if let Some(log) = std::env::var_os("HAWSER_SKIP_LOG") {
-        let file = std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(log);
-        file.unwrap().write_all(line.as_bytes()).unwrap();
-    }
+    can_make_labs(test).then(|| Lab::shaped(&scenario).unwrap())
 }
 
 fn serve_meter(lab: &Lab) {

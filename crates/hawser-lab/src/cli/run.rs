@@ -65,6 +65,9 @@ impl RunArguments {
             self.only
         };
         let wants_hawser = contenders.contains(&Contender::Hawser);
+        if let Some(given) = self.payload.filter(|given| *given < measure::MIN_PAYLOAD) {
+            anyhow::bail!("--payload is {given}: allowed is 64KiB or more");
+        }
         let options = Options {
             repeat: self.repeat,
             directions: self.direction.map(Ways::directions).unwrap_or_default(),

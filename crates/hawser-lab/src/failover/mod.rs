@@ -123,7 +123,12 @@ pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyh
                 };
                 cases.push(Case::of(&subject, options.repeat));
             }
-            session.check_alive()?;
+            // What has been measured until then stays.
+            let dead = session.check_alive().err().map(|error| error.to_string());
+            let own = cases.iter_mut().rfind(|case| case.is_own());
+            if let (Some(dead), Some(case)) = (dead, own) {
+                case.failures.push(dead);
+            }
         }
     }
     Ok(Report {
@@ -166,9 +171,13 @@ impl Case {
         format!("{} {}", self.trouble.name(), self.load.name())
     }
 
+    fn is_own(&self) -> bool {
+        self.by == Carrier::Hawser.to_string()
+    }
+
     /// What is asked of Hawser, of the worst of all times.
     fn verdicts(&self) -> Vec<Verdict> {
-        if self.by != Carrier::Hawser.to_string() {
+        if !self.is_own() {
             return Vec::new();
         }
         let over = |sample: &Sample| sample.gap_seconds - sample.allowed_seconds;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::Options;
 use crate::carrier::{Carrier, Ways};
 use crate::emulator::LinkBytes;
-use crate::measure::{Bench, Session, StepError, TCP_SHARE};
+use crate::measure::{Bench, StepError, TCP_SHARE};
 use crate::meter::{BIN, Congestion, Outcome};
 use crate::scenario::{Direction, Scenario};
 use crate::topology::Lab;
@@ -49,10 +49,7 @@ impl Pair<'_> {
     pub(super) fn measure(&self, place: &Path) -> Result<Share, StepError> {
         std::fs::create_dir_all(place)?;
         let bench = Bench::new(Lab::shaped(self.scenario)?, place)?;
-        let session = match self.carrier {
-            Carrier::Hawser => Some(Session::start(&bench, &self.options.hawser, 1)?),
-            Carrier::Tcp(_) | Carrier::Mptcp(_) => None,
-        };
+        let session = self.carrier.session(&bench, &self.options.hawser)?;
         let ways = Ways {
             bench: &bench,
             session: session.as_ref(),

@@ -13,7 +13,7 @@ use serde::Serialize;
 use self::stream::Stream;
 use crate::carrier::{Carrier, Ways};
 use crate::experiment::{Findings, Head};
-use crate::measure::{Bench, Programs, Session, StepError, limit_for, quickest_link};
+use crate::measure::{Bench, Programs, StepError, limit_for, quickest_link};
 use crate::scenario::{Direction, Scenario};
 use crate::statistics::Spread;
 use crate::topology::Lab;
@@ -136,10 +136,7 @@ impl Subject<'_> {
     fn measure(&self, place: &Path, phase: &mut Phase) -> Result<(), StepError> {
         std::fs::create_dir_all(place)?;
         let bench = Bench::new(Lab::shaped(self.scenario)?, place)?;
-        let mut session = match self.carrier {
-            Carrier::Hawser => Some(Session::start(&bench, &self.options.hawser, 1)?),
-            Carrier::Tcp(_) | Carrier::Mptcp(_) => None,
-        };
+        let mut session = self.carrier.session(&bench, &self.options.hawser)?;
         let ways = Ways {
             bench: &bench,
             session: session.as_ref(),
@@ -173,10 +170,7 @@ impl Subject<'_> {
         if let Some(session) = &mut session {
             session.check_alive()?;
         }
-        match bench.lab().counters().missed {
-            0 => Ok(()),
-            missed => Err(StepError::Missed(missed)),
-        }
+        bench.check_emulator()
     }
 
     fn bulk_order(&self, ways: &Ways<'_>, direction: Direction) -> (crate::meter::Order, Duration) {

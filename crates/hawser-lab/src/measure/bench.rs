@@ -140,6 +140,14 @@ impl Bench {
         Ok(())
     }
 
+    /// An error when the emulator has missed a frame so far.
+    pub(crate) fn check_emulator(&self) -> Result<(), StepError> {
+        match self.lab.counters().missed {
+            0 => Ok(()),
+            missed => Err(StepError::Missed(missed)),
+        }
+    }
+
     /// The process id of the meter's server.
     pub fn meter_id(&self) -> u32 {
         self.meter.id()

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::bench::{Bench, StepError, own_program, wait_for_port};
+use crate::netns::NetNs;
 use crate::process::{self, Program};
 use crate::topology::SERVER;
 
@@ -17,6 +19,8 @@ use crate::topology::SERVER;
 #[derive(Clone, Debug)]
 pub struct Programs {
     hawser: PathBuf,
+    /// Runs without the right to choose any congestion control.
+    restricted: bool,
 }
 
 /// No binary to test.
@@ -31,6 +35,12 @@ pub enum ProgramsError {
         "no hawser binary beside the lab, and `cargo build --release -p hawser-cli` failed: {0}"
     )]
     Build(String),
+    /// Taking the right away would not take bbr away.
+    #[error(
+        "bbr is permitted to all programs here: first take it out of \
+         net.ipv4.tcp_allowed_congestion_control, which is {0}"
+    )]
+    BbrForAll(String),
     /// The lab does not know its own place.
     #[error("cannot find the lab's own place: {0}")]
     Own(#[from] io::Error),
@@ -45,7 +55,7 @@ impl Programs {
             let hawser = given
                 .canonicalize()
                 .map_err(|_| ProgramsError::NotThere(given.to_owned()))?;
-            return Ok(Self { hawser });
+            return Ok(Self::unrestricted(hawser));
         }
         let own = own_program()?;
         let folder = own.parent().unwrap_or(Path::new("."));
@@ -55,9 +65,44 @@ impl Programs {
             build(&cargo.unwrap_or("cargo".into()), folder)?;
         }
         if hawser.is_file() {
-            return Ok(Self { hawser });
+            return Ok(Self::unrestricted(hawser));
         }
         Err(ProgramsError::NotThere(hawser))
+    }
+
+    fn unrestricted(hawser: PathBuf) -> Self {
+        Self {
+            hawser,
+            restricted: false,
+        }
+    }
+
+    /// The same without the right to choose bbr, as unprivileged programs are on many machines.
+    pub(crate) fn without_bbr(self) -> Result<Self, ProgramsError> {
+        let allowed = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control")?;
+        if allowed.split_whitespace().any(|name| name == "bbr") {
+            return Err(ProgramsError::BbrForAll(allowed.trim().to_owned()));
+        }
+        Ok(Self {
+            restricted: true,
+            ..self
+        })
+    }
+
+    /// Hawser on a host.
+    fn command(&self, host: &NetNs) -> io::Result<Command> {
+        let mut command = host.command(&self.hawser);
+        if self.restricted {
+            host.set_parameters(&[("net/ipv4/tcp_congestion_control", "cubic")])?;
+            // SAFETY: between fork and exec only a system call is made.
+            unsafe {
+                command.pre_exec(|| match libc::prctl(libc::PR_CAPBSET_DROP, CAP_NET_ADMIN) {
+                    0 => Ok(()),
+                    _ => Err(io::Error::last_os_error()),
+                });
+            }
+        }
+        Ok(command)
     }
 
     /// The binary.
@@ -148,7 +193,7 @@ impl Session {
         programs: &Programs,
         invite: Option<&Path>,
     ) -> Result<Program, StepError> {
-        let mut serve = bench.lab().server().command(programs.hawser());
+        let mut serve = programs.command(bench.lab().server())?;
         serve
             .args(["serve", "--listen", &GATEWAY.to_string()])
             .args(["--allow-destination", "10.0.0.0/8"])
@@ -167,7 +212,7 @@ impl Session {
         programs: &Programs,
         invite: Option<&Path>,
     ) -> Result<Program, StepError> {
-        let mut up = bench.lab().client().command(programs.hawser());
+        let mut up = programs.command(bench.lab().client())?;
         up.args(["up", "--listen", &SOCKS.to_string()])
             .arg("--state")
             .arg(self.folder.join("client"));
@@ -261,6 +306,8 @@ pub(super) fn wait_for_file(program: &mut Program, path: &Path) -> io::Result<()
     Ok(())
 }
 
+/// From linux/capability.h.
+const CAP_NET_ADMIN: libc::c_ulong = 12;
 const SOCKS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1080);
 const GATEWAY: SocketAddrV4 = SocketAddrV4::new(SERVER, 7443);
 const STATUS_LIMIT: Duration = Duration::from_secs(10);

@@ -54,13 +54,13 @@ impl Options {
     pub(crate) fn sized(&self, scenario: &Scenario, direction: Direction) -> Scenario {
         let payload = match self.payload {
             Payload::Span(span) if scenario.events.is_empty() => {
-                scenario.total_rate(direction) * span
+                (scenario.total_rate(direction) * span).max(MIN_PAYLOAD)
             }
             Payload::Bytes(bytes) => bytes,
             Payload::Span(_) | Payload::Own => scenario.payload,
         };
         Scenario {
-            payload: payload.max(MIN_PAYLOAD),
+            payload,
             ..scenario.clone()
         }
     }
@@ -73,7 +73,7 @@ pub enum Payload {
     Own,
     /// So many bytes.
     Bytes(ByteCount),
-    /// What all links carry in this time; scenarios with events keep their own.
+    /// What all links carry in this time, but 64 KiB at least; scenarios with events keep their own.
     Span(Duration),
 }
 
@@ -183,7 +183,7 @@ pub fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 /// What full-size TCP segments can carry of a link's rate: 1448 of 1500 bytes.
 pub(crate) const TCP_SHARE: f64 = 1448.0 / 1500.0;
 /// Less measures connection set-up rather than links.
-const MIN_PAYLOAD: ByteCount = ByteCount::from_kib(64);
+pub(crate) const MIN_PAYLOAD: ByteCount = ByteCount::from_kib(64);
 
 #[cfg(test)]
 mod tests {

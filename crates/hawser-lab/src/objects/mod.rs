@@ -40,6 +40,8 @@ pub(crate) struct Report {
     /// For each size.
     span_seconds: f64,
     verdicts: Vec<Verdict>,
+    /// What went wrong beside single objects.
+    failures: Vec<String>,
     groups: Vec<Group>,
 }
 
@@ -79,7 +81,10 @@ pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyh
     for &size in &options.sizes {
         groups.extend(objects.of_size(size)?);
     }
-    session.check_alive()?;
+    let failures = [
+        session.check_alive().err().map(StepError::from),
+        bench.check_emulator().err(),
+    ];
     let judged = groups
         .iter()
         .flat_map(|group| group.verdicts(scenario, options));
@@ -87,6 +92,11 @@ pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyh
         head: Head::new("objects", &scenario.name),
         span_seconds: options.span.as_secs_f64(),
         verdicts: judged.collect(),
+        failures: failures
+            .iter()
+            .flatten()
+            .map(StepError::to_string)
+            .collect(),
         groups,
     })
 }
@@ -104,7 +114,6 @@ impl Objects<'_> {
     /// All objects of one size: directions and carriers take turns, so that what else the machine
     /// does falls on each of them.
     fn of_size(&self, size: ByteCount) -> Result<Vec<Group>, StepError> {
-        let missed = self.bench.lab().counters().missed;
         let mut groups = Vec::new();
         for &direction in &self.options.directions {
             let link = self.best_link(direction, size)?;
@@ -121,14 +130,10 @@ impl Objects<'_> {
             }
             round += 1;
         }
-        let missed = self.bench.lab().counters().missed - missed;
         for row in groups.iter_mut().flat_map(|group| &mut group.rows) {
             row.seconds = Spread::of(&row.samples);
         }
-        match missed {
-            0 => Ok(groups),
-            missed => Err(StepError::Missed(missed)),
-        }
+        Ok(groups)
     }
 
     fn goes_on(&self, elapsed: Duration, groups: &[Group]) -> bool {
@@ -241,7 +246,7 @@ impl Findings for Report {
 
     fn failures(&self) -> usize {
         let rows = self.groups.iter().flat_map(|group| &group.rows);
-        rows.map(|row| row.failures.len()).sum()
+        rows.map(|row| row.failures.len()).sum::<usize>() + self.failures.len()
     }
 
     fn verdicts(&self) -> &[Verdict] {

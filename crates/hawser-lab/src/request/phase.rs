@@ -47,10 +47,7 @@ impl Subject<'_> {
     fn measure(&self, scenario: &Scenario, place: &Path, run: &mut Run) -> Result<(), StepError> {
         std::fs::create_dir_all(place)?;
         let bench = Bench::new(Lab::shaped(scenario)?, place)?;
-        let mut session = match self.carrier {
-            Carrier::Hawser => Some(Session::start(&bench, &self.options.hawser, 1)?),
-            Carrier::Tcp(_) | Carrier::Mptcp(_) => None,
-        };
+        let mut session = self.carrier.session(&bench, &self.options.hawser)?;
         let limit = LIMIT_EACH * self.options.count + SETTLING;
         let order = Order {
             patience: PATIENCE,
@@ -76,8 +73,7 @@ impl Subject<'_> {
         run.link_mbps = passed
             .map(|(after, before)| after.saturating_sub(before) as f64 * 8e-6 / seconds)
             .collect();
-        let counters = bench.lab().counters();
-        run.emulator = Some(counters);
+        run.emulator = Some(bench.lab().counters());
         // An end of a program says more than the time-out that comes of it.
         if let Some(bulk) = &mut bulk {
             bulk.check_alive()?;
@@ -87,10 +83,7 @@ impl Subject<'_> {
             session.check_alive()?;
         }
         answered?;
-        match counters.missed {
-            0 => Ok(()),
-            missed => Err(StepError::Missed(missed)),
-        }
+        bench.check_emulator()
     }
 
     fn size(&self) -> ByteCount {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::scenario::{Direction, no_files};
+use crate::scenario::no_files;
 
 const EVENT: &str = "[[event]]\nat = \"1s\"\nlink = 2\naction = \"black-hole\"\n";
 
@@ -141,4 +141,23 @@ fn many_equal_links_are_set_against_one_of_them_when_the_payload_is_long() {
         asked(&links, &found, "one of these links"),
         Some((5.5, true))
     );
+}
+
+#[test]
+fn a_first_transfer_is_set_against_a_recorded_one_of_no_smaller_payload() {
+    let links = Scenario {
+        name: "eq-50".to_owned(),
+        ..scenario(&["10ms", "10ms"], "")
+    };
+    let mut found = summary(&[47.0, 47.0], 90.0, 94.0);
+    found.hawser_first = Some(92.0);
+    let recorded = |summary: &Summary| {
+        let all = of(&links, summary).into_iter();
+        all.filter(|verdict| verdict.what == "put first: Mbit/s, a VPN's")
+            .map(|verdict| verdict.met)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(recorded(&found), [false]);
+    found.payload += 1;
+    assert!(recorded(&found).is_empty());
 }
