@@ -33,6 +33,9 @@ pub struct PathView {
     pub kernel_backlog: ByteCount,
     /// Bytes that were given to the channel and are not yet acknowledged by the peer's session.
     pub in_flight: ByteCount,
+    /// For how long the peer should have acknowledged more of what is under way, and has not; zero
+    /// while it does. Until then nobody knows when the channel goes on.
+    pub stalled: Duration,
     /// The most payload that a chunk cut for this channel would have.
     pub chunk: ByteCount,
     /// The user's weight, 1 by default; only weighted policies look at it.
@@ -87,6 +90,7 @@ impl Default for PathView {
             congestion_window: ByteCount::ZERO,
             kernel_backlog: ByteCount::ZERO,
             in_flight: ByteCount::ZERO,
+            stalled: Duration::ZERO,
             chunk: ByteCount::MAX,
             weight: 1.0,
             price: 0.0,

@@ -148,7 +148,7 @@ fn no_one(paths: &[PathView]) -> Reason {
 ///
 /// What is in flight counts until the peer's session has acknowledged it. The part of it that has
 /// arrived, whose acknowledgement is on its way, is what the path delivers in the time that
-/// acknowledgements take.
+/// acknowledgements take. A channel that has stalled is late by as much again.
 fn arrival(path: &PathView, paths: &[PathView], chunk: f64) -> f64 {
     let one_way = path.min_rtt.as_secs_f64() / 2.0;
     let mut rate = rate(path);
@@ -162,7 +162,7 @@ fn arrival(path: &PathView, paths: &[PathView], chunk: f64) -> f64 {
     }
     let arrived = rate * (one_way + ACK_DELAY.as_secs_f64() / 2.0);
     let ahead = (under_way - arrived).max(0.0);
-    (ahead + chunk).max(rate * one_way + chunk) / rate
+    (ahead + chunk).max(rate * one_way + chunk) / rate + path.stalled.as_secs_f64()
 }
 
 /// In how long the kernel has sent what it was given.

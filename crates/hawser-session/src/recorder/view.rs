@@ -81,6 +81,7 @@ fields! {
     preferred: bool,
     standing: Standing,
     bottleneck: Option<u8>,
+    stalled: Duration,
 }
 
 /// The view of a channel of which nothing was said yet.

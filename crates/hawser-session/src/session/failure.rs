@@ -376,7 +376,7 @@ impl Session {
 
 impl Channel {
     /// How long nothing new was acknowledged although something is under way.
-    fn overdue(&self, now: Instant) -> Duration {
+    pub(super) fn overdue(&self, now: Instant) -> Duration {
         let sent = self.sent.front().map(|sent| sent.at);
         sent.map_or(Duration::ZERO, |at| now.since(at.max(self.last_progress())))
     }

@@ -96,14 +96,24 @@ impl Channel {
         !self.sent.is_empty() && now.since(self.last_progress()) > patience
     }
 
-    /// How long the channel takes for so many bytes.
+    /// For how long something should have come of what is under way.
+    pub(crate) fn stalled(&self, now: Instant) -> Duration {
+        let usual = self.path.rtt() * 2 + self.time_for(u64::from(FULL_SEGMENT) * 2);
+        self.overdue(now).saturating_sub(usual)
+    }
+
+    /// How long the channel takes for so many bytes, within reason: its rate sinks while it stands
+    /// still, and would excuse that for ever longer.
     pub(super) fn time_for(&self, bytes: u64) -> Duration {
         let rate = self.rate_or_guess();
-        rate.time_for(ByteCount::new(bytes)).unwrap_or_default()
+        let time = rate.time_for(ByteCount::new(bytes)).unwrap_or_default();
+        time.min(MAX_EXCUSE)
     }
 }
 
 const FULL_SEGMENT: u32 = 1448;
+/// What two chunks take on the slowest links.
+const MAX_EXCUSE: Duration = Duration::from_millis(800);
 type Keys = smallvec::SmallVec<[(ChannelRole, ChunkKey); 8]>;
 /// How much of what a stalled channel carries is sent again at a time.
 const MAX_RESCUE: u64 = 64 * 1024;
