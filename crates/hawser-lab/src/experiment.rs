@@ -269,10 +269,9 @@ fn command(arguments: impl Iterator<Item = String>) -> String {
             .iter()
             .any(|place| word.starts_with(&format!("{place}=")));
         if !(names_one || holds_one || is_place) {
-            let file = word
-                .ends_with(".toml")
-                .then(|| Path::new(&word).file_name());
-            let file = file.flatten().map(|name| name.to_string_lossy());
+            let file = Some(Path::new(&word)).filter(|file| file.is_absolute());
+            let file = file.and_then(Path::file_name);
+            let file = file.map(|name| name.to_string_lossy());
             words.push(file.map_or(word.clone(), |name| format!("scenarios/{name}")));
         }
         is_place = names_one;
@@ -305,8 +304,11 @@ mod tests {
 
     #[test]
     fn the_command_in_a_report_names_no_place_of_this_machine() {
-        let words = "run /home/x/eq-50.toml --out /tmp/y --repeat 3 --logs=/tmp/z --hawser h";
+        let words = "run hunt/long-fat.toml /home/x/eq-50.toml --out /tmp/y --repeat 3 --logs=/tmp/z --hawser h";
         let kept = command(words.split(' ').map(str::to_owned));
-        assert_eq!(kept, "hawser-lab run scenarios/eq-50.toml --repeat 3");
+        assert_eq!(
+            kept,
+            "hawser-lab run hunt/long-fat.toml scenarios/eq-50.toml --repeat 3"
+        );
     }
 }
