@@ -59,6 +59,8 @@ pub(crate) struct Channel {
     pub(crate) records_acknowledged: u64,
     /// Bytes written to the connection by the session.
     pub(crate) written: u64,
+    /// How many of these the peer's kernel had acknowledged at the latest sample.
+    acknowledged: u64,
     /// Bytes of payload in `sent` and `outbox`.
     pub(crate) in_flight: u64,
     pub(crate) last_session_ack: Instant,
@@ -126,6 +128,7 @@ impl Channel {
             records_sent: spec.records,
             records_acknowledged: spec.records,
             written: 0,
+            acknowledged: 0,
             in_flight: 0,
             last_session_ack: Instant::ZERO,
             progress: (0, Instant::ZERO),
@@ -201,6 +204,7 @@ impl Channel {
         self.path.on_sample(now, sample);
         self.refresh.on_sample(now, &sample);
         // Heartbeats behind the last chunk are no progress of the chunks.
+        self.acknowledged = self.written.saturating_sub(sample.unacknowledged.as_u64());
         let last = self.sent.back().map_or(u64::MAX, |sent| sent.end);
         let position = self.kernel_acknowledged().min(last);
         if position > self.progress.0 {
@@ -229,8 +233,7 @@ impl Channel {
 
     /// The position up to which the peer's kernel has everything, as of the latest sample.
     pub(crate) fn kernel_acknowledged(&self) -> u64 {
-        self.written
-            .saturating_sub(self.path.latest().unacknowledged.as_u64())
+        self.acknowledged
     }
 
     /// When the oldest chunk was written that the peer's kernel has not acknowledged.

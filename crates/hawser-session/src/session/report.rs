@@ -71,17 +71,15 @@ impl Session {
         }
     }
 
-    /// Whether this side has no sign of life of a link that the peer finds silent: nothing heard
-    /// lately, and half of the patience with what is under way is over.
+    /// Whether this side, too, has had no sign of life of a link for as long as would make it suspect,
+    /// be it that nothing was due: what is under way there since is little.
     fn seems_silent(&self, now: Instant, link: LinkIndex) -> bool {
         let mut on_link = self.channels.values().filter(|c| c.spec.link == link);
         on_link.all(|channel| {
             let silence = channel.path.silence();
             let patience = silence.suspect_after(self.expectation(channel));
-            match silence.began() {
-                Some(_) => silence.current(now) * 2 > patience,
-                None => silence.last_heard() <= Some(now - QUIET),
-            }
+            let unheard = silence.last_heard().map(|at| now.since(at));
+            unheard.is_none_or(|unheard| unheard > patience.max(QUIET))
         })
     }
 
@@ -154,7 +152,7 @@ impl Channel {
     }
 }
 
-/// An idle link that was heard within this time is not as silent as the peer believes.
+/// A link that was heard within this time is not as silent as the peer believes.
 const QUIET: Duration = Duration::from_millis(60);
 /// How often a channel that carries something is reported on, at most.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
