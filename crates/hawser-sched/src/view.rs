@@ -36,6 +36,8 @@ pub struct PathView {
     /// For how long the peer should have acknowledged more of what is under way, and has not; zero
     /// while it does. Until then nobody knows when the channel goes on.
     pub stalled: Duration,
+    /// What is in flight on all other channels of the link, whatever they are for: they share its queue.
+    pub beside: ByteCount,
     /// The most payload that a chunk cut for this channel would have.
     pub chunk: ByteCount,
     /// The user's weight, 1 by default; only weighted policies look at it.
@@ -91,6 +93,7 @@ impl Default for PathView {
             kernel_backlog: ByteCount::ZERO,
             in_flight: ByteCount::ZERO,
             stalled: Duration::ZERO,
+            beside: ByteCount::ZERO,
             chunk: ByteCount::MAX,
             weight: 1.0,
             price: 0.0,

@@ -166,6 +166,7 @@ impl Channel {
             kernel_backlog: kernel.not_sent.unwrap_or_default(),
             in_flight: ByteCount::new(self.in_flight),
             stalled: self.stalled(now),
+            beside: ByteCount::ZERO,
             chunk: ByteCount::from(self.chunk_limit(size, CHUNK_HEADER)),
             weight: self.terms.weight,
             price: self.terms.price,

@@ -8,8 +8,8 @@ use crate::governor::Standing;
 
 /// Where the chunk arrives earliest.
 ///
-/// For each channel it reckons when the chunk would be there: what is under way drains at the
-/// channel's rate, the chunk behind it, and nothing is quicker than the empty path. Channels with
+/// For each channel it reckons when the chunk would be there: what is under way on its link, on this
+/// channel and beside it, drains at the channel's rate, the chunk behind it, and nothing is quicker than the empty path. Channels with
 /// a bottleneck in common drain together. The earliest of those that are ready gets the chunk,
 /// unless the earliest of all is busy, and everything that waits would be there sooner by waiting
 /// for it (the reasoning of ECF, with measured backlogs in place of windows; once it waits, another
@@ -152,9 +152,9 @@ fn no_one(paths: &[PathView]) -> Reason {
 fn arrival(path: &PathView, paths: &[PathView], chunk: f64) -> f64 {
     let one_way = path.min_rtt.as_secs_f64() / 2.0;
     let mut rate = rate(path);
-    let mut under_way = path.in_flight.as_u64() as f64;
+    let mut under_way = (path.in_flight + path.beside).as_u64() as f64;
     if let Some(number) = path.bottleneck {
-        let others = paths.iter().filter(|other| other.channel != path.channel);
+        let others = paths.iter().filter(|other| other.link != path.link);
         for other in others.filter(|other| other.bottleneck == Some(number)) {
             rate = rate.max(self::rate(other));
             under_way += other.in_flight.as_u64() as f64;

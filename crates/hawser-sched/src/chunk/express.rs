@@ -9,8 +9,8 @@ use crate::PathView;
 /// chunk that fits one segment goes over the quickest ready channel of another link as well, unless
 /// that is far slower.
 ///
-/// Arrival is reckoned in round trips, since these channels mostly carry too little for a rate that
-/// could be trusted: what exceeds the window needs another round. The idea is ECF's (Lim et al., CoNEXT
+/// Arrival is reckoned in round trips, since what exceeds the window needs another round, and by the
+/// link's rate behind all that is under way on the link, unless that rate is a mere guess. The idea is ECF's (Lim et al., CoNEXT
 /// 2017). Of small chunks one lost packet costs nothing, since the copy is on its way already.
 #[derive(Debug)]
 pub(super) struct Express;
@@ -49,13 +49,17 @@ fn arrival(path: &PathView, size: ByteCount) -> Duration {
     let rounds = ahead.as_u64().saturating_sub(1) / window;
     let by_window = path.rtt / 2 + path.rtt * u32::try_from(rounds).unwrap_or(u32::MAX);
     match path.confidence >= TRUSTED {
-        true => by_window.max(path.rate.time_for(ahead).unwrap_or_default()),
+        true => {
+            let arrived = path.rate * (path.min_rtt / 2);
+            let queued = (ahead + path.beside - arrived).max(ahead);
+            by_window.max(path.rate.time_for(queued).unwrap_or_default())
+        }
         false => by_window,
     }
 }
 
-/// How sure a rate must be.
-const TRUSTED: f64 = 0.2;
+/// How sure a rate must be. An old one, of which little is left, still tells fast links from slow.
+const TRUSTED: f64 = 0.02;
 
 /// Before the first sample, and at the least: two segments.
 const MIN_WINDOW: ByteCount = ByteCount::new(2896);
@@ -110,6 +114,20 @@ mod tests {
         let paths = [path(1, 1, 500), path(2, 2, 10)];
         let one = Decision::Channel(ChannelId::new(2), Reason::Earliest);
         assert_eq!(select(100, &paths), one);
+    }
+
+    /// 5 kB at 4 Mbit/s take 10 ms; behind 20 kB of bulk 50 ms, and at 2 Mbit/s 20 ms.
+    #[test]
+    fn what_is_under_way_on_the_link_counts() {
+        let mut paths = [path(1, 1, 2), path(2, 2, 2)];
+        for (path, mbit) in paths.iter_mut().zip([4, 2]) {
+            path.rate = hawser_types::Rate::from_bits_per_second(mbit * 1_000_000);
+            path.confidence = 1.0;
+        }
+        let to = |channel| Decision::Channel(ChannelId::new(channel), Reason::Earliest);
+        assert_eq!(select(5000, &paths), to(1));
+        paths[0].beside = ByteCount::new(20_000);
+        assert_eq!(select(5000, &paths), to(2));
     }
 
     #[test]

@@ -82,6 +82,7 @@ fields! {
     standing: Standing,
     bottleneck: Option<u8>,
     stalled: Duration,
+    beside: ByteCount,
 }
 
 /// The view of a channel of which nothing was said yet.

@@ -388,9 +388,14 @@ impl Session {
             chunk: key,
             length: chunk.length as u32,
         });
-        if let Some(view) = self.views.iter_mut().find(|view| view.channel == id) {
-            view.ready = false;
-            view.in_flight += ByteCount::from(chunk.length);
+        let (link, length) = (channel.spec.link, ByteCount::from(chunk.length));
+        for view in self.views.iter_mut().filter(|view| view.link == link) {
+            if view.channel == id {
+                view.ready = false;
+                view.in_flight += length;
+            } else {
+                view.beside += length;
+            }
         }
         self.wake(id);
     }

@@ -2,7 +2,7 @@
 
 use hawser_sched::PathView;
 use hawser_sched::chunk::ChunkPolicy;
-use hawser_types::Instant;
+use hawser_types::{ByteCount, Instant};
 use hawser_wire::ChannelRole;
 
 use super::Session;
@@ -49,12 +49,21 @@ impl Session {
             let usable = !any_sound || !suspect_link(channel);
             if usable && (channel.spec.role == role || stands_in()) {
                 let mut view = channel.view(now, self.config.chunk_size);
+                view.beside = self.beside(channel);
                 if role == ChannelRole::Express {
                     self.know_link(now, &mut view);
                 }
                 self.views.push(view);
             }
         }
+    }
+
+    /// What is under way on the link besides a channel's own.
+    fn beside(&self, channel: &Channel) -> ByteCount {
+        let others = self.channels.values().filter(|other| {
+            other.spec.link == channel.spec.link && other.spec.id != channel.spec.id
+        });
+        ByteCount::new(others.map(|other| other.in_flight).sum())
     }
 
     /// An express channel carries too little to know its link's rate: its neighbour may.

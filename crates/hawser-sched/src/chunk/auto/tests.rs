@@ -74,6 +74,14 @@ fn what_is_under_way_delays_what_comes_behind() {
     assert_eq!(select(endless(), &paths), to(2, Reason::Earliest));
 }
 
+/// The link's other channels fill the same queue.
+#[test]
+fn what_is_under_way_beside_a_channel_delays_it_too() {
+    let mut paths = [path(1, 50, 20), path(2, 50, 40)];
+    paths[0].beside = ByteCount::new(300_000);
+    assert_eq!(select(endless(), &paths), to(2, Reason::Earliest));
+}
+
 /// Arrival in figures: 100 kB ahead at 8 Mbit/s with 20 ms round trip. In 10 + 5 ms 15 kB have
 /// arrived; 85 kB and the chunk of 14480 B take 99.48 ms.
 #[test]
