@@ -70,8 +70,8 @@ pub struct LinkReport {
 ///
 /// Over epochs of 250 ms a link is credited what it delivered, and debited what others had to
 /// send again for it and what they could have sent while it stalled them. A link whose balance over
-/// the last epochs is negative is demoted to probing; so is one that brings less than a twentieth
-/// and keeps readers waiting for more than a third of the time.
+/// the last epochs is negative is demoted to probing. So is, for [`Governor::judging_delay`] alone,
+/// one that brings less than a twentieth and keeps readers waiting for more than a third of the time.
 ///
 /// A demotion is an experiment. If the whole delivers less without the link than with it, the link
 /// comes back at once and stays for a while. Else it is promoted when what was wrong with it
@@ -89,9 +89,19 @@ pub struct Governor {
     epoch_began: Option<Instant>,
     /// Bytes that all links together delivered in each second, smoothed.
     goodput: f64,
+    judges_delay: bool,
 }
 
 impl Governor {
+    /// One that also demotes what brings little and keeps readers waiting. Sessions do without:
+    /// where it was tried it cost more than it gave, as docs/design/scheduling.md shows.
+    pub fn judging_delay() -> Self {
+        Self {
+            judges_delay: true,
+            ..Self::default()
+        }
+    }
+
     /// Takes in the reports of all links that are alive; others are forgotten. Call it each 20 to
     /// 250 ms.
     pub fn on_reports(&mut self, now: Instant, reports: &[LinkReport]) {
@@ -105,7 +115,11 @@ impl Governor {
         }
         let began = *self.epoch_began.get_or_insert(now);
         let span = now.since(began);
-        if span >= EPOCH {
+        if span >= TOO_LONG {
+            // Nobody asked meanwhile, since there was nothing to do.
+            self.epoch_began = Some(now);
+            self.accounts.iter_mut().for_each(Account::skip_epoch);
+        } else if span >= EPOCH {
             self.epoch_began = Some(now);
             self.close_epoch(now, span);
         }
@@ -148,7 +162,9 @@ impl Governor {
             let account = &mut self.accounts[n];
             match account.standing {
                 Standing::Probing(_) => account.consider_promotion(now, goodput, demand),
-                _ if Some(n) != best => account.consider_demotion(now, goodput, delivered),
+                _ if Some(n) != best => {
+                    account.consider_demotion(now, goodput, delivered, self.judges_delay);
+                }
                 _ => {}
             }
         }
@@ -200,6 +216,8 @@ impl Governor {
 /// Long enough for a round trip or more on most links, short enough to act eight times in the two
 /// seconds within which a recovered link has to be back.
 pub const EPOCH: Duration = Duration::from_millis(250);
+/// A pause, and no epoch.
+const TOO_LONG: Duration = Duration::from_secs(1);
 /// What a new epoch counts for against the past.
 const SMOOTHING: f64 = 0.3;
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use hawser_path::{Control, ControlChoice, ControlFacts, KernelSample, PathEstimator, RttRefresh};
 use hawser_sched::PathView;
-use hawser_sched::governor::Standing;
+use hawser_sched::governor::{Harm, Standing};
 use hawser_sched::rules::Permission;
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, StreamId};
 use hawser_wire::{ChannelRole, MAX_CHUNK_PAYLOAD, RECORD_HEADER_LENGTH};
@@ -42,6 +42,8 @@ pub(crate) struct Channel {
     /// What the user says of the link for what this side sends, and what that comes to now.
     pub(crate) terms: SendTerms,
     pub(crate) standing: Standing,
+    /// What its link did to the whole, while it is demoted for that.
+    pub(crate) harm: Option<Harm>,
     /// A channel of the same link died at this time; this one has yet to show that it lives.
     pub(crate) doubted_at: Option<Instant>,
     /// Suspect: when what the peer's kernel has, and its session may not have, is copied too.
@@ -85,6 +87,8 @@ pub(crate) struct Channel {
 pub(crate) struct Assigned {
     pub(crate) chunk: ChunkKey,
     pub(crate) length: u32,
+    /// Another channel had it before.
+    pub(crate) copy: bool,
 }
 
 /// A chunk in flight on one channel.
@@ -93,6 +97,8 @@ pub(crate) struct Sent {
     pub(crate) record: u64,
     pub(crate) chunk: ChunkKey,
     pub(crate) length: u32,
+    /// Another channel had it before.
+    pub(crate) copy: bool,
     /// The position of its last byte in the connection.
     pub(crate) end: u64,
     pub(crate) at: Instant,
@@ -119,6 +125,7 @@ impl Channel {
             suspect_since: None,
             terms: SendTerms::default(),
             standing: Standing::Full,
+            harm: None,
             doubted_at: None,
             held_back: None,
             ready: false,
@@ -187,6 +194,11 @@ impl Channel {
             self.path.rtt(),
             self.spec.id,
         )
+    }
+
+    /// Its standing, as far as the user does not exclude it.
+    pub(crate) fn governed(&self) -> Standing {
+        self.harm.map_or(Standing::Full, Standing::Probing)
     }
 
     /// Nothing may be placed on the channel.

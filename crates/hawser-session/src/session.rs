@@ -80,6 +80,7 @@ pub struct Session {
     tail_budget: tail::Budget,
     rules: govern::Rules,
     accounts: BTreeMap<LinkIndex, account::LinkAccount>,
+    governor: account::Oversight,
     /// What the links together carry in a moment: more at once is bulk.
     small: u64,
     events: VecDeque<Event>,
@@ -172,6 +173,7 @@ impl Session {
             tail_budget: tail::Budget::default(),
             rules: govern::Rules::default(),
             accounts: BTreeMap::new(),
+            governor: account::Oversight::default(),
             small: MIN_SMALL,
             events: VecDeque::new(),
             wakes: VecDeque::new(),

@@ -36,6 +36,12 @@ pub struct LinkSnapshot {
     pub sent: ByteCount,
     /// Bytes of records received, likewise.
     pub received: ByteCount,
+    /// Payload that the peer holds since this link brought it.
+    pub delivered: ByteCount,
+    /// Payload that another link brought first, although this one was given it first.
+    pub late: ByteCount,
+    /// For how long the peer's readers have waited for this link, other links' data at hand.
+    pub blocked: Duration,
 }
 
 /// A channel at one moment.

@@ -12,6 +12,8 @@ use hawser_types::Instant;
 pub(crate) struct Stream {
     pub(crate) send: SendStream,
     pub(crate) receive: ReceiveStream,
+    /// The end of what the peer holds that lies furthest on; there may be holes before it.
+    pub(crate) furthest_held: u64,
     /// What the peer said of the stream in its opening chunk, once that has come.
     pub(crate) peer_metadata: Option<Bytes>,
     /// What this side said of it when it opened it; empty for the peer's streams.
@@ -28,6 +30,7 @@ impl Stream {
         Self {
             send,
             receive,
+            furthest_held: 0,
             peer_metadata: None,
             own_metadata: Bytes::new(),
             opened_at: now,

@@ -16,7 +16,7 @@ use crate::governor::Standing;
 /// channel has to be better by a quarter). An application that writes on has no end that could be
 /// sooner, so that then every channel is used.
 ///
-/// A link that the governor demoted gets a chunk now and then, while one that was not lives, and one
+/// A link that the governor demoted gets a copy of a chunk now and then, which keeps nobody waiting, while one that was not lives, and one
 /// that is excluded gets nothing. Links that the user prefers come first; the others get what these
 /// cannot take.
 #[derive(Debug, Default)]
@@ -46,10 +46,29 @@ struct Found<'a> {
 impl ChunkScheduler for Auto {
     fn select(&mut self, now: Instant, unit: ChunkUnit, paths: &[PathView]) -> Decision {
         let found = self.look(now, unit, paths);
-        if let Some(channel) = found.probe {
-            self.on_probe(now, channel);
-            return Decision::Channel(channel, Reason::Probe);
+        let decision = self.choose(now, unit, paths, &found);
+        match (decision, found.probe) {
+            (Decision::Channel(channel, _), Some(probe)) => {
+                self.on_probe(now, probe);
+                Decision::Duplicate([channel, probe], Reason::Probe)
+            }
+            _ => decision,
         }
+    }
+
+    fn policy(&self) -> ChunkPolicy {
+        ChunkPolicy::Auto
+    }
+}
+
+impl Auto {
+    fn choose(
+        &mut self,
+        now: Instant,
+        unit: ChunkUnit,
+        paths: &[PathView],
+        found: &Found<'_>,
+    ) -> Decision {
         let Some(ready) = found.ready else {
             return Decision::Wait(None, no_one(paths));
         };
@@ -65,12 +84,6 @@ impl ChunkScheduler for Auto {
         Decision::Channel(ready.path.channel, Reason::Writable)
     }
 
-    fn policy(&self) -> ChunkPolicy {
-        ChunkPolicy::Auto
-    }
-}
-
-impl Auto {
     fn look<'a>(&self, now: Instant, unit: ChunkUnit, paths: &'a [PathView]) -> Found<'a> {
         let any_full = usable(paths).any(|path| path.standing == Standing::Full);
         let mut found = Found::default();

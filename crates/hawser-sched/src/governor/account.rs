@@ -19,6 +19,8 @@ pub(super) struct Account {
     blocked: f64,
     /// Epochs in a row in which the link was harmful, or while probing looked recovered.
     epochs: u32,
+    /// Epochs with demand since the link came.
+    seen: u32,
     demotion: Option<Demotion>,
     promoted_at: Instant,
     /// Not to be demoted before this: that made things worse the last time.
@@ -50,6 +52,7 @@ impl Account {
             balance: 0.0,
             blocked: 0.0,
             epochs: 0,
+            seen: 0,
             demotion: None,
             promoted_at: now,
             trusted_until: now,
@@ -61,6 +64,7 @@ impl Account {
     /// can deliver in each second.
     pub(super) fn close_epoch(&mut self, seconds: f64, others: f64) -> f64 {
         let (now, before) = (self.latest, self.before);
+        self.seen = self.seen.saturating_add(u32::from(now.demand));
         self.before = now;
         let delivered = (now.delivered - before.delivered).as_u64() as f64;
         let again = (now.sent_again - before.sent_again).as_u64() as f64;
@@ -74,15 +78,30 @@ impl Account {
         delivered
     }
 
-    pub(super) fn consider_demotion(&mut self, now: Instant, goodput: f64, delivered: f64) {
+    /// Begins an epoch without judging what came before it.
+    pub(super) fn skip_epoch(&mut self) {
+        self.before = self.latest;
+    }
+
+    pub(super) fn consider_demotion(
+        &mut self,
+        now: Instant,
+        goodput: f64,
+        delivered: f64,
+        judges_delay: bool,
+    ) {
         if now.since(self.promoted_at) > LONG_WELL {
             self.patience = FIRST_PATIENCE;
         }
+        if self.seen < ACQUAINTED {
+            return;
+        }
+        let brings_little = self.balance < goodput * LITTLE;
         let harm = if !self.latest.demand || delivered == 0.0 {
             None
         } else if self.balance < 0.0 {
             Some(Harm::LowersGoodput)
-        } else if self.blocked > MOST_OF_THE_TIME && self.balance < goodput * LITTLE {
+        } else if judges_delay && self.blocked > MOST_OF_THE_TIME && brings_little {
             Some(Harm::RaisesDelay)
         } else {
             None
@@ -144,6 +163,9 @@ impl Account {
     }
 }
 
+/// Epochs of demand before a link is judged: in slow start, its own and that of the peer's credit,
+/// everything waits for everything.
+const ACQUAINTED: u32 = 16;
 /// Harmful epochs in a row that make a demotion: three quarters of a second.
 const SURE: u32 = 3;
 /// Epochs in a row of a changed link that make a promotion: half a second.

@@ -60,11 +60,25 @@ impl World {
             demand: true,
             bottleneck: None,
         };
-        Self {
-            governor: Governor::default(),
-            now: Instant::from_nanos(1_000_000_000),
-            reports: (1..=links).map(report).collect(),
-        }
+        Self::with(Governor::default(), (1..=links).map(report).collect())
+    }
+
+    /// The governor has known the links for a while, and nothing of them.
+    fn with(governor: Governor, reports: Vec<LinkReport>) -> Self {
+        let links = reports.len();
+        let now = Instant::from_nanos(1_000_000_000);
+        let mut world = Self {
+            governor,
+            now,
+            reports,
+        };
+        let nothing = Behaviour {
+            delivers: 0.0,
+            blocked: 0.0,
+            ..GOOD
+        };
+        world.run(4500, &vec![nothing; links]);
+        world
     }
 
     /// Lets `millis` pass. A link that only probes neither delivers nor harms.
@@ -122,7 +136,7 @@ fn a_slow_link_that_harms_nobody_stays() {
 }
 
 #[test]
-fn a_link_that_brings_little_and_keeps_readers_waiting_is_demoted_for_delay() {
+fn a_link_that_brings_little_and_keeps_readers_waiting_is_demoted_where_delay_is_judged() {
     let laggard = Behaviour {
         stalled: 0.0,
         again: 0.0,
@@ -131,6 +145,9 @@ fn a_link_that_brings_little_and_keeps_readers_waiting_is_demoted_for_delay() {
         ..HARMFUL
     };
     let mut world = World::new(2);
+    world.run(1800, &[GOOD, laggard]);
+    assert_eq!(world.standing(2), Standing::Full);
+    let mut world = World::with(Governor::judging_delay(), world.reports);
     world.run(1800, &[GOOD, laggard]);
     assert_eq!(world.standing(2), Standing::Probing(Harm::RaisesDelay));
 }
@@ -168,7 +185,7 @@ fn a_link_that_stays_bad_is_tried_ever_more_seldom() {
 #[test]
 fn a_demotion_that_makes_things_worse_is_taken_back() {
     let mut world = World::new(2);
-    world.run(1500, &[GOOD, HARMFUL]);
+    world.run(1000, &[GOOD, HARMFUL]);
     assert_eq!(world.standing(2), PROBING);
     // The books were wrong: without the link the other delivers less than before.
     let worse = Behaviour {

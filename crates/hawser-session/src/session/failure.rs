@@ -30,6 +30,7 @@ impl Session {
             self.check_silence(now);
             self.check_recovery(now);
             self.rescue_heads(now);
+            self.consult_governor(now);
             let busy = self.channels.values().any(Channel::is_busy);
             self.tick_at = busy.then(|| self.next_look(now));
             if !busy {

@@ -1,4 +1,4 @@
-//! Which links may be used for what, by the user's rules.
+//! Which links may be used for what, by the user's rules and by what the governor found.
 //!
 //! A rule holds for one direction. The client has both, keeps its own and tells the gateway the
 //! other. Policies see no channel of a link that is excluded; the channel stands, and
@@ -69,7 +69,8 @@ impl Session {
 
     /// Finds out which links may be used now, given which of them live.
     pub(super) fn review_links(&mut self, now: Instant) {
-        if self.rules.by_link.is_empty() && self.channels.values().all(|c| !c.is_excluded()) {
+        let mut channels = self.channels.values();
+        if self.rules.by_link.is_empty() && channels.all(|c| c.standing == c.governed()) {
             return;
         }
         let living = self.living_permissions();
@@ -78,7 +79,7 @@ impl Session {
             let was_excluded = channel.is_excluded();
             channel.standing = match exclusion(channel.terms.permission, &living) {
                 Some(reason) => Standing::Excluded(reason),
-                None => Standing::Full,
+                None => channel.governed(),
             };
             self.recorder
                 .on_standing(now, channel.spec.link, channel.standing);

@@ -94,6 +94,8 @@ impl Session {
             };
             channel.sent.pop_front();
             channel.in_flight = channel.in_flight.saturating_sub(u64::from(sent.length));
+            let link = channel.spec.link;
+            self.book_held(link, sent);
             self.on_chunk_held(now, sent.chunk);
         }
         self.check_close(now);

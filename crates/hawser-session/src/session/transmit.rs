@@ -135,7 +135,12 @@ impl Session {
         let wire = hawser_wire::RECORD_HEADER_LENGTH + out.head.len() + payload + TAG_LENGTH;
         channel.written += wire as u64;
         channel.path.on_written(now);
-        if let Some(Assigned { chunk, length }) = assigned {
+        if let Some(Assigned {
+            chunk,
+            length,
+            copy,
+        }) = assigned
+        {
             channel.ready = false;
             channel.payload_sent += u64::from(length);
             self.tail_budget.on_sent(u64::from(length));
@@ -143,6 +148,7 @@ impl Session {
                 record: channel.records_sent,
                 chunk,
                 length,
+                copy,
                 end: channel.written,
                 at: now,
             });
@@ -387,6 +393,7 @@ impl Session {
         channel.outbox.push_back(Assigned {
             chunk: key,
             length: chunk.length as u32,
+            copy,
         });
         let (link, length) = (channel.spec.link, ByteCount::from(chunk.length));
         for view in self.views.iter_mut().filter(|view| view.link == link) {

@@ -147,7 +147,7 @@ const fn at(millis: u64) -> Instant {
 }
 
 #[test]
-fn a_demoted_link_gets_a_probe_now_and_then_and_an_excluded_one_nothing() {
+fn a_demoted_link_gets_a_copy_now_and_then_and_an_excluded_one_nothing() {
     let mut auto = Auto::default();
     let mut paths = [path(1, 10, 20), path(2, 100, 10), path(3, 100, 10)];
     paths[1].standing = Standing::Probing(Harm::LowersGoodput);
@@ -155,8 +155,8 @@ fn a_demoted_link_gets_a_probe_now_and_then_and_an_excluded_one_nothing() {
     let mut probes = Vec::new();
     for n in 0..20 {
         match auto.select(at(n * 50), endless(), &paths) {
-            Decision::Channel(channel, Reason::Probe) => {
-                assert_eq!(channel, ChannelId::new(2));
+            Decision::Duplicate(both, Reason::Probe) => {
+                assert_eq!(both, [ChannelId::new(1), ChannelId::new(2)]);
                 probes.push(n * 50);
             }
             decision => assert_eq!(decision, to(1, Reason::Earliest)),

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 use hawser_sched::chunk::ChunkPolicy;
-use hawser_sched::governor::{Exclusion, Standing};
+use hawser_sched::governor::{Exclusion, Harm, Standing};
 use hawser_sched::rules::{Permission, Terms};
 use hawser_types::{ChannelId, LinkIndex, StreamId};
 use hawser_wire::{ChannelRole, Command};
@@ -214,6 +214,36 @@ fn what_went_over_a_link_is_known_after_its_channels_are_gone_and_at_both_ends()
         let lost = [here.sent - there.received, there.sent - here.received];
         assert!(lost.iter().all(|lost| lost.as_u64() < 500), "{lost:?}");
     }
+}
+
+#[test]
+fn a_link_that_stalls_the_other_for_more_than_it_brings_is_found_out() {
+    let config = SessionConfig {
+        scheduler: ChunkPolicy::RoundRobin,
+        receive_memory: hawser_types::ByteCount::from_mib(1),
+        ..SessionConfig::default()
+    };
+    let mut pair = Pair::new(config);
+    let (good, bad) = (link(1, 50, 5), link(2, 1, 300));
+    pair.add_channel(0, ChannelRole::Express, &good);
+    pair.add_channel(1, ChannelRole::Bulk, &good);
+    pair.add_channel(2, ChannelRole::Bulk, &bad);
+    let id = open(&mut pair, CLIENT);
+    let mut rest = Bytes::from(pattern(20 * MB));
+    let (mut got, mut probing) = (Vec::new(), 0);
+    for _ in 0..6000 {
+        pair.sides[CLIENT].write(pair.now, id, &mut rest).unwrap();
+        pair.run_for(1);
+        pair.read_into(GATEWAY, id, &mut got);
+        let links = pair.sides[CLIENT].snapshot(pair.now, 0).links;
+        assert_eq!(links[0].standing, Standing::Full);
+        probing += u32::from(links[1].standing == Standing::Probing(Harm::LowersGoodput));
+    }
+    let links = pair.sides[CLIENT].snapshot(pair.now, 0).links;
+    assert!(probing > 500, "{probing} {links:?}");
+    let delivered: u64 = links.iter().map(|link| link.delivered.as_u64()).sum();
+    assert!(delivered >= got.len() as u64);
+    assert!(links[1].blocked > links[0].blocked * 4, "{links:?}");
 }
 
 #[test]
