@@ -335,7 +335,7 @@ impl Bond {
                     self.on_channel(end, id);
                 }
             } else if self.network.is_closed(end) {
-                self.give_up_join(end, id);
+                self.give_up_join(end);
             }
             return;
         }

@@ -92,6 +92,40 @@ pub(super) async fn join(
     joined.map(|id| (id, remote))
 }
 
+/// A channel's number, given up unless the channel comes to be: the gateway may have taken the
+/// connection for one already, and would place chunks on it that nobody reads. An attempt also ends
+/// where it waits, when its link goes or when another one was quicker.
+struct Grant<'a> {
+    driver: &'a Driver,
+    id: ChannelId,
+    kept: bool,
+}
+
+impl<'a> Grant<'a> {
+    fn take(driver: &'a Driver) -> Option<Self> {
+        let id = driver.take_grant()?;
+        Some(Self {
+            driver,
+            id,
+            kept: false,
+        })
+    }
+
+    /// The channel was added.
+    fn keep(mut self) -> ChannelId {
+        self.kept = true;
+        self.id
+    }
+}
+
+impl Drop for Grant<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.driver.give_up_grant(self.id);
+        }
+    }
+}
+
 /// Joins over a connection that stands.
 async fn join_as(
     shared: &Shared,
@@ -100,9 +134,9 @@ async fn join_as(
     role: ChannelRole,
     stream: tokio::net::TcpStream,
 ) -> Result<ChannelId, JoinError> {
-    let id = driver.take_grant().ok_or(JoinError::NoGrant)?;
+    let grant = Grant::take(driver).ok_or(JoinError::NoGrant)?;
     let spec = ChannelSpec {
-        id,
+        id: grant.id,
         role,
         link: LinkIndex::new(link.index),
         records: 1,
@@ -110,16 +144,9 @@ async fn join_as(
     };
     let joining = introduce(shared, driver, stream, spec);
     let new = tokio::time::timeout(ANSWER_TIMEOUT, joining).await;
-    match new.unwrap_or(Err(JoinError::NoAnswer)) {
-        Ok(new) => {
-            driver.add_channel(spec, new);
-            Ok(id)
-        }
-        Err(error) => {
-            driver.give_up_grant(id);
-            Err(error)
-        }
-    }
+    let new = new.unwrap_or(Err(JoinError::NoAnswer))?;
+    driver.add_channel(spec, new);
+    Ok(grant.keep())
 }
 
 /// Proves that this end holds the session's keys, and waits for the gateway's proof.

@@ -121,6 +121,10 @@ impl Bond {
         }
     }
 
+    fn client_has(&self, id: ChannelId) -> bool {
+        self.hosts[place(Side::Client)].writers.contains_key(&id)
+    }
+
     /// A session's timer may be due.
     pub(super) fn fire(&mut self, side: Side) {
         let now = self.network.now();
@@ -176,7 +180,10 @@ impl Bond {
                 self.network.orphan(end);
             }
             match stage {
-                Stage::Channel(id) | Stage::Joining(id, _) => self.lose_channel(Side::Client, id),
+                Stage::Channel(id) | Stage::Joining(id, _) if self.client_has(id) => {
+                    self.lose_channel(Side::Client, id);
+                }
+                Stage::Joining(..) | Stage::Connecting => self.abandon(end),
                 _ => {}
             }
         }

@@ -89,7 +89,7 @@ impl Bond {
             keeper.next_attempt = now;
             for attempt in std::mem::take(&mut keeper.attempts) {
                 self.network.close(attempt.end, true);
-                self.set_stage(attempt.end, Stage::Over);
+                self.abandon(attempt.end);
             }
             return;
         }
@@ -138,13 +138,24 @@ impl Bond {
             keeper.failures = 0;
         } else {
             self.network.close(end, true);
+            self.with(Side::Client, |session, now| session.give_up_grant(now, id));
         }
         wanted
     }
 
-    pub(super) fn give_up_join(&mut self, end: End, id: ChannelId) {
+    /// A connection that was to become a channel will not. What may have become one at the gateway
+    /// already is given up there too.
+    pub(super) fn abandon(&mut self, end: End) {
+        let stage = self.uses.get(&end.connection).map(|used| used.stage);
         self.set_stage(end, Stage::Over);
-        self.with(Side::Client, |session, now| session.give_up_grant(now, id));
+        if let Some(Stage::Joining(id, _)) = stage {
+            self.with(Side::Client, |session, now| session.give_up_grant(now, id));
+        }
+    }
+
+    /// A join has failed.
+    pub(super) fn give_up_join(&mut self, end: End) {
+        self.abandon(end);
         let link = self.uses[&end.connection].link;
         self.keeper_lost(link, end, true);
     }
@@ -160,17 +171,7 @@ impl Bond {
         let attempts = self.keepers[link].attempts.clone();
         for attempt in attempts.iter().filter(|attempt| attempt.deadline <= now) {
             self.network.close(attempt.end, true);
-            match self
-                .uses
-                .get(&attempt.end.connection)
-                .map(|used| used.stage)
-            {
-                Some(Stage::Joining(id, _)) => self.give_up_join(attempt.end, id),
-                _ => {
-                    self.set_stage(attempt.end, Stage::Over);
-                    self.keeper_lost(link, attempt.end, true);
-                }
-            }
+            self.give_up_join(attempt.end);
         }
     }
 }
