@@ -15,7 +15,7 @@ use flow::{Flow, Summary};
 /// distribution is, how much it varies, how often it crosses its mean, and how much is lost. Links
 /// that are congested and alike in all of these are candidates. Since links which this program fills
 /// in the same way are alike without sharing anything, candidates must also move together: the
-/// means of the same intervals are correlated.
+/// means of the same intervals are correlated, and the steps from one to the next.
 ///
 /// Delays may be round-trip times or one-way delays with any constant offset. Memory is bounded: some
 /// kilobytes for each link, until [`Bottlenecks::remove`].

@@ -44,6 +44,8 @@ pub(crate) struct Channel {
     pub(crate) standing: Standing,
     /// What its link did to the whole, while it is demoted for that.
     pub(crate) harm: Option<Harm>,
+    /// Links with the same number share a bottleneck.
+    pub(crate) bottleneck: Option<u8>,
     /// A channel of the same link died at this time; this one has yet to show that it lives.
     pub(crate) doubted_at: Option<Instant>,
     /// Suspect: when what the peer's kernel has, and its session may not have, is copied too.
@@ -126,6 +128,7 @@ impl Channel {
             terms: SendTerms::default(),
             standing: Standing::Full,
             harm: None,
+            bottleneck: None,
             doubted_at: None,
             held_back: None,
             ready: false,
@@ -180,7 +183,7 @@ impl Channel {
             price_weight: self.terms.price_weight,
             preferred: self.terms.permission == Permission::Preferred,
             standing: self.standing,
-            bottleneck: None,
+            bottleneck: self.bottleneck,
         }
     }
 

@@ -1,5 +1,6 @@
 mod account;
 mod ahead;
+mod bottleneck;
 mod control;
 mod failure;
 mod govern;
@@ -81,6 +82,7 @@ pub struct Session {
     rules: govern::Rules,
     accounts: BTreeMap<LinkIndex, account::LinkAccount>,
     governor: account::Oversight,
+    shared: bottleneck::Shared,
     /// What the links together carry in a moment: more at once is bulk.
     small: u64,
     events: VecDeque<Event>,
@@ -174,6 +176,7 @@ impl Session {
             rules: govern::Rules::default(),
             accounts: BTreeMap::new(),
             governor: account::Oversight::default(),
+            shared: bottleneck::Shared::default(),
             small: MIN_SMALL,
             events: VecDeque::new(),
             wakes: VecDeque::new(),
@@ -230,7 +233,9 @@ impl Session {
             let role = slot(channel.spec.role);
             let waits = !self.waiting[role].is_empty() || !self.again[role].is_empty();
             channel.path.on_demand(waits);
+            let before = *channel.path.latest();
             channel.on_sample(now, sample);
+            self.shared.on_sample(now, channel, &before);
             self.recorder.on_sample(now, channel);
             self.small = self.carried_in(SMALL_TIME);
             self.check_recovery(now);

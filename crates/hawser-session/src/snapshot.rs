@@ -32,6 +32,8 @@ pub struct LinkSnapshot {
     pub standing: Standing,
     /// The user wants it used ahead of others, to send.
     pub preferred: bool,
+    /// Links with the same number share a bottleneck, as far as what is sent here shows it.
+    pub bottleneck: Option<u8>,
     /// Bytes of records sent, headers, tags and repetitions included.
     pub sent: ByteCount,
     /// Bytes of records received, likewise.

@@ -147,25 +147,30 @@ impl Flow {
         recent.map(|i| i.mean).sum::<f64>() / count as f64
     }
 
-    /// Pearson's correlation of the means of the intervals that both flows have.
+    /// How alike the means of the intervals move that both flows have, from −1 to 1; 0 where they
+    /// have too little in common. The lesser of two correlations: that of the means, and that of
+    /// the steps from one to the next, of which the largest count for no more than twice the
+    /// median. Queues that one sender fills begin, grow and end together without being one.
     pub(super) fn correlation(&self, other: &Self) -> f64 {
-        let (mut n, mut a, mut b) = (0.0, 0.0, 0.0);
-        let (mut aa, mut bb, mut ab) = (0.0, 0.0, 0.0);
-        let (a0, b0) = (self.mean_of_means(), other.mean_of_means());
-        for (x, y) in self.in_common(other) {
-            let (x, y) = (x - a0, y - b0);
-            n += 1.0;
-            a += x;
-            b += y;
-            aa += x * x;
-            bb += y * y;
-            ab += x * y;
+        let means: Vec<_> = self.in_common(other).collect();
+        let steps = means.windows(2).map(|two| {
+            let ((x, y), (next_x, next_y)) = (two[0], two[1]);
+            (next_x - x, next_y - y)
+        });
+        let mut steps: Vec<(f64, f64)> = steps.collect();
+        let most = |part: fn(&(f64, f64)) -> f64| {
+            let mut sizes: Vec<f64> = steps.iter().map(|step| part(step).abs()).collect();
+            sizes.sort_unstable_by(f64::total_cmp);
+            sizes
+                .get(sizes.len() / 2)
+                .map_or(0.0, |median| median * 2.0)
+        };
+        let (most_x, most_y) = (most(|step| step.0), most(|step| step.1));
+        for (x, y) in &mut steps {
+            *x = x.clamp(-most_x, most_x);
+            *y = y.clamp(-most_y, most_y);
         }
-        let spread = ((n * aa - a * a) * (n * bb - b * b)).sqrt();
-        if n < MIN_INTERVALS as f64 || spread <= 0.0 || !spread.is_finite() {
-            return 0.0;
-        }
-        (n * ab - a * b) / spread
+        pearson(&means).min(pearson(&steps))
     }
 
     fn in_common<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = (f64, f64)> + 'a {
@@ -193,6 +198,25 @@ impl Summary {
                 (self.skew - other.skew).abs() < LIKE_SKEW
             }
     }
+}
+
+/// Pearson's correlation; 0 of too few.
+fn pearson(pairs: &[(f64, f64)]) -> f64 {
+    let n = pairs.len() as f64;
+    let mean = |part: fn(&(f64, f64)) -> f64| pairs.iter().map(part).sum::<f64>() / n;
+    let (mean_x, mean_y) = (mean(|pair| pair.0), mean(|pair| pair.1));
+    let (mut xx, mut yy, mut xy) = (0.0, 0.0, 0.0);
+    for (x, y) in pairs {
+        let (x, y) = (x - mean_x, y - mean_y);
+        xx += x * x;
+        yy += y * y;
+        xy += x * y;
+    }
+    let spread = f64::sqrt(xx * yy);
+    if pairs.len() + 1 < MIN_INTERVALS || spread <= 0.0 || !spread.is_finite() {
+        return 0.0;
+    }
+    xy / spread
 }
 
 /// N, over which crossings and losses are counted.

@@ -90,6 +90,20 @@ fn links_that_are_alike_and_share_nothing_are_hardly_ever_grouped() {
 }
 
 #[test]
+fn links_that_one_sender_begins_to_fill_at_the_same_time_are_not_grouped_for_that() {
+    for seed in 0..20 {
+        let (mut a, mut b) = (Queue::new(seed), Queue::new(seed + 500));
+        let mut steps = 0;
+        let groups = run(18, || {
+            steps += 1;
+            let ours = if steps > 400 { 0.1 } else { 0.0 };
+            [(ours + a.step(), false), (ours + b.step(), false)]
+        });
+        assert_eq!(groups, [], "seed {seed}");
+    }
+}
+
+#[test]
 fn links_without_congestion_share_no_bottleneck() {
     let mut noise = Queue::new(7);
     let groups = run(18, || {

@@ -80,6 +80,7 @@ impl Session {
         if span <= LONGEST_LOOK {
             self.book_waits(span);
         }
+        self.find_bottlenecks(now);
         let demand = self.has_demand();
         let mut reports = SmallVec::<[LinkReport; 8]>::new();
         for channel in self.channels.values() {
@@ -106,6 +107,7 @@ impl Session {
                 link: *link,
                 standing: channel.map_or(Standing::Full, |channel| channel.standing),
                 preferred: channel.is_some_and(|c| c.terms.permission == Permission::Preferred),
+                bottleneck: channel.and_then(|channel| channel.bottleneck),
                 sent: ByteCount::new(account.sent),
                 received: ByteCount::new(account.received),
                 delivered: ByteCount::new(account.delivered),
@@ -149,7 +151,7 @@ impl Session {
                 .unwrap_or_default(),
             loss: loss.fold(0.0, f64::max),
             demand,
-            bottleneck: None,
+            bottleneck: bulk().find_map(|channel| channel.bottleneck),
         }
     }
 

@@ -60,6 +60,9 @@ impl Session {
             queue: report.queue.map(Duration::from_micros),
             rate: Rate::from_bytes_per_second(report.rate),
         });
+        if let Some(queue) = channel.peer.and_then(|peer| peer.queue) {
+            self.shared.on_queue(now, channel, queue);
+        }
         if carrier == report.channel {
             channel.path.on_stamps(stamp, now);
         } else if report.silent {

@@ -1,3 +1,4 @@
+mod bottleneck;
 mod deadlock;
 mod govern;
 mod pair;
