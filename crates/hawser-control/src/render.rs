@@ -128,7 +128,9 @@ fn session_lines(session: &SessionStatus, width: usize) -> Vec<String> {
         session.up, session.down, session.bytes_sent, session.bytes_received
     );
     let mut lines = vec![clip(&printable(&title), width), clip(&moved, width)];
+    lines.extend(twice(session).map(|line| clip(&line, width)));
     lines.extend(paths(&session.paths, width));
+    lines.extend(shares(&session.paths, width));
     lines.extend(channels(&session.paths, width));
     lines.extend(streams(session, width));
     lines
@@ -156,6 +158,49 @@ fn paths(paths: &[PathStatus], width: usize) -> Vec<String> {
     unless_empty(&table, width)
 }
 
+/// What was sent more than once, of what was sent.
+fn twice(session: &SessionStatus) -> Option<String> {
+    let counted = |name| session.counters.get(name).copied().unwrap_or(0);
+    let sent = session.bytes_sent.as_u64();
+    let share = |name| percent(counted(name), sent).unwrap_or_default();
+    (sent > 0).then(|| {
+        let (ahead, again) = (share("bytes-duplicated"), share("bytes-again"));
+        format!("  of what was sent {ahead} twice ahead of need, {again} again after a failure")
+    })
+}
+
+/// How much of all goes by each path, and how it looks from both ends.
+fn shares(paths: &[PathStatus], width: usize) -> Vec<String> {
+    let mut table = Table::new([
+        ("PATH", Side::Left),
+        ("STANDING", Side::Left),
+        ("OF SENT", Side::Right),
+        ("OF RECEIVED", Side::Right),
+        ("QUEUE UP", Side::Right),
+        ("DOWN ms", Side::Right),
+        ("ARRIVING Mbit/s", Side::Right),
+    ]);
+    let all = |part: fn(&PathStatus) -> ByteCount| -> u64 {
+        let parts = paths.iter().map(|path| part(path).as_u64());
+        parts.fold(0, u64::saturating_add)
+    };
+    let (sent, received) = (all(|path| path.bytes_sent), all(|path| path.bytes_received));
+    let nothing = || "-".to_owned();
+    for path in paths {
+        let share = |part: ByteCount, all| percent(part.as_u64(), all).unwrap_or_else(nothing);
+        table.push([
+            path.link.clone(),
+            path.standing.to_string(),
+            share(path.bytes_sent, sent),
+            share(path.bytes_received, received),
+            path.up_queue.map_or_else(nothing, milliseconds),
+            path.down_queue.map_or_else(nothing, milliseconds),
+            megabits(path.arriving),
+        ]);
+    }
+    unless_empty(&table, width)
+}
+
 fn channels(paths: &[PathStatus], width: usize) -> Vec<String> {
     let mut table = Table::new([
         ("CHANNEL", Side::Right),
@@ -170,9 +215,7 @@ fn channels(paths: &[PathStatus], width: usize) -> Vec<String> {
     ]);
     for path in paths {
         for channel in &path.channels {
-            let rtt = channel
-                .rtt
-                .map(|rtt| format!("{:.1}", rtt.as_secs_f64() * 1e3));
+            let rtt = channel.rtt.map(milliseconds);
             table.push([
                 channel.id.value().to_string(),
                 path.link.clone(),
@@ -226,6 +269,15 @@ pub(crate) fn left_out(total: u64, shown: usize, what: &str) -> Option<String> {
 
 fn megabits(rate: Rate) -> String {
     format!("{:.2}", rate.bits_per_second() as f64 / 1e6)
+}
+
+fn milliseconds(span: Duration) -> String {
+    format!("{:.1}", span.as_secs_f64() * 1e3)
+}
+
+/// `None` of nothing.
+fn percent(part: u64, all: u64) -> Option<String> {
+    (all > 0).then(|| format!("{:.1} %", part as f64 / all as f64 * 1e2))
 }
 
 /// A count in at most seven characters: `512 B`, `12.3 kB`, `1.20 MB`.
@@ -297,6 +349,9 @@ mod tests {
             state,
             remote: Some(([203, 0, 113, 5], 7443).into()),
             up: Rate::from_bits_per_second(47_800_000),
+            bytes_sent: ByteCount::new(channels.len() as u64 * 400_000_000),
+            up_queue: (!channels.is_empty()).then_some(Duration::from_micros(12_340)),
+            arriving: Rate::from_bits_per_second(channels.len() as u64 * 23_500_000),
             channels,
             ..PathStatus::default()
         }
@@ -321,6 +376,7 @@ mod tests {
             up: Rate::from_bits_per_second(47_800_000),
             down: Rate::from_bits_per_second(800),
             bytes_sent: ByteCount::new(1_500_000_000),
+            counters: BTreeMap::from([("bytes-duplicated".to_owned(), 21_000_000)]),
             paths: vec![
                 path(
                     "eth0",
@@ -381,9 +437,13 @@ eth0      2  up     backup/prefer  9.80 GB of 10.0 GB, 24.50 EUR  192.0.2.7
 
 SESSION 1a2b3c4d with gw.example:7443: established for 1h 02m, backlog
   up 47.80 Mbit/s, down 800 bit/s; sent 1.50 GB, received 0 B
+  of what was sent 1.4 % twice ahead of need, 0.0 % again after a failure
   PATH   STATE  TO                UP Mbit/s  DOWN Mbit/s  WHY
   eth0   up     203.0.113.5:7443      47.80         0.00
   wwan0  dead   203.0.113.5:7443      47.80         0.00  reset by the far end
+  PATH   STANDING  OF SENT  OF RECEIVED  QUEUE UP  DOWN ms  ARRIVING Mbit/s
+  eth0   full      100.0 %            -      12.3        -            47.00
+  wwan0  full        0.0 %            -         -        -             0.00
   CHANNEL  ON    KIND     STATE  RTT ms    CWND  Mbit/s     SENT  RECEIVED
         3  eth0  bulk     up       20.6  123 kB   47.80  1.50 GB   1.00 MB
        14  eth0  express  up       20.6  123 kB   47.80  1.50 GB   1.00 MB

@@ -204,6 +204,37 @@ pub struct PathStatus {
     /// What arrives by it now.
     #[serde(rename = "down_bps", with = "crate::units::bits_per_second")]
     pub down: Rate,
+    /// Bytes of records sent by it since the session began, repetitions included.
+    #[serde(default)]
+    pub bytes_sent: ByteCount,
+    /// Bytes of records received by it, likewise.
+    #[serde(default)]
+    pub bytes_received: ByteCount,
+    /// What queues add to the delay of what is sent by it, as the far end sees it; `None` until
+    /// that has said so.
+    #[serde(
+        rename = "up_queue_ms",
+        with = "crate::units::milliseconds::option",
+        default
+    )]
+    pub up_queue: Option<Duration>,
+    /// What queues add to the delay of what comes by it; `None` until it is known.
+    #[serde(
+        rename = "down_queue_ms",
+        with = "crate::units::milliseconds::option",
+        default
+    )]
+    pub down_queue: Option<Duration>,
+    /// How fast data came by it at the far end, when that last said so.
+    #[serde(
+        rename = "arriving_bps",
+        with = "crate::units::bits_per_second",
+        default
+    )]
+    pub arriving: Rate,
+    /// Paths of a session with the same number share a bottleneck.
+    #[serde(default)]
+    pub bottleneck: Option<u8>,
     /// Its connections.
     pub channels: Vec<ChannelStatus>,
 }

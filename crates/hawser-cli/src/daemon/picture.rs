@@ -86,6 +86,8 @@ fn paths(view: &View, channels: &[ChannelSnapshot], account: Option<&Account>) -
     let path = |(index, channels): (u32, Vec<&ChannelSnapshot>)| {
         let way = view.ways.get(&index).unwrap_or(&unknown);
         let standing = links.iter().find(|link| link.link.value() == index);
+        let count = |part: fn(&LinkSnapshot) -> ByteCount| standing.map(part).unwrap_or_default();
+        let seen = || channels.iter().filter_map(|channel| channel.peer);
         let moving = |channel: &&ChannelSnapshot| {
             account.map_or_else(Default::default, |account| account.channel(channel.id))
         };
@@ -100,10 +102,21 @@ fn paths(view: &View, channels: &[ChannelSnapshot], account: Option<&Account>) -
             address: way.address,
             remote: way.remote,
             state: path_state(&channels, way),
-            reason: way.problem.clone().or_else(|| why(standing)),
+            reason: way
+                .problem
+                .clone()
+                .or_else(|| why(standing))
+                .or_else(|| seen().any(|peer| peer.silent).then(|| SILENT.to_owned()))
+                .or_else(|| shares_with(view, standing?, links)),
             standing: shown(standing),
             up,
             down,
+            bytes_sent: count(|link| link.sent),
+            bytes_received: count(|link| link.received),
+            up_queue: seen().filter_map(|peer| peer.queue).max(),
+            down_queue: channels.iter().filter_map(|it| it.incoming_queue).max(),
+            arriving: seen().fold(Rate::default(), |sum, peer| add(sum, peer.rate)),
+            bottleneck: standing.and_then(|link| link.bottleneck),
             channels: channels.iter().map(|it| channel(it, view)).collect(),
         }
     };
@@ -142,6 +155,16 @@ fn why(link: Option<&LinkSnapshot>) -> Option<String> {
         Standing::Excluded(_) => "never used to send",
     };
     Some(why.to_owned())
+}
+
+/// Which links a link shares its bottleneck with.
+fn shares_with(view: &View, link: &LinkSnapshot, links: &[LinkSnapshot]) -> Option<String> {
+    let number = Some(link.bottleneck?);
+    let others = links
+        .iter()
+        .filter(|other| other.bottleneck == number && other.link != link.link);
+    let names: Vec<_> = others.map(|other| view.link_name(other.link)).collect();
+    (!names.is_empty()).then(|| format!("shares a bottleneck with {}", names.join(", ")))
 }
 
 fn channel(channel: &ChannelSnapshot, view: &View) -> ChannelStatus {
@@ -227,6 +250,8 @@ fn add(a: Rate, b: Rate) -> Rate {
 fn sum(a: ByteCount, b: ByteCount) -> ByteCount {
     ByteCount::new(a.as_u64().saturating_add(b.as_u64()))
 }
+
+const SILENT: &str = "the far end finds it silent";
 
 #[cfg(test)]
 mod tests {
