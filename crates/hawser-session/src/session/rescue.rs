@@ -15,12 +15,14 @@ impl Session {
     /// if their stream waits for them more than for any other's.
     ///
     /// The link may well live, so that the channel is not suspect: its TCP waits for a retransmission
-    /// to time out, or the peer never took the channel up.
+    /// to time out, or the peer never took the channel up. What an express channel holds up goes over a
+    /// bulk one: on a link with a short queue bulk crowds out the express channel's few segments, and
+    /// its time-outs grow to seconds.
     pub(super) fn rescue_heads(&mut self, now: Instant) {
         let stalled = |channel: &&Channel| channel.has_stalled(now);
         let mut keys = Keys::new();
         let mut rescued = smallvec::SmallVec::<[_; 4]>::new();
-        for channel in self.bulk_channels().filter(stalled) {
+        for channel in self.channels.values().filter(stalled) {
             let Some(front) = self.front(channel).filter(|front| self.is_head(front)) else {
                 continue;
             };
@@ -33,7 +35,7 @@ impl Session {
                     .ledger
                     .get(sent.chunk)
                     .filter(|chunk| chunk.copies == 1);
-                keys.extend(alone.map(|chunk| (chunk.role, sent.chunk)));
+                keys.extend(alone.map(|_| sent.chunk));
                 left = left.saturating_sub(u64::from(sent.length));
                 if left == 0 {
                     break;
@@ -48,8 +50,8 @@ impl Session {
                 self.recorder.on_stalled(now, channel, chunks);
             }
         }
-        for (role, key) in keys {
-            self.again[slot(role)].insert(key.segment, key);
+        for key in keys {
+            self.again[slot(ChannelRole::Bulk)].insert(key.segment, key);
         }
     }
 
@@ -83,7 +85,10 @@ impl Session {
         is_needed(now, channel, sent)
             && self.bulk_channels().any(|other| {
                 let here = other.view(now, self.config.chunk_size).arrival(length);
-                other.suspect_since.is_none() && !other.has_stalled(now) && here + MIN_GAIN < there
+                other.spec.link != channel.spec.link
+                    && other.suspect_since.is_none()
+                    && !other.has_stalled(now)
+                    && here + MIN_GAIN < there
             })
     }
 }
@@ -114,6 +119,6 @@ impl Channel {
 const FULL_SEGMENT: u32 = 1448;
 /// What two chunks take on the slowest links.
 const MAX_EXCUSE: Duration = Duration::from_millis(800);
-type Keys = smallvec::SmallVec<[(ChannelRole, ChunkKey); 8]>;
+type Keys = smallvec::SmallVec<[ChunkKey; 8]>;
 /// How much of what a stalled channel carries is sent again at a time.
 const MAX_RESCUE: u64 = 64 * 1024;
