@@ -91,6 +91,8 @@ pub struct Session {
     copies: Arena,
     trimmed_at: Instant,
     tick_at: Option<Instant>,
+    /// A policy waits for a channel, until then at most.
+    wait_over: Option<Instant>,
     lonely_since: Option<Instant>,
     state: State,
     counters: Counters,
@@ -183,6 +185,7 @@ impl Session {
             copies: Arena::default(),
             trimmed_at: now,
             tick_at: None,
+            wait_over: None,
             lonely_since: Some(now),
             state: State::Open,
             counters: Counters::default(),
@@ -257,7 +260,10 @@ impl Session {
         let acks = untold.filter_map(|channel| channel.inbound.ack_due);
         let lonely = self.lonely_since.map(|since| since + self.config.survive);
         let lonely = lonely.filter(|_| self.state != State::Closed);
-        acks.chain(self.tick_at).chain(lonely).min()
+        acks.chain(self.tick_at)
+            .chain(self.wait_over)
+            .chain(lonely)
+            .min()
     }
 
     /// A channel that has something to send.
@@ -407,6 +413,7 @@ impl Session {
         if self.state != State::Closed {
             self.state = State::Closed;
             self.tick_at = None;
+            self.wait_over = None;
             self.events.push_back(Event::Closed(reason));
         }
     }

@@ -5,6 +5,7 @@ use hawser_sched::chunk::{ChunkPolicy, ChunkUnit, Decision};
 use hawser_types::{ByteCount, ChannelId, Instant, StreamId, StreamOffset};
 use hawser_wire::{ChannelRole, ChunkFlags, ChunkHeader, StateFrame, varint_length};
 
+use super::failure::TICK;
 use super::{Outgoing, Session, State, slot};
 use crate::channel::{Assigned, Sent};
 use crate::ledger::{ChunkKey, SentChunk};
@@ -26,6 +27,7 @@ enum Source {
 impl Session {
     /// Places everything that can be placed now.
     pub(super) fn schedule(&mut self, now: Instant) {
+        self.wait_over = None;
         if self.state == State::Closed {
             return;
         }
@@ -220,7 +222,12 @@ impl Session {
             let (first, second) = match decision {
                 Decision::Channel(id, _) => (id, None),
                 Decision::Duplicate([id, other], _) => (id, Some(other)),
-                Decision::Wait(..) => return false,
+                Decision::Wait(until, _) => {
+                    // A channel that becomes ready asks by itself: this is for one that does not.
+                    let over = until.map(|at| at.max(now + TICK));
+                    self.wait_over = self.wait_over.into_iter().chain(over).min();
+                    return false;
+                }
             };
             let Some(key) = self.take(now, source, role, first) else {
                 continue;

@@ -1,11 +1,16 @@
 //! Chunks that are late, and the links that repeat them.
 
-use bytes::Bytes;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use hawser_path::KernelSample;
 use hawser_sched::chunk::ChunkPolicy;
-use hawser_wire::ChannelRole;
+use hawser_types::{ByteCount, ChannelId, Instant, Rate};
+use hawser_wire::{ChannelRole, StateFrame};
 
 use super::pair::{CLIENT, GATEWAY, Pair, link};
-use crate::SessionConfig;
+use super::raw::spec;
+use crate::{Outgoing, Session, SessionConfig, Side};
 
 /// A connection that the peer never took up, or in which TCP waits for a time-out, on a link that
 /// lives: it is not suspect. What it holds is sent again long before it is given up, which takes six
@@ -65,4 +70,55 @@ fn repeats_ahead_of_need_stay_within_the_budget() {
     let twice = snapshot.counters.bytes_duplicated;
     assert!(twice > 256 * 1024, "{twice}");
     assert!(twice <= sent / 50 + 256 * 1024, "{twice} of {sent}");
+}
+
+/// The end of a transfer waits for the quick link, which takes nothing more, and nothing is under
+/// way that would be looked after: the session asks to be woken all the same.
+#[test]
+fn waiting_for_a_channel_has_an_end() {
+    let began = Instant::from_nanos(1_000_000_000);
+    let mut s = Session::new(began, Side::Client, SessionConfig::default());
+    let [quick, slow] = [0, 1].map(ChannelId::new);
+    let idle = |kbit: u64, rtt| KernelSample {
+        rtt: Duration::from_millis(rtt),
+        min_rtt: Some(Duration::from_millis(rtt)),
+        delivery_rate: Rate::from_bits_per_second(kbit * 1000),
+        congestion_window: ByteCount::new(1 << 16),
+        ..KernelSample::default()
+    };
+    for (id, sample) in [(quick, idle(800, 10)), (slow, idle(80, 3000))] {
+        s.add_channel(began, spec(id.value(), ChannelRole::Bulk, id.value()));
+        s.handle_sample(began, id, sample);
+    }
+    let (mut out, mut records) = (Outgoing::default(), 0);
+    let stream = s.open_stream(began, Bytes::new()).unwrap();
+    s.write_slice(began, stream, &[0; 60_000]).unwrap();
+    s.finish(began, stream).unwrap();
+    // The beginning goes ahead as what is small does.
+    while s.snapshot(began, 1).streams[0].sent < ByteCount::new(20_000) {
+        s.handle_writable(began, quick);
+        assert!(s.poll_transmit(began, quick, &mut out));
+        records += 1;
+    }
+    let mut heard = BytesMut::new();
+    let channel = quick;
+    StateFrame::Ack { channel, records }.encode(&mut heard);
+    s.handle_record(began, quick, heard.freeze()).unwrap();
+    s.handle_writable(began, slow);
+    while s.poll_transmit(began, slow, &mut out) {
+        assert!(out.payload.is_empty());
+    }
+    let mut now = began;
+    for _ in 0..10 {
+        now += Duration::from_millis(50);
+        s.handle_sample(now, quick, idle(800, 10));
+        s.handle_sample(now, slow, idle(80, 3000));
+        s.handle_timeout(now);
+        assert!(s.poll_timeout() <= Some(now + Duration::from_millis(100)));
+        assert!(s.poll_timeout() > Some(now));
+    }
+    assert_eq!(s.busy_channels().count(), 0);
+    s.handle_writable(now, quick);
+    assert!(s.poll_transmit(now, quick, &mut out));
+    assert!(!out.payload.is_empty());
 }
