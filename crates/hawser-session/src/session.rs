@@ -5,6 +5,7 @@ mod control;
 mod failure;
 mod govern;
 mod ingest;
+mod pauses;
 pub(crate) mod report;
 mod rescue;
 mod streams;
@@ -204,7 +205,7 @@ impl Session {
         let channel = Channel::new(spec);
         self.recorder.note(now, channel.added());
         self.channels.insert(spec.id, channel);
-        self.account(spec.link);
+        self.account(spec.link).pauses.on_added(now);
         self.apply_terms();
         self.lonely_since = None;
         if first {

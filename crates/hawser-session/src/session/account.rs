@@ -8,6 +8,7 @@ use hawser_types::{ByteCount, Instant, LinkIndex, Rate, StreamId};
 use hawser_wire::ChannelRole;
 use smallvec::SmallVec;
 
+use super::pauses::Pauses;
 use super::{Session, slot};
 use crate::LinkSnapshot;
 use crate::channel::{Channel, Sent};
@@ -26,6 +27,8 @@ pub(super) struct LinkAccount {
     blocked: Duration,
     /// … and in which, for that, other links had nothing that they might send.
     stalled: Duration,
+    /// Its silences.
+    pub(super) pauses: Pauses,
 }
 
 /// The governor, and when it was last asked.

@@ -187,7 +187,10 @@ impl Session {
             (false, false) => PATIENCE_WITH_THE_LAST,
         };
         let silence = channel.path.silence();
-        let dead_after = (silence.dead_after(expected) + self.excuse(now, channel)) * patience;
+        let usual = self.accounts.get(&channel.spec.link);
+        let usual = usual.map_or(Duration::ZERO, |account| account.pauses.patience());
+        let dead_after = silence.dead_after(expected).max(usual);
+        let dead_after = (dead_after + self.excuse(now, channel)) * patience;
         channel.is_stuck(now) || silence.current(now) > dead_after
     }
 
@@ -325,6 +328,8 @@ impl Session {
         };
         self.counters.channels_lost += 1;
         self.recorder.on_lost(now, &channel);
+        let pauses = &mut self.account(channel.spec.link).pauses;
+        pauses.on_lost(now, channel.path.silence());
         let doubtful = channel.suspect_since.is_some();
         let assigned = channel.outbox.iter().map(|assigned| assigned.chunk);
         for key in assigned.chain(channel.sent.iter().map(|sent| sent.chunk)) {
