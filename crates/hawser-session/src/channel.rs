@@ -352,7 +352,7 @@ impl Inbound {
 }
 
 /// Twice the delay that bulk may add to calls: a link that is longer by this carries none.
-const DETOUR: Duration = Duration::from_millis(60);
+pub(crate) const DETOUR: Duration = Duration::from_millis(60);
 /// About what the header of a chunk takes.
 const CHUNK_HEADER: usize = 12;
 /// How much of a channel's time a chunk takes.

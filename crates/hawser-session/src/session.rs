@@ -8,6 +8,7 @@ mod ingest;
 mod pauses;
 pub(crate) mod report;
 mod rescue;
+mod restraint;
 mod streams;
 mod tail;
 mod transmit;
@@ -80,6 +81,7 @@ pub struct Session {
     express: Box<dyn ChunkScheduler>,
     views: Vec<PathView>,
     tail_budget: tail::Budget,
+    interactive: restraint::Interactive,
     rules: govern::Rules,
     accounts: BTreeMap<LinkIndex, account::LinkAccount>,
     governor: account::Oversight,
@@ -175,6 +177,7 @@ impl Session {
             bulk: config.scheduler.scheduler(),
             express: express_scheduler(),
             views: Vec::new(),
+            interactive: restraint::Interactive::default(),
             tail_budget: tail::Budget::default(),
             rules: govern::Rules::default(),
             accounts: BTreeMap::new(),
@@ -305,7 +308,8 @@ impl Session {
         Some(channel.choose_control(now, shortest.unwrap_or(Duration::MAX)))
     }
 
-    /// Whether a channel is to drain now, to spare it BBR's probe, while another link carries on. `in_flight`:
+    /// Whether a channel is to drain now, to spare it BBR's probe while another link carries on, or to
+    /// leave a slow link's queue to something interactive. `in_flight`:
     /// what was written to it and the peer's kernel has not acknowledged, asked only when it matters.
     pub fn holds(
         &mut self,
@@ -313,6 +317,10 @@ impl Session {
         channel: ChannelId,
         in_flight: impl Fn() -> ByteCount,
     ) -> bool {
+        let restrained = |channel| self.is_restrained(now, channel, &in_flight);
+        if self.channels.get(&channel).is_some_and(restrained) {
+            return true;
+        }
         let Some(channel) = self.channels.get_mut(&channel) else {
             return false;
         };

@@ -320,6 +320,10 @@ impl Session {
             Source::Stream(id) => {
                 self.waiting[slot(role)].pop_front();
                 let key = self.cut_stream(id, role, channel);
+                let chunk = key.and_then(|key| self.ledger.get(key));
+                if let Some(chunk) = chunk {
+                    self.interactive.on_cut(now, role, chunk.length);
+                }
                 if let Some(stream) = self.streams.get_mut(&id) {
                     stream.send.enlisted = None;
                     if stream.send.write_blocked && stream.send.has_room() {
