@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use hawser_sched::chunk::ChunkPolicy;
-use hawser_session::ChunkSize;
+use hawser_session::{ChunkSize, Spread};
 use hawser_types::{ByteCount, parse_duration};
 
 use crate::ConfigError;
@@ -15,6 +15,9 @@ pub struct SessionConfig {
     /// `chunk-size`: how much of a stream goes to one link at a time: `"auto"`, `"mtu"`, or a size
     /// from 256 B to 64 KiB. Default `"auto"`.
     pub chunk_size: ChunkSize,
+    /// `channels-per-link`: how many bulk channels each link has: `"auto"`, or from 1 to 4; the
+    /// client decides. Default `"auto"`.
+    pub channels_per_link: Spread,
     /// `encryption`: whether data is sealed. Default `"default"`.
     pub encryption: Encryption,
     /// `survive`: how long a session outlives its last link. From 1 s to 7 days, default 60 s.
@@ -68,6 +71,7 @@ impl SessionConfig {
     pub fn for_session(&self, max_streams: u32) -> hawser_session::SessionConfig {
         hawser_session::SessionConfig {
             scheduler: self.scheduler,
+            channels_per_link: self.channels_per_link,
             chunk_size: self.chunk_size,
             receive_memory: self.receive_memory,
             // What the peer may hold back, and as much again on its way.
@@ -84,6 +88,7 @@ impl Default for SessionConfig {
     fn default() -> Self {
         Self {
             scheduler: ChunkPolicy::default(),
+            channels_per_link: Spread::default(),
             chunk_size: ChunkSize::default(),
             encryption: Encryption::default(),
             survive: DEFAULT_SURVIVE,
@@ -101,6 +106,7 @@ impl TryFrom<Section<'_>> for SessionConfig {
     fn try_from(section: Section<'_>) -> Result<Self, ConfigError> {
         section.allow_only(&[
             "scheduler",
+            "channels-per-link",
             "chunk-size",
             "encryption",
             "survive",
@@ -116,6 +122,9 @@ impl TryFrom<Section<'_>> for SessionConfig {
         }
         if let Some(field) = section.field("chunk-size") {
             config.chunk_size = read_chunk_size(&field)?;
+        }
+        if let Some(field) = section.field("channels-per-link") {
+            config.channels_per_link = read_channels(&field)?;
         }
         if let Some(field) = section.field("encryption") {
             config.encryption = field.word(&ENCRYPTIONS)?;
@@ -157,6 +166,14 @@ fn read_chunk_size(field: &Field<'_>) -> Result<ChunkSize, ConfigError> {
         }
     };
     field.parse_with(read, "\"auto\", \"mtu\", or a size from 256B to 64KiB")
+}
+
+fn read_channels(field: &Field<'_>) -> Result<Spread, ConfigError> {
+    if let Ok(count) = field.integer(1..=MAX_CHANNELS) {
+        return Ok(Spread::Fixed(count as usize));
+    }
+    let allowed = "\"auto\", or a whole number from 1 to 4";
+    field.parse_with(|text| (text == "auto").then_some(Spread::Auto), allowed)
 }
 
 fn read_recorder(text: &str) -> Option<ByteCount> {
@@ -201,6 +218,8 @@ pub const MIN_RECORDER: ByteCount = ByteCount::from_kib(64);
 pub const MAX_RECORDER: ByteCount = ByteCount::from_mib(64);
 const RECORDER: &str = "a size from 64KiB to 64MiB, such as \"1MiB\", or \"0B\" for none";
 
+/// PATTHEL's `channel spread`.
+const MAX_CHANNELS: u32 = 4;
 /// The smallest chunk: below it, headers are more than 1.5 % of the bytes by far.
 pub const MIN_CHUNK_SIZE: ByteCount = ByteCount::new(256);
 /// The largest chunk.

@@ -41,6 +41,7 @@ fn every_key_reaches_its_place() {
         allow-lan = true
         [session]
         scheduler = "least-rtt"
+        channels-per-link = 2
         chunk-size = "16KiB"
         encryption = "none"
         survive = "5min"
@@ -92,6 +93,7 @@ fn every_key_reaches_its_place() {
     assert!(config.up.allow_lan);
     let session = SessionConfig {
         scheduler: ChunkPolicy::LeastRtt,
+        channels_per_link: hawser_session::Spread::Fixed(2),
         chunk_size: ChunkSize::Fixed(ByteCount::from_kib(16)),
         encryption: Encryption::None,
         survive: Duration::from_secs(300),
@@ -167,6 +169,10 @@ fn a_wrong_value_is_shown_with_what_is_allowed() {
             "session.chunk-size = \"65KiB\"",
             "1: `session.chunk-size` is \"65KiB\"; allowed: \"auto\", \"mtu\", or a size from \
              256B to 64KiB",
+        ),
+        (
+            "session.channels-per-link = 5",
+            "1: `session.channels-per-link` is 5; allowed: \"auto\", or a whole number from 1 to 4",
         ),
         (
             "[session]\nexpress = \"yes\"",
@@ -376,6 +382,7 @@ fn document() -> impl Strategy<Value = String> {
             "limits",
             "memory",
             "survive",
+            "channels-per-link",
             "chunk-size",
             "name",
             "weight",

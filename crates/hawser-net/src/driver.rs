@@ -16,7 +16,7 @@ use bytes::Bytes;
 use hawser_session::recorder::Recorder;
 use hawser_session::seal::SessionKeys;
 use hawser_session::{ChannelSpec, CloseReason, Session, SessionConfig, SessionSnapshot, Side};
-use hawser_types::{ChannelId, Instant, SessionId, StreamId};
+use hawser_types::{ChannelId, Instant, LinkIndex, SessionId, StreamId};
 use hawser_wire::Enrolment;
 use tokio::sync::Notify;
 
@@ -121,7 +121,12 @@ impl Driver {
         self.shared.lock().channels.keys().copied().collect()
     }
 
-    /// Changes whenever a channel comes or goes, grants or enrolments arrive, or the session ends.
+    /// How many bulk channels a link is to have.
+    pub(crate) fn wanted_channels(&self, link: LinkIndex) -> usize {
+        self.shared.lock().session.wanted_channels(link)
+    }
+
+    /// Changes whenever a channel comes or goes, another number of them is wanted, grants or enrolments arrive, or the session ends.
     pub(crate) fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
         self.shared.changed.subscribe()
     }

@@ -11,6 +11,7 @@ mod loss;
 mod one_way;
 mod refresh;
 mod silence;
+mod spread;
 mod window;
 
 pub use bottleneck::{Bottlenecks, Group, INTERVAL as BOTTLENECK_INTERVAL};
@@ -23,3 +24,4 @@ pub use loss::Loss;
 pub use one_way::{OneWayDelay, Trend};
 pub use refresh::RttRefresh;
 pub use silence::{Expectation, Silence};
+pub use spread::{ChannelCount, LinkFacts, Spread};

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use hawser_path::Spread;
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_types::ByteCount;
 
@@ -8,6 +9,8 @@ use hawser_types::ByteCount;
 pub struct SessionConfig {
     /// The policy that places bulk chunks.
     pub scheduler: ChunkPolicy,
+    /// How many bulk channels a link has; the client decides.
+    pub channels_per_link: Spread,
     /// How chunks are sized.
     pub chunk_size: ChunkSize,
     /// Memory for data that has arrived and was not read yet, shared by all streams; each stream
@@ -42,6 +45,7 @@ impl Default for SessionConfig {
     fn default() -> Self {
         Self {
             scheduler: ChunkPolicy::default(),
+            channels_per_link: Spread::default(),
             chunk_size: ChunkSize::default(),
             receive_memory: DEFAULT_RECEIVE_MEMORY,
             send_memory: DEFAULT_SEND_MEMORY,

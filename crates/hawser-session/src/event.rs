@@ -1,4 +1,4 @@
-use hawser_types::{ChannelId, StreamId};
+use hawser_types::{ChannelId, LinkIndex, StreamId};
 use hawser_wire::{Enrolment, GrantAddress};
 
 /// What the driver and the application have to know.
@@ -23,6 +23,9 @@ pub enum Event {
     Recovered(ChannelId),
     /// A channel is given up: its connection is to be closed and a fresh one tried.
     Dead(ChannelId),
+    /// The link is to have another number of bulk channels: see
+    /// [`Session::wanted_channels`](crate::Session::wanted_channels).
+    Spread(LinkIndex),
     /// The gateway allows more channels.
     Granted(Vec<GrantAddress>),
     /// A client wants to be enrolled.

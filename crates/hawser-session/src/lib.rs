@@ -30,6 +30,7 @@ pub use config::{ChunkSize, SessionConfig};
 pub use error::{Misbehaviour, OpenError, PeerFault, StreamError};
 pub use event::{CloseReason, Event};
 pub use grant::JoinRefused;
+pub use hawser_path::Spread;
 pub use session::{Outgoing, ReadOutcome, Session, Side};
 pub use snapshot::{
     ChannelSnapshot, Counters, LinkSnapshot, PeerView, SessionSnapshot, StreamSnapshot,

@@ -9,6 +9,7 @@ mod pauses;
 pub(crate) mod report;
 mod rescue;
 mod restraint;
+mod spread;
 mod streams;
 mod tail;
 mod transmit;
@@ -18,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use hawser_path::{Control, KernelSample};
+use hawser_path::{ChannelCount, Control, KernelSample};
 use hawser_sched::PathView;
 use hawser_sched::chunk::{ChunkPolicy, ChunkScheduler, express_scheduler};
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, SegmentNumber, StreamId};
@@ -86,6 +87,8 @@ pub struct Session {
     accounts: BTreeMap<LinkIndex, account::LinkAccount>,
     governor: account::Oversight,
     shared: bottleneck::Shared,
+    /// How many channels the client's links are to have.
+    counts: BTreeMap<LinkIndex, ChannelCount>,
     /// What the links together carry in a moment: more at once is bulk.
     small: u64,
     events: VecDeque<Event>,
@@ -183,6 +186,7 @@ impl Session {
             accounts: BTreeMap::new(),
             governor: account::Oversight::default(),
             shared: bottleneck::Shared::default(),
+            counts: BTreeMap::new(),
             small: MIN_SMALL,
             events: VecDeque::new(),
             wakes: VecDeque::new(),
@@ -209,6 +213,7 @@ impl Session {
         self.recorder.note(now, channel.added());
         self.channels.insert(spec.id, channel);
         self.account(spec.link).pauses.on_added(now);
+        self.count_on(spec.link);
         self.apply_terms();
         self.lonely_since = None;
         if first {
@@ -263,10 +268,12 @@ impl Session {
         let untold = self.channels.values().filter(|channel| !channel.woken);
         let acks = untold.filter_map(|channel| channel.inbound.ack_due);
         let lonely = self.lonely_since.map(|since| since + self.config.survive);
-        let lonely = lonely.filter(|_| self.state != State::Closed);
+        let rests = self.counts.values().filter_map(ChannelCount::rests_until);
+        let waits = lonely.into_iter().chain(rests);
+        let waits = waits.filter(|_| self.state != State::Closed);
         acks.chain(self.tick_at)
             .chain(self.wait_over)
-            .chain(lonely)
+            .chain(waits)
             .min()
     }
 

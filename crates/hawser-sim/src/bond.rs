@@ -254,7 +254,7 @@ impl Bond {
         let id = ChannelId::new(0);
         self.set_stage(end, Stage::Joining(id, false));
         let link = self.uses[&end.connection].link;
-        self.keepers[link].held[ChannelRole::Express as usize] = Some(id);
+        self.keepers[link].held[ChannelRole::Express as usize].push(id);
         self.add_channel(end, id, 0);
         for link in 0..self.keepers.len() {
             self.look_after(link);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use hawser_types::ChannelId;
+use hawser_types::{ChannelId, LinkIndex};
 use hawser_wire::ChannelRole;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -72,7 +72,8 @@ struct LinkKeeper {
     link: Link,
     /// Where the link's channels go, once one worked.
     remote: Option<SocketAddr>,
-    held: [Option<ChannelId>; 2],
+    /// By role, the eldest first.
+    held: [Vec<ChannelId>; 2],
     turns: Arc<Turns>,
     failures: u32,
     /// Attempts since the last channel joined.
@@ -85,7 +86,7 @@ struct LinkKeeper {
 
 impl LinkKeeper {
     fn new(shared: &Arc<Shared>, driver: &Driver, link: Link, first: Option<First>) -> Self {
-        let mut held = [None; 2];
+        let mut held: [Vec<ChannelId>; 2] = Default::default();
         let remote = first.as_ref().map(|first| first.remote);
         if let Some(first) = first {
             let role = if shared.config.express {
@@ -93,7 +94,7 @@ impl LinkKeeper {
             } else {
                 ChannelRole::Bulk
             };
-            held[role as usize] = Some(first.channel);
+            held[role as usize].push(first.channel);
         }
         let keeper = Self {
             shared: Arc::clone(shared),
@@ -117,6 +118,7 @@ impl LinkKeeper {
         let mut next_attempt = Instant::now();
         loop {
             self.forget_lost();
+            self.drop_surplus();
             let missing = self.missing();
             let Some(role) = missing.first().copied() else {
                 attempts.clear();
@@ -166,13 +168,12 @@ impl LinkKeeper {
         match result {
             Err(JoinError::Overtaken) => {}
             Ok((channel, remote)) => {
-                let slot = &mut self.held[role as usize];
-                if slot.is_some() {
-                    // A slower attempt succeeded too: one channel of each kind is enough.
+                if !self.wants(role) {
+                    // A slower attempt succeeded too.
                     self.driver.drop_channel(channel);
                     return;
                 }
-                *slot = Some(channel);
+                self.held[role as usize].push(channel);
                 self.remote = Some(remote);
                 self.failures = 0;
                 self.tries = 0;
@@ -215,10 +216,18 @@ impl LinkKeeper {
 
     fn forget_lost(&mut self) {
         let live = self.driver.channels();
-        for slot in &mut self.held {
-            if slot.is_some_and(|channel| !live.contains(&channel)) {
-                *slot = None;
-            }
+        for held in &mut self.held {
+            held.retain(|channel| live.contains(channel));
+        }
+    }
+
+    /// The link rests, and another channel was tried in vain or is not needed for now.
+    fn drop_surplus(&mut self) {
+        let wanted = self.wanted(ChannelRole::Bulk);
+        let bulk = &mut self.held[ChannelRole::Bulk as usize];
+        for channel in bulk.split_off(wanted.min(bulk.len())) {
+            tracing::info!(link = %self.link.name, %channel, "one bulk channel less");
+            self.driver.drop_channel(channel);
         }
     }
 
@@ -230,8 +239,20 @@ impl LinkKeeper {
         roles
             .iter()
             .copied()
-            .filter(|role| self.held[*role as usize].is_none())
+            .filter(|role| self.wants(*role))
             .collect()
+    }
+
+    fn wants(&self, role: ChannelRole) -> bool {
+        self.held[role as usize].len() < self.wanted(role)
+    }
+
+    /// How many channels of a kind there are to be.
+    fn wanted(&self, role: ChannelRole) -> usize {
+        match role {
+            ChannelRole::Bulk => self.driver.wanted_channels(LinkIndex::new(self.link.index)),
+            ChannelRole::Express => 1,
+        }
     }
 
     /// The address that worked. Now and then `None`, which searches all addresses: another one may
@@ -271,7 +292,7 @@ impl LinkKeeper {
 impl Drop for LinkKeeper {
     fn drop(&mut self) {
         // The link is gone, or its address: connections on it can't live on.
-        for channel in self.held.into_iter().flatten() {
+        for channel in self.held.iter().flatten().copied() {
             self.driver.drop_channel(channel);
         }
     }

@@ -117,7 +117,7 @@ impl Inner {
                 self.remove_channel(id);
                 return true;
             }
-            Event::Granted(_) => return true,
+            Event::Granted(_) | Event::Spread(_) => return true,
             Event::EnrolRequested(enrolment) => {
                 if self.enrolments.len() < MAX_ENROLMENTS {
                     self.enrolments.push_back(enrolment);

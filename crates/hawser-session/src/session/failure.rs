@@ -40,6 +40,7 @@ impl Session {
                 self.copies.trim();
             }
         }
+        self.count_channels(now);
         let lonely = self
             .lonely_since
             .is_some_and(|since| now.since(since) >= self.config.survive);

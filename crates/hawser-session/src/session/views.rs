@@ -2,11 +2,11 @@
 
 use hawser_sched::PathView;
 use hawser_sched::chunk::ChunkPolicy;
-use hawser_types::{ByteCount, Instant};
+use hawser_types::{ByteCount, Instant, Rate};
 use hawser_wire::ChannelRole;
 
 use super::Session;
-use crate::channel::Channel;
+use crate::channel::{Channel, ChannelSpec};
 
 impl Session {
     /// Whether preferred channels are to be seen alone before all are. Auto weighs the user's wish
@@ -58,25 +58,29 @@ impl Session {
         }
     }
 
-    /// What is under way on the link besides a channel's own.
+    /// What is under way on the link besides a channel's own, and takes of its rate: each of
+    /// several bulk channels was measured while the others were busy too.
     fn beside(&self, channel: &Channel) -> ByteCount {
-        let others = self.channels.values().filter(|other| {
-            other.spec.link == channel.spec.link && other.spec.id != channel.spec.id
-        });
+        let ChannelSpec { id, role, link, .. } = channel.spec;
+        let is_peer = |other: &Channel| role == ChannelRole::Bulk && other.spec.role == role;
+        let others = self
+            .channels
+            .values()
+            .filter(|other| other.spec.link == link && other.spec.id != id && !is_peer(other));
         ByteCount::new(others.map(|other| other.in_flight).sum())
     }
 
-    /// An express channel carries too little to know its link's rate: its neighbour may.
+    /// An express channel carries too little to know its link's rate: its neighbours together may.
     fn know_link(&self, now: Instant, view: &mut PathView) {
+        let (mut rate, mut most) = (Rate::ZERO, view.confidence);
         for other in self.channels.values() {
-            if other.spec.link != view.link || other.spec.id == view.channel {
-                continue;
+            if other.spec.link == view.link && other.spec.id != view.channel {
+                rate = rate + other.path.rate();
+                most = most.max(other.path.delivery().confidence(now));
             }
-            let confidence = other.path.delivery().confidence(now);
-            if confidence > view.confidence {
-                view.rate = other.path.rate();
-                view.confidence = confidence;
-            }
+        }
+        if most > view.confidence {
+            (view.rate, view.confidence) = (rate, most);
         }
     }
 }

@@ -67,7 +67,7 @@ impl Bond {
                     self.network.close(writer.end, true);
                 }
             }
-            Event::Granted(_) | Event::Closed(_) => host.changed = true,
+            Event::Granted(_) | Event::Spread(_) | Event::Closed(_) => host.changed = true,
             _ => {}
         }
         self.signals.push_back(Signal::Event(side, event));
@@ -164,7 +164,7 @@ impl Bond {
     pub(super) fn lose_link(&mut self, link: usize, carrier: bool) {
         self.keepers[link].up = false;
         self.keepers[link].attempts.clear();
-        self.keepers[link].held = [None; 2];
+        self.keepers[link].held = Default::default();
         let on_link = self.uses.iter().filter(|(_, used)| used.link == link);
         let connections: Vec<_> = on_link
             .map(|(connection, used)| (*connection, used.stage))

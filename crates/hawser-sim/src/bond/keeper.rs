@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hawser_session::Side;
-use hawser_types::{ChannelId, Instant};
+use hawser_types::{ChannelId, Instant, LinkIndex};
 use hawser_wire::ChannelRole;
 
 use super::{Bond, Stage, Token, place};
@@ -14,8 +14,10 @@ use crate::network::End;
 pub(super) struct Keeper {
     /// The link has its carrier.
     pub(super) up: bool,
-    /// By role.
-    pub(super) held: [Option<ChannelId>; 2],
+    /// By role, the eldest first.
+    pub(super) held: [Vec<ChannelId>; 2],
+    /// How many bulk channels there are to be.
+    bulk: usize,
     pub(super) attempts: Vec<Attempt>,
     next_attempt: Instant,
     failures: u32,
@@ -32,7 +34,8 @@ impl Keeper {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             up: true,
-            held: [None; 2],
+            held: Default::default(),
+            bulk: 1,
             attempts: Vec::new(),
             next_attempt: now,
             failures: 0,
@@ -43,11 +46,19 @@ impl Keeper {
         self.attempts.iter_mut().find(|attempt| attempt.end == end)
     }
 
+    /// The kinds of channel of which there are to be more.
     fn missing(&self) -> impl Iterator<Item = ChannelRole> + use<> {
-        let held = self.held;
-        [ChannelRole::Bulk, ChannelRole::Express]
-            .into_iter()
-            .filter(move |role| held[*role as usize].is_none())
+        let wants =
+            [ChannelRole::Bulk, ChannelRole::Express].map(|role| self.wants(role).then_some(role));
+        wants.into_iter().flatten()
+    }
+
+    fn wants(&self, role: ChannelRole) -> bool {
+        let wanted = match role {
+            ChannelRole::Bulk => self.bulk,
+            ChannelRole::Express => 1,
+        };
+        self.held[role as usize].len() < wanted
     }
 
     /// A link that has failed for long is tried less often.
@@ -64,14 +75,25 @@ impl Bond {
     /// Channels or grants have come or gone.
     pub(super) fn on_change(&mut self, link: usize) {
         let now = self.now();
+        let client = &self.hosts[place(Side::Client)];
         let keeper = &mut self.keepers[link];
-        let live = &self.hosts[place(Side::Client)].writers;
-        for slot in &mut keeper.held {
-            *slot = slot.filter(|id| live.contains_key(id));
+        for held in &mut keeper.held {
+            held.retain(|id| client.writers.contains_key(id));
         }
+        keeper.bulk = client
+            .session
+            .wanted_channels(LinkIndex::new(link as u32 + 1));
+        let bulk = &mut keeper.held[ChannelRole::Bulk as usize];
+        let surplus = bulk.split_off(keeper.bulk.min(bulk.len()));
+        for id in surplus {
+            if let Some(writer) = self.hosts[place(Side::Client)].writers.get(&id) {
+                self.network.close(writer.end, true);
+                self.lose_channel(Side::Client, id);
+            }
+        }
+        let keeper = &mut self.keepers[link];
         // A grant may have come that an attempt lacked.
-        let wants_bulk = keeper.held[ChannelRole::Bulk as usize].is_none();
-        if wants_bulk && keeper.failures == 0 && keeper.attempts.is_empty() {
+        if keeper.wants(ChannelRole::Bulk) && keeper.failures == 0 && keeper.attempts.is_empty() {
             keeper.next_attempt = now;
         }
         self.look_after(link);
@@ -132,9 +154,9 @@ impl Bond {
         let keeper = &mut self.keepers[link];
         let tried = keeper.attempts.len();
         keeper.attempts.retain(|attempt| attempt.end != end);
-        let wanted = keeper.attempts.len() < tried && keeper.held[role as usize].is_none();
+        let wanted = keeper.attempts.len() < tried && keeper.wants(role);
         if wanted {
-            keeper.held[role as usize] = Some(id);
+            keeper.held[role as usize].push(id);
             keeper.failures = 0;
         } else {
             self.network.close(end, true);
