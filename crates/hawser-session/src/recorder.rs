@@ -1,7 +1,7 @@
 //! The flight recorder: every decision with its reason and all that the policy knew, in bounded
 //! memory.
 //!
-//! Two things are kept. The [`Ring`] has the latest decisions whole, so that they can be replayed;
+//! Two things are kept. The `Ring` has the latest decisions whole, so that they can be replayed;
 //! counts by stream and link reach back to the beginning, for [`Recorder::summary`].
 
 mod bytes;
