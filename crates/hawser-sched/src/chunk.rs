@@ -66,9 +66,6 @@ pub enum Reason {
     /// Anywhere else than on a channel that is busy it would use up the window before it arrives,
     /// and so stop the quicker ones.
     WouldBlock,
-    /// What this host has under way fills the queues of every channel that is ready beyond the
-    /// latency target.
-    QueueFull,
     /// To learn whether the link has recovered.
     Probe,
     /// The user or the governor allows none of those that are ready.

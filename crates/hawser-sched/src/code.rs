@@ -5,7 +5,7 @@ use crate::governor::{Exclusion, Harm, Standing};
 
 impl Reason {
     /// Every reason, in the order of their numbers: `reason as usize` is its place here.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 11] = [
         Self::Writable,
         Self::Turn,
         Self::LeastRtt,
@@ -15,7 +15,6 @@ impl Reason {
         Self::Earliest,
         Self::QuickerSoon,
         Self::WouldBlock,
-        Self::QueueFull,
         Self::Probe,
         Self::NotAllowed,
     ];
@@ -32,7 +31,6 @@ impl Reason {
             Self::Earliest => "earliest",
             Self::QuickerSoon => "quicker-soon",
             Self::WouldBlock => "would-block",
-            Self::QueueFull => "queue-full",
             Self::Probe => "probe",
             Self::NotAllowed => "not-allowed",
         }
@@ -57,7 +55,6 @@ impl Reason {
                 "the window would have been used up before the chunk had arrived, which would have \
                  stopped the quicker links"
             }
-            Self::QueueFull => "the queues of all links that were ready were at the latency target",
             Self::Probe => "the link was tried, to learn whether it has recovered",
             Self::NotAllowed => "neither the rules nor the governor allowed a link that was ready",
         }
