@@ -1,6 +1,6 @@
-//! What a decision costs: nanoseconds for each policy, over eight paths.
+//! What a decision costs, and what recording it adds: nanoseconds for each policy, over eight paths.
 //!
-//! `cargo run --release -p hawser-sched --example decision`
+//! `cargo run --release -p hawser-session --example decision`
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -13,21 +13,33 @@ use std::time::{Duration, Instant as Clock};
 
 use hawser_sched::PathView;
 use hawser_sched::chunk::{ChunkPolicy, ChunkUnit};
-use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate};
+use hawser_session::recorder::{Note, Recorder};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, StreamId};
+use hawser_wire::ChannelRole;
 
 fn main() {
-    println!("policy                    ns/decision (best of {RUNS})");
+    println!("policy                    ns/decision, recorded (best of {RUNS})");
     for policy in ChunkPolicy::ALL {
-        let best = (0..RUNS).map(|_| run(policy)).fold(f64::MAX, f64::min);
-        println!("{:<25} {best:.0}", policy.name());
+        let best = |recorded| {
+            (0..RUNS)
+                .map(|_| run(policy, recorded))
+                .fold(f64::MAX, f64::min)
+        };
+        println!(
+            "{:<25} {:>11.0} {:>9.0}",
+            policy.name(),
+            best(false),
+            best(true)
+        );
     }
 }
 
 /// Nanoseconds for each of many decisions.
-fn run(policy: ChunkPolicy) -> f64 {
+fn run(policy: ChunkPolicy, recorded: bool) -> f64 {
     let mut scheduler = policy.scheduler();
     let mut paths: Vec<PathView> = (0..PATHS).map(path).collect();
     let mut now = Instant::from_nanos(1_000_000_000);
+    let mut recorder = recorded.then(|| recorder(now, &paths));
     let unit = ChunkUnit {
         size: ByteCount::from_mib(1),
         more: true,
@@ -41,9 +53,31 @@ fn run(policy: ChunkPolicy) -> f64 {
         let path = &mut paths[n % PATHS as usize];
         path.ready = n % 3 != 0;
         path.in_flight = ByteCount::new((n as u64 * 7919) % 500_000);
-        black_box(scheduler.select(now, black_box(unit), black_box(&paths)));
+        let decision = scheduler.select(now, black_box(unit), black_box(&paths));
+        if let Some(recorder) = &mut recorder {
+            let asked = (ChannelRole::Bulk, StreamId::new(2));
+            recorder.on_decision(now, asked, unit, &paths, decision);
+        }
+        black_box(decision);
     }
     began.elapsed().as_nanos() as f64 / DECISIONS as f64
+}
+
+/// A recorder of the usual size, which knows the channels.
+fn recorder(now: Instant, paths: &[PathView]) -> Recorder {
+    let mut recorder = Recorder::new(now, ByteCount::from_mib(1));
+    for path in paths {
+        let (channel, link, role) = (path.channel, path.link, ChannelRole::Bulk);
+        recorder.note(
+            now,
+            Note::Added {
+                channel,
+                link,
+                role,
+            },
+        );
+    }
+    recorder
 }
 
 fn path(number: u32) -> PathView {
