@@ -1,36 +1,11 @@
 //! A decision allocates nothing once a policy knows its channels.
 #![allow(missing_docs, reason = "tests")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::time::Duration;
 
 use hawser_sched::PathView;
 use hawser_sched::chunk::{ChunkPolicy, ChunkUnit, express_scheduler};
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate};
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is left to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract of `alloc`, which is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: likewise; the pointer came from `alloc` above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 fn path(number: u32) -> PathView {
     PathView {
@@ -66,11 +41,11 @@ fn decisions_do_not_allocate() {
         for n in 0..20 {
             decide(n);
         }
-        let before = ALLOCATIONS.with(Cell::get);
-        for n in 20..2000 {
-            decide(n);
-        }
-        let after = ALLOCATIONS.with(Cell::get);
-        assert_eq!(after - before, 0, "{scheduler:?}");
+        let made = allocation_counter::measure(|| {
+            for n in 20..2000 {
+                decide(n);
+            }
+        });
+        assert_eq!(made.count_total, 0, "{scheduler:?}");
     }
 }

@@ -1,8 +1,6 @@
 //! Recording a decision allocates nothing once the channels are known and the memory is taken.
 #![allow(missing_docs, reason = "tests")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::time::Duration;
 
 use hawser_sched::PathView;
@@ -10,29 +8,6 @@ use hawser_sched::chunk::{ChunkUnit, Decision, Reason};
 use hawser_session::recorder::{Note, Recorder};
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, StreamId};
 use hawser_wire::ChannelRole;
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is left to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract of `alloc`, which is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: likewise; the pointer came from `alloc` above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn recording_a_decision_does_not_allocate() {
@@ -64,9 +39,8 @@ fn recording_a_decision_does_not_allocate() {
     };
     // Until every block was taken once, and every stream had its place.
     (0..20_000).for_each(&mut decide);
-    let before = ALLOCATIONS.with(Cell::get);
-    (20_000..40_000).for_each(&mut decide);
-    assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0);
+    let made = allocation_counter::measure(|| (20_000..40_000).for_each(&mut decide));
+    assert_eq!(made.count_total, 0);
     assert!(
         recorder.held() <= ByteCount::from_kib(96),
         "{}",

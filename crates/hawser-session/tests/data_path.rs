@@ -1,8 +1,6 @@
 //! What the data path allocates for each chunk, in steady state.
 #![allow(missing_docs, reason = "tests")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -11,38 +9,15 @@ use hawser_session::{ChannelSpec, Outgoing, ReadOutcome, Session, SessionConfig,
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate};
 use hawser_wire::ChannelRole;
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is left to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract of `alloc`, which is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: likewise; the pointer came from `alloc` above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 /// What each step of the data path has allocated.
 #[derive(Debug, Default)]
 struct Spent {
-    write: usize,
-    place: usize,
-    transmit: usize,
-    ingest: usize,
-    read: usize,
-    acknowledge: usize,
+    write: u64,
+    place: u64,
+    transmit: u64,
+    ingest: u64,
+    read: u64,
+    acknowledge: u64,
 }
 
 #[test]
@@ -64,7 +39,7 @@ fn chunks_out_of_order_cost_a_node_of_a_tree_now_and_then() {
 }
 
 /// What a stream over so many channels spends on how many chunks, once it is warm.
-fn steady(channels: u32) -> (Spent, usize) {
+fn steady(channels: u32) -> (Spent, u64) {
     let mut now = Instant::from_nanos(1_000_000_000);
     let mut sides =
         [Side::Client, Side::Gateway].map(|side| Session::new(now, side, SessionConfig::default()));
@@ -100,7 +75,7 @@ fn steady(channels: u32) -> (Spent, usize) {
                         break;
                     }
                     let is_chunk = !out.payload.is_empty();
-                    chunks += usize::from(is_chunk);
+                    chunks += u64::from(is_chunk);
                     let body = body(&mut buffer, &out);
                     let cost = counted(|| sides[to].handle_record(now, id, body).unwrap());
                     match is_chunk {
@@ -125,10 +100,8 @@ fn steady(channels: u32) -> (Spent, usize) {
 }
 
 /// How often `act` allocates.
-fn counted(act: impl FnOnce()) -> usize {
-    let before = ALLOCATIONS.with(Cell::get);
-    act();
-    ALLOCATIONS.with(Cell::get) - before
+fn counted(act: impl FnOnce()) -> u64 {
+    allocation_counter::measure(act).count_total
 }
 
 /// A record as it comes out of decryption at the other end, part of a large buffer: the payload's
