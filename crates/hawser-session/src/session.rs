@@ -81,6 +81,8 @@ pub struct Session {
     bulk: Box<dyn ChunkScheduler>,
     express: Box<dyn ChunkScheduler>,
     views: Vec<PathView>,
+    /// Of the channels in `views`, and of those beside them.
+    view_links: Vec<views::LinkFacts>,
     tail_budget: tail::Budget,
     interactive: restraint::Interactive,
     rules: govern::Rules,
@@ -180,6 +182,7 @@ impl Session {
             bulk: config.scheduler.scheduler(),
             express: express_scheduler(),
             views: Vec::new(),
+            view_links: Vec::new(),
             interactive: restraint::Interactive::default(),
             tail_budget: tail::Budget::default(),
             rules: govern::Rules::default(),

@@ -2,11 +2,11 @@
 
 use hawser_sched::PathView;
 use hawser_sched::chunk::ChunkPolicy;
-use hawser_types::{ByteCount, Instant, Rate};
+use hawser_types::{ByteCount, Instant, LinkIndex, Rate};
 use hawser_wire::ChannelRole;
 
 use super::Session;
-use crate::channel::{Channel, ChannelSpec};
+use crate::channel::Channel;
 
 impl Session {
     /// Whether preferred channels are to be seen alone before all are. Auto weighs the user's wish
@@ -23,33 +23,26 @@ impl Session {
     /// link has one for express, the other kind's serves. A link on which one channel is suspect
     /// is left alone while there are others. Links that may not be used are seen by no policy.
     pub(super) fn view_channels(&mut self, now: Instant, role: ChannelRole) {
+        self.gather_links(role);
         self.views.clear();
-        let suspect_link = |channel: &Channel| {
-            let mut same_link = self
-                .channels
-                .values()
-                .filter(|other| other.spec.link == channel.spec.link);
-            same_link.any(|other| other.suspect_since.is_some())
-        };
-        let allowed = || {
-            self.channels
-                .values()
-                .filter(|channel| !channel.is_excluded())
-        };
-        let any_sound = allowed().any(|channel| !suspect_link(channel));
-        for channel in allowed() {
-            let stands_in = || {
-                let mut own = allowed().filter(|other| {
-                    other.spec.role == role
-                        && (role == ChannelRole::Express || other.spec.link == channel.spec.link)
-                        && !suspect_link(other)
-                });
-                own.next().is_none()
+        let facts = |link| self.view_links.iter().find(|facts| facts.link == link);
+        let any_sound = self
+            .view_links
+            .iter()
+            .any(|link| link.allowed && !link.suspect);
+        let any_own = self.view_links.iter().any(|link| link.own && !link.suspect);
+        for channel in self.channels.values().filter(|c| !c.is_excluded()) {
+            let Some(link) = facts(channel.spec.link) else {
+                continue;
             };
-            let usable = !any_sound || !suspect_link(channel);
-            if usable && (channel.spec.role == role || stands_in()) {
+            let has_own = match role {
+                ChannelRole::Bulk => link.own && !link.suspect,
+                ChannelRole::Express => any_own,
+            };
+            let usable = !any_sound || !link.suspect;
+            if usable && (channel.spec.role == role || !has_own) {
                 let mut view = channel.view(now, self.config.chunk_size);
-                view.beside = self.beside(channel);
+                view.beside = link.beside(channel);
                 if role == ChannelRole::Express {
                     self.know_link(now, &mut view);
                 }
@@ -58,16 +51,18 @@ impl Session {
         }
     }
 
-    /// What is under way on the link besides a channel's own, and takes of its rate: each of
-    /// several bulk channels was measured while the others were busy too.
-    fn beside(&self, channel: &Channel) -> ByteCount {
-        let ChannelSpec { id, role, link, .. } = channel.spec;
-        let is_peer = |other: &Channel| role == ChannelRole::Bulk && other.spec.role == role;
-        let others = self
-            .channels
-            .values()
-            .filter(|other| other.spec.link == link && other.spec.id != id && !is_peer(other));
-        ByteCount::new(others.map(|other| other.in_flight).sum())
+    /// Gathers what the channels of each link come to, in one walk over all of them.
+    fn gather_links(&mut self, role: ChannelRole) {
+        self.view_links.clear();
+        for channel in self.channels.values() {
+            let link = channel.spec.link;
+            let known = self.view_links.iter().position(|facts| facts.link == link);
+            let place = known.unwrap_or_else(|| {
+                self.view_links.push(LinkFacts::new(link));
+                self.view_links.len() - 1
+            });
+            self.view_links[place].add(channel, role);
+        }
     }
 
     /// An express channel carries too little to know its link's rate: its neighbours together may.
@@ -82,5 +77,55 @@ impl Session {
         if most > view.confidence {
             (view.rate, view.confidence) = (rate, most);
         }
+    }
+}
+
+/// What the channels of one link come to.
+#[derive(Debug)]
+pub(super) struct LinkFacts {
+    link: LinkIndex,
+    suspect: bool,
+    /// One of its channels may be used.
+    allowed: bool,
+    /// One of these is of the kind that is asked for.
+    own: bool,
+    /// Bytes under way on all its channels.
+    in_flight: u64,
+    /// And on its bulk channels.
+    bulk_in_flight: u64,
+}
+
+impl LinkFacts {
+    fn new(link: LinkIndex) -> Self {
+        Self {
+            link,
+            suspect: false,
+            allowed: false,
+            own: false,
+            in_flight: 0,
+            bulk_in_flight: 0,
+        }
+    }
+
+    fn add(&mut self, channel: &Channel, role: ChannelRole) {
+        self.suspect |= channel.suspect_since.is_some();
+        if !channel.is_excluded() {
+            self.allowed = true;
+            self.own |= channel.spec.role == role;
+        }
+        self.in_flight += channel.in_flight;
+        if channel.spec.role == ChannelRole::Bulk {
+            self.bulk_in_flight += channel.in_flight;
+        }
+    }
+
+    /// What is under way on the link besides a channel's own, and takes of its rate: each of
+    /// several bulk channels was measured while the others were busy too.
+    fn beside(&self, channel: &Channel) -> ByteCount {
+        let own = match channel.spec.role {
+            ChannelRole::Bulk => self.bulk_in_flight,
+            ChannelRole::Express => channel.in_flight,
+        };
+        ByteCount::new(self.in_flight - own)
     }
 }
