@@ -82,7 +82,11 @@ impl Bench {
         let missed = self.lab.counters().missed;
         let carried = self.lab.carried();
         let mut command = self.lab.client().command(own_program()?);
-        command.args(arguments(order));
+        // What is buffered on the way may be all there is: its acknowledgement comes at the very end.
+        command.args(arguments(&Order {
+            patience: limit,
+            ..order.clone()
+        }));
         let text = std::thread::scope(|scope| {
             let (stop, stopped) = std::sync::mpsc::channel::<()>();
             let play = scope.spawn(move || self.play(events, &stopped));
