@@ -20,6 +20,7 @@ impl Session {
     /// its time-outs grow to seconds.
     pub(super) fn rescue_heads(&mut self, now: Instant) {
         let stalled = |channel: &&Channel| channel.has_stalled(now);
+        let most = self.carried_in(RESCUE_SPAN).min(MAX_RESCUE);
         let mut keys = Keys::new();
         let mut rescued = smallvec::SmallVec::<[_; 4]>::new();
         for channel in self.channels.values().filter(stalled) {
@@ -29,7 +30,7 @@ impl Session {
             if !self.goes_sooner(now, channel, front) {
                 continue;
             }
-            let (before, mut left) = (keys.len(), MAX_RESCUE);
+            let (before, mut left) = (keys.len(), most);
             for sent in channel.sent.iter().filter(|sent| sent.end >= front.end) {
                 let alone = self
                     .ledger
@@ -94,10 +95,12 @@ impl Session {
 }
 
 impl Channel {
-    /// Something is under way, and nothing has come of it for long.
+    /// Something is under way, and nothing has come of it for longer than TCP takes to mend a loss:
+    /// three segments and a quarter of a round trip to find it (RFC 8985, 6.2), a round trip to
+    /// hear that it is mended.
     fn has_stalled(&self, now: Instant) -> bool {
         let patience =
-            NEEDED_AFTER.max(self.path.rtt()) + self.time_for(u64::from(FULL_SEGMENT) * 2);
+            NEEDED_AFTER.max(self.path.rtt() * 5 / 4) + self.time_for(u64::from(FULL_SEGMENT) * 4);
         !self.sent.is_empty() && now.since(self.last_progress()) > patience
     }
 
@@ -120,5 +123,8 @@ const FULL_SEGMENT: u32 = 1448;
 /// What two chunks take on the slowest links.
 const MAX_EXCUSE: Duration = Duration::from_millis(800);
 type Keys = smallvec::SmallVec<[ChunkKey; 8]>;
-/// How much of what a stalled channel carries is sent again at a time.
+/// How much of what a stalled channel carries is sent again at a time: no more than this …
 const MAX_RESCUE: u64 = 64 * 1024;
+/// … nor than the links carry meanwhile. TCP may mend the channel's loss at any moment, and then all
+/// of it was in vain.
+const RESCUE_SPAN: Duration = Duration::from_millis(100);

@@ -10,6 +10,7 @@ use hawser_wire::{ChannelRole, StateFrame};
 
 use super::pair::{CLIENT, GATEWAY, Pair, link};
 use super::raw::spec;
+use crate::session::slot;
 use crate::{Outgoing, Session, SessionConfig, Side};
 
 /// A connection that the peer never took up, or in which TCP waits for a time-out, on a link that
@@ -47,6 +48,36 @@ fn what_a_stalled_channel_of_a_living_link_holds_back_is_sent_again() {
     assert!(gap <= 400, "gap of {gap} ms");
     let counters = pair.sides[CLIENT].snapshot(pair.now, 0).counters;
     assert!(counters.chunks_again > 0, "{counters:?}");
+}
+
+/// Slow links carry little in a moment, and repeat no more of a stalled channel at once: TCP may be
+/// about to mend it.
+#[test]
+fn slow_links_repeat_little_of_a_stalled_channel_at_once() {
+    let links = [link(1, 1, 10), link(2, 1, 400)];
+    let mut pair = Pair::over(&links);
+    pair.add_channel(2, ChannelRole::Bulk, &links[0]);
+    pair.add_channel(3, ChannelRole::Bulk, &links[1]);
+    let id = pair.sides[CLIENT]
+        .open_stream(pair.now, Bytes::new())
+        .unwrap();
+    let mut rest = Bytes::from(vec![7; 4_000_000]);
+    let mut got = Vec::new();
+    let mut most = 0;
+    for millis in 0..5_500 {
+        if millis == 4_000 {
+            pair.hole(3);
+        }
+        pair.sides[CLIENT].write(pair.now, id, &mut rest).unwrap();
+        pair.run_for(1);
+        pair.read_into(GATEWAY, id, &mut got);
+        let session = &pair.sides[CLIENT];
+        let waiting = session.again[slot(ChannelRole::Bulk)].values();
+        let waiting = waiting.filter_map(|key| session.ledger.get(*key));
+        most = most.max(waiting.map(|chunk| chunk.length).sum());
+    }
+    // Three bulk channels of 1 Mbit/s carry 37.5 kB in 100 ms; the last chunk begins within them.
+    assert!(most > 0 && most < 45_000, "{most}");
 }
 
 /// Of two links of which one is ten times as slow, the quick one repeats the ends of all transfers
