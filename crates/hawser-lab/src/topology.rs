@@ -250,6 +250,11 @@ impl Lab {
             .unwrap_or_default()
     }
 
+    /// The emulator, which labs without shaped links do not have.
+    pub fn emulator(&self) -> Option<&Emulator> {
+        self.emulator.as_ref()
+    }
+
     /// Lets something happen to a link.
     pub fn apply(&self, index: usize, action: Action) -> Result<(), LabError> {
         let (Some(emulator), Some(middle), Some(link)) =

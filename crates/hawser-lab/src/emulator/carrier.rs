@@ -9,7 +9,9 @@ use std::time::Duration;
 use hawser_scenario::{Fate, LineState, TcpOption};
 use hawser_types::{ByteCount, Instant};
 
+use super::packet::ETHERNET_HEADER;
 use super::{PacketSocket, Span, Switches, Translation, strip};
+use crate::scenario::Direction;
 
 /// Everything that the thread owns.
 pub(super) struct Carrier {
@@ -26,7 +28,7 @@ struct Way {
     from: usize,
     to: usize,
     link: usize,
-    outwards: bool,
+    direction: Direction,
     line: LineState,
     translation: Option<Translation>,
     /// What is taken out of TCP's headers.
@@ -45,13 +47,18 @@ impl Carrier {
         for (link, span) in spans.into_iter().enumerate() {
             let client = sockets.len();
             sockets.extend([span.client, span.server]);
-            for (outwards, line) in [(true, span.link.up), (false, span.link.down)] {
+            let lines = [
+                (Direction::Put, span.link.up),
+                (Direction::Get, span.link.down),
+            ];
+            for (direction, line) in lines {
+                let outwards = direction == Direction::Put;
                 let seed = seed.wrapping_mul(1_000_003) ^ ways.len() as u64;
                 ways.push(Way {
                     from: client + usize::from(!outwards),
                     to: client + usize::from(outwards),
                     link,
-                    outwards,
+                    direction,
                     line: LineState::new(line, seed, now),
                     translation: span.translation,
                     strip: span.link.strip.clone(),
@@ -115,10 +122,14 @@ impl Carrier {
             switches,
             gather: _,
         } = self;
+        let mut watch = switches.watch();
         for way in ways {
             let hole = &switches.black_holes[way.link];
             let [up, down] = &switches.carried[way.link];
-            let carried = if way.outwards { up } else { down };
+            let carried = match way.direction {
+                Direction::Put => up,
+                Direction::Get => down,
+            };
             let mut immediate: Vec<Vec<u8>> = Vec::new();
             let (count, cut) = sockets[way.from].drain(|frame, wall| {
                 let since_boot = wall.saturating_sub(wall_offset);
@@ -134,6 +145,9 @@ impl Carrier {
                 let counter = match way.line.handle_packet(arrival, size) {
                     Fate::Delivered(at) => {
                         add(carried, size.as_u64());
+                        if let Some(watch) = watch.as_mut() {
+                            watch.note(way.link, way.direction, at, frame, size);
+                        }
                         way.rewrite(frame);
                         let mut copy = spare.pop().unwrap_or_default();
                         copy.clear();
@@ -232,10 +246,11 @@ impl Carrier {
 impl Way {
     fn rewrite(&self, frame: &mut [u8]) {
         strip::strip(frame, &self.strip);
-        match self.translation {
-            Some(translation) if self.outwards => translation.outwards(frame),
-            Some(translation) => translation.inwards(frame),
-            None => {}
+        if let Some(translation) = self.translation {
+            match self.direction {
+                Direction::Put => translation.outwards(frame),
+                Direction::Get => translation.inwards(frame),
+            }
         }
     }
 }
@@ -263,7 +278,7 @@ fn add(counter: &AtomicU64, count: u64) {
     }
 }
 
-fn monotonic() -> Instant {
+pub(super) fn monotonic() -> Instant {
     Instant::from_nanos(u64::try_from(clock(libc::CLOCK_MONOTONIC).as_nanos()).unwrap_or(0))
 }
 
@@ -284,7 +299,6 @@ fn clock(id: libc::clockid_t) -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-const ETHERNET_HEADER: usize = 14;
 /// A busy thread sleeps this part of the shortest delay between rounds, within the bounds: each
 /// round costs the machine as much as dozens of frames.
 const GATHER_SHARE: u32 = 50;

@@ -4,19 +4,24 @@
 //! moment at which a frame may leave is known exactly even when the thread itself runs late.
 
 mod carrier;
+mod packet;
 mod rewrite;
 mod ring;
 mod strip;
+mod watch;
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
+
+use hawser_types::Instant;
 
 use crate::scenario::Link;
 
 pub use rewrite::Translation;
 pub use ring::PacketSocket;
+pub use watch::{Rates, Watch};
 
 /// One link to emulate: the sockets at its two ends, and what it does to packets.
 #[derive(Debug)]
@@ -59,6 +64,21 @@ impl Emulator {
         if let Some(hole) = self.switches.black_holes.get(index) {
             hole.store(closed, Ordering::Relaxed);
         }
+    }
+
+    /// Watches, from now on, the next TCP connection to this port of the server.
+    pub fn watch(&self, port: u16) {
+        *self.switches.watch() = Some(Watch::new(port, self.now()));
+    }
+
+    /// Ends the watch; nothing when there was none.
+    pub fn end_watch(&self) -> Option<Watch> {
+        self.switches.watch().take()
+    }
+
+    /// The time by which a watch counts.
+    pub fn now(&self) -> Instant {
+        carrier::monotonic()
     }
 
     /// IP bytes that every link has carried since the start, in order of links.
@@ -143,6 +163,7 @@ struct Switches {
     black_holes: Vec<AtomicBool>,
     /// Up and down of each link.
     carried: Vec<[AtomicU64; 2]>,
+    watch: Mutex<Option<Watch>>,
     delivered: AtomicU64,
     overflowed: AtomicU64,
     lost: AtomicU64,
@@ -156,11 +177,17 @@ impl Switches {
             stop: AtomicBool::new(false),
             black_holes: (0..links).map(|_| AtomicBool::new(false)).collect(),
             carried: (0..links).map(|_| Default::default()).collect(),
+            watch: Mutex::default(),
             delivered: AtomicU64::new(0),
             overflowed: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             missed: AtomicU64::new(0),
             latest_nanos: AtomicU64::new(0),
         }
+    }
+
+    /// Never held for long: the emulator's thread needs it for every frame.
+    fn watch(&self) -> MutexGuard<'_, Option<Watch>> {
+        self.watch.lock().unwrap_or_else(|e| e.into_inner())
     }
 }

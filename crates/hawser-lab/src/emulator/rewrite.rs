@@ -2,6 +2,8 @@
 
 use std::net::Ipv4Addr;
 
+use super::packet;
+
 /// Swaps the client's address behind a modem for the one that the server sees.
 ///
 /// The checksums are corrected by the difference (RFC 1624), so the payload is never read.
@@ -26,25 +28,15 @@ impl Translation {
 }
 
 fn swap(frame: &mut [u8], field: usize, from: Ipv4Addr, to: Ipv4Addr) {
-    if frame.get(12..14) != Some(&[0x08, 0x00]) {
-        return;
-    }
-    let Some(packet) = frame.get_mut(14..) else {
+    let Some(packet) = packet::ipv4(frame) else {
         return;
     };
     if packet.get(field..field + 4) != Some(&from.octets()) {
         return;
     }
-    let Some(header) = packet.first().map(|first| usize::from(first & 0xf) * 4) else {
-        return;
-    };
-    // Only a first fragment carries the transport's header.
-    let first = packet
-        .get(6..8)
-        .is_some_and(|f| u16::from_be_bytes([f[0], f[1]]) & 0x1fff == 0);
-    let transport = match packet.get(9) {
-        Some(&6) if first => Some(header + 16),
-        Some(&17) if first => Some(header + 6),
+    let transport = match packet::transport(packet) {
+        Some((packet::TCP, at)) => Some(at + 16),
+        Some((packet::UDP, at)) => Some(at + 6),
         _ => None,
     };
     for checksum in [Some(10), transport].into_iter().flatten() {

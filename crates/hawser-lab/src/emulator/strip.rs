@@ -2,15 +2,16 @@
 
 use hawser_scenario::TcpOption;
 
+use super::packet;
 use super::rewrite::adjust;
 
 /// Puts padding where an Ethernet frame has options that are to go, and corrects TCP's checksum.
 /// The frame keeps its length.
 pub(super) fn strip(frame: &mut [u8], unwanted: &[TcpOption]) {
-    if unwanted.is_empty() || frame.get(12..14) != Some(&[0x08, 0x00]) {
+    if unwanted.is_empty() {
         return;
     }
-    let Some(segment) = frame.get_mut(14..).and_then(segment) else {
+    let Some(segment) = packet::ipv4(frame).and_then(packet::segment) else {
         return;
     };
     let end = segment.get(12).map_or(0, |byte| usize::from(byte >> 4) * 4);
@@ -21,15 +22,6 @@ pub(super) fn strip(frame: &mut [u8], unwanted: &[TcpOption]) {
     pad(options, unwanted);
     let after = options.to_vec();
     adjust(segment, CHECKSUM, &before, &after);
-}
-
-/// The TCP segment of an IPv4 packet that is whole or a first fragment.
-fn segment(packet: &mut [u8]) -> Option<&mut [u8]> {
-    let header = usize::from(packet.first()? & 0xf) * 4;
-    let fragment = packet.get(6..8)?;
-    let is_first = u16::from_be_bytes([fragment[0], fragment[1]]) & 0x1fff == 0;
-    let is_tcp = packet.get(9) == Some(&6);
-    packet.get_mut(header..).filter(|_| is_tcp && is_first)
 }
 
 fn pad(mut options: &mut [u8], unwanted: &[TcpOption]) {
