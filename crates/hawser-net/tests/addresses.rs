@@ -37,7 +37,8 @@ async fn there_are_as_many_paths_as_links_whatever_the_number_of_addresses() {
         };
         let (pair, client) = Pair::echoing(options).await;
         echo_checked(&client, 1, 1_000_000).await;
-        assert_eq!(carried(&pair).iter().sum::<usize>(), 4);
+        let all = || carried(&pair).iter().sum::<usize>();
+        until("no more than that", || all() == 4).await;
         assert_eq!(pair.counters().joins, 3);
     })
     .await;
@@ -65,7 +66,8 @@ async fn an_address_that_never_answered_holds_nothing_up() {
         pair.serve_echo();
         let client = pair.enrolled_client();
         pair.wait_for_channels(&client).await;
-        assert_eq!(carried(&pair), [0, 4]);
+        // Connections that lost the race for the handshake, or came too late, are closed after that.
+        until("no more than that", || carried(&pair) == [0, 4]).await;
         echo_checked(&client, 1, 1_000_000).await;
     })
     .await;
