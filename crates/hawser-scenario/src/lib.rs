@@ -6,6 +6,7 @@ mod congestion;
 mod file;
 mod line;
 mod middlebox;
+pub mod promise;
 mod trace;
 mod values;
 

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use hawser_scenario::{Action, Direction, Event, Link, Scenario};
+use hawser_scenario::promise::{self, FULL_RATE};
+use hawser_scenario::{Action, Direction, Event, Scenario};
 use hawser_types::{ByteCount, Rate};
 use serde::Serialize;
 
@@ -77,7 +78,7 @@ pub struct FailoverReport {
     /// The longest time without anything new at the reader from the failure on. Idle: the longest
     /// of ten requests, from the request to its answer; `None`: one had none for a minute.
     pub gap: Option<u64>,
-    /// What it may be: [`FIRST_BYTE`] and the round-trip time of the shortest link that is left.
+    /// What it may be: [`promise::longest_gap`].
     pub allowed: u64,
     /// Under load, what came afterwards; `None` for an idle session.
     pub load: Option<Load>,
@@ -152,7 +153,7 @@ pub fn run(
         link: link + 1,
         failure,
         gap: gap.map(milliseconds),
-        allowed: milliseconds(FIRST_BYTE + survivor(&scenario.links, link)),
+        allowed: milliseconds(promise::longest_gap(&scenario.links, link)),
         load,
     })
 }
@@ -187,7 +188,7 @@ impl Load {
             .find(|after| {
                 let from = returns + *after;
                 let rate = came(arrivals, from, from + WINDOW);
-                rate.bits_per_second() * 100 >= full.bits_per_second() * 95
+                rate.bits_per_second() * 1000 >= full.bits_per_second() * promise::OF_FULL_RATE
             });
         let again = outcome.again.as_u64();
         Self {
@@ -205,21 +206,10 @@ fn came(arrivals: &Arrivals, from: Duration, to: Duration) -> Rate {
     Rate::over(arrivals.until(to) - arrivals.until(from), to - from)
 }
 
-/// The round-trip time of the shortest link that is left.
-fn survivor(links: &[Link], failed: usize) -> Duration {
-    let left = links.iter().enumerate().filter(|(link, _)| *link != failed);
-    let round_trips = left.map(|(_, link)| link.round_trip());
-    round_trips.min().unwrap_or_default()
-}
-
 fn milliseconds(span: Duration) -> u64 {
     span.as_millis() as u64
 }
 
-/// How long a reader may wait beyond one round trip.
-pub const FIRST_BYTE: Duration = Duration::from_millis(200);
-/// How soon after a link's return the rate is to be full again.
-pub const FULL_RATE: Duration = Duration::from_millis(1500);
 const FAILS: Duration = Duration::from_secs(5);
 const RETURNS: Duration = Duration::from_secs(9);
 const ENDS: Duration = Duration::from_secs(15);

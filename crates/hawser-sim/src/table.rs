@@ -2,8 +2,10 @@
 
 use std::fmt::{self, Display};
 
+use hawser_scenario::promise::{FIRST_BYTE, FULL_RATE};
+
 use crate::experiment::{Report, Single, Transfer};
-use crate::failover::{FIRST_BYTE, FULL_RATE, FailoverReport};
+use crate::failover::FailoverReport;
 use crate::fairness::{self, FairnessReport};
 use crate::hunt::{self, Finding};
 use crate::objects::ObjectReport;

@@ -10,7 +10,7 @@ use super::{Load, Sample, Trouble};
 use crate::carrier::{Carrier, Ways};
 use crate::measure::{StepError, recovery};
 use crate::meter::{self, Order};
-use crate::scenario::{Direction, Event, Scenario};
+use crate::scenario::{Direction, Event, Scenario, promise};
 
 /// What is to be measured.
 #[derive(Clone, Copy, Debug)]
@@ -98,10 +98,7 @@ impl Subject<'_> {
     }
 
     fn allowed(&self, failed: usize) -> f64 {
-        let links = self.scenario.links.iter().enumerate();
-        let left = links.filter(|(index, _)| *index != failed);
-        let round_trip = left.map(|(_, link)| link.up.delay + link.down.delay).min();
-        (NOTICE + round_trip.unwrap_or_default()).as_secs_f64()
+        promise::longest_gap(&self.scenario.links, failed).as_secs_f64()
     }
 }
 
@@ -122,12 +119,10 @@ fn ask(stream: &mut TcpStream) -> io::Result<Duration> {
 }
 
 const REQUEST: &[u8; 100] = &[b'?'; 100];
-/// What is allowed for noticing that a link has failed.
-const NOTICE: Duration = Duration::from_millis(200);
 /// From the failure of a link at rest to the request: nothing has told of it but the kernel.
 const UNNOTICED: Duration = Duration::from_millis(500);
 /// Full rate: this part of what the receiver had before.
-const FULL: f64 = 0.95;
+const FULL: f64 = promise::OF_FULL_RATE as f64 / 1e3;
 /// A transfer may take so many parts, and the patience.
 const LIMIT: u32 = 10;
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -13,7 +13,7 @@ use crate::carrier::{Carrier, Ways};
 use crate::experiment::{Findings, Head};
 use crate::measure::{Bench, Programs, Session};
 use crate::meter::Outcome;
-use crate::scenario::{Action, Direction, Scenario};
+use crate::scenario::{Action, Direction, Scenario, promise};
 use crate::topology::Lab;
 use crate::verdict::{Asked, Verdict};
 
@@ -198,7 +198,11 @@ impl Case {
             && let Some(slowest) = self.slowest_return()
         {
             let what = format!("{}: full rate after return, s", self.name());
-            all.push(Verdict::new(what, slowest, Asked::AtMost(RETURN_SECONDS)));
+            all.push(Verdict::new(
+                what,
+                slowest,
+                Asked::AtMost(promise::FULL_RATE.as_secs_f64()),
+            ));
         }
         all
     }
@@ -270,8 +274,6 @@ impl Findings for Report {
         &self.verdicts
     }
 }
-
-const RETURN_SECONDS: f64 = 1.5;
 
 #[cfg(test)]
 mod tests {

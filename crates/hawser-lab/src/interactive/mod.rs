@@ -14,7 +14,7 @@ use self::stream::Stream;
 use crate::carrier::{Carrier, Ways};
 use crate::experiment::{Findings, Head};
 use crate::measure::{Bench, Programs, StepError, limit_for, quickest_link};
-use crate::scenario::{Direction, Scenario};
+use crate::scenario::{Direction, Scenario, promise};
 use crate::statistics::Spread;
 use crate::topology::Lab;
 use crate::verdict::{Asked, Verdict};
@@ -206,7 +206,7 @@ fn verdicts(phases: &[Phase], jitter: f64) -> Vec<Verdict> {
     let judged = beside.filter_map(|phase| {
         let added = phase.added(alone(phases, phase))?;
         let bulk = phase.bulk.map_or("none", Direction::name);
-        let asked = Asked::AtMost(ADDED_MS + jitter * 1e3);
+        let asked = Asked::AtMost(promise::ADDED_DELAY.as_secs_f64() * 1e3 + jitter * 1e3);
         let what = format!("beside {bulk}: p99 over the median alone, ms");
         Some(Verdict::new(what, added * 1e3, asked))
     });
@@ -232,8 +232,6 @@ impl Findings for Report {
 }
 
 const SETTLING: Duration = Duration::from_secs(2);
-/// Of standing queue.
-const ADDED_MS: f64 = 30.0;
 
 #[cfg(test)]
 mod tests {

@@ -28,7 +28,7 @@ pub(crate) use run::available_controls;
 pub(crate) use table::aligned;
 
 use crate::meter::{Congestion, Outcome};
-use crate::scenario::{Direction, Scenario};
+use crate::scenario::{Direction, Link, Scenario};
 
 /// What is measured, and how often.
 #[derive(Clone, Debug)]
@@ -152,7 +152,7 @@ pub type Table = BTreeMap<(Direction, Kind), Samples>;
 pub(crate) fn quickest_link(scenario: &Scenario) -> (usize, Duration) {
     let round_trips = scenario.links.iter();
     round_trips
-        .map(|link| link.up.delay + link.down.delay)
+        .map(Link::round_trip)
         .enumerate()
         .min_by_key(|(_, round_trip)| *round_trip)
         .unwrap_or_default()

@@ -1,9 +1,11 @@
 //! What is asked of Hawser's transfers in every scenario.
 
+use std::time::Duration;
+
 use hawser_types::Rate;
 
 use super::{Summary, alike};
-use crate::scenario::{Direction, Link, Scenario};
+use crate::scenario::{Direction, Link, Scenario, promise};
 use crate::verdict::{Asked, Verdict};
 
 /// All that can be judged. Single links do not suffer from events: those that something happens
@@ -89,20 +91,15 @@ fn best_untouched(scenario: &Scenario, summary: &Summary) -> Option<f64> {
 fn asked_of_sum(scenario: &Scenario, summary: &Summary) -> Option<f64> {
     let sum = comparable_sum(scenario, summary)?;
     let mut singles = summary.singles.iter().flatten();
-    if singles.any(|single| *single < LEAST_SHARE * sum) {
+    if singles.any(|single| *single * 1e3 < promise::LEAST_OF_SUM as f64 * sum) {
         return None;
     }
-    let round_trips = scenario.links.iter().map(round_trip_ms);
-    let (least, most) = (
-        round_trips.clone().reduce(f64::min)?,
-        round_trips.reduce(f64::max)?,
-    );
-    match most / least {
-        _ if most <= NO_DELAY_MS => Some(OF_SUM_WITHOUT_DELAY),
-        spread if spread <= 5.0 => Some(OF_SUM),
-        spread if spread <= 20.0 => Some(OF_SUM_FAR_APART),
-        _ => None,
+    let round_trips = scenario.links.iter().map(Link::round_trip);
+    if round_trips.clone().max()? <= NO_DELAY {
+        return Some(OF_SUM_WITHOUT_DELAY);
     }
+    let least = promise::of_sum(round_trips.map(|round_trip| round_trip.max(NO_DELAY)))?;
+    Some(least as f64 / 1e3)
 }
 
 /// What the links carry by their rates, in full-size TCP segments: asked where the sum is.
@@ -132,11 +129,6 @@ fn is_long(summary: &Summary) -> bool {
     summary.payload >= summary.singles.len() as u64 * LONG
 }
 
-fn round_trip_ms(link: &Link) -> f64 {
-    let delay = link.up.delay + link.down.delay;
-    (delay.as_secs_f64() * 1e3).max(NO_DELAY_MS)
-}
-
 fn payload_mbps(rate: Rate) -> f64 {
     rate.bits_per_second() as f64 / 1e6 * super::TCP_SHARE
 }
@@ -151,14 +143,10 @@ const VPN_FIRST: [(&str, Direction, f64); 6] = [
     ("lossy", Direction::Put, 45.2),
     ("lossy", Direction::Get, 38.9),
 ];
-const OF_BEST: f64 = 0.98;
-const OF_SUM: f64 = 0.98;
-const OF_SUM_FAR_APART: f64 = 0.95;
+const OF_BEST: f64 = promise::OF_BEST as f64 / 1e3;
 /// Links whose only delay is their queue.
 const OF_SUM_WITHOUT_DELAY: f64 = 0.97;
 const OF_RATES: f64 = 0.97;
-/// A link with less of the sum is no part of what is asked.
-const LEAST_SHARE: f64 = 0.05;
 /// Below this part of the sum MPTCP leaves room to be ahead of it.
 const ROOM: f64 = 0.93;
 const AHEAD: f64 = 1.05;
@@ -169,7 +157,7 @@ const MANY: usize = 3;
 const OF_EACH: f64 = 5.5 / 6.0;
 const LONG: u64 = 4_000_000 / 6;
 /// Shorter round trips than this are the machine's.
-const NO_DELAY_MS: f64 = 1.0;
+const NO_DELAY: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests;

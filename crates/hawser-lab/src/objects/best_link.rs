@@ -53,10 +53,9 @@ fn candidates(links: &[Link], direction: Direction, size: ByteCount) -> Vec<usiz
 
 /// A handshake, slow start from ten segments, and the bytes at the link's rate.
 fn expected(link: &Link, direction: Direction, size: ByteCount) -> Duration {
-    let round_trip = link.up.delay + link.down.delay;
     let rounds = (size.as_u64() / FIRST_WINDOW + 1).ilog2() + 2;
     let sending = link.line(direction).rate.time_for(size);
-    round_trip * rounds + sending.unwrap_or(Duration::MAX / 4)
+    link.round_trip() * rounds + sending.unwrap_or(Duration::MAX / 4)
 }
 
 const PILOTS: u32 = 2;

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use hawser_scenario::promise::{self, ADDED_DELAY, FULL_RATE};
 use hawser_scenario::{Direction, Line, Link, Scenario, Service};
 use hawser_types::ByteCount;
 
 use super::{Kept, Promise};
 use crate::experiment::Report;
-use crate::failover::{FULL_RATE, FailoverReport};
+use crate::failover::FailoverReport;
 use crate::objects::ObjectReport;
 
 pub(super) fn bulk(scenario: &Scenario, report: &Report) -> Vec<Kept> {
@@ -26,7 +27,7 @@ pub(super) fn bulk(scenario: &Scenario, report: &Report) -> Vec<Kept> {
         };
         // Where no link alone ends, there is nothing to compare with.
         if report.best().is_some() {
-            add(Promise::Best, transfer.of_best, 980);
+            add(Promise::Best, transfer.of_best, promise::OF_BEST);
         }
         if let Some(least) = sum {
             add(Promise::Sum, transfer.of_sum, least);
@@ -41,17 +42,13 @@ fn sum_promise(scenario: &Scenario, report: &Report) -> Option<u64> {
         return None;
     }
     let sum = report.sum()?;
-    let all_matter = report
-        .singles
-        .iter()
-        .all(|single| single.best().is_some_and(|best| best * 20 >= sum));
-    let round_trips = scenario.links.iter().map(Link::round_trip);
-    let (shortest, longest) = (round_trips.clone().min()?, round_trips.max()?);
-    match all_matter {
-        true if longest <= shortest * 5 => Some(980),
-        true if longest <= shortest * 20 => Some(950),
-        _ => None,
-    }
+    let all_matter = report.singles.iter().all(|single| {
+        single
+            .best()
+            .is_some_and(|best| best * 1000 >= sum * promise::LEAST_OF_SUM)
+    });
+    let least = promise::of_sum(scenario.links.iter().map(Link::round_trip));
+    least.filter(|_| all_matter)
 }
 
 pub(super) fn objects(report: &ObjectReport) -> Option<Kept> {
@@ -79,7 +76,7 @@ pub(super) fn is_good_for_delay(scenario: &Scenario) -> bool {
 pub(super) fn delay(scenario: &Scenario, direction: Direction, report: &Report) -> Option<Kept> {
     let best = shortest(scenario.links.iter())?;
     let jitter = best.up.jitter.max(best.down.jitter);
-    let allowed = DELAY + jitter + packets(best.line(direction), 2);
+    let allowed = ADDED_DELAY + jitter + packets(best.line(direction), 2);
     let added = report.transfers.first()?.added_delay?;
     Some(within(Promise::Delay, added, allowed))
 }
@@ -129,5 +126,3 @@ fn packets(line: &Line, count: u64) -> Duration {
     let span = line.rate.time_for(ByteCount::new(1500 * count));
     span.unwrap_or_default()
 }
-
-const DELAY: Duration = Duration::from_millis(30);
