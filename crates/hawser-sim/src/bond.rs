@@ -7,6 +7,7 @@ mod rival;
 mod writer;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_scenario::{Action, Congestion, Scenario};
@@ -183,6 +184,12 @@ impl Bond {
                 Happening::Alarm(token) => self.on_alarm(Token::unpack(token)),
             }
         }
+    }
+
+    /// Lets time pass; nobody is told of what happens meanwhile.
+    pub fn rest(&mut self, span: Duration) {
+        let until = self.now() + span;
+        while self.step(until).is_some() {}
     }
 
     /// How many channels both sides have.

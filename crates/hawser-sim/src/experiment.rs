@@ -175,8 +175,7 @@ pub fn record(scenario: &Scenario, direction: Direction, options: &Options) -> (
         if outcome.took.is_none() {
             break;
         }
-        let pause = bond.now() + PAUSE;
-        while bond.step(pause).is_some() {}
+        bond.rest(PAUSE);
     }
     let recording = recording(&bond, direction, scenario.links.len(), options);
     (report, recording)
@@ -209,11 +208,9 @@ pub fn ready_bond(scenario: &Scenario, options: &Options) -> Bond {
     let began = bond.now();
     let all = scenario.links.len() * 2;
     while bond.channels() < all && bond.now().since(began) < START_LIMIT {
-        let soon = bond.now() + START_STEP;
-        while bond.step(soon).is_some() {}
+        bond.rest(START_STEP);
     }
-    let settled = bond.now() + PAUSE;
-    while bond.step(settled).is_some() {}
+    bond.rest(PAUSE);
     bond
 }
 

@@ -163,18 +163,13 @@ fn idle(bond: &mut Bond, direction: Direction, link: usize) -> Option<Duration> 
     let mut longest = Duration::ZERO;
     for pause in IDLE_PAUSES.map(Duration::from_millis) {
         bond.act(link, Action::BlackHole);
-        rest(bond, pause);
+        bond.rest(pause);
         let request = Bulk::new(direction, REQUEST, IDLE_LIMIT);
         longest = longest.max(bulk::run(bond, &request).took?);
         bond.act(link, Action::Pass);
-        rest(bond, BETWEEN);
+        bond.rest(BETWEEN);
     }
     Some(longest)
-}
-
-fn rest(bond: &mut Bond, span: Duration) {
-    let until = bond.now() + span;
-    while bond.step(until).is_some() {}
 }
 
 impl Load {

@@ -76,8 +76,7 @@ pub fn run(
     for congestion in [own.unwrap_or(rival)].into_iter().chain(parties) {
         plain.add_rival(0, congestion, direction);
     }
-    let end = plain.now() + BEGINS + SPAN;
-    while plain.step(end).is_some() {}
+    plain.rest(BEGINS + SPAN);
 
     Some(FairnessReport {
         scenario: scenario.name.clone(),

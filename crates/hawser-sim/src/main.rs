@@ -3,6 +3,7 @@
 mod commands;
 mod trace;
 
+use std::fmt::Display;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,8 +18,8 @@ use hawser_sim::bond::BondConfig;
 use hawser_sim::experiment::{self, Options, Singles};
 use hawser_sim::objects;
 use hawser_sim::table::{Objects, Table};
-
 use hawser_types::{ByteCount, parse_duration};
+use serde::Serialize;
 
 /// Sessions over simulated links, in virtual time.
 #[derive(Debug, Parser)]
@@ -154,6 +155,18 @@ fn load(path: &Path) -> anyhow::Result<Scenario> {
     Ok(Scenario::load(path, &|file| std::fs::read_to_string(file))?)
 }
 
+/// Prints reports as JSON, or as text.
+fn show(json: bool, reports: &impl Serialize, text: impl Display) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut out, reports)?;
+        writeln!(out)?;
+    } else {
+        write!(out, "{text}")?;
+    }
+    Ok(())
+}
+
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let cause = error.downcast_ref::<std::io::Error>();
     cause.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
@@ -182,14 +195,7 @@ impl RunArguments {
                 }
             }
         }
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            serde_json::to_writer_pretty(&mut out, &reports)?;
-            writeln!(out)?;
-        } else {
-            write!(out, "{}", Table(&reports))?;
-        }
-        Ok(())
+        show(self.json, &reports, Table(&reports))
     }
 
     fn options(&self, scenario: &Scenario, direction: Direction) -> Options {
@@ -228,14 +234,7 @@ impl ObjectArguments {
                 }
             }
         }
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            serde_json::to_writer_pretty(&mut out, &reports)?;
-            writeln!(out)?;
-        } else {
-            write!(out, "{}", Objects(&reports))?;
-        }
-        Ok(())
+        show(self.json, &reports, Objects(&reports))
     }
 }
 

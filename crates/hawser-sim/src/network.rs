@@ -128,11 +128,6 @@ impl Network {
         self.counters
     }
 
-    /// How many links there are.
-    pub fn link_count(&self) -> usize {
-        self.links.len()
-    }
-
     /// Begins a connection from the client to the server over a link. Returns the client's end.
     pub fn connect(&mut self, link: usize, config: TcpConfig) -> End {
         let connection = self.connections.len();

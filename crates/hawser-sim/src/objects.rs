@@ -67,8 +67,7 @@ pub fn run(
         let bulk = Bulk::new(direction, size, LIMIT);
         let outcome = bulk::run(&mut bond, &bulk);
         // Not in step with any timer.
-        let pause = bond.now() + PAUSE + Duration::from_micros(number * 7919 % 30_000);
-        while bond.step(pause).is_some() {}
+        bond.rest(PAUSE + Duration::from_micros(number * 7919 % 30_000));
         outcome.took
     }));
     ObjectReport {

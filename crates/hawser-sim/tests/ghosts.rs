@@ -13,9 +13,9 @@ use hawser_types::ChannelId;
 fn a_join_that_its_link_interrupts_leaves_the_gateway_without_a_ghost() {
     for moment in (20..400).step_by(10) {
         let mut bond = Bond::new(&scenario(), 1, BondConfig::default());
-        pass(&mut bond, moment);
+        bond.rest(Duration::from_millis(moment));
         bond.act(1, Action::CarrierDown);
-        pass(&mut bond, 500);
+        bond.rest(Duration::from_millis(500));
         let (gateway, client) = (ids(&bond, Side::Gateway), ids(&bond, Side::Client));
         assert_eq!(gateway, client, "after {moment} ms");
     }
@@ -30,11 +30,6 @@ fn scenario() -> Scenario {
         &no_files,
     )
     .unwrap()
-}
-
-fn pass(bond: &mut Bond, millis: u64) {
-    let until = bond.now() + Duration::from_millis(millis);
-    while bond.step(until).is_some() {}
 }
 
 fn ids(bond: &Bond, side: Side) -> Vec<ChannelId> {

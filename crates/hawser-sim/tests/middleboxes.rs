@@ -81,8 +81,7 @@ fn a_session_outlives_translations_that_forget_all_its_channels() {
         let nat = format!("nat = {{ forget = \"2s\", then = \"{then}\" }}\n");
         let mut bond = experiment::ready_bond(&scenario(&nat), &options());
         for direction in [Direction::Put, Direction::Get, Direction::Put] {
-            let rested = bond.now() + Duration::from_secs(20);
-            while bond.step(rested).is_some() {}
+            bond.rest(Duration::from_secs(20));
             let limit = Duration::from_secs(60);
             let request = Bulk::new(direction, ByteCount::new(1000), limit);
             let outcome = bulk::run(&mut bond, &request);

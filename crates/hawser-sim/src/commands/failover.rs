@@ -1,4 +1,3 @@
-use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +8,7 @@ use hawser_sim::failover::{self, Failure};
 use hawser_sim::table::Failovers;
 use hawser_types::parse_duration;
 
-use crate::{BondArguments, Way, load, trace};
+use crate::{BondArguments, Way, load, show, trace};
 
 #[derive(Debug, Args)]
 pub(crate) struct FailoverArguments {
@@ -66,13 +65,6 @@ impl FailoverArguments {
                 }
             }
         }
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            serde_json::to_writer_pretty(&mut out, &reports)?;
-            writeln!(out)?;
-        } else {
-            write!(out, "{}", Failovers(&reports))?;
-        }
-        Ok(())
+        show(self.json, &reports, Failovers(&reports))
     }
 }

@@ -1,4 +1,3 @@
-use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -8,7 +7,7 @@ use hawser_sim::experiment::Options;
 use hawser_sim::fairness;
 use hawser_sim::table::Fairness;
 
-use crate::{BondArguments, Way, load};
+use crate::{BondArguments, Way, load, show};
 
 #[derive(Debug, Args)]
 pub(crate) struct FairnessArguments {
@@ -50,13 +49,6 @@ impl FairnessArguments {
                 }
             }
         }
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            serde_json::to_writer_pretty(&mut out, &reports)?;
-            writeln!(out)?;
-        } else {
-            write!(out, "{}", Fairness(&reports))?;
-        }
-        Ok(())
+        show(self.json, &reports, Fairness(&reports))
     }
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use hawser_sim::hunt::{self, Finding, Promise};
 use hawser_sim::table::Findings;
 
-use crate::BondArguments;
+use crate::{BondArguments, show};
 
 #[derive(Debug, Args)]
 pub(crate) struct HuntArguments {
@@ -34,9 +34,8 @@ pub(crate) struct HuntArguments {
 
 impl HuntArguments {
     pub(crate) fn execute(self) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
         if self.show {
-            write!(out, "{}", hunt::text(self.seed).0)?;
+            write!(std::io::stdout(), "{}", hunt::text(self.seed).0)?;
             return Ok(());
         }
         let mut findings = self.search()?;
@@ -49,13 +48,8 @@ impl HuntArguments {
                 write_set(folder, finding)?;
             }
         }
-        if self.json {
-            serde_json::to_writer_pretty(&mut out, &findings)?;
-            writeln!(out)?;
-        } else {
-            write!(out, "{summary}{}", Findings(&findings))?;
-        }
-        Ok(())
+        let text = format!("{summary}{}", Findings(&findings));
+        show(self.json, &findings, text)
     }
 
     fn search(&self) -> anyhow::Result<Vec<Finding>> {

@@ -7,6 +7,8 @@ use hawser_sched::chunk::ChunkPolicy;
 use hawser_session::recorder::Recording;
 use hawser_sim::replay::{conditions::Conditions, replay};
 
+use crate::show;
+
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArguments {
     /// What `hawser why --dump` or `hawser-sim run --record` wrote
@@ -27,21 +29,15 @@ impl ReplayArguments {
         let about = || format!("can't read {}", self.recording.display());
         let bytes = std::fs::read(&self.recording).with_context(about)?;
         let recording = Recording::parse(&bytes).with_context(about)?;
-        let mut out = std::io::stdout().lock();
         if self.scenario {
             let Some(conditions) = Conditions::of(&recording) else {
                 bail!("nothing was sent while it recorded, so that nothing is known of its links");
             };
-            write!(out, "{conditions}")?;
+            write!(std::io::stdout(), "{conditions}")?;
             return Ok(());
         }
         let report = replay(&recording, self.scheduler);
-        if self.json {
-            serde_json::to_writer_pretty(&mut out, &report)?;
-            writeln!(out)?;
-        } else {
-            write!(out, "{report}")?;
-        }
+        show(self.json, &report, &report)?;
         if self.scheduler.is_none() && report.is_whole && report.same < report.decisions {
             bail!("the policy decides otherwise than it did then");
         }
