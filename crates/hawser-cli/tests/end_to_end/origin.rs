@@ -1,6 +1,5 @@
 //! A web server with one page of any size, and curl to read it.
 
-use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
@@ -58,11 +57,6 @@ pub(crate) fn is_without_curl(test: &str) -> bool {
     if Command::new("curl").arg("--version").output().is_ok() {
         return false;
     }
-    let line = format!("SKIPPED: end_to_end::{test}: no curl here\n");
-    eprint!("{line}");
-    if let Some(log) = std::env::var_os("HAWSER_SKIP_LOG") {
-        let file = OpenOptions::new().append(true).create(true).open(log);
-        file.unwrap().write_all(line.as_bytes()).unwrap();
-    }
+    hawser_skip::skip(&format!("end_to_end::{test}"), "no curl here");
     true
 }

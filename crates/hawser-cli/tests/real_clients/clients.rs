@@ -1,7 +1,6 @@
 //! Runs client programs, and the two daemons between them and their server.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write as _;
+use std::fs::File;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -145,14 +144,8 @@ pub(crate) fn is_without(programs: &[&str], test: &str) -> bool {
     let Some(missing) = programs.iter().find(|program| find(program).is_none()) else {
         return false;
     };
-    let line = format!("SKIPPED: real_clients::{test}: no {missing} here\n");
-    match std::env::var_os("HAWSER_SKIP_LOG") {
-        Some(log) => {
-            let log = OpenOptions::new().append(true).create(true).open(log);
-            log.unwrap().write_all(line.as_bytes()).unwrap();
-        }
-        None => eprint!("{line}"),
-    }
+    let reason = format!("no {missing} here");
+    hawser_skip::skip(&format!("real_clients::{test}"), &reason);
     true
 }
 

@@ -1,6 +1,5 @@
 //! What tests on the real kernel have in common.
 
-use std::io::Write;
 use std::process::Command;
 
 use hawser_lab::netns::NetNs;
@@ -20,13 +19,5 @@ pub(crate) fn can_make_labs(test: &str) -> bool {
 }
 
 fn skip(test: &str, reason: &str) {
-    let line = format!("SKIPPED: lab::{test}: {reason}\n");
-    eprint!("{line}");
-    if let Some(log) = std::env::var_os("HAWSER_SKIP_LOG") {
-        let file = std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(log);
-        file.unwrap().write_all(line.as_bytes()).unwrap();
-    }
+    hawser_skip::skip(&format!("lab::{test}"), reason);
 }

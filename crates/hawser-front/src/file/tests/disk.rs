@@ -17,7 +17,8 @@ fn in_other_process(test: &str, needs_mount: bool, script: &str) -> Option<PathB
     if needs_mount {
         let probe = Command::new("unshare").args(namespace).arg("true").status();
         if !probe.is_ok_and(|status| status.success()) {
-            eprintln!("SKIPPED {test}: this machine forbids mount namespaces");
+            let test = format!("hawser-front::{test}");
+            hawser_skip::skip(&test, "this machine forbids mount namespaces");
             return None;
         }
     }

@@ -1,0 +1,44 @@
+//! For tests only: how a test that needs what the machine lacks says that it cannot run.
+#![forbid(unsafe_code)]
+
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+/// Says that `test`, as `crate::test`, passes without having tested anything, and why.
+///
+/// One line goes to the file that the environment variable `HAWSER_SKIP_LOG` names, where
+/// `cargo xtask test` counts it; without the variable, to standard error.
+///
+/// # Panics
+///
+/// Where the file can't be written: the test would count as passed.
+pub fn skip(test: &str, reason: &str) {
+    let line = format!("SKIPPED: {test}: {reason}\n");
+    match std::env::var_os("HAWSER_SKIP_LOG") {
+        Some(log) => append(log.as_ref(), &line).expect("what is skipped can be written down"),
+        None => eprint!("{line}"),
+    }
+}
+
+/// One small write in append mode: tests that run at once do not mix their lines.
+fn append(log: &Path, line: &str) -> io::Result<()> {
+    let mut log = OpenOptions::new().create(true).append(true).open(log)?;
+    log.write_all(line.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_several_tests_stand_below_one_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("skipped.log");
+        append(&log, "SKIPPED: a::b: no c here\n").unwrap();
+        append(&log, "SKIPPED: d::e: no f here\n").unwrap();
+        let text = std::fs::read_to_string(&log).unwrap();
+        assert_eq!(text, "SKIPPED: a::b: no c here\nSKIPPED: d::e: no f here\n");
+        assert!(append(folder.path(), "").is_err());
+    }
+}
