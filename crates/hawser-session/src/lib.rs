@@ -16,6 +16,7 @@ mod config;
 mod error;
 mod event;
 mod grant;
+mod held;
 mod ledger;
 mod range_set;
 mod reassembly;

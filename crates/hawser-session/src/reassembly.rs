@@ -1,9 +1,10 @@
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 use hawser_types::{StreamId, StreamOffset};
 
 use crate::Misbehaviour;
+use crate::held::Held;
 use crate::range_set::RangeSet;
 
 /// Puts the chunks of one stream back in order, or hands them out as they come.
@@ -24,10 +25,7 @@ pub(crate) struct Reassembly {
 #[derive(Debug)]
 enum Order {
     /// Ready up to `next`; what lies further on is held back.
-    InOrder {
-        next: u64,
-        held: BTreeMap<u64, Bytes>,
-    },
+    InOrder { next: u64, held: Held },
     /// Every new chunk is ready at once; only the ranges are remembered.
     AsTheyCome(RangeSet),
 }
@@ -52,7 +50,7 @@ impl Reassembly {
     pub(crate) fn new(stream: StreamId) -> Self {
         let order = Order::InOrder {
             next: 0,
-            held: BTreeMap::new(),
+            held: Held::default(),
         };
         Self {
             stream,
@@ -88,8 +86,8 @@ impl Reassembly {
         }
         let known = match &self.order {
             Order::InOrder { next, held } => {
-                let same = held.get(&start).is_some_and(|old| old.len() == bytes.len());
-                let before = held.range(..end).next_back();
+                let same = held.get(start).is_some_and(|old| old.len() == bytes.len());
+                let before = held.before(end);
                 let touches = before.is_some_and(|(at, old)| at + old.len() as u64 > start);
                 Known::of(end <= *next || same, start < *next || touches)
             }
@@ -121,9 +119,9 @@ impl Reassembly {
             Order::InOrder { next, held } => {
                 *next += bytes.len() as u64;
                 push(start, bytes);
-                while let Some(entry) = held.first_entry().filter(|entry| *entry.key() == *next) {
-                    let (offset, bytes) = entry.remove_entry();
+                while let Some(bytes) = held.take_first(*next) {
                     self.held_charge -= charge(bytes.len());
+                    let offset = *next;
                     *next += bytes.len() as u64;
                     push(offset, bytes);
                 }
@@ -143,7 +141,7 @@ impl Reassembly {
         let mut received = RangeSet::default();
         received.insert(0..*next);
         self.held_charge = 0;
-        for (offset, bytes) in std::mem::take(held) {
+        for (offset, bytes) in held.take_all() {
             received.insert(offset..offset + bytes.len() as u64);
             self.ready_bytes += bytes.len() as u64;
             self.ready.push_back(Piece::new(offset, bytes));
@@ -193,7 +191,7 @@ impl Reassembly {
     fn highest(&self) -> u64 {
         match &self.order {
             Order::InOrder { next, held } => held
-                .last_key_value()
+                .last()
                 .map_or(*next, |(at, bytes)| at + bytes.len() as u64),
             Order::AsTheyCome(received) => received.end(),
         }
