@@ -91,11 +91,7 @@ fn steady(channels: u32, late: u64) -> (Spent, u64) {
             counted(
                 || while let Ok(ReadOutcome::Data(..)) = sides[1].read(now, stream, 1 << 16) {},
             );
-        for side in &mut sides {
-            side.handle_timeout(now);
-            while side.poll_wake().is_some() {}
-            while side.poll_event().is_some() {}
-        }
+        sides.iter_mut().for_each(|side| settle(side, now));
     }
     assert!(chunks > 1000, "{chunks}");
     (spent, chunks)
@@ -106,6 +102,12 @@ struct Record {
     due: u64,
     payload: usize,
     body: Bytes,
+}
+
+fn settle(side: &mut Session, now: Instant) {
+    side.handle_timeout(now);
+    while side.poll_wake().is_some() {}
+    while side.poll_event().is_some() {}
 }
 
 fn arrive(side: &mut Session, now: Instant, id: ChannelId, record: Record, spent: &mut Spent) {
