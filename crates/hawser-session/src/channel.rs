@@ -237,7 +237,7 @@ impl Channel {
             lost_by_medium: self.path.loss().by_medium(),
             delivered: self.path.latest().delivered.unwrap_or(0),
             idle: self.path.latest().unacknowledged == ByteCount::ZERO,
-            detour: length >= shortest + DETOUR,
+            detour: length >= shortest.saturating_add(DETOUR),
         };
         self.control.on_sample(now, &facts)
     }

@@ -265,6 +265,7 @@ impl Pair {
                 ..KernelSample::default()
             };
             self.sides[side].handle_sample(self.now, *id, sample);
+            self.sides[side].choose_control(self.now, *id);
         }
     }
 

@@ -104,6 +104,39 @@ fn a_silent_hole_loses_nothing_and_holds_the_reader_up_less_than_half_a_second()
     }
 }
 
+/// The link that lived is lost while the other is silent: no channel is left that is not suspect.
+#[test]
+fn a_session_whose_last_channels_are_suspect_lives_on_until_a_sound_one_comes() {
+    let mut pair = Pair::over(&[link(1, 20, 10), link(2, 20, 10)]);
+    let id = pair.sides[CLIENT]
+        .open_stream(pair.now, Bytes::new())
+        .unwrap();
+    let mut rest = Bytes::from(pattern(8 * MB));
+    let mut got = Vec::new();
+    let suspect = Event::Suspect(ChannelId::new(1));
+    for millis in 0..2_000 {
+        if millis == 300 {
+            pair.hole(1);
+        }
+        pair.sides[CLIENT].write(pair.now, id, &mut rest).unwrap();
+        pair.run_for(1);
+        pair.read_into(GATEWAY, id, &mut got);
+        if pair.events[CLIENT].contains(&suspect) {
+            break;
+        }
+    }
+    assert!(pair.events[CLIENT].contains(&suspect));
+    pair.cut(0);
+    pair.run_for(100);
+    pair.add_channel(5, ChannelRole::Bulk, &link(1, 20, 10));
+    for _ in 0..4_000 {
+        pair.sides[CLIENT].write(pair.now, id, &mut rest).unwrap();
+        pair.run_for(1);
+        pair.read_into(GATEWAY, id, &mut got);
+    }
+    assert!(got == pattern(8 * MB));
+}
+
 #[test]
 fn a_session_without_channels_lives_on_until_one_returns() {
     let mut pair = Pair::over(&[link(1, 20, 10)]);
