@@ -7,6 +7,7 @@ use hawser_types::ByteCount;
 use crate::measure::{Bench, Programs, Session, StepError, available_controls};
 use crate::meter::{Congestion, Order};
 use crate::scenario::Direction;
+use crate::topology::Lab;
 
 /// Hawser or one of its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,14 +21,23 @@ pub(crate) enum Carrier {
 }
 
 impl Carrier {
+    /// Hawser, then those it is compared with, if it is not to be alone.
+    pub(crate) fn all(only_hawser: bool, peers: impl FnOnce() -> Vec<Self>) -> Vec<Self> {
+        let mut all = vec![Self::Hawser];
+        if !only_hawser {
+            all.extend(peers());
+        }
+        all
+    }
+
     /// Plain TCP with each congestion control of this machine.
     pub(crate) fn tcp() -> Vec<Self> {
         available_controls().into_iter().map(Self::Tcp).collect()
     }
 
     /// MPTCP with each congestion control, where it can be measured.
-    pub(crate) fn mptcp(bench: &Bench) -> Vec<Self> {
-        if !bench.lab().speaks_mptcp() {
+    pub(crate) fn mptcp(lab: &Lab) -> Vec<Self> {
+        if !lab.speaks_mptcp() {
             return Vec::new();
         }
         available_controls().into_iter().map(Self::Mptcp).collect()

@@ -12,7 +12,7 @@ use crate::commands::print;
 use crate::interrupt::{self, TemporaryFolder};
 use crate::measure::Programs;
 use crate::privilege;
-use crate::scenario::{self, Scenario};
+use crate::scenario::{self, Direction, Scenario};
 use crate::turns::in_turns;
 use crate::verdict::{self, Verdict};
 
@@ -154,6 +154,48 @@ impl Several {
         match names.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => anyhow::bail!("two scenario files are called {}", pair[0]),
             None => Ok(scenarios),
+        }
+    }
+}
+
+/// An experiment in each of several scenarios, with options of its own.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments<O: clap::Args> {
+    #[command(flatten)]
+    several: Several,
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    options: O,
+}
+
+impl<O: clap::Args + Sync> Arguments<O> {
+    /// Measures all scenarios by `run`, whose logs go to the folder that it is given.
+    pub(crate) fn execute<F: Findings + Send>(
+        self,
+        run: impl Fn(&Scenario, &O, &Programs, &Path) -> anyhow::Result<F> + Sync,
+    ) -> anyhow::Result<ExitCode> {
+        let programs = self.common.programs()?;
+        let measure =
+            |scenario: &Scenario, folder: &Path| run(scenario, &self.options, &programs, folder);
+        self.common.measure_all(&self.several, measure)
+    }
+}
+
+/// Which ways bytes go.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Way {
+    Put,
+    Get,
+    Both,
+}
+
+impl Way {
+    pub(crate) fn directions(self) -> Vec<Direction> {
+        match self {
+            Self::Put => vec![Direction::Put],
+            Self::Get => vec![Direction::Get],
+            Self::Both => vec![Direction::Put, Direction::Get],
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Arguments and what they start.
 
 mod meter;
-mod promises;
 mod run;
 mod single;
 
@@ -11,15 +10,12 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use self::meter::MeterCommand;
-use self::promises::{
-    FailoverArguments, FairnessArguments, InteractiveArguments, ObjectsArguments,
-};
 use self::run::RunArguments;
 use self::single::{ConnectArguments, RequestArguments, ShortArguments, UnshapedArguments};
-use crate::experiment::begin;
+use crate::experiment::{Arguments, begin};
 use crate::measure::Programs;
 use crate::scenario;
-use crate::{commands, demo, interrupt, privilege};
+use crate::{commands, demo, failover, fairness, interactive, interrupt, objects, privilege};
 
 /// Network namespaces with shaped links, and real transfers measured in them.
 #[derive(Debug, Parser)]
@@ -48,13 +44,13 @@ enum Command {
     /// Time new connections: plain, through a fresh session, through a warm one
     Connect(ConnectArguments),
     /// Let links fail and return, under load and at rest
-    Failover(FailoverArguments),
+    Failover(Arguments<failover::Options>),
     /// Time objects of 20 kB to 1 MB on a warm session, beside plain TCP
-    Objects(ObjectsArguments),
+    Objects(Arguments<objects::Options>),
     /// Time a stream of small blocks beside bulk on all links
-    Interactive(InteractiveArguments),
+    Interactive(Arguments<interactive::Options>),
     /// Share a link with one plain TCP
-    Fairness(FairnessArguments),
+    Fairness(Arguments<fairness::Options>),
     /// List the scenarios of a folder
     List {
         /// The folder
@@ -98,10 +94,10 @@ impl Cli {
             Command::Short(arguments) => arguments.execute(),
             Command::Request(arguments) => arguments.execute(),
             Command::Connect(arguments) => arguments.execute(),
-            Command::Failover(arguments) => arguments.execute(),
-            Command::Objects(arguments) => arguments.execute(),
-            Command::Interactive(arguments) => arguments.execute(),
-            Command::Fairness(arguments) => arguments.execute(),
+            Command::Failover(arguments) => arguments.execute(failover::run),
+            Command::Objects(arguments) => arguments.execute(objects::run),
+            Command::Interactive(arguments) => arguments.execute(interactive::run),
+            Command::Fairness(arguments) => arguments.execute(fairness::run),
             Command::Demo { hawser } => {
                 let programs = Programs::find(hawser.as_deref())?;
                 begin()?;

@@ -1,14 +1,12 @@
-//! `hawser-lab run`, and which way.
+//! `hawser-lab run`.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::ValueEnum;
 use hawser_types::ByteCount;
 
-use crate::experiment::{Common, Several};
+use crate::experiment::{Common, Several, Way};
 use crate::measure::{self, Contender, Options, Payload};
-use crate::scenario::Direction;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArguments {
@@ -21,7 +19,7 @@ pub(super) struct RunArguments {
     repeat: u32,
     /// Which way; the scenario's own when not given
     #[arg(long)]
-    direction: Option<Ways>,
+    direction: Option<Way>,
     /// Only these contenders
     #[arg(long, value_delimiter = ',')]
     only: Vec<Contender>,
@@ -39,23 +37,6 @@ pub(super) struct RunArguments {
     quick: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum Ways {
-    Put,
-    Get,
-    Both,
-}
-
-impl Ways {
-    pub(super) fn directions(self) -> Vec<Direction> {
-        match self {
-            Self::Put => vec![Direction::Put],
-            Self::Get => vec![Direction::Get],
-            Self::Both => vec![Direction::Put, Direction::Get],
-        }
-    }
-}
-
 impl RunArguments {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
         let all = [Contender::Tcp, Contender::Mptcp, Contender::Hawser];
@@ -70,7 +51,7 @@ impl RunArguments {
         }
         let options = Options {
             repeat: self.repeat,
-            directions: self.direction.map(Ways::directions).unwrap_or_default(),
+            directions: self.direction.map(Way::directions).unwrap_or_default(),
             hawser: wants_hawser.then(|| self.common.programs()).transpose()?,
             contenders,
             warm: self.warm,

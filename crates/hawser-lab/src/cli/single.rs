@@ -5,8 +5,7 @@ use std::process::ExitCode;
 
 use hawser_types::ByteCount;
 
-use super::run::Ways;
-use crate::experiment::{Common, Findings, begin};
+use crate::experiment::{Common, Findings, Way, begin};
 use crate::scenario::{self, Scenario};
 use crate::{connect, meter, request, short, unshaped};
 
@@ -22,7 +21,7 @@ pub(super) struct UnshapedArguments {
     repeat: u32,
     /// Which way
     #[arg(long, default_value = "both")]
-    direction: Ways,
+    direction: Way,
     /// Only these, as the table names them, such as "mptcp,library plain"
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,

@@ -18,17 +18,23 @@ use crate::topology::Lab;
 use crate::verdict::{Asked, Verdict};
 
 /// What to do.
-#[derive(Debug)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// How often each case; the links take turns in failing.
-    pub(crate) repeat: u32,
-    pub(crate) troubles: Vec<Trouble>,
-    pub(crate) loads: Vec<Load>,
-    /// How long a link works before it fails, is away, and is back, each.
-    pub(crate) part: Duration,
-    pub(crate) hawser: Programs,
-    /// Leave MPTCP out.
-    pub(crate) only_hawser: bool,
+    /// How often each case; the links take turns in failing
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// Only these troubles
+    #[arg(long, value_delimiter = ',')]
+    trouble: Vec<Trouble>,
+    /// Only beside these loads
+    #[arg(long, value_delimiter = ',')]
+    load: Vec<Load>,
+    /// Seconds before a link fails, without it, and after its return
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
+    part: u64,
+    /// Leave MPTCP out
+    #[arg(long)]
+    only_hawser: bool,
 }
 
 /// How a link fails.
@@ -97,21 +103,24 @@ struct Sample {
 }
 
 /// Goes through all cases of a scenario, whose own events do not happen, with logs in `folder`.
-pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyhow::Result<Report> {
+pub(crate) fn run(
+    scenario: &Scenario,
+    options: &Options,
+    programs: &Programs,
+    folder: &Path,
+) -> anyhow::Result<Report> {
     anyhow::ensure!(scenario.links.len() > 1, "no link is left when one fails");
     let bench = Bench::new(Lab::shaped(scenario)?, folder)?;
-    let mut session = Session::start(&bench, &options.hawser, 1)?;
-    let mut carriers = vec![Carrier::Hawser];
-    if !options.only_hawser {
-        carriers.extend(Carrier::mptcp(&bench));
-    }
+    let mut session = Session::start(&bench, programs, 1)?;
+    let carriers = Carrier::all(options.only_hawser, || Carrier::mptcp(bench.lab()));
+    let part = Duration::from_secs(options.part);
     let mut cases = Vec::new();
-    for &trouble in &options.troubles {
-        for &load in &options.loads {
+    for &trouble in all_when_empty(&options.trouble, &Trouble::ALL) {
+        for &load in all_when_empty(&options.load, &Load::ALL) {
             for &carrier in &carriers {
                 let subject = Subject {
                     scenario,
-                    part: options.part,
+                    part,
                     ways: Ways {
                         bench: &bench,
                         session: Some(&session),
@@ -134,10 +143,14 @@ pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyh
     Ok(Report {
         head: Head::new("failover", &scenario.name),
         repeat: options.repeat,
-        part_seconds: options.part.as_secs_f64(),
+        part_seconds: part.as_secs_f64(),
         verdicts: cases.iter().flat_map(Case::verdicts).collect(),
         cases,
     })
+}
+
+fn all_when_empty<'a, T>(given: &'a [T], all: &'a [T]) -> &'a [T] {
+    if given.is_empty() { all } else { given }
 }
 
 impl Case {
@@ -217,7 +230,7 @@ impl Case {
 }
 
 impl Trouble {
-    pub(crate) const ALL: [Self; 3] = [Self::BlackHole, Self::CarrierLoss, Self::AddressChange];
+    const ALL: [Self; 3] = [Self::BlackHole, Self::CarrierLoss, Self::AddressChange];
 
     fn name(self) -> &'static str {
         match self {
@@ -246,7 +259,7 @@ impl Trouble {
 }
 
 impl Load {
-    pub(crate) const ALL: [Self; 3] = [Self::Put, Self::Get, Self::Idle];
+    const ALL: [Self; 3] = [Self::Put, Self::Get, Self::Idle];
 
     fn name(self) -> &'static str {
         match self {

@@ -4,30 +4,35 @@ mod share;
 mod table;
 
 use std::path::Path;
-use std::time::Duration;
 
 use serde::Serialize;
 
 use self::share::{Pair, Share};
 use crate::carrier::Carrier;
-use crate::experiment::{Findings, Head};
+use crate::experiment::{Findings, Head, Way};
 use crate::measure::{Programs, available_controls, median};
 use crate::meter::Congestion;
 use crate::scenario::{Direction, Scenario};
 use crate::verdict::{Asked, Verdict};
 
 /// What to do.
-#[derive(Debug)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    pub(crate) repeat: u32,
-    pub(crate) directions: Vec<Direction>,
-    /// How long plain TCP needs at half of the link's rate.
-    pub(crate) span: Duration,
-    /// The link that both use, from 1.
-    pub(crate) link: usize,
-    pub(crate) hawser: Programs,
-    /// Leave pairs of plain TCP out.
-    pub(crate) only_hawser: bool,
+    /// How often each pair
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// Which way
+    #[arg(long, default_value = "both")]
+    direction: Way,
+    /// Seconds that plain TCP takes at half of the link's rate
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(4..=3600))]
+    seconds: u64,
+    /// The link that both use
+    #[arg(long, default_value_t = 1)]
+    link: usize,
+    /// Leave pairs of plain TCP out
+    #[arg(long)]
+    only_hawser: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -55,24 +60,27 @@ struct Row {
 }
 
 /// Measures Hawser, and plain TCP in its place, beside plain TCP; logs go to `folder`.
-pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyhow::Result<Report> {
+pub(crate) fn run(
+    scenario: &Scenario,
+    options: &Options,
+    programs: &Programs,
+    folder: &Path,
+) -> anyhow::Result<Report> {
     let count = scenario.links.len();
     anyhow::ensure!(
         (1..=count).contains(&options.link),
         "there is no link {} of {count}",
         options.link
     );
-    let mut carriers = vec![Carrier::Hawser];
-    if !options.only_hawser {
-        carriers.extend(Carrier::tcp());
-    }
+    let carriers = Carrier::all(options.only_hawser, Carrier::tcp);
     let mut rows = Vec::new();
-    for &direction in &options.directions {
+    for direction in options.direction.directions() {
         for beside in available_controls() {
             for &carrier in &carriers {
                 let pair = Pair {
                     scenario,
                     options,
+                    programs,
                     carrier,
                     beside,
                     direction,
@@ -84,7 +92,7 @@ pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyh
     Ok(Report {
         head: Head::new("fairness", &scenario.name),
         repeat: options.repeat,
-        span_seconds: options.span.as_secs_f64(),
+        span_seconds: options.seconds as f64,
         link: options.link,
         verdicts: rows.iter().filter_map(Row::verdict).collect(),
         rows,

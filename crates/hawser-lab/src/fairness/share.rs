@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::Options;
 use crate::carrier::{Carrier, Ways};
 use crate::emulator::Watch;
-use crate::measure::{Bench, StepError};
+use crate::measure::{Bench, Programs, StepError};
 use crate::meter::Congestion;
 use crate::scenario::{Direction, Scenario};
 use crate::topology::Lab;
@@ -20,6 +20,7 @@ use crate::topology::Lab;
 pub(super) struct Pair<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) options: &'a Options,
+    pub(super) programs: &'a Programs,
     pub(super) carrier: Carrier,
     pub(super) beside: Congestion,
     pub(super) direction: Direction,
@@ -46,13 +47,13 @@ impl Pair<'_> {
     pub(super) fn measure(&self, place: &Path) -> Result<Share, StepError> {
         std::fs::create_dir_all(place)?;
         let bench = Bench::new(Lab::shaped(self.scenario)?, place)?;
-        let session = self.carrier.session(&bench, &self.options.hawser)?;
+        let session = self.carrier.session(&bench, self.programs)?;
         let ways = Ways {
             bench: &bench,
             session: session.as_ref(),
             link: self.options.link - 1,
         };
-        let span = self.options.span;
+        let span = Duration::from_secs(self.options.seconds);
         let bytes = self.rate() * LEAD + self.rate() * (span / 2);
         let tcp = ways.order(Carrier::Tcp(self.beside), self.direction, bytes);
         // More than it can carry until the end, so that it never ends by itself.

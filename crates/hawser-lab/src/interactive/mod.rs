@@ -20,15 +20,18 @@ use crate::topology::Lab;
 use crate::verdict::{Asked, Verdict};
 
 /// What to do.
-#[derive(Debug)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// How long bulk takes over all links; the stream runs as long without.
-    pub(crate) span: Duration,
-    /// How often each phase.
-    pub(crate) repeat: u32,
-    pub(crate) hawser: Programs,
-    /// Leave plain TCP and MPTCP out.
-    pub(crate) only_hawser: bool,
+    // The stream runs as long without bulk.
+    /// Seconds that bulk takes over all links
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(3..=3600))]
+    seconds: u64,
+    /// How often each phase
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// Leave plain TCP and MPTCP out
+    #[arg(long)]
+    only_hawser: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -63,13 +66,17 @@ struct Phase {
 }
 
 /// Measures every carrier without bulk and beside bulk either way, with logs in `folder`.
-pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyhow::Result<Report> {
+pub(crate) fn run(
+    scenario: &Scenario,
+    options: &Options,
+    programs: &Programs,
+    folder: &Path,
+) -> anyhow::Result<Report> {
     let (best, _) = quickest_link(scenario);
     let mut carriers = vec![Carrier::Hawser];
     if !options.only_hawser {
-        let bench = Bench::new(Lab::shaped(scenario)?, folder)?;
         carriers.extend(Carrier::tcp());
-        carriers.extend(Carrier::mptcp(&bench));
+        carriers.extend(Carrier::mptcp(&Lab::shaped(scenario)?));
     }
     let mut phases = Vec::new();
     for carrier in carriers {
@@ -77,6 +84,7 @@ pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyh
             let subject = Subject {
                 scenario,
                 options,
+                programs,
                 carrier,
                 bulk,
                 best,
@@ -90,7 +98,7 @@ pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyh
     });
     Ok(Report {
         head: Head::new("interactive", &scenario.name),
-        span_seconds: options.span.as_secs_f64(),
+        span_seconds: options.seconds as f64,
         repeat: options.repeat,
         best_link: best + 1,
         jitter_seconds: jitter,
@@ -99,11 +107,18 @@ pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyh
     })
 }
 
+impl Options {
+    fn span(&self) -> Duration {
+        Duration::from_secs(self.seconds)
+    }
+}
+
 /// One phase to measure.
 #[derive(Clone, Copy, Debug)]
 struct Subject<'a> {
     scenario: &'a Scenario,
     options: &'a Options,
+    programs: &'a Programs,
     carrier: Carrier,
     bulk: Option<Direction>,
     /// The link that plain TCP uses, from 0.
@@ -136,7 +151,7 @@ impl Subject<'_> {
     fn measure(&self, place: &Path, phase: &mut Phase) -> Result<(), StepError> {
         std::fs::create_dir_all(place)?;
         let bench = Bench::new(Lab::shaped(self.scenario)?, place)?;
-        let mut session = self.carrier.session(&bench, &self.options.hawser)?;
+        let mut session = self.carrier.session(&bench, self.programs)?;
         let ways = Ways {
             bench: &bench,
             session: session.as_ref(),
@@ -150,7 +165,7 @@ impl Subject<'_> {
         let from = Instant::now();
         let until = match self.bulk {
             None => {
-                std::thread::sleep(self.options.span);
+                std::thread::sleep(self.options.span());
                 Instant::now()
             }
             Some(direction) => {
@@ -178,7 +193,7 @@ impl Subject<'_> {
             Carrier::Tcp(_) => self.scenario.links[self.best].line(direction).rate,
             Carrier::Hawser | Carrier::Mptcp(_) => self.scenario.total_rate(direction),
         };
-        let bytes = rate * self.options.span;
+        let bytes = rate * self.options.span();
         let limit = limit_for(bytes, rate, &[], true);
         (ways.order(self.carrier, direction, bytes), limit)
     }

@@ -12,7 +12,7 @@ use hawser_types::ByteCount;
 use serde::Serialize;
 
 use crate::carrier::{Carrier, Ways};
-use crate::experiment::{Findings, Head};
+use crate::experiment::{Findings, Head, Way};
 use crate::measure::{Bench, Programs, Session, StepError, alike};
 use crate::meter;
 use crate::scenario::{Direction, Scenario};
@@ -21,15 +21,21 @@ use crate::topology::Lab;
 use crate::verdict::{Asked, Verdict};
 
 /// What to do.
-#[derive(Debug)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    pub(crate) sizes: Vec<ByteCount>,
-    pub(crate) directions: Vec<Direction>,
-    /// For each size, all directions and carriers together.
-    pub(crate) span: Duration,
-    /// As many of each kind at least, if that takes no more than five times the span.
-    pub(crate) least: u32,
-    pub(crate) hawser: Programs,
+    // All directions and carriers together.
+    /// Seconds for each size, as long as each kind has its least number by then
+    #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=36_000))]
+    seconds: u64,
+    /// As many of each kind at least, if that takes no more than five times as long
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    least: u32,
+    /// Which sizes
+    #[arg(long, value_delimiter = ',', default_value = "20kB,100kB,1MB")]
+    sizes: Vec<ByteCount>,
+    /// Which way
+    #[arg(long, default_value = "both")]
+    direction: Way,
 }
 
 #[derive(Debug, Serialize)]
@@ -68,12 +74,18 @@ struct Row {
 }
 
 /// Measures all sizes, with logs in `folder`.
-pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyhow::Result<Report> {
+pub(crate) fn run(
+    scenario: &Scenario,
+    options: &Options,
+    programs: &Programs,
+    folder: &Path,
+) -> anyhow::Result<Report> {
     let bench = Bench::new(Lab::shaped(scenario)?, folder)?;
-    let mut session = Session::start(&bench, &options.hawser, 1)?;
+    let mut session = Session::start(&bench, programs, 1)?;
     let objects = Objects {
         scenario,
         options,
+        carriers: &Carrier::all(false, Carrier::tcp),
         bench: &bench,
         session: &session,
     };
@@ -90,7 +102,7 @@ pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyh
         .flat_map(|group| group.verdicts(scenario, options));
     Ok(Report {
         head: Head::new("objects", &scenario.name),
-        span_seconds: options.span.as_secs_f64(),
+        span_seconds: options.seconds as f64,
         verdicts: judged.collect(),
         failures: failures
             .iter()
@@ -106,6 +118,8 @@ pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyh
 struct Objects<'a> {
     scenario: &'a Scenario,
     options: &'a Options,
+    /// Hawser, then plain TCP with each congestion control.
+    carriers: &'a [Carrier],
     bench: &'a Bench,
     session: &'a Session,
 }
@@ -115,9 +129,9 @@ impl Objects<'_> {
     /// does falls on each of them.
     fn of_size(&self, size: ByteCount) -> Result<Vec<Group>, StepError> {
         let mut groups = Vec::new();
-        for &direction in &self.options.directions {
+        for direction in self.options.direction.directions() {
             let link = self.best_link(direction, size)?;
-            groups.push(Group::new(size, direction, link));
+            groups.push(Group::new(size, direction, link, self.carriers));
         }
         let start = Instant::now();
         let mut round = 0;
@@ -140,11 +154,12 @@ impl Objects<'_> {
         let rows = groups.iter().flat_map(|group| &group.rows);
         let tried = rows.map(|row| row.samples.len() + row.failures.len()).min();
         let few = tried.is_some_and(|tried| tried < self.options.least as usize);
-        elapsed < self.options.span || (few && elapsed < self.options.span * MOST)
+        let span = Duration::from_secs(self.options.seconds);
+        elapsed < span || (few && elapsed < span * MOST)
     }
 
     fn one(&self, group: &mut Group, index: usize) {
-        let carrier = carriers()[index];
+        let carrier = self.carriers[index];
         let size = ByteCount::new(group.bytes);
         let result = self.transfer(carrier, group.tcp_link - 1, group.direction, size);
         let row = &mut group.rows[index];
@@ -178,16 +193,9 @@ impl Objects<'_> {
     }
 }
 
-/// Hawser, then plain TCP with each congestion control.
-fn carriers() -> Vec<Carrier> {
-    let mut all = vec![Carrier::Hawser];
-    all.extend(Carrier::tcp());
-    all
-}
-
 impl Group {
-    fn new(size: ByteCount, direction: Direction, link: usize) -> Self {
-        let row = |carrier: Carrier| Row {
+    fn new(size: ByteCount, direction: Direction, link: usize, carriers: &[Carrier]) -> Self {
+        let row = |carrier: &Carrier| Row {
             by: carrier.to_string(),
             seconds: None,
             samples: Vec::new(),
@@ -197,7 +205,7 @@ impl Group {
             bytes: size.as_u64(),
             direction,
             tcp_link: link + 1,
-            rows: carriers().into_iter().map(row).collect(),
+            rows: carriers.iter().map(row).collect(),
         }
     }
 
@@ -278,11 +286,10 @@ mod tests {
         let text = format!("payload = \"1MB\"\n{links}");
         let scenario = Scenario::parse("test", &text, &no_files).unwrap();
         let options = Options {
-            sizes: Vec::new(),
-            directions: Vec::new(),
-            span: Duration::ZERO,
+            seconds: 1,
             least: 2,
-            hawser: Programs::find(Some(Path::new("/dev/null"))).unwrap(),
+            sizes: Vec::new(),
+            direction: Way::Both,
         };
         let group = Group {
             rows: vec![
@@ -290,7 +297,7 @@ mod tests {
                 row("tcp cubic", &[1.0, 2.0]),
                 row("tcp bbr", &[1.5, 1.5]),
             ],
-            ..Group::new(ByteCount::new(20_000), Direction::Put, 0)
+            ..Group::new(ByteCount::new(20_000), Direction::Put, 0, &[])
         };
         let all = group.verdicts(&scenario, &options);
         all.iter().map(|verdict| verdict.met).collect()

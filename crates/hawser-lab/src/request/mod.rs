@@ -79,7 +79,7 @@ struct Run {
 pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> Report {
     let (better, base_rtt) = quickest_link(scenario);
     let mut phases = Vec::new();
-    for carrier in options.carriers() {
+    for carrier in Carrier::all(options.only_hawser, Carrier::tcp) {
         for bulk in [None, Some(Direction::Put), Some(Direction::Get)] {
             let subject = Subject {
                 scenario,
@@ -114,16 +114,6 @@ impl Findings for Report {
     fn failures(&self) -> usize {
         let runs = self.phases.iter().flat_map(|phase| &phase.runs);
         runs.filter(|run| run.failure.is_some()).count()
-    }
-}
-
-impl Options {
-    fn carriers(&self) -> Vec<Carrier> {
-        let mut carriers = vec![Carrier::Hawser];
-        if !self.only_hawser {
-            carriers.extend(Carrier::tcp());
-        }
-        carriers
     }
 }
 
