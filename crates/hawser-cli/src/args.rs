@@ -311,13 +311,8 @@ fn link_name(text: &str) -> Result<String, String> {
 }
 
 fn link_use(text: &str) -> Result<LinkUse, String> {
-    let all = [
-        LinkUse::Normal,
-        LinkUse::Prefer,
-        LinkUse::Backup,
-        LinkUse::Never,
-    ];
-    let found = all.into_iter().find(|usage| usage.to_string() == text);
+    let mut all = LinkUse::ALL.iter().copied();
+    let found = all.find(|usage| usage.to_string() == text);
     found.ok_or_else(|| "expected normal, prefer, backup or never".to_owned())
 }
 

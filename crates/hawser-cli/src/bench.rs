@@ -125,15 +125,13 @@ impl Bench {
             ..Measured::default()
         };
         let client = Arc::new(Client::start_enrolled(config, self.links.clone()));
-        let (keeper, links_now) = (Arc::clone(&self.rules), self.links.clone());
-        let keeping = tokio::spawn(keeper.keep(Arc::downgrade(&client), links_now));
+        let keeping = self.rules.keep(&client, &self.links);
         if let Err(error) = self.both_ways(&client, links, &mut measured).await {
             let problem = crate::setup::explained(&error);
             eprintln!("{name}: {problem}");
             measured.problem = Some(problem);
         }
-        keeping.abort();
-        self.rules.finish(&client, &self.links).await;
+        keeping.finish(&client).await;
         client.close(FAREWELL).await;
         measured
     }

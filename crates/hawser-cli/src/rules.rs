@@ -16,6 +16,7 @@ use hawser_net::store::StateDir;
 use hawser_net::unix_time::UnixTime;
 use hawser_sched::rules::{AtLimit, Date, Permission, Rule, Terms, Use, exclusion};
 use hawser_types::ByteCount;
+use tokio::task::JoinHandle;
 
 use crate::session::Links;
 use usage::Accounts;
@@ -72,7 +73,16 @@ impl LinkRules {
 
     /// Keeps a client to the rules for as long as it lives: counts what goes over each link, and
     /// tells the client when an allowance is used up or a month begins.
-    pub(crate) async fn keep(self: Arc<Self>, client: Weak<Client>, links: Links) {
+    pub(crate) fn keep(self: &Arc<Self>, client: &Arc<Client>, links: &Links) -> Keeping {
+        let watched = Arc::clone(self).watch(Arc::downgrade(client), links.clone());
+        Keeping {
+            rules: Arc::clone(self),
+            links: links.clone(),
+            watching: tokio::spawn(watched),
+        }
+    }
+
+    async fn watch(self: Arc<Self>, client: Weak<Client>, links: Links) {
         let mut ticks = tokio::time::interval(COUNT_EVERY);
         let mut names = BTreeMap::new();
         for tick in 1_u64.. {
@@ -86,12 +96,6 @@ impl LinkRules {
                 self.write().await;
             }
         }
-    }
-
-    /// Counts once more what the client has moved, and writes everything down.
-    pub(crate) async fn finish(self: &Arc<Self>, client: &Client, links: &Links) {
-        self.count(client, links, &mut BTreeMap::new());
-        self.write().await;
     }
 
     /// `names`: of the links seen so far, some of which may be gone.
@@ -147,6 +151,22 @@ impl LinkRules {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What keeps one client to the rules.
+pub(crate) struct Keeping {
+    rules: Arc<LinkRules>,
+    links: Links,
+    watching: JoinHandle<()>,
+}
+
+impl Keeping {
+    /// Ends it: counts once more what the client has moved, and writes everything down.
+    pub(crate) async fn finish(self, client: &Client) {
+        self.watching.abort();
+        self.rules.count(client, &self.links, &mut BTreeMap::new());
+        self.rules.write().await;
     }
 }
 

@@ -33,19 +33,19 @@ pub(crate) async fn run(setup: &Setup, args: &SendArgs) -> anyhow::Result<()> {
     let target = Target::find(setup, &state, Some(&args.to), wanted, &rules)?;
     let target = target.context("--to names no receiver")?;
     let has_invite = target.config.invite.is_some();
-    let (outcome, client) = tokio::select! {
+    let (outcome, client, keeping) = tokio::select! {
         client = connect(target, &state, links.clone(), has_invite) => {
             let client = Arc::new(client?);
-            tokio::spawn(Arc::clone(&rules).keep(Arc::downgrade(&client), links.clone()));
+            let keeping = rules.keep(&client, &links);
             let outcome = tokio::select! {
                 outcome = send_all(&client, &args.files) => Some(outcome),
                 () = asked_to_end() => None,
             };
-            (outcome, client)
+            (outcome, client, keeping)
         }
         () = asked_to_end() => bail!("interrupted"),
     };
-    rules.finish(&client, &links).await;
+    keeping.finish(&client).await;
     // Each file was confirmed; nothing else is to be waited for.
     client.close(FAREWELL).await;
     match outcome {

@@ -54,8 +54,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     };
     let (peer, enrolling) = (target.config.gateway.to_string(), !target.known);
     let client = Arc::new(target.connect(&setup.state, links.clone()).await?);
-    let keeping = Arc::clone(&rules).keep(Arc::downgrade(&client), links.clone());
-    let keeping = tokio::spawn(keeping);
+    let keeping = rules.keep(&client, &links);
     if enrolling {
         tracing::info!("enrolled: from now on `hawser up` needs no --gateway");
     }
@@ -66,8 +65,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     };
     let dialer = Arc::new(BondDialer::new(Arc::clone(&client)));
     serve(&daemon, proxy, dialer, subject).await?;
-    keeping.abort();
-    rules.finish(&client, &links).await;
+    keeping.finish(&client).await;
     client.close(END_PATIENCE).await;
     Ok(())
 }

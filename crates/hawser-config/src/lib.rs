@@ -25,7 +25,7 @@ pub use gateway::{GatewaySource, GatewaySourceError};
 pub use hawser_sched::chunk::ChunkPolicy;
 pub use hawser_session::ChunkSize;
 pub use ipnet::IpNet;
-pub use link::{LinkConfig, USES, read_link_name};
+pub use link::{LinkConfig, read_link_name};
 pub use serve::{DEFAULT_GATEWAY_PORT, ServeConfig, ServeLimits};
 pub use session::{
     Congestion, Encryption, MAX_CHUNK_SIZE, MAX_RECEIVE_MEMORY, MAX_RECORDER, MAX_SURVIVE,

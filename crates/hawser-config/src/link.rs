@@ -150,7 +150,7 @@ const KEYS: [&str; 10] = [
 ];
 
 /// The words for when a link is used.
-pub const USES: [(&str, Use); 4] = [
+const USES: [(&str, Use); 4] = [
     ("normal", Use::Normal),
     ("prefer", Use::Prefer),
     ("backup", Use::Backup),

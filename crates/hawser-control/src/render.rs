@@ -98,10 +98,7 @@ fn usage(allowed: &LinkAllowed) -> String {
 
 /// What has gone over a link this month, of how much, at what cost.
 fn month(allowed: &LinkAllowed) -> String {
-    let used = ByteCount::new(
-        (allowed.sent_bytes.as_u64()).saturating_add(allowed.received_bytes.as_u64()),
-    );
-    let mut text = size(used);
+    let mut text = size(allowed.sent_bytes + allowed.received_bytes);
     if let Some(allowance) = allowed.allowance_bytes {
         text = format!("{text} of {}", size(allowance));
     }
@@ -181,8 +178,7 @@ fn shares(paths: &[PathStatus], width: usize) -> Vec<String> {
         ("ARRIVING Mbit/s", Side::Right),
     ]);
     let all = |part: fn(&PathStatus) -> ByteCount| -> u64 {
-        let parts = paths.iter().map(|path| part(path).as_u64());
-        parts.fold(0, u64::saturating_add)
+        paths.iter().map(part).sum::<ByteCount>().as_u64()
     };
     let (sent, received) = (all(|path| path.bytes_sent), all(|path| path.bytes_received));
     let nothing = || "-".to_owned();

@@ -187,14 +187,14 @@ fn the_other_way(session: &WhySession, role: Role) -> Option<String> {
     if session.bytes_received == ByteCount::ZERO {
         return None;
     }
-    let (them, there) = match role {
-        Role::Client => ("the gateway", "`hawser why` there"),
-        Role::Sender => ("the receiver", "`hawser why` there"),
-        _ => ("the client", "`hawser why` there"),
+    let them = match role {
+        Role::Client => "the gateway",
+        Role::Sender => "the receiver",
+        _ => "the client",
     };
     Some(format!(
         "This is about what was sent from here. {} came the other way; {them} chose the links for \
-         that, and {there} says why.",
+         that, and `hawser why` there says why.",
         size(session.bytes_received)
     ))
 }

@@ -365,6 +365,11 @@ pub struct MemoryStatus {
 
 macro_rules! words {
     ($($kind:ident { $($variant:ident => $word:literal),+ $(,)? })+) => {$(
+        impl $kind {
+            /// Every one that is known here.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+        }
+
         impl fmt::Display for $kind {
             /// The word that stands for it in JSON.
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

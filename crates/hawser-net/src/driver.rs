@@ -126,7 +126,8 @@ impl Driver {
         self.shared.lock().session.wanted_channels(link)
     }
 
-    /// Changes whenever a channel comes or goes, another number of them is wanted, grants or enrolments arrive, or the session ends.
+    /// Changes whenever a channel comes or goes, another number of them is wanted, grants or
+    /// enrolments arrive, or the session ends.
     pub(crate) fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
         self.shared.changed.subscribe()
     }

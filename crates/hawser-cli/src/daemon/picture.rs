@@ -10,7 +10,7 @@ use hawser_front::bonded::Purpose;
 use hawser_front::destination::Destination;
 use hawser_sched::governor::{Exclusion, Harm, Standing};
 use hawser_session::{ChannelSnapshot, Counters, LinkSnapshot, SessionSnapshot, StreamSnapshot};
-use hawser_types::{ByteCount, LinkIndex, PathId, Rate};
+use hawser_types::{ByteCount, LinkIndex, PathId};
 use hawser_wire::ChannelRole;
 use tokio::time::Instant;
 
@@ -29,14 +29,8 @@ pub(super) fn session(view: View, books: &Books, now: Instant) -> SessionStatus 
     };
     let channels = view.session.as_ref().map_or(&[][..], |s| &s.channels);
     status.paths = paths(&view, channels, account);
-    status.up = status
-        .paths
-        .iter()
-        .fold(Rate::default(), |sum, path| add(sum, path.up));
-    status.down = status
-        .paths
-        .iter()
-        .fold(Rate::default(), |sum, path| add(sum, path.down));
+    status.up = status.paths.iter().map(|path| path.up).sum();
+    status.down = status.paths.iter().map(|path| path.down).sum();
     if let Some(session) = &view.session {
         let mut moved = account.map(|a| a.gone(channels)).unwrap_or_default();
         channels
@@ -50,7 +44,7 @@ pub(super) fn session(view: View, books: &Books, now: Instant) -> SessionStatus 
         status.bytes_sent = ByteCount::new(moved.sent.saturating_sub(twice));
         status.bytes_received = ByteCount::new(moved.received);
         status.unacknowledged_bytes = session.unacknowledged;
-        status.memory_bytes = sum(session.unacknowledged, session.credit_lent);
+        status.memory_bytes = session.unacknowledged + session.credit_lent;
         status.counters = counters(session);
         status.stream_count = session.stream_count as u64;
         status.streams = session.streams.iter().map(stream).collect();
@@ -65,7 +59,7 @@ pub(super) fn memory(sessions: &[SessionStatus]) -> MemoryStatus {
     let held = sessions.iter().map(|session| session.memory_bytes);
     MemoryStatus {
         resident_bytes: resident().unwrap_or(ByteCount::ZERO),
-        used_bytes: held.fold(ByteCount::ZERO, sum),
+        used_bytes: held.sum(),
         limit_bytes: None,
     }
 }
@@ -91,10 +85,7 @@ fn paths(view: &View, channels: &[ChannelSnapshot], account: Option<&Account>) -
         let moving = |channel: &&ChannelSnapshot| {
             account.map_or_else(Default::default, |account| account.channel(channel.id))
         };
-        let rates = channels.iter().map(moving);
-        let (up, down) = rates.fold((Rate::default(), Rate::default()), |(up, down), now| {
-            (add(up, now.up), add(down, now.down))
-        });
+        let rates: Vec<_> = channels.iter().map(moving).collect();
         PathStatus {
             id: PathId::new(index),
             link: view.link_name(LinkIndex::new(index)),
@@ -109,13 +100,13 @@ fn paths(view: &View, channels: &[ChannelSnapshot], account: Option<&Account>) -
                 .or_else(|| seen().any(|peer| peer.silent).then(|| SILENT.to_owned()))
                 .or_else(|| shares_with(view, standing?, links)),
             standing: shown(standing),
-            up,
-            down,
+            up: rates.iter().map(|now| now.up).sum(),
+            down: rates.iter().map(|now| now.down).sum(),
             bytes_sent: count(|link| link.sent),
             bytes_received: count(|link| link.received),
             up_queue: seen().filter_map(|peer| peer.queue).max(),
             down_queue: channels.iter().filter_map(|it| it.incoming_queue).max(),
-            arriving: seen().fold(Rate::default(), |sum, peer| add(sum, peer.rate)),
+            arriving: seen().map(|peer| peer.rate).sum(),
             bottleneck: standing.and_then(|link| link.bottleneck),
             channels: channels.iter().map(|it| channel(it, view)).collect(),
         }
@@ -241,14 +232,6 @@ fn resident() -> Option<ByteCount> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
     Some(ByteCount::new(pages * rustix::param::page_size() as u64))
-}
-
-fn add(a: Rate, b: Rate) -> Rate {
-    Rate::from_bits_per_second(a.bits_per_second().saturating_add(b.bits_per_second()))
-}
-
-fn sum(a: ByteCount, b: ByteCount) -> ByteCount {
-    ByteCount::new(a.as_u64().saturating_add(b.as_u64()))
 }
 
 const SILENT: &str = "the far end finds it silent";

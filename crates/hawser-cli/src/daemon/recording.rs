@@ -1,7 +1,5 @@
 //! Recordings of sessions, handed out in pieces.
 
-use std::time::SystemTime;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hawser_control::{ErrorReason, Response, Role};
@@ -10,7 +8,7 @@ use hawser_session::Side;
 use hawser_session::recorder::{Head, Recording};
 use hawser_types::{Instant, LinkIndex, StreamId};
 
-use super::why::off;
+use super::why::{milliseconds, off, since_1970};
 use super::{MAX_STREAMS, Shared, View, picture};
 
 /// What one connection has asked for, kept until it has all of it.
@@ -74,8 +72,6 @@ fn take(shared: &Shared, session: Option<&str>, destinations: bool) -> Result<Re
 }
 
 fn head(role: Role, view: &View, destinations: bool, now: Instant) -> Head {
-    let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let unix = unix.unwrap_or_default().as_millis();
     let named = view.ways.iter().filter(|(_, way)| !way.link.is_empty());
     let links = named.map(|(index, way)| (LinkIndex::new(*index), way.link.clone()));
     let streams = view.session.iter().flat_map(|session| &session.streams);
@@ -90,7 +86,7 @@ fn head(role: Role, view: &View, destinations: bool, now: Instant) -> Head {
         policy: view.scheduler.parse().unwrap_or(ChunkPolicy::Auto),
         began: Instant::ZERO,
         taken: now,
-        taken_unix_ms: u64::try_from(unix).unwrap_or(u64::MAX),
+        taken_unix_ms: milliseconds(since_1970()),
         is_whole: true,
         links: links.collect(),
         destinations: match destinations {

@@ -7,7 +7,7 @@ use hawser_control::{
     WhySpan, WhyStream,
 };
 use hawser_session::recorder::{LinkSummary, Note, Summary, Verdict};
-use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, StreamId};
+use hawser_types::{ChannelId, Instant, LinkIndex, StreamId};
 use hawser_wire::ChannelRole;
 
 use super::{MAX_STREAMS, Shared, View, picture};
@@ -93,9 +93,7 @@ fn told(view: &View, summary: &Summary, now: Instant, stream: Option<StreamId>) 
         Some(id) => received(id).next().unwrap_or_default(),
         None => {
             let channels = session.map_or(&[][..], |session| &session.channels);
-            channels
-                .iter()
-                .fold(ByteCount::ZERO, |sum, channel| sum + channel.received)
+            channels.iter().map(|channel| channel.received).sum()
         }
     };
     let listed = summary.streams.iter().filter(|_| stream.is_none());
@@ -158,17 +156,24 @@ fn link(link: &LinkSummary, view: &View, sent: u64) -> WhyLink {
 }
 
 fn events(view: &View, summary: &Summary, now: Instant) -> Vec<WhyEvent> {
-    let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let unix = unix.unwrap_or_default();
+    let unix = since_1970();
     let event = |(at, note): &(Instant, Note)| {
-        let ago = now.since(*at);
-        let at = unix.saturating_sub(ago).as_millis();
         Some(WhyEvent {
-            at_unix_ms: u64::try_from(at).unwrap_or(u64::MAX),
+            at_unix_ms: milliseconds(unix.saturating_sub(now.since(*at))),
             ..of_note(note, view)?
         })
     };
     summary.notes.iter().filter_map(event).collect()
+}
+
+/// From 1970-01-01 00:00 UTC to now.
+pub(super) fn since_1970() -> Duration {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.unwrap_or_default()
+}
+
+pub(super) fn milliseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 // long: an arm for each kind.
