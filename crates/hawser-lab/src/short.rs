@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -18,11 +18,17 @@ use crate::scenario::Scenario;
 use crate::topology::{Lab, SERVER};
 
 /// What to do.
-#[derive(Debug)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    pub(crate) connections: u64,
-    pub(crate) parallel: usize,
-    pub(crate) hawser: Programs,
+    /// The scenario file
+    #[arg(default_value = "scenarios/eq-50.toml")]
+    pub(crate) scenario: PathBuf,
+    /// How many connections
+    #[arg(long, default_value_t = 10_000)]
+    connections: u64,
+    /// How many at once
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..=2000))]
+    parallel: u16,
 }
 
 #[derive(Debug, Serialize)]
@@ -44,24 +50,25 @@ pub(crate) struct Report {
 }
 
 /// Fetches a small page many times over, with logs in `folder`.
-pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyhow::Result<Report> {
+pub(crate) fn run(
+    scenario: &Scenario,
+    options: &Options,
+    programs: &Programs,
+    folder: &Path,
+) -> anyhow::Result<Report> {
+    let parallel = usize::from(options.parallel);
     let bench = Bench::new(Lab::shaped(scenario)?, folder)?;
     let (_web, server) = start_web(&bench, folder)?;
-    let mut session = Session::start(&bench, &options.hawser, 1)?;
+    let mut session = Session::start(&bench, programs, 1)?;
     let [client, gateway] = session.ids();
     // What is allocated once at first use is not growth.
-    let warm = fetch_all(
-        &bench,
-        session.socks(),
-        options.parallel as u64,
-        options.parallel,
-    );
+    let warm = fetch_all(&bench, session.socks(), parallel as u64, parallel);
     let before = [memory(client), memory(gateway)];
     let half = options.connections / 2;
-    let first = fetch_all(&bench, session.socks(), half, options.parallel);
+    let first = fetch_all(&bench, session.socks(), half, parallel);
     let middle = [memory(client), memory(gateway)];
     let rest = options.connections - half;
-    let second = fetch_all(&bench, session.socks(), rest, options.parallel);
+    let second = fetch_all(&bench, session.socks(), rest, parallel);
     let after = [memory(client), memory(gateway)];
     session.check_alive()?;
     let mut times = [first.times, second.times].concat();
@@ -78,7 +85,7 @@ pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyh
         head: Head::new("short", &scenario.name),
         server,
         connections: options.connections,
-        parallel: options.parallel,
+        parallel,
         failed: failures.len() as u64,
         first_failures: failures.into_iter().take(5).collect(),
         seconds: first.seconds + second.seconds,

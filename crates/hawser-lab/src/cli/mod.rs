@@ -2,7 +2,7 @@
 
 mod meter;
 mod run;
-mod single;
+mod unshaped;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,11 +11,14 @@ use clap::{Parser, Subcommand};
 
 use self::meter::MeterCommand;
 use self::run::RunArguments;
-use self::single::{ConnectArguments, RequestArguments, ShortArguments, UnshapedArguments};
-use crate::experiment::{Arguments, begin};
+use self::unshaped::UnshapedArguments;
+use crate::experiment::{Arguments, Single, begin};
 use crate::measure::Programs;
 use crate::scenario;
-use crate::{commands, demo, failover, fairness, interactive, interrupt, objects, privilege};
+use crate::{
+    commands, connect, demo, failover, fairness, interactive, interrupt, objects, privilege,
+    request, short,
+};
 
 /// Network namespaces with shaped links, and real transfers measured in them.
 #[derive(Debug, Parser)]
@@ -38,11 +41,11 @@ enum Command {
     /// Measure without limits: speed, and processor time of each process
     Unshaped(UnshapedArguments),
     /// Make many short connections through Hawser's port
-    Short(ShortArguments),
+    Short(Single<short::Options>),
     /// Time small requests on one open connection, beside bulk transfers
-    Request(RequestArguments),
+    Request(Single<request::Options>),
     /// Time new connections: plain, through a fresh session, through a warm one
-    Connect(ConnectArguments),
+    Connect(Single<connect::Options>),
     /// Let links fail and return, under load and at rest
     Failover(Arguments<failover::Options>),
     /// Time objects of 20 kB to 1 MB on a warm session, beside plain TCP
@@ -91,9 +94,9 @@ impl Cli {
             Command::Verdicts { folder } => commands::verdicts(&folder),
             Command::Run(arguments) => arguments.execute(),
             Command::Unshaped(arguments) => arguments.execute(),
-            Command::Short(arguments) => arguments.execute(),
-            Command::Request(arguments) => arguments.execute(),
-            Command::Connect(arguments) => arguments.execute(),
+            Command::Short(arguments) => arguments.execute(|o| &o.scenario, short::run),
+            Command::Request(arguments) => arguments.execute(|o| &o.scenario, request::run),
+            Command::Connect(arguments) => arguments.execute(|o| &o.scenario, connect::run),
             Command::Failover(arguments) => arguments.execute(failover::run),
             Command::Objects(arguments) => arguments.execute(objects::run),
             Command::Interactive(arguments) => arguments.execute(interactive::run),
@@ -120,6 +123,36 @@ impl Cli {
                 let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
                 commands::exec(&scenario, false, &[shell])
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(arguments: &[&str]) -> Result<request::Options, clap::Error> {
+        let all = ["hawser-lab", "request"].iter().chain(arguments);
+        Cli::try_parse_from(all).map(|cli| match cli.command {
+            Command::Request(arguments) => arguments.options,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn a_request_run_needs_no_arguments() {
+        let plain = request(&[]).unwrap();
+        assert_eq!((plain.count, plain.size), (500, 100));
+        assert_eq!((plain.repeat, plain.only_hawser), (1, false));
+        assert!(plain.scenario.ends_with("lossy-both.toml"));
+    }
+
+    #[test]
+    fn a_request_run_takes_its_options_and_refuses_what_is_out_of_range() {
+        let given = request(&["a.toml", "--count", "7", "--size", "9", "--out", "x"]).unwrap();
+        assert_eq!((given.count, given.size), (7, 9));
+        for wrong in [["--count", "0"], ["--size", "0"], ["--size", "65537"]] {
+            assert!(request(&wrong).is_err(), "{wrong:?}");
         }
     }
 }

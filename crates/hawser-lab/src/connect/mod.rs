@@ -3,7 +3,7 @@
 mod table;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hawser_types::ByteCount;
@@ -17,11 +17,14 @@ use crate::statistics::Spread;
 use crate::topology::Lab;
 
 /// What to do.
-#[derive(Debug)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Connections of each kind.
-    pub(crate) repeat: u32,
-    pub(crate) hawser: Programs,
+    /// The scenario file
+    #[arg(default_value = "scenarios/wifi-lte.toml")]
+    pub(crate) scenario: PathBuf,
+    /// How many connections of each kind
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    repeat: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -68,11 +71,17 @@ enum Kind {
 }
 
 /// Measures each kind, with logs in `folder`.
-pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyhow::Result<Report> {
+pub(crate) fn run(
+    scenario: &Scenario,
+    options: &Options,
+    programs: &Programs,
+    folder: &Path,
+) -> anyhow::Result<Report> {
     let bench = Bench::new(Lab::shaped(scenario)?, folder)?;
     let (best, base_rtt) = quickest_link(scenario);
     let mut measured = Measured {
         options,
+        programs,
         bench: &bench,
         best,
         phases: Vec::new(),
@@ -103,6 +112,7 @@ impl Findings for Report {
 
 struct Measured<'a> {
     options: &'a Options,
+    programs: &'a Programs,
     bench: &'a Bench,
     best: usize,
     phases: Vec<Phase>,
@@ -117,7 +127,7 @@ impl Measured<'_> {
             tcp.note(self.over_tcp());
         }
         // Hawser's own enrolment is no part of a connection.
-        match Session::start(self.bench, &self.options.hawser, 1) {
+        match Session::start(self.bench, self.programs, 1) {
             Err(error) => fresh.failures.push(error.to_string()),
             Ok(mut session) => {
                 for _ in 0..repeat {
@@ -130,7 +140,7 @@ impl Measured<'_> {
         }
         self.phases.extend(phases);
         let mut restarted = Phase::new(Kind::GatewayRestarted);
-        match Session::start(self.bench, &self.options.hawser, 2) {
+        match Session::start(self.bench, self.programs, 2) {
             Err(error) => restarted.failures.push(error.to_string()),
             Ok(mut session) => {
                 for _ in 0..repeat.min(MAX_RESTARTS) {
@@ -161,7 +171,7 @@ impl Measured<'_> {
 
     /// Starts the client anew, and connects in the moment in which its port opens.
     fn through_fresh(&self, session: &mut Session) -> Result<FirstAnswer, StepError> {
-        session.restart_client(self.bench, &self.options.hawser)?;
+        session.restart_client(self.bench, self.programs)?;
         let order = self.order(session);
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -182,7 +192,7 @@ impl Measured<'_> {
     /// a connection is not refused; gives how many were.
     fn after_restart(&self, session: &mut Session) -> Result<(FirstAnswer, u32), StepError> {
         self.through(session)?;
-        session.restart_gateway(self.bench, &self.options.hawser)?;
+        session.restart_gateway(self.bench, self.programs)?;
         let start = Instant::now();
         let mut refused = 0;
         loop {

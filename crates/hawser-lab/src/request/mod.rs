@@ -4,7 +4,7 @@
 mod phase;
 mod table;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -13,20 +13,27 @@ use crate::carrier::Carrier;
 use crate::emulator::Counters;
 use crate::experiment::{Findings, Head};
 use crate::measure::{Programs, quickest_link};
+use crate::meter;
 use crate::scenario::{Direction, Scenario};
 use crate::statistics::Spread;
 
 /// What to do.
-#[derive(Debug)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Requests in each run of a phase.
+    /// The scenario file
+    #[arg(default_value = "scenarios/lossy-both.toml")]
+    pub(crate) scenario: PathBuf,
+    /// How many requests, one after another
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) count: u32,
-    /// Runs of each phase, each with a seed of its own.
+    /// How often each phase, each time with other random numbers
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeat: u32,
-    /// Bytes of a request, and of its answer.
+    /// Bytes of a request and of its answer
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=i64::from(meter::MAX_ECHO)))]
     pub(crate) size: u32,
-    pub(crate) hawser: Programs,
-    /// Leave plain TCP out.
+    /// Leave plain TCP out
+    #[arg(long)]
     pub(crate) only_hawser: bool,
 }
 
@@ -76,7 +83,12 @@ struct Run {
 }
 
 /// Measures every carrier without bulk and beside bulk either way, with logs in `folder`.
-pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> Report {
+pub(crate) fn run(
+    scenario: &Scenario,
+    options: &Options,
+    programs: &Programs,
+    folder: &Path,
+) -> anyhow::Result<Report> {
     let (better, base_rtt) = quickest_link(scenario);
     let mut phases = Vec::new();
     for carrier in Carrier::all(options.only_hawser, Carrier::tcp) {
@@ -84,6 +96,7 @@ pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> Repo
             let subject = Subject {
                 scenario,
                 options,
+                programs,
                 carrier,
                 bulk,
                 better,
@@ -91,7 +104,7 @@ pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> Repo
             phases.push(Phase::of(&subject, folder, base_rtt.as_secs_f64()));
         }
     }
-    Report {
+    Ok(Report {
         head: Head::new("request", &scenario.name),
         count: options.count,
         repeat: options.repeat,
@@ -99,7 +112,7 @@ pub(crate) fn run(scenario: &Scenario, options: &Options, folder: &Path) -> Repo
         better_link: better + 1,
         base_rtt_seconds: base_rtt.as_secs_f64(),
         phases,
-    }
+    })
 }
 
 impl Findings for Report {

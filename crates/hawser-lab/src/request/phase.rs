@@ -11,7 +11,7 @@ use rand::{Rng, RngCore, SeedableRng};
 
 use super::{Options, Run};
 use crate::carrier::{Carrier, Ways};
-use crate::measure::{Bench, Session, StepError};
+use crate::measure::{Bench, Programs, Session, StepError};
 use crate::meter::{self, Order};
 use crate::scenario::{Direction, Scenario};
 use crate::topology::Lab;
@@ -21,6 +21,7 @@ use crate::topology::Lab;
 pub(super) struct Subject<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) options: &'a Options,
+    pub(super) programs: &'a Programs,
     pub(super) carrier: Carrier,
     pub(super) bulk: Option<Direction>,
     /// The link that plain TCP uses.
@@ -47,7 +48,7 @@ impl Subject<'_> {
     fn measure(&self, scenario: &Scenario, place: &Path, run: &mut Run) -> Result<(), StepError> {
         std::fs::create_dir_all(place)?;
         let bench = Bench::new(Lab::shaped(scenario)?, place)?;
-        let mut session = self.carrier.session(&bench, &self.options.hawser)?;
+        let mut session = self.carrier.session(&bench, self.programs)?;
         let limit = LIMIT_EACH * self.options.count + SETTLING;
         let order = Order {
             patience: PATIENCE,
@@ -79,7 +80,7 @@ impl Subject<'_> {
             bulk.check_alive()?;
         }
         if let Some(session) = &mut session {
-            run.hawser = session.counters(&self.options.hawser);
+            run.hawser = session.counters(self.programs);
             session.check_alive()?;
         }
         answered?;
