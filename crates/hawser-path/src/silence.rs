@@ -13,17 +13,20 @@ pub struct Silence {
     last_ack: Option<Instant>,
     longest: Duration,
     false_alarms: u32,
+    /// When the oldest byte under way has been there for a round trip, as of the latest sample.
+    due: Instant,
+    shortest: Duration,
     flow: Flow,
 }
 
 /// How evenly acknowledgements come while so much is under way that they never stop.
 #[derive(Clone, Debug, Default)]
 struct Flow {
-    /// Enough was under way at the latest sample.
-    now: bool,
+    /// Since when enough has been under way at every sample.
+    since: Option<Instant>,
     /// How long the channel has been watched in that state.
     watched: Duration,
-    /// The longest pause between two acknowledgements meanwhile.
+    /// The longest pause between two acknowledgements meanwhile that was not to be expected.
     longest: Duration,
 }
 
@@ -34,6 +37,9 @@ pub struct Expectation {
     pub rtt: Duration,
     /// Mean deviation of the round-trip time.
     pub variation: Duration,
+    /// The same of this channel alone. One that carries much knows it better than those that carry
+    /// something now and then.
+    pub own_variation: Duration,
     /// How long the path takes to carry everything that is under way on it.
     pub drain: Duration,
     /// How much longer than the silence's beginning a round trip of the oldest byte lasts that is
@@ -45,6 +51,13 @@ impl Silence {
     /// Bytes were written; if nothing was waiting before, the wait begins.
     pub fn on_written(&mut self, now: Instant) {
         self.waiting_since.get_or_insert(now);
+    }
+
+    /// The oldest byte under way was written at `oldest`, and no round trip is over before `shortest`:
+    /// a pause that ends within that says nothing. To be called before each sample.
+    pub fn on_round_trip(&mut self, oldest: Instant, shortest: Duration) {
+        self.due = oldest + shortest;
+        self.shortest = shortest;
     }
 
     /// The kernel says how many bytes are in the network unacknowledged, whether any wait for an
@@ -65,12 +78,18 @@ impl Silence {
             // The kernel counts in milliseconds: less than that is no silence at all.
             let pause = ack.since(began);
             self.longest = self.longest.max(pause);
-            if self.flow.now {
+            if self.flows_at(began) {
+                let unexpected = ack.since(began.max(self.due));
                 self.flow.watched += pause;
-                self.flow.longest = self.flow.longest.max(pause);
+                self.flow.longest = self.flow.longest.max(unexpected);
             }
         }
-        self.flow.now = in_network >= FLOWING;
+        let enough = if self.is_flowing() {
+            STILL_FLOWING
+        } else {
+            FLOWING
+        };
+        self.flow.since = (in_network >= enough).then(|| self.flow.since.unwrap_or(now));
         self.last_ack = Some(self.last_ack.map_or(ack, |old| old.max(ack)));
         if !waiting {
             self.waiting_since = None;
@@ -118,11 +137,24 @@ impl Silence {
         let patient = expected.rtt.max((expected.drain / 2).min(MAX_DRAIN))
             + expected.variation * 4
             + SUSPECT_MARGIN * alarms;
-        if !self.flow.now || self.flow.watched < WATCHED_LONG {
+        let began = self.began().is_some_and(|began| self.flows_at(began));
+        if !began || self.flow.watched < WATCHED_LONG {
             return patient;
         }
         let margin = FLOW_MARGIN.max(self.flow.longest * 2) * alarms;
-        patient.min(expected.due + margin.max(expected.variation * 4))
+        patient.min(expected.due + margin.max(expected.own_variation * 4))
+    }
+
+    /// So much is under way that acknowledgements should come all the time.
+    pub fn is_flowing(&self) -> bool {
+        self.flow.since.is_some()
+    }
+
+    /// Whether they should at that time: they begin a round trip after the first of what is so much.
+    fn flows_at(&self, at: Instant) -> bool {
+        self.flow
+            .since
+            .is_some_and(|since| since + self.shortest <= at)
     }
 
     /// The silence that makes a path dead.
@@ -143,6 +175,9 @@ const FLOW_MARGIN: Duration = Duration::from_millis(100);
 /// So much under way that delayed acknowledgements and lost packets stop no stream of them: eight
 /// segments.
 const FLOWING: ByteCount = ByteCount::new(8 * 1448);
+/// On a slow path that is about a window, and the number wavers: it has ended below five, which is more
+/// than bbr leaves under way when it probes for the length of the path.
+const STILL_FLOWING: ByteCount = ByteCount::new(5 * 1448);
 /// Before that much of a path was seen, its pauses say little.
 const WATCHED_LONG: Duration = Duration::from_secs(1);
 /// No queue that others can live with is longer.
@@ -153,6 +188,8 @@ const MAX_DEAD: Duration = Duration::from_secs(15);
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
 
     const fn ms(value: u64) -> Duration {
@@ -172,9 +209,9 @@ mod tests {
     }
 
     /// A path that carries much, with an acknowledgement every `pause` for `span`.
-    fn busy(silence: &mut Silence, span: u64, pause: u64) {
-        silence.on_written(at(0));
-        for now in (0..=span).step_by(pause as usize) {
+    fn busy(silence: &mut Silence, span: Range<u64>, pause: usize) {
+        silence.on_written(at(span.start));
+        for now in span.step_by(pause) {
             silence.on_sample(at(now), true, ByteCount::new(60_000), ms(0));
         }
     }
@@ -225,9 +262,9 @@ mod tests {
     #[test]
     fn on_a_path_that_was_kept_full_a_short_silence_is_telling() {
         let mut silence = Silence::default();
-        busy(&mut silence, 900, 10);
+        busy(&mut silence, 0..900, 10);
         assert_eq!(silence.suspect_after(rtt(200, 5)), ms(320));
-        busy(&mut silence, 2000, 10);
+        busy(&mut silence, 900..2010, 10);
         assert_eq!(silence.suspect_after(rtt(200, 5)), ms(100));
         let after_a_pause = Expectation {
             due: ms(150),
@@ -242,11 +279,49 @@ mod tests {
     #[test]
     fn on_a_path_that_pauses_by_itself_a_silence_is_telling_when_it_is_twice_as_long() {
         let mut silence = Silence::default();
-        busy(&mut silence, 2000, 90);
+        busy(&mut silence, 0..2000, 90);
         assert_eq!(silence.suspect_after(rtt(200, 5)), ms(180));
         silence.on_false_alarm();
         assert_eq!(silence.suspect_after(rtt(200, 5)), ms(360));
         silence.on_false_alarm();
         assert_eq!(silence.suspect_after(rtt(200, 5)), ms(620));
+    }
+
+    #[test]
+    fn what_a_round_trip_explains_says_nothing_of_how_evenly_acknowledgements_come() {
+        let mut silence = Silence::default();
+        silence.on_written(at(0));
+        // A window goes out at once with each round trip, and is acknowledged at once.
+        for now in (200..=2000).step_by(200) {
+            silence.on_round_trip(at(now - 200), ms(200));
+            silence.on_sample(at(now), true, ByteCount::new(60_000), ms(0));
+        }
+        busy(&mut silence, 2000..3200, 10);
+        assert_eq!(silence.suspect_after(rtt(200, 5)), ms(100));
+    }
+
+    #[test]
+    fn acknowledgements_flow_a_round_trip_after_enough_is_under_way() {
+        let mut silence = Silence::default();
+        busy(&mut silence, 0..2000, 10);
+        silence.on_round_trip(at(1990), ms(200));
+        let probe = ByteCount::new(4 * 1448);
+        silence.on_sample(at(2000), true, probe, ms(0));
+        silence.on_sample(at(2010), true, ByteCount::new(60_000), ms(0));
+        assert_eq!(silence.suspect_after(rtt(200, 5)), ms(320));
+        silence.on_sample(at(2210), true, ByteCount::new(60_000), ms(0));
+        assert_eq!(silence.suspect_after(rtt(200, 5)), ms(100));
+    }
+
+    #[test]
+    fn a_window_of_some_segments_that_wavers_is_still_a_flow() {
+        let mut silence = Silence::default();
+        busy(&mut silence, 0..2000, 10);
+        silence.on_sample(at(2000), true, ByteCount::new(5 * 1448), ms(0));
+        assert_eq!(silence.suspect_after(rtt(200, 5)), ms(100));
+        silence.on_sample(at(2010), true, ByteCount::new(4 * 1448), ms(0));
+        assert_eq!(silence.suspect_after(rtt(200, 5)), ms(320));
+        silence.on_sample(at(2020), true, ByteCount::new(7 * 1448), ms(0));
+        assert_eq!(silence.suspect_after(rtt(200, 5)), ms(320));
     }
 }

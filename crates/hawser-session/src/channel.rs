@@ -217,6 +217,10 @@ impl Channel {
 
     /// Takes in what the kernel says now.
     pub(crate) fn on_sample(&mut self, now: Instant, sample: KernelSample) {
+        if let Some(oldest) = self.oldest_under_way() {
+            let shortest = self.path.min_rtt().unwrap_or_default();
+            self.path.silence_mut().on_round_trip(oldest, shortest);
+        }
         self.path.on_sample(now, sample);
         self.refresh.on_sample(now, &sample);
         // Heartbeats behind the last chunk are no progress of the chunks.

@@ -76,8 +76,13 @@ impl Session {
 
     /// A suspect channel on which acknowledgements come again is sound again.
     pub(super) fn check_recovery(&mut self, now: Instant) {
-        let recovered =
-            |channel: &&Channel| channel.suspect_since.is_some() && !self.is_silent(now, channel);
+        let recovered = |channel: &&Channel| {
+            let spoke = |since| {
+                channel.path.silence().last_heard() > Some(since)
+                    || self.link_lives(channel, self.expectation(channel).rtt)
+            };
+            channel.suspect_since.is_some_and(spoke) && !self.is_silent(now, channel)
+        };
         let ids: Ids = self
             .channels
             .values()
@@ -97,6 +102,8 @@ impl Session {
                 for sent in &channel.sent {
                     if let Some(chunk) = self.ledger.get_mut(sent.chunk) {
                         chunk.doubtful = chunk.doubtful.saturating_sub(1);
+                        // What no other channel took yet need not be copied any more.
+                        self.again[slot(chunk.role)].remove(&sent.chunk.segment);
                     }
                 }
                 let (channel, link, after) = (id, channel.spec.link, now.since(since));
@@ -212,7 +219,10 @@ impl Session {
     /// that the link needs for what is under way on all of them, since they queue together and an
     /// idle one does not know of it.
     pub(super) fn expectation(&self, channel: &Channel) -> Expectation {
-        let mut expected = Expectation::default();
+        let mut expected = Expectation {
+            own_variation: channel.path.latest().rtt_variation,
+            ..Expectation::default()
+        };
         let mut under_way = ByteCount::ZERO;
         let mut rate = Rate::ZERO;
         for other in self.channels.values() {
@@ -234,7 +244,8 @@ impl Session {
         expected.drain = rate.time_for(under_way).unwrap_or_default();
         let oldest = channel.oldest_under_way().unwrap_or(Instant::ZERO);
         let began = channel.path.silence().began().unwrap_or(oldest);
-        expected.due = (oldest + expected.rtt).since(began).min(expected.rtt);
+        let rtt = channel.path.rtt();
+        expected.due = (oldest + rtt).since(began).min(rtt);
         expected
     }
 

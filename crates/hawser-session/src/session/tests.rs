@@ -5,5 +5,6 @@ mod pair;
 mod random;
 mod raw;
 mod report;
+mod silence;
 mod tail;
 mod transfer;
