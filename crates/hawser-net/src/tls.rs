@@ -37,7 +37,9 @@ pub type Allow = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
 /// A connection whose two ends know each other and share a secret.
 #[derive(Debug)]
 pub struct Handshake {
-    /// The connection, at the first byte behind the handshake. TLS no longer has a part in it.
+    /// The connection, at the first byte behind the handshake. TLS no longer has a part in it, but
+    /// for the server's refusal, which begins with a byte for which [`is_tls_record`] holds: see
+    /// [`Handshake::accepted`].
     pub stream: TcpStream,
     /// 32 bytes that both ends have and nobody else, from the exporter [`EXPORTER_LABEL`].
     pub exporter: Zeroizing<[u8; 32]>,
@@ -72,12 +74,6 @@ impl Handshake {
             Err(e) => Err(e),
             Ok(()) => Err(TlsError::Closed),
         }
-    }
-
-    /// Takes the parts for which no more waiting is needed; a refusal is then up to the caller to
-    /// notice, as bytes for which [`is_tls_record`] holds.
-    pub fn into_parts(self) -> (TcpStream, Zeroizing<[u8; 32]>, PublicKey) {
-        (self.stream, self.exporter, self.peer)
     }
 }
 

@@ -211,9 +211,8 @@ async fn a_stranger_gets_a_failed_handshake_and_no_byte_of_hawser() {
             matches!(refused, Err(TlsError::Refused { .. })),
             "{refused:?}"
         );
-        let (mut stream, ..) = handshake.into_parts();
         assert!(
-            hear(&mut stream).await.is_empty(),
+            hear(&mut handshake.stream).await.is_empty(),
             "nothing behind the alert"
         );
         pair.until("it is counted", |c| c.handshakes_failed == 1)

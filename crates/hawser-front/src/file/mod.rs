@@ -46,6 +46,3 @@ pub use receive::{Received, Receiver};
 pub use send::{SendOptions, Sent, send_file};
 pub use transport::{Ordered, UnorderedRead};
 pub use wire::{Answer, Fault, FileTime, MAX_FILE_BYTES, MAX_WANTED_RANGES, Offer, Refusal};
-
-/// The kind by which a stream that carries a file is announced when it is opened.
-pub const STREAM_KIND: &str = "file";
