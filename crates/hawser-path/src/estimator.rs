@@ -85,10 +85,13 @@ impl PathEstimator {
             sample.since_ack,
         );
         let limit = self.clock.limit(&sample, self.waiting);
+        let news = match self.brings_news(now, &sample) {
+            true => sample.delivery_rate,
+            false => Rate::ZERO,
+        };
         self.update_delay(now, &sample);
-        self.update_rate(sample);
-        self.delivery
-            .on_sample(now, sample.delivery_rate, sample.rtt, limit);
+        self.update_rate(news, sample.app_limited);
+        self.delivery.on_sample(now, news, sample.rtt, limit);
         self.update_throughput(now, &sample, limit);
         if let Some(delivered) = sample.delivered {
             let queue = self.delay.standing_queue();
@@ -170,6 +173,16 @@ impl PathEstimator {
         &mut self.silence
     }
 
+    /// Whether anything was acknowledged since the last sample; else its rate is that one's, and
+    /// says nothing a second time.
+    fn brings_news(&self, now: Instant, sample: &KernelSample) -> bool {
+        match (self.latest.delivered, sample.delivered) {
+            (None, Some(_)) => true,
+            (Some(before), Some(delivered)) => delivered != before,
+            (_, None) => now - sample.since_ack > self.last_ack + KERNEL_TICK,
+        }
+    }
+
     fn update_delay(&mut self, now: Instant, sample: &KernelSample) {
         if let Some(lowest) = sample.min_rtt
             && self.latest.min_rtt != sample.min_rtt
@@ -206,10 +219,11 @@ impl PathEstimator {
         }
     }
 
-    fn update_rate(&mut self, sample: KernelSample) {
+    /// Takes in a new rate sample, zero where there is none. `held_down`: by the application.
+    fn update_rate(&mut self, sample: Rate, held_down: bool) {
         let old = self.rate.bytes_per_second();
-        let new = sample.delivery_rate.bytes_per_second();
-        if new == 0 || (sample.app_limited && new < old) {
+        let new = sample.bytes_per_second();
+        if new == 0 || (held_down && new < old) {
             return;
         }
         let smoothed = if old == 0 || new > old {
@@ -242,14 +256,33 @@ mod tests {
     #[test]
     fn a_sample_limited_by_the_application_never_lowers_the_rate() {
         let mut path = PathEstimator::default();
-        path.on_sample(Instant::ZERO, sample(800, false));
-        path.on_sample(Instant::ZERO, sample(100, true));
+        let at = |n: u64| Instant::ZERO + ms(n * 10);
+        path.on_sample(at(1), sample(800, false));
+        path.on_sample(at(2), sample(100, true));
         assert_eq!(path.rate().bytes_per_second(), 800);
-        path.on_sample(Instant::ZERO, sample(0, false));
-        path.on_sample(Instant::ZERO, sample(400, false));
+        path.on_sample(at(3), sample(0, false));
+        path.on_sample(at(4), sample(400, false));
         assert_eq!(path.rate().bytes_per_second(), 750);
-        path.on_sample(Instant::ZERO, sample(900, true));
+        path.on_sample(at(5), sample(900, true));
         assert_eq!(path.rate().bytes_per_second(), 900);
+    }
+
+    /// While a link is silent each look at its connection finds the same rate sample.
+    #[test]
+    fn a_rate_sample_counts_once() {
+        let mut path = PathEstimator::default();
+        let at = |n: u64| Instant::ZERO + ms(1000 + n * 10);
+        let sample = |rate: u64, delivered: u64| KernelSample {
+            delivered: Some(delivered),
+            ..sample(rate, false)
+        };
+        path.on_sample(at(0), sample(8_000_000, 10));
+        for n in 1..300 {
+            path.on_sample(at(n), sample(8_000, 11));
+        }
+        assert_eq!(path.rate().bytes_per_second(), 7_001_000);
+        let confidence = path.delivery().confidence(at(300));
+        assert!(confidence < 0.5, "{confidence}");
     }
 
     const fn ms(value: u64) -> Duration {
