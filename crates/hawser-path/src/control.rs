@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use hawser_types::Instant;
+use hawser_types::{Instant, Rate};
 
 /// A kind of congestion control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -29,6 +29,10 @@ pub struct ControlFacts {
     /// Another link is quicker by so much that nothing which waits for an answer goes over this
     /// one.
     pub detour: bool,
+    /// The path stands still time and again ([`crate::Silence::goes_in_turns`]).
+    pub in_turns: bool,
+    /// What the path carries.
+    pub rate: Rate,
 }
 
 /// Chooses the congestion control of one connection, again and again, on the live socket.
@@ -37,6 +41,7 @@ pub struct ControlFacts {
 /// |---|---|---|
 /// | less than a millisecond | window | bbr's timers would cost more than the network |
 /// | a detour whose medium loses nothing | window | no call feels its queue, and bbr's probe of a long path costs up to a tenth |
+/// | serves in turns, and its medium loses nothing | window | bbr takes the mean of a round trip for the rate, and never learns what a turn carries |
 /// | any other | rate | loss is not congestion, and bulk must not ruin calls |
 ///
 /// A medium passes for one that loses nothing once a thousand segments came without a loss. After a loss the
@@ -66,7 +71,8 @@ impl ControlChoice {
         }
         self.lost = facts.lost_by_medium;
         let short = self.chosen == Control::Window && facts.rtt < FAR;
-        self.chosen = if short || facts.detour && self.suits_window(now, facts) {
+        let suits = self.goes_in_turns(now, facts) || facts.detour && self.suits_window(now, facts);
+        self.chosen = if short || suits {
             Control::Window
         } else {
             Control::Rate
@@ -85,6 +91,12 @@ impl ControlChoice {
         clean && (facts.idle || self.chosen == Control::Window)
     }
 
+    /// Pauses tell soon, and there is no rate that a window would have to find anew.
+    fn goes_in_turns(&self, now: Instant, facts: &ControlFacts) -> bool {
+        let clean = now >= self.clean_at && facts.delivered >= self.delivered + A_FEW;
+        clean && facts.in_turns && facts.rate >= QUICK
+    }
+
     fn on_loss(&mut self, now: Instant) {
         let distrust = self.distrust.max(DISTRUST);
         if now >= self.clean_at {
@@ -98,6 +110,10 @@ impl ControlChoice {
 const FAR: Duration = Duration::from_millis(1);
 /// Segments without a loss that make a medium pass for one that loses nothing.
 const ENOUGH: u64 = 1000;
+/// Segments without a loss, where a path goes in turns.
+const A_FEW: u64 = 100;
+/// Below, segments are pauses apart, and what a window queues takes seconds.
+const QUICK: Rate = Rate::from_bits_per_second(1_000_000);
 const DISTRUST: Duration = Duration::from_secs(30);
 const MAX_DISTRUST: Duration = Duration::from_secs(600);
 
@@ -118,6 +134,42 @@ mod tests {
 
     fn at(seconds: u64) -> Instant {
         Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    /// A path of which nothing is known but that it stands still now and then.
+    fn in_turns() -> ControlFacts {
+        ControlFacts {
+            rtt: Duration::from_millis(80),
+            delivered: A_FEW,
+            in_turns: true,
+            rate: QUICK,
+            ..ControlFacts::default()
+        }
+    }
+
+    #[test]
+    fn what_goes_in_turns_gets_a_window_at_once_unless_it_loses_or_is_slow() {
+        let mut choice = ControlChoice::default();
+        let mut facts = ControlFacts {
+            in_turns: false,
+            ..in_turns()
+        };
+        assert_eq!(choice.on_sample(at(0), &facts), Control::Rate);
+        facts.in_turns = true;
+        assert_eq!(choice.on_sample(at(1), &facts), Control::Window);
+        facts.lost_by_medium = 1;
+        assert_eq!(choice.on_sample(at(2), &facts), Control::Rate);
+        facts.delivered += A_FEW;
+        assert_eq!(choice.on_sample(at(3), &facts), Control::Rate);
+        assert_eq!(choice.on_sample(at(40), &facts), Control::Window);
+        let slow = ControlFacts {
+            rate: Rate::from_bits_per_second(400_000),
+            ..in_turns()
+        };
+        assert_eq!(
+            ControlChoice::default().on_sample(at(0), &slow),
+            Control::Rate
+        );
     }
 
     #[test]

@@ -28,6 +28,8 @@ struct Flow {
     watched: Duration,
     /// The longest pause between two acknowledgements meanwhile that was not to be expected.
     longest: Duration,
+    /// When the latest of these ended that would pass for silences elsewhere, the oldest first.
+    pauses: [Option<Instant>; 3],
 }
 
 /// What explains a silence on a path.
@@ -82,6 +84,10 @@ impl Silence {
                 let unexpected = ack.since(began.max(self.due));
                 self.flow.watched += pause;
                 self.flow.longest = self.flow.longest.max(unexpected);
+                if unexpected > FLOW_MARGIN.max(self.shortest / 2) {
+                    let [_, second, third] = self.flow.pauses;
+                    self.flow.pauses = [second, third, Some(ack)];
+                }
             }
         }
         let enough = if self.is_flowing() {
@@ -150,6 +156,12 @@ impl Silence {
         self.flow.since.is_some()
     }
 
+    /// Whether the path stands still time and again, and goes on by itself, while acknowledgements
+    /// should come all the time: it serves in turns.
+    pub fn goes_in_turns(&self, now: Instant) -> bool {
+        self.flow.pauses[0].is_some_and(|third| now.since(third) < TURNS)
+    }
+
     /// Whether they should at that time: they begin a round trip after the first of what is so much.
     fn flows_at(&self, at: Instant) -> bool {
         self.flow
@@ -180,6 +192,8 @@ const FLOWING: ByteCount = ByteCount::new(8 * 1448);
 const STILL_FLOWING: ByteCount = ByteCount::new(5 * 1448);
 /// Before that much of a path was seen, its pauses say little.
 const WATCHED_LONG: Duration = Duration::from_secs(1);
+/// Three pauses within it are no accident.
+const TURNS: Duration = Duration::from_secs(15);
 /// No queue that others can live with is longer.
 const MAX_DRAIN: Duration = Duration::from_secs(2);
 const MAX_DOUBLINGS: u32 = 3;
@@ -285,6 +299,17 @@ mod tests {
         assert_eq!(silence.suspect_after(rtt(200, 5)), ms(360));
         silence.on_false_alarm();
         assert_eq!(silence.suspect_after(rtt(200, 5)), ms(620));
+    }
+
+    #[test]
+    fn three_pauses_in_quick_succession_are_turns() {
+        let mut silence = Silence::default();
+        busy(&mut silence, 0..1000, 90);
+        busy(&mut silence, 1000..1401, 200);
+        assert!(!silence.goes_in_turns(at(1401)));
+        busy(&mut silence, 1401..1602, 200);
+        assert!(silence.goes_in_turns(at(1700)));
+        assert!(!silence.goes_in_turns(at(17_000)));
     }
 
     #[test]

@@ -242,6 +242,8 @@ impl Channel {
             delivered: self.path.latest().delivered.unwrap_or(0),
             idle: self.path.latest().unacknowledged == ByteCount::ZERO,
             detour: length >= shortest.saturating_add(DETOUR),
+            in_turns: self.path.silence().goes_in_turns(now),
+            rate: self.path.rate(),
         };
         self.control.on_sample(now, &facts)
     }
