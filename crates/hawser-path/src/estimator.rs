@@ -201,8 +201,13 @@ impl PathEstimator {
     /// Whether so much is under way that a queue of our own may be part of the round-trip time.
     fn is_loaded(&self, sample: &KernelSample) -> bool {
         let length = self.delay.min_rtt().unwrap_or(sample.rtt);
-        let half = (self.delivery.rate() * length).as_u64() / 2;
-        sample.unacknowledged.as_u64() > half.max(FEW_BYTES)
+        let rate = self.delivery.rate();
+        let half = (rate * length).as_u64() / 2;
+        let few = match rate {
+            Rate::ZERO => FEW_BYTES,
+            rate => (rate * NO_QUEUE).as_u64().clamp(PACKET, FEW_BYTES),
+        };
+        sample.unacknowledged.as_u64() > half.max(few)
     }
 
     fn update_throughput(&mut self, now: Instant, sample: &KernelSample, limit: Limit) {
@@ -237,7 +242,11 @@ impl PathEstimator {
 
 /// The kernel counts the time since an acknowledgement in ticks of up to this long.
 const KERNEL_TICK: Duration = Duration::from_millis(4);
-/// A few segments fill no path.
+/// What takes less time than this is no queue to speak of.
+const NO_QUEUE: Duration = Duration::from_millis(20);
+/// One alone waits behind nothing of ours.
+const PACKET: u64 = 1500;
+/// A few segments fill no path whose rate is unknown, or high.
 const FEW_BYTES: u64 = 6000;
 
 #[cfg(test)]
@@ -331,6 +340,25 @@ mod tests {
         assert_eq!(path.delay().standing_queue(), ms(40));
         assert!(path.delivery().confidence(at(199)) > 0.5);
         assert!(path.throughput().confidence(at(199)) > 0.3);
+    }
+
+    #[test]
+    fn a_few_segments_are_a_load_where_each_takes_long() {
+        let mut path = PathEstimator::default();
+        let at = |n: u64| Instant::ZERO + ms(1000 + n * 20);
+        for n in 0..1000 {
+            let few = KernelSample {
+                rtt: ms(if n == 0 { 40 } else { 100 }),
+                min_rtt: Some(ms(40)),
+                delivery_rate: Rate::from_bits_per_second(600_000),
+                unacknowledged: ByteCount::new(5000),
+                not_sent: Some(ByteCount::ZERO),
+                ..KernelSample::default()
+            };
+            path.on_sample(at(n), few);
+        }
+        assert_eq!(path.min_rtt(), Some(ms(40)));
+        assert_eq!(path.delay().standing_queue(), ms(60));
     }
 
     #[test]

@@ -319,7 +319,7 @@ impl Session {
             Source::Commands => Some(self.cut_commands()),
             Source::Stream(id) => {
                 self.waiting[slot(role)].pop_front();
-                let key = self.cut_stream(id, role, channel);
+                let key = self.cut_stream(now, id, role, channel);
                 let chunk = key.and_then(|key| self.ledger.get(key));
                 if let Some(chunk) = chunk {
                     self.interactive.on_cut(now, role, chunk.length);
@@ -337,13 +337,18 @@ impl Session {
         }
     }
 
-    fn cut_stream(&mut self, id: StreamId, role: ChannelRole, to: ChannelId) -> Option<ChunkKey> {
-        let stream = self.streams.get_mut(&id)?;
+    fn cut_stream(
+        &mut self,
+        now: Instant,
+        id: StreamId,
+        role: ChannelRole,
+        to: ChannelId,
+    ) -> Option<ChunkKey> {
+        let stream = self.streams.get(&id)?;
         let header = header_length(id, &self.ledger, stream);
-        let limit = self
-            .channels
-            .get(&to)?
-            .chunk_limit(self.config.chunk_size, header);
+        let channel = self.channels.get(&to)?;
+        let limit = channel.chunk_limit(self.chunk_size(now, channel), header);
+        let stream = self.streams.get_mut(&id)?;
         let cut = stream.send.cut(limit)?;
         let header = ChunkHeader {
             stream: id,

@@ -41,7 +41,7 @@ impl Session {
             };
             let usable = !any_sound || !link.suspect;
             if usable && (channel.spec.role == role || !has_own) {
-                let mut view = channel.view(now, self.config.chunk_size);
+                let mut view = channel.view(now, self.chunk_size(now, channel));
                 view.beside = link.beside(channel);
                 if role == ChannelRole::Express {
                     self.know_link(now, &mut view);
