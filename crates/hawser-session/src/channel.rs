@@ -50,6 +50,8 @@ pub(crate) struct Channel {
     pub(crate) doubted_at: Option<Instant>,
     /// Suspect: when what the peer's kernel has, and its session may not have, is copied too.
     pub(crate) held_back: Option<Instant>,
+    /// It is given nothing, to spare it bbr's probe.
+    pub(crate) drains: bool,
     /// The kernel would send more at once.
     pub(crate) ready: bool,
     /// The driver was told that there is something to send.
@@ -131,6 +133,7 @@ impl Channel {
             bottleneck: None,
             doubted_at: None,
             held_back: None,
+            drains: false,
             ready: false,
             woken: false,
             outbox: VecDeque::new(),
@@ -202,6 +205,18 @@ impl Channel {
     /// Its standing, as far as the user does not exclude it.
     pub(crate) fn governed(&self) -> Standing {
         self.harm.map_or(Standing::Full, Standing::Probing)
+    }
+
+    /// It takes next to nothing for now: it drains, or bbr probes with a window of four segments, and
+    /// the path holds more than that.
+    pub(crate) fn pauses(&self) -> bool {
+        let kernel = self.path.latest();
+        let segment = self.spec.segment_size.unwrap_or(DEFAULT_SEGMENT);
+        let least = ByteCount::new(u64::from(LEAST_WINDOW * segment));
+        let probes = kernel.bbr_min_rtt.is_some_and(|length| {
+            kernel.congestion_window <= least && self.path.rate() * length > least
+        });
+        self.drains || probes
     }
 
     /// Nothing may be placed on the channel.
@@ -373,6 +388,8 @@ const DEFAULT_SEGMENT: u32 = 1448;
 const MIN_SEGMENT: usize = 256;
 /// Segments that a fresh connection may send at once. Source: RFC 6928.
 const INITIAL_WINDOW: u32 = 10;
+/// Segments that bbr keeps under way at the least.
+const LEAST_WINDOW: u32 = 4;
 const MIN_GUESSED_RTT: Duration = Duration::from_millis(10);
 const LOW_WATER_TIME: Duration = Duration::from_millis(2);
 const MAX_LOW_WATER: u64 = 1 << 20;

@@ -324,22 +324,31 @@ impl Session {
     pub fn holds(
         &mut self,
         now: Instant,
-        channel: ChannelId,
+        id: ChannelId,
         in_flight: impl Fn() -> ByteCount,
     ) -> bool {
         let restrained = |channel| self.is_restrained(now, channel, &in_flight);
-        if self.channels.get(&channel).is_some_and(restrained) {
+        if self.channels.get(&id).is_some_and(restrained) {
             return true;
         }
-        let Some(channel) = self.channels.get_mut(&channel) else {
+        let Some(channel) = self.channels.get_mut(&id) else {
             return false;
         };
         let link = channel.spec.link;
-        channel.refresh.holds(now, in_flight)
+        let drains = channel.refresh.holds(now, in_flight);
+        let began = drains && !std::mem::replace(&mut channel.drains, drains);
+        channel.drains = drains;
+        let elsewhere = drains
             && self
                 .channels
                 .values()
-                .any(|other| other.spec.link != link && other.suspect_since.is_none())
+                .any(|other| other.spec.link != link && other.suspect_since.is_none());
+        if began && elsewhere {
+            // What waits for this channel has others now.
+            self.handle_full(id);
+            self.schedule(now);
+        }
+        elsewhere
     }
 
     /// Whether the session has ended, by either side or for want of channels.

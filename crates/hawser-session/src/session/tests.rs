@@ -2,6 +2,7 @@ mod bottleneck;
 mod deadlock;
 mod govern;
 mod pair;
+mod pause;
 mod random;
 mod raw;
 mod report;

@@ -21,7 +21,8 @@ impl Session {
     ///
     /// Each kind has its own channel on every link. Where a link has none for bulk, or no sound
     /// link has one for express, the other kind's serves. A link on which one channel is suspect
-    /// is left alone while there are others. Links that may not be used are seen by no policy.
+    /// is left alone while there are others. While a link's express channel pauses, its bulk channel serves
+    /// beside it. Links that may not be used are seen by no policy.
     pub(super) fn view_channels(&mut self, now: Instant, role: ChannelRole) {
         self.gather_links(role);
         self.views.clear();
@@ -40,7 +41,7 @@ impl Session {
                 ChannelRole::Express => any_own,
             };
             let usable = !any_sound || !link.suspect;
-            if usable && (channel.spec.role == role || !has_own) {
+            if usable && (channel.spec.role == role || !has_own || link.pauses) {
                 let mut view = channel.view(now, self.chunk_size(now, channel));
                 view.beside = link.beside(channel);
                 if role == ChannelRole::Express {
@@ -89,6 +90,8 @@ pub(super) struct LinkFacts {
     allowed: bool,
     /// One of these is of the kind that is asked for.
     own: bool,
+    /// Express chunks are asked for, and the channel for them pauses.
+    pauses: bool,
     /// Bytes under way on all its channels.
     in_flight: u64,
     /// And on its bulk channels.
@@ -102,6 +105,7 @@ impl LinkFacts {
             suspect: false,
             allowed: false,
             own: false,
+            pauses: false,
             in_flight: 0,
             bulk_in_flight: 0,
         }
@@ -109,6 +113,8 @@ impl LinkFacts {
 
     fn add(&mut self, channel: &Channel, role: ChannelRole) {
         self.suspect |= channel.suspect_since.is_some();
+        self.pauses |=
+            role == ChannelRole::Express && channel.spec.role == role && channel.pauses();
         if !channel.is_excluded() {
             self.allowed = true;
             self.own |= channel.spec.role == role;
