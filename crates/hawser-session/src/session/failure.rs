@@ -114,6 +114,9 @@ impl Session {
                 };
                 self.recorder.note(now, note);
                 self.events.push_back(Event::Recovered(id));
+                if self.side == Side::Client {
+                    self.events.push_back(Event::Spread(link));
+                }
             }
         }
     }
@@ -282,6 +285,9 @@ impl Session {
         self.recorder.on_suspect(now, channel);
         self.counters.suspects += 1;
         self.events.push_back(Event::Suspect(id));
+        if self.side == Side::Client {
+            self.events.push_back(Event::Spread(channel.spec.link));
+        }
         let outbox: Vec<Assigned> = channel.outbox.drain(..).collect();
         let arrived = channel.kernel_acknowledged();
         let first = channel.sent.partition_point(|sent| sent.end <= arrived);

@@ -1,8 +1,8 @@
 //! How many bulk channels each link is to have: the client's to decide, which makes the connections.
 
 use hawser_path::{ChannelCount, LinkFacts};
-use hawser_types::{ByteCount, Instant, LinkIndex};
-use hawser_wire::ChannelRole;
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex};
+use hawser_wire::{ChannelRole, Command};
 
 use super::{Session, Side, slot};
 use crate::Event;
@@ -10,9 +10,36 @@ use crate::channel::Channel;
 
 impl Session {
     /// How many bulk channels a link is to have, for clients. [`Event::Spread`] tells of changes.
+    ///
+    /// A suspect counts for none: another connection is tried beside it, and whichever speaks first stays.
     pub fn wanted_channels(&self, link: LinkIndex) -> usize {
         let count = self.counts.get(&link).map(ChannelCount::wanted);
-        count.unwrap_or_else(|| ChannelCount::new(self.config.channels_per_link).wanted())
+        let count =
+            count.unwrap_or_else(|| ChannelCount::new(self.config.channels_per_link).wanted());
+        count + self.suspects_like(link, ChannelRole::Bulk).count()
+    }
+
+    /// The suspects of one kind on a link.
+    fn suspects_like(&self, link: LinkIndex, role: ChannelRole) -> impl Iterator<Item = &Channel> {
+        self.channels.values().filter(move |channel| {
+            channel.spec.link == link
+                && channel.spec.role == role
+                && channel.suspect_since.is_some()
+        })
+    }
+
+    /// A fresh connection over a link stands: what is still silent of its kind is given up. The client
+    /// alone decides, so that never both ends give up another one.
+    pub(super) fn replace_suspects(&mut self, now: Instant, link: LinkIndex, role: ChannelRole) {
+        let ids: smallvec::SmallVec<[ChannelId; 8]> = self
+            .suspects_like(link, role)
+            .map(|channel| channel.spec.id)
+            .collect();
+        for id in ids {
+            self.remove_channel(now, id);
+            self.queue_command(&Command::ChannelClosed { channel: id });
+            self.events.push_back(Event::Dead(id));
+        }
     }
 
     /// A link has a channel: how many it should have is found out from now on.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use hawser_path::KernelSample;
 use hawser_sched::chunk::ChunkPolicy;
-use hawser_types::{ByteCount, ChannelId, Instant, Rate, StreamId};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, StreamId};
 use hawser_wire::{ChannelRole, StateFrame};
 
 use super::raw::spec;
@@ -165,4 +165,23 @@ fn what_nobody_took_yet_of_a_suspect_is_not_copied_when_it_is_heard_again() {
         busy.session.poll_transmit(busy.now, OTHER, &mut out);
     }
     assert_eq!(again(&busy), before);
+}
+
+#[test]
+fn another_connection_is_wanted_beside_a_suspect_and_whichever_speaks_first_stays() {
+    let link = LinkIndex::new(1);
+    let mut busy = Busy::new();
+    assert_eq!(busy.session.wanted_channels(link), 1);
+    let silence = until_suspect(&mut busy);
+    assert_eq!(busy.session.wanted_channels(link), 2);
+    let events = busy.step(Duration::ZERO);
+    assert!(events.contains(&Event::Spread(link)), "{events:?}");
+    assert_eq!(busy.session.wanted_channels(link), 1);
+
+    until_suspect(&mut busy);
+    let fresh = spec(3, ChannelRole::Bulk, 1);
+    busy.session.add_channel(busy.now, fresh);
+    let events = busy.step(silence);
+    assert!(events.contains(&Event::Dead(BULK)), "{events:?}");
+    assert_eq!(busy.session.wanted_channels(link), 1);
 }
