@@ -215,9 +215,7 @@ impl Session {
         let channel = Channel::new(spec);
         self.recorder.note(now, channel.added());
         self.channels.insert(spec.id, channel);
-        if self.side == Side::Client {
-            self.replace_suspects(now, spec.link, spec.role);
-        }
+        self.replace_suspects(now, spec.link, spec.role);
         self.account(spec.link).pauses.on_added(now);
         self.count_on(spec.link);
         self.apply_terms();

@@ -31,6 +31,9 @@ impl Session {
     /// A fresh connection over a link stands: what is still silent of its kind is given up. The client
     /// alone decides, so that never both ends give up another one.
     pub(super) fn replace_suspects(&mut self, now: Instant, link: LinkIndex, role: ChannelRole) {
+        if self.side == Side::Gateway {
+            return;
+        }
         let ids: smallvec::SmallVec<[ChannelId; 8]> = self
             .suspects_like(link, role)
             .map(|channel| channel.spec.id)
