@@ -20,6 +20,9 @@ use crate::KernelSample;
 pub struct RttRefresh {
     seen: Option<Seen>,
     last_sample: Option<Instant>,
+    /// Segments sent again by the last sample, and when there were more of them than before.
+    retransmissions: u64,
+    lost_at: Option<Instant>,
     /// How long what the channel was given takes to be acknowledged.
     drain: Duration,
     pause: Pause,
@@ -41,8 +44,6 @@ struct Seen {
     after: Instant,
     /// … and before this.
     before: Instant,
-    /// Segments sent again until then.
-    retransmissions: u64,
 }
 
 impl RttRefresh {
@@ -70,16 +71,19 @@ impl RttRefresh {
                 min_rtt,
                 after: after.max(before - sample.rtt.max(UNCERTAINTY)),
                 before,
-                retransmissions: sample.retransmissions,
             });
             // Draining may have shown a lower time already: then the pause has done its work.
             self.pause = Pause::Due;
         }
         self.last_sample = Some(now);
+        if sample.retransmissions > self.retransmissions {
+            self.lost_at = Some(now);
+        }
+        self.retransmissions = sample.retransmissions;
         // The last segments may have to be sent again.
         if self
-            .seen
-            .is_some_and(|seen| sample.retransmissions > seen.retransmissions)
+            .lost_at
+            .is_some_and(|at| now.since(at) <= sample.rtt * LATELY)
         {
             self.drain += sample.rtt;
         }
@@ -117,6 +121,8 @@ const PROBE: Duration = Duration::from_millis(200);
 /// What draining may take longer than reckoned: the peer's kernel keeps its last acknowledgement back for
 /// company, and the writer looks up when it is woken.
 const LATE: Duration = Duration::from_millis(20);
+/// For so many round trips a loss makes another one likely.
+const LATELY: u32 = 8;
 /// What bbr keeps under way even while it probes: with less there is nothing to spare.
 const FEW_BYTES: ByteCount = ByteCount::new(4 * 1448);
 /// What the moment of a renewal may be off by, since a longer pause would cost more than a probe: the
@@ -180,8 +186,13 @@ mod tests {
         let mut lossy = sample(Some(RTT));
         lossy.retransmissions = 1;
         let mut refresh = refresh();
-        refresh.on_sample(at(20), &lossy);
+        refresh.on_sample(at(9900), &lossy);
         assert!(refresh.holds(at(9945), busy));
+        // One of the first moments says nothing of the last ones.
+        let mut refresh = self::refresh();
+        refresh.on_sample(at(20), &lossy);
+        refresh.on_sample(at(9900), &lossy);
+        assert!(!refresh.holds(at(9945), busy));
 
         let mut long = sample(Some(RTT));
         long.rtt = Duration::from_millis(230);
