@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use hawser_types::{Instant, Rate};
 
+use crate::rivals::Rivals;
+
 /// A kind of congestion control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Control {
@@ -19,6 +21,10 @@ pub enum Control {
 pub struct ControlFacts {
     /// Smoothed round-trip time; zero before the first measurement.
     pub rtt: Duration,
+    /// Its mean deviation.
+    pub rtt_variation: Duration,
+    /// Round-trip time of the empty path.
+    pub length: Duration,
     /// Segments that were lost while the queue was short, since the connection began
     /// ([`crate::Loss::by_medium`]).
     pub lost_by_medium: u64,
@@ -33,6 +39,8 @@ pub struct ControlFacts {
     pub in_turns: bool,
     /// What the path carries.
     pub rate: Rate,
+    /// The share of segments that the medium loses, from 0 to 1, is beyond what a window bears.
+    pub lossy: bool,
 }
 
 /// Chooses the congestion control of one connection, again and again, on the live socket.
@@ -42,11 +50,14 @@ pub struct ControlFacts {
 /// | less than a millisecond | window | bbr's timers would cost more than the network |
 /// | a detour whose medium loses nothing | window | no call feels its queue, and bbr's probe of a long path costs up to a tenth |
 /// | serves in turns, and its medium loses nothing | window | bbr takes the mean of a round trip for the rate, and never learns what a turn carries |
+/// | slow, others fill its queue, and its medium loses little | window | bbr gives way to them for ten seconds, and takes more than they do later |
 /// | any other | rate | loss is not congestion, and bulk must not ruin calls |
 ///
 /// A medium passes for one that loses nothing once a thousand segments came without a loss. After a loss the
 /// path has bbr at once, and for half a minute; for twice as long each time it is believed in vain.
-/// A window that takes over from bbr has to find its size anew, so that happens between transfers.
+/// A window that takes over from bbr has to find its size anew, so that happens between transfers, save
+/// beside others, who take what is left to them meanwhile. After ten seconds bbr sees whether they are gone, and after
+/// twice as long each time it finds them there.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ControlChoice {
     chosen: Control,
@@ -57,6 +68,11 @@ pub struct ControlChoice {
     clean_at: Instant,
     /// For how long the next loss counts; zero: [`DISTRUST`].
     distrust: Duration,
+    rivals: Rivals,
+    /// Others fill the queue until then, as far as is known.
+    shared_until: Instant,
+    /// For how long that was believed; zero: never yet.
+    sharing: Duration,
 }
 
 impl ControlChoice {
@@ -71,7 +87,10 @@ impl ControlChoice {
         }
         self.lost = facts.lost_by_medium;
         let short = self.chosen == Control::Window && facts.rtt < FAR;
-        let suits = self.goes_in_turns(now, facts) || facts.detour && self.suits_window(now, facts);
+        let shared = self.is_shared(now, facts);
+        let suits = shared
+            || self.goes_in_turns(now, facts)
+            || facts.detour && self.suits_window(now, facts);
         self.chosen = if short || suits {
             Control::Window
         } else {
@@ -97,6 +116,21 @@ impl ControlChoice {
         clean && facts.in_turns && facts.rate >= QUICK
     }
 
+    /// Whether others fill the queue.
+    fn is_shared(&mut self, now: Instant, facts: &ControlFacts) -> bool {
+        let judges = self.chosen == Control::Rate && !facts.idle && !facts.lossy;
+        if judges && self.rivals.on_sample(now, facts) {
+            self.sharing = if now.since(self.shared_until) <= RECENT {
+                (self.sharing * 2).clamp(SHARING, MAX_SHARING)
+            } else {
+                SHARING
+            };
+            self.shared_until = now + self.sharing;
+            self.rivals.begin_anew();
+        }
+        now < self.shared_until && !facts.lossy
+    }
+
     fn on_loss(&mut self, now: Instant) {
         let distrust = self.distrust.max(DISTRUST);
         if now >= self.clean_at {
@@ -116,6 +150,11 @@ const A_FEW: u64 = 100;
 const QUICK: Rate = Rate::from_bits_per_second(1_000_000);
 const DISTRUST: Duration = Duration::from_secs(30);
 const MAX_DISTRUST: Duration = Duration::from_secs(600);
+/// For how long others are believed to fill a queue before bbr looks again.
+const SHARING: Duration = Duration::from_secs(10);
+const MAX_SHARING: Duration = Duration::from_secs(60);
+/// Others that bbr finds within this time are the same ones.
+const RECENT: Duration = Duration::from_secs(15);
 
 #[cfg(test)]
 mod tests {
@@ -145,6 +184,39 @@ mod tests {
             rate: QUICK,
             ..ControlFacts::default()
         }
+    }
+
+    /// Samples every 20 ms for a minute: the seconds in which a window is chosen.
+    fn beside_others(facts: &ControlFacts) -> Vec<u64> {
+        let mut choice = ControlChoice::default();
+        let mut seconds = Vec::new();
+        for step in 0..3000 {
+            let now = Instant::ZERO + Duration::from_millis(20 * step);
+            if choice.on_sample(now, facts) == Control::Window {
+                seconds.push(step / 50);
+            }
+        }
+        seconds.dedup();
+        seconds
+    }
+
+    #[test]
+    fn beside_others_a_path_has_a_window_and_bbr_looks_again_less_and_less_often() {
+        let mut facts = ControlFacts {
+            rtt: Duration::from_millis(150),
+            length: Duration::from_millis(10),
+            rate: Rate::from_bits_per_second(2_000_000),
+            ..ControlFacts::default()
+        };
+        let seconds = beside_others(&facts);
+        let breaks: Vec<_> = seconds.windows(2).filter(|w| w[1] > w[0] + 1).collect();
+        assert_eq!(seconds[0], 2);
+        assert_eq!(breaks, [[12, 14], [34, 36]]);
+        facts.lossy = true;
+        assert!(beside_others(&facts).is_empty());
+        facts.lossy = false;
+        facts.rtt = Duration::from_millis(50);
+        assert!(beside_others(&facts).is_empty());
     }
 
     #[test]

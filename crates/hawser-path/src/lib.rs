@@ -10,6 +10,7 @@ mod kalman;
 mod loss;
 mod one_way;
 mod refresh;
+mod rivals;
 mod silence;
 mod spread;
 mod window;

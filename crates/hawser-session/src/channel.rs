@@ -253,12 +253,15 @@ impl Channel {
         let length = self.path.min_rtt().unwrap_or_default();
         let facts = ControlFacts {
             rtt: self.path.rtt(),
+            rtt_variation: self.path.latest().rtt_variation,
+            length,
             lost_by_medium: self.path.loss().by_medium(),
             delivered: self.path.latest().delivered.unwrap_or(0),
             idle: self.path.latest().unacknowledged == ByteCount::ZERO,
             detour: length >= shortest.saturating_add(DETOUR),
             in_turns: self.path.silence().goes_in_turns(now),
             rate: self.path.rate(),
+            lossy: self.path.loss().random() > MUCH_LOSS,
         };
         self.control.on_sample(now, &facts)
     }
@@ -374,6 +377,8 @@ impl Inbound {
 
 /// Twice the delay that bulk may add to calls: a link that is longer by this carries none.
 pub(crate) const DETOUR: Duration = Duration::from_millis(60);
+/// A window that loses more of its segments carries less than others' share.
+const MUCH_LOSS: f64 = 0.001;
 /// About what the header of a chunk takes.
 const CHUNK_HEADER: usize = 12;
 /// How much of a channel's time a chunk takes.
