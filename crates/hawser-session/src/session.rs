@@ -337,7 +337,7 @@ impl Session {
         };
         let link = channel.spec.link;
         let drains = channel.refresh.holds(now, in_flight);
-        let began = drains && !std::mem::replace(&mut channel.drains, drains);
+        let began = drains && !channel.drains;
         channel.drains = drains;
         let elsewhere = drains
             && self

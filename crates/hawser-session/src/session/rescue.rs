@@ -85,11 +85,11 @@ impl Session {
         let length = ByteCount::new(u64::from(sent.length));
         is_needed(now, channel, sent)
             && self.bulk_channels().any(|other| {
-                let here = other.view(now, self.config.chunk_size).arrival(length);
+                let arrival = || other.view(now, self.config.chunk_size).arrival(length);
                 other.spec.link != channel.spec.link
                     && other.suspect_since.is_none()
                     && !other.has_stalled(now)
-                    && here + MIN_GAIN < there
+                    && arrival() + MIN_GAIN < there
             })
     }
 }

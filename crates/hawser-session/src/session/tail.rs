@@ -103,6 +103,7 @@ impl Session {
     /// The chunk in flight elsewhere that gains most if `helper` repeats it.
     fn chunk_to_repeat(&self, now: Instant, helper: ChannelId, blocked: bool) -> Option<Repeat> {
         let helper = self.channels.get(&helper)?;
+        let view = helper.view(now, self.config.chunk_size);
         let mut best: Option<Repeat> = None;
         for channel in self.channels.values() {
             if channel.spec.link == helper.spec.link {
@@ -118,9 +119,7 @@ impl Session {
                 false => channel.sent.iter().rev().find(pending),
             };
             let Some(candidate) = candidate else { continue };
-            let here = helper
-                .view(now, self.config.chunk_size)
-                .arrival(ByteCount::new(u64::from(candidate.length)));
+            let here = view.arrival(ByteCount::new(u64::from(candidate.length)));
             let there = expected_arrival(now, channel, candidate);
             let gain = there.saturating_sub(here);
             let repeat = Repeat {

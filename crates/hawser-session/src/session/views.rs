@@ -59,7 +59,10 @@ impl Session {
             let link = channel.spec.link;
             let known = self.view_links.iter().position(|facts| facts.link == link);
             let place = known.unwrap_or_else(|| {
-                self.view_links.push(LinkFacts::new(link));
+                self.view_links.push(LinkFacts {
+                    link,
+                    ..LinkFacts::default()
+                });
                 self.view_links.len() - 1
             });
             self.view_links[place].add(channel, role);
@@ -82,7 +85,7 @@ impl Session {
 }
 
 /// What the channels of one link come to.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct LinkFacts {
     link: LinkIndex,
     suspect: bool,
@@ -99,18 +102,6 @@ pub(super) struct LinkFacts {
 }
 
 impl LinkFacts {
-    fn new(link: LinkIndex) -> Self {
-        Self {
-            link,
-            suspect: false,
-            allowed: false,
-            own: false,
-            pauses: false,
-            in_flight: 0,
-            bulk_in_flight: 0,
-        }
-    }
-
     fn add(&mut self, channel: &Channel, role: ChannelRole) {
         self.suspect |= channel.suspect_since.is_some();
         self.pauses |=
