@@ -310,11 +310,7 @@ impl Session {
 
     /// Which congestion control a channel's connection should have; to be asked with every sample.
     pub fn choose_control(&mut self, now: Instant, channel: ChannelId) -> Option<Control> {
-        let live = self
-            .channels
-            .values()
-            .filter(|channel| channel.suspect_since.is_none());
-        let shortest = live.filter_map(|channel| channel.path.min_rtt()).min();
+        let shortest = self.shortest_path();
         let channel = self.channels.get_mut(&channel)?;
         Some(channel.choose_control(now, shortest.unwrap_or(Duration::MAX)))
     }
@@ -428,6 +424,12 @@ impl Session {
             .filter(|channel| channel.spec.id != id && !channel.is_excluded())
             .min_by_key(|channel| (channel.spec.link == link, channel.slowness()))
             .map(|channel| channel.spec.id)
+    }
+
+    /// The shortest round-trip time of any channel that is not suspect.
+    fn shortest_path(&self) -> Option<Duration> {
+        let sound = self.channels.values().filter(|c| c.suspect_since.is_none());
+        sound.filter_map(|channel| channel.path.min_rtt()).min()
     }
 
     /// How many bytes all links carry in `time`, as far as is known; at least a chunk.

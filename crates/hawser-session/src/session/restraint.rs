@@ -52,8 +52,7 @@ impl Session {
         let Some(enough) = channel.fills_path() else {
             return false;
         };
-        let sound = self.channels.values().filter(|c| c.suspect_since.is_none());
-        let shortest = sound.filter_map(|other| other.path.min_rtt()).min();
+        let shortest = self.shortest_path();
         let length = channel.path.min_rtt().unwrap_or_default();
         length < shortest.unwrap_or_default() + DETOUR && in_flight() > enough
     }
