@@ -2,12 +2,13 @@
 //! allows.
 //!
 //! A policy is pure over a read-only view of the paths: it never sends, it says where the next
-//! unit should go. Today the unit is the [`chunk`] of a byte stream. The [`governor`] demotes links
+//! unit should go: the [`chunk`] of a byte stream, or the whole [`connection`]. The [`governor`] demotes links
 //! that harm the whole, and [`rules`] are the user's.
 #![forbid(unsafe_code)]
 
 pub mod chunk;
 mod code;
+pub mod connection;
 pub mod governor;
 pub mod rules;
 mod view;
