@@ -186,6 +186,19 @@ impl Reason {
     }
 }
 
+/// What a connection has still to carry one way, as far as can be told from what such ones carry,
+/// `demand`, and what it has carried, `moved`.
+///
+/// Beyond its demand as much as it has carried already: sizes are heavy-tailed, so what has run for
+/// long goes on for long.
+pub fn remaining(demand: ByteCount, moved: ByteCount) -> ByteCount {
+    if moved < demand {
+        demand - moved
+    } else {
+        moved
+    }
+}
+
 impl LinkView {
     /// How long the link has to carry what is on it and `demand` besides, the slower direction of
     /// the two.

@@ -105,6 +105,16 @@ fn auto_sends_short_things_where_they_are_answered_first() {
 }
 
 #[test]
+fn what_has_run_for_long_goes_on_for_long() {
+    let left = |demand, moved| remaining(ByteCount::new(demand), ByteCount::new(moved)).as_u64();
+    assert_eq!(left(1000, 0), 1000);
+    assert_eq!(left(1000, 999), 1);
+    assert_eq!(left(1000, 1000), 1000);
+    assert_eq!(left(1000, 70_000), 70_000);
+    assert_eq!(left(0, 0), 0);
+}
+
+#[test]
 fn a_link_of_which_nothing_is_known_counts_as_an_ordinary_one() {
     let unknown = LinkView {
         link: LinkIndex::new(2),
