@@ -205,11 +205,12 @@ enum Io {
 }
 
 /// The rooms from the top: a crate depends on crates above it only.
-const ROOMS: [(&str, Io); 16] = [
+const ROOMS: [(&str, Io); 17] = [
     ("hawser-types", Io::None),
     ("hawser-wire", Io::None),
     ("hawser-path", Io::None),
     ("hawser-sched", Io::None),
+    ("hawser-policy", Io::None),
     ("hawser-session", Io::None),
     ("hawser-control", Io::None),
     ("hawser-scenario", Io::None),

@@ -1,0 +1,27 @@
+//! The user's rules for connections: what is known of one, and what the rules make of it.
+//!
+//! [`Facts`] are what is known of a connection as it begins. A [`RuleSet`] judges them: each field of
+//! the [`Verdict`] is set by the first rule that applies and says something of it. The user's rules
+//! come first, then those of the chosen [`Profile`], then the built-in ones.
+//!
+//! Sources: DBAS §II.B.1 (classes of applications), §II.C (the user's policy).
+#![forbid(unsafe_code)]
+
+mod condition;
+mod facts;
+mod pattern;
+mod rule;
+mod set;
+mod value;
+
+pub use condition::{Condition, Field, Miss};
+pub use facts::{Facts, Protocol, UnknownProtocol};
+pub use hawser_sched::connection::Class;
+pub use ipnet::IpNet;
+pub use pattern::{CgroupPath, DomainPattern, Pattern, PatternError};
+pub use rule::{
+    Action, Avoid, LinkChoice, Mode, Profile, Rule, Source, UnknownAvoid, UnknownMode,
+    UnknownProfile,
+};
+pub use set::{Explained, RuleSet, Verdict};
+pub use value::{Dscp, DscpError, PortRange, PortRangeError};
