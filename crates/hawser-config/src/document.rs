@@ -175,7 +175,7 @@ impl<'a> Field<'a> {
     }
 
     /// One of a few words.
-    pub(crate) fn word<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, ConfigError> {
+    pub(crate) fn word<T: Clone>(&self, words: &[(&str, T)]) -> Result<T, ConfigError> {
         let names: Vec<_> = words
             .iter()
             .map(|(name, _)| format!("\"{name}\""))
@@ -184,9 +184,19 @@ impl<'a> Field<'a> {
             words
                 .iter()
                 .find(|(name, _)| *name == text)
-                .map(|(_, t)| *t)
+                .map(|(_, t)| t.clone())
         };
         self.parse_with(find, &names.join(", "))
+    }
+
+    /// One of `all`, by its name.
+    pub(crate) fn named<T: Copy>(
+        &self,
+        all: &[T],
+        name: impl Fn(T) -> &'static str,
+    ) -> Result<T, ConfigError> {
+        let words: Vec<_> = all.iter().map(|one| (name(*one), *one)).collect();
+        self.word(&words)
     }
 
     /// `true` or `false`.
@@ -225,13 +235,29 @@ impl<'a> Field<'a> {
         let DeValue::Array(values) = self.value else {
             return Err(self.wrong(allowed));
         };
-        let fields = values.iter().map(|value| Field {
+        Ok(self.fields(values.iter().map(|value| (value.span(), value.get_ref()))))
+    }
+
+    /// The values of a list, or this value, where it is none.
+    pub(crate) fn entries(&self) -> Vec<Field<'a>> {
+        let single = std::slice::from_ref(self.value);
+        let DeValue::Array(values) = self.value else {
+            return self.fields(single.iter().map(|value| (self.span.clone(), value)));
+        };
+        self.fields(values.iter().map(|value| (value.span(), value.get_ref())))
+    }
+
+    fn fields(
+        &self,
+        values: impl Iterator<Item = (Range<usize>, &'a DeValue<'a>)>,
+    ) -> Vec<Field<'a>> {
+        let field = |(span, value)| Field {
             origin: self.origin,
             key: self.key.clone(),
-            span: value.span(),
-            value: value.get_ref(),
-        });
-        Ok(fields.collect())
+            span,
+            value,
+        };
+        values.map(field).collect()
     }
 
     /// This value is not among those allowed.

@@ -9,10 +9,12 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod connection;
 mod document;
 mod error;
 mod gateway;
 mod link;
+mod rule;
 mod serve;
 mod session;
 mod up;
@@ -20,18 +22,22 @@ mod up;
 use std::path::Path;
 
 pub use address::{HostPort, HostPortError, read_network};
+pub use connection::ConnectionConfig;
 pub use error::ConfigError;
 pub use gateway::{GatewaySource, GatewaySourceError};
 pub use hawser_sched::chunk::ChunkPolicy;
 pub use hawser_session::ChunkSize;
 pub use ipnet::IpNet;
 pub use link::{LinkConfig, read_link_name};
+pub use rule::{load_rules, parse_rules, rule_set};
 pub use serve::{DEFAULT_GATEWAY_PORT, ServeConfig, ServeLimits};
 pub use session::{
     Congestion, Encryption, MAX_CHUNK_SIZE, MAX_RECEIVE_MEMORY, MAX_RECORDER, MAX_SURVIVE,
     MIN_CHUNK_SIZE, MIN_RECEIVE_MEMORY, MIN_RECORDER, MIN_SURVIVE, SessionConfig,
 };
 pub use up::{DEFAULT_PROXY_PORT, UpConfig};
+
+use hawser_policy::{Rule, Source};
 
 use document::{Document, Section};
 
@@ -46,6 +52,10 @@ pub struct Config {
     pub session: SessionConfig,
     /// `[[link]]`: what is known about single links, at most one entry for a name.
     pub links: Vec<LinkConfig>,
+    /// `[connection]`: connections that each go over one link.
+    pub connection: ConnectionConfig,
+    /// `[[rule]]`: the user's rules for connections, the first ahead of the others.
+    pub rules: Vec<Rule>,
 }
 
 impl Config {
@@ -78,12 +88,14 @@ impl TryFrom<Section<'_>> for Config {
     type Error = ConfigError;
 
     fn try_from(root: Section<'_>) -> Result<Self, ConfigError> {
-        root.allow_only(&["serve", "up", "session", "link"])?;
+        root.allow_only(&["serve", "up", "session", "link", "connection", "rule"])?;
         Ok(Self {
             serve: root.section_or_default("serve")?,
             up: root.section_or_default("up")?,
             session: root.section_or_default("session")?,
             links: link::read_all(&root)?,
+            connection: root.section_or_default("connection")?,
+            rules: rule::read_all(&root, Source::User)?,
         })
     }
 }

@@ -144,7 +144,7 @@ fn an_unknown_key_is_named_with_those_allowed() {
     );
     assert_eq!(
         error("z = 1\na = 1"),
-        "hawser.toml:1: unknown key `z`; allowed: serve, up, session, link"
+        "hawser.toml:1: unknown key `z`; allowed: serve, up, session, link, connection, rule"
     );
 }
 
@@ -321,6 +321,7 @@ fn the_shipped_example_says_the_defaults() {
         .collect();
     let config = Config::parse("example", &whole.join("\n")).unwrap();
     assert_eq!(config.links.len(), 2);
+    assert_eq!(config.rules.len(), 4);
     assert!(config.links[1].rule.allowance.is_some());
     assert!(config.up.gateway.is_some() && !config.serve.advertise.is_empty());
 }
