@@ -3,6 +3,8 @@
 //! What a flag says goes over what the configuration file says: each `apply_to` does that for one
 //! command, once.
 
+mod rule;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,6 +14,8 @@ use hawser_config::{GatewaySource, HostPort, IpNet, ServeConfig, UpConfig};
 use hawser_control::LinkUse;
 use hawser_net::identity::PublicKey;
 use hawser_types::{ByteCount, StreamId};
+
+pub(crate) use rule::{RuleAction, RuleArgs, RuleTestArgs};
 
 /// Makes all of a machine's internet links act as one.
 #[derive(Debug, Parser)]
@@ -90,6 +94,8 @@ pub(crate) enum Command {
     Status(TableArgs),
     /// Use a link otherwise from now on, until the daemon ends
     Link(LinkArgs),
+    /// List, test or change the rules for connections
+    Rule(RuleArgs),
     /// Say why the running daemon used a link, or did not
     Why(WhyArgs),
     /// Measure each link alone, then all together

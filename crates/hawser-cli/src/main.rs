@@ -13,6 +13,8 @@ mod link;
 mod measure;
 mod peers;
 mod receive;
+mod rule;
+mod rule_files;
 mod rules;
 mod send;
 mod serve;
@@ -38,7 +40,10 @@ fn main() -> ExitCode {
         Err(error) if setup::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("hawser: {}", setup::explained(&error));
-            ExitCode::FAILURE
+            match setup::is_usage(&error) {
+                true => ExitCode::from(2),
+                false => ExitCode::FAILURE,
+            }
         }
     }
 }
@@ -58,6 +63,7 @@ fn run(setup: &Setup, command: Command) -> anyhow::Result<()> {
             Command::Peers(args) => peers::peers(setup, &args).await,
             Command::Status(args) => status::run(setup, args).await,
             Command::Link(args) => link::run(setup, &args).await,
+            Command::Rule(args) => rule::run(setup, args).await,
             Command::Why(args) => why::run(setup, &args).await,
             Command::Bench(args) => bench::run(setup, &args).await,
             Command::Doctor(args) => doctor::run(setup, args).await,

@@ -1,9 +1,10 @@
 //! What every command needs first: the configuration, the state directory, the log.
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
 
 use anyhow::Context as _;
-use hawser_config::Config;
+use hawser_config::{Config, ConfigError};
 use hawser_control::{LinkState, LinkStatus};
 use hawser_net::links::{Link, usable};
 use hawser_net::store::StateDir;
@@ -16,7 +17,14 @@ use crate::args::{Command, Global};
 pub(crate) struct Setup {
     pub(crate) config: Config,
     pub(crate) state: StateDir,
+    /// The file that the configuration was read from.
+    pub(crate) config_file: Option<PathBuf>,
 }
+
+/// The user has asked for something that makes no sense: the program ends with 2, as after a mistake on the command line.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Usage(pub(crate) String);
 
 impl Setup {
     /// Reads the configuration, finds the state directory and starts the log.
@@ -43,6 +51,7 @@ impl Setup {
         Ok(Self {
             config,
             state: StateDir::resolve(global.state)?,
+            config_file: global.config,
         })
     }
 }
@@ -140,6 +149,13 @@ pub(crate) fn explained(error: &anyhow::Error) -> String {
         }
     }
     text
+}
+
+/// Whether the user has to say something else, in the configuration or on the command line.
+pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
+    let config = error.downcast_ref::<ConfigError>();
+    let is_content = config.is_some_and(|error| !matches!(error, ConfigError::Read { .. }));
+    is_content || error.is::<Usage>()
 }
 
 /// Whether the output's reader has gone, which is no failure.

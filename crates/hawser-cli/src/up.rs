@@ -16,6 +16,7 @@ use hawser_net::links::{LinkMonitor, usable};
 
 use crate::args::UpArgs;
 use crate::daemon::Daemon;
+use crate::rule_files::RuleFiles;
 use crate::rules::{LinkRules, permitted};
 use crate::session::{ClientSubject, Links, Target};
 use crate::setup::Setup;
@@ -33,6 +34,8 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         allow_lan: config.allow_lan,
         ..ProxyConfig::default()
     };
+    // Whoever places connections asks them; until then they are only read and watched.
+    let _rules_for_connections = RuleFiles::of(setup).follow()?;
     let rules = LinkRules::open(&setup.config, &setup.state);
     let gateway = config.gateway.as_ref();
     let target = Target::find(setup, &setup.state, gateway, &config.links, &rules)?;

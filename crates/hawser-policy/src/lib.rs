@@ -12,6 +12,7 @@ mod facts;
 mod pattern;
 mod rule;
 mod set;
+mod text;
 mod value;
 
 pub use condition::{Condition, Field, Miss};

@@ -6,5 +6,6 @@ mod files;
 mod gateway;
 mod origin;
 mod program;
+mod rules;
 mod usage;
 mod why;

@@ -1,0 +1,184 @@
+//! `hawser rule`.
+
+use std::str::FromStr;
+
+use clap::{ArgGroup, Args, Subcommand};
+use hawser_config::{HostPort, IpNet};
+use hawser_policy::{
+    Action, Avoid, CgroupPath, Class, Condition, DomainPattern, Dscp, LinkChoice, Mode, Pattern,
+    PortRange, Protocol, Rule, Source,
+};
+
+use super::{TableArgs, link_name, network};
+
+/// `hawser rule`.
+#[derive(Args, Debug)]
+pub(crate) struct RuleArgs {
+    /// What to do with the rules.
+    #[command(subcommand)]
+    pub(crate) action: RuleAction,
+}
+
+/// What to do with the rules for connections.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RuleAction {
+    /// List the rules in the order in which they are asked
+    List {
+        /// Show those of the profile and the built-in ones too
+        #[arg(long)]
+        builtin: bool,
+        /// How to show them.
+        #[command(flatten)]
+        table: TableArgs,
+    },
+    /// Say what the rules make of a connection, and why
+    Test(Box<RuleTestArgs>),
+    /// Add a rule behind your others
+    Add(Box<RuleAddArgs>),
+    /// Remove a rule of your own
+    Remove {
+        /// Its number in `hawser rule list`
+        #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        number: u32,
+    },
+}
+
+/// `hawser rule test`.
+#[derive(Args, Debug)]
+pub(crate) struct RuleTestArgs {
+    /// Where it goes, such as example.org:443
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
+    pub(crate) to: HostPort,
+    /// It goes there with datagrams
+    #[arg(long)]
+    pub(crate) udp: bool,
+    /// The process's name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) program: Option<String>,
+    /// The path of the program's file
+    #[arg(long, value_name = "PATH")]
+    pub(crate) executable: Option<String>,
+    /// The number of the user who runs it
+    #[arg(long, value_name = "UID")]
+    pub(crate) user: Option<u32>,
+    /// Its control group
+    #[arg(long, value_name = "PATH")]
+    pub(crate) cgroup: Option<String>,
+    /// The name it goes to, where --to is an address
+    #[arg(long, value_name = "NAME")]
+    pub(crate) domain: Option<String>,
+    /// The address it goes to, where --to is a name
+    #[arg(long, value_name = "IP")]
+    pub(crate) address: Option<std::net::IpAddr>,
+    /// The code point of its packets, such as 46 or ef
+    #[arg(long, value_name = "DSCP", value_parser = Dscp::from_str)]
+    pub(crate) dscp: Option<Dscp>,
+    /// Show the rules that do not apply too
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// How to show it.
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
+}
+
+/// `hawser rule add`. Lists are separated by commas.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("says").required(true).multiple(true))]
+#[command(group = ArgGroup::new("which").multiple(false))]
+pub(crate) struct RuleAddArgs {
+    /// Call the rule so
+    #[arg(long, value_name = "TEXT")]
+    name: Option<String>,
+    /// For these programs; * stands for any characters
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = Pattern::from_str)]
+    program: Vec<Pattern>,
+    /// For these paths of programs; * stands for any characters
+    #[arg(long, value_name = "PATH", value_delimiter = ',', value_parser = Pattern::from_str)]
+    executable: Vec<Pattern>,
+    /// For what these users run
+    #[arg(long, value_name = "UID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(..i64::from(u32::MAX)))]
+    user: Vec<u32>,
+    /// For what is in these control groups, or below
+    #[arg(long, value_name = "PATH", value_delimiter = ',', value_parser = CgroupPath::from_str)]
+    cgroup: Vec<CgroupPath>,
+    /// To these names; *.example.org for all below
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = DomainPattern::from_str)]
+    domain: Vec<DomainPattern>,
+    /// To these networks
+    #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = network)]
+    address: Vec<IpNet>,
+    /// To these ports, or ranges such as 5000-5100
+    #[arg(long, value_name = "PORT", value_delimiter = ',', value_parser = PortRange::from_str)]
+    port: Vec<PortRange>,
+    /// By this protocol: tcp or udp
+    #[arg(long, value_name = "NAME", value_parser = Protocol::from_str)]
+    protocol: Option<Protocol>,
+    /// With these code points, such as 46 or ef
+    #[arg(long, value_name = "DSCP", value_delimiter = ',', value_parser = Dscp::from_str)]
+    dscp: Vec<Dscp>,
+    /// For what the rules take for this class
+    #[arg(long, value_name = "CLASS", value_delimiter = ',', value_parser = Class::from_str)]
+    of_class: Vec<Class>,
+    /// Take it for real-time, interactive, bulk or unknown
+    #[arg(long, value_name = "CLASS", value_parser = Class::from_str, group = "says", conflicts_with = "of_class")]
+    class: Option<Class>,
+    /// Let it take every link
+    #[arg(long, groups = ["says", "which"])]
+    any_link: bool,
+    /// Let it take these links and no others
+    #[arg(long, value_name = "LINK", value_delimiter = ',', value_parser = link_name, groups = ["says", "which"])]
+    only: Vec<String>,
+    /// Let it take the first of these links that lives
+    #[arg(long, value_name = "LINK", value_delimiter = ',', value_parser = link_name, groups = ["says", "which"])]
+    order: Vec<String>,
+    /// Keep it off these links
+    #[arg(long, value_name = "LINK", value_delimiter = ',', value_parser = link_name, groups = ["says", "which"])]
+    never: Vec<String>,
+    /// Keep it off links that are metered or carry calls, while another is there
+    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = Avoid::from_str, group = "says")]
+    avoid: Vec<Avoid>,
+    /// Have it go auto, direct or bonded
+    #[arg(long, value_name = "MODE", value_parser = Mode::from_str, group = "says")]
+    mode: Option<Mode>,
+}
+
+impl RuleAddArgs {
+    /// The rule that the flags describe.
+    pub(crate) fn rule(self) -> Rule {
+        let links = match (self.only, self.order, self.never) {
+            (only, _, _) if !only.is_empty() => Some(LinkChoice::Only(only)),
+            (_, order, _) if !order.is_empty() => Some(LinkChoice::Order(order)),
+            (_, _, never) if !never.is_empty() => Some(LinkChoice::Except(never)),
+            _ => self.any_link.then_some(LinkChoice::Any),
+        };
+        Rule {
+            name: self.name,
+            source: Source::User,
+            when: Condition {
+                program: self.program,
+                executable: self.executable,
+                user: self.user,
+                cgroup: self.cgroup,
+                domain: self.domain,
+                address: self.address,
+                port: self.port,
+                protocol: self.protocol,
+                dscp: self.dscp,
+                class: self.of_class,
+            },
+            then: Action {
+                class: self.class,
+                links,
+                avoid: (!self.avoid.is_empty()).then_some(self.avoid),
+                mode: self.mode,
+            },
+        }
+    }
+}
+
+fn host_and_port(text: &str) -> Result<HostPort, String> {
+    let expected = "expected a name or an address with a port, such as example.org:443";
+    let parsed = text.parse().ok();
+    let parsed = parsed.filter(|to: &HostPort| to.port().is_some());
+    parsed.ok_or_else(|| expected.to_owned())
+}

@@ -1,0 +1,150 @@
+//! Changes the files that hold rules. What the user has written there stays as it is.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use hawser_config::{Config, parse_rules};
+use hawser_policy::{Field, Rule};
+use rustix::fs::{FlockOperation, flock};
+use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, TomlError, Value, value};
+
+use crate::rule_files::RuleFiles;
+use crate::setup::Usage;
+
+/// Writes `rule` behind the others of the configuration, or of the state directory where no
+/// configuration is named; says where.
+pub(super) fn add(files: &RuleFiles, rule: &Rule) -> anyhow::Result<PathBuf> {
+    let path = files.config.as_ref().unwrap_or(&files.own).clone();
+    let is_config = files.config.is_some();
+    change(&path, is_config, |document| {
+        let rules = document.entry(RULE).or_insert_with(no_rules);
+        let Item::ArrayOfTables(rules) = rules else {
+            let problem = format!("{}: `rule` is not made of [[rule]]", path.display());
+            return Err(Usage(problem).into());
+        };
+        rules.push(table(rule));
+        Ok(())
+    })?;
+    Ok(path)
+}
+
+/// Takes the user's rule with that number out; gives it and the file that it stood in.
+pub(super) fn remove(files: &RuleFiles, number: u32) -> anyhow::Result<(Rule, PathBuf)> {
+    let read = files.read()?;
+    let place = number as usize - 1;
+    let count = read.configured.len();
+    let all = read.configured.len() + read.own.len();
+    let mut user = read.configured.into_iter().chain(read.own);
+    let Some(rule) = user.nth(place) else {
+        let problem = format!("there is no rule {number} of your own; you have {all}");
+        return Err(Usage(problem).into());
+    };
+    let (path, place, is_config) = match &files.config {
+        Some(config) if place < count => (config, place, true),
+        _ => (&files.own, place - count, false),
+    };
+    change(path, is_config, |document| {
+        let rules = document.get_mut(RULE);
+        let rules = rules.and_then(Item::as_array_of_tables_mut);
+        let Some(rules) = rules.filter(|rules| place < rules.len()) else {
+            let problem = format!("{}: `rule` is not made of [[rule]]", path.display());
+            return Err(Usage(problem).into());
+        };
+        rules.remove(place);
+        Ok(())
+    })?;
+    Ok((rule, path.clone()))
+}
+
+/// Changes the file as a whole or not at all; never to something that could not be read back.
+fn change(
+    path: &Path,
+    is_config: bool,
+    edit: impl FnOnce(&mut DocumentMut) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    // A link stays one, and what it leads to is replaced.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let folder = target
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let lock = fs::File::open(folder).with_context(|| folder.display().to_string())?;
+    // Given back with the file; two changes at once would undo one another.
+    flock(&lock, FlockOperation::LockExclusive).with_context(|| folder.display().to_string())?;
+    let text = match fs::read_to_string(&target) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !is_config => OWN_HEAD.to_owned(),
+        read => read.with_context(|| format!("cannot read {}", path.display()))?,
+    };
+    let name = path.display().to_string();
+    let check = |text: &str| match is_config {
+        true => Config::parse(&name, text).map(drop),
+        false => parse_rules(&name, text).map(drop),
+    };
+    check(&text)?;
+    let mut document: DocumentMut = text.parse().map_err(|error: TomlError| {
+        let problem = error.message();
+        Usage(format!(
+            "{name} can't be changed by this program: {problem}"
+        ))
+    })?;
+    edit(&mut document)?;
+    let text = document.to_string();
+    check(&text)?;
+    replace(&target, folder, &text).with_context(|| format!("cannot write {name}"))
+}
+
+fn replace(target: &Path, folder: &Path, text: &str) -> io::Result<()> {
+    let mut file = tempfile::Builder::new()
+        .prefix(".hawser-")
+        .tempfile_in(folder)?;
+    file.write_all(text.as_bytes())?;
+    if let Ok(old) = fs::metadata(target) {
+        use std::os::unix::fs::{MetadataExt as _, fchown};
+        file.as_file().set_permissions(old.permissions())?;
+        // Another's file stays theirs where that is allowed.
+        let _ = fchown(file.as_file(), Some(old.uid()), Some(old.gid()));
+    }
+    file.as_file().sync_all()?;
+    file.persist(target)?;
+    fs::File::open(folder)?.sync_all()
+}
+
+/// `[[rule]]` with everything that the rule says.
+fn table(rule: &Rule) -> Table {
+    let mut table = Table::new();
+    if let Some(name) = &rule.name {
+        table.insert("name", value(name));
+    }
+    for (field, values) in rule.when.entries() {
+        let is_number = field == Field::User;
+        table.insert(field.key(), item(&values, is_number));
+    }
+    for (key, values) in rule.then.entries() {
+        table.insert(key, item(&values, false));
+    }
+    table
+}
+
+fn item(values: &[String], is_number: bool) -> Item {
+    let one = |text: &String| match text.parse::<i64>() {
+        Ok(number) if is_number => Value::from(number),
+        _ => Value::from(text),
+    };
+    match values {
+        [single] => value(one(single)),
+        many => value(many.iter().map(one).collect::<Array>()),
+    }
+}
+
+fn no_rules() -> Item {
+    Item::ArrayOfTables(ArrayOfTables::new())
+}
+
+const RULE: &str = "rule";
+/// Begins the file in the state directory.
+const OWN_HEAD: &str = "# Rules for connections, as `hawser rule add` has written them.\n";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+use hawser_policy::{Action, Class, Condition, LinkChoice, Mode};
+
+use super::*;
+use crate::setup::is_usage;
+
+fn files(folder: &Path, config: Option<&str>) -> RuleFiles {
+    let path = folder.join("hawser.toml");
+    if let Some(text) = config {
+        fs::write(&path, text).unwrap();
+    }
+    RuleFiles {
+        config: config.map(|_| path),
+        own: folder.join("rules.toml"),
+    }
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap()
+}
+
+fn rule() -> Rule {
+    Rule {
+        name: Some("backups".to_owned()),
+        when: Condition {
+            program: vec!["restic".parse().unwrap(), "10".parse().unwrap()],
+            user: vec![1000],
+            port: vec!["22".parse().unwrap()],
+            ..Condition::default()
+        },
+        then: Action {
+            links: Some(LinkChoice::Except(vec!["wwan0".to_owned()])),
+            ..Action::default()
+        },
+        ..Rule::default()
+    }
+}
+
+#[test]
+fn what_is_added_reads_back_and_the_rest_stays_as_it_was() {
+    let before = "# mine\n[up]   # odd  spaces\nlinks = [ \"eth0\" ]\n\n# first\n[[rule]]\nclass = \"bulk\" # because\n";
+    let folder = tempfile::tempdir().unwrap();
+    let files = files(folder.path(), Some(before));
+    let path = add(&files, &rule()).unwrap();
+    let after = read(&path);
+    assert!(after.starts_with(before), "{after}");
+    let read = files.read().unwrap();
+    assert_eq!(read.configured.len(), 2);
+    assert_eq!(read.configured[1], rule());
+    assert!(!files.own.exists());
+}
+
+#[test]
+fn without_a_configuration_rules_are_kept_in_the_state_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = files(folder.path(), None);
+    let second = Rule {
+        then: Action {
+            mode: Some(Mode::Direct),
+            ..Action::default()
+        },
+        ..Rule::default()
+    };
+    for rule in [rule(), second.clone()] {
+        assert_eq!(add(&files, &rule).unwrap(), files.own);
+    }
+    assert_eq!(files.read().unwrap().own, [rule(), second]);
+}
+
+#[test]
+fn the_rule_with_the_number_goes_and_its_remark_with_it() {
+    let config = "# head\n[connection]\nprofile = \"calls\"\n\n# one\n[[rule]]\nclass = \"bulk\"\n\n# two\n[[rule]]\nmode = \"direct\"\n";
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = files(folder.path(), Some(config));
+    let config = files.config.take();
+    add(&files, &rule()).unwrap();
+    files.config = config;
+    let (gone, path) = remove(&files, 1).unwrap();
+    assert_eq!(gone.then.class, Some(Class::Bulk));
+    let after = read(&path);
+    assert!(
+        !after.contains("# one") && !after.contains("bulk"),
+        "{after}"
+    );
+    assert!(after.starts_with("# head\n[connection]\n") && after.contains("# two"));
+    // The next is the only one left in the configuration, and then one of the state directory.
+    assert_eq!(remove(&files, 2).unwrap(), (rule(), files.own.clone()));
+    let problem = remove(&files, 2).unwrap_err();
+    assert!(is_usage(&problem), "{problem}");
+    assert!(
+        problem
+            .to_string()
+            .contains("no rule 2 of your own; you have 1")
+    );
+}
+
+#[test]
+fn a_file_that_is_broken_is_not_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    for broken in [
+        "[[rule]]\nclass = \"fast\"\n",
+        "rule = []\n[[x",
+        "rule = []\n",
+    ] {
+        let files = files(folder.path(), Some(broken));
+        let problem = add(&files, &rule()).unwrap_err();
+        assert!(is_usage(&problem), "{problem}");
+        assert!(problem.to_string().contains("hawser.toml"), "{problem}");
+        assert_eq!(read(files.config.as_ref().unwrap()), broken);
+    }
+}
+
+#[test]
+fn a_file_keeps_its_mode_and_a_link_stays_one() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let real = folder.path().join("real.toml");
+    fs::write(&real, "").unwrap();
+    fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
+    let link = folder.path().join("link.toml");
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    let files = RuleFiles {
+        config: Some(link.clone()),
+        own: folder.path().join("rules.toml"),
+    };
+    add(&files, &rule()).unwrap();
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(
+        fs::metadata(&real).unwrap().permissions().mode() & 0o777,
+        0o640
+    );
+    assert!(read(&real).contains("restic"));
+}
+
+#[test]
+fn many_that_add_at_once_lose_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = files(folder.path(), None);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| add(&files, &rule()).unwrap());
+        }
+    });
+    assert_eq!(files.read().unwrap().own.len(), 8);
+}

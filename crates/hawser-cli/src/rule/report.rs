@@ -1,0 +1,155 @@
+//! Rules and verdicts as people and programs read them.
+
+use std::fmt::Write as _;
+
+use hawser_policy::{Action, Condition, Explained, Facts, Miss, Rule, RuleSet, Source, Verdict};
+use serde_json::{Map, Value, json};
+
+/// The rules of those sources that are `shown`, with the links that are not `present`.
+pub(super) fn list_text(
+    set: &RuleSet,
+    shown: impl Fn(Source) -> bool,
+    present: Option<&[String]>,
+) -> String {
+    let mut text = String::new();
+    for (place, rule) in set.rules().iter().enumerate() {
+        if !shown(rule.source) {
+            continue;
+        }
+        let _ = writeln!(text, "{}: {}: {}", title(set, place), rule.when, rule.then);
+        for link in unknown_links(rule, present) {
+            let _ = writeln!(text, "     no link is called {link} now");
+        }
+    }
+    match text.is_empty() {
+        true => "no rule of your own; --builtin shows those that come along\n".to_owned(),
+        false => text,
+    }
+}
+
+/// The same as JSON.
+pub(super) fn list_json(
+    set: &RuleSet,
+    shown: impl Fn(Source) -> bool,
+    present: Option<&[String]>,
+) -> Value {
+    let rules = set.rules().iter().enumerate();
+    let shown = rules.filter(|(_, rule)| shown(rule.source));
+    let rule = |(place, rule): (usize, &Rule)| {
+        json!({
+            "number": place + 1,
+            "source": rule.source.to_string(),
+            "name": rule.name,
+            "when": condition(&rule.when),
+            "then": action(&rule.then),
+            "unknown_links": unknown_links(rule, present),
+        })
+    };
+    json!({ "rules": shown.map(rule).collect::<Vec<_>>() })
+}
+
+/// What the rules make of a connection; with `all`, what each has to do with it.
+pub(super) fn test_text(set: &RuleSet, facts: &Facts<'_>, all: bool) -> String {
+    let mut text = String::new();
+    for (key, value, by) in fields(&set.judge(facts)) {
+        let by = by.map_or_else(
+            || "no rule says anything else".to_owned(),
+            |place| title(set, place),
+        );
+        let _ = writeln!(text, "{key:<7} {value:<24} {by}");
+    }
+    for (place, explained) in set.explain(facts).iter().enumerate() {
+        match explained.applies {
+            Err(miss) if all => {
+                let _ = writeln!(text, "  no   {}: {}", title(set, place), why(miss));
+            }
+            Err(_) => {}
+            Ok(()) => {
+                let _ = writeln!(
+                    text,
+                    "  yes  {}: {}",
+                    title(set, place),
+                    explained.rule.then
+                );
+            }
+        }
+    }
+    text
+}
+
+/// The same as JSON, with every rule.
+pub(super) fn test_json(set: &RuleSet, facts: &Facts<'_>) -> Value {
+    let fields = fields(&set.judge(facts)).into_iter();
+    let field = |(key, value, by): (&str, String, Option<usize>)| {
+        let by = by.map(|place| place + 1);
+        (key.to_owned(), json!({ "value": value, "rule": by }))
+    };
+    let explained = set.explain(facts);
+    let rule = |(place, one): (usize, &Explained<'_>)| {
+        let miss = one.applies.err();
+        json!({
+            "number": place + 1,
+            "source": one.rule.source.to_string(),
+            "name": one.rule.name,
+            "applies": one.applies.is_ok(),
+            "misses": miss.map(|miss| miss.field.key()),
+            "known": miss.is_none_or(|miss| miss.known),
+        })
+    };
+    let rules: Vec<Value> = explained.iter().enumerate().map(rule).collect();
+    json!({ "verdict": fields.map(field).collect::<Map<_, _>>(), "rules": rules })
+}
+
+/// What a verdict says, field by field, and the places of the rules for it.
+fn fields(verdict: &Verdict) -> [(&'static str, String, Option<usize>); 4] {
+    let avoid: Vec<&str> = verdict.avoid.iter().map(|avoid| avoid.name()).collect();
+    let avoid = match avoid.is_empty() {
+        true => "nothing".to_owned(),
+        false => avoid.join(" "),
+    };
+    [
+        ("class", verdict.class.to_string(), verdict.class_by),
+        ("links", verdict.links.to_string(), verdict.links_by),
+        ("avoid", avoid, verdict.avoid_by),
+        ("mode", verdict.mode.to_string(), verdict.mode_by),
+    ]
+}
+
+/// `3 (user)`, with the rule's name where it has one.
+fn title(set: &RuleSet, place: usize) -> String {
+    let rule = set.rules().get(place);
+    let source = rule.map(|rule| rule.source).unwrap_or_default();
+    let name = rule.and_then(|rule| rule.name.as_deref());
+    let name = name.map_or(String::new(), |name| format!(" {name}"));
+    format!("{:>3} {source}{name}", place + 1)
+}
+
+fn why(miss: Miss) -> String {
+    let key = miss.field.key();
+    match miss.known {
+        true => format!("{key} is another"),
+        false => format!("{key} is not known"),
+    }
+}
+
+fn unknown_links<'a>(rule: &'a Rule, present: Option<&[String]>) -> Vec<&'a str> {
+    let Some(present) = present else {
+        return Vec::new();
+    };
+    let names = rule.then.links.iter().flat_map(|links| links.names());
+    let unknown = names.filter(|name| !present.contains(name));
+    unknown.map(String::as_str).collect()
+}
+
+fn condition(when: &Condition) -> Value {
+    let entries = when.entries().into_iter();
+    let entry =
+        |(field, values): (hawser_policy::Field, _)| (field.key().to_owned(), json!(values));
+    Value::Object(entries.map(entry).collect())
+}
+
+fn action(then: &Action) -> Value {
+    let entries = then.entries().into_iter();
+    let entry = |(key, values): (&str, _)| (key.to_owned(), json!(values));
+    Value::Object(entries.map(entry).collect())
+}

@@ -1,0 +1,97 @@
+//! `hawser rule`, and a daemon whose rules change.
+
+use super::program::{Place, until};
+
+#[test]
+fn a_rule_is_added_tested_listed_and_removed() {
+    let place = Place::new();
+    let run = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        place.run("s", &words)
+    };
+    let before = run("rule test --program restic --to 192.0.2.1:443");
+    assert!(before.out.contains("class   bulk"), "{before:?}");
+    assert!(
+        before.out.contains("built-in copies and backups"),
+        "{before:?}"
+    );
+    let added = run("rule add --program restic,borg* --never nolink0 --class interactive");
+    assert_eq!(added.code, 0, "{added:?}");
+    let after = run("rule test --program restic --to backup.example.org:443");
+    assert!(after.out.contains("class   interactive"), "{after:?}");
+    assert!(after.out.contains("links   never nolink0"), "{after:?}");
+    assert!(after.out.contains("1 user"), "{after:?}");
+    let all = run("rule test --all --to 192.0.2.1:443");
+    assert!(all.out.contains("program is not known"), "{all:?}");
+
+    let list = run("rule list");
+    let expected = "1 user: program restic or borg*: class interactive, never nolink0";
+    assert!(list.out.contains(expected), "{list:?}");
+    let json = run("rule list --json --builtin");
+    let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(json["rules"][0]["then"]["never"][0], "nolink0");
+    assert_eq!(json["rules"][1]["source"], "built-in");
+    let json = run("rule test --json --program borg --to 192.0.2.1:443");
+    let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(json["verdict"]["class"]["value"], "interactive");
+    assert_eq!(json["verdict"]["class"]["rule"], 1);
+
+    assert_eq!(run("rule remove 1").code, 0);
+    assert!(run("rule list").out.contains("no rule of your own"));
+}
+
+#[test]
+fn what_makes_no_sense_ends_with_2_and_one_line() {
+    let place = Place::new();
+    let config = place.path("c.toml");
+    std::fs::write(&config, "[[rule]]\nclass = \"fast\"\n").unwrap();
+    let config = config.to_str().unwrap();
+    let cases: [(&[&str], &str); 8] = [
+        (&["rule", "add", "--class", "fast"], "unknown class `fast`"),
+        (
+            &["rule", "add", "--never", "a/b"],
+            "expected the name of an interface",
+        ),
+        (
+            &["rule", "add", "--port", "9-3", "--class", "bulk"],
+            "range such as 5000-5100",
+        ),
+        (&["rule", "add", "--program", "x"], "required"),
+        (
+            &["rule", "add", "--only", "a", "--never", "b"],
+            "cannot be used with",
+        ),
+        (
+            &["rule", "remove", "7"],
+            "there is no rule 7 of your own; you have 0",
+        ),
+        (
+            &["--config", config, "rule", "list"],
+            "c.toml:2: `rule.class` is \"fast\"",
+        ),
+        (
+            &["--config", config, "up"],
+            "c.toml:2: `rule.class` is \"fast\"",
+        ),
+    ];
+    for (arguments, problem) in cases {
+        let ended = place.run("s", arguments);
+        ended.expect(2, problem);
+        assert_eq!(ended.out, "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_daemon_takes_changed_rules_and_leaves_broken_ones() {
+    let place = Place::new();
+    let daemon = place.up("s", &[]);
+    assert_eq!(place.run("s", &["rule", "add", "--class", "bulk"]).code, 0);
+    let said = |what: &'static str| {
+        until(what, || daemon.log().contains(what), || daemon.log());
+    };
+    said("the rules for connections have changed; 1 are yours");
+    std::fs::write(place.path("s").join("rules.toml"), "[[rule]]\nclass = 1\n").unwrap();
+    said("the rules for connections stay as they were");
+    said("rules.toml:2: `rule.class` is 1");
+    daemon.end();
+}
