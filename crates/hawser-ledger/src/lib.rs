@@ -1,4 +1,5 @@
-//! What went over each link, by month, in a database that survives power cuts.
+//! What went over each link, by month, and what connections of applications have needed, in a
+//! database that survives power cuts.
 //!
 //! One file, `ledger.db`, for all programs that use the same state directory: they add to it, so
 //! none undoes what another has counted. A charge is in it for good once [`Ledger::charge`] has
@@ -6,14 +7,32 @@
 //!
 //! # Schema
 //!
-//! Version 1 (`PRAGMA user_version`): the table `usage` with a row for each link and month.
+//! Version 2 (`PRAGMA user_version`). Older files are brought up to it when they are opened.
+//!
+//! Since version 1, the table `usage` with a row for each link and month.
 //!
 //! | column | |
 //! |---|---|
 //! | `link` | the interface's name |
 //! | `since` | the first day of the month, as year × 10,000 + month × 100 + day |
 //! | `up`, `down` | bytes sent and received |
+//!
+//! Since version 2, the table `demand` with a row for each application and class of port.
+//!
+//! | column | |
+//! |---|---|
+//! | `application` | the program's name; empty for those that are not known |
+//! | `ports` | the class of the port, as [`hawser_path::PortClass`] names it |
+//! | `up`, `down` | what a connection is expected to send and receive, in bytes |
+//! | `connections` | how many have taught that |
+//! | `updated` | when it last changed, in seconds since 1970 |
+//!
+//! ```sql
+//! SELECT application, ports, down, datetime(updated, 'unixepoch') FROM demand ORDER BY down DESC;
+//! ```
 #![forbid(unsafe_code)]
+
+mod demand;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,7 +40,9 @@ use std::time::Duration;
 
 use hawser_sched::rules::{Date, Usage};
 use hawser_types::ByteCount;
-use rusqlite::{Connection, ErrorCode, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
+
+pub use demand::{DemandKey, MAX_DEMANDS};
 
 /// The ledger of one state directory.
 #[derive(Debug)]
@@ -95,7 +116,7 @@ impl Ledger {
 
     /// Adds bytes to months of links, all of them or none.
     pub fn charge(&mut self, charges: &BTreeMap<String, Usage>) -> Result<(), LedgerError> {
-        let written = self.write(charges);
+        let written = self.change(|change| write_usage(change, charges));
         written.map_err(|source| self.failed(source))
     }
 
@@ -106,8 +127,7 @@ impl Ledger {
         )?;
         let rows = query.query_map([], |row| {
             let since = read_day(row.get(1)?);
-            let count = |value: i64| ByteCount::new(value.try_into().unwrap_or(0));
-            let (up, down) = (count(row.get(2)?), count(row.get(3)?));
+            let (up, down) = (bytes(row.get(2)?), bytes(row.get(3)?));
             let usage = since.map(|since| Usage { since, up, down });
             Ok((row.get::<_, String>(0)?, usage))
         })?;
@@ -120,21 +140,14 @@ impl Ledger {
         Ok(all)
     }
 
-    fn write(&mut self, charges: &BTreeMap<String, Usage>) -> rusqlite::Result<()> {
+    /// Changes the database by all that `write` does, or not at all.
+    fn change(
+        &mut self,
+        write: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()>,
+    ) -> rusqlite::Result<()> {
         let immediate = TransactionBehavior::Immediate;
         let change = self.database.transaction_with_behavior(immediate)?;
-        {
-            let mut add = change.prepare_cached(
-                "INSERT INTO usage (link, since, up, down) VALUES (?1, ?2, ?3, ?4) \
-                 ON CONFLICT (link, since) DO UPDATE SET \
-                 up = min(up, ?5) + excluded.up, down = min(down, ?5) + excluded.down",
-            )?;
-            let count = |bytes: ByteCount| bytes.as_u64().min(MOST as u64) as i64;
-            for (link, usage) in charges {
-                let (up, down) = (count(usage.up), count(usage.down));
-                add.execute(params![link, write_day(usage.since), up, down, MOST])?;
-            }
-        }
+        write(&change)?;
         change.commit()
     }
 
@@ -142,6 +155,31 @@ impl Ledger {
         let path = self.database.path().unwrap_or_default().into();
         LedgerError::Database { path, source }
     }
+}
+
+fn write_usage(
+    change: &Transaction<'_>,
+    charges: &BTreeMap<String, Usage>,
+) -> rusqlite::Result<()> {
+    let mut add = change.prepare_cached(
+        "INSERT INTO usage (link, since, up, down) VALUES (?1, ?2, ?3, ?4) \
+         ON CONFLICT (link, since) DO UPDATE SET \
+         up = min(up, ?5) + excluded.up, down = min(down, ?5) + excluded.down",
+    )?;
+    for (link, usage) in charges {
+        let (up, down) = (count(usage.up), count(usage.down));
+        add.execute(params![link, write_day(usage.since), up, down, MOST])?;
+    }
+    Ok(())
+}
+
+/// As the database holds it.
+fn count(bytes: ByteCount) -> i64 {
+    bytes.as_u64().min(MOST as u64) as i64
+}
+
+fn bytes(count: i64) -> ByteCount {
+    ByteCount::new(count.try_into().unwrap_or(0))
 }
 
 /// Makes every commit reach the disk before it returns, and reads the whole file once.
@@ -213,14 +251,26 @@ fn read_day(number: i64) -> Option<Date> {
 }
 
 /// One for each version, from the one before.
-const STEPS: [&str; 1] = ["CREATE TABLE usage (
+const STEPS: [&str; 2] = [
+    "CREATE TABLE usage (
         link TEXT NOT NULL,
         since INTEGER NOT NULL,
         up INTEGER NOT NULL,
         down INTEGER NOT NULL,
         PRIMARY KEY (link, since)
     ) STRICT, WITHOUT ROWID;
-    PRAGMA user_version = 1;"];
+    PRAGMA user_version = 1;",
+    "CREATE TABLE demand (
+        application TEXT NOT NULL,
+        ports TEXT NOT NULL,
+        up INTEGER NOT NULL,
+        down INTEGER NOT NULL,
+        connections INTEGER NOT NULL,
+        updated INTEGER NOT NULL,
+        PRIMARY KEY (application, ports)
+    ) STRICT, WITHOUT ROWID;
+    PRAGMA user_version = 2;",
+];
 const KNOWN: i64 = STEPS.len() as i64;
 /// Far more than any link carries in a month; two of them still fit.
 const MOST: i64 = i64::MAX / 4;
