@@ -8,7 +8,7 @@ use crate::emulator::{Counters, Emulator, LinkBytes, PacketSocket, Span, Transla
 use crate::ethtool;
 use crate::ip::{self, IpError};
 use crate::netns::NetNs;
-use crate::scenario::{Action, Scenario};
+use crate::scenario::{Action, Direction, Scenario};
 
 /// The server host's address that every link leads to.
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
@@ -65,14 +65,15 @@ pub enum LabError {
         /// Which link, from 1.
         link: usize,
     },
+    /// The links together exceed what they share in front of the server.
+    #[error("the links carry more than the server's line (`server`): only hawser-sim can do that")]
+    NarrowServer,
 }
 
 impl Lab {
     /// Builds the links of a scenario, each shaped by the emulator.
     pub fn shaped(scenario: &Scenario) -> Result<Self, LabError> {
-        if let Some(forgets) = scenario.links.iter().position(|link| link.nat.is_some()) {
-            return Err(LabError::Forgetful { link: forgets + 1 });
-        }
+        refuse(scenario)?;
         let inside: Vec<_> = scenario.links.iter().map(|link| link.behind).collect();
         let mut lab = Self::bare(&inside)?;
         let middle = namespace("emulator")?;
@@ -324,6 +325,22 @@ impl LabLink {
             self.address()
         )
     }
+}
+
+/// What only the simulator has.
+fn refuse(scenario: &Scenario) -> Result<(), LabError> {
+    if let Some(forgets) = scenario.links.iter().position(|link| link.nat.is_some()) {
+        return Err(LabError::Forgetful { link: forgets + 1 });
+    }
+    let narrow = |direction| {
+        let server = scenario.server.as_ref().map(|it| it.line(direction).rate);
+        server.is_some_and(|rate| rate < scenario.total_rate(direction))
+    };
+    // One that is wide enough is never full, so it needs no emulation.
+    if narrow(Direction::Put) || narrow(Direction::Get) {
+        return Err(LabError::NarrowServer);
+    }
+    Ok(())
 }
 
 /// The first three bytes of a /24.

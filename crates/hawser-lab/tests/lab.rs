@@ -194,6 +194,14 @@ fn what_only_the_simulator_has_is_refused() {
 }
 
 #[test]
+fn a_line_that_links_could_fill_in_front_of_the_server_is_refused() {
+    let text = format!("{PLAIN}[server]\nrate = \"29Mbit/s\"\n");
+    let scenario = Scenario::parse("server", &text, &no_files).unwrap();
+    let error = Lab::shaped(&scenario).err().unwrap();
+    assert!(error.to_string().contains("`server`"), "{error}");
+}
+
+#[test]
 fn every_shipped_scenario_is_valid() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
     let mut count = 0;

@@ -1,15 +1,21 @@
 //! The TOML form of a scenario, and the checks that turn it into the validated one.
 
 mod link;
+mod sweep;
+mod workload;
 
 use std::fmt::Display;
 
 use hawser_types::ByteCount;
 use serde::Deserialize;
 
-use crate::values::{Span, from_text};
-use crate::{Action, Direction, Event, InvalidScenario, Link, MAX_LINKS, ReadText, Scenario};
+use crate::values::{Span, maybe_text};
+use crate::{
+    Action, Direction, Event, InvalidScenario, Link, MAX_LINKS, Point, ReadText, Scenario,
+};
 use link::LinkEntry;
+use sweep::SweepEntry;
+use workload::WorkloadEntry;
 
 pub(super) fn parse(
     name: &str,
@@ -17,36 +23,24 @@ pub(super) fn parse(
     read: ReadText<'_>,
 ) -> Result<Scenario, InvalidScenario> {
     let file: File = toml::from_str(text)?;
-    if file.link.is_empty() || file.link.len() > MAX_LINKS {
-        return Err(out_of_range("link", file.link.len(), "1 to 16 links"));
+    file.check(name, read)
+}
+
+/// All that a file stands for: itself, or what its sweep makes of it.
+pub(super) fn parse_points(
+    name: &str,
+    text: &str,
+    read: ReadText<'_>,
+) -> Result<Vec<Point>, InvalidScenario> {
+    let mut file: File = toml::from_str(text)?;
+    match file.sweep.take() {
+        Some(sweep) => sweep.points(name, text, read),
+        None => Ok(vec![Point {
+            key: String::new(),
+            value: String::new(),
+            scenario: file.check(name, read)?,
+        }]),
     }
-    let links = file
-        .link
-        .into_iter()
-        .enumerate()
-        .map(|(index, link)| link.check(index + 1, read))
-        .collect::<Result<Vec<_>, _>>()?;
-    let mut events = Vec::new();
-    for (index, event) in file.event.into_iter().enumerate() {
-        events.extend(event.check(index + 1, &links)?);
-    }
-    events.sort_by_key(|event| event.at);
-    if file.payload < MIN_PAYLOAD {
-        return Err(out_of_range("payload", file.payload, "64KiB or more"));
-    }
-    Ok(Scenario {
-        name: name.to_owned(),
-        summary: file.summary,
-        payload: file.payload,
-        directions: match file.direction {
-            Ways::Put => vec![Direction::Put],
-            Ways::Get => vec![Direction::Get],
-            Ways::Both => vec![Direction::Put, Direction::Get],
-        },
-        seed: file.seed,
-        links,
-        events,
-    })
 }
 
 #[derive(Deserialize)]
@@ -54,8 +48,9 @@ pub(super) fn parse(
 struct File {
     #[serde(default)]
     summary: String,
-    #[serde(deserialize_with = "from_text")]
-    payload: ByteCount,
+    /// Needed where there is no workload.
+    #[serde(default, deserialize_with = "maybe_text")]
+    payload: Option<ByteCount>,
     #[serde(default)]
     direction: Ways,
     #[serde(default = "default_seed")]
@@ -63,6 +58,49 @@ struct File {
     link: Vec<LinkEntry>,
     #[serde(default)]
     event: Vec<EventEntry>,
+    server: Option<LinkEntry>,
+    workload: Option<WorkloadEntry>,
+    sweep: Option<SweepEntry>,
+}
+
+impl File {
+    fn check(self, name: &str, read: ReadText<'_>) -> Result<Scenario, InvalidScenario> {
+        if self.link.is_empty() || self.link.len() > MAX_LINKS {
+            return Err(out_of_range("link", self.link.len(), "1 to 16 links"));
+        }
+        let links = self.link.into_iter().enumerate();
+        let links = links
+            .map(|(index, link)| link.check(&format!("link {}", index + 1), read))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut events = Vec::new();
+        for (index, event) in self.event.into_iter().enumerate() {
+            events.extend(event.check(index + 1, &links)?);
+        }
+        events.sort_by_key(|event| event.at);
+        let workload = self.workload.map(WorkloadEntry::check).transpose()?;
+        let payload = match (self.payload, &workload) {
+            (Some(payload), _) if payload >= MIN_PAYLOAD => payload,
+            (None, Some(_)) => MIN_PAYLOAD,
+            (Some(payload), _) => return Err(out_of_range("payload", payload, "64KiB or more")),
+            (None, None) => return Err(out_of_range("payload", "missing", "64KiB or more")),
+        };
+        let server = self.server.map(|server| server.check_server(read));
+        Ok(Scenario {
+            name: name.to_owned(),
+            summary: self.summary,
+            payload,
+            directions: match self.direction {
+                Ways::Put => vec![Direction::Put],
+                Ways::Get => vec![Direction::Get],
+                Ways::Both => vec![Direction::Put, Direction::Get],
+            },
+            seed: self.seed,
+            links,
+            events,
+            server: server.transpose()?,
+            workload,
+        })
+    }
 }
 
 fn default_seed() -> u64 {

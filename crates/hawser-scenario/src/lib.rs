@@ -3,12 +3,14 @@
 #![forbid(unsafe_code)]
 
 mod congestion;
+pub mod figures;
 mod file;
 mod line;
 mod middlebox;
 pub mod promise;
 mod trace;
 mod values;
+mod workload;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,6 +22,7 @@ pub use congestion::{Congestion, UnknownCongestion};
 pub use line::{Fate, LineState};
 pub use middlebox::{Forgotten, Nat, TcpOption};
 pub use trace::{Segment, TraceError};
+pub use workload::{Application, Arrival, Sizes, Workload};
 
 /// A set of links, the payload of one transfer over all of them, and what happens meanwhile.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,23 +41,36 @@ pub struct Scenario {
     pub links: Vec<Link>,
     /// What happens while a transfer runs, in order of time.
     pub events: Vec<Event>,
+    /// What all links share in front of the server; `None`: nothing that is ever full.
+    pub server: Option<Link>,
+    /// Connections that come and go, for experiments that ask for some.
+    pub workload: Option<Workload>,
+}
+
+/// One of the scenarios that a file with a sweep stands for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// The key that differs, as the file says it; empty without a sweep.
+    pub key: String,
+    /// What it is here.
+    pub value: String,
+    /// The scenario with that value.
+    pub scenario: Scenario,
+}
+
+impl Point {
+    /// Reads and checks a file, and gives a scenario for each value of its sweep, or the one that
+    /// it is. Otherwise as [`Scenario::load`].
+    pub fn load(path: &Path, read: ReadText<'_>) -> Result<Vec<Self>, ScenarioError> {
+        load(path, read, file::parse_points)
+    }
 }
 
 impl Scenario {
     /// Reads and checks one scenario file; traces are looked up beside it. `read` gives the text
     /// of a file.
     pub fn load(path: &Path, read: ReadText<'_>) -> Result<Self, ScenarioError> {
-        let text = read(path).map_err(|reason| ScenarioError::Read {
-            path: path.to_owned(),
-            reason,
-        })?;
-        let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        let folder = path.parent().unwrap_or(Path::new("."));
-        let beside = |trace: &Path| read(&folder.join(trace));
-        Self::parse(&name, &text, &beside).map_err(|reason| ScenarioError::Invalid {
-            path: path.to_owned(),
-            reason: Box::new(reason),
-        })
+        load(path, read, file::parse)
     }
 
     /// Reads a scenario from its text. `read` gives the text of a trace file, whose name is as the
@@ -80,6 +96,24 @@ impl Scenario {
         let share = u64::try_from(bytes / u128::from(all.max(1))).unwrap_or(u64::MAX);
         ByteCount::new(share).max(MIN_SINGLE_PAYLOAD)
     }
+}
+
+fn load<T>(
+    path: &Path,
+    read: ReadText<'_>,
+    parse: fn(&str, &str, ReadText<'_>) -> Result<T, InvalidScenario>,
+) -> Result<T, ScenarioError> {
+    let text = read(path).map_err(|reason| ScenarioError::Read {
+        path: path.to_owned(),
+        reason,
+    })?;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let beside = |trace: &Path| read(&folder.join(trace));
+    parse(&name, &text, &beside).map_err(|reason| ScenarioError::Invalid {
+        path: path.to_owned(),
+        reason: Box::new(reason),
+    })
 }
 
 /// Gives the text of the file with this name.

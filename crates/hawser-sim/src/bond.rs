@@ -100,7 +100,7 @@ enum Handshake {
 impl Bond {
     /// Two hosts that know each other, at the moment at which the client starts.
     pub fn new(scenario: &Scenario, seed: u64, config: BondConfig) -> Self {
-        let network = Network::new(&scenario.links, seed);
+        let network = Network::new(&scenario.links, scenario.server.as_ref(), seed);
         let now = network.now();
         let host = |side| Host::new(side, Session::new(now, side, config.session.clone()));
         let mut bond = Self {

@@ -1,10 +1,12 @@
 //! Commands with a file of their own.
 
+mod connections;
 mod failover;
 mod fairness;
 mod hunt;
 mod replay;
 
+pub(crate) use connections::ConnectionArguments;
 pub(crate) use failover::FailoverArguments;
 pub(crate) use fairness::FairnessArguments;
 pub(crate) use hunt::HuntArguments;

@@ -8,6 +8,7 @@
 mod arrivals;
 pub mod bond;
 pub mod bulk;
+pub mod connections;
 pub mod experiment;
 pub mod failover;
 pub mod fairness;

@@ -37,6 +37,8 @@ enum Command {
     Objects(ObjectArguments),
     /// Let links fail and return, under load and at rest
     Failover(commands::FailoverArguments),
+    /// Let connections come and go, placed on links one by one or bonded
+    Connections(commands::ConnectionArguments),
     /// Share a link with plain TCP
     Fairness(commands::FairnessArguments),
     /// Draw link sets and report the worst breaches of the promise
@@ -127,6 +129,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => arguments.execute(),
         Command::Objects(arguments) => arguments.execute(),
         Command::Failover(arguments) => arguments.execute(),
+        Command::Connections(arguments) => arguments.execute(),
         Command::Fairness(arguments) => arguments.execute(),
         Command::Hunt(arguments) => arguments.execute(),
         Command::Replay(arguments) => arguments.execute(),

@@ -21,6 +21,16 @@ pub struct End {
     pub client: bool,
 }
 
+impl End {
+    /// The same connection's other end.
+    pub fn other(self) -> Self {
+        Self {
+            client: !self.client,
+            ..self
+        }
+    }
+}
+
 /// What the owner of a network is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happening {
@@ -35,6 +45,8 @@ pub enum Happening {
 pub struct Network {
     now: Instant,
     links: Vec<LinkState>,
+    /// The number of what all links share in front of the server, behind them in `links`.
+    shared: Option<usize>,
     connections: Vec<Connection>,
     queue: Queue<Planned>,
     seed: u64,
@@ -90,15 +102,17 @@ enum Planned {
 }
 
 impl Network {
-    /// A network of idle links at the beginning of time. `seed` draws loss, jitter and service.
-    pub fn new(links: &[Link], seed: u64) -> Self {
-        let now = START;
+    /// A network of idle links at the beginning of time, behind which everything passes through
+    /// `server`, if that is a bottleneck of its own. `seed` draws loss, jitter and service.
+    pub fn new(links: &[Link], server: Option<&Link>, seed: u64) -> Self {
+        let (now, count) = (START, links.len());
         let way = |line: &hawser_scenario::Line, number: u64| Way {
             // As the lab seeds its lines.
             line: LineState::new(line.clone(), seed.wrapping_mul(1_000_003) ^ number, now),
             under_way: VecDeque::new(),
         };
-        let links = links.iter().enumerate().map(|(index, link)| LinkState {
+        let links = links.iter().chain(server).enumerate();
+        let links = links.map(|(index, link)| LinkState {
             ways: [
                 way(&link.up, 2 * index as u64),
                 way(&link.down, 2 * index as u64 + 1),
@@ -110,6 +124,7 @@ impl Network {
         Self {
             now,
             links: links.collect(),
+            shared: server.map(|_| count),
             connections: Vec::new(),
             queue: Queue::new(),
             seed,
@@ -274,8 +289,13 @@ impl Network {
             self.queue.push(*at, Planned::Arrival { link, way });
         }
         let passes = !hole && !self.connections[end.connection].orphaned;
-        if !passes || !end.client && !self.leaves(end, &packet) {
+        let leaves_link = !end.client && self.shared != Some(link);
+        if !passes || leaves_link && !self.leaves(end, &packet) {
             self.counters.lost += 1;
+            return None;
+        }
+        if let Some(next) = self.next_link(link, end) {
+            self.put(next, way, end.other(), packet);
             return None;
         }
         self.counters.delivered += 1;
@@ -283,6 +303,17 @@ impl Network {
         self.tcp_mut(end).handle_packet(now, &packet);
         self.pump(end);
         Some(end)
+    }
+
+    /// Where a packet goes that has passed a link on its way to an end; `None`: it is there.
+    fn next_link(&self, passed: usize, to: End) -> Option<usize> {
+        let shared = self.shared?;
+        let own = self.connections[to.connection].link;
+        match (passed == shared, to.client) {
+            (true, true) => Some(own),
+            (false, false) => Some(shared),
+            _ => None,
+        }
     }
 
     fn on_timer(&mut self, end: End, at: Instant) -> bool {
@@ -324,7 +355,11 @@ impl Network {
         if connection.orphaned && from.client || !from.client && !self.enters(from) {
             return;
         }
-        self.put(link, way, from, packet);
+        let first = match from.client {
+            true => link,
+            false => self.shared.unwrap_or(link),
+        };
+        self.put(first, way, from, packet);
     }
 
     /// Puts a packet on a line.
@@ -332,10 +367,7 @@ impl Network {
         let state = &mut self.links[link].ways[way];
         match state.line.handle_packet(self.now, packet.size()) {
             Fate::Delivered(at) => {
-                let to = End {
-                    client: !from.client,
-                    ..from
-                };
+                let to = from.other();
                 if state.under_way.is_empty() {
                     self.queue.push(at, Planned::Arrival { link, way });
                 }

@@ -28,7 +28,7 @@ pub struct Transfer {
 /// How long the transfer takes from the SYN to the moment at which the client knows that
 /// everything has arrived; `None` when that is later than the limit.
 pub fn run(link: &Link, transfer: &Transfer) -> Option<Duration> {
-    let mut network = Network::new(std::slice::from_ref(link), transfer.seed);
+    let mut network = Network::new(std::slice::from_ref(link), None, transfer.seed);
     let began = network.now();
     let client = network.connect(0, TcpConfig::new(transfer.congestion));
     let server = End {

@@ -47,7 +47,7 @@ fn a_session_works_where_everything_is_stripped() {
 fn a_forgotten_connection_is_answered_by_a_reset_or_by_nothing() {
     let closed = |nat: &str| {
         let link = &scenario(nat).links[0];
-        let mut network = Network::new(std::slice::from_ref(link), 1);
+        let mut network = Network::new(std::slice::from_ref(link), None, 1);
         let client = network.connect(0, TcpConfig::new(Congestion::Cubic));
         let server = End {
             client: false,

@@ -65,26 +65,26 @@ struct NatEntry {
 }
 
 impl LinkEntry {
-    pub(super) fn check(self, number: usize, read: ReadText<'_>) -> Result<Link, InvalidScenario> {
+    pub(super) fn check(self, whose: &str, read: ReadText<'_>) -> Result<Link, InvalidScenario> {
         if let Some(address) = self.behind
             && (!address.is_private() || matches!(address.octets()[3], 0 | 1 | 255))
         {
             return Err(out_of_range(
-                &format!("behind of link {number}"),
+                &format!("behind of {whose}"),
                 address,
                 "a private host address that does not end in .1",
             ));
         }
-        let nat = self.nat.map(|nat| nat.check(number)).transpose()?;
+        let nat = self.nat.map(|nat| nat.check(whose)).transpose()?;
         let nothing = Self::default();
         let line = |own: &Option<Box<Self>>, way: &str| {
             let own = own.as_deref().unwrap_or(&nothing);
             if own.is_whole_links() {
-                let key = format!("{way} of link {number}");
+                let key = format!("{way} of {whose}");
                 let got = "a table with behind, nat, strip, up or down";
                 return Err(out_of_range(&key, got, "what concerns one direction"));
             }
-            own.or(&self).check_line(number, way, read)
+            own.or(&self).check_line(whose, way, read)
         };
         Ok(Link {
             up: line(&self.up, "up")?,
@@ -93,6 +93,15 @@ impl LinkEntry {
             nat,
             strip: self.strip,
         })
+    }
+
+    /// The line that all links meet in front of the server.
+    pub(super) fn check_server(self, read: ReadText<'_>) -> Result<Link, InvalidScenario> {
+        if self.behind.is_some() || self.nat.is_some() || !self.strip.is_empty() {
+            let got = "a table with behind, nat or strip";
+            return Err(out_of_range("server", got, "what a line has"));
+        }
+        self.check("server", read)
     }
 
     /// Whether it says something that only a whole link can have.
@@ -123,11 +132,11 @@ impl LinkEntry {
 
     fn check_line(
         self,
-        number: usize,
+        whose: &str,
         way: &str,
         read: ReadText<'_>,
     ) -> Result<Line, InvalidScenario> {
-        let key = |name: &str| format!("{name} of link {number} {way}");
+        let key = |name: &str| format!("{name} of {whose} {way}");
         let span = |name: &str, given: Option<Span>, otherwise, most, allowed| {
             let span = given.map_or(otherwise, |span| span.0);
             if span > most {
@@ -216,10 +225,10 @@ impl TraceEntry {
 }
 
 impl NatEntry {
-    fn check(self, number: usize) -> Result<Nat, InvalidScenario> {
+    fn check(self, whose: &str) -> Result<Nat, InvalidScenario> {
         let forget = self.forget.0;
         if forget < MIN_FORGET || forget > MAX_FORGET {
-            let key = format!("nat.forget of link {number}");
+            let key = format!("nat.forget of {whose}");
             return Err(out_of_range(&key, format!("{forget:?}"), "100ms to 24h"));
         }
         let then = self.then;

@@ -198,3 +198,123 @@ proptest::proptest! {
         let _ = read(&format!("payload = \"1MB\"\n[[link]]\n{key} = {value:?}\n"));
     }
 }
+
+const WORKLOAD: &str = r#"
+summary = "small and large"
+[[link]]
+rate = "2Mbit/s"
+[[link]]
+rate = "1Mbit/s"
+loss = "0%"
+[server]
+rate = "6Mbit/s"
+[workload]
+span = "60s"
+[[workload.application]]
+name = "small"
+class = "interactive"
+size = "22.38kB"
+per-second = 13
+[[workload.application]]
+name = "large"
+size = "285kB"
+sizes = "exponential"
+at-start = 1
+[sweep]
+key = "link.2.loss"
+values = ["0%", "10%"]
+"#;
+
+fn points(text: &str) -> Result<Vec<Point>, InvalidScenario> {
+    parse_points("test", text, &crate::no_files)
+}
+
+fn refused(from: &str, to: &str) -> String {
+    assert!(WORKLOAD.contains(from), "{from}");
+    points(&WORKLOAD.replace(from, to)).unwrap_err().to_string()
+}
+
+#[test]
+fn a_workload_needs_no_payload() {
+    let scenario = read(WORKLOAD).unwrap();
+    assert_eq!(
+        scenario.server.unwrap().down.rate.bits_per_second(),
+        6_000_000
+    );
+    let workload = scenario.workload.unwrap();
+    let [small, large] = &workload.applications[..] else {
+        panic!("{workload:?}");
+    };
+    assert_eq!(
+        (small.class.name(), small.per_second),
+        ("interactive", 13.0)
+    );
+    assert_eq!(small.size.as_u64(), 22_380);
+    assert_eq!((large.class.name(), large.at_start), ("unknown", 1));
+    assert_eq!(large.sizes, crate::Sizes::Exponential);
+    let error = read(&TWO_LINKS.replace("payload", "# payload")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "payload is missing: allowed is 64KiB or more"
+    );
+}
+
+#[test]
+fn a_sweep_gives_a_scenario_for_each_value() {
+    let points = points(WORKLOAD).unwrap();
+    let seen: Vec<_> = points
+        .iter()
+        .map(|p| {
+            (
+                p.key.as_str(),
+                p.value.as_str(),
+                p.scenario.links[1].down.loss.mean,
+            )
+        })
+        .collect();
+    assert_eq!(
+        seen,
+        [("link.2.loss", "0%", 0.0), ("link.2.loss", "10%", 0.1)]
+    );
+    assert!(
+        points
+            .iter()
+            .all(|p| p.scenario.links[0].down.loss == Loss::NONE)
+    );
+    assert_eq!(self::points(TWO_LINKS).unwrap().len(), 1);
+}
+
+#[test]
+fn what_a_sweep_cannot_do_is_refused() {
+    for key in [
+        "link.3.loss",
+        "link.0.loss",
+        "link.2.delay",
+        "link.2.loss.mean",
+        "links.2.loss",
+        "",
+    ] {
+        let error = refused("\"link.2.loss\"", &format!("{key:?}"));
+        assert!(error.contains("key of sweep is"), "{error}");
+    }
+    let error = refused("\"10%\"", "\"120%\"");
+    assert!(error.contains("120%"), "{error}");
+    assert!(
+        refused("\"10%\"", "5").contains("expected"),
+        "{}",
+        refused("\"10%\"", "5")
+    );
+    assert!(refused("[\"0%\", \"10%\"]", "[]").contains("values of sweep is 0"));
+}
+
+#[test]
+fn what_no_workload_can_be_is_refused() {
+    assert!(refused("per-second = 13", "per-second = -1.0").contains("0 to 1000"));
+    assert!(refused("per-second = 13", "per-second = nan").contains("0 to 1000"));
+    assert!(refused("at-start = 1", "at-start = 1001").contains("at-start of application large"));
+    assert!(refused("\"285kB\"", "\"0B\"").contains("size of application large"));
+    assert!(refused("\"60s\"", "\"0s\"").contains("1s to 24h"));
+    assert!(refused("name = \"large\"", "name = \"small\"").contains("a name given once"));
+    assert!(refused("\"interactive\"", "\"urgent\"").contains("unknown class `urgent`"));
+    assert!(refused("[server]", "[server]\nbehind = \"192.168.0.2\"").contains("server is"));
+}

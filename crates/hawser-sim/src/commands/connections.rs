@@ -1,0 +1,65 @@
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Args;
+use hawser_scenario::Point;
+use hawser_sim::connections::{self, Method, Rates};
+use hawser_sim::table::Connections;
+
+use crate::show;
+
+#[derive(Debug, Args)]
+pub(crate) struct ConnectionArguments {
+    /// Scenario files with a workload; a sweep gives a table for each value
+    #[arg(required = true)]
+    scenarios: Vec<PathBuf>,
+    /// Runs of each, with seeds from 1
+    #[arg(long, default_value = "15")]
+    seeds: NonZeroU64,
+    /// Only these methods
+    #[arg(long, value_delimiter = ',', value_parser = method)]
+    only: Vec<Method>,
+    /// Only these values of a sweep
+    #[arg(long, value_delimiter = ',', value_name = "VALUE")]
+    values: Vec<String>,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn method(name: &str) -> Result<Method, String> {
+    let found = Method::ALL.into_iter().find(|m| m.to_string() == name);
+    found.ok_or_else(|| {
+        let all = Method::ALL.map(|method| method.to_string()).join(" ");
+        format!("allowed are {all}")
+    })
+}
+
+impl ConnectionArguments {
+    pub(crate) fn execute(self) -> anyhow::Result<()> {
+        let mut reports = Vec::new();
+        let wanted = |value: &String| {
+            self.values.is_empty() || value.is_empty() || self.values.contains(value)
+        };
+        for path in &self.scenarios {
+            for point in points(path)?.iter().filter(|point| wanted(&point.value)) {
+                for method in Method::ALL {
+                    if !self.only.is_empty() && !self.only.contains(&method) {
+                        continue;
+                    }
+                    let seeds = 1..=self.seeds.get();
+                    let report = connections::run(point, method, Rates::Nominal, seeds);
+                    reports.push(
+                        report.with_context(|| format!("{} has no workload", path.display()))?,
+                    );
+                }
+            }
+        }
+        show(self.json, &reports, Connections(&reports))
+    }
+}
+
+fn points(path: &Path) -> anyhow::Result<Vec<Point>> {
+    Ok(Point::load(path, &|file| std::fs::read_to_string(file))?)
+}
