@@ -205,7 +205,7 @@ enum Io {
 }
 
 /// The rooms from the top: a crate depends on crates above it only.
-const ROOMS: [(&str, Io); 17] = [
+const ROOMS: [(&str, Io); 18] = [
     ("hawser-types", Io::None),
     ("hawser-wire", Io::None),
     ("hawser-path", Io::None),
@@ -219,6 +219,7 @@ const ROOMS: [(&str, Io); 17] = [
     ("hawser-config", Io::Some),
     ("hawser-ledger", Io::Some),
     ("hawser-net", Io::Some),
+    ("hawser-capture", Io::Some),
     ("hawser-front", Io::Some),
     ("hawser", Io::Some),
     ("hawser-lab", Io::Some),

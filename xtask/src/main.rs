@@ -1,6 +1,7 @@
 //! The project's own checks and test runner: `cargo xtask check`, `cargo xtask test`.
 #![forbid(unsafe_code)]
 
+mod bpf;
 mod layers;
 mod lines;
 mod packages;
@@ -17,6 +18,8 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
         ["check"] => check(),
+        ["bpf"] => bpf::build(&workspace_root()),
+        ["bpf", "--check"] => bpf::check(&workspace_root()),
         ["fmt"] => fmt(),
         ["clippy"] => clippy(),
         ["doc"] => doc(),
@@ -48,8 +51,9 @@ type Step = (&'static str, fn() -> Result<()>);
 
 /// Runs every check, also after one has failed, so that one run shows all there is to mend.
 fn check() -> Result<()> {
-    let steps: [Step; 6] = [
+    let steps: [Step; 7] = [
         ("fmt", fmt),
+        ("bpf --check", || bpf::check(&workspace_root())),
         ("layers", || layers::check(&workspace_root())),
         ("lines", || lines::check(&workspace_root())),
         ("clippy", clippy),
@@ -118,7 +122,9 @@ fn run(command: &mut Command) -> Result<()> {
         .with_context(|| format!("cannot start {}", command.get_program().display()))?;
     if !status.success() {
         let words: Vec<_> = command.get_args().map(|a| a.to_string_lossy()).collect();
-        bail!("`cargo {}` ended with {status}", words.join(" "));
+        let program = command.get_program().to_string_lossy();
+        let program = program.rsplit('/').next().unwrap_or_default();
+        bail!("`{program} {}` ended with {status}", words.join(" "));
     }
     Ok(())
 }
@@ -133,6 +139,8 @@ const USAGE: &str = "\
 cargo xtask COMMAND
 
   check                 everything below except `packages`, installing nothing
+  bpf [--check]         make the object of the kernel's programs from its source
+                        (needs clang 14); check that the committed one is that
   fmt                   formatting
   clippy                lints, warnings are errors
   doc                   documentation, warnings are errors

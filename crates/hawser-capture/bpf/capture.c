@@ -1,0 +1,650 @@
+/* Binds sockets to links as they connect. `cargo xtask bpf` makes capture.o of it.
+ *
+ * Whatever goes wrong in here, the connection is made as without Hawser. The only ones refused are
+ * those that the user's rules leave no link. */
+#include <linux/bpf.h>
+#include <linux/in.h>
+#include <linux/socket.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "decide.h"
+
+/* Without type information, so that any kernel and any loader takes it. */
+struct bpf_map_def {
+	__u32 type;
+	__u32 key_size;
+	__u32 value_size;
+	__u32 max_entries;
+	__u32 map_flags;
+};
+
+#define TABLE(name, kind, key, value, entries, flags)                                             \
+	struct bpf_map_def SEC("maps") name = { kind, key, value, entries, flags }
+#define SINGLE(name, value) TABLE(name, BPF_MAP_TYPE_ARRAY, 4, sizeof(value), 1, 0)
+#define HASH(name, key, value, entries)                                                           \
+	TABLE(name, BPF_MAP_TYPE_HASH, sizeof(key), sizeof(value), entries, BPF_F_NO_PREALLOC)
+#define TRIE(name, key, entries)                                                                  \
+	TABLE(name, BPF_MAP_TYPE_LPM_TRIE, sizeof(key), 8, entries, BPF_F_NO_PREALLOC)
+
+SINGLE(SETTINGS, struct settings);
+SINGLE(LINKS, struct links);
+SINGLE(LOADS, struct loads);
+SINGLE(TURNS, struct turns);
+SINGLE(RULES, struct rules);
+TRIE(LOCAL, struct address_key, 16384);
+TRIE(RULE_ADDRESSES, struct address_key, 4096);
+TRIE(RULE_PORTS, struct port_key, 4096);
+TRIE(RULE_PROGRAMS, struct program_key, 4096);
+HASH(RULE_USERS, __u32, __u64, 1024);
+HASH(RULE_CGROUPS, __u64, __u64, 1024);
+HASH(APPLICATIONS, struct application_key, struct application, 4096);
+HASH(DEMANDS, struct demand_key, struct demand, 8192);
+HASH(PEERS, struct peer_key, __u32, 4096);
+HASH(FLOWS, __u64, struct flow, 65536);
+HASH(ORIGINS, struct origin_key, struct origin, 65536);
+TABLE(COUNTS, BPF_MAP_TYPE_PERCPU_ARRAY, 4, 8, COUNTERS, 0);
+TABLE(COSTS, BPF_MAP_TYPE_PERCPU_ARRAY, 4, sizeof(struct costs), 1, 0);
+TABLE(EVENTS, BPF_MAP_TYPE_RINGBUF, 0, 0, 1 << 20, 0);
+
+#define SOL_SOCKET 1
+#define SO_BINDTODEVICE 25
+#define IP_TOS 1
+#define IPV6_TCLASS 67
+#define SOL_IP 0
+#define SOL_IPV6 41
+#define MAX_DEPTH 12 /* of control groups that rules look at */
+#define ALLOW 1
+#define REFUSE 0
+
+static __always_inline void *single(void *table)
+{
+	__u32 zero = 0;
+	return bpf_map_lookup_elem(table, &zero);
+}
+
+static __always_inline void count(__u32 what)
+{
+	__u64 *counter = bpf_map_lookup_elem(&COUNTS, &what);
+	if (counter)
+		*counter += 1;
+}
+
+/* Never below nothing: the user's side may have corrected the load meanwhile. */
+static __always_inline void take_from(__u64 *from, __u64 amount)
+{
+	__u64 before = *(volatile __u64 *)from;
+	__sync_fetch_and_add(from, -(amount < before ? amount : before));
+}
+
+static __always_inline void charge(struct load *load, const struct flow *flow)
+{
+	__sync_fetch_and_add(&load->up, flow->charged.up);
+	__sync_fetch_and_add(&load->down, flow->charged.down);
+	__sync_fetch_and_add(&load->connections, 1);
+	if (flow->class == CLASS_REAL_TIME)
+		__sync_fetch_and_add(&load->real_time, 1);
+}
+
+static __always_inline void give_back(const struct flow *flow)
+{
+	struct links *links = single(&LINKS);
+	struct loads *loads = single(&LOADS);
+	__u32 place = flow->place & (MAX_LINKS - 1);
+	struct load *load;
+
+	/* The place may be another link's by now. */
+	if (!links || !loads || !flow->link || links->at[place].index != flow->link)
+		return;
+	load = &loads->at[place];
+	take_from(&load->up, flow->charged.up);
+	take_from(&load->down, flow->charged.down);
+	take_from(&load->connections, 1);
+	if (flow->class == CLASS_REAL_TIME)
+		take_from(&load->real_time, 1);
+}
+
+static __always_inline void report(__u32 kind, __u64 cookie, const struct flow *flow, __u64 up,
+				   __u64 down, __u32 latency)
+{
+	struct event *event = bpf_ringbuf_reserve(&EVENTS, sizeof(*event), 0);
+	if (!event) {
+		count(COUNT_LOST_EVENTS);
+		return;
+	}
+	event->cookie = cookie;
+	event->at = bpf_ktime_get_ns();
+	event->up = up;
+	event->down = down;
+	event->kind = kind;
+	event->latency = latency;
+	event->flow = *flow;
+	bpf_ringbuf_submit(event, 0);
+}
+
+static __always_inline void forget_origin(const struct flow *flow)
+{
+	/* Mapped IPv4 is redirected to an IPv4 address. */
+	const __u32 *words = (const __u32 *)flow->remote;
+	struct origin_key key = { flow->local_port,
+				  !(!words[0] && !words[1] && words[2] == bpf_htonl(0xffff)) };
+	if (flow->redirected && flow->local_port)
+		bpf_map_delete_elem(&ORIGINS, &key);
+}
+
+/* Once for each connection, whoever comes first; gives whether it was this time. */
+static __always_inline int end(__u64 cookie, struct flow *flow, __u64 up, __u64 down,
+			       __u32 latency)
+{
+	if (__sync_fetch_and_or(&flow->state, FLOW_ENDED) & FLOW_ENDED)
+		return 0;
+	give_back(flow);
+	forget_origin(flow);
+	report(EVENT_ENDED, cookie, flow, up, down, latency);
+	return 1;
+}
+
+/* The place of the lowest bit; `mask` is not zero. */
+static __always_inline __u32 lowest(__u64 mask)
+{
+	__u32 place = 0;
+	if (!(mask & 0xffffffff))
+		mask >>= 32, place += 32;
+	if (!(mask & 0xffff))
+		mask >>= 16, place += 16;
+	if (!(mask & 0xff))
+		mask >>= 8, place += 8;
+	if (!(mask & 0xf))
+		mask >>= 4, place += 4;
+	if (!(mask & 0x3))
+		mask >>= 2, place += 2;
+	return place + !(mask & 1);
+}
+
+struct connection {
+	struct flow flow;
+	__u64 cookie;
+	__u32 ipv4; /* by the way its packets go */
+	__u32 dscp;
+};
+
+static __always_inline __u64 found(const __u64 *mask, __u64 otherwise)
+{
+	return mask ? *mask : otherwise;
+}
+
+static __always_inline __u64 fitting_cgroups(const struct rules *rules)
+{
+	__u64 fitting = rules->cgroup_free;
+	if (fitting == ~0ull)
+		return fitting;
+	ROLLED for (int level = 0; level < MAX_DEPTH; level++) {
+		__u64 id = bpf_get_current_ancestor_cgroup_id(level);
+		if (!id)
+			break;
+		fitting |= found(bpf_map_lookup_elem(&RULE_CGROUPS, &id), 0);
+	}
+	return fitting;
+}
+
+/* The rules that apply to a connection, its class left out. */
+static __always_inline __u64 fitting_rules(const struct rules *rules, const struct connection *c)
+{
+	const struct flow *flow = &c->flow;
+	struct application_key who = { .user = flow->user };
+	struct application *application;
+	struct address_key to = {};
+	struct program_key program = {};
+	struct port_key port = {};
+	__u64 fitting = rules->protocol[flow->protocol == IPPROTO_UDP];
+
+	to.bits = 128;
+	program.bits = 8 * COMM_LENGTH;
+	port.bits = 16;
+	fitting &= rules->dscp[c->dscp & 63];
+	__builtin_memcpy(who.program, flow->program, COMM_LENGTH);
+	application = bpf_map_lookup_elem(&APPLICATIONS, &who);
+	fitting &= rules->executable_free | (application ? application->executable : 0);
+	__builtin_memcpy(program.program, flow->program, COMM_LENGTH);
+	fitting &= found(bpf_map_lookup_elem(&RULE_PROGRAMS, &program), rules->program_free) |
+		   (application ? application->program : 0);
+	fitting &= found(bpf_map_lookup_elem(&RULE_USERS, &flow->user), rules->user_free);
+	port.port[0] = flow->port >> 8;
+	port.port[1] = flow->port;
+	fitting &= found(bpf_map_lookup_elem(&RULE_PORTS, &port), rules->port_free);
+	__builtin_memcpy(to.address, flow->remote, 16);
+	fitting &= found(bpf_map_lookup_elem(&RULE_ADDRESSES, &to), rules->address_free);
+	return fitting & fitting_cgroups(rules);
+}
+
+struct verdict {
+	__u32 class;
+	__u32 mode;
+	__u32 avoid;
+	__u32 links;
+	const __u8 *order; /* null: any of `links` */
+	__u32 sets_links;
+};
+
+static __always_inline void judge(const struct rules *rules, const struct connection *c,
+				  struct verdict *verdict)
+{
+	__u64 fitting = fitting_rules(rules, c), one;
+
+	verdict->class = CLASS_UNKNOWN;
+	verdict->mode = MODE_AUTO;
+	verdict->avoid = 0;
+	verdict->links = ~0u;
+	verdict->order = 0;
+	verdict->sets_links = 0;
+	one = fitting & rules->class_free & rules->sets_class;
+	if (one)
+		verdict->class = rules->at[lowest(one) & 63].class & (CLASSES - 1);
+	fitting &= rules->class[verdict->class];
+	one = fitting & rules->sets_mode;
+	if (one)
+		verdict->mode = rules->at[lowest(one) & 63].mode;
+	one = fitting & rules->sets_avoid;
+	if (one)
+		verdict->avoid = rules->at[lowest(one) & 63].avoid;
+	one = fitting & rules->sets_links;
+	if (one) {
+		const struct action *action = &rules->at[lowest(one) & 63];
+		verdict->links = action->links;
+		verdict->order = action->order;
+		verdict->sets_links = action->links != ~0u;
+	}
+}
+
+/* The links that carry calls. Without branches: the verifier would follow every combination of them. */
+static __always_inline __u32 with_calls(const struct loads *loads)
+{
+	__u32 mask = 0;
+	ROLLED for (int i = 0; i < MAX_LINKS; i++) {
+		__u64 calls = loads->at[i].real_time, minus = -calls;
+		asm volatile("" : "+r"(minus));
+		mask |= (__u32)((calls | minus) >> 63) << i;
+	}
+	return mask;
+}
+
+static __always_inline __u32 avoided(const struct links *links, const struct loads *loads,
+				     __u32 avoid)
+{
+	__u32 mask = avoid & AVOID_METERED ? links->metered : 0;
+	return avoid & AVOID_CALLS ? mask | with_calls(loads) : mask;
+}
+
+/* Those of `mask` that the verdict leaves. */
+static __always_inline __u32 allowed(const struct links *links, const struct loads *loads,
+				     const struct verdict *verdict, __u32 mask)
+{
+	__u32 left;
+	mask &= verdict->links;
+	left = mask & ~avoided(links, loads, verdict->avoid);
+	if (left)
+		mask = left;
+	if (!verdict->order)
+		return mask;
+	ROLLED for (int i = 0; i < RULE_ORDER; i++) {
+		__u32 place = verdict->order[i];
+		if (place < MAX_LINKS && (mask >> place & 1))
+			return 1u << place;
+	}
+	return mask;
+}
+
+/* By name, since that fails for a device that is gone; the index then tells whether the name has
+ * not gone over to another. */
+static __always_inline int bind_to(struct bpf_sock_addr *ctx, const struct link *link)
+{
+	char name[16], nothing[16] = {};
+	struct bpf_sock *sk = ctx->sk;
+
+	__builtin_memcpy(name, link->name, sizeof(name));
+	if (bpf_setsockopt(ctx, SOL_SOCKET, SO_BINDTODEVICE, name, sizeof(name)))
+		return 0;
+	if (sk && *(volatile __u32 *)&sk->bound_dev_if == link->index)
+		return 1;
+	bpf_setsockopt(ctx, SOL_SOCKET, SO_BINDTODEVICE, nothing, sizeof(nothing));
+	return 0;
+}
+
+static __always_inline void unbind(struct bpf_sock_addr *ctx)
+{
+	char nothing[16] = {};
+	bpf_setsockopt(ctx, SOL_SOCKET, SO_BINDTODEVICE, nothing, sizeof(nothing));
+}
+
+static __always_inline int is_bonded(const struct settings *settings, const struct connection *c,
+				     __u32 mode)
+{
+	struct peer_key peer = { .port = c->flow.port };
+
+	if (c->flow.protocol != IPPROTO_TCP ||
+	    !(c->ipv4 ? settings->redirect4_port : settings->redirect6_port))
+		return 0;
+	if (mode == MODE_AUTO)
+		mode = settings->auto_mode;
+	if (mode != MODE_AUTO)
+		return mode == MODE_BONDED;
+	__builtin_memcpy(peer.remote, c->flow.remote, 16);
+	if (bpf_map_lookup_elem(&PEERS, &peer))
+		return 1;
+	peer.port = 0;
+	return !!bpf_map_lookup_elem(&PEERS, &peer);
+}
+
+static __always_inline void expect(const struct settings *settings, struct connection *c)
+{
+	struct flow *flow = &c->flow;
+	struct demand_key key = { .port_class = port_class(flow->port) };
+	const struct demand *known;
+
+	__builtin_memcpy(key.program, flow->program, COMM_LENGTH);
+	known = bpf_map_lookup_elem(&DEMANDS, &key);
+	flow->charged = known ? *known : settings->demand[flow->class & (CLASSES - 1)];
+}
+
+enum way { AS_IT_IS, BOUND, REDIRECTED, REFUSED };
+
+static __always_inline enum way redirect(struct connection *c)
+{
+	c->flow.redirected = 1;
+	if (bpf_map_update_elem(&FLOWS, &c->cookie, &c->flow, BPF_ANY)) {
+		count(COUNT_FULL);
+		return AS_IT_IS;
+	}
+	report(EVENT_CONNECTED, c->cookie, &c->flow, 0, 0, 0);
+	return REDIRECTED;
+}
+
+static __always_inline enum way bind_by(struct bpf_sock_addr *ctx, struct connection *c,
+					const struct settings *settings, struct links *links,
+					struct loads *loads, __u32 among)
+{
+	struct turns *turns = single(&TURNS);
+	struct costs *costs = single(&COSTS);
+	struct choice choice;
+	struct link *link;
+
+	if (!turns || !costs)
+		return AS_IT_IS;
+	expect(settings, c);
+	choice = choose(settings->policy, c->flow.class, &c->flow.charged, links, loads, turns,
+			costs, among);
+	if (choice.place < 0 || choice.place >= MAX_LINKS)
+		return AS_IT_IS;
+	link = &links->at[choice.place];
+	c->flow.link = link->index;
+	c->flow.place = choice.place;
+	c->flow.reason = choice.reason;
+	if (bpf_map_update_elem(&FLOWS, &c->cookie, &c->flow, BPF_ANY)) {
+		count(COUNT_FULL);
+		return AS_IT_IS;
+	}
+	if (!bind_to(ctx, link)) {
+		count(COUNT_UNBOUND);
+		bpf_map_delete_elem(&FLOWS, &c->cookie);
+		return AS_IT_IS;
+	}
+	charge(&loads->at[choice.place], &c->flow);
+	report(EVENT_CONNECTED, c->cookie, &c->flow, 0, 0, 0);
+	return BOUND;
+}
+
+static __always_inline enum way place(struct bpf_sock_addr *ctx, struct connection *c,
+				      const struct settings *settings)
+{
+	const struct rules *rules = single(&RULES);
+	struct links *links = single(&LINKS);
+	struct loads *loads = single(&LOADS);
+	struct verdict verdict;
+	__u32 there, among;
+
+	if (!rules || !links || !loads)
+		return AS_IT_IS;
+	judge(rules, c, &verdict);
+	c->flow.class = verdict.class;
+	if (is_bonded(settings, c, verdict.mode))
+		return redirect(c);
+	there = c->ipv4 ? links->ipv4 : links->ipv6;
+	among = allowed(links, loads, &verdict, there);
+	if (among)
+		return bind_by(ctx, c, settings, links, loads, among);
+	if (!verdict.sets_links || !there)
+		return AS_IT_IS;
+	count(COUNT_REFUSED);
+	report(EVENT_REFUSED, c->cookie, &c->flow, 0, 0, 0);
+	return REFUSED;
+}
+
+/* Whether the socket is to be left as it is; otherwise it is free to be bound. */
+static __always_inline int is_taken(struct bpf_sock_addr *ctx, struct connection *c,
+				    int has_address)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct flow *earlier;
+
+	if (!sk)
+		return 1;
+	earlier = bpf_map_lookup_elem(&FLOWS, &c->cookie);
+	if (!earlier)
+		return sk->bound_dev_if || has_address;
+	/* It has connected before. A datagram socket that still has the address of its link keeps
+	 * to that link, and remains charged. */
+	if (has_address && !earlier->redirected)
+		return 1;
+	end(c->cookie, earlier, 0, 0, 0);
+	bpf_map_delete_elem(&FLOWS, &c->cookie);
+	if (sk->bound_dev_if && sk->bound_dev_if != earlier->link)
+		return 1;
+	if (sk->bound_dev_if)
+		unbind(ctx);
+	return 0;
+}
+
+static __always_inline __u32 dscp_of(struct bpf_sock_addr *ctx)
+{
+	__u32 tos = 0;
+	if (ctx->family == 2)
+		bpf_getsockopt(ctx, SOL_IP, IP_TOS, &tos, sizeof(tos));
+	else
+		bpf_getsockopt(ctx, SOL_IPV6, IPV6_TCLASS, &tos, sizeof(tos));
+	return tos >> 2 & 63;
+}
+
+static __always_inline enum way capture(struct bpf_sock_addr *ctx, struct connection *c,
+					int has_address)
+{
+	struct settings *settings = single(&SETTINGS);
+	struct address_key to = {};
+	__u64 ids = bpf_get_current_pid_tgid();
+
+	if (!settings || bpf_get_netns_cookie(ctx) != settings->netns)
+		return AS_IT_IS;
+	c->cookie = bpf_get_socket_cookie(ctx);
+	c->flow.process = ids >> 32;
+	if (settings->introduction && settings->introduction == c->cookie)
+		settings->process = c->flow.process;
+	if (settings->process == c->flow.process)
+		return AS_IT_IS;
+	if (ctx->protocol != IPPROTO_TCP && ctx->protocol != IPPROTO_UDP)
+		return AS_IT_IS;
+	c->flow.protocol = ctx->protocol;
+	c->flow.port = bpf_ntohs(ctx->user_port);
+	if (is_taken(ctx, c, has_address))
+		return AS_IT_IS;
+	to.bits = 128;
+	__builtin_memcpy(to.address, c->flow.remote, 16);
+	if (found(bpf_map_lookup_elem(&LOCAL, &to), 0))
+		return AS_IT_IS;
+	c->flow.user = bpf_get_current_uid_gid();
+	c->flow.cgroup = bpf_get_current_cgroup_id();
+	c->flow.began = bpf_ktime_get_ns();
+	bpf_get_current_comm(c->flow.program, COMM_LENGTH);
+	c->dscp = dscp_of(ctx);
+	return place(ctx, c, settings);
+}
+
+SEC("cgroup/connect4")
+int connect4(struct bpf_sock_addr *ctx)
+{
+	struct connection c = { .ipv4 = 1 };
+	__u32 *remote = (__u32 *)c.flow.remote;
+	struct settings *settings;
+	enum way way;
+
+	remote[2] = bpf_htonl(0xffff);
+	remote[3] = ctx->user_ip4;
+	way = capture(ctx, &c, ctx->sk && ctx->sk->src_ip4);
+	settings = single(&SETTINGS);
+	if (way == REDIRECTED && settings) {
+		ctx->user_ip4 = settings->redirect4;
+		ctx->user_port = bpf_htons(settings->redirect4_port);
+	}
+	return way == REFUSED ? REFUSE : ALLOW;
+}
+
+SEC("cgroup/connect6")
+int connect6(struct bpf_sock_addr *ctx)
+{
+	struct connection c = {};
+	__u32 *remote = (__u32 *)c.flow.remote;
+	struct bpf_sock *sk = ctx->sk;
+	struct settings *settings;
+	int has_address = 0;
+	enum way way;
+
+	remote[0] = ctx->user_ip6[0];
+	remote[1] = ctx->user_ip6[1];
+	remote[2] = ctx->user_ip6[2];
+	remote[3] = ctx->user_ip6[3];
+	c.ipv4 = !remote[0] && !remote[1] && remote[2] == bpf_htonl(0xffff);
+	/* Bound to the mapped "any" is bound to no address. */
+	if (sk)
+		has_address = sk->src_ip6[0] || sk->src_ip6[1] || sk->src_ip6[3] ||
+			      (sk->src_ip6[2] && sk->src_ip6[2] != bpf_htonl(0xffff));
+	way = capture(ctx, &c, has_address);
+	settings = single(&SETTINGS);
+	if (way == REDIRECTED && settings) {
+		if (c.ipv4) {
+			ctx->user_ip6[3] = settings->redirect4;
+			ctx->user_port = bpf_htons(settings->redirect4_port);
+		} else {
+			ctx->user_ip6[0] = settings->redirect6[0];
+			ctx->user_ip6[1] = settings->redirect6[1];
+			ctx->user_ip6[2] = settings->redirect6[2];
+			ctx->user_ip6[3] = settings->redirect6[3];
+			ctx->user_port = bpf_htons(settings->redirect6_port);
+		}
+	}
+	return way == REFUSED ? REFUSE : ALLOW;
+}
+
+static __always_inline struct flow *redirected(struct bpf_sock_addr *ctx)
+{
+	__u64 cookie = bpf_get_socket_cookie(ctx);
+	struct flow *flow = bpf_map_lookup_elem(&FLOWS, &cookie);
+	return flow && flow->redirected ? flow : 0;
+}
+
+SEC("cgroup/getpeername4")
+int getpeername4(struct bpf_sock_addr *ctx)
+{
+	struct flow *flow = redirected(ctx);
+	if (flow) {
+		ctx->user_ip4 = ((__u32 *)flow->remote)[3];
+		ctx->user_port = bpf_htons(flow->port);
+	}
+	return ALLOW;
+}
+
+SEC("cgroup/getpeername6")
+int getpeername6(struct bpf_sock_addr *ctx)
+{
+	struct flow *flow = redirected(ctx);
+	if (flow) {
+		__u32 *remote = (__u32 *)flow->remote;
+		ctx->user_ip6[0] = remote[0];
+		ctx->user_ip6[1] = remote[1];
+		ctx->user_ip6[2] = remote[2];
+		ctx->user_ip6[3] = remote[3];
+		ctx->user_port = bpf_htons(flow->port);
+	}
+	return ALLOW;
+}
+
+static __always_inline void on_syn(struct bpf_sock_ops *ctx, __u64 cookie, struct flow *flow)
+{
+	const __u32 *words = (const __u32 *)flow->remote;
+	struct origin_key key = { ctx->local_port,
+				  !(!words[0] && !words[1] && words[2] == bpf_htonl(0xffff)) };
+	struct origin origin = { .cookie = cookie,
+				 .process = flow->process,
+				 .user = flow->user,
+				 .port = flow->port };
+
+	__sync_fetch_and_or(&flow->state, FLOW_STARTED);
+	flow->local_port = key.port;
+	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
+	if (!flow->redirected)
+		return;
+	__builtin_memcpy(origin.remote, flow->remote, 16);
+	__builtin_memcpy(origin.program, flow->program, COMM_LENGTH);
+	bpf_map_update_elem(&ORIGINS, &key, &origin, BPF_ANY);
+}
+
+static __always_inline void on_state(struct bpf_sock_ops *ctx, __u64 cookie, struct flow *flow)
+{
+	__u32 state = ctx->args[1];
+
+	if (state == BPF_TCP_ESTABLISHED) {
+		flow->established = bpf_ktime_get_ns();
+	} else if (state == BPF_TCP_CLOSE) {
+		end(cookie, flow, ctx->bytes_acked, ctx->bytes_received, ctx->srtt_us >> 3);
+		if (*(volatile __u32 *)&flow->state & FLOW_RELEASED)
+			bpf_map_delete_elem(&FLOWS, &cookie);
+	}
+}
+
+SEC("sockops")
+int socket_event(struct bpf_sock_ops *ctx)
+{
+	struct flow *flow;
+	__u64 cookie;
+
+	ctx->reply = -1;
+	if (ctx->op != BPF_SOCK_OPS_TCP_CONNECT_CB && ctx->op != BPF_SOCK_OPS_STATE_CB)
+		return 1;
+	cookie = bpf_get_socket_cookie(ctx);
+	flow = bpf_map_lookup_elem(&FLOWS, &cookie);
+	if (!flow)
+		return 1;
+	if (ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB)
+		on_syn(ctx, cookie, flow);
+	else
+		on_state(ctx, cookie, flow);
+	return 1;
+}
+
+/* When the application has let go of the socket for good. TCP may have data to send still; then
+ * whoever comes last of this and its end takes it off the table. */
+SEC("cgroup/sock_release")
+int socket_release(struct bpf_sock *ctx)
+{
+	__u64 cookie = bpf_get_socket_cookie(ctx);
+	struct flow *flow = bpf_map_lookup_elem(&FLOWS, &cookie);
+	__u32 before;
+
+	if (!flow)
+		return ALLOW;
+	before = __sync_fetch_and_or(&flow->state, FLOW_RELEASED);
+	if ((before & FLOW_STARTED) && !(before & FLOW_ENDED))
+		return ALLOW;
+	end(cookie, flow, 0, 0, 0);
+	bpf_map_delete_elem(&FLOWS, &cookie);
+	return ALLOW;
+}
+
+char LICENSE[] SEC("license") = "Apache-2.0 OR MIT";

@@ -1,0 +1,85 @@
+//! Loading the programs and hanging them on a control group.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use aya::Ebpf;
+use aya::programs::{CgroupAttachMode, CgroupSock, CgroupSockAddr, SockOps};
+
+use crate::{CaptureError, group, sys};
+
+/// Loads all programs of the object and attaches each where its section says.
+pub(crate) fn attach(programs: &mut Ebpf, group: &File) -> Result<(), CaptureError> {
+    let mut names: Vec<String> = programs
+        .programs()
+        .map(|(name, _)| name.to_owned())
+        .collect();
+    // The ends of connections are to be seen before their beginnings are.
+    names.sort_by_key(|name| name.starts_with("connect"));
+    for name in names {
+        let Some(program) = programs.program_mut(&name) else {
+            continue;
+        };
+        // By links of the kernel, several programs to one group are always allowed, and with
+        // `Single` no flag is passed that says so.
+        let mode = CgroupAttachMode::Single;
+        if let Ok(program) = <&mut CgroupSockAddr>::try_from(&mut *program) {
+            program.load()?;
+            program.attach(group, mode)?;
+        } else if let Ok(program) = <&mut SockOps>::try_from(&mut *program) {
+            program.load()?;
+            program.attach(group, mode)?;
+        } else {
+            let program = <&mut CgroupSock>::try_from(program)?;
+            program.load()?;
+            program.attach(group, mode)?;
+        }
+    }
+    Ok(())
+}
+
+/// The folder of a control group of version 2.
+pub(crate) fn open_group(path: &Path) -> Result<File, CaptureError> {
+    let not_a_group = |_| CaptureError::NotAGroup(path.to_owned());
+    if !path.join("cgroup.procs").exists() {
+        group::mount_point()?;
+        return Err(CaptureError::NotAGroup(path.to_owned()));
+    }
+    // In a hierarchy of version 1 there is no such file.
+    fs::metadata(path.join("cgroup.controllers")).map_err(not_a_group)?;
+    File::open(path).map_err(not_a_group)
+}
+
+/// Says so in time where the kernel is too old.
+pub(crate) fn check_kernel() -> Result<(), CaptureError> {
+    let found = sys::kernel_release();
+    match release_number(&found).is_some_and(|release| release < OLDEST_KERNEL) {
+        true => Err(CaptureError::KernelTooOld { found }),
+        false => Ok(()),
+    }
+}
+
+/// The first two numbers of a kernel's release.
+fn release_number(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// Cookies of network namespaces since 5.14, the rest is older; 5.15 is what distributions have.
+const OLDEST_KERNEL: (u32, u32) = (5, 15);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_compared_by_their_first_two_numbers() {
+        assert_eq!(release_number("6.1.0-25-amd64"), Some((6, 1)));
+        assert_eq!(
+            release_number("5.15.167.4-microsoft-standard"),
+            Some((5, 15))
+        );
+        assert!(release_number("5.9.16").unwrap() < OLDEST_KERNEL);
+        assert_eq!(release_number("unknown"), None);
+    }
+}

@@ -1,0 +1,316 @@
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::sync::Arc;
+
+use aya::Ebpf;
+use aya::maps::{Array, HashMap, LpmTrie, MapData, PerCpuArray, RingBuf};
+use hawser_path::PortClass;
+use ipnet::IpNet;
+
+use crate::apply::RuleTables;
+use crate::attach::{attach, check_kernel, open_group};
+use crate::maps::{MAPPED, Trie, prefix, replace, replace_trie, take};
+use crate::settings::policy_number;
+use crate::sys::Ring;
+use crate::tables::{
+    self, DemandKey, DemandRow, FlowRow, LinkRow, Links, Loads, PeerKey, SettingsRow,
+};
+use crate::{
+    Bytes, CaptureError, Connection, Events, LinkEntry, OriginTable, Origins, Settings, sys,
+};
+
+/// The programs in the kernel that place the connections of one control group, and of all below
+/// it, on links.
+///
+/// Nothing of it is pinned: it ends when this is dropped, or with the process, however that ends.
+/// Connections that are open then stay as they are.
+///
+/// A socket belongs to the control group that its process was in when the socket was made; a
+/// process that moves takes its sockets' fate with it, and its new sockets go by the new group.
+#[derive(Debug)]
+pub struct Capture {
+    /// Holds the programs and what attaches them.
+    _programs: Ebpf,
+    pub(crate) tables: Tables,
+    pub(crate) rules: RuleTables,
+    settings: SettingsRow,
+    events: Option<Ring>,
+    origins: Origins,
+}
+
+/// The tables that this side reads and writes.
+pub(crate) struct Tables {
+    settings: Array<MapData, SettingsRow>,
+    pub(crate) links: Array<MapData, Links>,
+    pub(crate) loads: Array<MapData, Loads>,
+    pub(crate) flows: HashMap<MapData, u64, FlowRow>,
+    local: LpmTrie<MapData, [u8; 16], u64>,
+    demands: HashMap<MapData, DemandKey, DemandRow>,
+    peers: HashMap<MapData, PeerKey, u32>,
+    counts: PerCpuArray<MapData, u64>,
+}
+
+/// What the kernel's program has counted since it started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Events that had no room; the tables are right all the same.
+    pub lost_events: u64,
+    /// Connections left alone since the table of flows was full.
+    pub full: u64,
+    /// Connections left alone since their link was gone when they were to be bound to it.
+    pub unbound: u64,
+    /// Connections refused since the rules left them no link.
+    pub refused: u64,
+}
+
+impl Capture {
+    /// Loads the programs and attaches them to the control group at `cgroup`, a folder in a
+    /// hierarchy of version 2. They leave everything alone until there are links.
+    ///
+    /// They are for the network namespace that the caller is in, and leave the caller's own
+    /// process alone. Needs Linux 5.15, CAP_BPF and CAP_NET_ADMIN.
+    pub fn start(cgroup: &Path, settings: &Settings) -> Result<Self, CaptureError> {
+        check_kernel()?;
+        let group = open_group(cgroup)?;
+        let mut programs = Ebpf::load(OBJECT)?;
+        let mut tables = Tables::of(&mut programs)?;
+        let rules = RuleTables::of(&mut programs)?;
+        let origins = HashMap::try_from(take(&mut programs, "ORIGINS")?)?;
+        let origins = Arc::new(OriginTable::new(origins));
+        let events = Ring(RingBuf::try_from(take(&mut programs, "EVENTS")?)?);
+        tables.set_local(&[])?;
+        let introduction =
+            UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(CaptureError::system("a socket"))?;
+        let row = first_settings(&introduction, settings)?;
+        tables.settings.set(0, row, 0)?;
+        attach(&mut programs, &group)?;
+        let mut capture = Self {
+            _programs: programs,
+            tables,
+            rules,
+            settings: row,
+            events: Some(events),
+            origins,
+        };
+        capture.introduce(&introduction)?;
+        Ok(capture)
+    }
+
+    /// The program learns the number that it knows this process by, which in a namespace of
+    /// processes is another than ours, from the connect of a socket that it knows. If the group is
+    /// not ours it learns nothing, and there is nothing of ours to leave alone.
+    fn introduce(&mut self, socket: &UdpSocket) -> Result<(), CaptureError> {
+        // Nothing is sent, and nobody listens.
+        let _ = socket.connect((Ipv4Addr::LOCALHOST, 9));
+        self.settings.process = self.tables.settings.get(&0, 0)?.process;
+        self.settings.introduction = 0;
+        Ok(self.tables.settings.set(0, self.settings, 0)?)
+    }
+
+    /// From now on connections are placed by `settings`.
+    pub fn set_settings(&mut self, settings: &Settings) -> Result<(), CaptureError> {
+        fill(&mut self.settings, settings);
+        Ok(self.tables.settings.set(0, self.settings, 0)?)
+    }
+
+    /// The links there are. What a link carries stays with it; one that is left out takes no
+    /// further connections, and those on it are left to themselves.
+    pub fn set_links(&mut self, links: &[LinkEntry]) -> Result<(), CaptureError> {
+        // Rules name links, and the kernel knows them by their places.
+        if self.tables.set_links(links)? {
+            self.apply_rules()?;
+        }
+        Ok(())
+    }
+
+    /// Prefixes that are reached otherwise than by the default route: local addresses, networks on
+    /// a link, private networks behind a VPN. Connections to them are left alone, as always are those
+    /// to this host, to link-local and to multicast addresses. Replaces what was set before.
+    pub fn set_local_prefixes(&mut self, prefixes: &[IpNet]) -> Result<(), CaptureError> {
+        self.tables.set_local(prefixes)
+    }
+
+    /// What connections of programs, by their name of at most 15 bytes, to ports of a class need.
+    /// Adds to what was set before, and replaces what it names again.
+    pub fn set_demands<'a>(
+        &mut self,
+        demands: impl IntoIterator<Item = (&'a str, PortClass, Bytes)>,
+    ) -> Result<(), CaptureError> {
+        for (program, port_class, demand) in demands {
+            let key = DemandKey {
+                program: tables::comm(program),
+                port_class: port_class as u32,
+            };
+            self.tables
+                .demands
+                .insert(key, DemandRow::from(demand), 0)?;
+        }
+        Ok(())
+    }
+
+    /// Destinations that can be bonded with; port 0 stands for all of them. Replaces what was set
+    /// before.
+    pub fn set_peers(&mut self, peers: &[SocketAddr]) -> Result<(), CaptureError> {
+        let key = |peer: &SocketAddr| PeerKey {
+            remote: tables::mapped(peer.ip()),
+            port: peer.port().into(),
+        };
+        replace(
+            &mut self.tables.peers,
+            peers.iter().map(|peer| (key(peer), 1)),
+        )
+    }
+
+    /// What happens to connections, from now on. There is one stream of them: `None` the second
+    /// time. Needs a tokio runtime with I/O.
+    pub fn events(&mut self) -> Result<Option<Events>, CaptureError> {
+        let events = self.events.take().map(Events::new).transpose();
+        events.map_err(CaptureError::system("the ring of events"))
+    }
+
+    /// Where redirected connections were to go.
+    pub fn origins(&self) -> Origins {
+        Arc::clone(&self.origins)
+    }
+
+    /// The captured connections that are open, as far as the table's being changed meanwhile lets
+    /// them be seen.
+    pub fn open(&self) -> Vec<Connection> {
+        let flows = self.tables.flows.iter().flatten();
+        let open = flows.filter(|(_, flow)| flow.state & tables::FLOW_ENDED == 0);
+        open.map(|(cookie, flow)| Connection::new(cookie, &flow))
+            .collect()
+    }
+
+    /// What the program has counted.
+    pub fn counts(&self) -> Result<Counts, CaptureError> {
+        let count = |index: u32| -> Result<u64, CaptureError> {
+            Ok(self.tables.counts.get(&index, 0)?.iter().sum())
+        };
+        Ok(Counts {
+            lost_events: count(0)?,
+            full: count(1)?,
+            unbound: count(2)?,
+            refused: count(3)?,
+        })
+    }
+}
+
+impl fmt::Debug for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tables").finish_non_exhaustive()
+    }
+}
+
+impl Tables {
+    fn of(programs: &mut Ebpf) -> Result<Self, CaptureError> {
+        Ok(Self {
+            settings: Array::try_from(take(programs, "SETTINGS")?)?,
+            links: Array::try_from(take(programs, "LINKS")?)?,
+            loads: Array::try_from(take(programs, "LOADS")?)?,
+            flows: HashMap::try_from(take(programs, "FLOWS")?)?,
+            local: LpmTrie::try_from(take(programs, "LOCAL")?)?,
+            demands: HashMap::try_from(take(programs, "DEMANDS")?)?,
+            peers: HashMap::try_from(take(programs, "PEERS")?)?,
+            counts: PerCpuArray::try_from(take(programs, "COUNTS")?)?,
+        })
+    }
+
+    /// A link keeps its place, so that what is on it stays counted. Gives whether any place has
+    /// changed hands.
+    fn set_links(&mut self, links: &[LinkEntry]) -> Result<bool, CaptureError> {
+        let before = self.links.get(&0, 0)?;
+        let mut table = before;
+        for row in &mut table.at {
+            let stays = links.iter().find(|link| link.index.value() == row.index);
+            *row = stays.map_or_else(LinkRow::default, LinkEntry::row);
+        }
+        for link in links {
+            let has = |index: u32| move |row: &LinkRow| row.index == index;
+            if table.at.iter().any(has(link.index.value())) {
+                continue;
+            }
+            let free = table.at.iter().position(has(0));
+            let place = free.ok_or(CaptureError::TooManyLinks(links.len()))?;
+            table.at[place] = link.row();
+            let mut loads = self.loads.get(&0, 0)?;
+            loads.at[place] = Default::default();
+            self.loads.set(0, loads, 0)?;
+        }
+        table.ipv4 = mask(&table, links, |link| link.usable && link.ipv4);
+        table.ipv6 = mask(&table, links, |link| link.usable && link.ipv6);
+        table.metered = mask(&table, links, |link| link.metered);
+        self.links.set(0, table, 0)?;
+        let names = |links: Links| links.at.map(|row| (row.index, row.name));
+        Ok(names(before) != names(table))
+    }
+
+    fn set_local(&mut self, prefixes: &[IpNet]) -> Result<(), CaptureError> {
+        let always = ALWAYS_LOCAL.iter().filter_map(|prefix| prefix.parse().ok());
+        let local = always
+            .chain(prefixes.iter().copied())
+            .map(|net| (prefix(&net), 1));
+        // IPv4 does not lie in a prefix of IPv6 that is so short that its mapped addresses do.
+        let mut rows = Trie::from([(MAPPED, 0)]);
+        rows.extend(local);
+        replace_trie(&mut self.local, &rows)
+    }
+}
+
+/// The places of those links that are so.
+fn mask(table: &Links, links: &[LinkEntry], is: fn(&LinkEntry) -> bool) -> u32 {
+    let index = |link: &LinkEntry| link.index.value();
+    let has = |row: &LinkRow| {
+        links
+            .iter()
+            .any(|link| index(link) == row.index && is(link))
+    };
+    let places = (0..).zip(&table.at);
+    places
+        .filter(|(_, row)| has(row))
+        .map(|(place, _)| 1 << place)
+        .sum()
+}
+
+fn fill(row: &mut SettingsRow, settings: &Settings) {
+    row.policy = policy_number(settings.policy);
+    row.auto_mode = settings.unruled.number();
+    row.demand = settings.demand.map(DemandRow::from);
+    let ipv4 = settings.redirect_ipv4;
+    row.redirect4 = ipv4.map_or([0; 4], |to| to.ip().octets());
+    row.redirect4_port = ipv4.map_or(0, |to| to.port());
+    let ipv6 = settings.redirect_ipv6;
+    row.redirect6 = ipv6.map_or([0; 16], |to| to.ip().octets());
+    row.redirect6_port = ipv6.map_or(0, |to| to.port());
+}
+
+fn first_settings(
+    introduction: &UdpSocket,
+    settings: &Settings,
+) -> Result<SettingsRow, CaptureError> {
+    let namespace = sys::namespace_cookie(introduction);
+    let cookie = sys::socket_cookie(introduction);
+    let mut row = SettingsRow {
+        netns: namespace.map_err(CaptureError::system("the network namespace's cookie"))?,
+        introduction: cookie.map_err(CaptureError::system("a socket's cookie"))?,
+        ..SettingsRow::default()
+    };
+    fill(&mut row, settings);
+    Ok(row)
+}
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/capture.o");
+
+/// This host, link-local, multicast and broadcast; `::/128` is "any", which means this host.
+const ALWAYS_LOCAL: [&str; 9] = [
+    "0.0.0.0/8",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "224.0.0.0/4",
+    "255.255.255.255/32",
+    "::/128",
+    "::1/128",
+    "fe80::/10",
+    "ff00::/8",
+];

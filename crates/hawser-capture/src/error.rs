@@ -1,0 +1,108 @@
+use std::io;
+use std::path::PathBuf;
+
+use aya::EbpfError;
+use aya::maps::MapError;
+use aya::programs::ProgramError;
+
+/// Why connections can't be captured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CaptureError {
+    /// The process lacks a capability.
+    #[error(
+        "capturing connections is not permitted: it needs CAP_BPF and CAP_NET_ADMIN (or root), \
+         and kernel lockdown off"
+    )]
+    NotPermitted(#[source] io::Error),
+    /// Control groups of version 2 are mounted nowhere.
+    #[error(
+        "no control groups of version 2 are mounted, neither at /sys/fs/cgroup nor at \
+         /sys/fs/cgroup/unified; mount them with: mount -t cgroup2 none /sys/fs/cgroup/unified"
+    )]
+    NoControlGroups,
+    /// A path is no control group of version 2.
+    #[error("{} is not a control group of version 2", .0.display())]
+    NotAGroup(PathBuf),
+    /// The kernel lacks what the programs need.
+    #[error("Linux {found} is too old to capture connections: it needs 5.15 or later")]
+    KernelTooOld {
+        /// The kernel's release.
+        found: String,
+    },
+    /// The kernel has no support for it.
+    #[error(
+        "this kernel can't run the programs that capture connections (CONFIG_BPF_SYSCALL, \
+         CONFIG_CGROUP_BPF): {0}"
+    )]
+    Refused(String),
+    /// A table in the kernel can't be read or written.
+    #[error("a table of the kernel's program: {0}")]
+    Table(#[from] MapError),
+    /// More links than the tables have room for.
+    #[error("{0} links, the kernel's program has room for 16")]
+    TooManyLinks(usize),
+    /// The system refused.
+    #[error("{what}: {error}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why not.
+        error: io::Error,
+    },
+}
+
+impl CaptureError {
+    pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::System { what, error }
+    }
+
+    /// The system's own error behind what the loader says, told apart by what a user can do.
+    fn from_loader(error: &(dyn std::error::Error + 'static)) -> Self {
+        let mut cause = Some(error);
+        while let Some(one) = cause {
+            if let Some(system) = one.downcast_ref::<io::Error>() {
+                let code = system.raw_os_error().unwrap_or_default();
+                if matches!(code, libc::EPERM | libc::EACCES) && !is_verifier(error) {
+                    return Self::NotPermitted(io::Error::from_raw_os_error(code));
+                }
+            }
+            cause = one.source();
+        }
+        Self::Refused(chain(error))
+    }
+}
+
+impl From<EbpfError> for CaptureError {
+    fn from(error: EbpfError) -> Self {
+        Self::from_loader(&error)
+    }
+}
+
+impl From<ProgramError> for CaptureError {
+    fn from(error: ProgramError) -> Self {
+        Self::from_loader(&error)
+    }
+}
+
+/// The verifier refuses with EACCES, too, but says why.
+fn is_verifier(error: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(
+        error.downcast_ref::<ProgramError>(),
+        Some(ProgramError::LoadError { verifier_log, .. }) if !verifier_log.to_string().is_empty()
+    )
+}
+
+/// All that an error says, the last lines of it if it is long.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(one) = cause {
+        text = format!("{one}: {text}");
+        cause = one.source();
+    }
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(MAX_LINES)..].join("\n")
+}
+
+const MAX_LINES: usize = 12;

@@ -1,0 +1,222 @@
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aya::maps::{HashMap, MapData};
+use hawser_sched::connection::{Class, Reason};
+use hawser_types::{ByteCount, LinkIndex};
+use tokio::io::unix::AsyncFd;
+
+use crate::Bytes;
+use crate::sys::Ring;
+use crate::tables::{self, EventRow, FlowRow, OriginKey, OriginRow};
+
+/// What the kernel's program tells of connections, in the order in which it happened.
+#[derive(Debug)]
+pub struct Events {
+    ring: AsyncFd<Ring>,
+}
+
+/// Something that happened to a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It was placed, and is about to connect.
+    Connected(Connection),
+    /// It has ended, or never came about.
+    Ended(Connection, End),
+    /// The rules left it no link.
+    Refused(Connection),
+}
+
+/// A captured connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// The kernel's number for its socket, which no other ever has.
+    pub cookie: u64,
+    /// The process's name, at most 15 bytes.
+    pub program: String,
+    /// The process, by its number outside of all namespaces.
+    pub process: u32,
+    /// Who runs it.
+    pub user: u32,
+    /// The kernel's number for the control group of the process: the inode of its folder.
+    pub cgroup: u64,
+    /// Where the application wants to go.
+    pub remote: SocketAddr,
+    /// Whether it is datagrams.
+    pub udp: bool,
+    /// What the rules take it for.
+    pub class: Class,
+    /// The link it was bound to; `None` if it was redirected or refused.
+    pub link: Option<LinkIndex>,
+    /// Why that link.
+    pub reason: Option<Reason>,
+    /// Whether it was sent to the redirect address.
+    pub redirected: bool,
+    /// What it is expected to need.
+    pub demand: Bytes,
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// What it moved; `None` for datagrams, of which nobody counts.
+    pub moved: Option<Bytes>,
+    /// The smoothed round-trip time; `None` if there was never an answer.
+    pub latency: Option<Duration>,
+    /// How long the handshake took; `None` if it never succeeded, and for datagrams.
+    pub connect_time: Option<Duration>,
+    /// From its beginning to its end.
+    pub lasted: Duration,
+}
+
+impl Events {
+    pub(crate) fn new(ring: Ring) -> io::Result<Self> {
+        Ok(Self {
+            ring: ring.watch()?,
+        })
+    }
+
+    /// Waits for the next. Nothing is lost when the future is dropped.
+    pub async fn next(&mut self) -> io::Result<Event> {
+        loop {
+            let mut guard = self.ring.readable_mut().await?;
+            while let Some(item) = guard.get_inner_mut().next() {
+                if let Some(event) = Event::read(&item) {
+                    return Ok(event);
+                }
+            }
+            guard.clear_ready();
+        }
+    }
+
+    /// The next, if it has happened already.
+    pub fn try_next(&mut self) -> Option<Event> {
+        while let Some(item) = self.ring.get_mut().next() {
+            if let Some(event) = Event::read(&item) {
+                return Some(event);
+            }
+        }
+        None
+    }
+}
+
+impl Event {
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let row = EventRow::read(bytes)?;
+        let connection = Connection::new(row.cookie, &row.flow);
+        match row.kind {
+            tables::EVENT_CONNECTED => Some(Self::Connected(connection)),
+            tables::EVENT_ENDED => Some(Self::Ended(connection, End::new(&row))),
+            tables::EVENT_REFUSED => Some(Self::Refused(connection)),
+            _ => None,
+        }
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(cookie: u64, flow: &FlowRow) -> Self {
+        Self {
+            cookie,
+            program: tables::text(&flow.program),
+            process: flow.process,
+            user: flow.user,
+            cgroup: flow.cgroup,
+            remote: SocketAddr::new(tables::unmapped(flow.remote), flow.port),
+            udp: i32::from(flow.protocol) == libc::IPPROTO_UDP,
+            class: class(flow.class),
+            link: (flow.link != 0).then(|| LinkIndex::new(flow.link)),
+            reason: (flow.link != 0).then(|| reason(flow.reason)),
+            redirected: flow.redirected != 0,
+            demand: Bytes {
+                up: ByteCount::new(flow.charged.up),
+                down: ByteCount::new(flow.charged.down),
+            },
+        }
+    }
+}
+
+impl End {
+    fn new(row: &EventRow) -> Self {
+        let flow = &row.flow;
+        let is_tcp = i32::from(flow.protocol) == libc::IPPROTO_TCP;
+        let since = |then: u64, now: u64| Duration::from_nanos(now.saturating_sub(then));
+        let bytes = Bytes {
+            up: ByteCount::new(row.up),
+            down: ByteCount::new(row.down),
+        };
+        Self {
+            moved: is_tcp.then_some(bytes),
+            latency: (row.latency != 0).then(|| Duration::from_micros(row.latency.into())),
+            connect_time: (flow.established != 0).then(|| since(flow.began, flow.established)),
+            lasted: since(flow.began, row.at),
+        }
+    }
+}
+
+const fn class(number: u8) -> Class {
+    match number {
+        0 => Class::RealTime,
+        1 => Class::Interactive,
+        2 => Class::Bulk,
+        _ => Class::Unknown,
+    }
+}
+
+const fn reason(number: u8) -> Reason {
+    match number {
+        0 => Reason::Fastest,
+        1 => Reason::Turn,
+        2 => Reason::FinishesFirst,
+        _ => Reason::AnswersFirst,
+    }
+}
+
+/// Where redirected connections were to go; can be asked from any thread.
+pub type Origins = Arc<OriginTable>;
+
+/// The table behind [`Origins`].
+#[derive(Debug)]
+pub struct OriginTable(HashMap<MapData, OriginKey, OriginRow>);
+
+/// Whose a redirected connection is, and where it was to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Where the application wants to go.
+    pub remote: SocketAddr,
+    /// The process's name, at most 15 bytes.
+    pub program: String,
+    /// The process, by its number outside of all namespaces.
+    pub process: u32,
+    /// Who runs it.
+    pub user: u32,
+}
+
+impl OriginTable {
+    pub(crate) const fn new(table: HashMap<MapData, OriginKey, OriginRow>) -> Self {
+        Self(table)
+    }
+
+    /// Where the connection was to go that arrived at the redirect address from `peer`; `None` if
+    /// it is no redirected one.
+    pub fn find(&self, peer: SocketAddr) -> Option<Origin> {
+        let peer_ip = peer.ip().to_canonical();
+        let key = OriginKey {
+            port: peer.port(),
+            ipv6: u16::from(peer_ip.is_ipv6()),
+        };
+        let row = self.0.get(&key, 0).ok().filter(|_| peer_ip.is_loopback())?;
+        Some(Origin {
+            remote: SocketAddr::new(tables::unmapped(row.remote), row.port),
+            program: tables::text(&row.program),
+            process: row.process,
+            user: row.user,
+        })
+    }
+
+    /// [`Self::find`], where only the address counts.
+    pub fn original_destination(&self, peer: SocketAddr) -> Option<SocketAddr> {
+        self.find(peer).map(|origin| origin.remote)
+    }
+}

@@ -1,0 +1,136 @@
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::{CaptureError, sys};
+
+/// A control group for one program and all that it starts, below the one that this process is in.
+///
+/// A process in it that moves itself to another group takes the sockets that it has made along, as
+/// they are captured, and is left alone from then on; what it starts in the group stays in it.
+/// When this is dropped, what still runs goes back to the group above, and the group goes.
+#[derive(Debug)]
+pub struct RunGroup {
+    path: PathBuf,
+    above: PathBuf,
+}
+
+impl RunGroup {
+    /// Makes the group. Needs the right to write below the own group: root, or a delegated one.
+    pub fn create() -> Result<Self, CaptureError> {
+        let above = own_group()?;
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = above.join(format!("hawser-{}-{number}", std::process::id()));
+        fs::create_dir(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                CaptureError::NotPermitted(error)
+            }
+            _ => CaptureError::system("a control group")(error),
+        })?;
+        Ok(Self { path, above })
+    }
+
+    /// Its folder, for [`crate::Capture::start`].
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Has `command` start in the group: it is in it before its program begins, so that no socket
+    /// of it is missed. Fails where the group is gone.
+    pub fn enter(&self, command: &mut Command) -> io::Result<()> {
+        sys::start_in(command, open_to_join(&self.path)?);
+        Ok(())
+    }
+
+    /// The processes in it, by their numbers.
+    pub fn processes(&self) -> io::Result<Vec<u32>> {
+        let text = fs::read_to_string(self.path.join(PROCESSES))?;
+        Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+    }
+
+    /// The kernel's number for it, as [`crate::Connection::cgroup`] has it.
+    pub fn number(&self) -> io::Result<u64> {
+        use std::os::unix::fs::MetadataExt;
+        Ok(fs::metadata(&self.path)?.ino())
+    }
+
+    /// Moves what runs in it up, and removes it.
+    fn remove(&self) -> io::Result<()> {
+        let mut result = fs::remove_dir(&self.path);
+        // What forks while it is moved leaves a child behind: a few rounds catch up with it.
+        for _ in 0..MAX_ROUNDS {
+            if result.is_ok() {
+                break;
+            }
+            for process in self.processes()? {
+                let _ = fs::write(self.above.join(PROCESSES), process.to_string());
+            }
+            result = fs::remove_dir(&self.path);
+        }
+        result
+    }
+}
+
+impl Drop for RunGroup {
+    fn drop(&mut self) {
+        let _ = self.remove();
+    }
+}
+
+/// Where control groups of version 2 are mounted: `/sys/fs/cgroup`, or beside version 1
+/// `/sys/fs/cgroup/unified`.
+pub fn mount_point() -> Result<PathBuf, CaptureError> {
+    let text = fs::read_to_string("/proc/self/mountinfo")
+        .map_err(CaptureError::system("/proc/self/mountinfo"))?;
+    find_mount(&text).ok_or(CaptureError::NoControlGroups)
+}
+
+/// The folder of the control group that this process is in.
+pub fn own_group() -> Result<PathBuf, CaptureError> {
+    let text = fs::read_to_string("/proc/self/cgroup")
+        .map_err(CaptureError::system("/proc/self/cgroup"))?;
+    let path = text.lines().find_map(|line| line.strip_prefix("0::/"));
+    let path = path.ok_or(CaptureError::NoControlGroups)?;
+    Ok(mount_point()?.join(path))
+}
+
+fn open_to_join(group: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).open(group.join(PROCESSES))
+}
+
+/// In the words of proc_pid_mountinfo(5): the fifth field is the mount point, the first after the
+/// lone dash the type.
+fn find_mount(mounts: &str) -> Option<PathBuf> {
+    mounts.lines().find_map(|line| {
+        let (head, tail) = line.split_once(" - ")?;
+        let is_version_2 = tail.split(' ').next() == Some("cgroup2");
+        let path = head.split(' ').nth(4).filter(|_| is_version_2)?;
+        Some(PathBuf::from(path.replace("\\040", " ")))
+    })
+}
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+const PROCESSES: &str = "cgroup.procs";
+const MAX_ROUNDS: u32 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_groups_of_version_2_are_found_beside_those_of_version_1() {
+        let hybrid = "30 24 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n\
+                      31 30 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+                      32 30 0:28 / /sys/fs/cgroup/unified rw shared:4 - cgroup2 cgroup2 rw\n";
+        let found = find_mount(hybrid).unwrap();
+        assert_eq!(found, Path::new("/sys/fs/cgroup/unified"));
+        let alone = "30 24 0:26 / /a\\040b rw - cgroup2 cgroup2 rw\n";
+        assert_eq!(find_mount(alone).unwrap(), Path::new("/a b"));
+        assert_eq!(
+            find_mount("1 2 0:1 / /sys rw - sysfs sysfs rw\n\nx - "),
+            None
+        );
+    }
+}

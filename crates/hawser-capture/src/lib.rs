@@ -1,0 +1,61 @@
+//! Places connections of programs that know nothing of it on links, in the kernel.
+//!
+//! A program at `connect(2)` chooses the link from tables that this side keeps, charges it with what
+//! the connection will need, and binds the socket to it. From then on the bytes flow as the kernel
+//! moves them; when the connection ends, what it moved comes back as an event. Where nothing can be
+//! decided, or anything goes wrong, the connection is made as without Hawser.
+//!
+//! ```no_run
+//! # use hawser_capture::{Capture, Event, RunGroup, Settings};
+//! # async fn example(links: &[hawser_capture::LinkEntry], rules: &hawser_policy::RuleSet)
+//! # -> Result<(), Box<dyn std::error::Error>> {
+//! // A group for one program; `hawser_capture::mount_point()` would be all of the system.
+//! let group = RunGroup::create()?;
+//! let mut capture = Capture::start(group.path(), &Settings::default())?;
+//! capture.set_local_prefixes(&["192.168.0.0/16".parse()?])?;
+//! capture.set_rules(rules)?;
+//! // Again whenever rates, latencies or what is usable have changed.
+//! capture.set_links(links)?;
+//!
+//! let mut command = std::process::Command::new("curl");
+//! group.enter(command.arg("https://example.org"))?;
+//! let mut child = command.spawn()?;
+//!
+//! let mut events = capture.events()?.expect("taken once");
+//! while child.try_wait()?.is_none() {
+//!     match events.next().await? {
+//!         // What only the user's side can find out counts from the program's next connection on.
+//!         Event::Connected(connection) => {
+//!             capture.learn(&connection)?;
+//!         }
+//!         Event::Ended(connection, end) => {
+//!             // Teach the demand with `end.moved`, then `capture.set_demands`.
+//! #           let _ = (connection, end);
+//!         }
+//!         Event::Refused(_) => {}
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+#![cfg(target_os = "linux")]
+
+mod apply;
+mod attach;
+mod capture;
+mod error;
+mod events;
+mod group;
+mod maps;
+mod rules;
+mod settings;
+mod sys;
+mod tables;
+
+pub use apply::RulesInForce;
+pub use capture::{Capture, Counts};
+pub use error::CaptureError;
+pub use events::{Connection, End, Event, Events, Origin, OriginTable, Origins};
+pub use group::{RunGroup, mount_point, own_group};
+pub use settings::{Bytes, LinkEntry, Settings, Unruled};
+pub use tables::{MAX_LINKS, MAX_RULES};

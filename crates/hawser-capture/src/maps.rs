@@ -1,0 +1,66 @@
+//! Tables in the kernel, written as a whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use aya::maps::lpm_trie::Key;
+use aya::maps::{HashMap, LpmTrie, Map, MapData};
+use aya::{Ebpf, Pod};
+use ipnet::IpNet;
+
+use crate::{CaptureError, tables};
+
+/// Prefixes of keys of `N` bytes, by their length in bits, each with a value.
+pub(crate) type Trie<const N: usize> = BTreeMap<(u32, [u8; N]), u64>;
+
+/// Replaces what is in a table by `entries`; what stays is never missing.
+pub(crate) fn replace<K: Pod + Ord, V: Pod>(
+    table: &mut HashMap<MapData, K, V>,
+    entries: impl Iterator<Item = (K, V)>,
+) -> Result<(), CaptureError> {
+    let mut stays = BTreeSet::new();
+    for (key, value) in entries {
+        table.insert(key, value, 0)?;
+        stays.insert(key);
+    }
+    let known: Vec<K> = table.keys().collect::<Result<_, _>>()?;
+    for key in known.iter().filter(|key| !stays.contains(*key)) {
+        table.remove(key)?;
+    }
+    Ok(())
+}
+
+/// Likewise for a table of prefixes.
+pub(crate) fn replace_trie<const N: usize>(
+    table: &mut LpmTrie<MapData, [u8; N], u64>,
+    rows: &Trie<N>,
+) -> Result<(), CaptureError> {
+    for ((bits, key), value) in rows {
+        table.insert(&Key::new(*bits, *key), value, 0)?;
+    }
+    let known: Vec<_> = table.keys().collect::<Result<_, _>>()?;
+    for key in known {
+        if !rows.contains_key(&(key.prefix_len(), key.data())) {
+            table.remove(&key)?;
+        }
+    }
+    Ok(())
+}
+
+/// A network as a prefix of addresses of 16 bytes.
+pub(crate) fn prefix(network: &IpNet) -> (u32, [u8; 16]) {
+    let bits = match network {
+        IpNet::V4(network) => u32::from(network.prefix_len()) + MAPPED.0,
+        IpNet::V6(network) => u32::from(network.prefix_len()),
+    };
+    (bits, tables::mapped(network.network()))
+}
+
+/// A table of the object by its name.
+pub(crate) fn take(programs: &mut Ebpf, name: &'static str) -> Result<Map, CaptureError> {
+    let missing = || CaptureError::Refused(format!("the object has no table {name}"));
+    programs.take_map(name).ok_or_else(missing)
+}
+
+/// All of IPv4, mapped into IPv6.
+pub(crate) const MAPPED: (u32, [u8; 16]) =
+    (96, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0]);

@@ -1,0 +1,119 @@
+//! Every system call that no safe wrapper covers. All `unsafe` of this crate is here and in
+//! `tables.rs`.
+
+use std::ffi::CStr;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use aya::maps::{MapData, RingBuf};
+use tokio::io::unix::AsyncFd;
+
+/// The ring of events, as something that can be waited for.
+pub(crate) struct Ring(pub(crate) RingBuf<MapData>);
+
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring owns its descriptor and holds it for as long as it lives.
+        unsafe { BorrowedFd::borrow_raw(self.0.as_raw_fd()) }
+    }
+}
+
+impl AsRawFd for Ring {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl Deref for Ring {
+    type Target = RingBuf<MapData>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Ring {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl Ring {
+    /// Has the runtime watch the ring.
+    pub(crate) fn watch(self) -> io::Result<AsyncFd<Self>> {
+        // SAFETY: the descriptor is the ring's own, is open as long as the ring lives, and is never
+        // exchanged for another.
+        unsafe { AsyncFd::register(self) }.map_err(|error| error.into_parts().1)
+    }
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Ring").field(&self.0.as_raw_fd()).finish()
+    }
+}
+
+/// The release of the running kernel, such as `6.1.0-25-amd64`.
+pub(crate) fn kernel_release() -> String {
+    let mut names = MaybeUninit::<libc::utsname>::zeroed();
+    // SAFETY: the kernel fills the struct, which is all zeros where it does not.
+    let names = unsafe {
+        libc::uname(names.as_mut_ptr());
+        names.assume_init()
+    };
+    // SAFETY: the field ends with a zero, the kernel's or ours.
+    let release = unsafe { CStr::from_ptr(names.release.as_ptr()) };
+    release.to_string_lossy().into_owned()
+}
+
+/// The kernel's number for a socket, which no other ever has.
+pub(crate) fn socket_cookie(socket: impl AsFd) -> io::Result<u64> {
+    read_u64(socket, libc::SO_COOKIE)
+}
+
+/// The kernel's number for the network namespace of a socket, which no other ever has.
+pub(crate) fn namespace_cookie(socket: impl AsFd) -> io::Result<u64> {
+    read_u64(socket, SO_NETNS_COOKIE)
+}
+
+fn read_u64(socket: impl AsFd, option: libc::c_int) -> io::Result<u64> {
+    let mut value = 0_u64;
+    let mut length = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to `value`.
+    let code = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            (&raw mut value).cast(),
+            &raw mut length,
+        )
+    };
+    match code {
+        0 => Ok(value),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Since Linux 5.14; not in every version of the libc crate.
+const SO_NETNS_COOKIE: libc::c_int = 71;
+
+/// Has `command` write itself into `members`, the list of a control group's processes, before its
+/// program begins.
+pub(crate) fn start_in(command: &mut Command, members: File) {
+    let join = move || {
+        // SAFETY: the descriptor is open, since the closure owns the file; the bytes are static.
+        match unsafe { libc::write(members.as_raw_fd(), c"0".as_ptr().cast(), 1) } {
+            1 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: between fork and exec it only calls write, and allocates nothing.
+    unsafe { command.pre_exec(join) };
+}

@@ -1,0 +1,134 @@
+//! What the program in the kernel and this side share: `bpf/tables.h` again. The test `layout`
+//! compares the two.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// Declares structs that the kernel's program reads and writes as they lie in memory.
+macro_rules! shared {
+    ($($(#[$meta:meta])* $name:ident { $($field:ident: $type:ty),+ $(,)? })+) => {
+        $(
+            $(#[$meta])*
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+            #[repr(C)]
+            pub(crate) struct $name { $(pub(crate) $field: $type),+ }
+
+            // SAFETY: plain numbers and arrays of them, laid out as in C; any bytes are a value.
+            unsafe impl aya::Pod for $name {}
+
+            impl Default for $name {
+                fn default() -> Self {
+                    // SAFETY: all zeros is a value of every such struct.
+                    unsafe { std::mem::zeroed() }
+                }
+            }
+
+            #[cfg(test)]
+            impl $name {
+                /// Its name, size and the places of its fields, as the C side prints them.
+                pub(crate) fn layout() -> String {
+                    let mut text = format!("{} {}", stringify!($name), size_of::<Self>());
+                    $(text += &format!(" {}:{}", stringify!($field), std::mem::offset_of!(Self, $field));)+
+                    text
+                }
+            }
+        )+
+
+        #[cfg(test)]
+        pub(crate) fn layouts() -> Vec<String> {
+            vec![$($name::layout()),+]
+        }
+    };
+}
+
+shared! {
+    /// One link; all zeros where there is none.
+    LinkRow { up: u64, down: u64, latency: u64, name: [u8; 16], index: u32, unused: u32 }
+    Links { at: [LinkRow; MAX_LINKS], ipv4: u32, ipv6: u32, metered: u32, unused: u32 }
+    LoadRow { up: u64, down: u64, connections: u64, real_time: u64 }
+    Loads { at: [LoadRow; MAX_LINKS] }
+    DemandRow { up: u64, down: u64 }
+    DemandKey { program: [u8; COMM], port_class: u32 }
+    SettingsRow {
+        netns: u64, introduction: u64, demand: [DemandRow; CLASSES], redirect4: [u8; 4],
+        redirect6: [u8; 16], redirect4_port: u16, redirect6_port: u16, policy: u32,
+        auto_mode: u32, process: u32, unused: u32,
+    }
+    Action { class: u32, mode: u32, avoid: u32, links: u32, order: [u8; RULE_ORDER] }
+    Rules {
+        protocol: [u64; 2], dscp: [u64; 64], class: [u64; CLASSES], class_free: u64,
+        program_free: u64, executable_free: u64, user_free: u64, cgroup_free: u64,
+        address_free: u64, port_free: u64, sets_class: u64, sets_links: u64, sets_avoid: u64,
+        sets_mode: u64, at: [Action; MAX_RULES],
+    }
+    ApplicationKey { program: [u8; COMM], user: u32 }
+    ApplicationRow { program: u64, executable: u64 }
+    FlowRow {
+        charged: DemandRow, cgroup: u64, began: u64, established: u64, remote: [u8; 16],
+        program: [u8; COMM], process: u32, user: u32, link: u32, place: u32, state: u32,
+        port: u16, local_port: u16, class: u8, reason: u8, protocol: u8, redirected: u8,
+        unused: u32,
+    }
+    OriginKey { port: u16, ipv6: u16 }
+    OriginRow {
+        remote: [u8; 16], cookie: u64, process: u32, user: u32, program: [u8; COMM], port: u16,
+        unused: [u16; 3],
+    }
+    PeerKey { remote: [u8; 16], port: u32 }
+    EventRow { cookie: u64, at: u64, up: u64, down: u64, kind: u32, latency: u32, flow: FlowRow }
+}
+
+impl EventRow {
+    /// `None` if `bytes` are not as long as a row.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        // SAFETY: there are as many bytes as a row has, and any bytes are one.
+        (bytes.len() == size_of::<Self>())
+            .then(|| unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
+    }
+}
+
+/// As 16 bytes, IPv4 mapped into IPv6.
+///
+/// Source: RFC 4291 §2.5.5.2.
+pub(crate) const fn mapped(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+/// The address in 16 bytes; one that is mapped comes out as IPv4.
+pub(crate) fn unmapped(bytes: [u8; 16]) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::from(bytes)).to_canonical()
+}
+
+/// A process's name as the kernel keeps it: cut to 15 bytes, then zeros.
+pub(crate) fn comm(program: &str) -> [u8; COMM] {
+    let mut comm = [0; COMM];
+    for (to, from) in comm.iter_mut().zip(program.bytes().take(COMM - 1)) {
+        *to = from;
+    }
+    comm
+}
+
+/// A text that ends at the first zero.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into_owned()
+}
+
+/// Links that the table has room for.
+pub const MAX_LINKS: usize = 16;
+/// Rules that the kernel's program asks; further ones are left out.
+pub const MAX_RULES: usize = 64;
+pub(crate) const COMM: usize = 16;
+pub(crate) const CLASSES: usize = 4;
+pub(crate) const RULE_ORDER: usize = 8;
+
+pub(crate) const FLOW_ENDED: u32 = 2;
+
+pub(crate) const EVENT_CONNECTED: u32 = 0;
+pub(crate) const EVENT_ENDED: u32 = 1;
+pub(crate) const EVENT_REFUSED: u32 = 2;
+
+#[cfg(test)]
+mod tests;

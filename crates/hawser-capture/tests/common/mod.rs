@@ -1,0 +1,261 @@
+//! A host with two links to one server, each in a network namespace of its own, and programs on it
+//! that do as they are told.
+#![allow(dead_code, reason = "each test uses its own part")]
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use hawser_capture::{Capture, CaptureError, LinkEntry, RunGroup, Settings};
+use hawser_types::{LinkIndex, Rate};
+
+/// The server's addresses, behind both links.
+pub(crate) const SERVER4: &str = "10.99.9.9";
+pub(crate) const SERVER6: &str = "fd99::9";
+
+/// The calling thread's own network namespace with links `west` and `east` to a server.
+pub(crate) struct Ground {
+    server: Child,
+}
+
+impl Ground {
+    /// Moves the calling thread into it; `None`, and says so, where that is forbidden.
+    pub(crate) fn new(test: &str) -> Option<Self> {
+        // SAFETY: takes no memory; only this thread moves.
+        if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+            hawser_skip::skip(test, "no network namespace can be made here");
+            return None;
+        }
+        let mut server = Command::new("unshare")
+            .args(["--net", "--", "sh", "-c", "echo; cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It says something when the namespace is there, and lasts until its input ends.
+        server
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut [0])
+            .unwrap();
+        let ground = Self { server };
+        ip("link set lo up");
+        ground.ip("link set lo up");
+        ground.ip(&format!("addr add {SERVER4}/32 dev lo"));
+        ground.ip(&format!("addr add {SERVER6}/128 dev lo nodad"));
+        for (number, name) in LINKS.into_iter().enumerate() {
+            ground.add_link(number + 1, name);
+        }
+        Some(ground)
+    }
+
+    fn add_link(&self, number: usize, name: &str) {
+        let pid = self.server.id();
+        ip(&format!(
+            "link add {name} type veth peer name {name} netns {pid}"
+        ));
+        ground_side(number, name);
+        self.ip(&format!("link set {name} up"));
+        self.ip(&format!("addr add 10.99.{number}.1/24 dev {name}"));
+        self.ip(&format!("addr add fd99:{number}::1/64 dev {name} nodad"));
+    }
+
+    /// Runs `ip` at the server.
+    pub(crate) fn ip(&self, arguments: &str) {
+        let pid = self.server.id().to_string();
+        let status = Command::new("nsenter")
+            .args(["--target", &pid, "--net", "--", "ip"])
+            .args(arguments.split(' '))
+            .status()
+            .unwrap();
+        assert!(status.success(), "ip {arguments} at the server");
+    }
+
+    /// Does something in the server's namespace.
+    pub(crate) fn at_server<T: Send + 'static>(
+        &self,
+        body: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
+        let namespace = File::open(format!("/proc/{}/ns/net", self.server.id())).unwrap();
+        let enter = move || {
+            // SAFETY: the descriptor is open; only this thread moves.
+            let code = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
+            assert_eq!(code, 0);
+            body()
+        };
+        std::thread::spawn(enter).join().unwrap()
+    }
+
+    /// A server that takes connections on all its addresses, says who came, and holds on to them.
+    pub(crate) fn listener(&self) -> TcpListener {
+        self.at_server(|| TcpListener::bind(("::", 0)).unwrap())
+    }
+
+    /// Datagrams sent to the server.
+    pub(crate) fn datagrams(&self) -> UdpSocket {
+        let socket = self.at_server(|| UdpSocket::bind(("::", 0)).unwrap());
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// This host's end of a link. The first has the default route that counts.
+fn ground_side(number: usize, name: &str) {
+    ip(&format!("link set {name} up"));
+    ip(&format!("addr add 10.99.{number}.2/24 dev {name}"));
+    ip(&format!("addr add fd99:{number}::2/64 dev {name} nodad"));
+    ip(&format!(
+        "route add default via 10.99.{number}.1 dev {name} metric {number}00"
+    ));
+    ip(&format!(
+        "route add default via fd99:{number}::1 dev {name} metric {number}00"
+    ));
+}
+
+/// Runs `ip` in the calling thread's namespace.
+pub(crate) fn ip(arguments: &str) {
+    let mut command = Command::new("ip");
+    let status = command.args(arguments.split(' ')).status().unwrap();
+    assert!(status.success(), "ip {arguments}");
+}
+
+/// What a link is for the kernel's program.
+pub(crate) fn entry(name: &str) -> LinkEntry {
+    let path = format!("/sys/class/net/{name}/ifindex");
+    // /sys shows the namespace in which it was mounted: ask the kernel instead.
+    let _ = path;
+    let c_name = std::ffi::CString::new(name).unwrap();
+    // SAFETY: the name ends with a zero.
+    let index = unsafe { libc::if_nametoindex(c_name.as_ptr()) };
+    assert_ne!(index, 0, "{name}");
+    LinkEntry {
+        index: LinkIndex::new(index),
+        name: name.to_owned(),
+        up: Rate::from_bits_per_second(100_000_000),
+        down: Rate::from_bits_per_second(100_000_000),
+        latency: Duration::from_millis(10),
+        usable: true,
+        ipv4: true,
+        ipv6: true,
+        metered: false,
+    }
+}
+
+/// Both links.
+pub(crate) fn entries() -> Vec<LinkEntry> {
+    LINKS.into_iter().map(entry).collect()
+}
+
+/// A capture of a group of its own; `None`, and says so, where that is forbidden.
+pub(crate) fn capture(test: &str, settings: &Settings) -> Option<(Capture, RunGroup)> {
+    let started = RunGroup::create().and_then(|group| {
+        let capture = Capture::start(group.path(), settings)?;
+        Ok((capture, group))
+    });
+    match started {
+        Ok(both) => Some(both),
+        Err(
+            error @ (CaptureError::NotPermitted(_)
+            | CaptureError::NoControlGroups
+            | CaptureError::KernelTooOld { .. }),
+        ) => {
+            hawser_skip::skip(test, &error.to_string());
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A process that does what it is told, line by line.
+pub(crate) struct Puppet {
+    pub(crate) child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Puppet {
+    /// One in `group`; `main` is the path of the test that calls [`puppet`].
+    pub(crate) fn new(main: &str, group: Option<&RunGroup>) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", main, "--nocapture", "--test-threads=1"])
+            .env(PUPPET, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        if let Some(group) = group {
+            group.enter(&mut command).unwrap();
+        }
+        let mut child = command.spawn().unwrap();
+        let to = child.stdin.take().unwrap();
+        let from = BufReader::new(child.stdout.take().unwrap());
+        let mut puppet = Self { child, to, from };
+        assert_eq!(puppet.answer(), "ready");
+        puppet
+    }
+
+    /// Tells it something, and gives its answer.
+    pub(crate) fn tell(&mut self, line: &str) -> String {
+        writeln!(self.to, "{line}").unwrap();
+        self.answer()
+    }
+
+    /// Tells it something that is to succeed.
+    pub(crate) fn ask(&mut self, line: &str) -> String {
+        let answer = self.tell(line);
+        assert!(!answer.starts_with("error"), "{line}: {answer}");
+        answer
+    }
+
+    /// The address it connects from.
+    pub(crate) fn connect(&mut self, kind: &str, to: impl std::fmt::Display) -> IpAddr {
+        let answer = self.ask(&format!("{kind} {to}"));
+        let from: SocketAddr = answer.split(' ').next().unwrap().parse().unwrap();
+        from.ip().to_canonical()
+    }
+
+    fn answer(&mut self) -> String {
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.from.read_line(&mut line).unwrap(), 0, "it went");
+            // The test's runner prints lines of its own.
+            if let Some((_, answer)) = line.split_once("> ") {
+                return answer.trim_end().to_owned();
+            }
+        }
+    }
+}
+
+impl Drop for Puppet {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The link's number that an address of this host is of.
+pub(crate) fn link_of(from: IpAddr) -> u8 {
+    match from {
+        IpAddr::V4(from) => from.octets()[2],
+        IpAddr::V6(from) => u8::try_from(from.segments()[1]).unwrap(),
+    }
+}
+
+/// Whether the process is to be a puppet.
+pub(crate) fn is_puppet() -> bool {
+    std::env::var_os(PUPPET).is_some()
+}
+
+pub(crate) const LINKS: [&str; 2] = ["west", "east"];
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+const PUPPET: &str = "HAWSER_TEST_PUPPET";

@@ -1,0 +1,134 @@
+//! What a puppet can do.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Does what each line of the input says, until it ends. Sockets stay open until `drop`.
+pub(crate) fn run() {
+    println!("\n> ready");
+    let mut held = VecDeque::new();
+    for line in io::stdin().lock().lines() {
+        let line = line.unwrap();
+        let words: Vec<&str> = line.split(' ').collect();
+        match obey(&mut held, &words) {
+            Ok(answer) => println!("\n> {answer}"),
+            Err(error) => println!("\n> error {} {error}", error.raw_os_error().unwrap_or(0)),
+        }
+    }
+}
+
+fn obey(held: &mut VecDeque<Socket>, words: &[&str]) -> io::Result<String> {
+    match words {
+        ["tcp", to] => connect(held, parse(to)?, Type::STREAM, None),
+        ["udp", to] => connect(held, parse(to)?, Type::DGRAM, None),
+        ["tcp-from", from, to] => connect(held, parse(to)?, Type::STREAM, Some(parse(from)?)),
+        ["mapped", to] => mapped(held, parse(to)?),
+        ["send", count, to] => send(count.parse().unwrap(), parse(to)?),
+        ["many", count, to] => many(count.parse().unwrap(), parse(to)?),
+        ["again", to] => again(held, parse(to)?),
+        ["write", text] => write(held, text),
+        ["peer"] => Ok(address(&held[held.len() - 1].peer_addr()?)),
+        ["drop"] => {
+            held.clear();
+            Ok("dropped".to_owned())
+        }
+        ["join", group] => {
+            std::fs::write(format!("{group}/cgroup.procs"), "0")?;
+            Ok("joined".to_owned())
+        }
+        ["name", name] => {
+            let name = std::ffi::CString::new(*name)?;
+            // SAFETY: the name ends with a zero.
+            unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+            Ok("named".to_owned())
+        }
+        ["user", user] => {
+            // SAFETY: takes no memory. By the kernel's call only this thread changes.
+            let code = unsafe { libc::syscall(libc::SYS_setuid, user.parse::<u32>().unwrap()) };
+            match code {
+                0 => Ok("changed".to_owned()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        }
+        _ => Err(io::Error::other(format!("unknown: {words:?}"))),
+    }
+}
+
+fn parse(text: &str) -> io::Result<SocketAddr> {
+    text.parse().map_err(io::Error::other)
+}
+
+fn connect(
+    held: &mut VecDeque<Socket>,
+    to: SocketAddr,
+    kind: Type,
+    from: Option<SocketAddr>,
+) -> io::Result<String> {
+    let socket = Socket::new(Domain::for_address(to), kind, None)?;
+    if let Some(from) = from {
+        socket.bind(&from.into())?;
+    }
+    held.push_back(socket);
+    tell(&held[held.len() - 1], to)
+}
+
+fn tell(socket: &Socket, to: SocketAddr) -> io::Result<String> {
+    socket.connect(&to.into())?;
+    let device = socket.device()?.unwrap_or_default();
+    let device = String::from_utf8_lossy(&device).into_owned();
+    Ok(format!("{} {device}", address(&socket.local_addr()?)))
+}
+
+/// Connects the last socket another time.
+fn again(held: &mut VecDeque<Socket>, to: SocketAddr) -> io::Result<String> {
+    tell(&held[held.len() - 1], to)
+}
+
+/// An IPv4 address over an IPv6 socket.
+fn mapped(held: &mut VecDeque<Socket>, to: SocketAddr) -> io::Result<String> {
+    let SocketAddr::V4(to) = to else {
+        return Err(io::Error::other("not IPv4"));
+    };
+    let socket = Socket::new(Domain::IPV6, Type::STREAM, Some(Protocol::TCP))?;
+    held.push_back(socket);
+    let to = SocketAddr::new(to.ip().to_ipv6_mapped().into(), to.port());
+    tell(&held[held.len() - 1], to)
+}
+
+fn address(address: &socket2::SockAddr) -> String {
+    let address = address.as_socket().unwrap();
+    SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
+}
+
+fn write(held: &mut VecDeque<Socket>, text: &str) -> io::Result<String> {
+    held[held.len() - 1].send(text.as_bytes())?;
+    Ok("written".to_owned())
+}
+
+/// Datagrams from a socket that is never connected; waits for the answer to each.
+fn send(count: u32, to: SocketAddr) -> io::Result<String> {
+    let socket = UdpSocket::bind(("0.0.0.0", 0))?;
+    socket.set_read_timeout(Some(crate::common::PATIENCE))?;
+    for _ in 0..count {
+        socket.send_to(b"question", to)?;
+        socket.recv_from(&mut [0; 64])?;
+    }
+    Ok("answered".to_owned())
+}
+
+/// Connects and closes, one after the other; gives how many a second.
+fn many(count: u32, to: SocketAddr) -> io::Result<String> {
+    let begin = std::time::Instant::now();
+    for _ in 0..count {
+        let stream = TcpStream::connect(to)?;
+        // Ports would run out where each waits for its time.
+        socket2::SockRef::from(&stream).set_linger(Some(std::time::Duration::ZERO))?;
+    }
+    Ok(format!(
+        "{:.0}",
+        f64::from(count) / begin.elapsed().as_secs_f64()
+    ))
+}

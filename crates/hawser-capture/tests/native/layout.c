@@ -1,0 +1,122 @@
+/* Prints where the fields of each struct in tables.h lie, for the test that compares. */
+#include <stddef.h>
+#include <stdio.h>
+
+#include "../../bpf/tables.h"
+
+#define STRUCT(name, type) printf("%s%s %zu", "\n" + first, name, sizeof(struct type)), first = 0
+#define FIELD(type, field) printf(" %s:%zu", #field, offsetof(struct type, field))
+
+int main(void)
+{
+	int first = 1;
+
+	STRUCT("LinkRow", link);
+	FIELD(link, up);
+	FIELD(link, down);
+	FIELD(link, latency);
+	FIELD(link, name);
+	FIELD(link, index);
+	FIELD(link, unused);
+	STRUCT("Links", links);
+	FIELD(links, at);
+	FIELD(links, ipv4);
+	FIELD(links, ipv6);
+	FIELD(links, metered);
+	FIELD(links, unused);
+	STRUCT("LoadRow", load);
+	FIELD(load, up);
+	FIELD(load, down);
+	FIELD(load, connections);
+	FIELD(load, real_time);
+	STRUCT("Loads", loads);
+	FIELD(loads, at);
+	STRUCT("DemandRow", demand);
+	FIELD(demand, up);
+	FIELD(demand, down);
+	STRUCT("DemandKey", demand_key);
+	FIELD(demand_key, program);
+	FIELD(demand_key, port_class);
+	STRUCT("SettingsRow", settings);
+	FIELD(settings, netns);
+	FIELD(settings, introduction);
+	FIELD(settings, demand);
+	FIELD(settings, redirect4);
+	FIELD(settings, redirect6);
+	FIELD(settings, redirect4_port);
+	FIELD(settings, redirect6_port);
+	FIELD(settings, policy);
+	FIELD(settings, auto_mode);
+	FIELD(settings, process);
+	FIELD(settings, unused);
+	STRUCT("Action", action);
+	FIELD(action, class);
+	FIELD(action, mode);
+	FIELD(action, avoid);
+	FIELD(action, links);
+	FIELD(action, order);
+	STRUCT("Rules", rules);
+	FIELD(rules, protocol);
+	FIELD(rules, dscp);
+	FIELD(rules, class);
+	FIELD(rules, class_free);
+	FIELD(rules, program_free);
+	FIELD(rules, executable_free);
+	FIELD(rules, user_free);
+	FIELD(rules, cgroup_free);
+	FIELD(rules, address_free);
+	FIELD(rules, port_free);
+	FIELD(rules, sets_class);
+	FIELD(rules, sets_links);
+	FIELD(rules, sets_avoid);
+	FIELD(rules, sets_mode);
+	FIELD(rules, at);
+	STRUCT("ApplicationKey", application_key);
+	FIELD(application_key, program);
+	FIELD(application_key, user);
+	STRUCT("ApplicationRow", application);
+	FIELD(application, program);
+	FIELD(application, executable);
+	STRUCT("FlowRow", flow);
+	FIELD(flow, charged);
+	FIELD(flow, cgroup);
+	FIELD(flow, began);
+	FIELD(flow, established);
+	FIELD(flow, remote);
+	FIELD(flow, program);
+	FIELD(flow, process);
+	FIELD(flow, user);
+	FIELD(flow, link);
+	FIELD(flow, place);
+	FIELD(flow, state);
+	FIELD(flow, port);
+	FIELD(flow, local_port);
+	FIELD(flow, class);
+	FIELD(flow, reason);
+	FIELD(flow, protocol);
+	FIELD(flow, redirected);
+	FIELD(flow, unused);
+	STRUCT("OriginKey", origin_key);
+	FIELD(origin_key, port);
+	FIELD(origin_key, ipv6);
+	STRUCT("OriginRow", origin);
+	FIELD(origin, remote);
+	FIELD(origin, cookie);
+	FIELD(origin, process);
+	FIELD(origin, user);
+	FIELD(origin, program);
+	FIELD(origin, port);
+	FIELD(origin, unused);
+	STRUCT("PeerKey", peer_key);
+	FIELD(peer_key, remote);
+	FIELD(peer_key, port);
+	STRUCT("EventRow", event);
+	FIELD(event, cookie);
+	FIELD(event, at);
+	FIELD(event, up);
+	FIELD(event, down);
+	FIELD(event, kind);
+	FIELD(event, latency);
+	FIELD(event, flow);
+	return 0;
+}
