@@ -10,7 +10,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use hawser_config::{GatewaySource, HostPort, IpNet, ServeConfig, UpConfig};
+use hawser_config::{
+    ConnectionConfig, ConnectionPolicy, GatewaySource, HostPort, IpNet, ServeConfig, UpConfig,
+};
 use hawser_control::LinkUse;
 use hawser_net::identity::PublicKey;
 use hawser_types::{ByteCount, StreamId};
@@ -140,7 +142,7 @@ pub(crate) struct DoorArgs {
 #[derive(Args, Debug)]
 pub(crate) struct UpArgs {
     /// Enrol with the gateway of this invite [default: the gateway enrolled with before; without
-    /// one, connect directly, over the links in rotation]
+    /// one, connect directly, each connection over one of the links]
     #[arg(long, value_name = "URL|@FILE")]
     pub(crate) gateway: Option<GatewaySource>,
     /// Listen for applications at this address [default: 127.0.0.1:1080]
@@ -152,6 +154,10 @@ pub(crate) struct UpArgs {
     /// Let --listen be an address that other machines reach; the port asks for no password
     #[arg(long)]
     pub(crate) allow_lan: bool,
+    /// Without a gateway, choose links for connections by this policy: auto, max-throughput,
+    /// round-robin, weighted-round-robin or only-one [default: auto]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) connection_scheduler: Option<ConnectionPolicy>,
 }
 
 /// `hawser send`.
@@ -287,7 +293,10 @@ impl DoorArgs {
 
 impl UpArgs {
     /// Puts what the flags say over what the file says.
-    pub(crate) fn apply_to(&self, config: &mut UpConfig) {
+    pub(crate) fn apply_to(&self, config: &mut UpConfig, connection: &mut ConnectionConfig) {
+        if let Some(scheduler) = self.connection_scheduler {
+            connection.scheduler = scheduler;
+        }
         if let Some(listen) = self.listen {
             config.listen = listen;
         }

@@ -6,6 +6,7 @@ mod ask;
 mod bench;
 mod board;
 mod daemon;
+mod direct;
 mod doctor;
 mod door;
 mod far_end;

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use hawser_config::Config;
 use hawser_control::{LinkAllowed, LinkUse};
+use hawser_front::connection::LinkTerms;
 use hawser_ledger::Ledger;
 use hawser_net::client::Client;
-use hawser_net::links::Link;
 use hawser_net::store::StateDir;
 use hawser_net::unix_time::UnixTime;
-use hawser_sched::rules::{AtLimit, Date, Permission, Rule, Terms, Use, exclusion};
+use hawser_sched::rules::{AtLimit, Date, Rule, Terms, Use};
 use hawser_types::ByteCount;
 use tokio::task::JoinHandle;
 
@@ -26,8 +26,11 @@ use usage::Accounts;
 pub(crate) struct LinkRules {
     inner: Mutex<Inner>,
     /// None when it can't be used: then the accounts begin anew with each run.
-    ledger: Option<Mutex<Ledger>>,
+    ledger: Option<SharedLedger>,
 }
+
+/// The ledger of the state directory, for all in this process that write to it.
+pub(crate) type SharedLedger = Arc<Mutex<Ledger>>;
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -49,8 +52,13 @@ impl LinkRules {
         }
         Arc::new(Self {
             inner: Mutex::new(inner),
-            ledger: ledger.map(Mutex::new),
+            ledger: ledger.map(|ledger| Arc::new(Mutex::new(ledger))),
         })
+    }
+
+    /// The ledger that the accounts are kept in, if it can be used.
+    pub(crate) fn ledger(&self) -> Option<SharedLedger> {
+        self.ledger.clone()
     }
 
     /// Uses the link called `name` otherwise from now on; what is `None` stays as it is.
@@ -64,6 +72,31 @@ impl LinkRules {
     /// What the rules come to today.
     pub(crate) fn terms(&self) -> BTreeMap<String, Terms> {
         self.lock().terms(today())
+    }
+
+    /// What they come to today for connections that go over one link each.
+    pub(crate) fn link_terms(&self) -> LinkTerms {
+        let inner = self.lock();
+        let costs = |rule: &Rule| rule.price > 0.0 || rule.allowance.is_some();
+        let metered = inner.rules.iter().filter(|(_, rule)| costs(rule));
+        LinkTerms {
+            terms: inner.terms(today()),
+            metered: metered.map(|(name, _)| name.clone()).collect(),
+        }
+    }
+
+    /// Takes in what has gone over the links in all since this program has begun, by their names,
+    /// and writes it down.
+    pub(crate) async fn enter(self: &Arc<Self>, moved: &BTreeMap<String, [ByteCount; 2]>) {
+        let today = today();
+        {
+            let mut inner = self.lock();
+            for (name, moved) in moved {
+                let reset_day = inner.reset_day(name);
+                inner.accounts.enter("", name, *moved, today, reset_day);
+            }
+        }
+        self.write().await;
     }
 
     /// What is allowed on a link, and what it has used; none where there is no rule and no use.
@@ -220,22 +253,6 @@ impl Inner {
     }
 }
 
-/// Those of `links` that a connection of its own may take: it goes both ways.
-pub(crate) fn permitted(links: Vec<Link>, terms: &BTreeMap<String, Terms>) -> Vec<Link> {
-    let permission = |link: &Link| {
-        let terms = terms.get(&link.name).copied().unwrap_or_default();
-        stricter(terms.up, terms.down)
-    };
-    let living: Vec<Permission> = links.iter().map(permission).collect();
-    let is_used = |link: &Link| exclusion(permission(link), &living).is_none();
-    let is_preferred = |link: &&Link| permission(link) == Permission::Preferred;
-    let used: Vec<Link> = links.into_iter().filter(is_used).collect();
-    match used.iter().any(|link| is_preferred(&link)) {
-        true => used.iter().filter(is_preferred).cloned().collect(),
-        false => used,
-    }
-}
-
 fn open_ledger(state: &StateDir) -> Option<Ledger> {
     let opened = Ledger::open(&state.file(LEDGER));
     let (ledger, aside) = opened
@@ -246,16 +263,6 @@ fn open_ledger(state: &StateDir) -> Option<Ledger> {
         tracing::warn!("the ledger was damaged: it is now {aside}, and counting begins anew");
     }
     Some(ledger)
-}
-
-fn stricter(a: Permission, b: Permission) -> Permission {
-    let rank = |permission: Permission| match permission {
-        Permission::Preferred => 0,
-        Permission::Allowed => 1,
-        Permission::Reserve(_) => 2,
-        Permission::Forbidden(_) => 3,
-    };
-    if rank(a) >= rank(b) { a } else { b }
 }
 
 fn to_rule(usage: LinkUse) -> Use {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use hawser_config::GatewaySource;
 use hawser_control::{LinkStatus, LinkUse};
+use hawser_front::connection::Director;
 use hawser_front::proxy::ProxyCounters;
 use hawser_net::client::{Client, ClientConfig};
 use hawser_net::invite::read_reference;
@@ -97,6 +98,8 @@ impl Target {
 pub(crate) struct ClientSubject {
     /// None while connections go straight over the links.
     pub(crate) client: Option<Weak<Client>>,
+    /// Who places connections on links while they go straight.
+    pub(crate) director: Option<Director>,
     pub(crate) proxy: Arc<ProxyCounters>,
     pub(crate) links: Links,
     pub(crate) wanted: Vec<String>,
@@ -150,6 +153,9 @@ impl Subject for ClientSubject {
         if let Some(client) = self.client.as_ref().and_then(Weak::upgrade) {
             client.set_rules(self.rules.terms());
         }
+        if let Some(director) = &self.director {
+            director.set_terms(self.rules.link_terms());
+        }
         true
     }
 
@@ -164,6 +170,12 @@ impl Subject for ClientSubject {
     fn counters(&self) -> BTreeMap<String, u64> {
         let mut list = BTreeMap::new();
         flat(&mut list, "proxy", &self.proxy.snapshot());
+        if let Some(director) = &self.director {
+            let report = director.report();
+            list.insert("connections-placed".to_owned(), report.opened);
+            list.insert("connections-moved-over".to_owned(), report.moved_over);
+            list.insert("connections-unanswered".to_owned(), report.unanswered);
+        }
         list
     }
 }

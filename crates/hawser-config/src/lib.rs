@@ -26,6 +26,7 @@ pub use connection::ConnectionConfig;
 pub use error::ConfigError;
 pub use gateway::{GatewaySource, GatewaySourceError};
 pub use hawser_sched::chunk::ChunkPolicy;
+pub use hawser_sched::connection::ConnectionPolicy;
 pub use hawser_session::ChunkSize;
 pub use ipnet::IpNet;
 pub use link::{LinkConfig, read_link_name};

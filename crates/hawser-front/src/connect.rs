@@ -120,7 +120,7 @@ async fn race<C: Connect>(
 
 /// Which of two errors to report: that IPv6 has no route says little when the host refused over
 /// IPv4.
-fn tell_more(before: Option<DialError>, error: DialError) -> Option<DialError> {
+pub(crate) fn tell_more(before: Option<DialError>, error: DialError) -> Option<DialError> {
     match before {
         Some(before) if rank(before) >= rank(error) => Some(before),
         _ => Some(error),
@@ -139,7 +139,7 @@ fn rank(error: DialError) -> u8 {
 }
 
 /// Families in turn, beginning with that of the first address, each in the order given.
-fn interleave(addresses: &[IpAddr]) -> Vec<IpAddr> {
+pub(crate) fn interleave(addresses: &[IpAddr]) -> Vec<IpAddr> {
     let first_is_v6 = addresses.first().is_some_and(IpAddr::is_ipv6);
     let (preferred, other): (Vec<IpAddr>, Vec<IpAddr>) = addresses
         .iter()

@@ -2,6 +2,7 @@
 
 pub mod bonded;
 pub mod connect;
+pub mod connection;
 pub mod destination;
 pub mod direct;
 pub mod file;

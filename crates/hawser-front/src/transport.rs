@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use crate::connection::Origin;
 use crate::destination::Destination;
 
 /// A two-way stream of bytes with half-close and reset.
@@ -89,6 +90,17 @@ pub trait Dialer: Send + Sync + 'static {
         &self,
         destination: &Destination,
     ) -> impl Future<Output = Result<Self::Stream, DialError>> + Send;
+
+    /// Opens a stream for somebody of whom something is known. Dialers to which that makes no
+    /// difference open one as for anybody.
+    fn dial_for(
+        &self,
+        destination: &Destination,
+        origin: &Origin,
+    ) -> impl Future<Output = Result<Self::Stream, DialError>> + Send {
+        let _ = origin;
+        self.dial(destination)
+    }
 }
 
 macro_rules! causes {

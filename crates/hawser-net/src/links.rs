@@ -3,8 +3,10 @@
 //! A link is known by its interface index, never by its address: two modems may hand out the same
 //! one. Listing and following need no privilege and work in any network namespace.
 
+mod counters;
 mod dump;
 mod monitor;
+mod route;
 mod select;
 #[cfg(test)]
 mod tests;
@@ -14,9 +16,11 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-pub(crate) use dump::has_route;
+pub use counters::read_counters;
 pub use dump::list_links;
 pub use monitor::LinkMonitor;
+pub use route::Routes;
+pub(crate) use route::has_route;
 pub use select::usable;
 
 /// A network interface at one moment.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bottleneck;
+mod capacity;
 mod control;
 mod delay;
 mod delivery;
@@ -17,6 +18,7 @@ mod spread;
 mod window;
 
 pub use bottleneck::{Bottlenecks, Group, INTERVAL as BOTTLENECK_INTERVAL};
+pub use capacity::Capacity;
 pub use control::{Control, ControlChoice, ControlFacts};
 pub use delay::Delay;
 pub use delivery::{DeliveryRate, Limit};

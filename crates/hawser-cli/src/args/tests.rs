@@ -85,7 +85,7 @@ fn flags_go_over_the_file() {
     let Command::Up(up) = command("up --listen [::1]:9 --gateway @i --allow-lan") else {
         panic!("another command");
     };
-    up.apply_to(&mut config);
+    up.apply_to(&mut config, &mut ConnectionConfig::default());
     assert_eq!(config.listen.to_string(), "[::1]:9");
     assert_eq!(config.gateway, Some(GatewaySource::File("i".into())));
     assert_eq!(config.links, ["lan0"]);
@@ -111,7 +111,7 @@ fn no_flags_leave_the_file_alone() {
     serve.apply_to(&mut config);
     assert_eq!(config, ServeConfig::default());
     let mut config = UpConfig::default();
-    up.apply_to(&mut config);
+    up.apply_to(&mut config, &mut ConnectionConfig::default());
     assert_eq!(config, UpConfig::default());
 }
 

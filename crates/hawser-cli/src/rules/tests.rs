@@ -1,24 +1,10 @@
-use hawser_net::links::LinkKind;
+use hawser_sched::rules::Permission;
 
 use super::*;
 
 fn rules(config: &str, state: &std::path::Path) -> Arc<LinkRules> {
     let state = StateDir::resolve(Some(state.to_path_buf())).unwrap();
     LinkRules::open(&Config::parse("test", config).unwrap(), &state)
-}
-
-fn link(name: &str) -> Link {
-    Link {
-        index: 1,
-        name: name.to_owned(),
-        kind: LinkKind::Hardware,
-        addresses: Vec::new(),
-        enabled: true,
-        up: true,
-        has_default_route_v4: true,
-        has_default_route_v6: false,
-        loopback: false,
-    }
 }
 
 fn count(rules: &LinkRules, session: &str, bytes: u64) {
@@ -29,25 +15,6 @@ fn count(rules: &LinkRules, session: &str, bytes: u64) {
         .lock()
         .accounts
         .enter(session, "a", moved, today(), day);
-}
-
-#[test]
-fn single_connections_keep_to_the_rules_too() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = "[[link]]\nname = \"b\"\nup = \"backup\"\n[[link]]\nname = \"c\"\nuse = \"never\"";
-    let rules = rules(config, folder.path());
-    let used = |names: &[&str]| {
-        let links = names.iter().map(|name| link(name)).collect();
-        let used = permitted(links, &rules.terms());
-        used.into_iter().map(|link| link.name).collect::<Vec<_>>()
-    };
-    assert_eq!(used(&["a", "b", "c"]), ["a"]);
-    assert_eq!(used(&["b", "c"]), ["b"]);
-    assert!(used(&["c"]).is_empty());
-    rules.set_use("c", None, Some(LinkUse::Prefer));
-    assert!(used(&["c"]).is_empty());
-    rules.set_use("c", Some(LinkUse::Prefer), None);
-    assert_eq!(used(&["a", "b", "c"]), ["c"]);
 }
 
 #[test]

@@ -34,52 +34,6 @@ pub async fn list_links() -> Result<Vec<Link>, LinkError> {
     }
 }
 
-/// Whether a routing table has a route to `remote` by the link `index`, for packets from `source`.
-/// When the kernel does not say, it is taken to have one.
-///
-/// Connecting does not show it: for a socket that is bound to its link, the kernel takes an IPv4
-/// address without a route to be a neighbour on that link, and nobody answers.
-pub(crate) async fn has_route(index: u32, source: IpAddr, remote: IpAddr) -> bool {
-    let Ok((connection, handle, _no_events)) = rtnetlink::new_connection() else {
-        return true;
-    };
-    let mut question = RouteMessage::default();
-    let (family, length) = if remote.is_ipv4() {
-        (AddressFamily::Inet, 32)
-    } else {
-        (AddressFamily::Inet6, 128)
-    };
-    question.header.address_family = family;
-    question.header.destination_prefix_length = length;
-    question.header.source_prefix_length = length;
-    question.header.flags = RouteFlags::FibMatch;
-    question.attributes = vec![
-        RouteAttribute::Destination(route_address(remote)),
-        RouteAttribute::Source(route_address(source)),
-        RouteAttribute::Oif(index),
-    ];
-    let mut answer = std::pin::pin!(handle.route().get(question).execute());
-    let asking = async {
-        tokio::select! {
-            answer = answer.try_next() => answer,
-            () = connection => Ok(None),
-        }
-    };
-    match timeout(PATIENCE, asking).await {
-        Ok(Err(rtnetlink::Error::NetlinkError(error))) => {
-            !matches!(-error.raw_code(), libc::ENETUNREACH | libc::EHOSTUNREACH)
-        }
-        _ => true,
-    }
-}
-
-const fn route_address(address: IpAddr) -> RouteAddress {
-    match address {
-        IpAddr::V4(address) => RouteAddress::Inet(address),
-        IpAddr::V6(address) => RouteAddress::Inet6(address),
-    }
-}
-
 /// Whether a link with these flags carries packets.
 pub(super) fn is_up(flags: LinkFlags) -> bool {
     // Running says in addition that nothing above the carrier, such as a wireless key exchange, is
@@ -269,4 +223,4 @@ fn note_route(links: &mut BTreeMap<u32, Link>, route: &RouteMessage) {
 }
 
 /// The kernel answers at once; this long means that it never will.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);

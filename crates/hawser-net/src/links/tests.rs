@@ -261,3 +261,51 @@ fn a_burst_of_events_ends_in_the_right_list() {
         },
     );
 }
+
+#[test]
+fn counters_and_routes_are_those_of_the_kernel() {
+    in_namespace(
+        "links::tests::counters_and_routes_are_those_of_the_kernel",
+        || {
+            tokio::runtime::Runtime::new()
+                .unwrap()
+                .block_on(ask_for_counters_and_routes());
+        },
+    );
+}
+
+async fn ask_for_counters_and_routes() {
+    ip("link set lo up");
+    ip("link add left type veth peer name right");
+    ip("address add 10.9.0.1/24 dev left");
+    ip("-6 address add 2001:db8::1/64 dev left nodad");
+    ip("link set right up");
+    ip("link set left up");
+    ip("route add default via 10.9.0.9 dev left");
+    ip("route add 10.77.0.0/16 via 10.9.0.9 dev left");
+    let index = find(&list_links().await.unwrap(), "left").unwrap().index;
+    let before = read_counters().await.unwrap()[&index];
+    let socket = tokio::net::UdpSocket::bind("10.9.0.1:0").await.unwrap();
+    // To everybody, since nobody would answer who has another address.
+    socket.set_broadcast(true).unwrap();
+    socket.send_to(&[0; 1000], "10.9.0.255:9").await.unwrap();
+    let after = read_counters().await.unwrap()[&index];
+    assert!(after[0].as_u64() >= before[0].as_u64() + 1000, "{after:?}");
+
+    let routes = Routes::default();
+    for (remote, expected) in [
+        ("127.0.0.1", true),
+        ("::1", true),
+        ("::ffff:10.9.0.1", true),
+        ("10.9.0.1", true),
+        ("10.9.0.7", true),
+        ("10.9.0.255", true),
+        ("2001:db8::7", true),
+        ("10.77.1.1", true),
+        ("192.0.2.1", false),
+        ("2001:db8:1::1", false),
+    ] {
+        let remote: IpAddr = remote.parse().unwrap();
+        assert_eq!(routes.is_particular(remote).await, expected, "{remote}");
+    }
+}

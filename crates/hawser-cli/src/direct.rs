@@ -1,0 +1,173 @@
+//! Connection mode of `hawser up`: the director, and what keeps it up to date.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hawser_config::Config;
+use hawser_front::connection::{Director, LinkDialer};
+use hawser_ledger::{DemandKey, Ledger};
+use hawser_net::links::read_counters;
+use hawser_net::unix_time::UnixTime;
+use hawser_path::DemandEstimate;
+use hawser_policy::RuleSet;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::rules::{LinkRules, SharedLedger};
+use crate::session::Links;
+
+/// The rules for connections, as they change.
+type ConnectionRules = watch::Receiver<Arc<RuleSet>>;
+
+/// A director in its daemon.
+pub(crate) struct Direct {
+    director: Director,
+    books: Books,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Direct {
+    /// Directs connections over `links`, of which the configuration may name some.
+    pub(crate) fn start(
+        config: &Config,
+        links: Links,
+        rules: &Arc<LinkRules>,
+        rules_for_connections: ConnectionRules,
+    ) -> Self {
+        let director = Director::new(config.connection.scheduler, config.up.links.clone());
+        director.set_terms(rules.link_terms());
+        director.set_links(&links.borrow());
+        director.set_rules(Arc::clone(&rules_for_connections.borrow()));
+        let memory = Memory::of(rules.ledger());
+        memory.load_into(&director);
+        let books = Books {
+            director: director.clone(),
+            rules: Arc::clone(rules),
+            memory,
+        };
+        let tasks = vec![
+            tokio::spawn(follow(director.clone(), links)),
+            tokio::spawn(obey(director.clone(), rules_for_connections)),
+            tokio::spawn(measure(director.clone())),
+            tokio::spawn(keep(books.clone())),
+        ];
+        Self {
+            director,
+            books,
+            tasks,
+        }
+    }
+
+    /// The one who decides.
+    pub(crate) fn director(&self) -> Director {
+        self.director.clone()
+    }
+
+    /// Connects as it decides.
+    pub(crate) fn dialer(&self) -> LinkDialer {
+        LinkDialer::new(self.director.clone())
+    }
+
+    /// Ends it, and writes down what is not yet.
+    pub(crate) async fn finish(self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        self.books.write().await;
+    }
+}
+
+async fn follow(director: Director, mut links: Links) {
+    while links.changed().await.is_ok() {
+        director.set_links(&links.borrow_and_update());
+    }
+}
+
+/// Reads the interfaces' counters, as long as there is something to see in them.
+async fn measure(director: Director) {
+    let mut ticks = tokio::time::interval(COUNT_EVERY);
+    loop {
+        ticks.tick().await;
+        if director.open_count() == 0 {
+            continue;
+        }
+        match read_counters().await {
+            Ok(counters) => director.handle_counters(&counters),
+            Err(error) => tracing::debug!(%error, "the links' counters can't be read now"),
+        }
+    }
+}
+
+/// What is counted and learned, and where it is kept.
+#[derive(Clone)]
+struct Books {
+    director: Director,
+    rules: Arc<LinkRules>,
+    memory: Memory,
+}
+
+impl Books {
+    async fn write(&self) {
+        self.rules.enter(&self.director.moved()).await;
+        self.memory.keep(self.director.take_learned()).await;
+    }
+}
+
+async fn keep(books: Books) {
+    let mut ticks = tokio::time::interval(WRITE_EVERY);
+    loop {
+        ticks.tick().await;
+        books.write().await;
+        // An allowance may be used up by now.
+        books.director.set_terms(books.rules.link_terms());
+    }
+}
+
+async fn obey(director: Director, mut rules: ConnectionRules) {
+    while rules.changed().await.is_ok() {
+        let rules = Arc::clone(&rules.borrow_and_update());
+        director.set_rules(rules);
+    }
+}
+
+/// What is remembered from one run to the next; nothing where the ledger can't be used.
+#[derive(Clone)]
+struct Memory(Option<SharedLedger>);
+
+impl Memory {
+    const fn of(ledger: Option<SharedLedger>) -> Self {
+        Self(ledger)
+    }
+
+    fn load_into(&self, director: &Director) {
+        let Some(ledger) = &self.0 else {
+            return;
+        };
+        match lock(ledger).demands() {
+            Ok(demands) => director.load_demands(demands),
+            Err(error) => tracing::warn!(%error, "what applications need is learned anew"),
+        }
+    }
+
+    async fn keep(&self, learned: BTreeMap<DemandKey, DemandEstimate>) {
+        let Some(ledger) = self.0.clone().filter(|_| !learned.is_empty()) else {
+            return;
+        };
+        let now = UnixTime::now().as_secs();
+        // Waits for the disk.
+        let writing =
+            tokio::task::spawn_blocking(move || lock(&ledger).keep_demands(&learned, now));
+        match writing.await {
+            Ok(Ok(())) => {}
+            // What is learned next of the same applications goes with it.
+            Ok(Err(error)) => tracing::warn!(%error, "what was learned can't be written down now"),
+            Err(error) => tracing::warn!(%error, "the ledger's task has failed"),
+        }
+    }
+}
+
+fn lock(ledger: &SharedLedger) -> MutexGuard<'_, Ledger> {
+    ledger.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const COUNT_EVERY: Duration = Duration::from_millis(500);
+const WRITE_EVERY: Duration = Duration::from_secs(3);

@@ -1,0 +1,106 @@
+use std::collections::BTreeMap;
+
+use hawser_path::{DemandEstimate, PortClass};
+use hawser_sched::connection::{Class, Demand};
+use hawser_types::ByteCount;
+
+use super::Origin;
+
+/// Whose connections an estimate is of: the program, empty where it is not known, and the kind of
+/// port.
+pub type DemandKey = (String, PortClass);
+
+/// What connections have needed so far, by application and class of port.
+#[derive(Debug, Default)]
+pub(super) struct Demands {
+    known: BTreeMap<DemandKey, DemandEstimate>,
+    /// What was learned since it was last written down.
+    news: BTreeMap<DemandKey, DemandEstimate>,
+}
+
+impl Demands {
+    pub(super) fn key(origin: &Origin) -> DemandKey {
+        let program = origin.program.clone().unwrap_or_default();
+        (program, PortClass::of(origin.port))
+    }
+
+    /// What the next connection is expected to need.
+    pub(super) fn expect(&self, key: &DemandKey, class: Class) -> Demand {
+        let known = self.known.get(key).filter(|known| known.connections > 0);
+        let (up, down) = known.map_or(unknown(class), |known| (known.up, known.down));
+        Demand { class, up, down }
+    }
+
+    /// Learns from a connection that has ended.
+    pub(super) fn learn(&mut self, key: &DemandKey, up: ByteCount, down: ByteCount) {
+        if self.known.len() >= MAX_KNOWN && !self.known.contains_key(key) {
+            // Names of programs may be without end; what was seen least goes.
+            let least = self.known.iter().min_by_key(|(_, it)| it.connections);
+            let least = least.map(|(key, _)| key.clone());
+            least.and_then(|key| self.known.remove(&key));
+        }
+        let estimate = self.known.entry(key.clone()).or_default();
+        estimate.observe(up, down);
+        if self.news.len() < MAX_KNOWN || self.news.contains_key(key) {
+            self.news.insert(key.clone(), *estimate);
+        }
+    }
+
+    /// Takes over what was learned in earlier runs.
+    pub(super) fn load(&mut self, known: impl IntoIterator<Item = (DemandKey, DemandEstimate)>) {
+        self.known.extend(known.into_iter().take(MAX_KNOWN));
+    }
+
+    pub(super) fn all(&self) -> &BTreeMap<DemandKey, DemandEstimate> {
+        &self.known
+    }
+
+    pub(super) fn take_news(&mut self) -> BTreeMap<DemandKey, DemandEstimate> {
+        std::mem::take(&mut self.news)
+    }
+}
+
+/// What a connection needs of whose kind none was seen yet: about what such ones usually do.
+fn unknown(class: Class) -> (ByteCount, ByteCount) {
+    match class {
+        Class::RealTime => (ByteCount::from_kib(256), ByteCount::from_kib(256)),
+        Class::Interactive | Class::Unknown => (ByteCount::from_kib(2), ByteCount::from_kib(32)),
+        Class::Bulk => (ByteCount::from_kib(4), ByteCount::from_mib(4)),
+    }
+}
+
+const MAX_KNOWN: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(program: &str) -> DemandKey {
+        (program.to_owned(), PortClass::Web)
+    }
+
+    #[test]
+    fn applications_are_told_apart_and_what_is_learned_is_news_once() {
+        let mut demands = Demands::default();
+        demands.learn(&key("wget"), ByteCount::new(100), ByteCount::new(9_000_000));
+        let wget = demands.expect(&key("wget"), Class::Bulk);
+        assert_eq!(wget.down, ByteCount::new(9_000_000));
+        let other = demands.expect(&key("curl"), Class::Bulk);
+        assert_eq!(other.down, ByteCount::from_mib(4));
+        assert_eq!(demands.take_news().len(), 1);
+        assert!(demands.take_news().is_empty());
+    }
+
+    #[test]
+    fn programs_without_end_do_not_fill_the_memory() {
+        let mut demands = Demands::default();
+        demands.learn(&key("often"), ByteCount::ZERO, ByteCount::ZERO);
+        demands.learn(&key("often"), ByteCount::ZERO, ByteCount::ZERO);
+        for n in 0..2 * MAX_KNOWN {
+            demands.learn(&key(&n.to_string()), ByteCount::ZERO, ByteCount::ZERO);
+        }
+        assert_eq!(demands.all().len(), MAX_KNOWN);
+        assert!(demands.all().contains_key(&key("often")));
+        assert!(demands.take_news().len() <= MAX_KNOWN);
+    }
+}

@@ -1,0 +1,474 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hawser_net::links::{Link, usable};
+use hawser_path::DemandEstimate;
+use hawser_policy::{Class, RuleSet};
+use hawser_sched::connection::{ConnectionPolicy, ConnectionScheduler, Load, remaining};
+use hawser_types::{ByteCount, Instant, LinkIndex};
+use tokio::sync::watch;
+
+use super::decision::Decision;
+use super::demands::{DemandKey, Demands};
+use super::flow::{Flow, Moved};
+use super::link_book::LinkBook;
+use super::place::Placing;
+use super::report::{LinkReport, Report};
+use super::terms::LinkTerms;
+use super::{Health, Origin};
+
+/// Decides which link each connection takes, counts what is on the links, and learns.
+///
+/// One for a daemon; clones share everything. It takes note of links by [`Director::set_links`], of
+/// connections by [`Director::open`] and the [`Flow`] that this gives, and of answers by
+/// [`Director::handle_answer`] and [`Director::handle_miss`].
+#[derive(Clone, Debug)]
+pub struct Director {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    inner: Mutex<Inner>,
+    /// Counts the changes after which a connection that is being made may have to go elsewhere.
+    changes: watch::Sender<u64>,
+    began: tokio::time::Instant,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) scheduler: Box<dyn ConnectionScheduler>,
+    pub(super) rules: Arc<RuleSet>,
+    pub(super) terms: LinkTerms,
+    /// The links that the user named; none: all.
+    pub(super) wanted: Vec<String>,
+    /// By the kernel's index.
+    pub(super) links: BTreeMap<u32, LinkBook>,
+    flows: BTreeMap<u64, Entry>,
+    next_flow: u64,
+    pub(super) demands: Demands,
+    /// What went over each link in all, by its name.
+    moved: BTreeMap<String, [ByteCount; 2]>,
+    swept: Instant,
+    opened: u64,
+    moved_over: u64,
+    unanswered: u64,
+}
+
+/// One open connection.
+#[derive(Debug)]
+struct Entry {
+    link: u32,
+    key: DemandKey,
+    demand: hawser_sched::connection::Demand,
+    moved: Arc<Moved>,
+    seen: [ByteCount; 2],
+    active: Instant,
+    /// What it had moved when the interfaces were last counted, and whether it had then moved.
+    counted: [ByteCount; 2],
+    moves: [bool; 2],
+    connected: Option<Instant>,
+    /// What its link is charged with for it.
+    charge: Load,
+}
+
+impl Director {
+    /// A director for the links in `wanted`, or for all where that is empty.
+    pub fn new(policy: ConnectionPolicy, wanted: Vec<String>) -> Self {
+        let inner = Inner {
+            scheduler: policy.scheduler(),
+            rules: Arc::default(),
+            terms: LinkTerms::default(),
+            wanted,
+            links: BTreeMap::new(),
+            flows: BTreeMap::new(),
+            next_flow: 0,
+            demands: Demands::default(),
+            moved: BTreeMap::new(),
+            swept: Instant::ZERO,
+            opened: 0,
+            moved_over: 0,
+            unanswered: 0,
+        };
+        let shared = Shared {
+            inner: Mutex::new(inner),
+            changes: watch::Sender::new(0),
+            began: tokio::time::Instant::now(),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// The machine's links as they are now.
+    pub fn set_links(&self, links: &[Link]) {
+        let mut inner = self.lock();
+        let usable = usable(links, &inner.wanted);
+        let mut known = std::mem::take(&mut inner.links);
+        for link in usable {
+            let index = link.index;
+            let book = match known.remove(&index) {
+                // The number may be another interface's by now.
+                Some(book) if book.link.name == link.name => LinkBook {
+                    link: Arc::new(link),
+                    ..book
+                },
+                _ => LinkBook::new(Arc::new(link)),
+            };
+            inner.links.insert(index, book);
+        }
+        drop(inner);
+        self.change();
+    }
+
+    /// The user's rules for connections.
+    pub fn set_rules(&self, rules: Arc<RuleSet>) {
+        self.lock().rules = rules;
+    }
+
+    /// What the user allows on the links.
+    pub fn set_terms(&self, terms: LinkTerms) {
+        self.lock().terms = terms;
+    }
+
+    /// What was learned in earlier runs.
+    pub fn load_demands(&self, known: impl IntoIterator<Item = (DemandKey, DemandEstimate)>) {
+        self.lock().demands.load(known);
+    }
+
+    /// What was learned since this was last asked.
+    pub fn take_learned(&self) -> BTreeMap<DemandKey, DemandEstimate> {
+        self.lock().demands.take_news()
+    }
+
+    /// What is known of the needs of applications.
+    pub fn demands(&self) -> BTreeMap<DemandKey, DemandEstimate> {
+        self.lock().demands.all().clone()
+    }
+
+    /// Where a connection may go, the best first. Charges nothing yet.
+    pub fn decide(&self, origin: &Origin) -> Decision {
+        let now = self.now();
+        let mut inner = self.lock();
+        inner.sweep(now);
+        Placing::new(&mut inner, origin, now).decide()
+    }
+
+    /// Charges a link with a connection that is about to be made on it.
+    pub fn open(&self, decision: &Decision, link: LinkIndex) -> Flow {
+        let now = self.now();
+        let moved = Arc::default();
+        let mut inner = self.lock();
+        let number = inner.next_flow;
+        inner.next_flow += 1;
+        let demand = decision.demand;
+        let entry = Entry {
+            link: link.value(),
+            key: decision.key.clone(),
+            demand,
+            moved: Arc::clone(&moved),
+            seen: [ByteCount::ZERO; 2],
+            active: now,
+            counted: [ByteCount::ZERO; 2],
+            moves: [false; 2],
+            connected: None,
+            charge: Load {
+                connections: 1,
+                up: demand.up,
+                down: demand.down,
+            },
+        };
+        inner.charge(&entry);
+        inner.flows.insert(number, entry);
+        drop(inner);
+        Flow::new(self.clone(), number, link, moved)
+    }
+
+    /// The far end has answered over `link`, with an acceptance or a refusal.
+    pub fn handle_answer(&self, link: LinkIndex, latency: Option<Duration>) {
+        self.with_book(link, |book, _| {
+            book.record.handle_answer();
+            if let Some(latency) = latency {
+                book.latency.on_sample(latency);
+            }
+        });
+    }
+
+    /// A connection over `link` was not answered within `waited`, and another link was answered in
+    /// its place.
+    pub fn handle_miss(&self, link: LinkIndex, waited: Duration) {
+        self.with_book(link, |book, now| {
+            book.latency.on_lower_bound(waited);
+            book.record.handle_miss(now);
+        });
+    }
+
+    /// Whether somebody on the link answers in the name of others.
+    pub fn set_portal(&self, link: LinkIndex, portal: bool) {
+        self.with_book(link, |book, _| book.record.set_portal(portal));
+    }
+
+    /// How a connection came about: on the link that was tried first, on another, or not at all.
+    pub(super) fn handle_outcome(&self, is_first: Option<bool>) {
+        let mut inner = self.lock();
+        match is_first {
+            Some(true) => {}
+            Some(false) => inner.moved_over += 1,
+            None => inner.unanswered += 1,
+        }
+    }
+
+    /// Whether connections that are being made on the link still have a chance.
+    pub(super) fn is_hopeful(&self, link: LinkIndex) -> bool {
+        let inner = self.lock();
+        let book = inner.links.get(&link.value());
+        book.is_some_and(|book| book.record.health() == Health::Sound)
+    }
+
+    /// Changes whenever a link comes, goes, or is found to be sound or not.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.shared.changes.subscribe()
+    }
+
+    /// Everything that is known, at this moment.
+    pub fn report(&self) -> Report {
+        let now = self.now();
+        let mut inner = self.lock();
+        inner.sweep(now);
+        let open = |index: u32| inner.flows.values().filter(|it| it.link == index).count();
+        let links = inner.links.iter().map(|(index, book)| {
+            let view = book.view();
+            LinkReport {
+                link: Arc::clone(&book.link),
+                up: view.up,
+                down: view.down,
+                confidence: [book.up.confidence(now), book.down.confidence(now)],
+                latency: view.latency,
+                load: view.load,
+                opened: book.opened,
+                open: open(*index) as u64,
+                health: book.record.health(),
+            }
+        });
+        Report {
+            policy: inner.scheduler.policy(),
+            links: links.collect(),
+            opened: inner.opened,
+            moved_over: inner.moved_over,
+            unanswered: inner.unanswered,
+        }
+    }
+
+    /// What went over each link in all, sent and received, by its name.
+    pub fn moved(&self) -> BTreeMap<String, [ByteCount; 2]> {
+        let mut inner = self.lock();
+        inner.sweep_now(self.now());
+        inner.moved.clone()
+    }
+
+    /// Takes in what the interfaces have carried so far, sent and received, by their index. To be
+    /// called every half second while connections are open.
+    pub fn handle_counters(&self, counters: &BTreeMap<u32, [ByteCount; 2]>) {
+        let now = self.now();
+        let mut inner = self.lock();
+        inner.sweep_now(now);
+        let busy = inner.busy();
+        for (index, book) in &mut inner.links {
+            if let Some([up, down]) = counters.get(index) {
+                let [busy_up, busy_down] = busy.get(index).copied().unwrap_or_default();
+                book.up.on_counter(now, *up, busy_up);
+                book.down.on_counter(now, *down, busy_down);
+            }
+        }
+    }
+
+    /// Connections that are open.
+    pub fn open_count(&self) -> usize {
+        self.lock().flows.len()
+    }
+
+    pub(super) fn handle_connected(&self, flow: u64, latency: Option<Duration>) {
+        let now = self.now();
+        let mut inner = self.lock();
+        let Some(entry) = inner.flows.get_mut(&flow) else {
+            return;
+        };
+        (entry.connected, entry.active) = (Some(now), now);
+        let link = entry.link;
+        inner.opened += 1;
+        if let Some(book) = inner.links.get_mut(&link) {
+            book.opened += 1;
+        }
+        drop(inner);
+        self.handle_answer(LinkIndex::new(link), latency);
+    }
+
+    pub(super) fn handle_round_trip(&self, link: LinkIndex, rtt: Duration) {
+        self.with_book(link, |book, _| book.latency.on_sample(rtt));
+    }
+
+    pub(super) fn handle_end(&self, flow: u64) {
+        let now = self.now();
+        let mut inner = self.lock();
+        let Some(mut entry) = inner.flows.remove(&flow) else {
+            return;
+        };
+        inner.give_back(&entry);
+        inner.settle(&mut entry);
+        let Some(since) = entry.connected else {
+            return;
+        };
+        let [up, down] = entry.seen;
+        inner.demands.learn(&entry.key, up, down);
+        if let Some(book) = inner.links.get_mut(&entry.link) {
+            book.handle_end(now, entry.seen, now.since(since));
+        }
+    }
+
+    fn with_book(&self, link: LinkIndex, act: impl FnOnce(&mut LinkBook, Instant)) {
+        let now = self.now();
+        let mut inner = self.lock();
+        let Some(book) = inner.links.get_mut(&link.value()) else {
+            return;
+        };
+        let before = book.record.health();
+        act(book, now);
+        let (after, name) = (book.record.health(), Arc::clone(&book.link));
+        drop(inner);
+        if before != after {
+            tracing::info!(
+                link = name.name,
+                state = after.name(),
+                "a link's state changes"
+            );
+            self.change();
+        }
+    }
+
+    fn change(&self) {
+        self.shared.changes.send_modify(|count| *count += 1);
+    }
+
+    fn now(&self) -> Instant {
+        // A second on, so that no moment is the origin itself.
+        Instant::ZERO + Duration::from_secs(1) + self.shared.began.elapsed()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.shared
+            .inner
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Brings the loads of the links up to date, unless that was done a moment ago.
+    fn sweep(&mut self, now: Instant) {
+        if now.since(self.swept) >= SWEEP_EVERY {
+            self.sweep_now(now);
+        }
+    }
+
+    fn sweep_now(&mut self, now: Instant) {
+        self.swept = now;
+        for book in self.links.values_mut() {
+            (book.load, book.calls) = (Load::default(), 0);
+        }
+        let mut flows = std::mem::take(&mut self.flows);
+        for entry in flows.values_mut() {
+            let before = entry.seen;
+            self.settle(entry);
+            if entry.seen != before {
+                entry.active = now;
+            }
+            let [up, down] = entry.seen;
+            entry.charge = match now.since(entry.active) < IDLE_AFTER {
+                true => Load {
+                    connections: 1,
+                    up: remaining(entry.demand.up, up),
+                    down: remaining(entry.demand.down, down),
+                },
+                false => Load::default(),
+            };
+            self.charge(entry);
+        }
+        self.flows = flows;
+    }
+
+    /// The links that carried something both ways, sent and received, all the time since this was
+    /// last asked: some connection moved then, and had moved before. Calls do not count, since they
+    /// never want more than they have.
+    fn busy(&mut self) -> BTreeMap<u32, [bool; 2]> {
+        let mut busy: BTreeMap<u32, [bool; 2]> = BTreeMap::new();
+        for entry in self.flows.values_mut() {
+            let of_link = busy.entry(entry.link).or_default();
+            let counted = std::mem::replace(&mut entry.counted, entry.seen);
+            for way in 0..2 {
+                let moves = entry.seen[way] > counted[way];
+                let moved = std::mem::replace(&mut entry.moves[way], moves);
+                of_link[way] |= moves && moved && entry.demand.class != Class::RealTime;
+            }
+        }
+        busy
+    }
+
+    /// Enters what a connection has moved since it was last looked at.
+    fn settle(&mut self, entry: &mut Entry) {
+        let seen = entry.moved.read();
+        let [up, down] = [seen[0] - entry.seen[0], seen[1] - entry.seen[1]];
+        entry.seen = seen;
+        let Some(book) = self.links.get_mut(&entry.link) else {
+            return;
+        };
+        if up + down == ByteCount::ZERO {
+            return;
+        }
+        if down > ByteCount::ZERO {
+            // What is received has come by this link.
+            book.record.handle_answer();
+        }
+        let name = &book.link.name;
+        if self.moved.len() < MAX_NAMES || self.moved.contains_key(name) {
+            let total = self.moved.entry(name.clone()).or_default();
+            *total = [total[0] + up, total[1] + down];
+        }
+    }
+
+    fn charge(&mut self, entry: &Entry) {
+        if let Some(book) = self.links.get_mut(&entry.link) {
+            let (load, charge) = (&mut book.load, entry.charge);
+            load.connections = load.connections.saturating_add(charge.connections);
+            load.up += charge.up;
+            load.down += charge.down;
+            book.calls += u32::from(entry.is_call());
+        }
+    }
+
+    fn give_back(&mut self, entry: &Entry) {
+        if let Some(book) = self.links.get_mut(&entry.link) {
+            let (load, charge) = (&mut book.load, entry.charge);
+            load.connections = load.connections.saturating_sub(charge.connections);
+            load.up -= charge.up;
+            load.down -= charge.down;
+            book.calls = book.calls.saturating_sub(u32::from(entry.is_call()));
+        }
+    }
+}
+
+impl Entry {
+    fn is_call(&self) -> bool {
+        self.demand.class == Class::RealTime && self.charge.connections > 0
+    }
+}
+
+/// Loads that are this old are as good as new.
+const SWEEP_EVERY: Duration = Duration::from_millis(50);
+/// A connection that has moved nothing for so long counts for nothing until it moves again.
+const IDLE_AFTER: Duration = Duration::from_secs(2);
+/// Interfaces of containers come and go under ever new names.
+const MAX_NAMES: usize = 256;
+
+#[cfg(test)]
+mod tests;

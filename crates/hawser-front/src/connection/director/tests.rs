@@ -1,0 +1,205 @@
+use hawser_policy::{Action, Avoid, Condition, LinkChoice, Rule, Source};
+
+use super::super::decision::tests::link;
+use super::*;
+
+fn director(policy: ConnectionPolicy, links: &[&str]) -> Director {
+    let director = Director::new(policy, Vec::new());
+    set_links(&director, links);
+    director
+}
+
+fn set_links(director: &Director, names: &[&str]) {
+    let links: Vec<Link> = names.iter().map(|name| Link::clone(&link(name))).collect();
+    director.set_links(&links);
+}
+
+fn by(program: &str) -> Origin {
+    Origin {
+        program: Some(program.to_owned()),
+        remote: Some("198.51.100.1".parse().unwrap()),
+        port: 443,
+        ..Origin::default()
+    }
+}
+
+/// Where a connection goes, in the order of trying.
+fn order(director: &Director, origin: &Origin) -> Vec<String> {
+    let decision = director.decide(origin);
+    decision
+        .candidates
+        .iter()
+        .map(|it| it.link.name.clone())
+        .collect()
+}
+
+/// A connection that was made where the director wants it.
+fn connect(director: &Director, origin: &Origin) -> Flow {
+    let decision = director.decide(origin);
+    let link = LinkIndex::new(decision.candidates[0].link.index);
+    let flow = director.open(&decision, link);
+    flow.connected(None);
+    flow
+}
+
+fn rule(then: Action) -> Arc<RuleSet> {
+    Arc::new(RuleSet::new([Rule {
+        name: None,
+        source: Source::User,
+        when: Condition::default(),
+        then,
+    }]))
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_spreads_before_any_of_it_has_moved() {
+    let director = director(ConnectionPolicy::MaxThroughput, &["a", "b"]);
+    let flows: Vec<Flow> = (0..10).map(|_| connect(&director, &by("x"))).collect();
+    let report = director.report();
+    assert!(
+        report.links.iter().all(|it| it.load.connections == 5),
+        "{report:?}"
+    );
+    drop(flows);
+    assert!(
+        director
+            .report()
+            .links
+            .iter()
+            .all(|it| it.load == Load::default())
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_connection_has_moved_is_no_load_any_more_and_idle_ones_are_none() {
+    let director = director(ConnectionPolicy::MaxThroughput, &["a"]);
+    let flow = connect(&director, &by("x"));
+    let before = director.report().links[0].load.down;
+    flow.moved(ByteCount::ZERO, ByteCount::new(1000));
+    tokio::time::advance(Duration::from_millis(100)).await;
+    let load = director.report().links[0].load;
+    assert_eq!(load.down, before - ByteCount::new(1000));
+    tokio::time::advance(Duration::from_secs(3)).await;
+    assert_eq!(director.report().links[0].load, Load::default());
+    assert_eq!(director.report().links[0].open, 1);
+    flow.moved(ByteCount::ZERO, ByteCount::new(1));
+    tokio::time::advance(Duration::from_millis(100)).await;
+    assert_eq!(director.report().links[0].load.connections, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_connection_teaches_what_its_program_needs_and_counts_for_its_link() {
+    let director = director(ConnectionPolicy::MaxThroughput, &["a"]);
+    let flow = connect(&director, &by("wget"));
+    flow.moved(ByteCount::new(500), ByteCount::new(9_000_000));
+    drop(flow);
+    assert_eq!(
+        director.decide(&by("wget")).demand.down,
+        ByteCount::new(9_000_000)
+    );
+    assert_ne!(
+        director.decide(&by("curl")).demand.down,
+        ByteCount::new(9_000_000)
+    );
+    assert_eq!(director.take_learned().len(), 1);
+    let expected = [ByteCount::new(500), ByteCount::new(9_000_000)];
+    assert_eq!(director.moved()["a"], expected);
+    // One that never came about teaches nothing.
+    let decision = director.decide(&by("wget"));
+    drop(director.open(&decision, LinkIndex::new(decision.candidates[0].link.index)));
+    assert!(director.take_learned().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_choose_links_and_name_their_order() {
+    let director = director(ConnectionPolicy::RoundRobin, &["a", "b", "c"]);
+    let links = |choice| Action {
+        links: Some(choice),
+        ..Action::default()
+    };
+    director.set_rules(rule(links(LinkChoice::Only(names(&["b"])))));
+    assert_eq!(order(&director, &by("x")), ["b"]);
+    director.set_rules(rule(links(LinkChoice::Order(names(&["gone", "c", "a"])))));
+    assert_eq!(order(&director, &by("x")), ["c", "a"]);
+    director.set_rules(rule(links(LinkChoice::Except(names(&["a", "b"])))));
+    assert_eq!(order(&director, &by("x")), ["c"]);
+    director.set_rules(rule(links(LinkChoice::Only(names(&["gone"])))));
+    let decision = director.decide(&by("x"));
+    assert!(decision.candidates.is_empty() && !decision.is_open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn metered_links_and_those_with_calls_are_avoided_where_rules_say_so() {
+    let director = director(ConnectionPolicy::OnlyOne, &["a", "b", "c"]);
+    director.set_terms(LinkTerms {
+        metered: names(&["a"]),
+        ..LinkTerms::default()
+    });
+    director.set_rules(rule(Action {
+        class: Some(Class::RealTime),
+        links: Some(LinkChoice::Only(names(&["b"]))),
+        ..Action::default()
+    }));
+    let call = connect(&director, &by("phone"));
+    director.set_rules(rule(Action {
+        avoid: Some(vec![Avoid::Metered, Avoid::Calls]),
+        ..Action::default()
+    }));
+    assert_eq!(order(&director, &by("x"))[0], "c");
+    drop(call);
+    assert_eq!(order(&director, &by("x"))[0], "b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn links_that_were_named_are_the_only_ones_even_while_they_are_away() {
+    let director = Director::new(ConnectionPolicy::Auto, names(&["b"]));
+    set_links(&director, &["a", "b"]);
+    assert_eq!(order(&director, &by("x")), ["b"]);
+    set_links(&director, &["a"]);
+    let decision = director.decide(&by("x"));
+    assert!(decision.candidates.is_empty() && !decision.is_open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_that_was_busy_shows_what_it_can_do() {
+    let director = director(ConnectionPolicy::Auto, &["a", "b"]);
+    let flow = connect(&director, &by("x"));
+    let mut total = ByteCount::ZERO;
+    for _ in 0..10 {
+        flow.moved(ByteCount::ZERO, ByteCount::new(250_000));
+        total += ByteCount::new(250_000);
+        tokio::time::advance(Duration::from_millis(500)).await;
+        let counters = [ByteCount::ZERO, total];
+        director.handle_counters(&[(flow.link().value(), counters)].into());
+    }
+    let report = director.report();
+    let link = report
+        .links
+        .iter()
+        .find(|it| it.link.index == flow.link().value())
+        .unwrap();
+    assert_eq!(link.down.bits_per_second(), 4_000_000);
+    assert_eq!(link.up.bits_per_second(), 0, "nobody sent anything");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_keeps_what_is_known_of_it_until_another_gets_its_number() {
+    let director = director(ConnectionPolicy::RoundRobin, &["a"]);
+    let index = LinkIndex::new(link("a").index);
+    director.handle_answer(index, Some(Duration::from_millis(30)));
+    set_links(&director, &["a", "b"]);
+    assert_eq!(
+        director.report().links[0].latency,
+        Duration::from_millis(30)
+    );
+    let renamed = Link {
+        name: "other".to_owned(),
+        ..Link::clone(&link("a"))
+    };
+    director.set_links(&[renamed]);
+    assert_eq!(director.report().links[0].latency, Duration::ZERO);
+}

@@ -1,0 +1,78 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hawser_types::{ByteCount, LinkIndex};
+
+use super::Director;
+
+/// A connection on a link, as the [`Director`] counts it.
+///
+/// While it lives, its link is charged with what it has still to carry; dropping it gives the charge
+/// back. One that was connected also teaches what connections of its kind need.
+#[derive(Debug)]
+pub struct Flow {
+    director: Director,
+    number: u64,
+    link: LinkIndex,
+    moved: Arc<Moved>,
+}
+
+/// What a connection has moved so far.
+#[derive(Debug, Default)]
+pub(super) struct Moved {
+    up: AtomicU64,
+    down: AtomicU64,
+}
+
+impl Flow {
+    pub(super) const fn new(
+        director: Director,
+        number: u64,
+        link: LinkIndex,
+        moved: Arc<Moved>,
+    ) -> Self {
+        Self {
+            director,
+            number,
+            link,
+            moved,
+        }
+    }
+
+    /// The link that it is on.
+    pub const fn link(&self) -> LinkIndex {
+        self.link
+    }
+
+    /// The far end has accepted the connection. `latency`: how long that took, where that was
+    /// measured.
+    pub fn connected(&self, latency: Option<Duration>) {
+        self.director.handle_connected(self.number, latency);
+    }
+
+    /// It has moved so many bytes more.
+    pub fn moved(&self, up: ByteCount, down: ByteCount) {
+        self.moved.up.fetch_add(up.as_u64(), Ordering::Relaxed);
+        self.moved.down.fetch_add(down.as_u64(), Ordering::Relaxed);
+    }
+
+    /// The kernel's round-trip time of it.
+    pub fn round_trip(&self, rtt: Duration) {
+        self.director.handle_round_trip(self.link, rtt);
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        self.director.handle_end(self.number);
+    }
+}
+
+impl Moved {
+    /// Sent and received.
+    pub(super) fn read(&self) -> [ByteCount; 2] {
+        let read = |counter: &AtomicU64| ByteCount::new(counter.load(Ordering::Relaxed));
+        [read(&self.up), read(&self.down)]
+    }
+}

@@ -1,0 +1,34 @@
+//! Whole connections placed on links, towards servers that know nothing of Hawser.
+//!
+//! The [`Director`] decides which link a connection takes, charges the link with what the connection
+//! will need, and learns from how it went. The [`LinkDialer`] opens connections by its advice: it
+//! races links and address families, and what fails on one link is tried on the next before the
+//! application hears of it.
+//!
+//! Source: DBAS §II (connection-oriented mode).
+
+mod counted;
+mod decision;
+mod demands;
+mod dialer;
+mod director;
+mod flow;
+mod health;
+mod link_book;
+mod origin;
+mod place;
+mod plan;
+mod race;
+mod report;
+mod terms;
+
+pub use counted::{Counted, RoundTrip};
+pub use decision::{Candidate, Decision};
+pub use demands::DemandKey;
+pub use dialer::{LinkDialer, TcpVia, Via};
+pub use director::Director;
+pub use flow::Flow;
+pub use health::Health;
+pub use origin::Origin;
+pub use report::{LinkReport, Report};
+pub use terms::LinkTerms;

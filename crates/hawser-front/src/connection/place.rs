@@ -1,0 +1,147 @@
+//! Which links a connection may take, in which order.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hawser_policy::{Avoid, LinkChoice, Verdict};
+use hawser_sched::connection::{Demand, LinkView};
+use hawser_sched::rules::Permission;
+use hawser_types::Instant;
+
+use super::decision::{Candidate, Decision, Standing, leads_to};
+use super::demands::{DemandKey, Demands};
+use super::director::Inner;
+use super::link_book::LinkBook;
+use super::terms::rank;
+use super::{Health, Origin};
+
+/// One decision as it is made.
+pub(super) struct Placing<'a> {
+    inner: &'a mut Inner,
+    origin: &'a Origin,
+    verdict: Verdict,
+    key: DemandKey,
+    demand: Demand,
+    now: Instant,
+}
+
+/// What keeps a link behind others: its place in the user's order, what its terms say, and whether
+/// it is to be avoided.
+type Tier = (usize, u8, bool);
+
+impl<'a> Placing<'a> {
+    pub(super) fn new(inner: &'a mut Inner, origin: &'a Origin, now: Instant) -> Self {
+        let verdict = inner.rules.judge(&origin.facts());
+        let key = Demands::key(origin);
+        let demand = inner.demands.expect(&key, verdict.class);
+        Self {
+            inner,
+            origin,
+            verdict,
+            key,
+            demand,
+            now,
+        }
+    }
+
+    pub(super) fn decide(self) -> Decision {
+        let mut sound: BTreeMap<Tier, Vec<LinkView>> = BTreeMap::new();
+        let mut others: Vec<(Tier, LinkView)> = Vec::new();
+        for book in self.inner.links.values().filter(|book| self.is_open(book)) {
+            let tier = self.tier(book);
+            match book.record.health() {
+                Health::Sound => sound.entry(tier).or_default().push(book.view()),
+                Health::Suspect | Health::Portal => others.push((tier, book.view())),
+            }
+        }
+        let mut ranked: Vec<(Standing, LinkView)> = Vec::new();
+        let mut reason = None;
+        let mut standing = Standing::Equal;
+        for mut views in sound.into_values() {
+            views.sort_by_key(|view| view.time_to_answer(&self.demand));
+            if standing == Standing::Equal {
+                let mut by_index = views.clone();
+                by_index.sort_by_key(|view| view.link);
+                let choice = self.inner.scheduler.select(&self.demand, &by_index);
+                views.sort_by_key(|view| choice.is_none_or(|choice| view.link != choice.link));
+                reason = choice.map(|choice| choice.reason);
+            }
+            ranked.extend(views.into_iter().map(|view| (standing, view)));
+            standing = Standing::Reserve;
+        }
+        let has_sound = !ranked.is_empty();
+        others.sort_by_key(|(tier, view)| (*tier, view.time_to_answer(&self.demand)));
+        // One trial at a time, and only while another link answers.
+        let mut trial = None;
+        for (_, view) in others {
+            let book = self.inner.links.get_mut(&view.link.value());
+            if let Some(book) = book.filter(|_| has_sound && trial.is_none())
+                && book.record.take_trial(self.now)
+            {
+                trial = Some(Arc::clone(&book.link));
+            }
+            ranked.push((Standing::Suspect, view));
+        }
+        Decision {
+            trial,
+            ..self.decision(&ranked, reason)
+        }
+    }
+
+    fn decision(
+        self,
+        ranked: &[(Standing, LinkView)],
+        reason: Option<hawser_sched::connection::Reason>,
+    ) -> Decision {
+        let links = &self.inner.links;
+        let candidate = |(standing, view): &(Standing, LinkView)| {
+            let book = links.get(&view.link.value())?;
+            Some(Candidate {
+                link: Arc::clone(&book.link),
+                patience: book.latency.patience(),
+                standing: *standing,
+            })
+        };
+        let leads = |v6: bool| links.values().any(|book| leads_to(&book.link, v6));
+        Decision {
+            candidates: ranked.iter().filter_map(candidate).collect(),
+            trial: None,
+            demand: self.demand,
+            mode: self.verdict.mode,
+            reason,
+            leads: [leads(false), leads(true)],
+            is_open: self.inner.wanted.is_empty() && self.verdict.links == LinkChoice::Any,
+            key: self.key,
+        }
+    }
+
+    /// Whether the connection may take the link at all, and the link leads there.
+    fn is_open(&self, book: &LinkBook) -> bool {
+        let link = &book.link;
+        let leads = match self.origin.remote {
+            Some(remote) => leads_to(link, remote.is_ipv6()),
+            None => leads_to(link, false) || leads_to(link, true),
+        };
+        let permission = self.inner.terms.permission(link);
+        leads
+            && self.verdict.links.allows(&link.name)
+            && !matches!(permission, Permission::Forbidden(_))
+    }
+
+    fn tier(&self, book: &LinkBook) -> Tier {
+        let name = &book.link.name;
+        let place = match &self.verdict.links {
+            LinkChoice::Order(names) => names.iter().position(|one| one == name).unwrap_or(0),
+            _ => 0,
+        };
+        let is_avoided = self.verdict.avoid.iter().any(|avoid| match avoid {
+            Avoid::Metered => self.inner.terms.is_metered(&book.link),
+            Avoid::Calls => book.calls > 0,
+        });
+        (
+            place,
+            rank(self.inner.terms.permission(&book.link)),
+            is_avoided,
+        )
+    }
+}

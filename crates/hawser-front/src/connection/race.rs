@@ -1,0 +1,233 @@
+//! One destination, tried over several links and addresses until one answers.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use hawser_types::LinkIndex;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::counted::Counted;
+use super::decision::{Decision, leads_to};
+use super::dialer::Via;
+use super::plan::{Attempt, plan};
+use super::{Director, Flow, Origin};
+use crate::connect::tell_more;
+use crate::transport::DialError;
+
+/// The attempts for one destination.
+///
+/// One begins as soon as those before it have failed, or have had their time, or go over links of
+/// which nothing is to be hoped any more. The first to be answered ends the others.
+pub(super) struct Race<'a, V: Via> {
+    director: &'a Director,
+    via: &'a Arc<V>,
+    origin: Origin,
+    addresses: Vec<IpAddr>,
+    by_routes: Vec<bool>,
+    decision: Decision,
+    waiting: VecDeque<Attempt>,
+    begun: Vec<Begun>,
+    running: FuturesUnordered<BoxFuture<'static, (usize, io::Result<V::Stream>)>>,
+    most_telling: Option<DialError>,
+}
+
+/// An attempt that has begun.
+struct Begun {
+    address: IpAddr,
+    link: Option<LinkIndex>,
+    at: Instant,
+    patience: Duration,
+    flow: Option<Flow>,
+    /// Why it failed; `None` while it runs.
+    failed: Option<DialError>,
+}
+
+impl<'a, V: Via> Race<'a, V> {
+    /// `addresses` in the order in which to try them, of which those in `by_routes` go as the
+    /// system has it.
+    pub(super) fn new(
+        director: &'a Director,
+        via: &'a Arc<V>,
+        origin: Origin,
+        addresses: Vec<IpAddr>,
+        by_routes: Vec<bool>,
+    ) -> Self {
+        let decision = director.decide(&origin);
+        let waiting = plan(&decision, &addresses, &by_routes);
+        Self {
+            director,
+            via,
+            origin,
+            addresses,
+            by_routes,
+            decision,
+            waiting,
+            begun: Vec::new(),
+            running: FuturesUnordered::new(),
+            most_telling: None,
+        }
+    }
+
+    /// Tries until one is answered or all have failed.
+    pub(super) async fn run(mut self) -> Result<Counted<V::Stream>, DialError> {
+        let mut changes = self.director.changes();
+        self.try_again();
+        let mut due = Instant::now();
+        loop {
+            let is_due = self.running.is_empty() || Instant::now() >= due;
+            if is_due && let Some(attempt) = self.waiting.pop_front() {
+                due = self.begin(attempt);
+                continue;
+            }
+            if self.running.is_empty() {
+                self.director.handle_outcome(None);
+                return Err(self.most_telling.unwrap_or(DialError::NetworkUnreachable));
+            }
+            tokio::select! {
+                biased;
+                Some((number, ended)) = self.running.next() => match ended {
+                    Ok(stream) => return Ok(self.won(number, stream)),
+                    Err(error) => {
+                        self.lost(number, DialError::from_io(&error));
+                        due = due.min(self.next_after_failure());
+                    }
+                },
+                Ok(()) = changes.changed() => {
+                    if !self.is_hopeful() {
+                        self.decide_again();
+                        due = Instant::now();
+                    }
+                }
+                () = sleep_until(due), if !self.waiting.is_empty() => {}
+            }
+        }
+    }
+
+    /// Asks a suspect link that is due for the same destination, to see whether it leads anywhere
+    /// again. Nobody waits for it: where it answers, it is closed at once.
+    fn try_again(&mut self) {
+        let Some(link) = self.decision.trial.take() else {
+            return;
+        };
+        let leads = |address: &&IpAddr| leads_to(&link, address.is_ipv6());
+        let Some(address) = self.addresses.iter().find(leads).copied() else {
+            return;
+        };
+        let remote = SocketAddr::new(address, self.origin.port);
+        let (via, director) = (Arc::clone(self.via), self.director.clone());
+        tokio::spawn(async move {
+            let begun = Instant::now();
+            let answer = timeout(TRIAL_TIME, via.connect(Some(&link), remote)).await;
+            let is_refused =
+                |error: &io::Error| DialError::from_io(error) == DialError::ConnectionRefused;
+            if answer.is_ok_and(|answer| answer.as_ref().err().is_none_or(is_refused)) {
+                let index = LinkIndex::new(link.index);
+                director.handle_answer(index, Some(begun.elapsed()));
+            }
+        });
+    }
+
+    /// Begins an attempt; when the next one is due.
+    fn begin(&mut self, attempt: Attempt) -> Instant {
+        let number = self.begun.len();
+        let link = attempt.link.as_ref().map(|link| LinkIndex::new(link.index));
+        let now = Instant::now();
+        self.begun.push(Begun {
+            address: attempt.address,
+            link,
+            at: now,
+            patience: attempt.patience,
+            flow: link.map(|link| self.director.open(&self.decision, link)),
+            failed: None,
+        });
+        let (via, port) = (Arc::clone(self.via), self.origin.port);
+        self.running.push(Box::pin(async move {
+            let address = SocketAddr::new(attempt.address, port);
+            let connected = via.connect(attempt.link.as_deref(), address).await;
+            (number, connected)
+        }));
+        let reserve = self.waiting.front().map_or(Duration::ZERO, |it| it.reserve);
+        now + attempt.patience.max(reserve)
+    }
+
+    /// A failure makes the next attempt due at once, unless others are running that may still be
+    /// answered: those have the rest of their time.
+    fn next_after_failure(&self) -> Instant {
+        let running = self.begun.iter().filter(|it| it.failed.is_none());
+        let patient = running.map(|it| it.at + it.patience).max();
+        patient.unwrap_or_else(Instant::now)
+    }
+
+    fn lost(&mut self, number: usize, error: DialError) {
+        self.most_telling = tell_more(self.most_telling, error);
+        if let Some(begun) = self.begun.get_mut(number) {
+            begun.failed = Some(error);
+            begun.flow = None;
+            if let (DialError::ConnectionRefused, Some(link)) = (error, begun.link) {
+                self.director.handle_answer(link, Some(begun.at.elapsed()));
+            }
+        }
+    }
+
+    /// The far end has answered: the others are given up, and what they were not answered in time
+    /// speaks against their links.
+    fn won(mut self, number: usize, stream: V::Stream) -> Counted<V::Stream> {
+        let Some(winner) = self.begun.get_mut(number) else {
+            return Counted::new(stream, None);
+        };
+        let (link, flow, latency) = (winner.link, winner.flow.take(), winner.at.elapsed());
+        if let Some(flow) = &flow {
+            flow.connected(Some(latency));
+            self.director.handle_outcome(Some(number == 0));
+        }
+        for begun in self.begun.iter().filter(|it| it.link != link) {
+            if let (Some(other), true) = (begun.link, begun.is_miss()) {
+                self.director.handle_miss(other, begun.at.elapsed());
+            }
+        }
+        Counted::new(stream, flow)
+    }
+
+    /// Whether any attempt runs over a link that is not known to be dead.
+    fn is_hopeful(&self) -> bool {
+        let mut running = self.begun.iter().filter(|it| it.failed.is_none());
+        running.any(|it| it.link.is_none_or(|link| self.director.is_hopeful(link)))
+    }
+
+    /// The links have changed under attempts that are now without hope.
+    fn decide_again(&mut self) {
+        self.decision = self.director.decide(&self.origin);
+        let tried: BTreeSet<_> = self.begun.iter().map(|it| (it.address, it.link)).collect();
+        self.waiting = plan(&self.decision, &self.addresses, &self.by_routes);
+        self.waiting.retain(|attempt| {
+            let link = attempt.link.as_ref().map(|link| LinkIndex::new(link.index));
+            !tried.contains(&(attempt.address, link))
+        });
+    }
+}
+
+impl Begun {
+    /// Whether it should have been answered by now, since another was: it was silent for longer
+    /// than its link ever takes, or the way there is closed.
+    fn is_miss(&self) -> bool {
+        match self.failed {
+            None => self.at.elapsed() >= self.patience,
+            Some(error) => matches!(
+                error,
+                DialError::TimedOut | DialError::HostUnreachable | DialError::NetworkUnreachable
+            ),
+        }
+    }
+}
+
+/// For two SYNs.
+const TRIAL_TIME: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests;

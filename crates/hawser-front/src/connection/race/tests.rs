@@ -1,0 +1,332 @@
+use std::sync::Mutex;
+
+use hawser_net::links::Link;
+use hawser_sched::connection::ConnectionPolicy;
+
+use super::super::decision::tests::link;
+use super::super::{Health, LinkDialer, LinkTerms, RoundTrip};
+use super::*;
+use crate::connect::ConnectOptions;
+use crate::destination::HostName;
+use crate::resolve::Resolve;
+use crate::transport::{ByteStream, Dialer, ResetCode};
+
+/// What a link does with a connection.
+#[derive(Clone, Copy)]
+enum Does {
+    Answer(u64),
+    Fail(io::ErrorKind),
+    Nothing,
+}
+
+/// Links that do as they are told, and the attempts on them with the milliseconds at which they
+/// began.
+#[derive(Clone)]
+struct Scripted {
+    does: Arc<Mutex<Vec<(&'static str, Does)>>>,
+    log: Arc<Mutex<Vec<(String, u128)>>>,
+    begun: Instant,
+}
+
+impl ByteStream for tokio::io::Empty {
+    fn reset(&mut self, _code: ResetCode) {}
+}
+
+impl RoundTrip for tokio::io::Empty {
+    fn round_trip(&self) -> Option<Duration> {
+        None
+    }
+}
+
+impl Via for Scripted {
+    type Stream = tokio::io::Empty;
+
+    async fn connect(&self, link: Option<&Link>, _to: SocketAddr) -> io::Result<Self::Stream> {
+        let name = link.map_or("system", |link| &link.name);
+        let at = self.begun.elapsed().as_millis();
+        self.log.lock().unwrap().push((name.to_owned(), at));
+        let does = self
+            .does
+            .lock()
+            .unwrap()
+            .iter()
+            .find(|it| it.0 == name)
+            .map(|it| it.1);
+        match does {
+            Some(Does::Answer(after)) => {
+                tokio::time::sleep(Duration::from_millis(after)).await;
+                Ok(tokio::io::empty())
+            }
+            Some(Does::Fail(kind)) => Err(kind.into()),
+            Some(Does::Nothing) | None => std::future::pending().await,
+        }
+    }
+
+    async fn goes_by_routes(&self, address: IpAddr) -> bool {
+        address.is_loopback()
+    }
+}
+
+/// A name with an address of each family.
+struct BothFamilies;
+
+impl Resolve for BothFamilies {
+    async fn resolve(&self, _name: &HostName) -> Result<Vec<IpAddr>, DialError> {
+        Ok(vec![
+            "2001:db8::9".parse().unwrap(),
+            "192.0.2.9".parse().unwrap(),
+        ])
+    }
+}
+
+struct Bench {
+    director: Director,
+    dialer: Arc<LinkDialer<Scripted, BothFamilies>>,
+    scripted: Scripted,
+}
+
+impl Bench {
+    /// Links by these names, all of which may be used.
+    fn new(does: &[(&'static str, Does)]) -> Self {
+        let director = Director::new(ConnectionPolicy::RoundRobin, Vec::new());
+        let scripted = Scripted {
+            does: Arc::new(Mutex::new(does.to_vec())),
+            log: Arc::default(),
+            begun: Instant::now(),
+        };
+        let options = ConnectOptions::default();
+        let dialer = LinkDialer::with(director.clone(), scripted.clone(), BothFamilies, options);
+        let bench = Self {
+            director,
+            dialer: Arc::new(dialer),
+            scripted,
+        };
+        bench.set_links(&does.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+        bench
+    }
+
+    fn set_links(&self, names: &[&str]) {
+        let links: Vec<Link> = names.iter().map(|name| Link::clone(&link(name))).collect();
+        self.director.set_links(&links);
+    }
+
+    fn set(&self, name: &'static str, does: Does) {
+        self.scripted.does.lock().unwrap().insert(0, (name, does));
+    }
+
+    /// Dials, and says which link was taken and after how many milliseconds.
+    async fn dial(&self, to: &str) -> Result<(String, u128), DialError> {
+        let begun = Instant::now();
+        let stream = self.dialer.dial(&to.parse().unwrap()).await?;
+        let taken = stream.flow().map(super::super::Flow::link);
+        let report = self.director.report();
+        let link = report
+            .links
+            .iter()
+            .find(|it| Some(it.link.index) == taken.map(LinkIndex::value));
+        let name = link.map_or("system", |it| &it.link.name).to_owned();
+        Ok((name, begun.elapsed().as_millis()))
+    }
+
+    fn attempts(&self) -> Vec<(String, u128)> {
+        std::mem::take(&mut *self.scripted.log.lock().unwrap())
+    }
+
+    fn health(&self, name: &str) -> Health {
+        let report = self.director.report();
+        let mut links = report.links.iter();
+        links.find(|it| it.link.name == name).unwrap().health
+    }
+}
+
+fn on(link: &str, at: u128) -> (String, u128) {
+    (link.to_owned(), at)
+}
+
+const UNREACHABLE: Does = Does::Fail(io::ErrorKind::NetworkUnreachable);
+const PLACE: &str = "192.0.2.9:80";
+
+#[tokio::test(start_paused = true)]
+async fn a_link_that_answers_is_the_only_one_that_is_asked() {
+    let bench = Bench::new(&[("a", Does::Answer(20)), ("b", Does::Answer(20))]);
+    assert_eq!(bench.dial(PLACE).await, Ok(on("a", 20)));
+    assert_eq!(bench.attempts(), [on("a", 0)]);
+    assert_eq!(bench.dial(PLACE).await, Ok(on("b", 20)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_on_one_link_is_tried_on_the_next_at_once() {
+    let bench = Bench::new(&[("a", UNREACHABLE), ("b", Does::Answer(20))]);
+    assert_eq!(bench.dial(PLACE).await, Ok(on("b", 20)));
+    assert_eq!(bench.attempts(), [on("a", 0), on("b", 0)]);
+    assert_eq!(bench.director.report().moved_over, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_link_is_raced_after_its_patience_and_left_out_once_it_is_suspect() {
+    let bench = Bench::new(&[("a", Does::Nothing), ("b", Does::Answer(20))]);
+    assert_eq!(bench.dial(PLACE).await, Ok(on("b", 270)));
+    assert_eq!(bench.dial(PLACE).await, Ok(on("b", 20)), "its turn");
+    assert_eq!(bench.health("a"), Health::Sound);
+    let waited = bench.dial(PLACE).await.unwrap();
+    assert!(waited.0 == "b" && waited.1 > 100, "{waited:?}");
+    assert_eq!(bench.health("a"), Health::Suspect);
+    for _ in 0..10 {
+        assert_eq!(bench.dial(PLACE).await, Ok(on("b", 20)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspect_is_asked_beside_the_others_and_comes_back_when_it_answers() {
+    let bench = Bench::new(&[("a", Does::Nothing), ("b", Does::Answer(20))]);
+    while bench.health("a") == Health::Sound {
+        bench.dial(PLACE).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    bench.attempts();
+    assert_eq!(
+        bench.dial(PLACE).await,
+        Ok(on("b", 20)),
+        "nobody waits for the trial"
+    );
+    let mut asked = bench.attempts();
+    asked.sort();
+    assert_eq!(
+        asked.iter().map(|it| it.0.as_str()).collect::<Vec<_>>(),
+        ["a", "b"]
+    );
+    // Slower than the other, so that it never wins a race.
+    bench.set("a", Does::Answer(300));
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    bench.dial(PLACE).await.unwrap();
+    assert_eq!(bench.health("a"), Health::Suspect);
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    assert_eq!(bench.health("a"), Health::Sound);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_caught_on_a_link_that_goes_away_moves_over_at_once() {
+    let bench = Bench::new(&[("a", Does::Nothing), ("b", Does::Answer(20))]);
+    let dialer = Arc::clone(&bench.dialer);
+    let caught = tokio::spawn(async move {
+        let begun = Instant::now();
+        let stream = dialer.dial(&PLACE.parse().unwrap()).await.unwrap();
+        (
+            stream.flow().unwrap().link().value(),
+            begun.elapsed().as_millis(),
+        )
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    bench.set_links(&["b"]);
+    assert_eq!(caught.await.unwrap(), (u32::from(b'b'), 70));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_caught_on_a_link_found_suspect_moves_over_at_once() {
+    let bench = Bench::new(&[("a", Does::Nothing), ("b", Does::Answer(20))]);
+    let mut caught = tokio::task::JoinSet::new();
+    let begun = Instant::now();
+    for number in 0..40 {
+        let dialer = Arc::clone(&bench.dialer);
+        caught.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(number * 10)).await;
+            drop(dialer.dial(&PLACE.parse().unwrap()).await.unwrap());
+            begun.elapsed().as_millis()
+        });
+    }
+    let mut ended = caught.join_all().await;
+    ended.sort_unstable();
+    // The first two that were caught have shown it by 290 ms; nobody waits any more after that.
+    assert!(ended.iter().all(|at| *at <= 410), "{ended:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_that_appears_is_taken_by_those_that_wait_without_hope() {
+    let bench = Bench::new(&[("a", Does::Nothing)]);
+    bench.set("c", Does::Answer(20));
+    let dialer = Arc::clone(&bench.dialer);
+    let caught = tokio::spawn(async move { dialer.dial(&PLACE.parse().unwrap()).await.is_ok() });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    bench.set_links(&[]);
+    bench.set_links(&["c"]);
+    assert!(caught.await.unwrap());
+    assert_eq!(bench.attempts(), [on("a", 0), on("c", 1000)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_destination_that_refuses_is_refused_and_speaks_for_the_links() {
+    let refuse = Does::Fail(io::ErrorKind::ConnectionRefused);
+    let bench = Bench::new(&[("a", refuse), ("b", refuse)]);
+    for _ in 0..5 {
+        assert_eq!(bench.dial(PLACE).await, Err(DialError::ConnectionRefused));
+    }
+    assert_eq!(
+        (bench.health("a"), bench.health("b")),
+        (Health::Sound, Health::Sound)
+    );
+    assert_eq!(bench.director.report().unanswered, 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_answers_nobody_speaks_against_no_link() {
+    let bench = Bench::new(&[("a", Does::Nothing), ("b", Does::Nothing)]);
+    for _ in 0..3 {
+        assert_eq!(bench.dial(PLACE).await, Err(DialError::TimedOut));
+    }
+    assert_eq!(
+        (bench.health("a"), bench.health("b")),
+        (Health::Sound, Health::Sound)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_are_raced_over_families_and_links_at_once() {
+    let bench = Bench::new(&[("a", Does::Nothing), ("b", Does::Answer(20))]);
+    assert_eq!(bench.dial("example.org:80").await, Ok(on("b", 270)));
+    assert_eq!(bench.attempts().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn local_places_go_as_the_system_has_it() {
+    let bench = Bench::new(&[("system", Does::Answer(1)), ("a", Does::Answer(1))]);
+    bench.set_links(&["a"]);
+    assert_eq!(bench.dial("127.0.0.1:80").await, Ok(on("system", 1)));
+    assert_eq!(bench.director.report().opened, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_in_reserve_is_tried_late_and_a_forbidden_one_never() {
+    use hawser_sched::governor::Exclusion::{Never, Reserve};
+    use hawser_sched::rules::{Permission, Terms};
+    let bench = Bench::new(&[
+        ("a", Does::Nothing),
+        ("b", Does::Answer(20)),
+        ("c", Does::Answer(20)),
+    ]);
+    let terms = |permission| Terms {
+        up: permission,
+        ..Terms::default()
+    };
+    let terms = [
+        ("b".to_owned(), terms(Permission::Reserve(Reserve))),
+        ("c".to_owned(), terms(Permission::Forbidden(Never))),
+    ];
+    bench.director.set_terms(LinkTerms {
+        terms: terms.into(),
+        metered: Vec::new(),
+    });
+    assert_eq!(bench.dial(PLACE).await, Ok(on("b", 1020)));
+    bench.set_links(&["c"]);
+    assert_eq!(bench.dial(PLACE).await, Err(DialError::NetworkUnreachable));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_given_up_leaves_nothing_behind() {
+    let bench = Bench::new(&[("a", Does::Nothing), ("b", Does::Nothing)]);
+    let place = PLACE.parse().unwrap();
+    let dial = bench.dialer.dial(&place);
+    assert!(timeout(Duration::from_secs(1), dial).await.is_err());
+    assert_eq!(bench.director.open_count(), 0);
+    let report = bench.director.report();
+    assert!(report.links.iter().all(|it| it.load.connections == 0));
+}

@@ -1,0 +1,46 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_net::links::Link;
+use hawser_sched::connection::{ConnectionPolicy, Load};
+use hawser_types::Rate;
+
+use super::Health;
+
+/// What the director knows and has done, at one moment.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The policy that chooses links.
+    pub policy: ConnectionPolicy,
+    /// The links that connections may be placed on, by index.
+    pub links: Vec<LinkReport>,
+    /// Connections placed so far.
+    pub opened: u64,
+    /// Of these, answered on another link than the one that was tried first.
+    pub moved_over: u64,
+    /// Destinations that answered on no link.
+    pub unanswered: u64,
+}
+
+/// What is known of one link.
+#[derive(Clone, Debug)]
+pub struct LinkReport {
+    /// The link.
+    pub link: Arc<Link>,
+    /// What it can send; zero while unknown.
+    pub up: Rate,
+    /// What it can receive; zero while unknown.
+    pub down: Rate,
+    /// How much is to be thought of the two rates, from 0 to 1.
+    pub confidence: [f64; 2],
+    /// Its round-trip time as it is now; zero while unknown.
+    pub latency: Duration,
+    /// What the connections on it have still to carry.
+    pub load: Load,
+    /// Connections placed on it so far.
+    pub opened: u64,
+    /// Connections on it that are open, idle ones too.
+    pub open: u64,
+    /// Whether it leads anywhere.
+    pub health: Health,
+}

@@ -1,0 +1,39 @@
+use std::collections::BTreeMap;
+
+use hawser_net::links::Link;
+use hawser_sched::rules::{Permission, Terms};
+
+/// What the user allows on each link, by its name; what is not named is like any other.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct LinkTerms {
+    /// When it is used.
+    pub terms: BTreeMap<String, Terms>,
+    /// Those whose use costs: they have a price or an allowance.
+    pub metered: Vec<String>,
+}
+
+impl LinkTerms {
+    /// What is allowed on a link to connections of their own: they go both ways, so the stricter of
+    /// the two.
+    pub(super) fn permission(&self, link: &Link) -> Permission {
+        let terms = self.terms.get(&link.name).copied().unwrap_or_default();
+        match rank(terms.up) >= rank(terms.down) {
+            true => terms.up,
+            false => terms.down,
+        }
+    }
+
+    pub(super) fn is_metered(&self, link: &Link) -> bool {
+        self.metered.contains(&link.name)
+    }
+}
+
+/// Lower is taken first.
+pub(super) const fn rank(permission: Permission) -> u8 {
+    match permission {
+        Permission::Preferred => 0,
+        Permission::Allowed => 1,
+        Permission::Reserve(_) => 2,
+        Permission::Forbidden(_) => 3,
+    }
+}

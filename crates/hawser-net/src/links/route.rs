@@ -1,0 +1,129 @@
+//! Asking the kernel's routing tables.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use futures_util::TryStreamExt as _;
+use rtnetlink::Handle;
+use rtnetlink::packet_route::AddressFamily;
+use rtnetlink::packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteType,
+};
+use tokio::sync::OnceCell;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::dump::{PATIENCE, is_default_route};
+
+/// The routing tables, for many questions: they share one netlink socket.
+#[derive(Debug, Default)]
+pub struct Routes {
+    /// `None` when there can be no socket.
+    socket: OnceCell<Option<RouteSocket>>,
+}
+
+#[derive(Debug)]
+struct RouteSocket {
+    handle: Handle,
+    task: JoinHandle<()>,
+}
+
+impl Routes {
+    /// Whether packets to `remote` go another way than by a default route: to this machine itself,
+    /// to a neighbour on a link, or by a route that somebody made for it, such as a VPN or the
+    /// network of containers. When the kernel does not say, they do not.
+    pub async fn is_particular(&self, remote: IpAddr) -> bool {
+        let remote = remote.to_canonical();
+        if remote.is_loopback() || remote.is_unspecified() || remote.is_multicast() {
+            return true;
+        }
+        let socket = self.socket.get_or_init(|| async { RouteSocket::open() });
+        let Some(socket) = socket.await else {
+            return false;
+        };
+        let asking = ask(&socket.handle, remote, None);
+        match timeout(SHORT_PATIENCE, asking).await {
+            Ok(Ok(Some(route))) => {
+                route.header.kind != RouteType::Unicast || !is_default_route(&route)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl RouteSocket {
+    fn open() -> Option<Self> {
+        let opened = rtnetlink::new_connection()
+            .inspect_err(|error| tracing::warn!(%error, "can't ask for routes"));
+        let (connection, handle, _no_events) = opened.ok()?;
+        let task = tokio::spawn(connection);
+        Some(Self { handle, task })
+    }
+}
+
+impl Drop for RouteSocket {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Whether a routing table has a route to `remote` by the link `index`, for packets from `source`.
+/// When the kernel does not say, it is taken to have one.
+///
+/// Connecting does not show it: for a socket that is bound to its link, the kernel takes an IPv4
+/// address without a route to be a neighbour on that link, and nobody answers.
+pub(crate) async fn has_route(index: u32, source: IpAddr, remote: IpAddr) -> bool {
+    let Ok((connection, handle, _no_events)) = rtnetlink::new_connection() else {
+        return true;
+    };
+    let asking = async {
+        tokio::select! {
+            answer = ask(&handle, remote, Some((index, source))) => answer,
+            () = connection => Ok(None),
+        }
+    };
+    match timeout(PATIENCE, asking).await {
+        Ok(Err(rtnetlink::Error::NetlinkError(error))) => {
+            !matches!(-error.raw_code(), libc::ENETUNREACH | libc::EHOSTUNREACH)
+        }
+        _ => true,
+    }
+}
+
+/// The entry of the tables by which packets to `remote` go; of those by one link and from one
+/// address, where these are given.
+async fn ask(
+    handle: &Handle,
+    remote: IpAddr,
+    from: Option<(u32, IpAddr)>,
+) -> Result<Option<RouteMessage>, rtnetlink::Error> {
+    let mut question = RouteMessage::default();
+    let (family, length) = match remote {
+        IpAddr::V4(_) => (AddressFamily::Inet, 32),
+        IpAddr::V6(_) => (AddressFamily::Inet6, 128),
+    };
+    question.header.address_family = family;
+    question.header.destination_prefix_length = length;
+    question.header.flags = RouteFlags::FibMatch;
+    question.attributes = vec![RouteAttribute::Destination(route_address(remote))];
+    if let Some((index, source)) = from {
+        question.header.source_prefix_length = length;
+        let source = RouteAttribute::Source(route_address(source));
+        question
+            .attributes
+            .extend([source, RouteAttribute::Oif(index)]);
+    }
+    std::pin::pin!(handle.route().get(question).execute())
+        .try_next()
+        .await
+}
+
+const fn route_address(address: IpAddr) -> RouteAddress {
+    match address {
+        IpAddr::V4(address) => RouteAddress::Inet(address),
+        IpAddr::V6(address) => RouteAddress::Inet6(address),
+    }
+}
+
+/// A connection waits for it.
+const SHORT_PATIENCE: Duration = Duration::from_millis(500);
