@@ -122,6 +122,36 @@ impl TlsClient {
     }
 }
 
+/// Finds out who listens somewhere, without saying who asks.
+#[derive(Clone, Debug)]
+pub struct TlsProbe {
+    config: Arc<ClientConfig>,
+}
+
+impl TlsProbe {
+    /// A probe that looks for the holders of these keys.
+    pub fn new(known: Vec<PublicKey>) -> Result<Self, TlsError> {
+        Ok(Self {
+            config: config::prober(known)?,
+        })
+    }
+
+    /// Makes as much of the handshake as proves the server's key, and gives that; fails where it is
+    /// none of those looked for. The connection ends there: this side's key is never shown, and the
+    /// server takes it for a client that lost a race.
+    ///
+    /// Has no timeout itself; dropping the future closes the connection.
+    pub async fn ask(&self, mut stream: TcpStream) -> Result<PublicKey, TlsError> {
+        let mut connection =
+            ClientConnection::new(Arc::clone(&self.config), config::unused_server_name())?;
+        Wire::new(&mut stream, &[]).hear(&mut connection).await?;
+        match connection.alpn_protocol() {
+            Some(ALPN) => config::proven_key(connection.peer_certificates()),
+            _ => Err(TlsError::NoCommonProtocol),
+        }
+    }
+}
+
 /// The server's side: what can be prepared once for all connections.
 #[derive(Clone, Debug)]
 pub struct TlsServer {
@@ -244,6 +274,12 @@ pub enum TlsError {
         expected: PublicKey,
         /// Who answered.
         got: PublicKey,
+    },
+    /// The server is none of those that were looked for.
+    #[error("the server with key {key} is not known here")]
+    UnknownPeer {
+        /// The server's key.
+        key: PublicKey,
     },
     /// The client proved a key that the server does not admit.
     #[error("the client with key {key} is not known here")]

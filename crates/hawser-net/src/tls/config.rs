@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
+use rustls::client::{
+    AlwaysResolvesClientRawPublicKeys, ResolvesClientCert, Resumption, WantsClientCert,
+};
 use rustls::crypto::{CryptoProvider, ring as provider};
 use rustls::pki_types::{
     CertificateDer, IpAddr, Ipv4Addr, ServerName, SubjectPublicKeyInfoDer, UnixTime,
@@ -14,25 +16,40 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::sign::{CertifiedKey, Signer, SigningKey};
 use rustls::version::TLS13;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, OtherError,
-    PeerMisbehaved, ServerConfig, SignatureAlgorithm, SignatureScheme,
+    CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct, DistinguishedName,
+    OtherError, PeerMisbehaved, ServerConfig, SignatureAlgorithm, SignatureScheme,
 };
 
 use super::{ALPN, Allow, TlsError};
 use crate::identity::{Identity, PublicKey};
 
 pub(super) fn client(me: &Identity, expected: PublicKey) -> Result<Arc<ClientConfig>, TlsError> {
-    let mut config = ClientConfig::builder_with_provider(crypto_provider())
+    let resolver = AlwaysResolvesClientRawPublicKeys::new(certified(me));
+    let config = believing(vec![expected])?.with_client_cert_resolver(Arc::new(resolver));
+    Ok(ours(config))
+}
+
+/// A client that has no key to show, and believes the holders of any of these.
+pub(super) fn prober(known: Vec<PublicKey>) -> Result<Arc<ClientConfig>, TlsError> {
+    Ok(ours(
+        believing(known)?.with_client_cert_resolver(Arc::new(NoKey)),
+    ))
+}
+
+fn believing(
+    known: Vec<PublicKey>,
+) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, TlsError> {
+    Ok(ClientConfig::builder_with_provider(crypto_provider())
         .with_protocol_versions(&[&TLS13])?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(ExpectServer(expected)))
-        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(certified(
-            me,
-        ))));
+        .with_custom_certificate_verifier(Arc::new(ExpectServer(known))))
+}
+
+fn ours(mut config: ClientConfig) -> Arc<ClientConfig> {
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.enable_sni = false;
     config.resumption = Resumption::disabled();
-    Ok(Arc::new(config))
+    Arc::new(config)
 }
 
 pub(super) fn server(me: &Identity, allow: Allow) -> Result<Arc<ServerConfig>, TlsError> {
@@ -73,6 +90,7 @@ pub(super) fn own_verdict(error: &rustls::Error) -> Option<TlsError> {
             expected: *expected,
             got: *got,
         },
+        Verdict::UnknownServer { key } => TlsError::UnknownPeer { key: *key },
         Verdict::UnknownClient { key } => TlsError::NotAllowed { key: *key },
         Verdict::NotARawKey => TlsError::NotARawKey,
     })
@@ -150,6 +168,8 @@ fn never_tls12() -> Result<HandshakeSignatureValid, rustls::Error> {
 enum Verdict {
     #[error("expected the holder of key {expected}, got {got}")]
     WrongServer { expected: PublicKey, got: PublicKey },
+    #[error("the server with key {key} is not known here")]
+    UnknownServer { key: PublicKey },
     #[error("the client with key {key} is not known here")]
     UnknownClient { key: PublicKey },
     #[error("not a raw ed25519 public key")]
@@ -162,9 +182,9 @@ impl From<Verdict> for rustls::Error {
     }
 }
 
-/// The client's opinion: one server is right, everybody else is not.
+/// The client's opinion: these servers are right, everybody else is not.
 #[derive(Debug)]
-struct ExpectServer(PublicKey);
+struct ExpectServer(Vec<PublicKey>);
 
 impl ServerCertVerifier for ExpectServer {
     fn verify_server_cert(
@@ -175,11 +195,11 @@ impl ServerCertVerifier for ExpectServer {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let (expected, got) = (self.0, public_key(key)?);
-        if got == expected {
-            Ok(ServerCertVerified::assertion())
-        } else {
-            Err(Verdict::WrongServer { expected, got }.into())
+        let got = public_key(key)?;
+        match self.0[..] {
+            _ if self.0.contains(&got) => Ok(ServerCertVerified::assertion()),
+            [expected] => Err(Verdict::WrongServer { expected, got }.into()),
+            _ => Err(Verdict::UnknownServer { key: got }.into()),
         }
     }
 
@@ -207,6 +227,24 @@ impl ServerCertVerifier for ExpectServer {
 
     fn requires_raw_public_keys(&self) -> bool {
         true
+    }
+}
+
+/// Says that it speaks raw keys, without which servers do not answer, and never shows one.
+#[derive(Debug)]
+struct NoKey;
+
+impl ResolvesClientCert for NoKey {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        None
+    }
+
+    fn only_raw_public_keys(&self) -> bool {
+        true
+    }
+
+    fn has_certs(&self) -> bool {
+        false
     }
 }
 
@@ -306,6 +344,19 @@ const SPKI_PREFIX: [u8; 12] = [
 #[cfg(test)]
 pub(super) mod forge {
     use super::*;
+
+    /// A server that names the key of `claimed` and signs with that of `me`.
+    pub(crate) fn server(me: &Identity, claimed: PublicKey) -> ServerConfig {
+        let key = CertificateDer::from(spki(&claimed));
+        let certified = CertifiedKey::new(vec![key], Arc::new(IdentityKey(me.clone())));
+        let mut config = super::server(me, Arc::new(|_| true))
+            .unwrap()
+            .as_ref()
+            .clone();
+        config.cert_resolver =
+            Arc::new(AlwaysResolvesServerRawPublicKeys::new(Arc::new(certified)));
+        config
+    }
 
     /// A client that names the key of `claimed` and signs with that of `me`.
     pub(crate) fn client(me: &Identity, claimed: PublicKey, peer: PublicKey) -> ClientConfig {

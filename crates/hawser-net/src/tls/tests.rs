@@ -314,3 +314,66 @@ async fn a_client_gives_up_on_a_server_that_is_not_tls() {
         .unwrap_err();
     assert!(matches!(error, TlsError::NotTls { first: b'S' }), "{error}");
 }
+
+/// What a probe for these keys makes of a server that answers so.
+async fn probed<F: Future<Output = ()>>(
+    known: Vec<PublicKey>,
+    server: impl FnOnce(TcpStream) -> F,
+) -> Result<PublicKey, TlsError> {
+    let (client, stream) = connected().await;
+    let probe = TlsProbe::new(known).unwrap();
+    let (found, ()) = tokio::join!(probe.ask(client), server(stream));
+    found
+}
+
+async fn honest(stream: TcpStream) {
+    let ended = server_handshake(stream, &[], &gateway(), anybody()).await;
+    // Nobody has shown a key: no session comes of it.
+    assert!(matches!(ended, Err(TlsError::Closed)), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_probe_finds_a_server_it_knows_and_shows_no_key() {
+    let known = vec![me().public(), gateway().public()];
+    assert_eq!(probed(known, honest).await.unwrap(), gateway().public());
+}
+
+#[tokio::test]
+async fn a_probe_is_not_taken_in_by_a_stranger() {
+    let strangers = vec![me().public(), Identity::from_seed([3; 32]).public()];
+    let found = probed(strangers, |stream| async {
+        let _ = server_handshake(stream, &[], &gateway(), anybody()).await;
+    });
+    let key = gateway().public();
+    let found = found.await;
+    assert!(matches!(found, Err(TlsError::UnknownPeer { key: got }) if got == key));
+}
+
+#[tokio::test]
+async fn a_probe_is_not_taken_in_by_one_that_answers_everything() {
+    for answer in [
+        &b"HTTP/1.1 302 Found\r\n\r\n"[..],
+        b"\x16\x03\x03\x00\x02\x02\x00",
+        b"",
+    ] {
+        let known = vec![gateway().public()];
+        let found = probed(known, |mut stream| async move {
+            let _ = stream.write_all(answer).await;
+        });
+        assert!(found.await.is_err(), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_probe_does_not_believe_a_named_key_that_is_not_proved() {
+    let found = probed(vec![me().public(), gateway().public()], |stream| async {
+        let forged =
+            super::config::forge::server(&Identity::from_seed([9; 32]), gateway().public());
+        let mut stream = stream;
+        let mut connection = ServerConnection::new(Arc::new(forged)).unwrap();
+        let mut wire = Wire::new(&mut stream, &[]);
+        let _ = wire.complete(&mut connection, |_| Ok(())).await;
+    });
+    let found = found.await;
+    assert!(matches!(found, Err(TlsError::Tls(_))), "{found:?}");
+}

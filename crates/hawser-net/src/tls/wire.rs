@@ -69,6 +69,19 @@ impl<'a> Wire<'a> {
         Ok(())
     }
 
+    /// A client's first flight and all of the server's answer; nothing of what this side says last.
+    pub(super) async fn hear<S: SideData>(
+        &mut self,
+        connection: &mut ConnectionCommon<S>,
+    ) -> Result<(), TlsError> {
+        self.flush(connection).await?;
+        while connection.is_handshaking() {
+            let record = self.read_record().await?;
+            feed(connection, &record)?;
+        }
+        Ok(())
+    }
+
     /// Writes what TLS wants to send.
     async fn flush<S: SideData>(
         &mut self,
