@@ -9,6 +9,7 @@ pub mod file;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gateway;
+pub mod peer;
 pub mod proxy;
 pub mod relay;
 pub mod resolve;

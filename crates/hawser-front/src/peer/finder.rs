@@ -1,0 +1,186 @@
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hawser_net::identity::PublicKey;
+use hawser_net::tls::TlsProbe;
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+
+use super::cache::Cache;
+use crate::connect::Connect;
+
+/// How peers are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerSettings {
+    /// The reserved port.
+    pub port: u16,
+    /// How long a peer that was found is one.
+    pub keep_found: Duration,
+    /// How long an address without a peer is left alone.
+    pub keep_missing: Duration,
+    /// How long a probe may take in all.
+    pub patience: Duration,
+    /// The time between the beginnings of two probes, at least.
+    pub pause: Duration,
+}
+
+/// Finds out which destinations have a peer, a few at a time.
+///
+/// Lives until its last clone is dropped.
+#[derive(Clone, Debug)]
+pub struct PeerFinder {
+    shared: Arc<Shared>,
+    queue: mpsc::Sender<IpAddr>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    cache: Mutex<Cache>,
+    found: watch::Sender<Arc<BTreeMap<IpAddr, PublicKey>>>,
+}
+
+impl PeerFinder {
+    /// A finder of peers whose keys are among those that `known` gives, over connections that
+    /// `connect` makes. While `known` gives none, nothing is probed at all.
+    pub fn start<C, K>(connect: C, known: K, settings: PeerSettings) -> Self
+    where
+        C: Connect<Stream = TcpStream>,
+        K: Fn() -> Vec<PublicKey> + Send + 'static,
+    {
+        let (queue, asked) = mpsc::channel(MAX_WAITING);
+        let shared = Arc::new(Shared {
+            cache: Mutex::new(Cache::new(settings)),
+            found: watch::Sender::default(),
+        });
+        let prober = Prober {
+            shared: Arc::clone(&shared),
+            connect: Arc::new(connect),
+            settings,
+        };
+        tokio::spawn(prober.run(asked, known));
+        Self { shared, queue }
+    }
+
+    /// The peer at `address`, where one is known; has it looked for where it is time to. Never
+    /// waits.
+    pub fn ask(&self, address: IpAddr) -> Option<PublicKey> {
+        let (address, now) = (address.to_canonical(), Instant::now());
+        let mut cache = self.shared.lock();
+        let (peer, is_due) = cache.ask(address, now);
+        // Where too many wait already, the next connection asks again.
+        if is_due
+            && let Ok(place) = self.queue.try_reserve()
+            && cache.begin(address, now)
+        {
+            place.send(address);
+        }
+        peer
+    }
+
+    /// A session with the peer at `address` did not come about, or was of no use: there is no peer
+    /// there for a while.
+    pub fn give_up(&self, address: IpAddr) {
+        self.shared
+            .change(|cache, now| cache.give_up(address.to_canonical(), now));
+    }
+
+    /// The peers that are known, by their addresses, as that changes. One that has expired is gone
+    /// from it at the next change.
+    pub fn found(&self) -> watch::Receiver<Arc<BTreeMap<IpAddr, PublicKey>>> {
+        self.shared.found.subscribe()
+    }
+}
+
+impl PeerSettings {
+    /// The usual ones, with peers that listen on `port`.
+    pub const fn at_port(port: u16) -> Self {
+        Self {
+            port,
+            keep_found: Duration::from_secs(600),
+            keep_missing: Duration::from_secs(60),
+            patience: Duration::from_secs(5),
+            pause: Duration::from_millis(200),
+        }
+    }
+}
+
+impl Shared {
+    fn change(&self, act: impl FnOnce(&mut Cache, Instant)) {
+        let now = Instant::now();
+        let mut cache = self.lock();
+        act(&mut cache, now);
+        let peers = cache.peers(now);
+        self.found.send_if_modified(|found| {
+            let differs = **found != peers;
+            if differs {
+                *found = Arc::new(peers);
+            }
+            differs
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What does the probing.
+struct Prober<C> {
+    shared: Arc<Shared>,
+    connect: Arc<C>,
+    settings: PeerSettings,
+}
+
+impl<C: Connect<Stream = TcpStream>> Prober<C> {
+    async fn run(self, mut asked: mpsc::Receiver<IpAddr>, known: impl Fn() -> Vec<PublicKey>) {
+        let places = Arc::new(Semaphore::new(MAX_AT_ONCE));
+        let mut pace = interval(self.settings.pause.max(Duration::from_millis(1)));
+        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while let Some(address) = asked.recv().await {
+            let keys = known();
+            if keys.is_empty() {
+                self.shared
+                    .change(|cache, now| cache.enter(address, None, now));
+                continue;
+            }
+            pace.tick().await;
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                return;
+            };
+            let (shared, connect) = (Arc::clone(&self.shared), Arc::clone(&self.connect));
+            let settings = self.settings;
+            tokio::spawn(async move {
+                let remote = SocketAddr::new(address, settings.port);
+                let asking = timeout(settings.patience, probe(&*connect, remote, keys));
+                let peer = asking.await.ok().flatten();
+                if let Some(peer) = peer {
+                    tracing::info!(%address, %peer, "this destination has a peer");
+                }
+                shared.change(|cache, now| cache.enter(address, peer, now));
+                drop(place);
+            });
+        }
+    }
+}
+
+async fn probe<C: Connect<Stream = TcpStream>>(
+    connect: &C,
+    remote: SocketAddr,
+    known: Vec<PublicKey>,
+) -> Option<PublicKey> {
+    let stream = connect.connect(remote).await.ok()?;
+    let found = TlsProbe::new(known).ok()?.ask(stream).await;
+    found
+        .inspect_err(|error| tracing::debug!(%remote, %error, "no peer there"))
+        .ok()
+}
+
+/// Probes that wait for their turn.
+const MAX_WAITING: usize = 64;
+const MAX_AT_ONCE: usize = 4;
+
+#[cfg(test)]
+mod tests;
