@@ -86,22 +86,41 @@ static __always_inline int is_short(__u32 class, const struct demand *demand)
 	return class == CLASS_INTERACTIVE && larger(demand->up, demand->down) <= SHORT;
 }
 
-/* The smallest cost, then the smallest latency, then the lowest index.
+/* The links in `among` that answer about as soon as the first of them: within an eighth. */
+static __always_inline __u32 answer_soon(const struct demand *demand, const struct links *links,
+					 const struct loads *loads, struct costs *costs,
+					 __u32 among)
+{
+	__u64 soonest = ~0ull;
+	__u32 soon = 0;
+
+	ROLLED for (int i = 0; i < MAX_LINKS; i++)
+		costs->at[i] = time_to_answer(demand, &links->at[i], &loads->at[i]);
+	ROLLED for (int i = 0; i < MAX_LINKS; i++)
+		if ((among >> i & 1) && costs->at[i] < soonest)
+			soonest = costs->at[i];
+	soonest = saturating_add(soonest, soonest >> 3);
+	ROLLED for (int i = 0; i < MAX_LINKS; i++)
+		if (costs->at[i] <= soonest)
+			soon |= 1u << i;
+	return soon & among;
+}
+
+/* The one that finishes first, then the smallest latency, then the lowest index.
  *
  * First all costs, then the comparison: the verifier follows every way through a loop, and each loop
  * has few ways only if the other does the other half. */
-static __always_inline struct choice cheapest(int answers, const struct demand *demand,
-					      const struct links *links,
-					      const struct loads *loads, struct costs *costs,
-					      __u32 among)
+static __always_inline struct choice finishes_first(const struct demand *demand,
+						    const struct links *links,
+						    const struct loads *loads,
+						    struct costs *costs, __u32 among)
 {
-	struct choice best = { NOBODY, answers ? REASON_ANSWERS_FIRST : REASON_FINISHES_FIRST };
+	struct choice best = { NOBODY, REASON_FINISHES_FIRST };
 	__u64 best_cost = 0, best_latency = 0;
 	__u32 best_index = 0;
 
 	ROLLED for (int i = 0; i < MAX_LINKS; i++)
-		costs->at[i] = answers ? time_to_answer(demand, &links->at[i], &loads->at[i]) :
-				     time_to_finish(demand, &links->at[i], &loads->at[i]);
+		costs->at[i] = time_to_finish(demand, &links->at[i], &loads->at[i]);
 	ROLLED for (int i = 0; i < MAX_LINKS; i++) {
 		const struct link *link = &links->at[i];
 		if (!(among >> i & 1))
@@ -221,8 +240,13 @@ static __always_inline struct choice choose(__u32 policy, __u32 class, const str
 		return next_in_turn(links, turns, among);
 	if (policy == POLICY_WEIGHTED)
 		return weighted_turn(demand, links, turns, among);
-	return cheapest(policy == POLICY_AUTO && is_short(class, demand), demand, links, loads,
-			costs, among);
+	int answers = policy == POLICY_AUTO && is_short(class, demand);
+	if (answers)
+		among = answer_soon(demand, links, loads, costs, among);
+	struct choice best = finishes_first(demand, links, loads, costs, among);
+	if (answers)
+		best.reason = REASON_ANSWERS_FIRST;
+	return best;
 }
 
 /* Ports that are used alike, as hawser-path/src/demand.rs has them. */

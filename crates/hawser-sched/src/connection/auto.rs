@@ -4,7 +4,8 @@ use super::max_throughput::finishes_first;
 use super::{Choice, Class, ConnectionPolicy, ConnectionScheduler, Demand, LinkView, Reason};
 
 /// What is long goes where everything is finished soonest; what is short, or heard and seen, goes
-/// where it is answered soonest under the link's present load.
+/// where it is answered soonest under the link's present load. Of links that answer about as soon,
+/// the one that finishes first gets it: that costs nobody anything, and keeps the links even.
 #[derive(Debug)]
 pub(super) struct Auto;
 
@@ -13,8 +14,12 @@ impl ConnectionScheduler for Auto {
         if !is_short(demand) {
             return finishes_first(demand, links);
         }
-        let cost = |view: &&LinkView| (view.time_to_answer(demand), view.latency);
-        let best = links.iter().min_by_key(cost)?;
+        let soonest = links.iter().map(|view| view.time_to_answer(demand)).min()?;
+        let soon = soonest.saturating_add(soonest / ABOUT);
+        let near = links
+            .iter()
+            .filter(|view| view.time_to_answer(demand) <= soon);
+        let best = near.min_by_key(|view| (view.time_to_finish(demand), view.latency))?;
         Some(Choice {
             link: best.link,
             reason: Reason::AnswersFirst,
@@ -38,3 +43,5 @@ fn is_short(demand: &Demand) -> bool {
 /// Up to here an interactive connection is short: about what is sent in the first round trips,
 /// before the rate of a link is felt.
 pub const SHORT: ByteCount = ByteCount::new(64 * 1024);
+/// Links answer about as soon as each other if the times differ by this part of the shorter.
+const ABOUT: u32 = 8;

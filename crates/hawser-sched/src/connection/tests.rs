@@ -115,6 +115,20 @@ fn what_has_run_for_long_goes_on_for_long() {
 }
 
 #[test]
+fn of_links_that_answer_about_as_soon_auto_takes_the_one_that_finishes_first() {
+    let mut scheduler = ConnectionPolicy::Auto.scheduler();
+    let short = down(Class::Interactive, 10_000);
+    let mut choose = |links: &[LinkView]| scheduler.select(&short, links).unwrap().link.value();
+    // 210 ms and 8 ms, and 200 ms and 8 ms, with much and with little to do.
+    let mut links = [link(1, 10, 105), link(2, 10, 100)];
+    links[1].load.down = ByteCount::new(1_000_000);
+    assert_eq!(choose(&links), 1);
+    // 300 ms are too many.
+    links[0].latency = Duration::from_millis(150);
+    assert_eq!(choose(&links), 2);
+}
+
+#[test]
 fn a_link_of_which_nothing_is_known_counts_as_an_ordinary_one() {
     let unknown = LinkView {
         link: LinkIndex::new(2),
