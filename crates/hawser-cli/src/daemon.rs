@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use hawser_control::{LinkStatus, LinkUse, Role, StatusSnapshot};
+use hawser_control::{ConnectionsStatus, LinkStatus, LinkUse, Role, StatusSnapshot};
 use hawser_net::store::StateDir;
 use hawser_session::SessionSnapshot;
 use hawser_session::recorder::Recorder;
@@ -39,6 +39,11 @@ pub(crate) trait Subject: Send + Sync + 'static {
 
     /// The links of this machine.
     fn links(&self) -> Vec<LinkStatus>;
+
+    /// How it places connections on links, where it does.
+    fn connections(&self) -> Option<ConnectionsStatus> {
+        None
+    }
 
     /// Uses a link otherwise from now on; what is `None` stays as it is. Whether it can.
     fn set_link(&self, _name: &str, _up: Option<LinkUse>, _down: Option<LinkUse>) -> bool {
@@ -175,6 +180,7 @@ impl Shared {
             uptime: self.started.elapsed(),
             listen: self.listen.get().copied().into_iter().collect(),
             links: subject.map(|subject| subject.links()).unwrap_or_default(),
+            connections: subject.and_then(|subject| subject.connections()),
             session_count: sessions.len() as u64,
             counters: subject
                 .map(|subject| subject.counters())

@@ -5,12 +5,14 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hawser_config::Config;
-use hawser_front::connection::{Director, LinkDialer};
+use hawser_control::{ConnectionsStatus, PlacingStatus};
+use hawser_front::connection::{Director, LinkDialer, LinkReport};
 use hawser_ledger::{DemandKey, Ledger};
 use hawser_net::links::read_counters;
 use hawser_net::unix_time::UnixTime;
 use hawser_path::DemandEstimate;
 use hawser_policy::RuleSet;
+use hawser_types::LinkIndex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -73,6 +75,33 @@ impl Direct {
     pub(crate) async fn finish(self) {
         self.tasks.iter().for_each(JoinHandle::abort);
         self.books.write().await;
+    }
+}
+
+/// What the director knows, as it is shown.
+pub(crate) fn status(director: &Director) -> ConnectionsStatus {
+    let report = director.report();
+    let placing = |link: &LinkReport| PlacingStatus {
+        name: link.link.name.clone(),
+        index: LinkIndex::new(link.link.index),
+        state: link.health.name().to_owned(),
+        up: link.up,
+        down: link.down,
+        up_confidence: link.confidence[0],
+        down_confidence: link.confidence[1],
+        latency: (!link.latency.is_zero()).then_some(link.latency),
+        open: link.open,
+        active: link.load.connections.into(),
+        up_bytes: link.load.up,
+        down_bytes: link.load.down,
+        placed: link.opened,
+    };
+    ConnectionsStatus {
+        scheduler: report.policy.name().to_owned(),
+        placed: report.opened,
+        moved_over: report.moved_over,
+        unanswered: report.unanswered,
+        links: report.links.iter().map(placing).collect(),
     }
 }
 

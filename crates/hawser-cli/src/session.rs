@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use hawser_config::GatewaySource;
-use hawser_control::{LinkStatus, LinkUse};
+use hawser_control::{ConnectionsStatus, LinkStatus, LinkUse};
 use hawser_front::connection::Director;
 use hawser_front::proxy::ProxyCounters;
 use hawser_net::client::{Client, ClientConfig};
@@ -19,6 +19,7 @@ use hawser_types::Instant;
 use tokio::sync::watch;
 
 use crate::daemon::{Subject, View, Way, flat};
+use crate::direct;
 use crate::rules::LinkRules;
 use crate::setup::{Setup, link_list};
 
@@ -148,6 +149,10 @@ impl Subject for ClientSubject {
         list
     }
 
+    fn connections(&self) -> Option<ConnectionsStatus> {
+        self.director.as_ref().map(direct::status)
+    }
+
     fn set_link(&self, name: &str, up: Option<LinkUse>, down: Option<LinkUse>) -> bool {
         self.rules.set_use(name, up, down);
         if let Some(client) = self.client.as_ref().and_then(Weak::upgrade) {
@@ -170,12 +175,6 @@ impl Subject for ClientSubject {
     fn counters(&self) -> BTreeMap<String, u64> {
         let mut list = BTreeMap::new();
         flat(&mut list, "proxy", &self.proxy.snapshot());
-        if let Some(director) = &self.director {
-            let report = director.report();
-            list.insert("connections-placed".to_owned(), report.opened);
-            list.insert("connections-moved-over".to_owned(), report.moved_over);
-            list.insert("connections-unanswered".to_owned(), report.unanswered);
-        }
         list
     }
 }

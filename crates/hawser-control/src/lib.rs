@@ -10,8 +10,10 @@
 #![forbid(unsafe_code)]
 
 mod codec;
+mod connections;
 mod message;
 mod render;
+mod render_connections;
 mod render_why;
 mod snapshot;
 mod table;
@@ -19,6 +21,7 @@ mod units;
 mod why;
 
 pub use codec::{API, CodecError, LineDecoder, MAX_LINE, encode, encode_response};
+pub use connections::{ConnectionsStatus, PlacingStatus};
 pub use message::{ErrorReason, PeerStatus, Request, Response};
 pub use render::render_status;
 pub use render_why::render_why;

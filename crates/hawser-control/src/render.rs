@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use hawser_types::{ByteCount, Rate};
 
+use crate::render_connections::connections;
 use crate::table::{Side, Table, clip, printable};
 use crate::{LinkAllowed, LinkStatus, PathStatus, SessionStatus, StatusSnapshot};
 
@@ -12,6 +13,10 @@ pub fn render_status(snapshot: &StatusSnapshot, width: usize) -> String {
     if !snapshot.links.is_empty() {
         lines.push(String::new());
         lines.extend(links(&snapshot.links, width));
+    }
+    if let Some(status) = &snapshot.connections {
+        lines.push(String::new());
+        lines.extend(connections(status, width));
     }
     for session in &snapshot.sessions {
         lines.push(String::new());
@@ -389,6 +394,7 @@ mod tests {
             ..SessionStatus::default()
         };
         StatusSnapshot {
+            connections: None,
             version: "0.1.0".to_owned(),
             role: Role::Client,
             process_id: 4711,

@@ -6,6 +6,8 @@ use std::time::Duration;
 use hawser_types::{ByteCount, ChannelId, LinkIndex, PathId, Rate, StreamId};
 use serde::{Deserialize, Serialize};
 
+use crate::connections::ConnectionsStatus;
+
 /// What a daemon is doing, at one moment.
 ///
 /// Lists come in the order in which the daemon shows them. A snapshot too large for one line is
@@ -25,6 +27,9 @@ pub struct StatusSnapshot {
     pub listen: Vec<SocketAddr>,
     /// The links of this machine that it knows.
     pub links: Vec<LinkStatus>,
+    /// Connections that each go over one link; none where they go over a gateway.
+    #[serde(default)]
+    pub connections: Option<ConnectionsStatus>,
     /// How many sessions there are, also when not all are listed.
     pub session_count: u64,
     /// The sessions, each with its own far end.

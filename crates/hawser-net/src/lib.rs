@@ -17,6 +17,4 @@ pub mod unix_time;
 mod congestion;
 mod driver;
 mod files;
-#[cfg(test)]
-mod namespace;
 mod sys;

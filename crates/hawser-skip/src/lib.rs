@@ -1,5 +1,8 @@
-//! For tests only: how a test that needs what the machine lacks says that it cannot run.
+//! For tests only: how a test that needs what the machine lacks says that it cannot run, and network
+//! namespaces for those that need interfaces of their own.
 #![forbid(unsafe_code)]
+
+pub mod namespace;
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};

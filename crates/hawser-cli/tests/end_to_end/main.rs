@@ -2,6 +2,7 @@
 //! interface.
 
 mod bench;
+mod connections;
 mod files;
 mod gateway;
 mod origin;

@@ -2,7 +2,7 @@ use std::os::fd::AsFd as _;
 
 use super::*;
 use crate::links::{LinkKind, list_links};
-use crate::namespace::{Neighbour, in_namespace, ip};
+use hawser_skip::namespace::{Neighbour, in_namespace, ip};
 
 fn loopback(address: &str) -> Link {
     Link {
@@ -148,7 +148,7 @@ fn two_links_with_the_same_address_are_both_used() {
     in_namespace(
         "bind::tests::two_links_with_the_same_address_are_both_used",
         || {
-            let (router, silent) = (Neighbour::new(), Neighbour::new());
+            let (router, silent) = (Neighbour::start(), Neighbour::start());
             for (link, peer, neighbour) in [("one", "uno", &router), ("two", "due", &silent)] {
                 ip(&format!("link add {link} type veth peer name {peer}"));
                 neighbour.take(peer);

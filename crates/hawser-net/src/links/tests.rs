@@ -4,7 +4,7 @@ use tokio::sync::watch::Receiver;
 use tokio::time::timeout;
 
 use super::*;
-use crate::namespace::{in_namespace, ip};
+use hawser_skip::namespace::{in_namespace, ip};
 
 /// A hardware link that can be used, with a default route.
 fn link(index: u32, name: &str) -> Link {

@@ -12,7 +12,7 @@ use crate::gateway::{AcceptLimits, Admission, Gateway, GatewayConfig};
 use crate::host_port::HostPort;
 use crate::identity::{Identity, PublicKey};
 use crate::links::{LinkKind, LinkMonitor};
-use crate::namespace::{Neighbour, in_namespace, ip};
+use hawser_skip::namespace::{Neighbour, in_namespace, ip};
 
 #[test]
 fn two_links_with_the_same_network_and_addresses_are_both_answered() {
@@ -54,7 +54,7 @@ fn both_links_are_joined(test: &str, address: &str, lay: impl FnOnce(&Neighbour)
         return run(join_over_both(address));
     }
     in_namespace(test, || {
-        let client = Neighbour::new();
+        let client = Neighbour::start();
         for (own, far) in PAIRS {
             ip(&format!("link add {own} type veth peer name {far}"));
             client.take(far);

@@ -1,12 +1,15 @@
-//! Tests that need network interfaces of their own run in a namespace of their own.
+//! Tests that need network interfaces of their own run in a namespace of their own. All of this
+//! panics where something is not as it should be, as tests do.
 
 use std::env;
 use std::process::{Child, Command, Stdio};
 
+use crate::skip;
+
 /// Runs `body` as root of a fresh network namespace, in a process of its own; `test` is the path of
 /// the calling test as the test runner knows it. Says so and does nothing where the system forbids
 /// that.
-pub(crate) fn in_namespace(test: &str, body: impl FnOnce()) {
+pub fn in_namespace(test: &str, body: impl FnOnce()) {
     if env::var(INSIDE).is_ok_and(|inside| inside == test) {
         println!("{ARRIVED}");
         return body();
@@ -19,7 +22,7 @@ pub(crate) fn in_namespace(test: &str, body: impl FnOnce()) {
         .output();
     let output = match output {
         Ok(output) => output,
-        Err(error) => return eprintln!("skipped {test}: cannot run unshare: {error}"),
+        Err(error) => return skip(&named(test), &format!("cannot run unshare: {error}")),
     };
     let (out, errors) = (
         String::from_utf8_lossy(&output.stdout),
@@ -31,12 +34,21 @@ pub(crate) fn in_namespace(test: &str, body: impl FnOnce()) {
             "in the namespace:\n{out}\n{errors}"
         );
     } else {
-        eprintln!("skipped {test}: no namespace here: {errors}");
+        skip(
+            &named(test),
+            &format!("no namespace here: {}", errors.trim_end()),
+        );
     }
 }
 
+/// With the crate before it, which cargo tells its tests.
+fn named(test: &str) -> String {
+    let name = env::var("CARGO_PKG_NAME").unwrap_or_default();
+    format!("{}::{test}", name.replace('-', "_"))
+}
+
 /// Runs `ip` with these arguments, separated by blanks.
-pub(crate) fn ip(arguments: &str) {
+pub fn ip(arguments: &str) {
     let status = Command::new("ip")
         .args(arguments.split(' '))
         .status()
@@ -45,10 +57,11 @@ pub(crate) fn ip(arguments: &str) {
 }
 
 /// A second network namespace beside the one that the test is in.
-pub(crate) struct Neighbour(Child);
+pub struct Neighbour(Child);
 
 impl Neighbour {
-    pub(crate) fn new() -> Self {
+    /// Makes one, which lasts as long as this does.
+    pub fn start() -> Self {
         // It says something when the namespace is there, and lasts until its input ends.
         let mut child = Command::new("unshare")
             .args(["--net", "--", "sh", "-c", "echo; cat"])
@@ -61,13 +74,18 @@ impl Neighbour {
         Self(child)
     }
 
+    /// A process that is in it.
+    pub fn process(&self) -> u32 {
+        self.0.id()
+    }
+
     /// Moves the interface `name` there.
-    pub(crate) fn take(&self, name: &str) {
+    pub fn take(&self, name: &str) {
         ip(&format!("link set {name} netns {}", self.0.id()));
     }
 
     /// A command that will run there.
-    pub(crate) fn command(&self, program: &str) -> Command {
+    pub fn command(&self, program: &str) -> Command {
         let pid = self.0.id().to_string();
         let mut command = Command::new("nsenter");
         command.args(["--target", &pid, "--net", "--", program]);
@@ -75,7 +93,7 @@ impl Neighbour {
     }
 
     /// Runs `ip` there.
-    pub(crate) fn ip(&self, arguments: &str) {
+    pub fn ip(&self, arguments: &str) {
         let status = self
             .command("ip")
             .args(arguments.split(' '))

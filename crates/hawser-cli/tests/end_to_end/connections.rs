@@ -1,0 +1,184 @@
+//! Connection mode over two real links, to a server in another network namespace.
+
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
+use std::time::Duration;
+
+use hawser_skip::namespace::{Neighbour, in_namespace, ip};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{interval, timeout};
+
+use super::program::Place;
+
+#[test]
+fn a_silent_link_costs_only_what_was_on_it() {
+    in_namespace(
+        "connections::a_silent_link_costs_only_what_was_on_it",
+        || {
+            // What would come back over dsl goes nowhere any more.
+            cut(|neighbour| neighbour.ip("route add blackhole 10.1.0.2/32"));
+        },
+    );
+}
+
+#[test]
+fn a_link_without_a_carrier_costs_only_what_was_on_it() {
+    in_namespace(
+        "connections::a_link_without_a_carrier_costs_only_what_was_on_it",
+        || {
+            cut(|neighbour| neighbour.ip("link set dsl down"));
+        },
+    );
+}
+
+/// A link is lost with 200 connections open and a hundred new ones a second.
+fn cut(cut: impl FnOnce(&Neighbour)) {
+    let (place, neighbour) = (Place::new(), two_links());
+    serve_echo(&neighbour);
+    let daemon = place.start("client", &["up", "--listen", "127.0.0.1:0"]);
+    let proxy = daemon.listen(&place).unwrap().parse().unwrap();
+    run(async move {
+        let old = connect_many(proxy, 200, Duration::ZERO).await;
+        assert_eq!(old.len(), 200, "{}", daemon.log());
+        let before = status(&place);
+        let (on_dsl, on_lte) = (
+            of_link(&before, "dsl")["open"].as_u64(),
+            of_link(&before, "lte")["open"].as_u64(),
+        );
+        assert_eq!(
+            on_dsl.zip(on_lte).map(|(dsl, lte)| dsl + lte),
+            Some(200),
+            "{before}"
+        );
+        assert!(on_dsl > Some(50) && on_lte > Some(50), "{before}");
+
+        cut(&neighbour);
+        // In the first second some are caught; none of them fails.
+        let caught = connect_many(proxy, 100, EVERY).await.len();
+        assert_eq!(caught, 100, "{}", daemon.log());
+        let moved_over = status(&place)["moved_over"].as_u64();
+        // Then none is caught any more: nobody has waited for the lost link.
+        let later = connect_many(proxy, 200, EVERY).await.len();
+        assert_eq!(later, 200, "{}", daemon.log());
+        let after = status(&place);
+        assert_eq!(after["moved_over"].as_u64(), moved_over, "{after}");
+
+        let mut echoing = JoinSet::new();
+        for mut stream in old {
+            echoing.spawn(async move { timeout(DEAD_AFTER, echo(&mut stream)).await });
+        }
+        let echoed = echoing.join_all().await.into_iter().flatten();
+        let alive = echoed.filter(Result::is_ok).count() as u64;
+        assert_eq!(
+            Some(alive),
+            on_lte,
+            "those on the link that lives are untouched"
+        );
+        daemon.end();
+    });
+}
+
+/// Links dsl and lte of this namespace lead to the neighbour, who has 10.99.0.1.
+fn two_links() -> Neighbour {
+    let neighbour = Neighbour::start();
+    ip("link set lo up");
+    neighbour.ip("link set lo up");
+    neighbour.ip("address add 10.99.0.1/32 dev lo");
+    for (number, name) in ["dsl", "lte"].into_iter().enumerate() {
+        let (net, metric) = (number + 1, 100 * (number + 1));
+        ip(&format!("link add {name} type veth peer name far"));
+        neighbour.take("far");
+        neighbour.ip(&format!("link set far name {name} up"));
+        neighbour.ip(&format!("address add 10.{net}.0.1/24 dev {name}"));
+        ip(&format!("link set {name} up"));
+        ip(&format!("address add 10.{net}.0.2/24 dev {name}"));
+        ip(&format!(
+            "route add default via 10.{net}.0.1 dev {name} metric {metric}"
+        ));
+    }
+    neighbour
+}
+
+/// Echoes bytes in the neighbour until the test's process ends.
+fn serve_echo(neighbour: &Neighbour) {
+    let namespace = File::open(format!("/proc/{}/ns/net", neighbour.process())).unwrap();
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+        run(async move {
+            let listener = TcpListener::bind(SERVER).await.unwrap();
+            ready.send(()).unwrap();
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let (mut from, mut to) = stream.split();
+                    let _ = tokio::io::copy(&mut from, &mut to).await;
+                });
+            }
+        });
+    });
+    is_ready.recv().unwrap();
+}
+
+/// Those of so many connections through the proxy that came about and carry data.
+async fn connect_many(proxy: SocketAddr, count: usize, every: Duration) -> Vec<TcpStream> {
+    let mut connecting = JoinSet::new();
+    let mut ticks = interval(every.max(Duration::from_millis(1)));
+    for _ in 0..count {
+        ticks.tick().await;
+        connecting.spawn(async move {
+            let mut stream = connect(proxy).await?;
+            echo(&mut stream).await.map(|()| stream)
+        });
+    }
+    let ended = connecting.join_all().await;
+    ended.into_iter().flatten().collect()
+}
+
+/// By SOCKS5.
+async fn connect(proxy: SocketAddr) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(proxy).await?;
+    stream.write_all(&[5, 1, 0]).await?;
+    stream.read_exact(&mut [0; 2]).await?;
+    let port = SERVER.1.to_be_bytes();
+    let request = [5, 1, 0, 1, 10, 99, 0, 1, port[0], port[1]];
+    stream.write_all(&request).await?;
+    let mut reply = [0; 10];
+    stream.read_exact(&mut reply).await?;
+    match reply[1] {
+        0 => Ok(stream),
+        code => Err(io::Error::other(format!("refused: {code}"))),
+    }
+}
+
+async fn echo(stream: &mut TcpStream) -> io::Result<()> {
+    stream.write_all(b"x").await?;
+    stream.read_exact(&mut [0]).await.map(drop)
+}
+
+fn status(place: &Place) -> Value {
+    place.status("client").unwrap()["connections"].clone()
+}
+
+fn of_link<'a>(status: &'a Value, name: &str) -> &'a Value {
+    let mut links = status["links"].as_array().unwrap().iter();
+    links.find(|link| link["name"] == name).unwrap()
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(future)
+}
+
+const SERVER: (&str, u16) = ("10.99.0.1", 7000);
+/// Of those that live, each is answered within a moment.
+const DEAD_AFTER: Duration = Duration::from_secs(2);
+/// A hundred in a second.
+const EVERY: Duration = Duration::from_millis(10);

@@ -1,0 +1,58 @@
+use std::time::Duration;
+
+use hawser_types::{ByteCount, LinkIndex, Rate};
+use serde::{Deserialize, Serialize};
+
+/// Connections that each go over one link, as a daemon without a gateway places them.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+pub struct ConnectionsStatus {
+    /// The policy that chooses links.
+    pub scheduler: String,
+    /// Connections that came about so far.
+    pub placed: u64,
+    /// Of these, over another link than the one that was tried first.
+    pub moved_over: u64,
+    /// Destinations that answered over no link.
+    pub unanswered: u64,
+    /// The links that connections may be placed on.
+    pub links: Vec<PlacingStatus>,
+}
+
+/// What is known of one link that connections are placed on.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+pub struct PlacingStatus {
+    /// The interface's name.
+    pub name: String,
+    /// The kernel's number for it.
+    pub index: LinkIndex,
+    /// `sound`; `suspect`, when it did not answer where others did; or `portal`, when somebody on it
+    /// answers in the name of others.
+    pub state: String,
+    /// What it can send, as estimated; 0 while unknown.
+    #[serde(rename = "up_bps", with = "crate::units::bits_per_second")]
+    pub up: Rate,
+    /// What it can receive, as estimated; 0 while unknown.
+    #[serde(rename = "down_bps", with = "crate::units::bits_per_second")]
+    pub down: Rate,
+    /// How much is to be thought of `up_bps`, from 0 to 1.
+    pub up_confidence: f64,
+    /// How much is to be thought of `down_bps`, from 0 to 1.
+    pub down_confidence: f64,
+    /// Its round-trip time as it is now.
+    #[serde(
+        rename = "latency_ms",
+        with = "crate::units::milliseconds::option",
+        default
+    )]
+    pub latency: Option<Duration>,
+    /// Connections on it that are open.
+    pub open: u64,
+    /// Of these, such as moved something lately.
+    pub active: u64,
+    /// What they are expected to send still.
+    pub up_bytes: ByteCount,
+    /// What they are expected to receive still.
+    pub down_bytes: ByteCount,
+    /// Connections placed on it so far.
+    pub placed: u64,
+}

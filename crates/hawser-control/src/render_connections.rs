@@ -1,0 +1,89 @@
+use hawser_types::Rate;
+
+use crate::connections::{ConnectionsStatus, PlacingStatus};
+use crate::table::{Side, Table, clip, printable};
+
+/// Where connections are placed, as lines of at most `width` columns.
+pub(crate) fn connections(status: &ConnectionsStatus, width: usize) -> Vec<String> {
+    let title = format!(
+        "CONNECTIONS over one link each, {}: {} placed, {} moved over, {} unanswered",
+        status.scheduler, status.placed, status.moved_over, status.unanswered
+    );
+    let mut table = Table::new([
+        ("LINK", Side::Left),
+        ("STATE", Side::Left),
+        ("UP", Side::Right),
+        ("DOWN", Side::Right),
+        ("RTT", Side::Right),
+        ("OPEN", Side::Right),
+        ("ACTIVE", Side::Right),
+        ("TO COME", Side::Right),
+        ("PLACED", Side::Right),
+    ]);
+    for link in &status.links {
+        table.push(row(link));
+    }
+    let mut lines = vec![clip(&printable(&title), width)];
+    lines.extend(table.lines(2, width));
+    lines
+}
+
+fn row(link: &PlacingStatus) -> [String; 9] {
+    let milliseconds = |rtt: std::time::Duration| format!("{:.1} ms", rtt.as_secs_f64() * 1e3);
+    [
+        link.name.clone(),
+        link.state.clone(),
+        rate(link.up),
+        rate(link.down),
+        link.latency.map_or_else(|| "?".to_owned(), milliseconds),
+        link.open.to_string(),
+        link.active.to_string(),
+        (link.up_bytes + link.down_bytes).to_string(),
+        link.placed.to_string(),
+    ]
+}
+
+/// What is not known is not zero.
+fn rate(rate: Rate) -> String {
+    match rate {
+        Rate::ZERO => "?".to_owned(),
+        rate => rate.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use hawser_types::{ByteCount, LinkIndex};
+
+    use super::*;
+
+    #[test]
+    fn links_stand_below_one_another_with_what_is_known_of_them() {
+        let known = PlacingStatus {
+            name: "wwan0".to_owned(),
+            index: LinkIndex::new(3),
+            state: "sound".to_owned(),
+            down: Rate::from_bits_per_second(25_000_000),
+            latency: Some(Duration::from_micros(41_500)),
+            open: 12,
+            active: 2,
+            down_bytes: ByteCount::new(4_000_000),
+            placed: 100,
+            ..PlacingStatus::default()
+        };
+        let status = ConnectionsStatus {
+            scheduler: "auto".to_owned(),
+            placed: 100,
+            links: vec![known],
+            ..ConnectionsStatus::default()
+        };
+        let expected = [
+            "CONNECTIONS over one link each, auto: 100 placed, 0 moved over, 0 unanswered",
+            "  LINK   STATE  UP          DOWN      RTT  OPEN  ACTIVE  TO COME  PLACED",
+            "  wwan0  sound   ?  25.00 Mbit/s  41.5 ms    12       2  4.00 MB     100",
+        ];
+        assert_eq!(connections(&status, 79), expected);
+    }
+}
