@@ -6,9 +6,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use hawser_control::Role;
 use hawser_front::bonded::BondDialer;
+use hawser_front::connection::Who;
 use hawser_front::proxy::{ProxyConfig, ProxyServer};
 use hawser_front::transport::Dialer;
-use hawser_net::links::LinkMonitor;
+use hawser_net::links::{Link, LinkMonitor};
 
 use crate::args::UpArgs;
 use crate::daemon::Daemon;
@@ -16,7 +17,7 @@ use crate::direct::Direct;
 use crate::rule_files::RuleFiles;
 use crate::rules::LinkRules;
 use crate::session::{ClientSubject, Target};
-use crate::setup::Setup;
+use crate::setup::{Setup, Usage};
 
 /// Runs the proxy until it is asked to end.
 pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
@@ -27,6 +28,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     let (_monitor, links) = LinkMonitor::start()
         .await
         .context("can't follow the links")?;
+    refuse_unknown(&args.links, &links.borrow())?;
     let proxy = ProxyConfig {
         listen: config.listen,
         allow_lan: config.allow_lan,
@@ -53,7 +55,10 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
             director: Some(direct.director()),
             ..subject
         };
-        serve(&daemon, proxy, Arc::new(direct.dialer()), subject).await?;
+        let who = Who::start().inspect_err(|error| {
+            tracing::warn!(%error, "which programs ask can't be found out");
+        });
+        serve(&daemon, proxy, Arc::new(direct.dialer()), subject, who.ok()).await?;
         direct.finish().await;
         return Ok(());
     };
@@ -69,10 +74,24 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         ..subject
     };
     let dialer = Arc::new(BondDialer::new(Arc::clone(&client)));
-    serve(&daemon, proxy, dialer, subject).await?;
+    serve(&daemon, proxy, dialer, subject, None).await?;
     keeping.finish(&client).await;
     client.close(END_PATIENCE).await;
     Ok(())
+}
+
+/// What is named on the command line is meant to be there now; what the configuration names may be
+/// plugged in later.
+fn refuse_unknown(wanted: &[String], links: &[Link]) -> Result<(), Usage> {
+    let is_unknown = |name: &&String| links.iter().all(|link| link.name != **name);
+    let Some(unknown) = wanted.iter().find(is_unknown) else {
+        return Ok(());
+    };
+    let known: Vec<_> = links.iter().map(|link| link.name.as_str()).collect();
+    let known = known.join(", ");
+    Err(Usage(format!(
+        "no link is called {unknown}; there are {known}"
+    )))
 }
 
 async fn serve<D: Dialer>(
@@ -80,8 +99,12 @@ async fn serve<D: Dialer>(
     config: ProxyConfig,
     dialer: Arc<D>,
     mut subject: ClientSubject,
+    who: Option<Who>,
 ) -> anyhow::Result<()> {
-    let server = ProxyServer::bind(config, dialer).await?;
+    let mut server = ProxyServer::bind(config, dialer).await?;
+    if let Some(who) = who {
+        server = server.asking(who);
+    }
     let listen = server.local_addr();
     subject.proxy = server.counters();
     daemon.show(subject);

@@ -1,5 +1,6 @@
 //! The only clock and the only sockets: links, binding, TLS, channels and the tokio driver.
 
+pub mod asker;
 pub mod bind;
 pub mod client;
 pub mod clock;

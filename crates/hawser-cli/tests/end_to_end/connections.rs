@@ -37,6 +37,35 @@ fn a_link_without_a_carrier_costs_only_what_was_on_it() {
     );
 }
 
+#[test]
+fn a_rule_for_a_program_chooses_its_link_and_what_it_needs_is_learned() {
+    in_namespace(
+        "connections::a_rule_for_a_program_chooses_its_link_and_what_it_needs_is_learned",
+        || {
+            let (place, neighbour) = (Place::new(), two_links());
+            serve_echo(&neighbour);
+            let own = std::fs::read_to_string("/proc/self/comm").unwrap();
+            let config = place.path("hawser.toml");
+            let rule = format!("[[rule]]\nprogram = {:?}\nonly = \"lte\"\n", own.trim_end());
+            std::fs::write(&config, rule).unwrap();
+            let config = config.to_str().unwrap();
+            let arguments = ["--config", config, "up", "--listen", "127.0.0.1:0"];
+            let daemon = place.start("client", &arguments);
+            let proxy = daemon.listen(&place).unwrap().parse().unwrap();
+            assert_eq!(run(connect_many(proxy, 20, EVERY)).len(), 20);
+            let status = status(&place);
+            assert_eq!(of_link(&status, "lte")["placed"], 20, "{status}");
+            assert_eq!(of_link(&status, "dsl")["placed"], 0, "{status}");
+            daemon.end();
+            let ledger = rusqlite::Connection::open(place.path("client/ledger.db")).unwrap();
+            let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+            let query = "SELECT application, down, connections FROM demand";
+            let learned: (String, u64, u64) = ledger.query_row(query, [], read).unwrap();
+            assert_eq!(learned, (own.trim_end().to_owned(), 1, 20));
+        },
+    );
+}
+
 /// A link is lost with 200 connections open and a hundred new ones a second.
 fn cut(cut: impl FnOnce(&Neighbour)) {
     let (place, neighbour) = (Place::new(), two_links());

@@ -5,6 +5,7 @@ mod bench;
 mod connections;
 mod files;
 mod gateway;
+mod ledger;
 mod origin;
 mod program;
 mod rules;

@@ -58,9 +58,13 @@ impl Place {
 
     /// Starts a daemon without waiting.
     pub(crate) fn launch(&self, state: &str, arguments: &[&str]) -> Daemon {
+        self.launch_command(state, self.hawser(state, arguments))
+    }
+
+    /// The same by a command that ends in it.
+    pub(crate) fn launch_command(&self, state: &str, mut command: Command) -> Daemon {
         let log = self.path(&format!("{state}.log"));
-        let child = self
-            .hawser(state, arguments)
+        let child = command
             .stdout(Stdio::null())
             .stderr(File::create(&log).unwrap())
             .spawn()

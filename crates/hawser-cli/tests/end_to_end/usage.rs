@@ -18,6 +18,12 @@ fn exit_codes_are_those_of_the_manual() {
         .run("s", &["up", "--listen", "x"])
         .expect(2, "expected an address");
     place
+        .run("s", &["up", "--link", "nolink0"])
+        .expect(2, "no link is called nolink0; there are ");
+    place
+        .run("s", &["up", "--connection-scheduler", "fastest"])
+        .expect(2, "unknown scheduler for connections `fastest`");
+    place
         .run("s", &["up", "--listen", "0.0.0.0:0"])
         .expect(1, "");
     place

@@ -21,6 +21,7 @@ mod plan;
 mod race;
 mod report;
 mod terms;
+mod who;
 
 pub use counted::{Counted, RoundTrip};
 pub use decision::{Candidate, Decision};
@@ -32,3 +33,4 @@ pub use health::Health;
 pub use origin::Origin;
 pub use report::{LinkReport, Report};
 pub use terms::LinkTerms;
+pub use who::{Asker, Who, nobody};

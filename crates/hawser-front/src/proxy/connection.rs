@@ -12,20 +12,38 @@ use super::parse::Malformed;
 use super::server::ProxyConfig;
 use super::stats::ProxyCounters;
 use super::{http_server, socks_server};
+use crate::connection::Asker;
 use crate::destination::Destination;
 use crate::relay::{Side, relay};
 use crate::transport::{ByteStream, DialError, Dialer, ResetCode};
 
-/// What all connections of a port share.
+/// What a connection shares with the others of its port, and who made it.
 pub(super) struct Context<D> {
     pub(super) dialer: Arc<D>,
     pub(super) counters: Arc<ProxyCounters>,
     pub(super) config: ProxyConfig,
+    pub(super) asker: Asker,
+}
+
+impl<D> Context<D> {
+    /// For a connection of somebody's.
+    pub(super) fn of(&self, asker: Asker) -> Self {
+        Self {
+            dialer: Arc::clone(&self.dialer),
+            counters: Arc::clone(&self.counters),
+            config: self.config,
+            asker,
+        }
+    }
 }
 
 impl<D: Dialer> Context<D> {
     pub(super) async fn dial(&self, destination: &Destination) -> Result<D::Stream, DialError> {
-        let result = timeout(self.config.dial_timeout, self.dialer.dial(destination))
+        let dial = async {
+            let origin = self.asker.clone().await;
+            self.dialer.dial_for(destination, &origin).await
+        };
+        let result = timeout(self.config.dial_timeout, dial)
             .await
             .unwrap_or(Err(DialError::TimedOut));
         if let Err(error) = result {

@@ -12,6 +12,7 @@ use tracing::{debug, info, warn};
 
 use super::connection::{Context, serve};
 use super::stats::{ProxyCounters, ProxyStats};
+use crate::connection::{Who, nobody};
 use crate::relay::RelayOptions;
 use crate::tally::Present;
 use crate::transport::Dialer;
@@ -20,7 +21,8 @@ use crate::transport::Dialer;
 pub struct ProxyServer<D> {
     listener: TcpListener,
     address: SocketAddr,
-    context: Arc<Context<D>>,
+    context: Context<D>,
+    who: Option<Who>,
 }
 
 impl<D: Dialer> ProxyServer<D> {
@@ -56,12 +58,21 @@ impl<D: Dialer> ProxyServer<D> {
             dialer,
             counters: Arc::new(ProxyCounters::default()),
             config,
+            asker: nobody(),
         };
         Ok(Self {
             listener,
             address,
-            context: Arc::new(context),
+            context,
+            who: None,
         })
+    }
+
+    /// Tells the dialer which programs ask, as `who` finds out.
+    #[must_use]
+    pub fn asking(self, who: Who) -> Self {
+        let who = Some(who);
+        Self { who, ..self }
     }
 
     /// The address that it listens on, with the real port where 0 was asked for.
@@ -112,7 +123,10 @@ impl<D: Dialer> ProxyServer<D> {
         if let Err(error) = client.set_nodelay(true) {
             debug!(%peer, %error, "cannot switch off nagle's delay");
         }
-        let context = Arc::clone(&self.context);
+        let who = self.who.as_ref();
+        let context = self
+            .context
+            .of(who.map_or_else(nobody, |who| who.ask(peer, self.address)));
         connections.spawn(async move {
             let _present = Present::new(&context.counters.current);
             serve(client, &context).await;

@@ -1,0 +1,231 @@
+//! Which process on this machine has made a connection.
+//!
+//! Asks the kernel for the socket (sock_diag(7)), then looks for it among the open files of
+//! processes. Without privilege that finds the processes of the same user only.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::io::{self, Read as _};
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// What is known of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its name, as the kernel keeps it: 15 bytes at most.
+    pub program: String,
+    /// The path of its executable, where that may be read.
+    pub executable: Option<String>,
+    /// The user that it made the connection as.
+    pub user: u32,
+    /// The path of its control group, from the root of the second hierarchy.
+    pub cgroup: Option<String>,
+}
+
+/// Finds processes by their connections. Every call waits for the kernel, and some for a look through
+/// all of `/proc`: not for threads that others wait for.
+#[derive(Debug)]
+pub struct Askers {
+    diagnosis: Socket,
+    /// Processes that were found lately, the latest first: they tend to ask again.
+    recent: VecDeque<u32>,
+    /// Users of whom nothing could be found, and when that was.
+    hidden: BTreeMap<u32, Instant>,
+}
+
+impl Askers {
+    /// A finder for this network namespace.
+    pub fn open() -> io::Result<Self> {
+        let protocol = Protocol::from(libc::NETLINK_SOCK_DIAG);
+        let diagnosis = Socket::new(Domain::from(libc::AF_NETLINK), Type::DGRAM, Some(protocol))?;
+        diagnosis.set_read_timeout(Some(PATIENCE))?;
+        Ok(Self {
+            diagnosis,
+            recent: VecDeque::new(),
+            hidden: BTreeMap::new(),
+        })
+    }
+
+    /// Who has made the TCP connection from `local` to `remote`, both on this machine; of those who
+    /// share the socket any. `None` when that can't be found out.
+    pub fn find(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<Process> {
+        let (user, inode) = self.owner(local, remote)?;
+        let socket = format!("socket:[{inode}]");
+        let known = self
+            .recent
+            .iter()
+            .position(|process| holds(*process, &socket));
+        let process = match known {
+            Some(at) => self.recent.remove(at)?,
+            None => self.look_everywhere(user, &socket)?,
+        };
+        self.recent.push_front(process);
+        self.recent.truncate(MAX_RECENT);
+        describe(process, user)
+    }
+
+    /// The user and the inode of a socket.
+    fn owner(&self, local: SocketAddr, remote: SocketAddr) -> Option<(u32, u32)> {
+        let request = request(local, remote)?;
+        self.diagnosis.send(&request).ok()?;
+        let mut answer = [0; MAX_ANSWER];
+        let length = (&self.diagnosis).read(&mut answer).ok()?;
+        let answer = answer.get(..length)?;
+        let number = |at: usize| {
+            let bytes = answer.get(at..at + 4)?;
+            Some(u32::from_ne_bytes(bytes.try_into().ok()?))
+        };
+        // Of two bytes, the upper is zero for either that may come.
+        let kind = number(KIND_AT)? & 0xffff;
+        (kind == SOCK_DIAG_BY_FAMILY).then_some((number(USER_AT)?, number(INODE_AT)?))
+    }
+
+    fn look_everywhere(&mut self, user: u32, socket: &str) -> Option<u32> {
+        let now = Instant::now();
+        self.hidden.retain(|_, since| now - *since < HIDDEN_FOR);
+        if self.hidden.contains_key(&user) {
+            return None;
+        }
+        let processes = fs::read_dir("/proc").ok()?.flatten();
+        let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let found = numbers.into_iter().find(|process| holds(*process, socket));
+        if found.is_none() && self.hidden.len() < MAX_HIDDEN {
+            self.hidden.insert(user, now);
+        }
+        found
+    }
+}
+
+/// The question for one socket: `nlmsghdr` and `inet_diag_req_v2`.
+fn request(local: SocketAddr, remote: SocketAddr) -> Option<Vec<u8>> {
+    let (from, to) = (local.ip().to_canonical(), remote.ip().to_canonical());
+    let family = match (from, to) {
+        (IpAddr::V4(_), IpAddr::V4(_)) => libc::AF_INET,
+        (IpAddr::V6(_), IpAddr::V6(_)) => libc::AF_INET6,
+        _ => return None,
+    };
+    let mut bytes = Vec::with_capacity(REQUEST);
+    bytes.extend_from_slice(&(REQUEST as u32).to_ne_bytes());
+    bytes.extend_from_slice(&(SOCK_DIAG_BY_FAMILY as u16).to_ne_bytes());
+    bytes.extend_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
+    // Its number, and whose it is: the kernel fills the latter in.
+    bytes.extend_from_slice(&[0; 8]);
+    bytes.extend_from_slice(&[family as u8, libc::IPPROTO_TCP as u8, 0, 0]);
+    // In whatever state.
+    bytes.extend_from_slice(&u32::MAX.to_ne_bytes());
+    bytes.extend_from_slice(&local.port().to_be_bytes());
+    bytes.extend_from_slice(&remote.port().to_be_bytes());
+    bytes.extend_from_slice(&octets(from));
+    bytes.extend_from_slice(&octets(to));
+    // By any interface, whatever its cookie.
+    bytes.extend_from_slice(&0_u32.to_ne_bytes());
+    bytes.extend_from_slice(&u64::MAX.to_ne_bytes());
+    Some(bytes)
+}
+
+fn octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V6(address) => address.octets(),
+        IpAddr::V4(address) => {
+            let mut octets = [0; 16];
+            let [a, b, c, d] = address.octets();
+            [octets[0], octets[1], octets[2], octets[3]] = [a, b, c, d];
+            octets
+        }
+    }
+}
+
+/// Whether the process has this socket among its open files.
+fn holds(process: u32, socket: &str) -> bool {
+    let Ok(files) = fs::read_dir(format!("/proc/{process}/fd")) else {
+        return false;
+    };
+    let mut files = files.flatten().take(MAX_FILES);
+    files.any(|file| fs::read_link(file.path()).is_ok_and(|link| link.as_os_str() == socket))
+}
+
+fn describe(process: u32, user: u32) -> Option<Process> {
+    let read = |name: &str| fs::read_to_string(format!("/proc/{process}/{name}"));
+    let executable = fs::read_link(format!("/proc/{process}/exe")).ok();
+    let cgroup = read("cgroup").ok();
+    let cgroup = cgroup
+        .as_deref()
+        .and_then(|text| text.lines().find_map(second_hierarchy));
+    Some(Process {
+        program: read("comm").ok()?.trim_end_matches('\n').to_owned(),
+        executable: executable.and_then(|path| path.to_str().map(str::to_owned)),
+        user,
+        cgroup: cgroup.map(str::to_owned),
+    })
+}
+
+fn second_hierarchy(line: &str) -> Option<&str> {
+    line.strip_prefix("0::")
+}
+
+const SOCK_DIAG_BY_FAMILY: u32 = 20;
+const REQUEST: usize = 72;
+/// In `nlmsghdr`.
+const KIND_AT: usize = 4;
+/// In `inet_diag_msg` behind that.
+const USER_AT: usize = 80;
+const INODE_AT: usize = 84;
+const MAX_ANSWER: usize = 8192;
+/// The kernel answers at once or never.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// Programs that make connections at the same time.
+const MAX_RECENT: usize = 16;
+/// A process with more open files than that is not looked through to its end.
+const MAX_FILES: usize = 65_536;
+/// A look through all processes takes tens of milliseconds, and may find nothing.
+const HIDDEN_FOR: Duration = Duration::from_secs(1);
+const MAX_HIDDEN: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    fn own_name() -> String {
+        let name = fs::read_to_string("/proc/self/comm").unwrap();
+        name.trim_end().to_owned()
+    }
+
+    #[test]
+    fn a_connection_leads_to_the_process_that_made_it() {
+        let mut askers = Askers::open().unwrap();
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = TcpListener::bind(address).unwrap();
+            for _ in 0..3 {
+                let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+                let (_server, peer) = listener.accept().unwrap();
+                let process = askers.find(peer, client.peer_addr().unwrap()).unwrap();
+                assert_eq!(process.program, own_name());
+                let executable = std::env::current_exe().unwrap();
+                assert_eq!(process.executable.as_deref(), executable.to_str());
+                assert_eq!(process.user, crate::sys::effective_user());
+            }
+        }
+        assert_eq!(askers.recent.len(), 1);
+    }
+
+    #[test]
+    fn a_connection_that_is_not_there_leads_nowhere() {
+        let mut askers = Askers::open().unwrap();
+        let nowhere = "127.0.0.1:1".parse().unwrap();
+        assert_eq!(askers.find("127.0.0.1:9".parse().unwrap(), nowhere), None);
+        assert_eq!(askers.find("[::1]:9".parse().unwrap(), nowhere), None);
+        assert!(askers.look_everywhere(7, "socket:[0]").is_none());
+        assert!(askers.hidden.contains_key(&7), "not again for a while");
+    }
+
+    #[test]
+    fn of_control_groups_the_second_hierarchy_counts() {
+        let text = "4:memory:/old\n0::/user.slice/a.scope\n";
+        let found = text.lines().find_map(second_hierarchy);
+        assert_eq!(found, Some("/user.slice/a.scope"));
+    }
+}
