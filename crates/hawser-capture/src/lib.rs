@@ -43,12 +43,10 @@
 mod apply;
 mod attach;
 mod capture;
-mod diag;
 mod error;
 mod events;
 mod group;
 mod maps;
-mod recount;
 mod rules;
 mod settings;
 mod sys;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use hawser_config::Config;
 use hawser_control::{ConnectionsStatus, PlacingStatus};
-use hawser_front::connection::{Director, LinkDialer, LinkReport};
+use hawser_front::connection::{DatagramPlace, Director, LinkDialer, LinkReport};
+use hawser_front::datagram::DirectPorts;
 use hawser_ledger::{DemandKey, Ledger};
 use hawser_net::links::read_counters;
 use hawser_net::unix_time::UnixTime;
@@ -69,6 +70,11 @@ impl Direct {
     /// Connects as it decides.
     pub(crate) fn dialer(&self) -> LinkDialer {
         LinkDialer::new(self.director.clone())
+    }
+
+    /// Carries datagrams as it decides.
+    pub(crate) fn datagrams(&self) -> DirectPorts<DatagramPlace> {
+        DirectPorts::new(DatagramPlace::new(self.director.clone()))
     }
 
     /// Ends it, and writes down what is not yet.

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use hawser_config::UpConfig;
 use hawser_control::Role;
 use hawser_front::bonded::BondDialer;
-use hawser_front::connection::Who;
+use hawser_front::connection::{LinkDialer, Who};
+use hawser_front::datagram::DatagramPorts;
 use hawser_front::proxy::{ProxyConfig, ProxyServer};
 use hawser_front::transport::Dialer;
 use hawser_net::links::{Link, LinkMonitor};
@@ -29,11 +31,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         .await
         .context("can't follow the links")?;
     refuse_unknown(&args.links, &links.borrow())?;
-    let proxy = ProxyConfig {
-        listen: config.listen,
-        allow_lan: config.allow_lan,
-        ..ProxyConfig::default()
-    };
+    let proxy = proxy_config(&config);
     let rules_for_connections = RuleFiles::of(setup).follow()?;
     let rules = LinkRules::open(&setup.config, &setup.state);
     let gateway = config.gateway.as_ref();
@@ -55,10 +53,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
             director: Some(direct.director()),
             ..subject
         };
-        let who = Who::start().inspect_err(|error| {
-            tracing::warn!(%error, "which programs ask can't be found out");
-        });
-        serve(&daemon, proxy, Arc::new(direct.dialer()), subject, who.ok()).await?;
+        serve(&daemon, proxy, Front::direct(&direct), subject).await?;
         direct.finish().await;
         return Ok(());
     };
@@ -73,8 +68,12 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         peer,
         ..subject
     };
-    let dialer = Arc::new(BondDialer::new(Arc::clone(&client)));
-    serve(&daemon, proxy, dialer, subject, None).await?;
+    let front = Front {
+        dialer: BondDialer::new(Arc::clone(&client)),
+        datagrams: None,
+        who: None,
+    };
+    serve(&daemon, proxy, front, subject).await?;
     keeping.finish(&client).await;
     client.close(END_PATIENCE).await;
     Ok(())
@@ -94,15 +93,45 @@ fn refuse_unknown(wanted: &[String], links: &[Link]) -> Result<(), Usage> {
     )))
 }
 
+fn proxy_config(config: &UpConfig) -> ProxyConfig {
+    ProxyConfig {
+        listen: config.listen,
+        allow_lan: config.allow_lan,
+        ..ProxyConfig::default()
+    }
+}
+
+/// What the proxy port stands before.
+struct Front<D> {
+    dialer: D,
+    datagrams: Option<Arc<dyn DatagramPorts>>,
+    who: Option<Who>,
+}
+
+impl Front<LinkDialer> {
+    fn direct(direct: &Direct) -> Self {
+        let who = Who::start().inspect_err(|error| {
+            tracing::warn!(%error, "which programs ask can't be found out");
+        });
+        Self {
+            dialer: direct.dialer(),
+            datagrams: Some(Arc::new(direct.datagrams())),
+            who: who.ok(),
+        }
+    }
+}
+
 async fn serve<D: Dialer>(
     daemon: &Daemon,
     config: ProxyConfig,
-    dialer: Arc<D>,
+    front: Front<D>,
     mut subject: ClientSubject,
-    who: Option<Who>,
 ) -> anyhow::Result<()> {
-    let mut server = ProxyServer::bind(config, dialer).await?;
-    if let Some(who) = who {
+    let mut server = ProxyServer::bind(config, Arc::new(front.dialer)).await?;
+    if let Some(ports) = front.datagrams {
+        server = server.with_datagrams(ports);
+    }
+    if let Some(who) = front.who {
         server = server.asking(who);
     }
     let listen = server.local_addr();

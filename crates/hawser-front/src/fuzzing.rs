@@ -37,6 +37,14 @@ pub fn fuzz_socks5(data: &[u8]) {
     check_prefix(after, socks5::parse_request);
 }
 
+/// A datagram's payload is the end of what came, and its destination one that can be told.
+pub fn fuzz_socks5_datagram(data: &[u8]) {
+    if let Ok((destination, payload)) = socks5::parse_datagram(data) {
+        assert!(data.ends_with(payload) && payload.len() + 8 <= data.len());
+        assert_eq!(destination.to_string().parse(), Ok(destination));
+    }
+}
+
 /// SOCKS4: what is parsed does not depend on what follows.
 pub fn fuzz_socks4(data: &[u8]) {
     check_prefix(data, socks4::parse_request);

@@ -3,6 +3,7 @@
 pub mod bonded;
 pub mod connect;
 pub mod connection;
+pub mod datagram;
 pub mod destination;
 pub mod direct;
 pub mod file;

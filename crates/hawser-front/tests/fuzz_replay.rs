@@ -34,6 +34,11 @@ fn socks5_replays() {
 }
 
 #[test]
+fn socks5_datagrams_replay() {
+    replay("socks5_datagram", fuzzing::fuzz_socks5_datagram);
+}
+
+#[test]
 fn socks4_replays() {
     replay("socks4", fuzzing::fuzz_socks4);
 }

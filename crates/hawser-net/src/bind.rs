@@ -4,6 +4,7 @@
 //! one, and to one of the interface's addresses, so that rules that choose a routing table by
 //! source address apply too. An unprivileged process may do that from Linux 5.7 on.
 
+mod datagram;
 mod error;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use tokio::time::timeout;
 use crate::links::{self, Link};
 use crate::sys;
 
+pub use datagram::DatagramSocket;
 pub use error::ConnectError;
 
 /// What is set on a TCP socket before it carries anything.

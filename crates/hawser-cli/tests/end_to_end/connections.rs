@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use hawser_skip::namespace::{Neighbour, in_namespace, ip};
@@ -114,7 +115,7 @@ fn cut(cut: impl FnOnce(&Neighbour)) {
 }
 
 /// Links dsl and lte of this namespace lead to the neighbour, who has 10.99.0.1.
-fn two_links() -> Neighbour {
+pub(crate) fn two_links() -> Neighbour {
     let neighbour = Neighbour::start();
     ip("link set lo up");
     neighbour.ip("link set lo up");
@@ -136,20 +137,29 @@ fn two_links() -> Neighbour {
 
 /// Echoes bytes in the neighbour until the test's process ends.
 fn serve_echo(neighbour: &Neighbour) {
+    serve_there(neighbour, async |ready| {
+        let listener = TcpListener::bind(SERVER).await.unwrap();
+        ready.send(()).unwrap();
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut from, mut to) = stream.split();
+                let _ = tokio::io::copy(&mut from, &mut to).await;
+            });
+        }
+    });
+}
+
+/// Runs a server in the neighbour, on a thread of its own, until the test's process ends. Returns
+/// when it says that it is ready.
+pub(crate) fn serve_there(
+    neighbour: &Neighbour,
+    server: impl AsyncFnOnce(Sender<()>) + Send + 'static,
+) {
     let namespace = File::open(format!("/proc/{}/ns/net", neighbour.process())).unwrap();
     let (ready, is_ready) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-        run(async move {
-            let listener = TcpListener::bind(SERVER).await.unwrap();
-            ready.send(()).unwrap();
-            while let Ok((mut stream, _)) = listener.accept().await {
-                tokio::spawn(async move {
-                    let (mut from, mut to) = stream.split();
-                    let _ = tokio::io::copy(&mut from, &mut to).await;
-                });
-            }
-        });
+        run(server(ready));
     });
     is_ready.recv().unwrap();
 }
@@ -199,7 +209,7 @@ fn of_link<'a>(status: &'a Value, name: &str) -> &'a Value {
     links.find(|link| link["name"] == name).unwrap()
 }
 
-fn run<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();

@@ -3,6 +3,7 @@
 
 mod bench;
 mod connections;
+mod datagrams;
 mod files;
 mod gateway;
 mod ledger;

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -6,6 +7,7 @@ use hawser_net::links::{Link, usable};
 use hawser_path::DemandEstimate;
 use hawser_policy::{Class, RuleSet};
 use hawser_sched::connection::{ConnectionPolicy, ConnectionScheduler, Load, remaining};
+use hawser_sched::rules::Permission;
 use hawser_types::{ByteCount, Instant, LinkIndex};
 use tokio::sync::watch;
 
@@ -281,6 +283,17 @@ impl Director {
                 book.down.on_counter(now, *down, busy_down);
             }
         }
+    }
+
+    /// Whether what was placed on `link`, as it was then, may go on towards `remote` in the same way.
+    pub(super) fn carries(&self, link: &Link, remote: IpAddr) -> bool {
+        let inner = self.lock();
+        let book = inner.links.get(&link.index);
+        book.map(|book| &book.link).is_some_and(|now| {
+            now.name == link.name
+                && now.source_address(remote) == link.source_address(remote)
+                && !matches!(inner.terms.permission(now), Permission::Forbidden(_))
+        })
     }
 
     /// Connections that are open.

@@ -8,6 +8,7 @@
 //! Source: DBAS §II (connection-oriented mode).
 
 mod counted;
+mod datagrams;
 mod decision;
 mod demands;
 mod dialer;
@@ -24,6 +25,7 @@ mod terms;
 mod who;
 
 pub use counted::{Counted, RoundTrip};
+pub use datagrams::DatagramPlace;
 pub use decision::{Candidate, Decision};
 pub use demands::DemandKey;
 pub use dialer::{LinkDialer, TcpVia, Via};

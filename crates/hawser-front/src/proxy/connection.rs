@@ -1,3 +1,4 @@
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,9 +11,11 @@ use super::detect::Protocol;
 use super::intake::Intake;
 use super::parse::Malformed;
 use super::server::ProxyConfig;
+use super::socks_server::Begun;
 use super::stats::ProxyCounters;
 use super::{http_server, socks_server};
 use crate::connection::Asker;
+use crate::datagram::DatagramPorts;
 use crate::destination::Destination;
 use crate::relay::{Side, relay};
 use crate::transport::{ByteStream, DialError, Dialer, ResetCode};
@@ -20,6 +23,8 @@ use crate::transport::{ByteStream, DialError, Dialer, ResetCode};
 /// What a connection shares with the others of its port, and who made it.
 pub(super) struct Context<D> {
     pub(super) dialer: Arc<D>,
+    /// Who carries datagrams, if anybody does.
+    pub(super) datagrams: Option<Arc<dyn DatagramPorts>>,
     pub(super) counters: Arc<ProxyCounters>,
     pub(super) config: ProxyConfig,
     pub(super) asker: Asker,
@@ -30,6 +35,7 @@ impl<D> Context<D> {
     pub(super) fn of(&self, asker: Asker) -> Self {
         Self {
             dialer: Arc::clone(&self.dialer),
+            datagrams: self.datagrams.clone(),
             counters: Arc::clone(&self.counters),
             config: self.config,
             asker,
@@ -59,6 +65,15 @@ impl<D: Dialer> Context<D> {
     }
 }
 
+/// The two ends of a client's connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends {
+    /// The address that the client has connected to.
+    pub(super) own: SocketAddr,
+    /// The client's.
+    pub(super) peer: SocketAddr,
+}
+
 /// Why a connection was not served to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
@@ -71,10 +86,10 @@ pub(super) enum Fault {
 }
 
 /// Serves one connection and counts how that went.
-pub(super) async fn serve<C: ByteStream, D: Dialer>(client: C, context: &Context<D>) {
+pub(super) async fn serve<C: ByteStream, D: Dialer>(client: C, ends: Ends, context: &Context<D>) {
     let deadline = Instant::now() + context.config.handshake_timeout;
     let counters = &context.counters;
-    match serve_detected(client, deadline, context).await {
+    match serve_detected(client, ends, deadline, context).await {
         Ok(()) | Err(Fault::Gone) => {}
         Err(Fault::TooSlow) => {
             counters.slow_clients.fetch_add(1, Ordering::Relaxed);
@@ -88,6 +103,7 @@ pub(super) async fn serve<C: ByteStream, D: Dialer>(client: C, context: &Context
 
 async fn serve_detected<C: ByteStream, D: Dialer>(
     mut client: C,
+    ends: Ends,
     deadline: Instant,
     context: &Context<D>,
 ) -> Result<(), Fault> {
@@ -99,7 +115,14 @@ async fn serve_detected<C: ByteStream, D: Dialer>(
     }
     let first = *intake.unread().first().ok_or(Fault::Gone)?;
     match Protocol::detect(first).map_err(Fault::Malformed)? {
-        Protocol::Socks5 => socks_server::serve_5(client, intake, deadline, context).await,
+        Protocol::Socks5 => {
+            let begun = Begun {
+                client,
+                intake,
+                ends,
+            };
+            socks_server::serve_5(begun, deadline, context).await
+        }
         Protocol::Socks4 => socks_server::serve_4(client, intake, deadline, context).await,
         Protocol::Http => http_server::serve(client, intake, deadline, context).await,
     }

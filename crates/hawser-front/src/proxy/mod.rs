@@ -1,10 +1,11 @@
-//! One port for SOCKS5, SOCKS4, SOCKS4a, HTTP CONNECT and plain HTTP proxying.
+//! One port for SOCKS5 (datagrams too), SOCKS4, SOCKS4a, HTTP CONNECT and plain HTTP proxying.
 //!
 //! The first byte of a connection tells the protocol. Names go to the dialer unresolved, and a
 //! client hears of success only after the destination has accepted. What reads bytes does no I/O
 //! and knows no connection ([`socks5`], [`socks4`], [`http`]); what serves connections parses
 //! nothing.
 
+mod association;
 mod connection;
 mod detect;
 mod exchange;
@@ -20,5 +21,8 @@ mod stats;
 
 pub use detect::Protocol;
 pub use parse::{Malformed, Parse};
-pub use server::{DEFAULT_LISTEN, DEFAULT_MAX_CONNECTIONS, ProxyConfig, ProxyError, ProxyServer};
+pub use server::{
+    DEFAULT_LISTEN, DEFAULT_MAX_ASSOCIATIONS, DEFAULT_MAX_CONNECTIONS, ProxyConfig, ProxyError,
+    ProxyServer,
+};
 pub use stats::{ProxyCounters, ProxyStats};

@@ -45,7 +45,7 @@ pub enum Malformed {
     /// SOCKS5: the client insists on authentication.
     #[error("no acceptable authentication method")]
     AuthenticationMethod,
-    /// SOCKS: BIND, UDP ASSOCIATE or an unknown command.
+    /// SOCKS: BIND, an unknown command, or UDP ASSOCIATE where datagrams are not carried.
     #[error("command not supported")]
     Command,
     /// SOCKS5: an unknown type of address.
@@ -54,6 +54,9 @@ pub enum Malformed {
     /// Not a host name or address.
     #[error("not a host name or address")]
     Host,
+    /// SOCKS5: a datagram that is only a part of one.
+    #[error("fragmented datagram")]
+    Fragment,
     /// SOCKS4: the user id does not end in time.
     #[error("user id too long")]
     UserId,

@@ -10,9 +10,10 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
-use super::connection::{Context, serve};
+use super::connection::{Context, Ends, serve};
 use super::stats::{ProxyCounters, ProxyStats};
 use crate::connection::{Who, nobody};
+use crate::datagram::DatagramPorts;
 use crate::relay::RelayOptions;
 use crate::tally::Present;
 use crate::transport::Dialer;
@@ -56,6 +57,7 @@ impl<D: Dialer> ProxyServer<D> {
         check_address(address, config.allow_lan)?;
         let context = Context {
             dialer,
+            datagrams: None,
             counters: Arc::new(ProxyCounters::default()),
             config,
             asker: nobody(),
@@ -73,6 +75,13 @@ impl<D: Dialer> ProxyServer<D> {
     pub fn asking(self, who: Who) -> Self {
         let who = Some(who);
         Self { who, ..self }
+    }
+
+    /// Carries datagrams too, for clients that ask by SOCKS5.
+    #[must_use]
+    pub fn with_datagrams(mut self, ports: Arc<dyn DatagramPorts>) -> Self {
+        self.context.datagrams = Some(ports);
+        self
     }
 
     /// The address that it listens on, with the real port where 0 was asked for.
@@ -129,7 +138,10 @@ impl<D: Dialer> ProxyServer<D> {
             .of(who.map_or_else(nobody, |who| who.ask(peer, self.address)));
         connections.spawn(async move {
             let _present = Present::new(&context.counters.current);
-            serve(client, &context).await;
+            let Ok(own) = client.local_addr() else {
+                return;
+            };
+            serve(client, Ends { own, peer }, &context).await;
         });
     }
 
@@ -157,6 +169,8 @@ pub struct ProxyConfig {
     pub allow_lan: bool,
     /// Connections at the same time; more are closed at once.
     pub max_connections: usize,
+    /// Ports for datagrams at the same time; more are refused.
+    pub max_associations: usize,
     /// From accepting a connection, or the first byte of a later request on it, to the last byte of
     /// the request's header.
     pub handshake_timeout: Duration,
@@ -174,6 +188,7 @@ impl Default for ProxyConfig {
             listen: DEFAULT_LISTEN,
             allow_lan: false,
             max_connections: DEFAULT_MAX_CONNECTIONS,
+            max_associations: DEFAULT_MAX_ASSOCIATIONS,
             handshake_timeout: DEFAULT_HANDSHAKE_TIMEOUT,
             dial_timeout: DEFAULT_DIAL_TIMEOUT,
             keep_alive_timeout: DEFAULT_KEEP_ALIVE_TIMEOUT,
@@ -216,6 +231,8 @@ fn check_address(address: SocketAddr, allow_lan: bool) -> Result<(), ProxyError>
 pub const DEFAULT_LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1080));
 /// Well under the descriptors that a service usually gets, at two for each connection.
 pub const DEFAULT_MAX_CONNECTIONS: usize = 4096;
+/// Each has a descriptor for itself and one for each link in use.
+pub const DEFAULT_MAX_ASSOCIATIONS: usize = 512;
 
 const DEFAULT_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_DIAL_TIMEOUT: Duration = Duration::from_secs(60);

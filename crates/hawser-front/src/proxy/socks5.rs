@@ -1,6 +1,6 @@
-//! SOCKS5 as bytes (RFC 1928), without authentication.
+//! SOCKS5 as bytes (RFC 1928), without authentication: connections and datagrams.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::parse::{Malformed, Parse};
 use crate::destination::{Destination, Host};
@@ -27,8 +27,18 @@ pub fn parse_greeting(bytes: &[u8]) -> Parse<()> {
     }
 }
 
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// A connection to a destination.
+    Connect(Destination),
+    /// A port for datagrams. The address is the one that the client is going to send them from;
+    /// unspecified, or its port 0, where it does not know.
+    Associate(Destination),
+}
+
 /// Reads the client's request: `5, command, 0, type, address, port`.
-pub fn parse_request(bytes: &[u8]) -> Parse<Destination> {
+pub fn parse_request(bytes: &[u8]) -> Parse<Request> {
     if bytes.first().is_some_and(|&version| version != VERSION) {
         return Parse::Malformed(Malformed::Version);
     }
@@ -37,20 +47,68 @@ pub fn parse_request(bytes: &[u8]) -> Parse<Destination> {
     };
     // The address decides how long the request is, but a command that nobody serves is refused
     // without it.
-    if command != COMMAND_CONNECT {
-        return Parse::Malformed(Malformed::Command);
+    let request = match command {
+        COMMAND_CONNECT => Request::Connect,
+        COMMAND_ASSOCIATE => Request::Associate,
+        _ => return Parse::Malformed(Malformed::Command),
+    };
+    match take_destination(kind, rest) {
+        Parse::Parsed { value, consumed } => Parse::Parsed {
+            value: request(value),
+            consumed: bytes.len() - rest.len() + consumed,
+        },
+        Parse::Incomplete => Parse::Incomplete,
+        Parse::Malformed(reason) => Parse::Malformed(reason),
     }
+}
+
+/// Reads a datagram that a client sends to its port: `0, 0, fragment, type, address, port`, then
+/// the payload, which goes to that address.
+///
+/// # Errors
+/// [`Malformed::Fragment`] for every datagram that is part of one, which proxies may refuse;
+/// [`Malformed::Truncated`] where the header does not end.
+pub fn parse_datagram(bytes: &[u8]) -> Result<(Destination, &[u8]), Malformed> {
+    let Some((&[_, _, fragment, kind], rest)) = bytes.split_first_chunk() else {
+        return Err(Malformed::Truncated);
+    };
+    if fragment != 0 {
+        return Err(Malformed::Fragment);
+    }
+    match take_destination(kind, rest) {
+        Parse::Parsed { value, consumed } => Ok((value, rest.get(consumed..).unwrap_or_default())),
+        Parse::Incomplete => Err(Malformed::Truncated),
+        Parse::Malformed(reason) => Err(reason),
+    }
+}
+
+/// Writes the header of a datagram from `source` to the client before the payload, so that it ends
+/// where the payload begins. Gives its length.
+pub fn put_datagram_header(source: SocketAddr, room: &mut [u8; MAX_DATAGRAM_HEADER]) -> usize {
+    let mut header = vec![0, 0, 0];
+    put_address(source, &mut header);
+    let start = room.len() - header.len();
+    if let Some(end) = room.get_mut(start..) {
+        end.copy_from_slice(&header);
+    }
+    header.len()
+}
+
+/// The longest header of a datagram to a client, in bytes.
+pub const MAX_DATAGRAM_HEADER: usize = 22;
+
+fn take_destination(kind: u8, bytes: &[u8]) -> Parse<Destination> {
     let (host, rest) = match kind {
-        TYPE_IPV4 => match rest.split_first_chunk::<4>() {
+        TYPE_IPV4 => match bytes.split_first_chunk::<4>() {
             Some((octets, rest)) => (Host::Ip(Ipv4Addr::from(*octets).into()), rest),
             None => return Parse::Incomplete,
         },
-        TYPE_IPV6 => match rest.split_first_chunk::<16>() {
+        TYPE_IPV6 => match bytes.split_first_chunk::<16>() {
             Some((octets, rest)) => (Host::Ip(Ipv6Addr::from(*octets).into()), rest),
             None => return Parse::Incomplete,
         },
         TYPE_NAME => {
-            let Some((&length, rest)) = rest.split_first() else {
+            let Some((&length, rest)) = bytes.split_first() else {
                 return Parse::Incomplete;
             };
             match rest.split_at_checked(usize::from(length)) {
@@ -72,6 +130,20 @@ pub fn parse_request(bytes: &[u8]) -> Parse<Destination> {
     }
 }
 
+fn put_address(address: SocketAddr, out: &mut Vec<u8>) {
+    match address.ip() {
+        IpAddr::V4(ip) => {
+            out.push(TYPE_IPV4);
+            out.extend(ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            out.push(TYPE_IPV6);
+            out.extend(ip.octets());
+        }
+    }
+    out.extend(address.port().to_be_bytes());
+}
+
 /// The answer to a greeting: no authentication.
 pub const METHOD_ACCEPTED: [u8; 2] = [VERSION, METHOD_NONE];
 /// The answer to a greeting without an acceptable method.
@@ -88,6 +160,13 @@ pub fn reply(result: Result<(), Failure>) -> [u8; 10] {
         Err(Failure::Malformed(_)) => 1,
     };
     [VERSION, code, 0, TYPE_IPV4, 0, 0, 0, 0, 0, 0]
+}
+
+/// The answer to a request for a port for datagrams: where they are to be sent.
+pub fn associated(port: SocketAddr) -> Vec<u8> {
+    let mut reply = vec![VERSION, 0, 0];
+    put_address(port, &mut reply);
+    reply
 }
 
 /// Why a request was not fulfilled.
@@ -119,6 +198,7 @@ const fn dial_reply(error: DialError) -> u8 {
 const VERSION: u8 = 5;
 const METHOD_NONE: u8 = 0;
 const COMMAND_CONNECT: u8 = 1;
+const COMMAND_ASSOCIATE: u8 = 3;
 const TYPE_IPV4: u8 = 1;
 const TYPE_NAME: u8 = 3;
 const TYPE_IPV6: u8 = 4;
@@ -146,9 +226,9 @@ mod tests {
 
     #[test]
     fn requests_of_each_address_type() {
-        let parse = |bytes: &[u8]| {
-            let (destination, consumed) = parse_request(bytes).unwrap();
-            (destination.to_string(), consumed)
+        let parse = |bytes: &[u8]| match parse_request(bytes).unwrap() {
+            (Request::Connect(destination), consumed) => (destination.to_string(), consumed),
+            (other, _) => panic!("not a connection: {other:?}"),
         };
         let v4 = [5, 1, 0, 1, 192, 0, 2, 1, 0, 80, b'x'];
         assert_eq!(parse(&v4), ("192.0.2.1:80".into(), 10));
@@ -163,13 +243,34 @@ mod tests {
     }
 
     #[test]
+    fn a_datagram_and_the_answers_around_it_have_these_bytes() {
+        let port: SocketAddr = "127.0.0.1:4660".parse().unwrap();
+        assert_eq!(associated(port), [5, 0, 0, 1, 127, 0, 0, 1, 0x12, 0x34]);
+        let request = [5, 3, 0, 1, 0, 0, 0, 0, 0, 0];
+        let anywhere = "0.0.0.0:0".parse().unwrap();
+        assert_eq!(
+            parse_request(&request).unwrap(),
+            (Request::Associate(anywhere), 10)
+        );
+        let datagram = b"\0\0\0\x03\x0bexample.org\0\x35query";
+        let (destination, payload) = parse_datagram(datagram).unwrap();
+        assert_eq!(destination.to_string(), "example.org:53");
+        assert_eq!(payload, b"query");
+        let fragment = b"\0\0\x81\x01\x7f\0\0\x01\0\x35query";
+        assert_eq!(parse_datagram(fragment), Err(Malformed::Fragment));
+        assert_eq!(
+            parse_datagram(&[0, 0, 0, 2, 1, 1]),
+            Err(Malformed::AddressType)
+        );
+    }
+
+    #[test]
     fn faults_get_their_reply_codes() {
         let code = |bytes: &[u8]| {
             let reason = parse_request(bytes).malformed();
             reply(Err(Failure::Malformed(reason)))[1]
         };
         assert_eq!(code(&[5, 2, 0, 1]), 7, "bind");
-        assert_eq!(code(&[5, 3, 0, 1]), 7, "udp associate");
         assert_eq!(code(&[5, 1, 0, 2]), 8);
         assert_eq!(code(b"\x05\x01\x00\x03\x01 \x00\x50"), 1);
         assert_eq!(code(b"\x05\x01\x00\x03\x00\x00\x50"), 1);
@@ -190,13 +291,27 @@ mod tests {
                 prop_assert_eq!(parse_request(&bytes[..end]), Parse::Incomplete);
             }
             let (destination, consumed) = parse_request(&bytes).unwrap();
-            prop_assert_eq!(destination.to_string(), format!("{name}:{port}"));
+            let expected = Destination::new(name.parse().unwrap(), port);
+            prop_assert_eq!(destination, Request::Connect(expected));
             prop_assert_eq!(consumed, bytes.len());
+        }
+
+        #[test]
+        fn datagrams_round_trip(ip: IpAddr, port: u16, payload: Vec<u8>) {
+            let mut room = [0xaa; MAX_DATAGRAM_HEADER];
+            let length = put_datagram_header(SocketAddr::new(ip, port), &mut room);
+            let bytes = [&room[MAX_DATAGRAM_HEADER - length..], &payload].concat();
+            let expected = Destination::new(Host::Ip(ip), port);
+            prop_assert_eq!(parse_datagram(&bytes), Ok((expected, &payload[..])));
+            for end in 0..length {
+                prop_assert_eq!(parse_datagram(&bytes[..end]), Err(Malformed::Truncated));
+            }
         }
 
         #[test]
         fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             crate::fuzzing::fuzz_socks5(&bytes);
+            crate::fuzzing::fuzz_socks5_datagram(&bytes);
         }
     }
 }

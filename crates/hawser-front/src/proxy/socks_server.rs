@@ -3,19 +3,32 @@ use std::sync::atomic::Ordering;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
-use super::connection::{Context, Fault, close_gently, in_time};
+use super::association::Association;
+use super::connection::{Context, Ends, Fault, close_gently, in_time};
 use super::intake::Intake;
 use super::parse::Malformed;
+use super::socks5::{Failure, Request};
 use super::{socks4, socks5};
 use crate::relay::Side;
 use crate::transport::{ByteStream, Dialer, ResetCode};
 
+/// A connection of which the first bytes were read.
+pub(super) struct Begun<C> {
+    pub(super) client: C,
+    pub(super) intake: Intake,
+    pub(super) ends: Ends,
+}
+
 pub(super) async fn serve_5<C: ByteStream, D: Dialer>(
-    mut client: C,
-    mut intake: Intake,
+    begun: Begun<C>,
     deadline: Instant,
     context: &Context<D>,
 ) -> Result<(), Fault> {
+    let Begun {
+        mut client,
+        mut intake,
+        ends,
+    } = begun;
     let greeting = intake.read_message(&mut client, socks5::parse_greeting);
     if let Err(fault) = in_time(deadline, greeting).await {
         if fault == Fault::Malformed(Malformed::AuthenticationMethod) {
@@ -25,28 +38,41 @@ pub(super) async fn serve_5<C: ByteStream, D: Dialer>(
     }
     answer(&mut client, &socks5::METHOD_ACCEPTED).await?;
     let request = intake.read_message(&mut client, socks5::parse_request);
-    let destination = match in_time(deadline, request).await {
-        Ok(destination) => destination,
-        Err(fault) => {
-            if let Fault::Malformed(reason) = fault {
-                let failure = socks5::Failure::Malformed(reason);
-                answer_last(&mut client, &socks5::reply(Err(failure))).await;
+    let failure = match in_time(deadline, request).await {
+        Ok(Request::Connect(destination)) => {
+            context.counters.socks5.fetch_add(1, Ordering::Relaxed);
+            match context.dial(&destination).await {
+                Ok(server) => {
+                    let reply = socks5::reply(Ok(()));
+                    return connect(client, intake, server, &reply, context).await;
+                }
+                Err(error) => Failure::Dial(error),
             }
-            return Err(fault);
         }
+        Ok(Request::Associate(sender)) => match Association::open(context, ends, &sender).await {
+            Ok(association) => return associate(client, association, context).await,
+            Err(failure) => failure,
+        },
+        Err(Fault::Malformed(reason)) => Failure::Malformed(reason),
+        Err(fault) => return Err(fault),
     };
-    context.counters.socks5.fetch_add(1, Ordering::Relaxed);
-    match context.dial(&destination).await {
-        Ok(server) => {
-            let reply = socks5::reply(Ok(()));
-            connect(client, intake, server, &reply, context).await
-        }
-        Err(error) => {
-            let failure = socks5::Failure::Dial(error);
-            answer_last(&mut client, &socks5::reply(Err(failure))).await;
-            Ok(())
-        }
+    answer_last(&mut client, &socks5::reply(Err(failure))).await;
+    match failure {
+        Failure::Malformed(reason) => Err(Fault::Malformed(reason)),
+        Failure::Dial(_) => Ok(()),
     }
+}
+
+/// Carries a client's datagrams until it ends the connection.
+async fn associate<C: ByteStream, D>(
+    mut client: C,
+    association: Association<'_>,
+    context: &Context<D>,
+) -> Result<(), Fault> {
+    context.counters.socks5.fetch_add(1, Ordering::Relaxed);
+    answer(&mut client, &association.reply()).await?;
+    association.run(&mut client).await;
+    Ok(())
 }
 
 pub(super) async fn serve_4<C: ByteStream, D: Dialer>(

@@ -37,9 +37,18 @@ pub struct ProxyStats {
     pub malformed_responses: BTreeMap<Malformed, u64>,
     /// Destinations that could not be reached, by cause.
     pub dial_errors: BTreeMap<DialError, u64>,
-    /// Bytes from clients to destinations.
+    /// Ports for datagrams that are open now.
+    pub associations: u64,
+    /// Datagrams from clients to destinations.
+    pub datagrams_up: u64,
+    /// Datagrams from destinations to clients.
+    pub datagrams_down: u64,
+    /// Datagrams that were not passed on: malformed, from somebody else, for want of a way, or more
+    /// than could be sent.
+    pub datagrams_dropped: u64,
+    /// Bytes from clients to destinations, in connections and datagrams.
     pub bytes_up: ByteCount,
-    /// Bytes from destinations to clients.
+    /// Bytes from destinations to clients, likewise.
     pub bytes_down: ByteCount,
 }
 
@@ -58,6 +67,10 @@ pub struct ProxyCounters {
     pub(super) malformed: Tally<Malformed>,
     pub(super) malformed_responses: Tally<Malformed>,
     pub(super) dial_errors: Tally<DialError>,
+    pub(super) associations: AtomicU64,
+    pub(super) datagrams_up: AtomicU64,
+    pub(super) datagrams_down: AtomicU64,
+    pub(super) datagrams_dropped: AtomicU64,
     pub(super) bytes: RelayCounters,
 }
 
@@ -78,6 +91,10 @@ impl ProxyCounters {
             malformed: self.malformed.snapshot(),
             malformed_responses: self.malformed_responses.snapshot(),
             dial_errors: self.dial_errors.snapshot(),
+            associations: read(&self.associations),
+            datagrams_up: read(&self.datagrams_up),
+            datagrams_down: read(&self.datagrams_down),
+            datagrams_dropped: read(&self.datagrams_dropped),
             bytes_up: self.bytes.up(),
             bytes_down: self.bytes.down(),
         }

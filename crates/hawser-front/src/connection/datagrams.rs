@@ -1,0 +1,104 @@
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_net::links::{Link, Routes};
+use hawser_policy::Protocol;
+use hawser_types::{ByteCount, LinkIndex};
+
+use super::decision::Way;
+use super::{Director, Flow, Origin};
+use crate::datagram::{Books, Place, Placement, Target};
+use crate::transport::DialError;
+
+/// Places flows of datagrams on links as a [`Director`] decides, each as if it were a connection.
+///
+/// Source: DBAS §II (the connection-oriented mode's unit is the flow).
+#[derive(Debug)]
+pub struct DatagramPlace {
+    director: Director,
+    routes: Routes,
+}
+
+impl DatagramPlace {
+    /// Places by `director`.
+    pub fn new(director: Director) -> Self {
+        Self {
+            director,
+            routes: Routes::default(),
+        }
+    }
+}
+
+impl Place for DatagramPlace {
+    type Books = Option<Flow>;
+
+    fn place(
+        &self,
+        target: Target<'_>,
+        tried: &[LinkIndex],
+    ) -> Result<Placement<Option<Flow>>, DialError> {
+        let address = target.remote.ip();
+        let by_system = Placement {
+            link: None,
+            books: None,
+        };
+        if target.by_routes {
+            return Ok(by_system);
+        }
+        let origin = Origin {
+            protocol: Protocol::Udp,
+            remote: Some(address),
+            port: target.remote.port(),
+            domain: target.domain.map(|name| name.as_str().to_owned()),
+            ..target.asker.clone()
+        };
+        let decision = self.director.decide(&origin);
+        match decision.way(address) {
+            Way::Links => {}
+            Way::System => return Ok(by_system),
+            Way::Closed => return Err(DialError::NetworkUnreachable),
+        }
+        let mut open = decision.candidates.iter().filter(|it| {
+            let is_new = !tried.contains(&LinkIndex::new(it.link.index));
+            is_new && it.leads_to(address)
+        });
+        let link = &open.next().ok_or(DialError::NetworkUnreachable)?.link;
+        let flow = self.director.open(&decision, LinkIndex::new(link.index));
+        Ok(Placement {
+            link: Some(Arc::clone(link)),
+            books: Some(flow),
+        })
+    }
+
+    async fn goes_by_routes(&self, address: IpAddr) -> bool {
+        self.routes.is_particular(address).await
+    }
+
+    fn stays(&self, link: &Link, remote: IpAddr) -> bool {
+        self.director.carries(link, remote)
+    }
+
+    fn is_suspect(&self, link: LinkIndex) -> bool {
+        !self.director.is_hopeful(link)
+    }
+
+    fn on_miss(&self, link: LinkIndex, waited: Duration) {
+        self.director.handle_miss(link, waited);
+    }
+}
+
+impl Books for Option<Flow> {
+    fn on_answer(&self) {
+        if let Some(flow) = self {
+            // How long the answer took says as much of the server as of the link.
+            flow.connected(None);
+        }
+    }
+
+    fn on_moved(&self, up: ByteCount, down: ByteCount) {
+        if let Some(flow) = self {
+            flow.moved(up, down);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The flows of one port.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_net::links::Link;
+use hawser_types::{ByteCount, LinkIndex};
+use tokio::time::Instant;
+
+use super::sockets::SocketKey;
+use crate::datagram::{Books, Place};
+
+/// One flow, on its link.
+#[derive(Debug)]
+pub(super) struct Flow<B> {
+    /// `None`: as the system's routes have it.
+    pub(super) link: Option<Arc<Link>>,
+    /// The links that it was on before, unanswered.
+    pub(super) tried: Vec<LinkIndex>,
+    books: B,
+    used: Instant,
+    /// It was answered on its link.
+    answered: bool,
+    /// What was sent since something was heard: since when, and how many datagrams.
+    waits: Option<(Instant, u32)>,
+    /// There is no other link for it.
+    settled: bool,
+}
+
+/// The link that a flow is on.
+pub(super) fn link_of<B>(flow: &Flow<B>) -> Option<LinkIndex> {
+    flow.link.as_ref().map(|link| LinkIndex::new(link.index))
+}
+
+impl<B: Books> Flow<B> {
+    pub(super) const fn new(
+        link: Option<Arc<Link>>,
+        books: B,
+        tried: Vec<LinkIndex>,
+        now: Instant,
+    ) -> Self {
+        Self {
+            link,
+            tried,
+            books,
+            used: now,
+            answered: false,
+            waits: None,
+            settled: false,
+        }
+    }
+
+    pub(super) fn socket_for(&self, remote: SocketAddr) -> SocketKey {
+        let link = self.link.as_deref();
+        SocketKey {
+            link: link.map(|link| link.index),
+            source: link.and_then(|link| link.source_address(remote.ip())),
+            is_ipv6: remote.is_ipv6(),
+        }
+    }
+
+    /// Whether nobody answers although there was time. For a flow that was never answered, twice the
+    /// time with each link that was tried before; one that was loses its place in the eyes of
+    /// the far end, so that it takes more.
+    pub(super) fn is_unanswered(&self, now: Instant, patience: Duration) -> bool {
+        let Some((since, count)) = self.waits.filter(|_| !self.settled) else {
+            return false;
+        };
+        match self.answered {
+            true => now - since >= SILENCE && count >= MANY,
+            false => {
+                let factor = 1 << self.tried.len().min(MAX_DOUBLINGS);
+                now - since >= patience.saturating_mul(factor)
+            }
+        }
+    }
+
+    /// Whether something was sent since something was heard, and there may be another link.
+    pub(super) const fn waits(&self) -> bool {
+        self.waits.is_some() && !self.settled
+    }
+
+    /// Lets it stay where it is, answered or not: some flows go one way only.
+    pub(super) const fn settle(&mut self) {
+        self.settled = true;
+    }
+
+    pub(super) fn on_sent(&mut self, now: Instant, length: ByteCount) {
+        self.used = now;
+        let (_, count) = self.waits.get_or_insert((now, 0));
+        *count = count.saturating_add(1);
+        self.books.on_moved(length, ByteCount::ZERO);
+    }
+
+    fn on_received(&mut self, place: &impl Place, now: Instant, length: ByteCount) {
+        self.used = now;
+        self.books.on_moved(ByteCount::ZERO, length);
+        let waited = self
+            .waits
+            .take()
+            .map_or(Duration::ZERO, |(since, _)| now - since);
+        self.settled = false;
+        if !std::mem::replace(&mut self.answered, true) {
+            self.books.on_answer();
+            for link in std::mem::take(&mut self.tried) {
+                place.on_miss(link, waited);
+            }
+        }
+    }
+}
+
+/// All flows of a port, by where they go.
+#[derive(Debug)]
+pub(super) struct Flows<B> {
+    by_remote: BTreeMap<(IpAddr, u16), Flow<B>>,
+}
+
+impl<B> Default for Flows<B> {
+    fn default() -> Self {
+        Self {
+            by_remote: BTreeMap::new(),
+        }
+    }
+}
+
+impl<B: Books> Flows<B> {
+    pub(super) fn has(&self, remote: SocketAddr) -> bool {
+        self.by_remote.contains_key(&key(remote))
+    }
+
+    /// Takes a flow out; one that is not put back has ended.
+    pub(super) fn take(&mut self, remote: SocketAddr) -> Option<Flow<B>> {
+        self.by_remote.remove(&key(remote))
+    }
+
+    /// Puts a flow in. Beyond `limit` flows the one that was still for longest ends.
+    pub(super) fn insert(&mut self, remote: SocketAddr, flow: Flow<B>, limit: usize) {
+        if self.by_remote.len() >= limit.max(1) {
+            let stillest = self.by_remote.iter().min_by_key(|(_, flow)| flow.used);
+            if let Some(stillest) = stillest.map(|(remote, _)| *remote) {
+                self.by_remote.remove(&stillest);
+            }
+        }
+        self.by_remote.insert(key(remote), flow);
+    }
+
+    /// Books a datagram that came. `false`: it is from a host that the application has not sent to.
+    ///
+    /// Source: RFC 4787 §5, address-dependent filtering.
+    pub(super) fn on_received(
+        &mut self,
+        place: &impl Place,
+        from: SocketAddr,
+        length: ByteCount,
+    ) -> bool {
+        let now = Instant::now();
+        if let Some(flow) = self.by_remote.get_mut(&key(from)) {
+            flow.on_received(place, now, length);
+            return true;
+        }
+        // The host answers from another port, as a TFTP server does.
+        let of_host = (from.ip(), 0)..=(from.ip(), u16::MAX);
+        match self.by_remote.range_mut(of_host).next() {
+            Some((_, flow)) => {
+                flow.on_received(place, now, length);
+                true
+            }
+            None => false,
+        }
+    }
+
+    pub(super) fn expire(&mut self, now: Instant, idle: Duration) {
+        self.by_remote.retain(|_, flow| now - flow.used < idle);
+    }
+
+    pub(super) fn uses(&self, socket: &SocketKey) -> bool {
+        self.by_remote
+            .iter()
+            .any(|((ip, port), flow)| flow.socket_for(SocketAddr::new(*ip, *port)) == *socket)
+    }
+}
+
+const fn key(remote: SocketAddr) -> (IpAddr, u16) {
+    (remote.ip(), remote.port())
+}
+
+const MAX_DOUBLINGS: usize = 6;
+/// Longer than calls and games go without hearing from the far end …
+const SILENCE: Duration = Duration::from_secs(3);
+/// … while they send at all often.
+const MANY: u32 = 8;

@@ -1,0 +1,288 @@
+//! Ports without a gateway: each flow goes straight out by the link that it was placed on.
+
+mod flows;
+mod sockets;
+#[cfg(test)]
+mod tests;
+mod ways;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hawser_net::bind::DatagramSocket;
+use hawser_types::{ByteCount, LinkIndex};
+use tokio::io::ReadBuf;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
+
+use flows::{Flow, Flows, link_of};
+use sockets::Sockets;
+use ways::Ways;
+
+use super::{DatagramPort, DatagramPorts, Place, Placement, Target};
+use crate::connection::Origin;
+use crate::destination::{Destination, Host, HostName};
+use crate::resolve::{Resolve, SystemResolver};
+use crate::transport::DialError;
+
+/// Ports whose flows are placed by `P` and whose names are resolved by `R`.
+#[derive(Debug)]
+pub struct DirectPorts<P, R = SystemResolver> {
+    place: Arc<P>,
+    resolver: Arc<R>,
+    limits: DirectLimits,
+}
+
+/// What one port may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectLimits {
+    /// Flows; for one more the one that was still for longest ends.
+    pub flows: usize,
+    /// A flow ends that was still for so long.
+    pub idle: Duration,
+    /// A flow that nobody has ever answered goes to another link with its next datagram after so
+    /// long.
+    pub patience: Duration,
+}
+
+impl Default for DirectLimits {
+    fn default() -> Self {
+        Self {
+            flows: DEFAULT_FLOWS,
+            idle: DEFAULT_IDLE,
+            patience: DEFAULT_PATIENCE,
+        }
+    }
+}
+
+impl<P: Place> DirectPorts<P> {
+    /// Ports with the system's resolver and the default limits.
+    pub fn new(place: P) -> Self {
+        Self::with_resolver(place, SystemResolver::new(), DirectLimits::default())
+    }
+}
+
+impl<P: Place, R: Resolve> DirectPorts<P, R> {
+    /// Ports with all their parts given.
+    pub fn with_resolver(place: P, resolver: R, limits: DirectLimits) -> Self {
+        Self {
+            place: Arc::new(place),
+            resolver: Arc::new(resolver),
+            limits,
+        }
+    }
+}
+
+impl<P: Place, R: Resolve> DatagramPorts for DirectPorts<P, R> {
+    fn open(&self, asker: Origin) -> Result<Box<dyn DatagramPort>, DialError> {
+        let mut sweep = interval(self.limits.idle.max(MIN_SWEEP) / 4);
+        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ok(Box::new(DirectPort {
+            asker: Arc::new(asker),
+            place: Arc::clone(&self.place),
+            limits: self.limits,
+            sockets: Sockets::default(),
+            flows: Flows::default(),
+            ways: Ways::new(Arc::clone(&self.place), Arc::clone(&self.resolver)),
+            sweep,
+        }))
+    }
+}
+
+struct DirectPort<P: Place, R> {
+    asker: Arc<Origin>,
+    place: Arc<P>,
+    limits: DirectLimits,
+    sockets: Sockets,
+    flows: Flows<P::Books>,
+    ways: Ways<P, R>,
+    sweep: Interval,
+}
+
+impl<P: Place, R: Resolve> DatagramPort for DirectPort<P, R> {
+    fn send(&mut self, destination: &Destination, payload: &[u8]) -> bool {
+        let Destination { host, port } = destination;
+        if let Host::Ip(ip) = host
+            && let remote = SocketAddr::new(ip.to_canonical(), *port)
+            && self.flows.has(remote)
+        {
+            // What there is has a link, or goes by routes for good.
+            return self.transmit((remote, false), None, payload).is_ok();
+        }
+        match self.ways.known(host) {
+            Some(_) => self.transmit_to_host(host, *port, payload),
+            None => self.ways.look_up(host, *port, payload),
+        }
+    }
+
+    fn poll_receive(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<SocketAddr> {
+        if self.sweep.poll_tick(cx).is_ready() {
+            self.flows.expire(Instant::now(), self.limits.idle);
+            self.sockets.retain(|key| self.flows.uses(key));
+            // The tick has woken nobody for the next one yet.
+            let _ = self.sweep.poll_tick(cx);
+        }
+        while let Poll::Ready((host, waiting)) = self.ways.poll_found(cx) {
+            for (port, payload) in waiting {
+                self.transmit_to_host(&host, port, &payload);
+            }
+        }
+        while let Poll::Ready((key, received)) = self.sockets.poll_receive(cx, buffer) {
+            match received {
+                Ok(from) => {
+                    let length = ByteCount::from(buffer.filled().len());
+                    if self.flows.on_received(&*self.place, from, length) {
+                        return Poll::Ready(from);
+                    }
+                    buffer.clear();
+                }
+                // Its flows are placed anew when they have something to send.
+                Err(error) => {
+                    tracing::debug!(%error, "a socket for datagrams is of no use any more");
+                    self.sockets.remove(&key);
+                }
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl<P: Place, R: Resolve> DirectPort<P, R> {
+    /// Sends to the first address of a host that a link leads to, and to the same one from then on.
+    fn transmit_to_host(&mut self, host: &Host, port: u16, payload: &[u8]) -> bool {
+        let domain = match host {
+            Host::Name(name) => Some(name),
+            Host::Ip(_) => None,
+        };
+        let mut ways = self.ways.known(host).unwrap_or_default().to_vec();
+        ways.sort_by_key(|way| !self.flows.has(SocketAddr::new(way.ip, port)));
+        ways.into_iter().any(|way| {
+            let flow = (SocketAddr::new(way.ip, port), way.by_routes);
+            self.transmit(flow, domain, payload).is_ok()
+        })
+    }
+
+    /// Sends by the flow's link; where that is gone or fails, by another.
+    fn transmit(
+        &mut self,
+        (remote, by_routes): (SocketAddr, bool),
+        domain: Option<&HostName>,
+        payload: &[u8],
+    ) -> Result<(), DialError> {
+        let now = Instant::now();
+        let asker = Arc::clone(&self.asker);
+        let target = Target {
+            remote,
+            domain,
+            asker: &asker,
+            by_routes,
+        };
+        let mut tried = Vec::new();
+        let mut flow = match self.flows.take(remote) {
+            Some(flow) => self.review(flow, target, now)?,
+            None => self.begin(target, Vec::new(), now)?,
+        };
+        loop {
+            match self.transmit_on(&flow, remote, payload) {
+                Ok(()) => {
+                    flow.on_sent(now, ByteCount::from(payload.len()));
+                    self.flows.insert(remote, flow, self.limits.flows);
+                    return Ok(());
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    self.flows.insert(remote, flow, self.limits.flows);
+                    return Err(DialError::LimitReached);
+                }
+                Err(error) => {
+                    let cause = DialError::from_io(&error);
+                    tried.push(link_of(&flow).ok_or(cause)?);
+                    flow = self.begin(target, tried.clone(), now)?;
+                }
+            }
+        }
+    }
+
+    /// Lets a flow stay where it is, unless its link is gone or has answered nothing.
+    fn review(
+        &self,
+        mut flow: Flow<P::Books>,
+        target: Target<'_>,
+        now: Instant,
+    ) -> Result<Flow<P::Books>, DialError> {
+        let Some(link) = flow.link.as_deref() else {
+            return Ok(flow);
+        };
+        if !self.place.stays(link, target.remote.ip()) {
+            return self.begin(target, Vec::new(), now);
+        }
+        let index = LinkIndex::new(link.index);
+        let is_lost = flow.is_unanswered(now, self.limits.patience)
+            || flow.waits() && self.place.is_suspect(index);
+        if !is_lost {
+            return Ok(flow);
+        }
+        let mut tried = flow.tried.clone();
+        tried.push(index);
+        // Where there is no other it stays: not everything is answered.
+        match self.begin(target, tried, now) {
+            Ok(flow) => Ok(flow),
+            Err(_) => {
+                flow.settle();
+                Ok(flow)
+            }
+        }
+    }
+
+    fn begin(
+        &self,
+        target: Target<'_>,
+        tried: Vec<LinkIndex>,
+        now: Instant,
+    ) -> Result<Flow<P::Books>, DialError> {
+        let Placement { link, books } = self.place.place(target, &tried)?;
+        Ok(Flow::new(link, books, tried, now))
+    }
+
+    fn transmit_on(
+        &mut self,
+        flow: &Flow<P::Books>,
+        remote: SocketAddr,
+        payload: &[u8],
+    ) -> std::io::Result<()> {
+        let key = flow.socket_for(remote);
+        let open = || DatagramSocket::open(flow.link.as_deref(), remote.ip());
+        let sent = self
+            .sockets
+            .get_or_open(key, open)?
+            .send_to(payload, remote);
+        if let Err(error) = &sent
+            && is_of_no_use(error)
+        {
+            self.sockets.remove(&key);
+        }
+        sent
+    }
+}
+
+/// Whether the socket itself is at fault, rather than the destination or the moment.
+fn is_of_no_use(error: &std::io::Error) -> bool {
+    let lost = [
+        libc::ENODEV,
+        libc::ENXIO,
+        libc::ENETDOWN,
+        libc::EADDRNOTAVAIL,
+        libc::EINVAL,
+    ];
+    error
+        .raw_os_error()
+        .is_some_and(|code| lost.contains(&code))
+}
+
+/// Enough for a peer-to-peer program.
+const DEFAULT_FLOWS: usize = 1024;
+/// Source: RFC 4787 §4.3 (REQ-5 recommends five minutes, and two at least).
+const DEFAULT_IDLE: Duration = Duration::from_secs(300);
+/// Name lookups are repeated after one to five seconds, QUIC's first packets after one.
+const DEFAULT_PATIENCE: Duration = Duration::from_millis(900);
+const MIN_SWEEP: Duration = Duration::from_millis(40);

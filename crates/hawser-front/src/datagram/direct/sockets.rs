@@ -1,0 +1,65 @@
+//! The sockets of one port: one for each link and address that its flows use.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::task::{Context, Poll};
+
+use hawser_net::bind::{ConnectError, DatagramSocket};
+use tokio::io::ReadBuf;
+
+/// What tells the sockets of a port apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SocketKey {
+    /// `None`: as the system's routes have it.
+    pub(super) link: Option<u32>,
+    pub(super) source: Option<IpAddr>,
+    pub(super) is_ipv6: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Sockets {
+    open: BTreeMap<SocketKey, DatagramSocket>,
+    /// Who was heard last: the others go first.
+    heard: Option<SocketKey>,
+}
+
+impl Sockets {
+    pub(super) fn get_or_open(
+        &mut self,
+        key: SocketKey,
+        open: impl FnOnce() -> Result<DatagramSocket, ConnectError>,
+    ) -> io::Result<&DatagramSocket> {
+        use std::collections::btree_map::Entry;
+        Ok(match self.open.entry(key) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(open()?),
+        })
+    }
+
+    pub(super) fn remove(&mut self, key: &SocketKey) {
+        self.open.remove(key);
+    }
+
+    pub(super) fn retain(&mut self, is_used: impl Fn(&SocketKey) -> bool) {
+        self.open.retain(|key, _| is_used(key));
+    }
+
+    /// The next datagram that came by any of them, and by which.
+    pub(super) fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<(SocketKey, io::Result<SocketAddr>)> {
+        let heard = self.heard;
+        let later = self.open.iter().filter(|(key, _)| Some(**key) > heard);
+        let earlier = self.open.iter().filter(|(key, _)| Some(**key) <= heard);
+        for (key, socket) in later.chain(earlier) {
+            if let Poll::Ready(received) = socket.poll_receive(cx, buffer) {
+                self.heard = Some(*key);
+                return Poll::Ready((*key, received));
+            }
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,41 @@
+//! Datagrams: what the proxy port asks of those who carry them, and how they go straight out.
+//!
+//! A *port* stands for one UDP port of an application, which may send from it to anybody; a *flow*
+//! is such a port and one destination. Nothing here waits or repeats: what can't be sent at once is
+//! dropped, as a network would.
+
+mod direct;
+mod place;
+
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+
+use tokio::io::ReadBuf;
+
+use crate::connection::Origin;
+use crate::destination::Destination;
+use crate::transport::DialError;
+
+pub use direct::{DirectLimits, DirectPorts};
+pub use place::{Books, Place, Placement, Target};
+
+/// Opens ports.
+pub trait DatagramPorts: Send + Sync + 'static {
+    /// A port for an application of which so much is known; it lives until it is dropped.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn open(&self, asker: Origin) -> Result<Box<dyn DatagramPort>, DialError>;
+}
+
+/// One UDP port of an application, as the far ends see it.
+pub trait DatagramPort: Send {
+    /// Sends a datagram, at once where the destination is an address. Whether it was taken;
+    /// otherwise it is lost.
+    ///
+    /// [`DatagramPort::poll_receive`] is to be polled afterwards: it does what takes longer.
+    fn send(&mut self, destination: &Destination, payload: &[u8]) -> bool;
+
+    /// The next datagram that came, and who sent it. What does not fit `buffer` is lost.
+    fn poll_receive(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<SocketAddr>;
+}

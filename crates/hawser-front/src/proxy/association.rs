@@ -1,0 +1,242 @@
+//! Datagrams of SOCKS5 clients (RFC 1928 §7).
+
+use std::future::poll_fn;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering;
+use std::task::{Context as TaskContext, Poll};
+
+use hawser_net::bind::DatagramSocket;
+use tokio::io::{AsyncReadExt, ReadBuf};
+use tracing::debug;
+
+use super::connection::{Context, Ends};
+use super::parse::Malformed;
+use super::socks5::{self, Failure, MAX_DATAGRAM_HEADER};
+use super::stats::ProxyCounters;
+use crate::datagram::DatagramPort;
+use crate::destination::{Destination, Host};
+use crate::tally::Present;
+use crate::transport::{ByteStream, DialError};
+
+/// A port of this machine that one client's datagrams come to, and the port that they go out by.
+pub(super) struct Association<'a> {
+    socket: DatagramSocket,
+    address: SocketAddr,
+    sender: Sender,
+    port: Box<dyn DatagramPort>,
+    buffer: Vec<u8>,
+    counters: &'a ProxyCounters,
+    _present: Present<'a>,
+}
+
+/// Who may use an association: the machine that asked for it, and one port of it.
+struct Sender {
+    ip: IpAddr,
+    /// `None` until its first datagram, where it did not say.
+    port: Option<u16>,
+    /// Where its datagrams have come from.
+    heard: Option<SocketAddr>,
+}
+
+impl<'a> Association<'a> {
+    /// Opens an association for the client of a connection, who says that it is going to send from
+    /// `sender`.
+    pub(super) async fn open<D>(
+        context: &'a Context<D>,
+        ends: Ends,
+        sender: &Destination,
+    ) -> Result<Self, Failure> {
+        let ports = context
+            .datagrams
+            .as_ref()
+            .ok_or(Failure::Malformed(Malformed::Command))?;
+        let counters = &*context.counters;
+        let present = Present::new(&counters.associations);
+        let open = counters.associations.load(Ordering::Relaxed);
+        if open > context.config.max_associations as u64 {
+            counters.over_limit.fetch_add(1, Ordering::Relaxed);
+            return Err(Failure::Dial(DialError::LimitReached));
+        }
+        let asker = context.asker.clone().await;
+        let failed = |error: std::io::Error| {
+            debug!(%error, "no port for datagrams");
+            Failure::Dial(DialError::from_io(&error))
+        };
+        // The address that the client reaches us by; a scope goes with it.
+        let mut own = ends.own;
+        own.set_port(0);
+        let socket = DatagramSocket::listen(canonical(own)).map_err(failed)?;
+        Ok(Self {
+            address: socket.local_addr().map_err(failed)?,
+            socket,
+            sender: Sender::new(ends.peer.ip(), sender),
+            port: ports.open(asker).map_err(Failure::Dial)?,
+            buffer: vec![0; BUFFER],
+            counters,
+            _present: present,
+        })
+    }
+
+    /// Tells the client where to send to.
+    pub(super) fn reply(&self) -> Vec<u8> {
+        socks5::associated(self.address)
+    }
+
+    /// Carries datagrams both ways until the client ends the connection that it asked by.
+    pub(super) async fn run<C: ByteStream>(mut self, client: &mut C) {
+        let mut waste = [0; 256];
+        loop {
+            tokio::select! {
+                read = client.read(&mut waste) => match read {
+                    // Nothing is to come on the connection; what does has no meaning.
+                    Ok(1..) => {}
+                    Ok(0) | Err(_) => return,
+                },
+                () = poll_fn(|cx| self.poll_carry(cx)) => return,
+            }
+        }
+    }
+
+    /// Ready when the association can't go on.
+    fn poll_carry(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
+        for _ in 0..MAX_ROUNDS {
+            let up = match self.poll_up(cx) {
+                Poll::Ready(Err(error)) => {
+                    debug!(%error, "the port for datagrams has failed");
+                    return Poll::Ready(());
+                }
+                Poll::Ready(Ok(())) => true,
+                Poll::Pending => false,
+            };
+            // After sending: it does what sending leaves to be done.
+            let down = self.poll_down(cx).is_ready();
+            if !up && !down {
+                return Poll::Pending;
+            }
+        }
+        // Others have a turn.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// One datagram of the client.
+    fn poll_up(&mut self, cx: &mut TaskContext<'_>) -> Poll<std::io::Result<()>> {
+        let mut buffer = ReadBuf::new(&mut self.buffer);
+        let from = std::task::ready!(self.socket.poll_receive(cx, &mut buffer))?;
+        if !self.sender.admits(from) {
+            self.drop_one();
+            return Poll::Ready(Ok(()));
+        }
+        match socks5::parse_datagram(buffer.filled()) {
+            Ok((destination, payload)) => {
+                let length = payload.len();
+                if self.port.send(&destination, payload) {
+                    self.counters.datagrams_up.fetch_add(1, Ordering::Relaxed);
+                    self.counters.bytes.add_up(length);
+                } else {
+                    self.drop_one();
+                }
+            }
+            Err(reason) => {
+                self.counters.malformed.add(reason);
+                self.drop_one();
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// One datagram for the client.
+    fn poll_down(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
+        let Some((room, payload)) = self.buffer.split_first_chunk_mut() else {
+            return Poll::Pending;
+        };
+        let mut buffer = ReadBuf::new(payload);
+        let from = std::task::ready!(self.port.poll_receive(cx, &mut buffer));
+        let length = buffer.filled().len();
+        let header = socks5::put_datagram_header(from, room);
+        let datagram = self
+            .buffer
+            .get(MAX_DATAGRAM_HEADER - header..MAX_DATAGRAM_HEADER + length);
+        match self.sender.heard.zip(datagram) {
+            Some((client, datagram)) if self.socket.send_to(datagram, client).is_ok() => {
+                self.counters.datagrams_down.fetch_add(1, Ordering::Relaxed);
+                self.counters.bytes.add_down(length);
+            }
+            _ => self.drop_one(),
+        }
+        Poll::Ready(())
+    }
+
+    fn drop_one(&self) {
+        self.counters
+            .datagrams_dropped
+            .fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Sender {
+    /// `peer`: the client's address as its connection shows it. What the client says of itself
+    /// counts as far as it says the same: a client behind an address translator does not know.
+    fn new(peer: IpAddr, said: &Destination) -> Self {
+        let ip = peer.to_canonical();
+        let says_so = said.host == Host::Ip(ip) && said.port != 0;
+        Self {
+            ip,
+            port: says_so.then_some(said.port),
+            heard: None,
+        }
+    }
+
+    fn admits(&mut self, from: SocketAddr) -> bool {
+        let is_own = from.ip().to_canonical() == self.ip
+            && *self.port.get_or_insert(from.port()) == from.port();
+        if is_own {
+            self.heard = Some(from);
+        }
+        is_own
+    }
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::new(ip.into(), address.port()),
+        // Unchanged, as it may name a scope.
+        IpAddr::V6(_) => address,
+    }
+}
+
+/// The longest header and the longest datagram.
+const BUFFER: usize = MAX_DATAGRAM_HEADER + 65_535;
+const MAX_ROUNDS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sender(said: &str) -> Sender {
+        Sender::new("::ffff:192.0.2.1".parse().unwrap(), &said.parse().unwrap())
+    }
+
+    fn admits(sender: &mut Sender, from: &str) -> bool {
+        sender.admits(from.parse().unwrap())
+    }
+
+    #[test]
+    fn the_first_port_of_the_clients_machine_has_the_association() {
+        for said in ["0.0.0.0:0", "0.0.0.0:9", "192.0.2.1:0", "10.0.0.1:9"] {
+            let mut sender = sender(said);
+            assert!(!admits(&mut sender, "192.0.2.2:7"));
+            assert_eq!(sender.heard, None);
+            assert!(admits(&mut sender, "192.0.2.1:7"), "{said}");
+            assert!(!admits(&mut sender, "192.0.2.1:8"));
+            assert!(admits(&mut sender, "[::ffff:192.0.2.1]:7"));
+        }
+    }
+
+    #[test]
+    fn a_client_that_knows_its_port_has_it_from_the_beginning() {
+        let mut sender = sender("192.0.2.1:9");
+        assert!(!admits(&mut sender, "192.0.2.1:7"));
+        assert!(admits(&mut sender, "192.0.2.1:9"));
+    }
+}
