@@ -6,18 +6,20 @@ use std::time::Duration;
 
 use hawser_config::Config;
 use hawser_control::{ConnectionsStatus, PlacingStatus};
-use hawser_front::connection::{DatagramPlace, Director, LinkDialer, LinkReport};
+use hawser_front::connection::{
+    DatagramPlace, Director, LinkDialer, LinkReport, ProbeBudget, Prober,
+};
 use hawser_front::datagram::DirectPorts;
 use hawser_ledger::{DemandKey, Ledger};
 use hawser_net::links::read_counters;
 use hawser_net::unix_time::UnixTime;
 use hawser_path::DemandEstimate;
 use hawser_policy::RuleSet;
-use hawser_types::LinkIndex;
+use hawser_types::{ByteCount, LinkIndex};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::rules::{LinkRules, SharedLedger};
+use crate::rules::{LinkRules, SharedLedger, today};
 use crate::session::Links;
 
 /// The rules for connections, as they change.
@@ -54,6 +56,7 @@ impl Direct {
             tokio::spawn(obey(director.clone(), rules_for_connections)),
             tokio::spawn(measure(director.clone())),
             tokio::spawn(keep(books.clone())),
+            tokio::spawn(probe(director.clone(), config, rules.ledger())),
         ];
         Self {
             director,
@@ -129,6 +132,38 @@ async fn measure(director: Director) {
             Ok(counters) => director.handle_counters(&counters),
             Err(error) => tracing::debug!(%error, "the links' counters can't be read now"),
         }
+    }
+}
+
+/// Looks after the links with servers that the user has named.
+fn probe(
+    director: Director,
+    config: &Config,
+    ledger: Option<SharedLedger>,
+) -> impl Future<Output = ()> + use<> {
+    let budget = Budget {
+        ledger,
+        daily: config.connection.probe_budget,
+    };
+    Prober::new(director, &config.connection, budget).run()
+}
+
+/// What measuring may still move today, as the ledger has it; nothing where that can't be used.
+struct Budget {
+    ledger: Option<SharedLedger>,
+    daily: ByteCount,
+}
+
+impl ProbeBudget for Budget {
+    fn take(&self, link: &str, bytes: ByteCount) -> bool {
+        let Some(ledger) = &self.ledger else {
+            return false;
+        };
+        let taken = lock(ledger).take_for_probe(link, today(), bytes, self.daily);
+        taken.unwrap_or_else(|error| {
+            tracing::warn!(%error, "nothing is measured");
+            false
+        })
     }
 }
 

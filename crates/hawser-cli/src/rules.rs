@@ -291,7 +291,7 @@ const fn at_limit(what: AtLimit) -> &'static str {
     }
 }
 
-fn today() -> Date {
+pub(crate) fn today() -> Date {
     Date::after_1970(UnixTime::now().as_secs() / 86_400)
 }
 

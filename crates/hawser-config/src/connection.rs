@@ -1,23 +1,54 @@
 use hawser_policy::Profile;
 use hawser_sched::connection::ConnectionPolicy;
+use hawser_types::ByteCount;
 
-use crate::ConfigError;
 use crate::document::Section;
+use crate::{ConfigError, HttpUrl};
 
 /// `[connection]`: connections that each go over one link.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionConfig {
     /// `scheduler`: which link a connection takes. Default `"auto"`.
     pub scheduler: ConnectionPolicy,
     /// `profile`: which of the sets of rules that come with Hawser is in force. Default `"speed"`.
     pub profile: Profile,
+    /// `portal-checks`: pages that show whether somebody on a link answers in the name of others.
+    /// None by default: no server is asked that the user did not name.
+    pub portal_checks: Vec<HttpUrl>,
+    /// `probe-downloads`: pages to measure what links can receive. None by default.
+    pub probe_downloads: Vec<HttpUrl>,
+    /// `probe-uploads`: pages that take what is posted to them, to measure what links can send.
+    /// None by default.
+    pub probe_uploads: Vec<HttpUrl>,
+    /// `probe-budget`: how much measuring may move over each link in a day. Default 10 MB.
+    pub probe_budget: ByteCount,
+}
+
+impl Default for ConnectionConfig {
+    fn default() -> Self {
+        Self {
+            scheduler: ConnectionPolicy::default(),
+            profile: Profile::default(),
+            portal_checks: Vec::new(),
+            probe_downloads: Vec::new(),
+            probe_uploads: Vec::new(),
+            probe_budget: DEFAULT_PROBE_BUDGET,
+        }
+    }
 }
 
 impl TryFrom<Section<'_>> for ConnectionConfig {
     type Error = ConfigError;
 
     fn try_from(section: Section<'_>) -> Result<Self, ConfigError> {
-        section.allow_only(&["scheduler", "profile"])?;
+        section.allow_only(&[
+            "scheduler",
+            "profile",
+            "portal-checks",
+            "probe-downloads",
+            "probe-uploads",
+            "probe-budget",
+        ])?;
         let mut config = Self::default();
         if let Some(field) = section.field("scheduler") {
             config.scheduler = field.named(&ConnectionPolicy::ALL, ConnectionPolicy::name)?;
@@ -25,6 +56,24 @@ impl TryFrom<Section<'_>> for ConnectionConfig {
         if let Some(field) = section.field("profile") {
             config.profile = field.named(Profile::ALL, Profile::name)?;
         }
+        for (key, urls) in [
+            ("portal-checks", &mut config.portal_checks),
+            ("probe-downloads", &mut config.probe_downloads),
+            ("probe-uploads", &mut config.probe_uploads),
+        ] {
+            if let Some(field) = section.field(key) {
+                let listed = field.list(URLS)?;
+                let read = listed.iter().map(|url| url.parse(URL));
+                *urls = read.collect::<Result<_, _>>()?;
+            }
+        }
+        if let Some(field) = section.field("probe-budget") {
+            config.probe_budget = field.parse("a size such as \"10MB\", or \"0B\" for none")?;
+        }
         Ok(config)
     }
 }
+
+const URL: &str = "a URL such as \"http://check.example/generate_204\"";
+const URLS: &str = "a list of URLs such as [\"http://check.example/generate_204\"]";
+const DEFAULT_PROBE_BUDGET: ByteCount = ByteCount::new(10_000_000);

@@ -7,7 +7,7 @@
 //!
 //! # Schema
 //!
-//! Version 2 (`PRAGMA user_version`). Older files are brought up to it when they are opened.
+//! Version 3 (`PRAGMA user_version`). Older files are brought up to it when they are opened.
 //!
 //! Since version 1, the table `usage` with a row for each link and month.
 //!
@@ -27,12 +27,21 @@
 //! | `connections` | how many have taught that |
 //! | `updated` | when it last changed, in seconds since 1970 |
 //!
+//! Since version 3, the table `probe` with a row for each link and day on which it was measured.
+//!
+//! | column | |
+//! |---|---|
+//! | `link` | the interface's name |
+//! | `day` | as year × 10,000 + month × 100 + day |
+//! | `bytes` | what measuring was allowed to move |
+//!
 //! ```sql
 //! SELECT application, ports, down, datetime(updated, 'unixepoch') FROM demand ORDER BY down DESC;
 //! ```
 #![forbid(unsafe_code)]
 
 mod demand;
+mod probe;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -251,7 +260,7 @@ fn read_day(number: i64) -> Option<Date> {
 }
 
 /// One for each version, from the one before.
-const STEPS: [&str; 2] = [
+const STEPS: [&str; 3] = [
     "CREATE TABLE usage (
         link TEXT NOT NULL,
         since INTEGER NOT NULL,
@@ -270,6 +279,13 @@ const STEPS: [&str; 2] = [
         PRIMARY KEY (application, ports)
     ) STRICT, WITHOUT ROWID;
     PRAGMA user_version = 2;",
+    "CREATE TABLE probe (
+        link TEXT NOT NULL,
+        day INTEGER NOT NULL,
+        bytes INTEGER NOT NULL,
+        PRIMARY KEY (link, day)
+    ) STRICT, WITHOUT ROWID;
+    PRAGMA user_version = 3;",
 ];
 const KNOWN: i64 = STEPS.len() as i64;
 /// Far more than any link carries in a month; two of them still fit.

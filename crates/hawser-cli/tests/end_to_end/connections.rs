@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
 
-use super::program::Place;
+use super::program::{Place, until};
 
 #[test]
 fn a_silent_link_costs_only_what_was_on_it() {
@@ -63,6 +63,37 @@ fn a_rule_for_a_program_chooses_its_link_and_what_it_needs_is_learned() {
             let query = "SELECT application, down, connections FROM demand";
             let learned: (String, u64, u64) = ledger.query_row(query, [], read).unwrap();
             assert_eq!(learned, (own.trim_end().to_owned(), 1, 20));
+        },
+    );
+}
+
+#[test]
+fn a_captive_portal_is_left_out_and_links_are_measured_before_they_are_used() {
+    in_namespace(
+        "connections::a_captive_portal_is_left_out_and_links_are_measured_before_they_are_used",
+        || {
+            let (place, neighbour) = (Place::new(), two_links());
+            serve_echo(&neighbour);
+            serve_web(&neighbour);
+            let config = place.path("hawser.toml");
+            let urls = "portal-checks = [\"http://10.99.0.1:81/204\"]\n\
+                        probe-downloads = [\"http://10.99.0.1:81/much\"]";
+            std::fs::write(&config, format!("[connection]\n{urls}\n")).unwrap();
+            let config = config.to_str().unwrap();
+            let arguments = ["--config", config, "up", "--listen", "127.0.0.1:0"];
+            let daemon = place.start("client", &arguments);
+            let is_known = || {
+                let status = status(&place);
+                let is_measured = of_link(&status, "lte")["down_bps"].as_u64() > Some(0);
+                of_link(&status, "dsl")["state"] == "portal" && is_measured
+            };
+            until("both links are known", is_known, || daemon.log());
+            let proxy = daemon.listen(&place).unwrap().parse().unwrap();
+            assert_eq!(run(connect_many(proxy, 20, EVERY)).len(), 20);
+            let status = status(&place);
+            assert_eq!(of_link(&status, "lte")["placed"], 20, "{status}");
+            assert_eq!(of_link(&status, "lte")["state"], "sound", "{status}");
+            daemon.end();
         },
     );
 }
@@ -135,16 +166,27 @@ pub(crate) fn two_links() -> Neighbour {
     neighbour
 }
 
-/// Echoes bytes in the neighbour until the test's process ends.
+/// Echoes bytes in the neighbour.
 fn serve_echo(neighbour: &Neighbour) {
-    serve_there(neighbour, async |ready| {
-        let listener = TcpListener::bind(SERVER).await.unwrap();
+    serve(neighbour, SERVER, |mut stream| async move {
+        let (mut from, mut to) = stream.split();
+        tokio::io::copy(&mut from, &mut to).await.map(drop)
+    });
+}
+
+/// Serves connections to an address of the neighbour's.
+fn serve<F>(
+    neighbour: &Neighbour,
+    address: (&'static str, u16),
+    answer: impl Fn(TcpStream) -> F + Send + 'static,
+) where
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
+    serve_there(neighbour, async move |ready| {
+        let listener = TcpListener::bind(address).await.unwrap();
         ready.send(()).unwrap();
-        while let Ok((mut stream, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                let (mut from, mut to) = stream.split();
-                let _ = tokio::io::copy(&mut from, &mut to).await;
-            });
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(answer(stream));
         }
     });
 }
@@ -162,6 +204,23 @@ pub(crate) fn serve_there(
         run(server(ready));
     });
     is_ready.recv().unwrap();
+}
+
+/// Serves much in the neighbour, but sends whoever comes by dsl to sign in.
+fn serve_web(neighbour: &Neighbour) {
+    serve(neighbour, ("10.99.0.1", 81), |mut stream| async move {
+        let by_dsl = stream.peer_addr()?.ip().to_string() == "10.1.0.2";
+        let mut request = [0; 2000];
+        let read = stream.read(&mut request).await?;
+        let is_check = request[..read].starts_with(b"GET /204 ");
+        let answer = match (by_dsl, is_check) {
+            (true, _) => "HTTP/1.1 302 Found\r\nLocation: http://portal.example/\r\n\r\n",
+            (false, true) => "HTTP/1.1 204 No Content\r\n\r\n",
+            (false, false) => "HTTP/1.1 200 OK\r\n\r\n",
+        };
+        stream.write_all(answer.as_bytes()).await?;
+        stream.write_all(&vec![0; 2_000_000]).await
+    });
 }
 
 /// Those of so many connections through the proxy that came about and carry data.

@@ -211,6 +211,14 @@ impl Director {
         self.with_book(link, |book, _| book.record.set_portal(portal));
     }
 
+    /// A measurement has moved so many bytes over the link in this time, up or else down.
+    pub fn handle_probe(&self, link: LinkIndex, up: bool, bytes: ByteCount, span: Duration) {
+        self.with_book(link, |book, now| match up {
+            true => book.up.on_probe(now, bytes, span),
+            false => book.down.on_probe(now, bytes, span),
+        });
+    }
+
     /// How a connection came about: on the link that was tried first, on another, or not at all.
     pub(super) fn handle_outcome(&self, is_first: Option<bool>) {
         let mut inner = self.lock();
@@ -250,6 +258,7 @@ impl Director {
                 load: view.load,
                 opened: book.opened,
                 open: open(*index) as u64,
+                is_free: inner.terms.is_free(&book.link),
                 health: book.record.health(),
             }
         });

@@ -41,6 +41,8 @@ pub struct LinkReport {
     pub opened: u64,
     /// Connections on it that are open, idle ones too.
     pub open: u64,
+    /// Whether using it costs nothing: it has no price and no allowance, and is not kept back.
+    pub is_free: bool,
     /// Whether it leads anywhere.
     pub health: Health,
 }

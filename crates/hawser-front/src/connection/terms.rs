@@ -23,6 +23,15 @@ impl LinkTerms {
         }
     }
 
+    /// Whether using the link costs nothing.
+    pub(super) fn is_free(&self, link: &Link) -> bool {
+        let is_taken = matches!(
+            self.permission(link),
+            Permission::Preferred | Permission::Allowed
+        );
+        is_taken && !self.is_metered(link)
+    }
+
     pub(super) fn is_metered(&self, link: &Link) -> bool {
         self.metered.contains(&link.name)
     }

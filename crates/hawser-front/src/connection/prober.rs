@@ -1,0 +1,190 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_config::{ConnectionConfig, HttpUrl};
+use hawser_types::{ByteCount, LinkIndex};
+use tokio::time::{Instant, interval};
+
+use super::fetch::{Ask, Fetched, fetch};
+use super::{Director, Health, LinkReport};
+
+/// How much measuring may move.
+pub trait ProbeBudget: Send + Sync + 'static {
+    /// Takes so many bytes for a link out of what is left for today; `false` when there is not as
+    /// much. May wait for the disk.
+    fn take(&self, link: &str, bytes: ByteCount) -> bool;
+}
+
+/// Looks after links by asking servers that the user has named: for captive portals, and for the rates
+/// of links that were not busy yet.
+///
+/// Source: DBAS §II.B.2 (active estimation; here with several servers and a budget).
+#[derive(Debug)]
+pub struct Prober<B> {
+    director: Director,
+    portal_checks: Vec<HttpUrl>,
+    downloads: Vec<HttpUrl>,
+    uploads: Vec<HttpUrl>,
+    budget: Arc<B>,
+    /// What was done for each link, and when.
+    done: BTreeMap<u32, Done>,
+    turn: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Done {
+    checked: Option<Instant>,
+    measured: Option<Instant>,
+}
+
+impl<B: ProbeBudget> Prober<B> {
+    /// A prober for the links of `director`.
+    pub fn new(director: Director, config: &ConnectionConfig, budget: B) -> Self {
+        Self {
+            director,
+            portal_checks: config.portal_checks.clone(),
+            downloads: config.probe_downloads.clone(),
+            uploads: config.probe_uploads.clone(),
+            budget: Arc::new(budget),
+            done: BTreeMap::new(),
+            turn: 0,
+        }
+    }
+
+    /// Does so until it is dropped.
+    pub async fn run(mut self) {
+        let asks = [&self.portal_checks, &self.downloads, &self.uploads];
+        if asks.iter().all(|urls| urls.is_empty()) {
+            return;
+        }
+        let mut ticks = interval(LOOK_EVERY);
+        loop {
+            ticks.tick().await;
+            let report = self.director.report();
+            let is_there = |index: &u32| report.links.iter().any(|it| it.link.index == *index);
+            self.done.retain(|index, _| is_there(index));
+            for link in &report.links {
+                self.check(link).await;
+                self.measure(link).await;
+            }
+        }
+    }
+
+    /// Asks whether somebody on the link answers in the name of others, when it is time to.
+    async fn check(&mut self, link: &LinkReport) {
+        let done = self.done.entry(link.link.index).or_default();
+        let pause = match link.health {
+            Health::Portal => PORTAL_PAUSE,
+            _ => SOUND_PAUSE,
+        };
+        let is_due = done.checked.is_none_or(|at| at.elapsed() >= pause);
+        if !is_due || self.portal_checks.is_empty() {
+            return;
+        }
+        done.checked = Some(Instant::now());
+        for url in &self.portal_checks {
+            let ask = Ask::Get(MAX_CHECK);
+            match fetch(Some(&link.link), url, ask, CHECK_TIME).await {
+                Ok(fetched) => {
+                    let index = LinkIndex::new(link.link.index);
+                    self.director.set_portal(index, !is_expected(url, &fetched));
+                    return;
+                }
+                // A server that can't be reached says nothing of portals; the next may.
+                Err(error) => tracing::debug!(%url, link = link.link.name, %error, "no answer"),
+            }
+        }
+    }
+
+    /// Measures what the link can carry, when nothing is known of it and nobody is disturbed.
+    async fn measure(&mut self, link: &LinkReport) {
+        let is_free = link.is_free && link.load.connections == 0 && link.health == Health::Sound;
+        let done = self.done.entry(link.link.index).or_default();
+        let is_due = done.measured.is_none_or(|at| at.elapsed() >= MEASURE_PAUSE);
+        if !is_free || !is_due {
+            return;
+        }
+        done.measured = Some(Instant::now());
+        self.turn = self.turn.wrapping_add(1);
+        let [up, down] = link.confidence.map(|confidence| confidence < ENOUGH);
+        let pick = |urls: &[HttpUrl]| urls.get(self.turn.checked_rem(urls.len())?).cloned();
+        if let (true, Some(url)) = (down, pick(&self.downloads)) {
+            let measured = self.move_some(link, &url, Ask::Get(PROBE)).await;
+            self.enter(link, false, measured);
+        }
+        if let (true, Some(url)) = (up, pick(&self.uploads)) {
+            let measured = self.move_some(link, &url, Ask::Post(PROBE)).await;
+            self.enter(link, true, measured);
+        }
+    }
+
+    async fn move_some(&self, link: &LinkReport, url: &HttpUrl, ask: Ask) -> Option<Fetched> {
+        let (budget, name) = (Arc::clone(&self.budget), link.link.name.clone());
+        let taking = tokio::task::spawn_blocking(move || budget.take(&name, PROBE));
+        if !taking.await.unwrap_or(false) {
+            return None;
+        }
+        let fetched = fetch(Some(&link.link), url, ask, PROBE_TIME).await;
+        let logged = fetched.inspect_err(|error| {
+            tracing::debug!(%url, link = link.link.name, %error, "it can't be measured");
+        });
+        // An error page is no transfer.
+        logged.ok().filter(|it| (200..300).contains(&it.status))
+    }
+
+    fn enter(&self, link: &LinkReport, up: bool, measured: Option<Fetched>) {
+        if let Some(fetched) = measured {
+            let (bytes, span) = fetched.measured;
+            tracing::debug!(link = link.link.name, up, %bytes, ?span, "measured");
+            let index = LinkIndex::new(link.link.index);
+            self.director.handle_probe(index, up, bytes, span);
+        }
+    }
+}
+
+/// Whether a page is what it is known to be.
+fn is_expected(url: &HttpUrl, fetched: &Fetched) -> bool {
+    match &url.expected {
+        None => fetched.status == 204,
+        Some(text) => {
+            let text = text.as_bytes();
+            fetched.status == 200 && fetched.body.windows(text.len()).any(|part| part == text)
+        }
+    }
+}
+
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Whoever signs in at a portal wants to go on.
+const PORTAL_PAUSE: Duration = Duration::from_secs(10);
+const SOUND_PAUSE: Duration = Duration::from_secs(300);
+const MAX_CHECK: ByteCount = ByteCount::from_kib(16);
+const CHECK_TIME: Duration = Duration::from_secs(5);
+const MEASURE_PAUSE: Duration = Duration::from_secs(600);
+/// What is known with less confidence is measured.
+const ENOUGH: f64 = 0.3;
+/// One measurement: half a second at 16 Mbit/s.
+const PROBE: ByteCount = ByteCount::new(1_000_000);
+const PROBE_TIME: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_as_expected_by_its_status_or_its_text() {
+        let page = |status, body: &[u8]| Fetched {
+            status,
+            body: body.to_vec(),
+            ..Fetched::default()
+        };
+        let by_status = "http://check.example/204".parse().unwrap();
+        assert!(is_expected(&by_status, &page(204, b"")));
+        assert!(!is_expected(&by_status, &page(302, b"")));
+        assert!(!is_expected(&by_status, &page(200, b"<html>sign in")));
+        let by_text = "http://check.example/ok.txt#success".parse().unwrap();
+        assert!(is_expected(&by_text, &page(200, b"success\n")));
+        assert!(!is_expected(&by_text, &page(200, b"sign in")));
+        assert!(!is_expected(&by_text, &page(511, b"success")));
+    }
+}
