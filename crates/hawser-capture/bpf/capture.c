@@ -42,6 +42,7 @@ HASH(APPLICATIONS, struct application_key, struct application, 4096);
 HASH(DEMANDS, struct demand_key, struct demand, 8192);
 HASH(PEERS, struct peer_key, __u32, 4096);
 HASH(FLOWS, __u64, struct flow, 65536);
+HASH(REMAINING, __u64, struct remaining, 65536);
 HASH(ORIGINS, struct origin_key, struct origin, 65536);
 TABLE(COUNTS, BPF_MAP_TYPE_PERCPU_ARRAY, 4, 8, COUNTERS, 0);
 TABLE(COSTS, BPF_MAP_TYPE_PERCPU_ARRAY, 4, sizeof(struct costs), 1, 0);
@@ -79,29 +80,33 @@ static __always_inline void take_from(__u64 *from, __u64 amount)
 
 static __always_inline void charge(struct load *load, const struct flow *flow)
 {
-	__sync_fetch_and_add(&load->up, flow->charged.up);
-	__sync_fetch_and_add(&load->down, flow->charged.down);
+	__sync_fetch_and_add(&load->up, flow->demand.up);
+	__sync_fetch_and_add(&load->down, flow->demand.down);
 	__sync_fetch_and_add(&load->connections, 1);
 	if (flow->class == CLASS_REAL_TIME)
 		__sync_fetch_and_add(&load->real_time, 1);
 }
 
-static __always_inline void give_back(const struct flow *flow)
+static __always_inline void give_back(__u64 cookie, const struct flow *flow)
 {
 	struct links *links = single(&LINKS);
 	struct loads *loads = single(&LOADS);
+	const struct remaining *left = bpf_map_lookup_elem(&REMAINING, &cookie);
 	__u32 place = flow->place & (MAX_LINKS - 1);
+	__u64 connections = left ? left->connections : 1;
 	struct load *load;
 
 	/* The place may be another link's by now. */
 	if (!links || !loads || !flow->link || links->at[place].index != flow->link)
 		return;
 	load = &loads->at[place];
-	take_from(&load->up, flow->charged.up);
-	take_from(&load->down, flow->charged.down);
-	take_from(&load->connections, 1);
+	take_from(&load->up, left ? left->up : flow->demand.up);
+	take_from(&load->down, left ? left->down : flow->demand.down);
+	take_from(&load->connections, connections);
 	if (flow->class == CLASS_REAL_TIME)
-		take_from(&load->real_time, 1);
+		take_from(&load->real_time, connections);
+	if (left)
+		bpf_map_delete_elem(&REMAINING, &cookie);
 }
 
 static __always_inline void report(__u32 kind, __u64 cookie, const struct flow *flow, __u64 up,
@@ -138,27 +143,22 @@ static __always_inline int end(__u64 cookie, struct flow *flow, __u64 up, __u64 
 {
 	if (__sync_fetch_and_or(&flow->state, FLOW_ENDED) & FLOW_ENDED)
 		return 0;
-	give_back(flow);
+	give_back(cookie, flow);
 	forget_origin(flow);
 	report(EVENT_ENDED, cookie, flow, up, down, latency);
 	return 1;
 }
 
-/* The place of the lowest bit; `mask` is not zero. */
+/* The place of the lowest bit; 64 if there is none. Counts the bits below it, in pairs, fours, bytes
+ * and all: the kernel has no instruction for it, and with branches the verifier would follow the
+ * rest of the program once for each place. */
 static __always_inline __u32 lowest(__u64 mask)
 {
-	__u32 place = 0;
-	if (!(mask & 0xffffffff))
-		mask >>= 32, place += 32;
-	if (!(mask & 0xffff))
-		mask >>= 16, place += 16;
-	if (!(mask & 0xff))
-		mask >>= 8, place += 8;
-	if (!(mask & 0xf))
-		mask >>= 4, place += 4;
-	if (!(mask & 0x3))
-		mask >>= 2, place += 2;
-	return place + !(mask & 1);
+	__u64 below = ~mask & (mask - 1);
+	below -= below >> 1 & 0x5555555555555555ull;
+	below = (below & 0x3333333333333333ull) + (below >> 2 & 0x3333333333333333ull);
+	below = (below + (below >> 4)) & 0x0f0f0f0f0f0f0f0full;
+	return below * 0x0101010101010101ull >> 56;
 }
 
 struct connection {
@@ -294,11 +294,17 @@ static __always_inline __u32 allowed(const struct links *links, const struct loa
 	return mask;
 }
 
+static __always_inline void unbind(struct bpf_sock_addr *ctx)
+{
+	char nothing[16] = {};
+	bpf_setsockopt(ctx, SOL_SOCKET, SO_BINDTODEVICE, nothing, sizeof(nothing));
+}
+
 /* By name, since that fails for a device that is gone; the index then tells whether the name has
  * not gone over to another. */
 static __always_inline int bind_to(struct bpf_sock_addr *ctx, const struct link *link)
 {
-	char name[16], nothing[16] = {};
+	char name[16];
 	struct bpf_sock *sk = ctx->sk;
 
 	__builtin_memcpy(name, link->name, sizeof(name));
@@ -306,14 +312,8 @@ static __always_inline int bind_to(struct bpf_sock_addr *ctx, const struct link 
 		return 0;
 	if (sk && *(volatile __u32 *)&sk->bound_dev_if == link->index)
 		return 1;
-	bpf_setsockopt(ctx, SOL_SOCKET, SO_BINDTODEVICE, nothing, sizeof(nothing));
+	unbind(ctx);
 	return 0;
-}
-
-static __always_inline void unbind(struct bpf_sock_addr *ctx)
-{
-	char nothing[16] = {};
-	bpf_setsockopt(ctx, SOL_SOCKET, SO_BINDTODEVICE, nothing, sizeof(nothing));
 }
 
 static __always_inline int is_bonded(const struct settings *settings, const struct connection *c,
@@ -343,7 +343,7 @@ static __always_inline void expect(const struct settings *settings, struct conne
 
 	__builtin_memcpy(key.program, flow->program, COMM_LENGTH);
 	known = bpf_map_lookup_elem(&DEMANDS, &key);
-	flow->charged = known ? *known : settings->demand[flow->class & (CLASSES - 1)];
+	flow->demand = known ? *known : settings->demand[flow->class & (CLASSES - 1)];
 }
 
 enum way { AS_IT_IS, BOUND, REDIRECTED, REFUSED };
@@ -367,17 +367,23 @@ static __always_inline enum way bind_by(struct bpf_sock_addr *ctx, struct connec
 	struct costs *costs = single(&COSTS);
 	struct choice choice;
 	struct link *link;
+	__u32 place;
 
 	if (!turns || !costs)
 		return AS_IT_IS;
 	expect(settings, c);
-	choice = choose(settings->policy, c->flow.class, &c->flow.charged, links, loads, turns,
+	choice = choose(settings->policy, c->flow.class, &c->flow.demand, links, loads, turns,
 			costs, among);
-	if (choice.place < 0 || choice.place >= MAX_LINKS)
+	if (choice.place < 0)
 		return AS_IT_IS;
-	link = &links->at[choice.place];
+	/* Another program on this processor may have put its own there; that one is taken only if it is
+	 * allowed. */
+	place = forgotten(&costs->place, choice.place);
+	if (place >= MAX_LINKS || !(among >> place & 1))
+		return AS_IT_IS;
+	link = &links->at[place];
 	c->flow.link = link->index;
-	c->flow.place = choice.place;
+	c->flow.place = place;
 	c->flow.reason = choice.reason;
 	if (bpf_map_update_elem(&FLOWS, &c->cookie, &c->flow, BPF_ANY)) {
 		count(COUNT_FULL);
@@ -388,7 +394,7 @@ static __always_inline enum way bind_by(struct bpf_sock_addr *ctx, struct connec
 		bpf_map_delete_elem(&FLOWS, &c->cookie);
 		return AS_IT_IS;
 	}
-	charge(&loads->at[choice.place], &c->flow);
+	charge(&loads->at[place], &c->flow);
 	report(EVENT_CONNECTED, c->cookie, &c->flow, 0, 0, 0);
 	return BOUND;
 }
@@ -425,6 +431,7 @@ static __always_inline int is_taken(struct bpf_sock_addr *ctx, struct connection
 {
 	struct bpf_sock *sk = ctx->sk;
 	struct flow *earlier;
+	__u32 link;
 
 	if (!sk)
 		return 1;
@@ -435,10 +442,13 @@ static __always_inline int is_taken(struct bpf_sock_addr *ctx, struct connection
 	 * to that link, and remains charged. */
 	if (has_address && !earlier->redirected)
 		return 1;
+	link = earlier->link;
 	end(c->cookie, earlier, 0, 0, 0);
 	bpf_map_delete_elem(&FLOWS, &c->cookie);
-	if (sk->bound_dev_if && sk->bound_dev_if != earlier->link)
+	if (sk->bound_dev_if && sk->bound_dev_if != link)
 		return 1;
+	/* The kernel refuses that where the program lacks CAP_NET_RAW. Then binding will fail, too, and
+	 * the socket keeps to its link. */
 	if (sk->bound_dev_if)
 		unbind(ctx);
 	return 0;

@@ -24,15 +24,28 @@
 #define SHORT 65536ull
 #define NOBODY (-1)
 
-/* Room to compare in: the kernel's stack is small. */
-struct costs {
-	__u64 at[MAX_LINKS];
-};
-
 struct choice {
 	__s32 place; /* in the table of links, or NOBODY */
 	__u32 reason;
 };
+
+/* Room to compare in: the kernel's stack is small. */
+struct costs {
+	__u64 at[MAX_LINKS];
+	__s64 price;
+	__u32 policy;
+	__u32 place;
+	__u32 reason;
+	__u32 unused;
+};
+
+/* The same by way of memory, so that the verifier forgets which value it is: what follows is then
+ * followed once, and not once for each value. */
+static __always_inline __u32 forgotten(volatile __u32 *memory, __u32 value)
+{
+	*memory = value;
+	return *memory;
+}
 
 static __always_inline __u64 saturating_add(__u64 a, __u64 b)
 {
@@ -100,89 +113,32 @@ static __always_inline __u32 answer_soon(const struct demand *demand, const stru
 		if ((among >> i & 1) && costs->at[i] < soonest)
 			soonest = costs->at[i];
 	soonest = saturating_add(soonest, soonest >> 3);
-	ROLLED for (int i = 0; i < MAX_LINKS; i++)
-		if (costs->at[i] <= soonest)
-			soon |= 1u << i;
+	/* Without branches, or the verifier would follow every combination of links. No time is so long
+	 * that its highest bit is set, but the difference's is where it is below nothing. */
+	ROLLED for (int i = 0; i < MAX_LINKS; i++) {
+		__u64 spare = soonest - costs->at[i];
+		asm volatile("" : "+r"(spare));
+		soon |= (__u32)(~spare >> 63) << i;
+	}
 	return soon & among;
 }
 
-/* The one that finishes first, then the smallest latency, then the lowest index.
- *
- * First all costs, then the comparison: the verifier follows every way through a loop, and each loop
- * has few ways only if the other does the other half. */
-static __always_inline struct choice finishes_first(const struct demand *demand,
-						    const struct links *links,
-						    const struct loads *loads,
-						    struct costs *costs, __u32 among)
+/* What each link costs by a policy, as a number of which the smallest is best. */
+static __always_inline void rate_costs(const struct links *links, struct costs *costs)
 {
-	struct choice best = { NOBODY, REASON_FINISHES_FIRST };
-	__u64 best_cost = 0, best_latency = 0;
-	__u32 best_index = 0;
-
 	ROLLED for (int i = 0; i < MAX_LINKS; i++)
-		costs->at[i] = time_to_finish(demand, &links->at[i], &loads->at[i]);
-	ROLLED for (int i = 0; i < MAX_LINKS; i++) {
-		const struct link *link = &links->at[i];
-		if (!(among >> i & 1))
-			continue;
-		int better = best.place == NOBODY || costs->at[i] < best_cost;
-		if (!better && costs->at[i] == best_cost)
-			better = link->latency < best_latency ||
-				 (link->latency == best_latency && link->index < best_index);
-		if (better) {
-			best.place = i;
-			best_cost = costs->at[i];
-			best_latency = link->latency;
-			best_index = link->index;
-		}
-	}
-	return best;
+		costs->at[i] = ~saturating_add(links->at[i].down, links->at[i].up);
 }
 
-static __always_inline struct choice fastest(const struct links *links, __u32 among)
+/* First the indices above that of the link that had the last turn, then all others. */
+static __always_inline void turn_costs(const struct links *links, const struct turns *turns,
+				       struct costs *costs)
 {
-	struct choice best = { NOBODY, REASON_FASTEST };
-	__u64 best_rate = 0;
-	__u32 best_index = 0;
-
 	ROLLED for (int i = 0; i < MAX_LINKS; i++) {
-		const struct link *link = &links->at[i];
-		if (!(among >> i & 1))
-			continue;
-		__u64 rate = saturating_add(link->down, link->up);
-		if (best.place == NOBODY || rate > best_rate ||
-		    (rate == best_rate && link->index < best_index)) {
-			best.place = i;
-			best_rate = rate;
-			best_index = link->index;
-		}
+		__u64 index = links->at[i].index;
+		__u64 is_after = (turns->last - index) >> 63;
+		costs->at[i] = index | (1 - is_after) << 32;
 	}
-	return best;
-}
-
-/* The lowest index above the last one's, or the lowest of all. */
-static __always_inline struct choice next_in_turn(const struct links *links, struct turns *turns,
-						  __u32 among)
-{
-	struct choice best = { NOBODY, REASON_TURN };
-	__u32 best_index = 0;
-	int best_is_after = 0;
-
-	ROLLED for (int i = 0; i < MAX_LINKS; i++) {
-		__u32 index = links->at[i].index;
-		int is_after = index > turns->last;
-		if (!(among >> i & 1))
-			continue;
-		if (best.place == NOBODY || is_after > best_is_after ||
-		    (is_after == best_is_after && index < best_index)) {
-			best.place = i;
-			best_index = index;
-			best_is_after = is_after;
-		}
-	}
-	if (best.place != NOBODY)
-		turns->last = best_index;
-	return best;
 }
 
 static __always_inline __s64 weight_of(const struct demand *demand, const struct link *link)
@@ -196,36 +152,55 @@ static __always_inline __s64 weight_of(const struct demand *demand, const struct
 	return rate > MAX_WEIGHT ? MAX_WEIGHT : rate;
 }
 
-static __always_inline struct choice weighted_turn(const struct demand *demand,
-						   const struct links *links, struct turns *turns,
-						   __u32 among)
+/* Gives what the link that is chosen has to pay. */
+static __always_inline __s64 weighted_costs(const struct demand *demand, const struct links *links,
+					    struct turns *turns, struct costs *costs, __u32 among)
 {
-	struct choice best = { NOBODY, REASON_TURN };
-	__s64 best_credit = 0, total = 0;
-	__u32 best_index = 0;
-
+	__s64 total = 0;
 	ROLLED for (int i = 0; i < MAX_LINKS; i++) {
 		const struct link *link = &links->at[i];
 		__s64 weight = among >> i & 1 ? weight_of(demand, link) : 0;
 		__s64 credit = weight && turns->owner[i] == link->index ? turns->credit[i] : 0;
 		turns->owner[i] = link->index;
 		turns->credit[i] = credit + weight;
+		costs->at[i] = ~((__u64)(credit + weight) + (1ull << 63));
 		total += weight;
 	}
+	return total;
+}
+
+static __always_inline void finish_costs(const struct demand *demand, const struct links *links,
+					 const struct loads *loads, struct costs *costs)
+{
+	ROLLED for (int i = 0; i < MAX_LINKS; i++)
+		costs->at[i] = time_to_finish(demand, &links->at[i], &loads->at[i]);
+}
+
+/* The place of the smallest cost, then of the smallest latency if that counts, then of the lowest
+ * index.
+ *
+ * Costs come first, all of them, then this: the verifier follows every way through a loop, and each
+ * loop has few ways only if the other does the other half. */
+static __always_inline __s32 cheapest(const struct links *links, const struct costs *costs,
+				      __u32 among, int by_latency)
+{
+	__u64 best_cost = 0, best_latency = 0;
+	__u32 best_index = 0;
+	__s32 best = NOBODY;
+
 	ROLLED for (int i = 0; i < MAX_LINKS; i++) {
-		__s64 credit = turns->credit[i];
+		__u64 cost = costs->at[i], latency = by_latency ? links->at[i].latency : 0;
 		__u32 index = links->at[i].index;
 		if (!(among >> i & 1))
 			continue;
-		if (best.place == NOBODY || credit > best_credit ||
-		    (credit == best_credit && index < best_index)) {
-			best.place = i;
-			best_credit = credit;
-			best_index = index;
-		}
+		if (best != NOBODY && (cost > best_cost || (cost == best_cost &&
+		    (latency > best_latency || (latency == best_latency && index > best_index)))))
+			continue;
+		best = i;
+		best_cost = cost;
+		best_latency = latency;
+		best_index = index;
 	}
-	if (best.place != NOBODY)
-		turns->credit[best.place] -= total;
 	return best;
 }
 
@@ -234,19 +209,35 @@ static __always_inline struct choice choose(__u32 policy, __u32 class, const str
 					    const struct links *links, const struct loads *loads,
 					    struct turns *turns, struct costs *costs, __u32 among)
 {
-	if (policy == POLICY_ONLY_ONE)
-		return fastest(links, among);
+	struct choice choice = { NOBODY, REASON_FINISHES_FIRST };
+	volatile __s64 *price = &costs->price;
+
+	if (policy == POLICY_ONLY_ONE) {
+		rate_costs(links, costs);
+		choice.reason = REASON_FASTEST;
+	} else if (policy == POLICY_ROUND_ROBIN) {
+		turn_costs(links, turns, costs);
+		choice.reason = REASON_TURN;
+	} else if (policy == POLICY_WEIGHTED) {
+		*price = weighted_costs(demand, links, turns, costs, among);
+		choice.reason = REASON_TURN;
+	} else {
+		if (policy == POLICY_AUTO && is_short(class, demand)) {
+			among = answer_soon(demand, links, loads, costs, among);
+			choice.reason = REASON_ANSWERS_FIRST;
+		}
+		finish_costs(demand, links, loads, costs);
+	}
+	choice.reason = forgotten(&costs->reason, choice.reason);
+	policy = forgotten(&costs->policy, policy);
+	choice.place = cheapest(links, costs, among, policy >= POLICY_MAX_THROUGHPUT);
+	if (choice.place < 0)
+		return choice;
 	if (policy == POLICY_ROUND_ROBIN)
-		return next_in_turn(links, turns, among);
+		turns->last = links->at[choice.place].index;
 	if (policy == POLICY_WEIGHTED)
-		return weighted_turn(demand, links, turns, among);
-	int answers = policy == POLICY_AUTO && is_short(class, demand);
-	if (answers)
-		among = answer_soon(demand, links, loads, costs, among);
-	struct choice best = finishes_first(demand, links, loads, costs, among);
-	if (answers)
-		best.reason = REASON_ANSWERS_FIRST;
-	return best;
+		turns->credit[choice.place] -= *price;
+	return choice;
 }
 
 /* Ports that are used alike, as hawser-path/src/demand.rs has them. */

@@ -161,7 +161,7 @@ struct application {
 
 /* What is known of one socket, by its cookie. */
 struct flow {
-	struct demand charged; /* what its link is still charged with */
+	struct demand demand; /* what its link was charged with */
 	__u64 cgroup;
 	__u64 began;
 	__u64 established; /* 0: never */
@@ -179,6 +179,13 @@ struct flow {
 	__u8 protocol; /* IPPROTO_ */
 	__u8 redirected;
 	__u32 unused;
+};
+
+/* What is left of a flow's demand, where the user's side has looked: its link is charged with that. */
+struct remaining {
+	__u64 up;
+	__u64 down;
+	__u64 connections; /* 0: idle */
 };
 
 #define FLOW_STARTED 1u  /* its SYN was about to be sent */

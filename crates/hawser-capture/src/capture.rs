@@ -1,20 +1,24 @@
+use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 
-use aya::Ebpf;
 use aya::maps::{Array, HashMap, LpmTrie, MapData, PerCpuArray, RingBuf};
+use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 use hawser_path::PortClass;
 use ipnet::IpNet;
 
 use crate::apply::RuleTables;
 use crate::attach::{attach, check_kernel, open_group};
-use crate::maps::{MAPPED, Trie, prefix, replace, replace_trie, take};
+use crate::diag::Diagnosis;
+use crate::maps::{MAPPED, Trie, prefix, replace, replace_trie, snapshot, take};
+use crate::recount::Seen;
 use crate::settings::policy_number;
 use crate::sys::Ring;
 use crate::tables::{
-    self, DemandKey, DemandRow, FlowRow, LinkRow, Links, Loads, PeerKey, SettingsRow,
+    self, DemandKey, DemandRow, FlowRow, LinkRow, Links, Loads, PeerKey, RemainingRow, SettingsRow,
 };
 use crate::{
     Bytes, CaptureError, Connection, Events, LinkEntry, OriginTable, Origins, Settings, sys,
@@ -34,6 +38,9 @@ pub struct Capture {
     _programs: Ebpf,
     pub(crate) tables: Tables,
     pub(crate) rules: RuleTables,
+    pub(crate) diagnosis: Diagnosis,
+    /// How far each open connection had come when it was last looked at.
+    pub(crate) seen: BTreeMap<u64, Seen>,
     settings: SettingsRow,
     events: Option<Ring>,
     origins: Origins,
@@ -45,6 +52,7 @@ pub(crate) struct Tables {
     pub(crate) links: Array<MapData, Links>,
     pub(crate) loads: Array<MapData, Loads>,
     pub(crate) flows: HashMap<MapData, u64, FlowRow>,
+    pub(crate) remaining: HashMap<MapData, u64, RemainingRow>,
     local: LpmTrie<MapData, [u8; 16], u64>,
     demands: HashMap<MapData, DemandKey, DemandRow>,
     peers: HashMap<MapData, PeerKey, u32>,
@@ -73,22 +81,41 @@ impl Capture {
     pub fn start(cgroup: &Path, settings: &Settings) -> Result<Self, CaptureError> {
         check_kernel()?;
         let group = open_group(cgroup)?;
-        let mut programs = Ebpf::load(OBJECT)?;
+        match Self::load(&group, settings, VerifierLogLevel::DISABLE) {
+            // Once more, with the kernel's reasons: finding words for them takes it long.
+            Err(CaptureError::Refused(_)) => {
+                Self::load(&group, settings, VerifierLogLevel::default())
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn load(
+        group: &File,
+        settings: &Settings,
+        words: VerifierLogLevel,
+    ) -> Result<Self, CaptureError> {
+        let mut loader = EbpfLoader::new();
+        let mut programs = loader.verifier_log_level(words).load(OBJECT)?;
         let mut tables = Tables::of(&mut programs)?;
         let rules = RuleTables::of(&mut programs)?;
         let origins = HashMap::try_from(take(&mut programs, "ORIGINS")?)?;
         let origins = Arc::new(OriginTable::new(origins));
         let events = Ring(RingBuf::try_from(take(&mut programs, "EVENTS")?)?);
         tables.set_local(&[])?;
+        let diagnosis =
+            Diagnosis::open().map_err(CaptureError::system("the diagnosis of sockets"))?;
         let introduction =
             UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(CaptureError::system("a socket"))?;
         let row = first_settings(&introduction, settings)?;
         tables.settings.set(0, row, 0)?;
-        attach(&mut programs, &group)?;
+        attach(&mut programs, group)?;
         let mut capture = Self {
             _programs: programs,
             tables,
             rules,
+            diagnosis,
+            seen: BTreeMap::new(),
             settings: row,
             events: Some(events),
             origins,
@@ -177,7 +204,7 @@ impl Capture {
     /// The captured connections that are open, as far as the table's being changed meanwhile lets
     /// them be seen.
     pub fn open(&self) -> Vec<Connection> {
-        let flows = self.tables.flows.iter().flatten();
+        let flows = snapshot(&self.tables.flows).into_iter();
         let open = flows.filter(|(_, flow)| flow.state & tables::FLOW_ENDED == 0);
         open.map(|(cookie, flow)| Connection::new(cookie, &flow))
             .collect()
@@ -210,6 +237,7 @@ impl Tables {
             links: Array::try_from(take(programs, "LINKS")?)?,
             loads: Array::try_from(take(programs, "LOADS")?)?,
             flows: HashMap::try_from(take(programs, "FLOWS")?)?,
+            remaining: HashMap::try_from(take(programs, "REMAINING")?)?,
             local: LpmTrie::try_from(take(programs, "LOCAL")?)?,
             demands: HashMap::try_from(take(programs, "DEMANDS")?)?,
             peers: HashMap::try_from(take(programs, "PEERS")?)?,

@@ -130,8 +130,8 @@ impl Connection {
             reason: (flow.link != 0).then(|| reason(flow.reason)),
             redirected: flow.redirected != 0,
             demand: Bytes {
-                up: ByteCount::new(flow.charged.up),
-                down: ByteCount::new(flow.charged.down),
+                up: ByteCount::new(flow.demand.up),
+                down: ByteCount::new(flow.demand.down),
             },
         }
     }

@@ -43,10 +43,12 @@
 mod apply;
 mod attach;
 mod capture;
+mod diag;
 mod error;
 mod events;
 mod group;
 mod maps;
+mod recount;
 mod rules;
 mod settings;
 mod sys;

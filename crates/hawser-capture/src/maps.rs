@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use aya::maps::lpm_trie::Key;
-use aya::maps::{HashMap, LpmTrie, Map, MapData};
+use aya::maps::{HashMap, LpmTrie, Map, MapData, MapError};
 use aya::{Ebpf, Pod};
 use ipnet::IpNet;
 
@@ -46,6 +46,23 @@ pub(crate) fn replace_trie<const N: usize>(
     Ok(())
 }
 
+/// What a table holds, as far as its being changed meanwhile lets that be seen.
+pub(crate) fn snapshot<K: Pod + Ord, V: Pod>(table: &HashMap<MapData, K, V>) -> BTreeMap<K, V> {
+    // Where the last entry seen is removed, the kernel begins anew: it need not ever come to an end.
+    table.iter().flatten().take(MAX_STEPS).collect()
+}
+
+/// The kernel's program may have removed an entry before.
+pub(crate) fn missing_is_fine(error: MapError) -> Result<(), MapError> {
+    match error {
+        MapError::KeyNotFound => Ok(()),
+        MapError::SyscallError(error) if error.io_error.raw_os_error() == Some(libc::ENOENT) => {
+            Ok(())
+        }
+        other => Err(other),
+    }
+}
+
 /// A network as a prefix of addresses of 16 bytes.
 pub(crate) fn prefix(network: &IpNet) -> (u32, [u8; 16]) {
     let bits = match network {
@@ -64,3 +81,6 @@ pub(crate) fn take(programs: &mut Ebpf, name: &'static str) -> Result<Map, Captu
 /// All of IPv4, mapped into IPv6.
 pub(crate) const MAPPED: (u32, [u8; 16]) =
     (96, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0]);
+
+/// Twice what the largest table has room for.
+const MAX_STEPS: usize = 2 * 65_536;

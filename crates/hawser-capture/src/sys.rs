@@ -117,3 +117,15 @@ pub(crate) fn start_in(command: &mut Command, members: File) {
     // SAFETY: between fork and exec it only calls write, and allocates nothing.
     unsafe { command.pre_exec(join) };
 }
+
+/// The clock that the kernel's program reads, too.
+pub(crate) fn monotonic_nanos() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes to `now`; this clock exists everywhere.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or_default()
+}

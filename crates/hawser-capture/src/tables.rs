@@ -63,11 +63,12 @@ shared! {
     ApplicationKey { program: [u8; COMM], user: u32 }
     ApplicationRow { program: u64, executable: u64 }
     FlowRow {
-        charged: DemandRow, cgroup: u64, began: u64, established: u64, remote: [u8; 16],
+        demand: DemandRow, cgroup: u64, began: u64, established: u64, remote: [u8; 16],
         program: [u8; COMM], process: u32, user: u32, link: u32, place: u32, state: u32,
         port: u16, local_port: u16, class: u8, reason: u8, protocol: u8, redirected: u8,
         unused: u32,
     }
+    RemainingRow { up: u64, down: u64, connections: u64 }
     OriginKey { port: u16, ipv6: u16 }
     OriginRow {
         remote: [u8; 16], cookie: u64, process: u32, user: u32, program: [u8; COMM], port: u16,
@@ -125,6 +126,7 @@ pub(crate) const CLASSES: usize = 4;
 pub(crate) const RULE_ORDER: usize = 8;
 
 pub(crate) const FLOW_ENDED: u32 = 2;
+pub(crate) const FLOW_RELEASED: u32 = 4;
 
 pub(crate) const EVENT_CONNECTED: u32 = 0;
 pub(crate) const EVENT_ENDED: u32 = 1;

@@ -78,7 +78,7 @@ int main(void)
 	FIELD(application, program);
 	FIELD(application, executable);
 	STRUCT("FlowRow", flow);
-	FIELD(flow, charged);
+	FIELD(flow, demand);
 	FIELD(flow, cgroup);
 	FIELD(flow, began);
 	FIELD(flow, established);
@@ -96,6 +96,10 @@ int main(void)
 	FIELD(flow, protocol);
 	FIELD(flow, redirected);
 	FIELD(flow, unused);
+	STRUCT("RemainingRow", remaining);
+	FIELD(remaining, up);
+	FIELD(remaining, down);
+	FIELD(remaining, connections);
 	STRUCT("OriginKey", origin_key);
 	FIELD(origin_key, port);
 	FIELD(origin_key, ipv6);

@@ -53,7 +53,7 @@ impl Ground {
         Some(ground)
     }
 
-    fn add_link(&self, number: usize, name: &str) {
+    pub(crate) fn add_link(&self, number: usize, name: &str) {
         let pid = self.server.id();
         ip(&format!(
             "link add {name} type veth peer name {name} netns {pid}"
@@ -132,9 +132,6 @@ pub(crate) fn ip(arguments: &str) {
 
 /// What a link is for the kernel's program.
 pub(crate) fn entry(name: &str) -> LinkEntry {
-    let path = format!("/sys/class/net/{name}/ifindex");
-    // /sys shows the namespace in which it was mounted: ask the kernel instead.
-    let _ = path;
     let c_name = std::ffi::CString::new(name).unwrap();
     // SAFETY: the name ends with a zero.
     let index = unsafe { libc::if_nametoindex(c_name.as_ptr()) };
@@ -185,11 +182,11 @@ pub(crate) struct Puppet {
 }
 
 impl Puppet {
-    /// One in `group`; `main` is the path of the test that calls [`puppet`].
-    pub(crate) fn new(main: &str, group: Option<&RunGroup>) -> Self {
+    /// One in `group`.
+    pub(crate) fn new(group: Option<&RunGroup>) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(["--exact", main, "--nocapture", "--test-threads=1"])
+            .args(["--exact", "puppet", "--nocapture", "--test-threads=1"])
             .env(PUPPET, "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
@@ -206,7 +203,7 @@ impl Puppet {
 
     /// Tells it something, and gives its answer.
     pub(crate) fn tell(&mut self, line: &str) -> String {
-        writeln!(self.to, "{line}").unwrap();
+        self.begin(line);
         self.answer()
     }
 
@@ -217,6 +214,11 @@ impl Puppet {
         answer
     }
 
+    /// Tells it something whose answer [`Self::answer`] gives, later.
+    pub(crate) fn begin(&mut self, line: &str) {
+        writeln!(self.to, "{line}").unwrap();
+    }
+
     /// The address it connects from.
     pub(crate) fn connect(&mut self, kind: &str, to: impl std::fmt::Display) -> IpAddr {
         let answer = self.ask(&format!("{kind} {to}"));
@@ -224,7 +226,8 @@ impl Puppet {
         from.ip().to_canonical()
     }
 
-    fn answer(&mut self) -> String {
+    /// Its next answer.
+    pub(crate) fn answer(&mut self) -> String {
         loop {
             let mut line = String::new();
             assert_ne!(self.from.read_line(&mut line).unwrap(), 0, "it went");
@@ -240,6 +243,15 @@ impl Drop for Puppet {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Waits until something is so.
+pub(crate) fn eventually(what: &str, mut is: impl FnMut() -> bool) {
+    let begin = std::time::Instant::now();
+    while !is() {
+        assert!(begin.elapsed() < PATIENCE, "{what}");
+        std::thread::yield_now();
     }
 }
 

@@ -31,6 +31,8 @@ fn obey(held: &mut VecDeque<Socket>, words: &[&str]) -> io::Result<String> {
         ["again", to] => again(held, parse(to)?),
         ["write", text] => write(held, text),
         ["peer"] => Ok(address(&held[held.len() - 1].peer_addr()?)),
+        ["capture", group] => hold_capture(group),
+        ["children", count, to] => children(count.parse().unwrap(), to),
         ["drop"] => {
             held.clear();
             Ok("dropped".to_owned())
@@ -111,7 +113,7 @@ fn write(held: &mut VecDeque<Socket>, text: &str) -> io::Result<String> {
 /// Datagrams from a socket that is never connected; waits for the answer to each.
 fn send(count: u32, to: SocketAddr) -> io::Result<String> {
     let socket = UdpSocket::bind(("0.0.0.0", 0))?;
-    socket.set_read_timeout(Some(crate::common::PATIENCE))?;
+    socket.set_read_timeout(Some(crate::ground::PATIENCE))?;
     for _ in 0..count {
         socket.send_to(b"question", to)?;
         socket.recv_from(&mut [0; 64])?;
@@ -131,4 +133,37 @@ fn many(count: u32, to: SocketAddr) -> io::Result<String> {
         "{:.0}",
         f64::from(count) / begin.elapsed().as_secs_f64()
     ))
+}
+
+thread_local! {
+    /// The capture that this puppet holds.
+    static HELD: std::cell::RefCell<Option<hawser_capture::Capture>> =
+        const { std::cell::RefCell::new(None) };
+}
+
+/// Captures a group by both links in turns, until the puppet goes.
+fn hold_capture(group: &str) -> io::Result<String> {
+    let settings = hawser_capture::Settings {
+        policy: hawser_sched::connection::ConnectionPolicy::RoundRobin,
+        ..hawser_capture::Settings::default()
+    };
+    let mut capture =
+        hawser_capture::Capture::start(group.as_ref(), &settings).map_err(io::Error::other)?;
+    capture
+        .set_links(&crate::ground::entries())
+        .map_err(io::Error::other)?;
+    HELD.set(Some(capture));
+    Ok("captured".to_owned())
+}
+
+/// Connects from new threads, whose sockets the process shares.
+fn children(count: usize, to: &str) -> io::Result<String> {
+    let to: SocketAddr = to.parse().map_err(io::Error::other)?;
+    let connect = move || TcpStream::connect(to)?.local_addr();
+    let threads: Vec<_> = (0..count).map(|_| std::thread::spawn(connect)).collect();
+    let mut from = Vec::new();
+    for thread in threads {
+        from.push(thread.join().expect("it only connects")?.to_string());
+    }
+    Ok(from.join(" "))
 }

@@ -1,0 +1,201 @@
+//! What links carry, counted anew from time to time.
+//!
+//! The kernel's program charges and gives back by itself. What it can't see is how far connections
+//! have come, and a mistake of it would stay; so this side looks at the sockets themselves.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hawser_sched::connection::{Load, remaining};
+use hawser_types::{ByteCount, LinkIndex};
+
+use crate::diag::Found;
+use crate::maps::{missing_is_fine, snapshot};
+use crate::tables::{FLOW_ENDED, FLOW_RELEASED, FlowRow, Links, LoadRow, Loads, RemainingRow};
+use crate::{Capture, CaptureError, sys};
+
+/// What of a flow was seen last time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    moved: (u64, u64),
+    /// When it had last moved something.
+    at: u64,
+}
+
+impl Capture {
+    /// Counts what the links carry from the sockets that are open, and adds `others`, what else is
+    /// on them: connections that the daemon has made itself. Gives what it counted, without those.
+    ///
+    /// Once a second or so. Takes time in proportion to the sockets of the system, about a millisecond
+    /// for a thousand.
+    pub fn recount(
+        &mut self,
+        others: &[(LinkIndex, Load)],
+    ) -> Result<Vec<(LinkIndex, Load)>, CaptureError> {
+        let now = sys::monotonic_nanos();
+        let mut sockets = self.list(libc::IPPROTO_TCP)?;
+        sockets.append(&mut self.list(libc::IPPROTO_UDP)?);
+        let links = self.tables.links.get(&0, 0)?;
+        let mut loads = Loads::default();
+        let mut seen = BTreeMap::new();
+        for (cookie, flow) in snapshot(&self.tables.flows) {
+            if flow.state & FLOW_ENDED != 0 {
+                continue;
+            }
+            let socket = sockets.get(&cookie);
+            if socket.is_none() && is_stale(&flow, now) {
+                self.tables.flows.remove(&cookie).or_else(missing_is_fine)?;
+                self.tables
+                    .remaining
+                    .remove(&cookie)
+                    .or_else(missing_is_fine)?;
+                continue;
+            }
+            let (row, latest) = left(&flow, socket, self.seen.get(&cookie), now);
+            seen.insert(cookie, latest);
+            let place = flow.place as usize;
+            if flow.link == 0
+                || links
+                    .at
+                    .get(place)
+                    .is_none_or(|link| link.index != flow.link)
+            {
+                continue;
+            }
+            self.tables.remaining.insert(cookie, row, 0)?;
+            add(&mut loads.at[place], &row, u32::from(flow.class) == 0);
+        }
+        // Of those that ended while they were looked at.
+        for cookie in snapshot(&self.tables.remaining).into_keys() {
+            if !seen.contains_key(&cookie) {
+                self.tables
+                    .remaining
+                    .remove(&cookie)
+                    .or_else(missing_is_fine)?;
+            }
+        }
+        self.seen = seen;
+        let counted = by_link(&links, &loads);
+        for (index, other) in others {
+            let place = links.at.iter().position(|link| link.index == index.value());
+            if let Some(load) = place.and_then(|place| loads.at.get_mut(place)) {
+                load.up = load.up.saturating_add(other.up.as_u64());
+                load.down = load.down.saturating_add(other.down.as_u64());
+                load.connections += u64::from(other.connections);
+            }
+        }
+        self.tables.loads.set(0, loads, 0)?;
+        Ok(counted)
+    }
+
+    /// What the links carry as the kernel's program has it.
+    pub fn loads(&self) -> Result<Vec<(LinkIndex, Load)>, CaptureError> {
+        Ok(by_link(
+            &self.tables.links.get(&0, 0)?,
+            &self.tables.loads.get(&0, 0)?,
+        ))
+    }
+
+    fn list(&mut self, protocol: i32) -> Result<BTreeMap<u64, Found>, CaptureError> {
+        let found = self.diagnosis.list(protocol, u32::MAX);
+        found.map_err(CaptureError::system("the list of sockets"))
+    }
+
+    /// Ends the connections over `link` that have had no answer yet, so that their programs hear of
+    /// it at once and try again. For a link that has died. Gives how many there were.
+    ///
+    /// Needs a kernel with `CONFIG_INET_DIAG_DESTROY`, which Debian and Ubuntu have.
+    pub fn abort_unanswered(&mut self, link: LinkIndex) -> Result<usize, CaptureError> {
+        let error = |error| CaptureError::system("ending connections without an answer")(error);
+        let waiting = self
+            .diagnosis
+            .list(libc::IPPROTO_TCP, 1 << SYN_SENT)
+            .map_err(error)?;
+        let mut ended = 0;
+        for (cookie, socket) in waiting {
+            // What a program has bound by itself is its own affair.
+            let is_ours = self
+                .tables
+                .flows
+                .get(&cookie, 0)
+                .is_ok_and(|flow| flow.link == link.value());
+            if !is_ours || socket.bound_to() != link.value() {
+                continue;
+            }
+            match self.diagnosis.destroy(&socket) {
+                Ok(()) => ended += 1,
+                // It was answered, or has ended, meanwhile.
+                Err(gone) if gone.raw_os_error() == Some(libc::ENOENT) => {}
+                Err(other) => return Err(error(other)),
+            }
+        }
+        Ok(ended)
+    }
+}
+
+fn by_link(links: &Links, loads: &Loads) -> Vec<(LinkIndex, Load)> {
+    let rows = links.at.iter().zip(&loads.at);
+    let rows = rows.filter(|(link, _)| link.index != 0);
+    rows.map(|(link, load)| (LinkIndex::new(link.index), Load::from(load)))
+        .collect()
+}
+
+/// Whether nobody will ever report the end of a flow that has no socket any more. One that is about
+/// to connect has none yet.
+fn is_stale(flow: &FlowRow, now: u64) -> bool {
+    flow.state & FLOW_RELEASED != 0 && older_than(flow.began, now, GRACE)
+}
+
+/// What is left of a flow's demand. One that has moved nothing for a while is idle, and counts for
+/// nothing until it moves again; so is one that never got a socket on the network.
+fn left(
+    flow: &FlowRow,
+    socket: Option<&Found>,
+    seen: Option<&Seen>,
+    now: u64,
+) -> (RemainingRow, Seen) {
+    let moved = socket.and_then(|socket| socket.moved).unwrap_or_default();
+    let mut latest = seen.copied().unwrap_or(Seen {
+        moved: (0, 0),
+        at: flow.began,
+    });
+    if moved != latest.moved {
+        latest = Seen { moved, at: now };
+    }
+    if older_than(latest.at, now, GRACE) {
+        return (RemainingRow::default(), latest);
+    }
+    let left = |demand, moved| remaining(ByteCount::new(demand), ByteCount::new(moved)).as_u64();
+    let row = RemainingRow {
+        up: left(flow.demand.up, moved.0),
+        down: left(flow.demand.down, moved.1),
+        connections: 1,
+    };
+    (row, latest)
+}
+
+fn add(load: &mut LoadRow, left: &RemainingRow, is_real_time: bool) {
+    load.up = load.up.saturating_add(left.up);
+    load.down = load.down.saturating_add(left.down);
+    load.connections += left.connections;
+    load.real_time += if is_real_time { left.connections } else { 0 };
+}
+
+const fn older_than(then: u64, now: u64, span: Duration) -> bool {
+    now.saturating_sub(then) as u128 > span.as_nanos()
+}
+
+impl From<&LoadRow> for Load {
+    fn from(row: &LoadRow) -> Self {
+        Self {
+            connections: u32::try_from(row.connections).unwrap_or(u32::MAX),
+            up: ByteCount::new(row.up),
+            down: ByteCount::new(row.down),
+        }
+    }
+}
+
+/// The kernel's number for the state of a TCP socket that waits for an answer to its first packet.
+const SYN_SENT: u32 = 2;
+/// A connection that moves nothing for this long is idle.
+const GRACE: Duration = Duration::from_secs(2);

@@ -1,0 +1,153 @@
+use std::io::{Read, Write};
+
+use hawser_capture::{Bytes, Event, Events, Settings};
+use hawser_sched::connection::ConnectionPolicy;
+use hawser_types::ByteCount;
+
+use crate::ground::*;
+use crate::stage::*;
+
+fn next(runtime: &tokio::runtime::Runtime, events: &mut Events) -> Event {
+    let next = async { tokio::time::timeout(PATIENCE, events.next()).await };
+    runtime.block_on(next).unwrap().unwrap()
+}
+
+#[test]
+fn ends_come_back_with_what_was_moved() {
+    let Some(mut stage) = Stage::new("ends::ends_come_back_with_what_was_moved") else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let mut events = {
+        let _inside = runtime.enter();
+        stage.capture.events().unwrap().unwrap()
+    };
+    let to = stage.to4();
+    stage.puppet.connect("tcp", &to);
+    let (mut server, _) = stage.listener.accept().unwrap();
+    let Event::Connected(connection) = next(&runtime, &mut events) else {
+        panic!("connected")
+    };
+    assert_eq!(connection.remote.to_string(), to);
+    assert_eq!(connection.process, stage.puppet.child.id());
+    assert_eq!(connection.cgroup, stage.group.number().unwrap());
+    assert_eq!(connection.link, Some(entry("west").index));
+    stage.puppet.ask("write hello");
+    server.write_all(b"good morning").unwrap();
+    server.read_exact(&mut [0; 5]).unwrap();
+    stage.puppet.ask("drop");
+    let Event::Ended(same, end) = next(&runtime, &mut events) else {
+        panic!("ended")
+    };
+    assert_eq!(same, connection);
+    let moved = end.moved.unwrap();
+    // A socket that is closed with something unread says so at once, and what it sent counts as
+    // acknowledged only as far as it was.
+    assert!(
+        moved.up.as_u64() <= 6 && moved.down.as_u64() <= 12,
+        "{moved:?}"
+    );
+    assert!(moved.down.as_u64() >= 12 && end.connect_time.is_some() && end.latency.is_some());
+    // One that nobody takes ends without ever having begun.
+    stage.puppet.tell(&format!("tcp {SERVER4}:1"));
+    assert!(matches!(next(&runtime, &mut events), Event::Connected(_)));
+    let Event::Ended(_, end) = next(&runtime, &mut events) else {
+        panic!("ended")
+    };
+    assert_eq!((end.connect_time, end.latency), (None, None));
+}
+
+#[test]
+fn a_dead_links_unanswered_connections_are_aborted() {
+    let test = "ends::a_dead_links_unanswered_connections_are_aborted";
+    let Some(mut stage) = Stage::new(test) else {
+        return;
+    };
+    let to = stage.to4();
+    let [west, east] = [entry("west"), entry("east")];
+    stage
+        .capture
+        .set_links(std::slice::from_ref(&east))
+        .unwrap();
+    stage.puppet.connect("tcp", &to);
+    // The server takes nothing from it any more; this side can't see that.
+    stage.ground.ip("link set east promisc off arp off");
+    stage.ground.ip("addr flush dev east");
+    stage.ground.ip("route add blackhole 10.99.2.0/24");
+    stage.puppet.begin(&format!("tcp {to}"));
+    eventually("it is about to connect", || stage.capture.open().len() == 2);
+    assert_eq!(stage.capture.abort_unanswered(west.index).unwrap(), 0);
+    eventually("it waits", || {
+        stage.capture.abort_unanswered(east.index).unwrap() == 1
+    });
+    let answer = stage.puppet.answer();
+    assert!(
+        answer.starts_with("error 103"),
+        "it hears of it at once: {answer}"
+    );
+    stage.capture.set_links(&[west]).unwrap();
+    assert_eq!(link_of(stage.puppet.connect("again", &to)), 1);
+}
+
+#[test]
+fn load_is_charged_and_given_back() {
+    let settings = Settings {
+        policy: ConnectionPolicy::MaxThroughput,
+        demand: [Bytes {
+            up: ByteCount::new(100),
+            down: ByteCount::new(1_000_000),
+        }; 4],
+        ..Settings::default()
+    };
+    let Some(mut stage) = Stage::with("ends::load_is_charged_and_given_back", &settings) else {
+        return;
+    };
+    let to = stage.to4();
+    let [mut west, east] = [entry("west"), entry("east")];
+    // Three times as fast: it gets three of four.
+    west.down = hawser_types::Rate::from_bits_per_second(300_000_000);
+    stage.capture.set_links(&[west, east]).unwrap();
+    assert_eq!(stage.links("tcp", &to), [1, 1, 1, 2, 1, 1, 1, 2]);
+    let counted = stage.capture.recount(&[]).unwrap();
+    let loads: Vec<_> = counted
+        .iter()
+        .map(|(_, load)| (load.connections, load.down.as_u64()))
+        .collect();
+    assert_eq!(loads, [(6, 6_000_000), (2, 2_000_000)]);
+    // What else is there counts, too.
+    let other = hawser_sched::connection::Load {
+        connections: 1,
+        down: ByteCount::new(50_000_000),
+        ..Default::default()
+    };
+    stage
+        .capture
+        .recount(&[(entry("west").index, other)])
+        .unwrap();
+    assert_eq!(stage.links("tcp", &to), [2; 4]);
+    stage.puppet.ask("drop");
+    let left = [
+        (entry("west").index, other),
+        (entry("east").index, Default::default()),
+    ];
+    eventually("all is given back", || {
+        stage.capture.loads().unwrap() == left
+    });
+    stage.capture.recount(&[]).unwrap();
+    stage
+        .capture
+        .set_demands([(
+            "puppet",
+            hawser_path::PortClass::of(stage.port()),
+            Bytes::default(),
+        )])
+        .unwrap();
+    assert_eq!(
+        stage.links("tcp", &to),
+        [1; 4],
+        "nothing is expected of it, so nothing is in the way"
+    );
+}

@@ -1,0 +1,182 @@
+use std::net::{SocketAddr, TcpListener};
+
+use hawser_capture::{Settings, Unruled};
+use hawser_policy::{Action, Condition, LinkChoice, Mode, Rule, RuleSet};
+
+use crate::stage::*;
+
+fn rule(when: Condition, then: Action) -> Rule {
+    Rule {
+        when,
+        then,
+        ..Rule::default()
+    }
+}
+
+fn links(links: LinkChoice) -> Action {
+    Action {
+        links: Some(links),
+        ..Action::default()
+    }
+}
+
+fn program(pattern: &str) -> Condition {
+    Condition {
+        program: vec![pattern.parse().unwrap()],
+        ..Condition::default()
+    }
+}
+
+/// The path of a group from the root of the hierarchy.
+fn below_mount(group: &std::path::Path) -> String {
+    let mount = hawser_capture::mount_point().unwrap();
+    format!("/{}", group.strip_prefix(mount).unwrap().display())
+}
+
+fn some_rules(stage: &Stage) -> RuleSet {
+    let named = |name: &str| vec![name.to_owned()];
+    let ordered = Condition {
+        user: vec![65_534],
+        ..program("ordered")
+    };
+    let precise = Condition {
+        port: vec![stage.port().to_string().parse().unwrap()],
+        address: vec!["10.99.9.0/24".parse().unwrap()],
+        cgroup: vec![below_mount(stage.group.path()).parse().unwrap()],
+        ..program("precise")
+    };
+    let elsewhere = Condition {
+        cgroup: vec!["/nowhere".parse().unwrap()],
+        ..program("precise")
+    };
+    let order = LinkChoice::Order(vec!["gone".into(), "east".into(), "west".into()]);
+    RuleSet::new([
+        rule(program("mail*"), links(LinkChoice::Only(named("east")))),
+        rule(program("*ghost"), links(LinkChoice::Only(named("gone")))),
+        rule(program("homely"), links(LinkChoice::Except(named("east")))),
+        rule(ordered, links(order)),
+        rule(elsewhere, links(LinkChoice::Only(named("west")))),
+        rule(precise, links(LinkChoice::Only(named("east")))),
+    ])
+}
+
+#[test]
+fn rules_decide() {
+    let Some(mut stage) = Stage::new("rules::rules_decide") else {
+        return;
+    };
+    let to = stage.to4();
+    let in_force = stage.capture.set_rules(&some_rules(&stage)).unwrap();
+    assert_eq!((in_force.asked, in_force.left_out), (6, 0));
+    assert_eq!(stage.links("tcp", &to), [1, 2], "no rule");
+    for (name, expected) in [("mailer", 2), ("homely", 1), ("precise", 2)] {
+        stage.puppet.ask(&format!("name {name}"));
+        assert_eq!(stage.links("tcp", &to), [expected; 3], "{name}");
+    }
+    stage.puppet.ask("name ordered");
+    stage.puppet.ask("user 65534");
+    assert_eq!(stage.links("tcp", &to), [2; 3]);
+}
+
+#[test]
+fn what_the_kernel_cannot_match_is_learnt() {
+    let Some(mut stage) = Stage::new("rules::what_the_kernel_cannot_match_is_learnt") else {
+        return;
+    };
+    let to = stage.to4();
+    let executable = Condition {
+        executable: vec!["*/capture-*".parse().unwrap()],
+        ..program("puppet")
+    };
+    let only_east = links(LinkChoice::Only(vec!["east".into()]));
+    let mut rules = some_rules(&stage).rules().to_vec();
+    rules.push(rule(executable, only_east));
+    stage.capture.set_rules(&RuleSet::new(rules)).unwrap();
+    stage.puppet.ask("name aghost");
+    assert_eq!(
+        stage.links("tcp", &to),
+        [1],
+        "nobody knows that pattern yet"
+    );
+    let connection = stage.capture.open().pop().unwrap();
+    assert!(stage.capture.learn(&connection).unwrap());
+    assert!(!stage.capture.learn(&connection).unwrap(), "once is enough");
+    let answer = stage.puppet.tell(&format!("tcp {to}"));
+    assert!(
+        answer.starts_with("error 1 "),
+        "the rules leave it no link: {answer}"
+    );
+    assert_eq!(stage.capture.counts().unwrap().refused, 1);
+    stage.puppet.ask("name puppet");
+    stage.puppet.ask("drop");
+    assert_eq!(stage.links("tcp", &to), [2, 1], "nor the file");
+    let open = stage.capture.open();
+    let connection = open.iter().find(|one| one.program == "puppet").unwrap();
+    stage.capture.learn(connection).unwrap();
+    assert_eq!(stage.links("tcp", &to), [2; 3]);
+    stage.capture.set_rules(&RuleSet::default()).unwrap();
+    assert_eq!(stage.links("tcp", &to), [1, 2]);
+}
+
+#[test]
+fn redirected_connections_show_where_they_wanted_to_go() {
+    let test = "rules::redirected_connections_show_where_they_wanted_to_go";
+    let Some(mut stage) = Stage::new(test) else {
+        return;
+    };
+    let here4 = TcpListener::bind("127.0.0.1:0").unwrap();
+    let here6 = TcpListener::bind("[::1]:0").unwrap();
+    let (SocketAddr::V4(to4), SocketAddr::V6(to6)) =
+        (here4.local_addr().unwrap(), here6.local_addr().unwrap())
+    else {
+        panic!("families")
+    };
+    let mut settings = Settings {
+        redirect_ipv4: Some(to4),
+        redirect_ipv6: Some(to6),
+        unruled: Unruled::Bonded,
+        ..turns()
+    };
+    stage.capture.set_settings(&settings).unwrap();
+    let origins = stage.capture.origins();
+    let wanted4: SocketAddr = "203.0.113.9:443".parse().unwrap();
+    let wanted6: SocketAddr = "[2001:db8::9]:443".parse().unwrap();
+    for (kind, wanted, here) in [
+        ("tcp", wanted4, &here4),
+        ("mapped", wanted4, &here4),
+        ("tcp", wanted6, &here6),
+    ] {
+        stage.puppet.ask(&format!("{kind} {wanted}"));
+        let (_, peer) = here.accept().unwrap();
+        assert_eq!(stage.puppet.ask("peer"), wanted.to_string());
+        let origin = origins.find(peer).unwrap();
+        assert_eq!((origin.remote, origin.program.as_str()), (wanted, "puppet"));
+        assert_eq!(
+            origins.original_destination(SocketAddr::new(peer.ip(), 1)),
+            None
+        );
+        stage.puppet.ask("drop");
+        assert_eq!(origins.find(peer), None, "it has ended");
+    }
+    // Peers alone, and the rules before all.
+    settings.unruled = Unruled::Peers;
+    stage.capture.set_settings(&settings).unwrap();
+    stage
+        .capture
+        .set_peers(&[wanted4, "[2001:db8::9]:0".parse().unwrap()])
+        .unwrap();
+    stage.puppet.ask(&format!("tcp {wanted4}"));
+    stage.puppet.ask(&format!("tcp {wanted6}"));
+    let server = stage.to4();
+    assert_eq!(stage.links("tcp", &server), [1, 2], "no peer");
+    let direct = Action {
+        mode: Some(Mode::Direct),
+        ..Action::default()
+    };
+    stage
+        .capture
+        .set_rules(&RuleSet::new([rule(Condition::default(), direct)]))
+        .unwrap();
+    stage.capture.set_peers(&[server.parse().unwrap()]).unwrap();
+    assert_eq!(stage.links("tcp", &server), [1, 2], "the rule says so");
+}
