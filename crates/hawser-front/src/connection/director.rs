@@ -1,3 +1,5 @@
+mod loads;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -5,20 +7,21 @@ use std::time::Duration;
 
 use hawser_net::links::{Link, usable};
 use hawser_path::DemandEstimate;
-use hawser_policy::{Class, RuleSet};
-use hawser_sched::connection::{ConnectionPolicy, ConnectionScheduler, Load, remaining};
+use hawser_policy::RuleSet;
+use hawser_sched::connection::{ConnectionPolicy, ConnectionScheduler, Load};
 use hawser_sched::rules::Permission;
 use hawser_types::{ByteCount, Instant, LinkIndex};
 use tokio::sync::watch;
 
 use super::decision::Decision;
 use super::demands::{DemandKey, Demands};
-use super::flow::{Flow, Moved};
+use super::flow::Flow;
 use super::link_book::LinkBook;
 use super::place::Placing;
 use super::report::{LinkReport, Report};
 use super::terms::LinkTerms;
 use super::{Health, Origin};
+use loads::Entry;
 
 /// Decides which link each connection takes, counts what is on the links, and learns.
 ///
@@ -56,23 +59,6 @@ pub(super) struct Inner {
     opened: u64,
     moved_over: u64,
     unanswered: u64,
-}
-
-/// One open connection.
-#[derive(Debug)]
-struct Entry {
-    link: u32,
-    key: DemandKey,
-    demand: hawser_sched::connection::Demand,
-    moved: Arc<Moved>,
-    seen: [ByteCount; 2],
-    active: Instant,
-    /// What it had moved when the interfaces were last counted, and whether it had then moved.
-    counted: [ByteCount; 2],
-    moves: [bool; 2],
-    connected: Option<Instant>,
-    /// What its link is charged with for it.
-    charge: Load,
 }
 
 impl Director {
@@ -384,113 +370,6 @@ impl Director {
             .unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-impl Inner {
-    /// Brings the loads of the links up to date, unless that was done a moment ago.
-    fn sweep(&mut self, now: Instant) {
-        if now.since(self.swept) >= SWEEP_EVERY {
-            self.sweep_now(now);
-        }
-    }
-
-    fn sweep_now(&mut self, now: Instant) {
-        self.swept = now;
-        for book in self.links.values_mut() {
-            (book.load, book.calls) = (Load::default(), 0);
-        }
-        let mut flows = std::mem::take(&mut self.flows);
-        for entry in flows.values_mut() {
-            let before = entry.seen;
-            self.settle(entry);
-            if entry.seen != before {
-                entry.active = now;
-            }
-            let [up, down] = entry.seen;
-            entry.charge = match now.since(entry.active) < IDLE_AFTER {
-                true => Load {
-                    connections: 1,
-                    up: remaining(entry.demand.up, up),
-                    down: remaining(entry.demand.down, down),
-                },
-                false => Load::default(),
-            };
-            self.charge(entry);
-        }
-        self.flows = flows;
-    }
-
-    /// The links that carried something both ways, sent and received, all the time since this was
-    /// last asked: some connection moved then, and had moved before. Calls do not count, since they
-    /// never want more than they have.
-    fn busy(&mut self) -> BTreeMap<u32, [bool; 2]> {
-        let mut busy: BTreeMap<u32, [bool; 2]> = BTreeMap::new();
-        for entry in self.flows.values_mut() {
-            let of_link = busy.entry(entry.link).or_default();
-            let counted = std::mem::replace(&mut entry.counted, entry.seen);
-            for way in 0..2 {
-                let moves = entry.seen[way] > counted[way];
-                let moved = std::mem::replace(&mut entry.moves[way], moves);
-                of_link[way] |= moves && moved && entry.demand.class != Class::RealTime;
-            }
-        }
-        busy
-    }
-
-    /// Enters what a connection has moved since it was last looked at.
-    fn settle(&mut self, entry: &mut Entry) {
-        let seen = entry.moved.read();
-        let [up, down] = [seen[0] - entry.seen[0], seen[1] - entry.seen[1]];
-        entry.seen = seen;
-        let Some(book) = self.links.get_mut(&entry.link) else {
-            return;
-        };
-        if up + down == ByteCount::ZERO {
-            return;
-        }
-        if down > ByteCount::ZERO {
-            // What is received has come by this link.
-            book.record.handle_answer();
-        }
-        let name = &book.link.name;
-        if self.moved.len() < MAX_NAMES || self.moved.contains_key(name) {
-            let total = self.moved.entry(name.clone()).or_default();
-            *total = [total[0] + up, total[1] + down];
-        }
-    }
-
-    fn charge(&mut self, entry: &Entry) {
-        if let Some(book) = self.links.get_mut(&entry.link) {
-            let (load, charge) = (&mut book.load, entry.charge);
-            load.connections = load.connections.saturating_add(charge.connections);
-            load.up += charge.up;
-            load.down += charge.down;
-            book.calls += u32::from(entry.is_call());
-        }
-    }
-
-    fn give_back(&mut self, entry: &Entry) {
-        if let Some(book) = self.links.get_mut(&entry.link) {
-            let (load, charge) = (&mut book.load, entry.charge);
-            load.connections = load.connections.saturating_sub(charge.connections);
-            load.up -= charge.up;
-            load.down -= charge.down;
-            book.calls = book.calls.saturating_sub(u32::from(entry.is_call()));
-        }
-    }
-}
-
-impl Entry {
-    fn is_call(&self) -> bool {
-        self.demand.class == Class::RealTime && self.charge.connections > 0
-    }
-}
-
-/// Loads that are this old are as good as new.
-const SWEEP_EVERY: Duration = Duration::from_millis(50);
-/// A connection that has moved nothing for so long counts for nothing until it moves again.
-const IDLE_AFTER: Duration = Duration::from_secs(2);
-/// Interfaces of containers come and go under ever new names.
-const MAX_NAMES: usize = 256;
 
 #[cfg(test)]
 mod tests;

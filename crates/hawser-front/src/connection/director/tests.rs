@@ -1,4 +1,4 @@
-use hawser_policy::{Action, Avoid, Condition, LinkChoice, Rule, Source};
+use hawser_policy::{Action, Avoid, Class, Condition, LinkChoice, Rule, Source};
 
 use super::super::decision::tests::link;
 use super::*;
