@@ -355,6 +355,7 @@ static __always_inline enum way redirect(struct connection *c)
 		count(COUNT_FULL);
 		return AS_IT_IS;
 	}
+	count(COUNT_PLACED);
 	report(EVENT_CONNECTED, c->cookie, &c->flow, 0, 0, 0);
 	return REDIRECTED;
 }
@@ -395,6 +396,7 @@ static __always_inline enum way bind_by(struct bpf_sock_addr *ctx, struct connec
 		return AS_IT_IS;
 	}
 	charge(&loads->at[place], &c->flow);
+	count(COUNT_PLACED);
 	report(EVENT_CONNECTED, c->cookie, &c->flow, 0, 0, 0);
 	return BOUND;
 }

@@ -232,6 +232,7 @@ struct event {
 #define COUNT_FULL 1u        /* no room for another flow; left alone */
 #define COUNT_UNBOUND 2u     /* binding failed; connected as without Hawser */
 #define COUNT_REFUSED 3u     /* the rules left no link */
-#define COUNTERS 4
+#define COUNT_PLACED 4u      /* bound to a link, or redirected */
+#define COUNTERS 5
 
 #endif

@@ -62,6 +62,8 @@ pub(crate) struct Tables {
 /// What the kernel's program has counted since it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Counts {
+    /// Connections bound to a link, or redirected.
+    pub placed: u64,
     /// Events that had no room; the tables are right all the same.
     pub lost_events: u64,
     /// Connections left alone since the table of flows was full.
@@ -216,6 +218,7 @@ impl Capture {
             Ok(self.tables.counts.get(&index, 0)?.iter().sum())
         };
         Ok(Counts {
+            placed: count(4)?,
             lost_events: count(0)?,
             full: count(1)?,
             unbound: count(2)?,

@@ -16,6 +16,7 @@ pub mod experiment;
 mod failover;
 mod fairness;
 mod interactive;
+mod interception;
 pub mod interrupt;
 pub mod ip;
 pub mod measure;

@@ -41,6 +41,33 @@ fn a_transfer_arrives_whole_and_never_above_the_links_rate() {
 }
 
 #[test]
+fn what_interception_costs_is_measured_where_connections_are_captured() {
+    let name = "what_interception_costs_is_measured_where_connections_are_captured";
+    if !common::can_make_labs(name) {
+        return;
+    }
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_hawser-lab"));
+    command.args(["interception", "--rounds", "2", "--connections", "20"]);
+    let output = command
+        .args(["--transfers", "0", "--json"])
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if ["not permitted", "no control groups", "too old"]
+        .iter()
+        .any(|no| errors.contains(no))
+    {
+        return hawser_skip::skip(&format!("lab::{name}"), &errors);
+    }
+    assert!(output.status.success(), "{errors}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for connects in report["connects"].as_array().unwrap() {
+        assert_eq!(connects["rounds"].as_array().unwrap().len(), 2);
+        assert!(connects["captured"]["median"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
 fn two_labs_with_the_same_addresses_do_not_meet() {
     let name = "two_labs_with_the_same_addresses_do_not_meet";
     let (Some(first), Some(second)) = (lab(name, PLAIN), lab(name, PLAIN)) else {

@@ -129,6 +129,7 @@ fn ten_thousand_connections_leave_nothing_counted() {
         "{loads:?}"
     );
     let counts = stage.capture.counts().unwrap();
+    assert_eq!(counts.placed, 10_000);
     assert_eq!((counts.full, counts.unbound, counts.refused), (0, 0, 0));
     // Nobody reads the events: they are lost, and counted.
     assert!(counts.lost_events > 10_000, "{counts:?}");

@@ -26,6 +26,8 @@ pub(super) enum MeterCommand {
         listen: SocketAddrV4,
         target: SocketAddrV4,
     },
+    /// Time calls of connect, as the input asks
+    Connects { server: SocketAddrV4 },
     /// Serve transfers as a program that embeds the library
     LibraryServe {
         listen: SocketAddr,
@@ -82,6 +84,7 @@ impl MeterCommand {
             Self::Put(arguments) => arguments.execute(Direction::Put)?,
             Self::Get(arguments) => arguments.execute(Direction::Get)?,
             Self::Relay { listen, target } => relay::serve(listen, target)?,
+            Self::Connects { server } => meter::connects(server)?,
             Self::LibraryServe {
                 listen,
                 invite,

@@ -1,5 +1,6 @@
 //! Arguments and what they start.
 
+mod interception;
 mod meter;
 mod run;
 mod unshaped;
@@ -9,6 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use self::interception::InterceptionArguments;
 use self::meter::MeterCommand;
 use self::run::RunArguments;
 use self::unshaped::UnshapedArguments;
@@ -40,6 +42,8 @@ enum Command {
     },
     /// Measure without limits: speed, and processor time of each process
     Unshaped(UnshapedArguments),
+    /// Measure what it costs that the kernel's programs place connections
+    Interception(InterceptionArguments),
     /// Make many short connections through Hawser's port
     Short(Single<short::Options>),
     /// Time small requests on one open connection, beside bulk transfers
@@ -94,6 +98,7 @@ impl Cli {
             Command::Verdicts { folder } => commands::verdicts(&folder),
             Command::Run(arguments) => arguments.execute(),
             Command::Unshaped(arguments) => arguments.execute(),
+            Command::Interception(arguments) => arguments.execute(),
             Command::Short(arguments) => arguments.execute(|o| &o.scenario, short::run),
             Command::Request(arguments) => arguments.execute(|o| &o.scenario, request::run),
             Command::Connect(arguments) => arguments.execute(|o| &o.scenario, connect::run),

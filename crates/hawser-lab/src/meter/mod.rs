@@ -7,6 +7,7 @@
 
 mod body;
 mod client;
+mod connects;
 mod header;
 mod library;
 mod server;
@@ -24,6 +25,7 @@ use crate::scenario::Direction;
 
 pub use crate::scenario::Congestion;
 pub use client::{FirstAnswer, first_answer, open_echo, transfer};
+pub(crate) use connects::connects;
 pub(crate) use library::{LibraryOrder, library_transfer, serve_library};
 pub(crate) use server::serve_all;
 pub use server::{port, serve, serve_until_ended};

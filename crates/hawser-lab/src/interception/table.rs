@@ -1,0 +1,52 @@
+//! The report as text.
+
+use super::{Connects, Report};
+use crate::measure::{aligned, median};
+use crate::statistics::Spread;
+
+pub(super) fn render(report: &Report) -> String {
+    let header = [
+        "connect",
+        "median",
+        "p99",
+        "captured: median",
+        "p99",
+        "added: median",
+        "p99",
+    ];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    rows.extend(report.connects.iter().map(row));
+    let rounds = report
+        .connects
+        .first()
+        .map_or(0, |connects| connects.rounds.len());
+    let mut text = report
+        .head
+        .title(&format!("{rounds} rounds each, times in µs"));
+    text.push_str(&aligned(&rows));
+    let transfers = &report.transfers;
+    let show = |speeds: &[f64]| median(speeds.iter().copied());
+    if let (Some(plain), Some(captured)) = (show(&transfers.plain), show(&transfers.captured)) {
+        text.push_str(&format!(
+            "\none connection, median of {}: plain {plain:.2} Gbit/s, captured {captured:.2} Gbit/s\n",
+            transfers.plain.len()
+        ));
+    }
+    for failure in &report.failures {
+        text.push_str(&format!("failed: {failure}\n"));
+    }
+    text
+}
+
+fn row(connects: &Connects) -> Vec<String> {
+    let show = |time: Option<f64>| time.map_or("-".to_owned(), |time| format!("{:.1}", time * 1e6));
+    let of = |spread: Option<Spread>| {
+        let both = [spread.map(|s| s.median), spread.map(|s| s.p99)];
+        both.map(show)
+    };
+    let mut row = vec![connects.protocol.to_owned()];
+    row.extend(of(connects.plain));
+    row.extend(of(connects.captured));
+    row.extend([connects.added_to_median, connects.added_to_p99].map(show));
+    row
+}
