@@ -145,6 +145,12 @@ pub(crate) struct UpArgs {
     /// one, connect directly, each connection over one of the links]
     #[arg(long, value_name = "URL|@FILE")]
     pub(crate) gateway: Option<GatewaySource>,
+    /// Connect directly, though a gateway is enrolled
+    #[arg(long, conflicts_with = "gateway")]
+    pub(crate) direct: bool,
+    /// Enrol with the peer of this invite, for connections to it alone; may be repeated
+    #[arg(long = "peer", value_name = "URL|@FILE")]
+    pub(crate) peers: Vec<GatewaySource>,
     /// Listen for applications at this address [default: 127.0.0.1:1080]
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address)]
     pub(crate) listen: Option<SocketAddr>,

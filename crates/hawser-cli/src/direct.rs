@@ -23,7 +23,7 @@ use crate::rules::{LinkRules, SharedLedger, today};
 use crate::session::Links;
 
 /// The rules for connections, as they change.
-type ConnectionRules = watch::Receiver<Arc<RuleSet>>;
+pub(crate) type ConnectionRules = watch::Receiver<Arc<RuleSet>>;
 
 /// A director in its daemon.
 pub(crate) struct Direct {

@@ -12,6 +12,7 @@ mod door;
 mod far_end;
 mod link;
 mod measure;
+mod peering;
 mod peers;
 mod receive;
 mod rule;

@@ -5,12 +5,15 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use hawser_config::GatewaySource;
+use hawser_config::{GatewaySource, SessionConfig};
 use hawser_control::{ConnectionsStatus, LinkStatus, LinkUse};
 use hawser_front::connection::Director;
+use hawser_front::peer::PeerSessions;
 use hawser_front::proxy::ProxyCounters;
 use hawser_net::client::{Client, ClientConfig};
-use hawser_net::invite::read_reference;
+use hawser_net::host_port::HostPort;
+use hawser_net::identity::{IdentityError, PublicKey};
+use hawser_net::invite::{Invite, read_reference};
 use hawser_net::links::Link;
 use hawser_net::store::{ClientStore, StateDir};
 use hawser_net::unix_time::UnixTime;
@@ -58,19 +61,8 @@ impl Target {
                 None => return Ok(None),
             },
         };
-        let session = &setup.config.session;
-        let config = ClientConfig {
-            identity: state.identity()?,
-            gateway,
-            addresses,
-            invite,
-            name: machine_name(),
-            links: links.to_vec(),
-            rules: rules.terms(),
-            session: session.for_session(MAX_STREAMS),
-            congestion: session.congestion.name(),
-            express: session.express,
-        };
+        let maker = ClientMaker::new(setup, state, links);
+        let config = maker.config(gateway, addresses, invite, rules)?;
         Ok(Some(Self { config, known }))
     }
 
@@ -95,12 +87,54 @@ impl Target {
     }
 }
 
+/// What the clients of one daemon have in common.
+pub(crate) struct ClientMaker {
+    state: StateDir,
+    session: SessionConfig,
+    links: Vec<String>,
+}
+
+impl ClientMaker {
+    /// For clients with the key of `state`, over those `links`, or over all.
+    pub(crate) fn new(setup: &Setup, state: &StateDir, links: &[String]) -> Self {
+        Self {
+            state: state.clone(),
+            session: setup.config.session.clone(),
+            links: links.to_vec(),
+        }
+    }
+
+    /// A client of the gateway or peer with a key.
+    pub(crate) fn config(
+        &self,
+        gateway: PublicKey,
+        addresses: Vec<HostPort>,
+        invite: Option<Invite>,
+        rules: &LinkRules,
+    ) -> Result<ClientConfig, IdentityError> {
+        Ok(ClientConfig {
+            identity: self.state.identity()?,
+            gateway,
+            addresses,
+            invite,
+            name: machine_name(),
+            links: self.links.clone(),
+            rules: rules.terms(),
+            session: self.session.for_session(MAX_STREAMS),
+            congestion: self.session.congestion.name(),
+            express: self.session.express,
+        })
+    }
+}
+
 /// What `hawser status` shows of `hawser up`.
 pub(crate) struct ClientSubject {
     /// None while connections go straight over the links.
     pub(crate) client: Option<Weak<Client>>,
     /// Who places connections on links while they go straight.
     pub(crate) director: Option<Director>,
+    /// Sessions with destinations themselves.
+    pub(crate) peers: Option<PeerSessions>,
     pub(crate) proxy: Arc<ProxyCounters>,
     pub(crate) links: Links,
     pub(crate) wanted: Vec<String>,
@@ -110,11 +144,40 @@ pub(crate) struct ClientSubject {
     pub(crate) peer: String,
 }
 
-impl Subject for ClientSubject {
-    fn sessions(&self, max_streams: usize) -> Vec<View> {
-        let Some(client) = self.client.as_ref().and_then(Weak::upgrade) else {
-            return Vec::new();
-        };
+impl ClientSubject {
+    /// Of a daemon that has neither sessions nor connections yet.
+    pub(crate) fn new(
+        setup: &Setup,
+        wanted: &[String],
+        links: &Links,
+        rules: &Arc<LinkRules>,
+    ) -> Self {
+        Self {
+            client: None,
+            director: None,
+            peers: None,
+            proxy: Arc::default(),
+            links: links.clone(),
+            wanted: wanted.to_vec(),
+            rules: Arc::clone(rules),
+            scheduler: setup.config.session.scheduler.name(),
+            peer: String::new(),
+        }
+    }
+
+    /// The clients, with the keys of those at the other end.
+    fn clients(&self) -> Vec<(String, Arc<Client>)> {
+        let gateway = self.client.as_ref().and_then(Weak::upgrade);
+        let gateway = gateway.map(|client| (self.peer.clone(), client));
+        let peers = self.peers.as_ref().map(PeerSessions::clients);
+        let peers = peers.unwrap_or_default().into_iter();
+        gateway
+            .into_iter()
+            .chain(peers.map(|(key, client)| (key.to_string(), client)))
+            .collect()
+    }
+
+    fn view(&self, peer: &str, client: &Client, max_streams: usize) -> View {
         let snapshot = client.snapshot(max_streams);
         let mut ways: BTreeMap<u32, Way> = BTreeMap::new();
         for status in snapshot.links {
@@ -128,17 +191,25 @@ impl Subject for ClientSubject {
             ways.insert(status.link.index, way);
         }
         let id = client.session_id().map(|id| id.to_string());
-        vec![View {
+        View {
             id: id.unwrap_or_else(|| "-".to_owned()),
             peer: match snapshot.problem {
-                Some(problem) => format!("{} ({problem})", self.peer),
-                None => self.peer.clone(),
+                Some(problem) => format!("{peer} ({problem})"),
+                None => peer.to_owned(),
             },
             ways,
             scheduler: self.scheduler,
             congestion: client.congestion().unwrap_or_default().to_owned(),
             session: snapshot.session,
-        }]
+        }
+    }
+}
+
+impl Subject for ClientSubject {
+    fn sessions(&self, max_streams: usize) -> Vec<View> {
+        let clients = self.clients();
+        let view = |(peer, client): &(String, Arc<Client>)| self.view(peer, client, max_streams);
+        clients.iter().map(view).collect()
     }
 
     fn links(&self) -> Vec<LinkStatus> {
@@ -155,7 +226,7 @@ impl Subject for ClientSubject {
 
     fn set_link(&self, name: &str, up: Option<LinkUse>, down: Option<LinkUse>) -> bool {
         self.rules.set_use(name, up, down);
-        if let Some(client) = self.client.as_ref().and_then(Weak::upgrade) {
+        for (_, client) in self.clients() {
             client.set_rules(self.rules.terms());
         }
         if let Some(director) = &self.director {
@@ -165,10 +236,9 @@ impl Subject for ClientSubject {
     }
 
     fn recorder(&self, session: &str, read: &mut dyn FnMut(&Recorder, Instant)) -> bool {
-        let client = self.client.as_ref().and_then(Weak::upgrade);
-        client.is_some_and(|client| {
+        self.clients().into_iter().any(|(_, client)| {
             let id = client.session_id().map(|id| id.to_string());
-            id.as_deref() == Some(session) && client.recorder(read).is_some()
+            id.as_deref() == Some(session) && client.recorder(&mut *read).is_some()
         })
     }
 
@@ -193,4 +263,5 @@ fn machine_name() -> String {
 
 /// How many streams a gateway may open here at once.
 const MAX_STREAMS: u32 = 1024;
-const ENROL_PATIENCE: Duration = Duration::from_secs(30);
+/// How long enrolling may take.
+pub(crate) const ENROL_PATIENCE: Duration = Duration::from_secs(30);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use hawser_config::UpConfig;
+use hawser_config::{Config, UpConfig};
 use hawser_control::Role;
 use hawser_front::bonded::BondDialer;
 use hawser_front::connection::{LinkDialer, Who};
@@ -15,10 +15,11 @@ use hawser_net::links::{Link, LinkMonitor};
 
 use crate::args::UpArgs;
 use crate::daemon::Daemon;
-use crate::direct::Direct;
+use crate::direct::{ConnectionRules, Direct};
+use crate::peering::{self, Peering};
 use crate::rule_files::RuleFiles;
 use crate::rules::LinkRules;
-use crate::session::{ClientSubject, Target};
+use crate::session::{ClientSubject, Links, Target};
 use crate::setup::{Setup, Usage};
 
 /// Runs the proxy until it is asked to end.
@@ -32,30 +33,29 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         .context("can't follow the links")?;
     refuse_unknown(&args.links, &links.borrow())?;
     let proxy = proxy_config(&config);
-    let rules_for_connections = RuleFiles::of(setup).follow()?;
+    let connection_rules = RuleFiles::of(setup).follow()?;
     let rules = LinkRules::open(&setup.config, &setup.state);
+    for peer in &args.peers {
+        peering::enrol(setup, peer, &config.links, &links, &rules)?;
+    }
     let gateway = config.gateway.as_ref();
-    let target = Target::find(setup, &setup.state, gateway, &config.links, &rules)?;
-    let subject = ClientSubject {
-        client: None,
-        director: None,
-        proxy: Arc::default(),
-        links: links.clone(),
-        wanted: config.links.clone(),
-        rules: Arc::clone(&rules),
-        scheduler: setup.config.session.scheduler.name(),
-        peer: String::new(),
+    let target = match args.direct {
+        true => None,
+        false => Target::find(setup, &setup.state, gateway, &config.links, &rules)?,
     };
+    let subject = ClientSubject::new(setup, &config.links, &links, &rules);
     let Some(target) = target else {
-        tracing::warn!("no gateway is enrolled: each connection goes straight, over one link");
-        let direct = Direct::start(&whole, links, &rules, rules_for_connections);
-        let subject = ClientSubject {
-            director: Some(direct.director()),
-            ..subject
+        if !args.direct {
+            tracing::warn!("no gateway is enrolled: each connection goes straight, over one link");
+        }
+        let way = Straight {
+            setup,
+            config: &whole,
+            links: &links,
+            rules: &rules,
+            connection_rules,
         };
-        serve(&daemon, proxy, Front::direct(&direct), subject).await?;
-        direct.finish().await;
-        return Ok(());
+        return way.serve(&daemon, proxy, subject).await;
     };
     let (peer, enrolling) = (target.config.gateway.to_string(), !target.known);
     let client = Arc::new(target.connect(&setup.state, links.clone()).await?);
@@ -118,6 +118,52 @@ impl Front<LinkDialer> {
             datagrams: Some(Arc::new(direct.datagrams())),
             who: who.ok(),
         }
+    }
+}
+
+/// Connections without a gateway: to where they lead, over one link, or over a session where the
+/// destination has a peer.
+struct Straight<'a> {
+    setup: &'a Setup,
+    config: &'a Config,
+    links: &'a Links,
+    rules: &'a Arc<LinkRules>,
+    connection_rules: ConnectionRules,
+}
+
+impl Straight<'_> {
+    async fn serve(
+        self,
+        daemon: &Daemon,
+        proxy: ProxyConfig,
+        mut subject: ClientSubject,
+    ) -> anyhow::Result<()> {
+        let links = self.links;
+        let connection_rules = self.connection_rules;
+        let direct = Direct::start(
+            self.config,
+            links.clone(),
+            self.rules,
+            connection_rules.clone(),
+        );
+        subject.director = Some(direct.director());
+        let front = Front::direct(&direct);
+        if self.config.connection.peers {
+            let wanted = &self.config.up.links;
+            let peering = Peering::start(self.setup, wanted, links, self.rules, connection_rules)?;
+            subject.peers = Some(peering.sessions.clone());
+            let front = Front {
+                dialer: peering.dialer(front.dialer),
+                datagrams: front.datagrams,
+                who: front.who,
+            };
+            serve(daemon, proxy, front, subject).await?;
+            peering.sessions.close(END_PATIENCE).await;
+        } else {
+            serve(daemon, proxy, front, subject).await?;
+        }
+        direct.finish().await;
+        Ok(())
     }
 }
 

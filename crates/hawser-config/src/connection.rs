@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use hawser_policy::Profile;
 use hawser_sched::connection::ConnectionPolicy;
 use hawser_types::ByteCount;
@@ -12,6 +14,12 @@ pub struct ConnectionConfig {
     pub scheduler: ConnectionPolicy,
     /// `profile`: which of the sets of rules that come with Hawser is in force. Default `"speed"`.
     pub profile: Profile,
+    /// `peers`: whether destinations are probed for peers that this machine has enrolled with, and
+    /// connections to them bonded. `"auto"`, the default, or `"off"`.
+    pub peers: bool,
+    /// `peer-retry`: how long an address without a peer is left alone. From 1 s to a day, default
+    /// a minute.
+    pub peer_retry: Duration,
     /// `portal-checks`: pages that show whether somebody on a link answers in the name of others.
     /// None by default: no server is asked that the user did not name.
     pub portal_checks: Vec<HttpUrl>,
@@ -29,6 +37,8 @@ impl Default for ConnectionConfig {
         Self {
             scheduler: ConnectionPolicy::default(),
             profile: Profile::default(),
+            peers: true,
+            peer_retry: DEFAULT_PEER_RETRY,
             portal_checks: Vec::new(),
             probe_downloads: Vec::new(),
             probe_uploads: Vec::new(),
@@ -44,6 +54,8 @@ impl TryFrom<Section<'_>> for ConnectionConfig {
         section.allow_only(&[
             "scheduler",
             "profile",
+            "peers",
+            "peer-retry",
             "portal-checks",
             "probe-downloads",
             "probe-uploads",
@@ -55,6 +67,12 @@ impl TryFrom<Section<'_>> for ConnectionConfig {
         }
         if let Some(field) = section.field("profile") {
             config.profile = field.named(Profile::ALL, Profile::name)?;
+        }
+        if let Some(field) = section.field("peers") {
+            config.peers = field.word(&[("auto", true), ("off", false)])?;
+        }
+        if let Some(field) = section.field("peer-retry") {
+            config.peer_retry = field.parse_with(read_retry, "a time from 1s to 1d")?;
         }
         for (key, urls) in [
             ("portal-checks", &mut config.portal_checks),
@@ -74,6 +92,16 @@ impl TryFrom<Section<'_>> for ConnectionConfig {
     }
 }
 
+fn read_retry(text: &str) -> Option<Duration> {
+    let span = hawser_types::parse_duration(text).ok()?;
+    (MIN_PEER_RETRY..=MAX_PEER_RETRY)
+        .contains(&span)
+        .then_some(span)
+}
+
 const URL: &str = "a URL such as \"http://check.example/generate_204\"";
 const URLS: &str = "a list of URLs such as [\"http://check.example/generate_204\"]";
 const DEFAULT_PROBE_BUDGET: ByteCount = ByteCount::new(10_000_000);
+const DEFAULT_PEER_RETRY: Duration = Duration::from_secs(60);
+const MIN_PEER_RETRY: Duration = Duration::from_secs(1);
+const MAX_PEER_RETRY: Duration = Duration::from_secs(86_400);

@@ -60,43 +60,51 @@ impl Purpose {
 }
 
 /// A bonded stream with the front ends' reset codes.
+///
+/// One that was dialed keeps its client, and so its session, for as long as it lives.
 #[derive(Debug)]
-pub struct Bonded(BondStream);
+pub struct Bonded {
+    stream: BondStream,
+    _client: Option<Arc<Client>>,
+}
 
 impl Bonded {
     /// Wraps a stream.
     pub fn new(stream: BondStream) -> Self {
-        Self(stream)
+        Self {
+            stream,
+            _client: None,
+        }
     }
 
     /// The stream.
     pub fn get_mut(&mut self) -> &mut BondStream {
-        &mut self.0
+        &mut self.stream
     }
 }
 
 impl ByteStream for Bonded {
     fn reset(&mut self, code: ResetCode) {
-        self.0.reset(u32::from(code.code()));
+        self.stream.reset(u32::from(code.code()));
     }
 
     fn aborted(&self) -> Option<ResetCode> {
-        self.0.reset_code().map(reset_code)
+        self.stream.reset_code().map(reset_code)
     }
 }
 
 impl IncomingStream for Bonded {
     fn open_metadata(&self) -> &[u8] {
-        self.0.opening()
+        self.stream.opening()
     }
 
     fn accept(&mut self) {
         // Fails only when the stream is over, which reading shows.
-        let _ = self.0.accept(Bytes::new());
+        let _ = self.stream.accept(Bytes::new());
     }
 
     fn refuse(mut self, error: DialError) {
-        self.0.reset(u32::from(error.code()));
+        self.stream.reset(u32::from(error.code()));
     }
 }
 
@@ -106,7 +114,9 @@ impl AsyncRead for Bonded {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buffer).map_err(named)
+        Pin::new(&mut self.stream)
+            .poll_read(cx, buffer)
+            .map_err(named)
     }
 }
 
@@ -116,15 +126,17 @@ impl AsyncWrite for Bonded {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes).map_err(named)
+        Pin::new(&mut self.stream)
+            .poll_write(cx, bytes)
+            .map_err(named)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx).map_err(named)
+        Pin::new(&mut self.stream).poll_shutdown(cx).map_err(named)
     }
 }
 
@@ -132,7 +144,7 @@ impl Bonded {
     /// Splits the stream into a reader that takes chunks as they come, by any channel, and a
     /// writer. The stream lives until both are dropped.
     pub fn into_unordered(mut self) -> io::Result<(UnorderedReader, BondedWriter)> {
-        self.0.set_unordered()?;
+        self.stream.set_unordered()?;
         let shared = Arc::new(Mutex::new(self));
         Ok((UnorderedReader(Arc::clone(&shared)), BondedWriter(shared)))
     }
@@ -148,7 +160,7 @@ pub struct BondedWriter(Arc<Mutex<Bonded>>);
 
 impl UnorderedRead for UnorderedReader {
     async fn read_chunk(&mut self) -> io::Result<Option<(u64, Bytes)>> {
-        std::future::poll_fn(|cx| lock(&self.0).0.poll_read_chunk(cx, MAX_READ)).await
+        std::future::poll_fn(|cx| lock(&self.0).stream.poll_read_chunk(cx, MAX_READ)).await
     }
 }
 
@@ -202,7 +214,10 @@ impl Dialer for BondDialer {
                 _ => DialError::GatewayUnavailable,
             })?;
         match stream.accepted().await {
-            Ok(_) => Ok(Bonded(stream)),
+            Ok(_) => Ok(Bonded {
+                stream,
+                _client: Some(Arc::clone(&self.client)),
+            }),
             Err(error) => {
                 let code = reset_by_peer(&error).and_then(|code| u16::try_from(code).ok());
                 Err(code

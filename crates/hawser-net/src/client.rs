@@ -190,11 +190,15 @@ impl Client {
     /// Waits until the gateway has shown that it lets this client in, at most for `patience`. A
     /// session begins before that: the client's side of the handshake is over first.
     pub async fn admitted(&self, patience: Duration) -> Result<(), OpenStreamError> {
-        let has_answered = |driver: &Driver| {
-            let channels = driver.snapshot(0).channels;
-            driver.is_enrolled() || channels.iter().any(|c| c.received > ByteCount::ZERO)
-        };
         self.heard(patience, has_answered).await
+    }
+
+    /// Whether a session runs, and the gateway has shown that it lets this client in.
+    pub fn is_admitted(&self) -> bool {
+        match &*self.shared.current.borrow() {
+            State::Running(driver) => driver.closed().is_none() && has_answered(driver),
+            _ => false,
+        }
     }
 
     /// Waits until a session satisfies `condition`, which begins to hold when `changes` are told.
@@ -370,6 +374,12 @@ impl Shared {
     fn lock_keepers(&self) -> std::sync::MutexGuard<'_, BTreeMap<u32, LinkStatus>> {
         self.keepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether the gateway has said anything in this session.
+fn has_answered(driver: &Driver) -> bool {
+    let channels = driver.snapshot(0).channels;
+    driver.is_enrolled() || channels.iter().any(|c| c.received > ByteCount::ZERO)
 }
 
 /// Keeps a session running for as long as the client lives.

@@ -167,7 +167,7 @@ pub(crate) fn two_links() -> Neighbour {
 }
 
 /// Echoes bytes in the neighbour.
-fn serve_echo(neighbour: &Neighbour) {
+pub(crate) fn serve_echo(neighbour: &Neighbour) {
     serve(neighbour, SERVER, |mut stream| async move {
         let (mut from, mut to) = stream.split();
         tokio::io::copy(&mut from, &mut to).await.map(drop)

@@ -8,6 +8,7 @@ mod files;
 mod gateway;
 mod ledger;
 mod origin;
+mod peer;
 mod program;
 mod rules;
 mod usage;

@@ -32,6 +32,14 @@ impl LinkTerms {
         is_taken && !self.is_metered(link)
     }
 
+    /// How readily a link is taken, the most readily first; `None` where it is forbidden.
+    pub fn place(&self, link: &Link) -> Option<u8> {
+        match self.permission(link) {
+            Permission::Forbidden(_) => None,
+            permission => Some(rank(permission)),
+        }
+    }
+
     pub(super) fn is_metered(&self, link: &Link) -> bool {
         self.metered.contains(&link.name)
     }

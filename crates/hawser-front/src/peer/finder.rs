@@ -80,6 +80,12 @@ impl PeerFinder {
         peer
     }
 
+    /// The peer at `address`, where one is known.
+    pub fn known(&self, address: IpAddr) -> Option<PublicKey> {
+        let cache = self.shared.lock();
+        cache.ask(address.to_canonical(), Instant::now()).0
+    }
+
     /// A session with the peer at `address` did not come about, or was of no use: there is no peer
     /// there for a while.
     pub fn give_up(&self, address: IpAddr) {

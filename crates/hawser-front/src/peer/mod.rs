@@ -8,6 +8,12 @@
 //! Source: DBAS §II.A, the detection of the mode.
 
 mod cache;
+mod dialer;
 mod finder;
+mod sessions;
+mod stream;
 
+pub use dialer::{PeerDialer, Sessions};
 pub use finder::{PeerFinder, PeerSettings};
+pub use sessions::PeerSessions;
+pub use stream::{PeerStream, Remote};

@@ -28,6 +28,9 @@ pub struct EnrolledGateway {
     pub addresses: Vec<HostPort>,
     /// When this client enrolled with it, the last time if more than once.
     pub enrolled_at: UnixTime,
+    /// It is for connections to itself alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub peer_only: bool,
 }
 
 impl ClientStore {
@@ -44,9 +47,12 @@ impl ClientStore {
             .read(|state| state.gateways.iter().rev().cloned().collect())
     }
 
-    /// The gateway to use when none is named: the one enrolled with last.
+    /// The gateway to use when none is named: the one enrolled with last that is more than a peer.
     pub fn default_gateway(&self) -> Option<EnrolledGateway> {
-        self.file.read(|state| state.gateways.last().cloned())
+        self.file.read(|state| {
+            let mut latest = state.gateways.iter().rev();
+            latest.find(|gateway| !gateway.peer_only).cloned()
+        })
     }
 
     /// The gateway with key `key`.
@@ -63,6 +69,26 @@ impl ClientStore {
         addresses: &[HostPort],
         now: UnixTime,
     ) -> Result<(), StoreError> {
+        self.put(key, addresses, now, false)
+    }
+
+    /// As [`ClientStore::remember`] for a peer, which is no gateway for anything else.
+    pub fn remember_peer(
+        &self,
+        key: PublicKey,
+        addresses: &[HostPort],
+        now: UnixTime,
+    ) -> Result<(), StoreError> {
+        self.put(key, addresses, now, true)
+    }
+
+    fn put(
+        &self,
+        key: PublicKey,
+        addresses: &[HostPort],
+        now: UnixTime,
+        peer_only: bool,
+    ) -> Result<(), StoreError> {
         self.file.update(|state| {
             state.gateways.retain(|gateway| gateway.key != key);
             if state.gateways.len() >= MAX_GATEWAYS {
@@ -76,6 +102,7 @@ impl ClientStore {
                 key,
                 addresses,
                 enrolled_at: now,
+                peer_only,
             });
             Ok(())
         })
@@ -144,6 +171,12 @@ mod tests {
         let default = again.default_gateway().unwrap();
         assert_eq!((default.key, default.enrolled_at.as_secs()), (key(1), 15));
         assert_eq!(default.addresses, [address]);
+        again
+            .remember_peer(key(3), &[], UnixTime::from_secs(30))
+            .unwrap();
+        let default = ClientStore::open(&dir).unwrap().default_gateway();
+        assert_eq!(default.map(|gateway| gateway.key), Some(key(1)));
+        assert!(again.gateway(&key(3)).unwrap().peer_only);
         assert!(again.forget(&key(1)).unwrap() && !again.forget(&key(1)).unwrap());
         assert!(store.reload_if_changed().unwrap());
         assert_eq!(store.default_gateway(), store.gateway(&key(2)));

@@ -1,0 +1,198 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hawser_net::identity::PublicKey;
+use hawser_policy::{Mode, RuleSet};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::PeerFinder;
+use super::stream::{PeerStream, Remote};
+use crate::connection::Origin;
+use crate::destination::{Destination, Host, HostName};
+use crate::transport::{DialError, Dialer};
+
+/// Sessions with peers.
+pub trait Sessions: Send + Sync + 'static {
+    /// Dials over a session; its streams keep the session for as long as they live.
+    type Way: Dialer;
+
+    /// The way to the peer with this key, which is at `address`, where a session with it runs; begins
+    /// one where there is none. Never waits.
+    fn way(&self, peer: PublicKey, address: IpAddr) -> Option<Self::Way>;
+}
+
+/// Dials with `D`, and over sessions where the destination is known to have a peer.
+#[derive(Debug)]
+pub struct PeerDialer<D, S> {
+    direct: D,
+    sessions: Arc<S>,
+    finder: PeerFinder,
+    rules: watch::Receiver<Arc<RuleSet>>,
+    /// Where names have led to.
+    names: Mutex<BTreeMap<HostName, IpAddr>>,
+}
+
+/// What a [`PeerDialer`] opens.
+type Stream<D, S> = PeerStream<<D as Dialer>::Stream, <<S as Sessions>::Way as Dialer>::Stream>;
+
+impl<D: Dialer, S: Sessions> PeerDialer<D, S>
+where
+    D::Stream: Remote,
+{
+    /// A dialer that begins sessions with the peers that `finder` finds. `rules` say which
+    /// connections are to go over links whatever their destination is.
+    pub fn new(
+        direct: D,
+        finder: PeerFinder,
+        sessions: S,
+        rules: watch::Receiver<Arc<RuleSet>>,
+    ) -> Self {
+        let sessions = Arc::new(sessions);
+        tokio::spawn(prepare(finder.found(), Arc::clone(&sessions)));
+        Self {
+            direct,
+            sessions,
+            finder,
+            rules,
+            names: Mutex::default(),
+        }
+    }
+
+    async fn dial_direct(
+        &self,
+        destination: &Destination,
+        origin: &Origin,
+    ) -> Result<Stream<D, S>, DialError> {
+        let stream = self.direct.dial_for(destination, origin).await?;
+        if let Some(remote) = stream.remote() {
+            // Beside the connection, which has begun.
+            self.finder.ask(remote);
+            if let Host::Name(name) = &destination.host {
+                self.note(name, remote);
+            }
+        }
+        Ok(PeerStream::Direct(stream))
+    }
+
+    /// Dials over a session with the peer at `address`, and soon over a link as well; the first
+    /// that is answered is it.
+    async fn dial_bonded(
+        &self,
+        (address, way): (IpAddr, S::Way),
+        destination: &Destination,
+        origin: &Origin,
+    ) -> Result<Stream<D, S>, DialError> {
+        let at_peer = Destination::new(Host::Ip(address), destination.port);
+        let mut bonded = std::pin::pin!(way.dial(&at_peer));
+        let first = timeout(HEAD_START, &mut bonded).await;
+        if let Ok(Ok(stream)) = first {
+            return Ok(PeerStream::Bonded(stream));
+        }
+        let mut direct = std::pin::pin!(self.direct.dial_for(destination, origin));
+        if let Ok(Err(error)) = first {
+            self.judge(address, error);
+            return direct.await.map(PeerStream::Direct);
+        }
+        tokio::select! {
+            dialed = &mut bonded => match dialed {
+                Ok(stream) => Ok(PeerStream::Bonded(stream)),
+                Err(error) => {
+                    self.judge(address, error);
+                    direct.await.map(PeerStream::Direct)
+                }
+            },
+            dialed = &mut direct => match dialed {
+                Ok(stream) => {
+                    self.finder.give_up(address);
+                    Ok(PeerStream::Direct(stream))
+                }
+                Err(error) => bonded.await.map(PeerStream::Bonded).map_err(|_| error),
+            },
+        }
+    }
+
+    /// The peer of a destination, and a session with it that runs.
+    fn way(&self, destination: &Destination, origin: &Origin) -> Option<(IpAddr, S::Way)> {
+        let address = match &destination.host {
+            Host::Ip(address) => *address,
+            Host::Name(name) => *self.names().get(name)?,
+        };
+        let peer = self.finder.known(address)?;
+        let origin = origin.towards(destination);
+        if self.rules.borrow().judge(&origin.facts()).mode == Mode::Direct {
+            return None;
+        }
+        let way = self.sessions.way(peer, address)?;
+        // It is looked for again in time.
+        self.finder.ask(address);
+        Some((address, way))
+    }
+
+    /// Draws the conclusion from a dial that the peer has refused.
+    fn judge(&self, address: IpAddr, error: DialError) {
+        // The peer is as it should be; nothing listens there.
+        if error != DialError::ConnectionRefused {
+            tracing::info!(%address, %error, "the peer there is of no use for now");
+            self.finder.give_up(address);
+        }
+    }
+
+    fn note(&self, name: &HostName, address: IpAddr) {
+        let mut names = self.names();
+        if names.len() >= MAX_NAMES && !names.contains_key(name) {
+            names.clear();
+        }
+        names.insert(name.clone(), address);
+    }
+
+    fn names(&self) -> MutexGuard<'_, BTreeMap<HostName, IpAddr>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<D: Dialer, S: Sessions> Dialer for PeerDialer<D, S>
+where
+    D::Stream: Remote,
+{
+    type Stream = Stream<D, S>;
+
+    async fn dial(&self, destination: &Destination) -> Result<Self::Stream, DialError> {
+        self.dial_for(destination, &Origin::default()).await
+    }
+
+    async fn dial_for(
+        &self,
+        destination: &Destination,
+        origin: &Origin,
+    ) -> Result<Self::Stream, DialError> {
+        match self.way(destination, origin) {
+            Some(way) => self.dial_bonded(way, destination, origin).await,
+            None => self.dial_direct(destination, origin).await,
+        }
+    }
+}
+
+/// Begins a session with each peer that is found, so that the next connection there can use it.
+async fn prepare<S: Sessions>(
+    mut found: watch::Receiver<Arc<BTreeMap<IpAddr, PublicKey>>>,
+    sessions: Arc<S>,
+) {
+    let mut before = BTreeSet::new();
+    while found.changed().await.is_ok() {
+        let now = Arc::clone(&found.borrow_and_update());
+        for (address, peer) in now.iter().filter(|(address, _)| !before.contains(*address)) {
+            sessions.way(*peer, *address);
+        }
+        before = now.keys().copied().collect();
+    }
+}
+
+/// For the session, before a link is tried as well. As between two addresses: RFC 8305 §8.
+const HEAD_START: Duration = Duration::from_millis(250);
+const MAX_NAMES: usize = 1024;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hawser_net::identity::Identity;
+use hawser_net::tls::server_handshake;
+use hawser_policy::{Action, Rule};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::super::PeerSettings;
+use super::*;
+use crate::connect::connect_tcp;
+use crate::direct::DirectDialer;
+
+/// How a session answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Opens,
+    Refuses(DialError),
+    /// Never.
+    Silent,
+    /// There is no session.
+    Nothing,
+}
+
+/// Sessions whose streams are connections to the destination, counted.
+#[derive(Clone)]
+struct Fake {
+    answer: Arc<Mutex<Answer>>,
+    begun: Arc<AtomicUsize>,
+    opened: Arc<AtomicUsize>,
+}
+
+impl Sessions for Fake {
+    type Way = Self;
+
+    fn way(&self, _: PublicKey, _: IpAddr) -> Option<Self> {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        let answer = *self.answer.lock().unwrap();
+        (answer != Answer::Nothing).then(|| self.clone())
+    }
+}
+
+impl Dialer for Fake {
+    type Stream = TcpStream;
+
+    async fn dial(&self, destination: &Destination) -> Result<TcpStream, DialError> {
+        let Host::Ip(address) = destination.host else {
+            return Err(DialError::Internal);
+        };
+        let answer = *self.answer.lock().unwrap();
+        match answer {
+            Answer::Opens | Answer::Nothing => {
+                self.opened.fetch_add(1, Ordering::Relaxed);
+                let to = SocketAddr::new(address, destination.port);
+                TcpStream::connect(to)
+                    .await
+                    .map_err(|e| DialError::from_io(&e))
+            }
+            Answer::Refuses(error) => Err(error),
+            Answer::Silent => std::future::pending().await,
+        }
+    }
+}
+
+type Connecting =
+    fn(SocketAddr) -> std::pin::Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
+
+struct Scene {
+    dialer: PeerDialer<DirectDialer<Connecting>, Fake>,
+    sessions: Fake,
+    rules: watch::Sender<Arc<RuleSet>>,
+    origin: SocketAddr,
+}
+
+/// An origin server on this machine, and a peer beside it.
+async fn scene(answer: Answer) -> Scene {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let origin = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut kept = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            kept.push(stream);
+        }
+    });
+    let peer = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = peer.local_addr().unwrap().port();
+    let me = Identity::from_seed([7; 32]);
+    let known = vec![me.public()];
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = peer.accept().await {
+            let _ = server_handshake(stream, &[], &me, Arc::new(|_| true)).await;
+        }
+    });
+    let finder = PeerFinder::start(
+        connect_tcp,
+        move || known.clone(),
+        PeerSettings::at_port(port),
+    );
+    let sessions = Fake {
+        answer: Arc::new(Mutex::new(answer)),
+        begun: Arc::default(),
+        opened: Arc::default(),
+    };
+    let rules = watch::Sender::new(Arc::default());
+    let connect: Connecting = |address| Box::pin(connect_tcp(address));
+    let direct = DirectDialer::new(connect);
+    Scene {
+        dialer: PeerDialer::new(direct, finder, sessions.clone(), rules.subscribe()),
+        sessions,
+        rules,
+        origin,
+    }
+}
+
+impl Scene {
+    /// Whether a connection is bonded; it is made in any case.
+    async fn is_bonded(&self, destination: &str) -> bool {
+        let destination = destination.parse().unwrap();
+        match self.dialer.dial(&destination).await.unwrap() {
+            PeerStream::Direct(_) => false,
+            PeerStream::Bonded(_) => true,
+        }
+    }
+
+    /// Waits until the peer is known, and a session with it was begun.
+    async fn found(&self) {
+        let mut found = self.dialer.finder.found();
+        found.wait_for(|found| !found.is_empty()).await.unwrap();
+        while self.sessions.begun.load(Ordering::Relaxed) == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_first_connection_is_direct_and_later_ones_are_bonded() {
+    let scene = scene(Answer::Opens).await;
+    let origin = scene.origin.to_string();
+    let named = format!("localhost:{}", scene.origin.port());
+    assert!(!scene.is_bonded(&named).await);
+    scene.found().await;
+    assert!(scene.is_bonded(&origin).await);
+    // Where the name has led to is known.
+    assert!(scene.is_bonded(&named).await);
+}
+
+#[tokio::test]
+async fn a_peer_without_a_session_keeps_nobody_waiting() {
+    let scene = scene(Answer::Nothing).await;
+    let origin = scene.origin.to_string();
+    assert!(!scene.is_bonded(&origin).await);
+    scene.found().await;
+    assert!(!scene.is_bonded(&origin).await);
+    *scene.sessions.answer.lock().unwrap() = Answer::Opens;
+    assert!(scene.is_bonded(&origin).await);
+}
+
+#[tokio::test]
+async fn what_fails_over_a_session_goes_over_a_link_and_the_peer_rests() {
+    for answer in [Answer::Refuses(DialError::RefusedByPolicy), Answer::Silent] {
+        let scene = scene(answer).await;
+        let origin = scene.origin.to_string();
+        assert!(!scene.is_bonded(&origin).await);
+        scene.found().await;
+        assert!(!scene.is_bonded(&origin).await, "{answer:?}");
+        let before = scene.sessions.begun.load(Ordering::Relaxed);
+        assert!(!scene.is_bonded(&origin).await, "{answer:?}");
+        assert_eq!(scene.sessions.begun.load(Ordering::Relaxed), before);
+    }
+}
+
+#[tokio::test]
+async fn a_port_where_nothing_listens_does_not_speak_against_the_peer() {
+    let scene = scene(Answer::Refuses(DialError::ConnectionRefused)).await;
+    let origin = scene.origin.to_string();
+    assert!(!scene.is_bonded(&origin).await);
+    scene.found().await;
+    assert!(!scene.is_bonded(&origin).await);
+    *scene.sessions.answer.lock().unwrap() = Answer::Opens;
+    assert!(scene.is_bonded(&origin).await);
+}
+
+#[tokio::test]
+async fn rules_keep_a_connection_off_sessions() {
+    let scene = scene(Answer::Opens).await;
+    let origin = scene.origin.to_string();
+    assert!(!scene.is_bonded(&origin).await);
+    scene.found().await;
+    let direct = Rule {
+        then: Action {
+            mode: Some(Mode::Direct),
+            ..Action::default()
+        },
+        ..Rule::default()
+    };
+    scene.rules.send_replace(Arc::new(RuleSet::new([direct])));
+    assert!(!scene.is_bonded(&origin).await);
+    assert_eq!(scene.sessions.opened.load(Ordering::Relaxed), 0);
+}
