@@ -1,6 +1,7 @@
 //! What one path can do: round-trip time, delivery rate, queues, loss, silence; no policy.
 #![forbid(unsafe_code)]
 
+mod activity;
 mod bottleneck;
 mod capacity;
 mod control;
@@ -9,6 +10,7 @@ mod delivery;
 mod demand;
 mod estimator;
 mod kalman;
+mod latency;
 mod loss;
 mod one_way;
 mod refresh;
@@ -17,6 +19,7 @@ mod silence;
 mod spread;
 mod window;
 
+pub use activity::Activity;
 pub use bottleneck::{Bottlenecks, Group, INTERVAL as BOTTLENECK_INTERVAL};
 pub use capacity::Capacity;
 pub use control::{Control, ControlChoice, ControlFacts};
@@ -25,6 +28,7 @@ pub use delivery::{DeliveryRate, Limit};
 pub use demand::{DemandEstimate, PortClass};
 pub use estimator::{KernelSample, PathEstimator};
 pub use kalman::KalmanThroughput;
+pub use latency::LinkLatency;
 pub use loss::Loss;
 pub use one_way::{OneWayDelay, Trend};
 pub use refresh::RttRefresh;

@@ -5,6 +5,7 @@
 
 mod bonded;
 mod direct;
+mod known;
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::connection::ConnectionPolicy;
 use serde::Serialize;
 
-pub use direct::Rates;
+pub use known::Rates;
 
 /// Who spreads the load, and over what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use hawser_path::KernelSample;
 use hawser_scenario::{Congestion, Fate, LineState, Link, Nat, TcpOption};
-use hawser_types::Instant;
+use hawser_types::{ByteCount, Instant};
 
 use crate::queue::Queue;
 use crate::tcp::{Packet, Tcp, TcpConfig};
@@ -79,6 +79,8 @@ struct LinkState {
 #[derive(Debug)]
 struct Way {
     line: LineState,
+    /// What has come to the other end.
+    carried: ByteCount,
     under_way: VecDeque<(Instant, End, Packet)>,
 }
 
@@ -109,6 +111,7 @@ impl Network {
         let way = |line: &hawser_scenario::Line, number: u64| Way {
             // As the lab seeds its lines.
             line: LineState::new(line.clone(), seed.wrapping_mul(1_000_003) ^ number, now),
+            carried: ByteCount::ZERO,
             under_way: VecDeque::new(),
         };
         let links = links.iter().chain(server).enumerate();
@@ -249,6 +252,11 @@ impl Network {
         self.tcp(end).sample(self.now)
     }
 
+    /// IP bytes that a link has carried so far, towards the server and towards the client.
+    pub fn carried(&self, link: usize) -> [ByteCount; 2] {
+        self.links[link].ways.each_ref().map(|way| way.carried)
+    }
+
     /// Changes the congestion control of an end.
     pub fn set_congestion(&mut self, end: End, congestion: Congestion) {
         let now = self.now;
@@ -285,6 +293,7 @@ impl Network {
         let hole = self.links[link].black_hole;
         let state = &mut self.links[link].ways[way];
         let (_, end, packet) = state.under_way.pop_front()?;
+        state.carried += packet.size();
         if let Some((at, ..)) = state.under_way.front() {
             self.queue.push(*at, Planned::Arrival { link, way });
         }

@@ -9,7 +9,7 @@ use hawser_sched::connection::ConnectionPolicy;
 use hawser_sim::connections::{self, Method, Rates, Report};
 use hawser_sim::table::Connections;
 
-const VALUES: [&str; 4] = ["0.25Mbit/s", "2Mbit/s", "4%", "3.0"];
+const VALUES: [&str; 3] = ["0.25Mbit/s", "4%", "0.5"];
 const METHODS: [Method; 6] = [
     Method::Connections(ConnectionPolicy::OnlyOne),
     Method::Connections(ConnectionPolicy::RoundRobin),
@@ -52,7 +52,7 @@ fn rotation_hurts_beside_a_slow_link_and_demands_make_up_for_it() {
     let weighted = throughput(ConnectionPolicy::WeightedRoundRobin);
     assert!(rotated < only_one / 2.0, "{rotated} {only_one}");
     assert!(weighted > rotated * 3.5, "{weighted} {rotated}");
-    for point in &points {
+    for point in points.iter().step_by(3) {
         let auto = of(point, ConnectionPolicy::Auto);
         let only_one = of(point, ConnectionPolicy::OnlyOne);
         assert_eq!(auto.mean(|trial| trial.unfinished as f64).mean, 0.0);
@@ -101,17 +101,17 @@ fn one_long_connection_stays_on_its_link_and_chunks_use_both() {
 fn one_seed_gives_one_result_and_another_seed_another() {
     let point = &points(&folder().join("dbas-e2.toml"))[3];
     let method = Method::Connections(ConnectionPolicy::Auto);
-    let run = |seed| connections::run(point, method, Rates::Nominal, seed..=seed).unwrap();
+    let run = |seed| connections::run(point, method, Rates::Learnt, seed..=seed).unwrap();
     assert_eq!(run(4), run(4));
     assert_ne!(run(4).trials[0].throughput, run(5).trials[0].throughput);
 }
 
 fn of(point: &Point, policy: ConnectionPolicy) -> Report {
-    run(point, Method::Connections(policy), 5)
+    run(point, Method::Connections(policy), 3)
 }
 
 fn run(point: &Point, method: Method, seeds: u64) -> Report {
-    connections::run(point, method, Rates::Nominal, 1..=seeds).unwrap()
+    connections::run(point, method, Rates::Learnt, 1..=seeds).unwrap()
 }
 
 fn points(path: &Path) -> Vec<Point> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hawser_net::links::{Link, usable};
-use hawser_path::DemandEstimate;
+use hawser_path::{Activity, DemandEstimate};
 use hawser_policy::RuleSet;
 use hawser_sched::connection::{ConnectionPolicy, ConnectionScheduler, Load};
 use hawser_sched::rules::Permission;
@@ -156,10 +156,7 @@ impl Director {
             key: decision.key.clone(),
             demand,
             moved: Arc::clone(&moved),
-            seen: [ByteCount::ZERO; 2],
-            active: now,
-            counted: [ByteCount::ZERO; 2],
-            moves: [false; 2],
+            activity: Activity::new(now),
             connected: None,
             charge: Load {
                 connections: 1,
@@ -302,7 +299,7 @@ impl Director {
         let Some(entry) = inner.flows.get_mut(&flow) else {
             return;
         };
-        (entry.connected, entry.active) = (Some(now), now);
+        entry.connected = Some(now);
         let link = entry.link;
         inner.opened += 1;
         if let Some(book) = inner.links.get_mut(&link) {
@@ -323,14 +320,14 @@ impl Director {
             return;
         };
         inner.give_back(&entry);
-        inner.settle(&mut entry);
+        inner.settle(&mut entry, now);
         let Some(since) = entry.connected else {
             return;
         };
-        let [up, down] = entry.seen;
+        let [up, down] = entry.activity.moved();
         inner.demands.learn(&entry.key, up, down);
         if let Some(book) = inner.links.get_mut(&entry.link) {
-            book.handle_end(now, entry.seen, now.since(since));
+            book.handle_end(now, [up, down], now.since(since));
         }
     }
 

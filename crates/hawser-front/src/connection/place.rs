@@ -98,7 +98,7 @@ impl<'a> Placing<'a> {
             let book = links.get(&view.link.value())?;
             Some(Candidate {
                 link: Arc::clone(&book.link),
-                patience: book.latency.patience(),
+                patience: book.patience(),
                 standing: *standing,
             })
         };

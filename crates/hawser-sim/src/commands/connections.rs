@@ -23,6 +23,9 @@ pub(crate) struct ConnectionArguments {
     /// Only these values of a sweep
     #[arg(long, value_delimiter = ',', value_name = "VALUE")]
     values: Vec<String>,
+    /// What is known of the links when a run begins
+    #[arg(long, default_value = "learnt")]
+    rates: Rates,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -49,7 +52,7 @@ impl ConnectionArguments {
                         continue;
                     }
                     let seeds = 1..=self.seeds.get();
-                    let report = connections::run(point, method, Rates::Nominal, seeds);
+                    let report = connections::run(point, method, self.rates, seeds);
                     reports.push(
                         report.with_context(|| format!("{} has no workload", path.display()))?,
                     );

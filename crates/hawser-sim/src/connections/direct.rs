@@ -3,24 +3,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hawser_path::DemandEstimate;
+use hawser_path::{Activity, DemandEstimate};
 use hawser_scenario::figures::Served;
 use hawser_scenario::{Congestion, Scenario, Workload};
 use hawser_sched::connection::{
     ConnectionPolicy, ConnectionScheduler, Demand, LinkView, Load, remaining,
 };
-use hawser_types::{ByteCount, Instant, LinkIndex, Rate};
+use hawser_types::{ByteCount, Instant};
 
 use super::REQUEST;
+use super::known::{COUNTED_EVERY, KnownLink, Rates};
 use crate::network::{End, Happening, Network};
 use crate::tcp::TcpConfig;
-
-/// Where the rates of links are known from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rates {
-    /// They are what the scenario says.
-    Nominal,
-}
 
 /// The client, its connections, and what it learns of them.
 struct Client<'a> {
@@ -28,21 +22,13 @@ struct Client<'a> {
     began: Instant,
     workload: &'a Workload,
     scheduler: Box<dyn ConnectionScheduler>,
-    links: Vec<LinkState>,
+    links: Vec<KnownLink>,
     /// By application.
     demands: Vec<DemandEstimate>,
     /// By the number of the connection.
     open: BTreeMap<usize, Open>,
     served: Vec<Served>,
     left: usize,
-}
-
-#[derive(Default)]
-struct LinkState {
-    down: Rate,
-    up: Rate,
-    /// Of handshakes.
-    latency: Option<Duration>,
 }
 
 /// A connection that has not ended.
@@ -54,6 +40,7 @@ struct Open {
     demand: Demand,
     began: Instant,
     asked: bool,
+    activity: Activity,
 }
 
 /// Runs a workload to its end.
@@ -65,18 +52,12 @@ pub(super) fn run(
     seed: u64,
 ) -> Vec<Served> {
     let mut client = Client::new(scenario, workload, policy, rates, seed);
-    for number in 0..client.served.len() {
-        let at = client.began + client.served[number].arrival.at;
-        client.network.set_alarm(at, number as u64);
+    client.count();
+    let limit = super::limit(scenario, workload);
+    if rates == Rates::Learnt {
+        client.serve(super::begin(workload, !seed), limit);
     }
-    let limit = client.began + super::limit(scenario, workload);
-    while client.left > 0 {
-        match client.network.step(limit) {
-            Some(Happening::Alarm(number)) => client.begin(number as usize),
-            Some(Happening::End(end)) => client.on_end(end),
-            None => break,
-        }
-    }
+    client.serve(super::begin(workload, seed), limit);
     client.served
 }
 
@@ -85,16 +66,12 @@ impl<'a> Client<'a> {
         scenario: &Scenario,
         workload: &'a Workload,
         policy: ConnectionPolicy,
-        Rates::Nominal: Rates,
+        rates: Rates,
         seed: u64,
     ) -> Self {
         let network = Network::new(&scenario.links, scenario.server.as_ref(), seed);
-        let links = scenario.links.iter().map(|link| LinkState {
-            down: link.down.rate,
-            up: link.up.rate,
-            latency: None,
-        });
-        let served = super::begin(workload, seed);
+        let links = scenario.links.iter().enumerate();
+        let links = links.map(|(index, link)| KnownLink::new(index, link, rates));
         Self {
             began: network.now(),
             network,
@@ -103,8 +80,27 @@ impl<'a> Client<'a> {
             links: links.collect(),
             demands: vec![DemandEstimate::default(); workload.applications.len()],
             open: BTreeMap::new(),
-            left: served.len(),
-            served,
+            left: 0,
+            served: Vec::new(),
+        }
+    }
+
+    /// Makes connections, from now on, until all have ended.
+    fn serve(&mut self, asked: Vec<Served>, limit: Duration) {
+        self.began = self.network.now();
+        (self.left, self.served) = (asked.len(), asked);
+        for (number, served) in self.served.iter().enumerate() {
+            let at = self.began + served.arrival.at;
+            self.network.set_alarm(at, number as u64);
+        }
+        let limit = self.began + limit;
+        while self.left > 0 {
+            match self.network.step(limit) {
+                Some(Happening::Alarm(COUNT)) => self.count(),
+                Some(Happening::Alarm(number)) => self.begin(number as usize),
+                Some(Happening::End(end)) => self.on_end(end),
+                None => break,
+            }
         }
     }
 
@@ -130,31 +126,63 @@ impl<'a> Client<'a> {
             demand,
             began: self.network.now(),
             asked: false,
+            activity: Activity::new(self.network.now()),
         };
         self.open.insert(end.connection, open);
     }
 
-    fn views(&self) -> Vec<LinkView> {
-        let mut views = Vec::new();
-        for (index, link) in self.links.iter().enumerate() {
-            views.push(LinkView {
-                link: LinkIndex::new(index as u32 + 1),
-                up: link.up,
-                down: link.down,
-                latency: link.latency.unwrap_or_default(),
-                load: Load::default(),
-            });
-        }
-        for (connection, open) in &self.open {
+    /// Takes note of what every connection has moved.
+    fn look(&mut self) {
+        let now = self.network.now();
+        for (connection, open) in &mut self.open {
             let client = End {
                 connection: *connection,
                 client: true,
             };
-            let left = |demand, moved| remaining(demand, ByteCount::new(moved));
+            let moved = [
+                self.network.acknowledged(client),
+                self.network.arrived(client),
+            ];
+            open.activity.on_moved(now, moved.map(ByteCount::new));
+        }
+    }
+
+    /// Reads the interfaces' counters.
+    fn count(&mut self) {
+        self.look();
+        let now = self.network.now();
+        let mut busy = vec![[false; 2]; self.links.len()];
+        for open in self.open.values_mut() {
+            let was_busy = open.activity.was_busy();
+            for way in 0..2 {
+                busy[open.link][way] |= was_busy[way];
+            }
+        }
+        for (place, link) in self.links.iter_mut().enumerate() {
+            link.on_counter(now, self.network.carried(place), busy[place]);
+        }
+        self.network.set_alarm(now + COUNTED_EVERY, COUNT);
+    }
+
+    fn views(&mut self) -> Vec<LinkView> {
+        self.look();
+        let now = self.network.now();
+        let mut views: Vec<LinkView> = self.links.iter().map(KnownLink::view).collect();
+        for open in self.open.values() {
+            if open.asked && open.activity.is_idle(now, views[open.link].latency) {
+                continue;
+            }
+            let [up, down] = open.activity.moved();
             let load = &mut views[open.link].load;
             load.connections += 1;
-            load.up += left(open.demand.up, self.network.acknowledged(client));
-            load.down += left(open.demand.down, self.network.arrived(client));
+            load.up += remaining(open.demand.up, up);
+            load.down += remaining(open.demand.down, down);
+        }
+        for (link, view) in self.links.iter_mut().zip(&mut views) {
+            if view.load == Load::default() {
+                link.on_empty();
+                *view = link.view();
+            }
         }
         views
     }
@@ -174,8 +202,8 @@ impl<'a> Client<'a> {
         }
         if !open.asked && self.network.is_established(end) {
             open.asked = true;
-            let sample = self.network.now().since(open.began);
-            self.links[open.link].learn_latency(sample);
+            let took = self.network.now().since(open.began);
+            self.links[open.link].on_handshake(took);
             self.network.write(end, REQUEST);
         }
         if self.network.arrived(end) == size.as_u64() {
@@ -188,19 +216,15 @@ impl<'a> Client<'a> {
             return;
         };
         self.network.close(end, true);
+        let now = self.network.now();
         let served = &mut self.served[open.number];
-        served.ended = Some(self.network.now().since(self.began));
-        let application = served.arrival.application;
-        self.demands[application].observe(ByteCount::new(REQUEST), served.arrival.size);
+        served.ended = Some(now.since(self.began));
+        let moved = [ByteCount::new(REQUEST), served.arrival.size];
+        self.demands[served.arrival.application].observe(moved[0], moved[1]);
+        self.links[open.link].on_end(now, moved, now.since(open.began));
         self.left -= 1;
     }
 }
 
-impl LinkState {
-    fn learn_latency(&mut self, sample: Duration) {
-        self.latency = Some(match self.latency {
-            Some(latency) => latency * 7 / 8 + sample / 8,
-            None => sample,
-        });
-    }
-}
+/// The alarm at which counters are read; others are places in the list of what is to be served.
+const COUNT: u64 = u64::MAX;

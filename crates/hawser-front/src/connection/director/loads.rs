@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hawser_path::Activity;
 use hawser_policy::Class;
 use hawser_sched::connection::{Demand, Load, remaining};
 use hawser_types::{ByteCount, Instant};
@@ -19,11 +20,7 @@ pub(super) struct Entry {
     pub(super) key: DemandKey,
     pub(super) demand: Demand,
     pub(super) moved: Arc<Moved>,
-    pub(super) seen: [ByteCount; 2],
-    pub(super) active: Instant,
-    /// What it had moved when the interfaces were last counted, and whether it had then moved.
-    pub(super) counted: [ByteCount; 2],
-    pub(super) moves: [bool; 2],
+    pub(super) activity: Activity,
     pub(super) connected: Option<Instant>,
     /// What its link is charged with for it.
     pub(super) charge: Load,
@@ -44,21 +41,26 @@ impl Inner {
         }
         let mut flows = std::mem::take(&mut self.flows);
         for entry in flows.values_mut() {
-            let before = entry.seen;
-            self.settle(entry);
-            if entry.seen != before {
-                entry.active = now;
-            }
-            let [up, down] = entry.seen;
-            entry.charge = match now.since(entry.active) < IDLE_AFTER {
-                true => Load {
+            self.settle(entry, now);
+            let book = self.links.get(&entry.link);
+            let latency = book.map_or(Duration::ZERO, |book| book.latency.smoothed());
+            // One that is not connected yet waits for its link and nothing else.
+            let is_idle = entry.connected.is_some() && entry.activity.is_idle(now, latency);
+            let [up, down] = entry.activity.moved();
+            entry.charge = match is_idle {
+                true => Load::default(),
+                false => Load {
                     connections: 1,
                     up: remaining(entry.demand.up, up),
                     down: remaining(entry.demand.down, down),
                 },
-                false => Load::default(),
             };
             self.charge(entry);
+        }
+        for book in self.links.values_mut() {
+            if book.load == Load::default() {
+                book.latency.on_empty();
+            }
         }
         self.flows = flows;
     }
@@ -70,21 +72,20 @@ impl Inner {
         let mut busy: BTreeMap<u32, [bool; 2]> = BTreeMap::new();
         for entry in self.flows.values_mut() {
             let of_link = busy.entry(entry.link).or_default();
-            let counted = std::mem::replace(&mut entry.counted, entry.seen);
+            let was_busy = entry.activity.was_busy();
             for way in 0..2 {
-                let moves = entry.seen[way] > counted[way];
-                let moved = std::mem::replace(&mut entry.moves[way], moves);
-                of_link[way] |= moves && moved && entry.demand.class != Class::RealTime;
+                of_link[way] |= was_busy[way] && entry.demand.class != Class::RealTime;
             }
         }
         busy
     }
 
     /// Enters what a connection has moved since it was last looked at.
-    pub(super) fn settle(&mut self, entry: &mut Entry) {
+    pub(super) fn settle(&mut self, entry: &mut Entry, now: Instant) {
+        let before = entry.activity.moved();
         let seen = entry.moved.read();
-        let [up, down] = [seen[0] - entry.seen[0], seen[1] - entry.seen[1]];
-        entry.seen = seen;
+        let [up, down] = [seen[0] - before[0], seen[1] - before[1]];
+        entry.activity.on_moved(now, seen);
         let Some(book) = self.links.get_mut(&entry.link) else {
             return;
         };
@@ -131,7 +132,5 @@ impl Entry {
 
 /// Loads that are this old are as good as new.
 const SWEEP_EVERY: Duration = Duration::from_millis(50);
-/// A connection that has moved nothing for so long counts for nothing until it moves again.
-const IDLE_AFTER: Duration = Duration::from_secs(2);
 /// Interfaces of containers come and go under ever new names.
 const MAX_NAMES: usize = 256;

@@ -92,6 +92,39 @@ async fn what_a_connection_has_moved_is_no_load_any_more_and_idle_ones_are_none(
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_waits_in_a_long_queue_still_counts() {
+    let director = director(ConnectionPolicy::MaxThroughput, &["a"]);
+    let flow = connect(&director, &by("wget"));
+    director.handle_answer(flow.link(), Some(Duration::from_secs(1)));
+    flow.moved(ByteCount::new(500), ByteCount::new(1_000));
+    tokio::time::advance(Duration::from_millis(100)).await;
+    let load = || director.report().links[0].load;
+    assert_eq!(load().connections, 1);
+    tokio::time::advance(Duration::from_millis(7_900)).await;
+    assert_eq!(load().connections, 1);
+    tokio::time::advance(Duration::from_millis(200)).await;
+    assert_eq!(load(), Load::default());
+    // One whose link has not answered yet waits for nothing else.
+    let decision = director.decide(&by("wget"));
+    let _begun = director.open(&decision, flow.link());
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(load().connections, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_link_showed_under_load_is_forgotten_when_it_is_empty() {
+    let director = director(ConnectionPolicy::MaxThroughput, &["a"]);
+    let flow = connect(&director, &by("wget"));
+    let latency = || director.report().links[0].latency;
+    director.handle_answer(flow.link(), Some(Duration::from_millis(30)));
+    director.handle_answer(flow.link(), Some(Duration::from_millis(830)));
+    assert!(latency() > Duration::from_millis(100));
+    drop(flow);
+    tokio::time::advance(Duration::from_millis(100)).await;
+    assert!(latency() <= Duration::from_millis(30));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_end_of_a_connection_teaches_what_its_program_needs_and_counts_for_its_link() {
     let director = director(ConnectionPolicy::MaxThroughput, &["a"]);
     let flow = connect(&director, &by("wget"));

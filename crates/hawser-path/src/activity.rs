@@ -1,0 +1,98 @@
+use std::time::Duration;
+
+use hawser_types::{ByteCount, Instant};
+
+/// What one connection has moved, sent and received, and whether it still does.
+///
+/// Whoever owns it tells by [`Activity::on_moved`] what the connection has moved so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Activity {
+    moved: [ByteCount; 2],
+    last: Instant,
+    /// What it had moved when [`Activity::was_busy`] was last asked, and whether it had then moved.
+    asked: [ByteCount; 2],
+    moves: [bool; 2],
+}
+
+impl Activity {
+    /// A connection that begins.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            moved: [ByteCount::ZERO; 2],
+            last: now,
+            asked: [ByteCount::ZERO; 2],
+            moves: [false; 2],
+        }
+    }
+
+    /// It has moved so much in all, sent and received.
+    pub fn on_moved(&mut self, now: Instant, moved: [ByteCount; 2]) {
+        if moved != self.moved {
+            self.moved = moved;
+            self.last = now;
+        }
+    }
+
+    /// What it has moved in all, sent and received.
+    pub fn moved(&self) -> [ByteCount; 2] {
+        self.moved
+    }
+
+    /// Whether it has moved nothing for so long that it waits for its application rather than for
+    /// its link: two seconds, or eight round trips of the link as it is loaded, if that is more. In
+    /// a long queue what moves nothing is what has most to move.
+    pub fn is_idle(&self, now: Instant, latency: Duration) -> bool {
+        now.since(self.last) >= IDLE_AFTER.max(latency.saturating_mul(IDLE_ROUND_TRIPS))
+    }
+
+    /// Whether it moved both since this was last asked and in the time before that: sent, received.
+    pub fn was_busy(&mut self) -> [bool; 2] {
+        let asked = std::mem::replace(&mut self.asked, self.moved);
+        let moves = [0, 1].map(|way| self.moved[way] > asked[way]);
+        let before = std::mem::replace(&mut self.moves, moves);
+        [0, 1].map(|way| moves[way] && before[way])
+    }
+}
+
+const IDLE_AFTER: Duration = Duration::from_secs(2);
+const IDLE_ROUND_TRIPS: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    fn bytes(up: u64, down: u64) -> [ByteCount; 2] {
+        [up, down].map(ByteCount::new)
+    }
+
+    #[test]
+    fn what_moves_nothing_is_idle_later_where_the_link_is_slow_to_answer() {
+        let mut activity = Activity::new(at(0));
+        let (short, long) = (Duration::from_millis(50), Duration::from_millis(900));
+        activity.on_moved(at(500), bytes(100, 0));
+        // Nothing new.
+        activity.on_moved(at(1000), bytes(100, 0));
+        assert!(!activity.is_idle(at(2499), short));
+        assert!(activity.is_idle(at(2500), short));
+        assert!(!activity.is_idle(at(7699), long));
+        assert!(activity.is_idle(at(7700), long));
+        activity.on_moved(at(7700), bytes(100, 1));
+        assert!(!activity.is_idle(at(7700), short));
+        assert!(!activity.is_idle(at(7700), Duration::MAX));
+    }
+
+    #[test]
+    fn busy_is_what_moves_twice_in_a_row() {
+        let mut activity = Activity::new(at(0));
+        activity.on_moved(at(100), bytes(10, 10));
+        assert_eq!(activity.was_busy(), [false, false]);
+        activity.on_moved(at(200), bytes(10, 20));
+        assert_eq!(activity.was_busy(), [false, true]);
+        assert_eq!(activity.was_busy(), [false, false]);
+        assert_eq!(activity.moved(), bytes(10, 20));
+    }
+}
