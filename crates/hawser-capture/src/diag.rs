@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -46,6 +47,27 @@ impl Diagnosis {
             while !self.receive(&mut all)? {}
         }
         Ok(all)
+    }
+
+    /// The TCP socket at `local` that is connected to `remote`; none when there is no such socket.
+    pub(crate) fn find(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> io::Result<Option<Found>> {
+        let family = match local {
+            SocketAddr::V4(_) => libc::AF_INET,
+            SocketAddr::V6(_) => libc::AF_INET6,
+        };
+        let id = identity(local, remote);
+        let request = request(ONE, family as u8, libc::IPPROTO_TCP as u8, u32::MAX, &id);
+        self.socket.send(&request)?;
+        let mut found = BTreeMap::new();
+        match self.receive(&mut found) {
+            Ok(_) => Ok(found.into_values().next()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Ends a TCP socket; its program is told that the connection was aborted.
@@ -131,6 +153,21 @@ fn number(bytes: &[u8], place: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(*bytes.get(place..)?.first_chunk()?))
 }
 
+/// A socket by its addresses, on any interface and with any cookie.
+fn identity(local: SocketAddr, remote: SocketAddr) -> [u8; ID] {
+    let mut id = [0; ID];
+    id[..2].copy_from_slice(&local.port().to_be_bytes());
+    id[2..4].copy_from_slice(&remote.port().to_be_bytes());
+    for (at, address) in [(4, local), (20, remote)] {
+        match address.ip() {
+            IpAddr::V4(ip) => id[at..at + 4].copy_from_slice(&ip.octets()),
+            IpAddr::V6(ip) => id[at..at + 16].copy_from_slice(&ip.octets()),
+        }
+    }
+    id[40..].fill(0xff);
+    id
+}
+
 /// A message's head, and `struct inet_diag_req_v2`.
 fn request(
     (kind, flags): (u16, u16),
@@ -157,7 +194,9 @@ const ID: usize = 48;
 const HEADER: usize = 16;
 /// `struct inet_diag_msg`.
 const ANSWER: usize = 4 + ID + 20;
-/// Kind and flags of a request: `SOCK_DIAG_BY_FAMILY` with `NLM_F_REQUEST | NLM_F_DUMP`.
+/// Kind and flags of a request: `SOCK_DIAG_BY_FAMILY` with `NLM_F_REQUEST`.
+const ONE: (u16, u16) = (20, 0x1);
+/// `SOCK_DIAG_BY_FAMILY` with `NLM_F_REQUEST | NLM_F_DUMP`.
 const DUMP: (u16, u16) = (20, 0x301);
 /// `SOCK_DESTROY` with `NLM_F_REQUEST | NLM_F_ACK`.
 const DESTROY: (u16, u16) = (21, 0x5);

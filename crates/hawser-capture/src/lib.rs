@@ -48,9 +48,11 @@ mod error;
 mod events;
 mod group;
 mod maps;
+pub mod process;
 mod recount;
 mod rules;
 mod settings;
+pub mod shim;
 mod sys;
 mod tables;
 

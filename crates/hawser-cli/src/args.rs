@@ -4,6 +4,7 @@
 //! command, once.
 
 mod rule;
+mod run;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use hawser_net::identity::PublicKey;
 use hawser_types::{ByteCount, StreamId};
 
 pub(crate) use rule::{RuleAction, RuleArgs, RuleTestArgs};
+pub(crate) use run::RunArgs;
 
 /// Makes all of a machine's internet links act as one.
 #[derive(Debug, Parser)]
@@ -84,6 +86,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Run the proxy that applications use, over every link
     Up(UpArgs),
+    /// Run a program with its connections over every link
+    Run(RunArgs),
     /// Send files to a waiting `hawser receive`
     Send(SendArgs),
     /// Wait for files and write them into a directory

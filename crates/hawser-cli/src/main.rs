@@ -18,6 +18,7 @@ mod receive;
 mod rule;
 mod rule_files;
 mod rules;
+mod run;
 mod send;
 mod serve;
 mod session;
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
     let Cli { global, command } = Cli::parse();
     let outcome = Setup::new(global, &command).and_then(|setup| run(&setup, command));
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) if setup::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("hawser: {}", setup::explained(&error));
@@ -50,15 +51,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(setup: &Setup, command: Command) -> anyhow::Result<()> {
+fn run(setup: &Setup, command: Command) -> anyhow::Result<ExitCode> {
     setup::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     let result = runtime.block_on(async {
-        match command {
+        let done = match command {
             Command::Serve(args) => serve::run(setup, &args).await,
             Command::Up(args) => up::run(setup, &args).await,
+            Command::Run(args) => return run::run(setup, &args).await,
             Command::Send(args) => send::run(setup, &args).await,
             Command::Receive(args) => receive::run(setup, &args).await,
             Command::Invite(args) => peers::invite(setup, &args),
@@ -69,7 +71,8 @@ fn run(setup: &Setup, command: Command) -> anyhow::Result<()> {
             Command::Why(args) => why::run(setup, &args).await,
             Command::Bench(args) => bench::run(setup, &args).await,
             Command::Doctor(args) => doctor::run(setup, args).await,
-        }
+        };
+        done.map(|()| ExitCode::SUCCESS)
     });
     // A name look-up that hangs must not hold the program up.
     runtime.shutdown_timeout(Duration::from_millis(500));

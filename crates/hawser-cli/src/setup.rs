@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use anyhow::Context as _;
 use hawser_config::{Config, ConfigError};
@@ -9,6 +10,7 @@ use hawser_control::{LinkState, LinkStatus};
 use hawser_net::links::{Link, usable};
 use hawser_net::store::StateDir;
 use hawser_types::LinkIndex;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Command, Global};
@@ -81,8 +83,8 @@ pub(crate) async fn asked_to_end() {
 
 /// Lets the process have as many files open as it may: every stream and channel is one.
 pub(crate) fn raise_open_files() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
+    let _ = OPEN_FILES_BEFORE.set(limit);
     if limit.current == limit.maximum {
         return;
     }
@@ -90,6 +92,12 @@ pub(crate) fn raise_open_files() {
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::debug!(%error, "the limit of open files stays as it is");
     }
+}
+
+/// The limit of open files that this process was started with, for programs that it starts: some walk
+/// through all that they may have.
+pub(crate) fn open_files_before() -> Option<Rlimit> {
+    OPEN_FILES_BEFORE.get().copied()
 }
 
 /// The links as they are shown; `wanted` are those that the user has named, empty for all.
@@ -164,6 +172,8 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .downcast_ref::<io::Error>()
         .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
+
+static OPEN_FILES_BEFORE: OnceLock<Rlimit> = OnceLock::new();
 
 #[cfg(test)]
 mod tests {

@@ -189,4 +189,5 @@ async fn serve<D: Dialer>(
     Ok(())
 }
 
-const END_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a session may take to end in order.
+pub(crate) const END_PATIENCE: Duration = Duration::from_secs(3);

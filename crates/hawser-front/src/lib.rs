@@ -12,6 +12,7 @@ pub mod fuzzing;
 pub mod gateway;
 pub mod peer;
 pub mod proxy;
+pub mod redirect;
 pub mod relay;
 pub mod resolve;
 mod tally;

@@ -35,8 +35,8 @@ fn exit_codes_are_those_of_the_manual() {
 fn help_fits_the_terminal() {
     let place = Place::new();
     let commands = [
-        "serve", "up", "send", "receive", "invite", "peers", "status", "rule", "why", "bench",
-        "doctor",
+        "serve", "up", "run", "send", "receive", "invite", "peers", "status", "rule", "why",
+        "bench", "doctor",
     ];
     for command in commands {
         let help = place.run("s", &[command, "-h"]);

@@ -1,12 +1,14 @@
-//! The programs people use, through the proxy port of the real program, to a real web server. All
-//! of it is on the loopback interface.
+//! The programs people use, through the real program to a real web server: by its proxy port on the
+//! loopback interface, and captured in a network with two links.
 
 mod browser;
 mod clients;
 mod curl;
 mod git;
 mod many;
+mod network;
 mod nginx;
 #[path = "../end_to_end/program.rs"]
 #[allow(dead_code, reason = "shared with tests that use more of it")]
 mod program;
+mod run;

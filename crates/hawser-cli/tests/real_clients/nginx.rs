@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use super::clients::find;
+use super::network::Namespace;
 use super::program::{Place, read, until};
 
 /// nginx; it is killed when dropped.
@@ -19,22 +20,27 @@ pub(crate) struct Nginx {
 impl Nginx {
     /// Starts it, with files that clients may read in `www` and write in `www/upload`.
     pub(crate) fn start(place: &Place) -> Self {
-        let folder = place.folder("nginx");
-        for name in ["www/upload", "temp"] {
-            place.folder(&format!("nginx/{name}"));
-        }
+        let folder = folder(place);
+        let program = find("nginx").unwrap();
         // Another program may take a port between its choice and its use.
-        (0..PORTS)
-            .find_map(|_| Self::try_start(&folder))
-            .unwrap_or_else(|| panic!("nginx: {}", read(&folder.join("error.log"))))
+        let started = (0..PORTS).find_map(|_| {
+            let address = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
+            Self::try_start(&folder, address.unwrap(), Command::new(&program))
+        });
+        started.unwrap_or_else(|| panic!("nginx: {}", read(&folder.join("error.log"))))
     }
 
-    fn try_start(folder: &Path) -> Option<Self> {
-        let address = TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .unwrap();
+    /// Starts it in another network, where nobody else takes its port.
+    pub(crate) fn start_in(network: &Namespace, place: &Place, address: SocketAddr) -> Self {
+        let folder = folder(place);
+        let command = network.command(find("nginx").unwrap());
+        let started = Self::try_start(&folder, address, command);
+        started.unwrap_or_else(|| panic!("nginx: {}", read(&folder.join("error.log"))))
+    }
+
+    fn try_start(folder: &Path, address: SocketAddr, mut command: Command) -> Option<Self> {
         std::fs::write(folder.join("nginx.conf"), configuration(address)).unwrap();
-        let child = Command::new(find("nginx").unwrap())
+        let child = command
             .arg("-p")
             .arg(folder)
             .args(["-c", "nginx.conf", "-e", "error.log"])
@@ -101,6 +107,14 @@ impl Drop for Nginx {
     }
 }
 
+/// The folder that it runs in.
+fn folder(place: &Place) -> PathBuf {
+    for name in ["www/upload", "temp"] {
+        place.folder(&format!("nginx/{name}"));
+    }
+    place.folder("nginx")
+}
+
 /// One process, which leaves nothing behind when it is killed.
 fn configuration(address: SocketAddr) -> String {
     format!(
@@ -110,7 +124,7 @@ master_process off;
 pid pid;
 events {{ worker_connections 2048; }}
 http {{
-    log_format words '"$request" $status $http_user_agent';
+    log_format words '"$request" $status $remote_addr $http_user_agent';
     access_log access.log words;
     client_body_temp_path temp;
     proxy_temp_path temp;

@@ -38,4 +38,4 @@ pub use origin::Origin;
 pub use prober::{ProbeBudget, Prober};
 pub use report::{LinkReport, Report};
 pub use terms::LinkTerms;
-pub use who::{Asker, Who, nobody};
+pub use who::{Asker, Who, known, nobody};

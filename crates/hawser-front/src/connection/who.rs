@@ -71,7 +71,12 @@ impl Who {
 
 /// Somebody of whom nothing is known.
 pub fn nobody() -> Asker {
-    ready(Origin::default()).boxed().shared()
+    known(Origin::default())
+}
+
+/// Somebody who is known already.
+pub fn known(origin: Origin) -> Asker {
+    ready(origin).boxed().shared()
 }
 
 fn answer_all(mut askers: Askers, asked: &Receiver<Question>) {

@@ -14,14 +14,14 @@ use super::server::ProxyConfig;
 use super::socks_server::Begun;
 use super::stats::ProxyCounters;
 use super::{http_server, socks_server};
-use crate::connection::Asker;
+use crate::connection::{Asker, nobody};
 use crate::datagram::DatagramPorts;
 use crate::destination::Destination;
 use crate::relay::{Side, relay};
 use crate::transport::{ByteStream, DialError, Dialer, ResetCode};
 
 /// What a connection shares with the others of its port, and who made it.
-pub(super) struct Context<D> {
+pub(crate) struct Context<D> {
     pub(super) dialer: Arc<D>,
     /// Who carries datagrams, if anybody does.
     pub(super) datagrams: Option<Arc<dyn DatagramPorts>>,
@@ -31,8 +31,22 @@ pub(super) struct Context<D> {
 }
 
 impl<D> Context<D> {
+    pub(crate) fn new(dialer: Arc<D>, config: ProxyConfig) -> Self {
+        Self {
+            dialer,
+            datagrams: None,
+            counters: Arc::default(),
+            config,
+            asker: nobody(),
+        }
+    }
+
+    pub(crate) fn counters(&self) -> Arc<ProxyCounters> {
+        Arc::clone(&self.counters)
+    }
+
     /// For a connection of somebody's.
-    pub(super) fn of(&self, asker: Asker) -> Self {
+    pub(crate) fn of(&self, asker: Asker) -> Self {
         Self {
             dialer: Arc::clone(&self.dialer),
             datagrams: self.datagrams.clone(),
@@ -44,7 +58,7 @@ impl<D> Context<D> {
 }
 
 impl<D: Dialer> Context<D> {
-    pub(super) async fn dial(&self, destination: &Destination) -> Result<D::Stream, DialError> {
+    pub(crate) async fn dial(&self, destination: &Destination) -> Result<D::Stream, DialError> {
         let dial = async {
             let origin = self.asker.clone().await;
             self.dialer.dial_for(destination, &origin).await
@@ -59,7 +73,7 @@ impl<D: Dialer> Context<D> {
         result
     }
 
-    pub(super) async fn relay<C: ByteStream>(&self, client: Side<C>, server: Side<D::Stream>) {
+    pub(crate) async fn relay<C: ByteStream>(&self, client: Side<C>, server: Side<D::Stream>) {
         let report = relay(client, server, &self.config.relay, &self.counters.bytes).await;
         debug!(up = %report.up, down = %report.down, end = ?report.end, "relay ended");
     }
@@ -159,26 +173,26 @@ pub(super) async fn in_time<T>(
 
 /// A client's stream that is reset when its task is dropped at a moment when a plain end would look
 /// like the end of a message.
-pub(super) struct Guarded<C: ByteStream> {
+pub(crate) struct Guarded<C: ByteStream> {
     stream: Option<C>,
-    pub(super) is_busy: bool,
+    pub(crate) is_busy: bool,
 }
 
 impl<C: ByteStream> Guarded<C> {
-    pub(super) fn new(stream: C) -> Self {
+    pub(crate) fn new(stream: C) -> Self {
         Self {
             stream: Some(stream),
             is_busy: false,
         }
     }
 
-    pub(super) fn stream(&mut self) -> &mut C {
+    pub(crate) fn stream(&mut self) -> &mut C {
         self.stream
             .as_mut()
             .expect("only into_stream takes the stream, and self with it")
     }
 
-    pub(super) fn into_stream(mut self) -> C {
+    pub(crate) fn into_stream(mut self) -> C {
         self.stream
             .take()
             .expect("only this takes the stream, and self with it")

@@ -19,8 +19,10 @@ pub mod socks5;
 mod socks_server;
 mod stats;
 
+pub(crate) use connection::{Context, Guarded};
 pub use detect::Protocol;
 pub use parse::{Malformed, Parse};
+pub(crate) use server::accept_all;
 pub use server::{
     DEFAULT_LISTEN, DEFAULT_MAX_ASSOCIATIONS, DEFAULT_MAX_CONNECTIONS, ProxyConfig, ProxyError,
     ProxyServer,

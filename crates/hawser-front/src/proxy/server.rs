@@ -55,17 +55,10 @@ impl<D: Dialer> ProxyServer<D> {
             source,
         })?;
         check_address(address, config.allow_lan)?;
-        let context = Context {
-            dialer,
-            datagrams: None,
-            counters: Arc::new(ProxyCounters::default()),
-            config,
-            asker: nobody(),
-        };
         Ok(Self {
             listener,
             address,
-            context,
+            context: Context::new(dialer, config),
             who: None,
         })
     }
@@ -91,7 +84,7 @@ impl<D: Dialer> ProxyServer<D> {
 
     /// The counters, which stay readable while and after the port is served.
     pub fn counters(&self) -> Arc<ProxyCounters> {
-        Arc::clone(&self.context.counters)
+        self.context.counters()
     }
 
     /// The counts of this moment.
@@ -102,61 +95,71 @@ impl<D: Dialer> ProxyServer<D> {
     /// Serves until `shutdown` is ready; then resets what is still open.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         info!(address = %self.address, "proxy port open");
-        let mut connections = JoinSet::new();
-        tokio::pin!(shutdown);
-        loop {
-            tokio::select! {
-                () = &mut shutdown => break,
-                Some(ended) = connections.join_next() => {
-                    if let Err(error) = ended {
-                        warn!(%error, "a connection's task failed");
-                    }
+        let serve = |client: TcpStream, peer| {
+            let who = self.who.as_ref();
+            let asker = who.map_or_else(nobody, |who| who.ask(peer, self.address));
+            let context = self.context.of(asker);
+            async move {
+                if let Ok(own) = client.local_addr() {
+                    serve(client, Ends { own, peer }, &context).await;
                 }
-                accepted = self.listener.accept() => match accepted {
-                    Ok((client, peer)) => self.start(client, peer, &mut connections),
-                    Err(error) => self.pause_after(&error).await,
-                },
             }
-        }
-        connections.shutdown().await;
+        };
+        accept_all(&self.listener, &self.context, serve, shutdown).await;
         info!(address = %self.address, "proxy port closed");
     }
+}
 
-    fn start(&self, client: TcpStream, peer: SocketAddr, connections: &mut JoinSet<()>) {
-        let counters = &self.context.counters;
-        if connections.len() >= self.context.config.max_connections {
-            counters.over_limit.fetch_add(1, Ordering::Relaxed);
-            return;
+/// Serves what comes in by `listener` until `shutdown` is ready; then ends all of it.
+pub(crate) async fn accept_all<D, F: Future<Output = ()> + Send + 'static>(
+    listener: &TcpListener,
+    context: &Context<D>,
+    serve: impl Fn(TcpStream, SocketAddr) -> F,
+    shutdown: impl Future<Output = ()>,
+) {
+    let counters = &context.counters;
+    let mut connections = JoinSet::new();
+    tokio::pin!(shutdown);
+    loop {
+        tokio::select! {
+            () = &mut shutdown => break,
+            Some(ended) = connections.join_next() => {
+                if let Err(error) = ended {
+                    warn!(%error, "a connection's task failed");
+                }
+            }
+            accepted = listener.accept() => match accepted {
+                Ok((client, peer)) if connections.len() < context.config.max_connections => {
+                    counters.accepted.fetch_add(1, Ordering::Relaxed);
+                    if let Err(error) = client.set_nodelay(true) {
+                        debug!(%peer, %error, "cannot switch off nagle's delay");
+                    }
+                    let (served, counters) = (serve(client, peer), Arc::clone(counters));
+                    connections.spawn(async move {
+                        let _present = Present::new(&counters.current);
+                        served.await;
+                    });
+                }
+                Ok(_) => {
+                    counters.over_limit.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(error) => pause_after(&error, counters).await,
+            },
         }
-        counters.accepted.fetch_add(1, Ordering::Relaxed);
-        if let Err(error) = client.set_nodelay(true) {
-            debug!(%peer, %error, "cannot switch off nagle's delay");
-        }
-        let who = self.who.as_ref();
-        let context = self
-            .context
-            .of(who.map_or_else(nobody, |who| who.ask(peer, self.address)));
-        connections.spawn(async move {
-            let _present = Present::new(&context.counters.current);
-            let Ok(own) = client.local_addr() else {
-                return;
-            };
-            serve(client, Ends { own, peer }, &context).await;
-        });
     }
+    connections.shutdown().await;
+}
 
-    async fn pause_after(&self, error: &io::Error) {
-        let counters = &self.context.counters;
-        counters.accept_errors.fetch_add(1, Ordering::Relaxed);
-        let exhausted = matches!(
-            error.raw_os_error(),
-            Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
-        );
-        if exhausted {
-            // The connection stays in the queue, so accepting again at once would spin.
-            warn!(%error, "cannot accept connections");
-            sleep(EXHAUSTED_PAUSE).await;
-        }
+async fn pause_after(error: &io::Error, counters: &ProxyCounters) {
+    counters.accept_errors.fetch_add(1, Ordering::Relaxed);
+    let exhausted = matches!(
+        error.raw_os_error(),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
+    );
+    if exhausted {
+        // The connection stays in the queue, so accepting again at once would spin.
+        warn!(%error, "cannot accept connections");
+        sleep(EXHAUSTED_PAUSE).await;
     }
 }
 

@@ -1,0 +1,25 @@
+//! Compiles the shim, which the program carries inside it.
+
+use std::env;
+use std::path::Path;
+
+fn main() {
+    let source = "shim/shim.c";
+    println!("cargo::rerun-if-changed={source}");
+    let out = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
+    let object = Path::new(&out).join("shim.so");
+    // cc finds the compiler of the target; it builds archives only, hence the rest by hand.
+    let compiler = cc::Build::new().cargo_metadata(false).get_compiler();
+    let status = compiler
+        .to_command()
+        .args(["-std=gnu11", "-shared", "-fPIC", "-O2", "-g0"])
+        .args(["-Wall", "-Wextra"])
+        // Its only library is the one that the program has loaded already.
+        .args(["-nostdlib", "-fno-stack-protector", "-fvisibility=hidden"])
+        .args(["-Wl,-z,relro,-z,now,-z,noexecstack", "-o"])
+        .arg(&object)
+        .arg(source)
+        .status();
+    let status = status.expect("the C compiler cannot be started");
+    assert!(status.success(), "the C compiler ended with {status}");
+}

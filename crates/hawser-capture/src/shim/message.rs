@@ -1,0 +1,263 @@
+//! What the shim and the daemon say to each other: one request and one answer on a connection of
+//! their own.
+//!
+//! Numbers are big-endian but for the cookie, which is little-endian; IPv4 addresses fill the first
+//! four bytes of the address, the rest is zero.
+//!
+//! | request, bytes | meaning |
+//! |---|---|
+//! | 0–3 | `hwsr` |
+//! | 4 | version, 1 |
+//! | 5 | 1: a connection is about to be made; 2: where does this one lead |
+//! | 6 | family of the address: 4 or 6; for 2: 0 |
+//! | 7 | 0 |
+//! | 8–23 | the secret of this daemon |
+//! | 24–31 | the socket's cookie |
+//! | 32–33 | port |
+//! | 34–49 | address |
+//!
+//! | answer, bytes | meaning |
+//! |---|---|
+//! | 0 | version, 1 |
+//! | 1 | 0: connect as asked; 1: connect to the daemon; 2: it leads to this address |
+//! | 2 | family, as above |
+//! | 3 | 0 |
+//! | 4–5 | port |
+//! | 6–21 | address |
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// What a shim asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The secret that it was given.
+    pub token: [u8; TOKEN_LENGTH],
+    /// The cookie of the socket in question, which no other socket has until the next boot.
+    pub cookie: u64,
+    /// What about it.
+    pub operation: Operation,
+}
+
+/// What a shim wants to know of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// It is about to connect to this address. May it, or does the daemon want the connection?
+    Connect(SocketAddr),
+    /// It is connected to the daemon. Where does that lead?
+    Peer,
+}
+
+/// What a shim is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Connect as the program asked.
+    Leave,
+    /// Connect to the daemon.
+    Redirect,
+    /// The connection leads to this address.
+    Peer(SocketAddr),
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Malformed {
+    /// It begins with something else.
+    #[error("not a request")]
+    Magic,
+    /// A version that this program does not speak.
+    #[error("unknown version {0}")]
+    Version(u8),
+    /// A question that nobody asks.
+    #[error("unknown operation {0}")]
+    Operation(u8),
+    /// A family of addresses that does not fit.
+    #[error("unknown family {0}")]
+    Family(u8),
+    /// Something where zeros belong, a cookie of zero, or port 0.
+    #[error("a field has a value that it can't have")]
+    Field,
+}
+
+impl Request {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(bytes: &[u8; REQUEST_LENGTH]) -> Result<Self, Malformed> {
+        let [
+            b'h',
+            b'w',
+            b's',
+            b'r',
+            version,
+            operation,
+            family,
+            zero,
+            rest @ ..,
+        ] = bytes
+        else {
+            return Err(Malformed::Magic);
+        };
+        if *version != VERSION {
+            return Err(Malformed::Version(*version));
+        }
+        let (token, rest) = rest.split_first_chunk().ok_or(Malformed::Field)?;
+        let (cookie, rest) = rest.split_first_chunk().ok_or(Malformed::Field)?;
+        let cookie = u64::from_le_bytes(*cookie);
+        if cookie == 0 || *zero != 0 {
+            return Err(Malformed::Field);
+        }
+        let operation = match operation {
+            1 => Operation::Connect(read_address(*family, rest)?),
+            2 if *family != 0 => return Err(Malformed::Family(*family)),
+            2 if rest.iter().any(|&byte| byte != 0) => return Err(Malformed::Field),
+            2 => Operation::Peer,
+            other => return Err(Malformed::Operation(*other)),
+        };
+        Ok(Self {
+            token: *token,
+            cookie,
+            operation,
+        })
+    }
+
+    /// The request as bytes.
+    pub fn to_bytes(&self) -> [u8; REQUEST_LENGTH] {
+        let mut bytes = [0; REQUEST_LENGTH];
+        bytes[..5].copy_from_slice(&[b'h', b'w', b's', b'r', VERSION]);
+        bytes[8..24].copy_from_slice(&self.token);
+        bytes[24..32].copy_from_slice(&self.cookie.to_le_bytes());
+        match self.operation {
+            Operation::Connect(address) => {
+                bytes[5] = 1;
+                bytes[6] = write_address(address, &mut bytes[32..]);
+            }
+            Operation::Peer => bytes[5] = 2,
+        }
+        bytes
+    }
+}
+
+impl Answer {
+    pub(super) fn to_bytes(self) -> [u8; ANSWER_LENGTH] {
+        let mut bytes = [0; ANSWER_LENGTH];
+        bytes[0] = VERSION;
+        match self {
+            Self::Leave => {}
+            Self::Redirect => bytes[1] = 1,
+            Self::Peer(address) => {
+                bytes[1] = 2;
+                bytes[2] = write_address(address, &mut bytes[4..]);
+            }
+        }
+        bytes
+    }
+}
+
+/// Reads a port and an address, which must be all of `bytes`.
+fn read_address(family: u8, bytes: &[u8]) -> Result<SocketAddr, Malformed> {
+    let (port, address) = bytes.split_first_chunk().ok_or(Malformed::Field)?;
+    let address: [u8; 16] = address.try_into().map_err(|_| Malformed::Field)?;
+    let (v4, rest) = address.split_first_chunk::<4>().ok_or(Malformed::Field)?;
+    let ip = match family {
+        4 if rest.iter().any(|&byte| byte != 0) => return Err(Malformed::Field),
+        4 => IpAddr::from(Ipv4Addr::from(*v4)),
+        6 => IpAddr::from(Ipv6Addr::from(address)),
+        other => return Err(Malformed::Family(other)),
+    };
+    match u16::from_be_bytes(*port) {
+        0 => Err(Malformed::Field),
+        port => Ok(SocketAddr::new(ip, port)),
+    }
+}
+
+/// Writes a port and an address; gives the family.
+fn write_address(address: SocketAddr, out: &mut [u8]) -> u8 {
+    out[..2].copy_from_slice(&address.port().to_be_bytes());
+    match address.ip() {
+        IpAddr::V4(ip) => {
+            out[2..6].copy_from_slice(&ip.octets());
+            4
+        }
+        IpAddr::V6(ip) => {
+            out[2..18].copy_from_slice(&ip.octets());
+            6
+        }
+    }
+}
+
+/// Bytes of a request.
+pub const REQUEST_LENGTH: usize = 50;
+/// Bytes of an answer.
+pub const ANSWER_LENGTH: usize = 22;
+/// Bytes of the secret.
+pub(super) const TOKEN_LENGTH: usize = 16;
+const VERSION: u8 = 1;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn connect(to: &str) -> Request {
+        Request {
+            token: *b"0123456789abcdef",
+            cookie: 0x0102,
+            operation: Operation::Connect(to.parse().unwrap()),
+        }
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_the_table() {
+        let mut expected = b"hwsr\x01\x01\x04\x000123456789abcdef".to_vec();
+        expected.extend([2, 1, 0, 0, 0, 0, 0, 0, 0, 80, 192, 0, 2, 1]);
+        expected.resize(REQUEST_LENGTH, 0);
+        assert_eq!(connect("192.0.2.1:80").to_bytes().to_vec(), expected);
+        let answer = Answer::Peer("192.0.2.1:80".parse().unwrap()).to_bytes();
+        assert_eq!(answer[..11], [1, 2, 4, 0, 0, 80, 192, 0, 2, 1, 0]);
+        assert_eq!(Answer::Redirect.to_bytes()[..3], [1, 1, 0]);
+        assert_eq!(Answer::Leave.to_bytes()[..3], [1, 0, 0]);
+    }
+
+    #[test]
+    fn each_fault_has_its_name() {
+        let with = |index: usize, byte: u8| {
+            let mut bytes = connect("192.0.2.1:80").to_bytes();
+            bytes[index] = byte;
+            Request::read(&bytes).unwrap_err()
+        };
+        assert_eq!(with(0, b'x'), Malformed::Magic);
+        assert_eq!(with(4, 9), Malformed::Version(9));
+        assert_eq!(with(5, 3), Malformed::Operation(3));
+        assert_eq!(with(6, 5), Malformed::Family(5));
+        assert_eq!(with(7, 1), Malformed::Field);
+        assert_eq!(with(49, 1), Malformed::Field, "beyond an IPv4 address");
+        let mut no_port = connect("192.0.2.1:80").to_bytes();
+        no_port[33] = 0;
+        assert_eq!(Request::read(&no_port), Err(Malformed::Field));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_read_is_written_the_same(bytes in any::<[u8; REQUEST_LENGTH - 6]>(), operation in 1..=2_u8) {
+            let mut request = *b"hwsr\x01\x01............................................";
+            request[5] = operation;
+            request[6..].copy_from_slice(&bytes);
+            request[6] = [0, 4, 6][usize::from(bytes[0] % 3)];
+            request[7] = 0;
+            if request[6] == 4 {
+                request[38..].fill(0);
+            }
+            if let Ok(read) = Request::read(&request) {
+                prop_assert_eq!(read.to_bytes(), request);
+            }
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in any::<[u8; REQUEST_LENGTH]>()) {
+            let _ = Request::read(&bytes);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What connections have been announced, and where those lead that have come.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::cookie::cookie_of;
+use crate::process::Process;
+
+/// Connections announced by shims and not yet accepted, and those that are open. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Registry {
+    inner: Arc<Mutex<Inner>>,
+}
+
+/// An announced connection that has come.
+#[derive(Debug)]
+pub struct Arrival {
+    /// Where the program meant to go.
+    pub destination: SocketAddr,
+    /// Who it is.
+    pub process: Process,
+    /// To be kept while the connection is open.
+    pub open: Open,
+}
+
+/// Keeps known where a connection leads. Dropped when it ends.
+#[derive(Debug)]
+pub struct Open {
+    registry: Registry,
+    cookie: u64,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    announced: HashMap<u64, Announced>,
+    open: HashMap<u64, Connected>,
+}
+
+#[derive(Debug)]
+struct Announced {
+    destination: SocketAddr,
+    process: Process,
+    expires: Instant,
+}
+
+#[derive(Debug)]
+struct Connected {
+    destination: SocketAddr,
+    process: Option<u32>,
+}
+
+impl Registry {
+    /// Open connections whose processes still live.
+    pub fn living(&self) -> usize {
+        let inner = self.lock();
+        let lives = |id: u32| Path::new(&format!("/proc/{id}")).exists();
+        let open = inner.open.values();
+        open.filter(|open| open.process.is_some_and(lives)).count()
+    }
+
+    /// Expects the socket with this cookie. `false`: there are too many already.
+    pub(super) fn announce(
+        &self,
+        cookie: u64,
+        destination: SocketAddr,
+        process: Process,
+        now: Instant,
+    ) -> bool {
+        let mut inner = self.lock();
+        if inner.announced.len() >= MAX_ANNOUNCED {
+            inner.announced.retain(|_, other| other.expires > now);
+        }
+        if inner.announced.len() >= MAX_ANNOUNCED {
+            return false;
+        }
+        let announced = Announced {
+            destination,
+            process,
+            expires: now + LIFETIME,
+        };
+        inner.announced.insert(cookie, announced);
+        true
+    }
+
+    /// The connection accepted from `peer` at `local`; none unless it was announced, not long ago,
+    /// and has not been asked for before.
+    pub fn take(&self, peer: SocketAddr, local: SocketAddr) -> Option<Arrival> {
+        match cookie_of(peer, local) {
+            Ok(cookie) => self.take_cookie(cookie?, Instant::now()),
+            Err(error) => {
+                tracing::debug!(%peer, %error, "who has connected can't be found out");
+                None
+            }
+        }
+    }
+
+    /// Where the open connection of the socket with this cookie leads.
+    pub(super) fn peer(&self, cookie: u64) -> Option<SocketAddr> {
+        let inner = self.lock();
+        let announced = || inner.announced.get(&cookie).map(|known| known.destination);
+        let open = inner.open.get(&cookie).map(|known| known.destination);
+        open.or_else(announced)
+    }
+
+    fn take_cookie(&self, cookie: u64, now: Instant) -> Option<Arrival> {
+        let mut inner = self.lock();
+        let known = inner.announced.remove(&cookie)?;
+        if known.expires <= now {
+            return None;
+        }
+        let connected = Connected {
+            destination: known.destination,
+            process: known.process.id,
+        };
+        inner.open.insert(cookie, connected);
+        drop(inner);
+        Some(Arrival {
+            destination: known.destination,
+            process: known.process,
+            open: Open {
+                registry: self.clone(),
+                cookie,
+            },
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.registry.lock().open.remove(&self.cookie);
+    }
+}
+
+/// More than a program connects to before the daemon accepts any of it.
+const MAX_ANNOUNCED: usize = 16_384;
+/// A connection on loopback takes no time, but a program may send its first byte much later where
+/// that is what opens the connection (`TCP_FASTOPEN_CONNECT`).
+const LIFETIME: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn destination() -> SocketAddr {
+        "192.0.2.1:80".parse().unwrap()
+    }
+
+    fn announce(registry: &Registry, cookie: u64, now: Instant) -> bool {
+        registry.announce(cookie, destination(), Process::default(), now)
+    }
+
+    #[test]
+    fn an_announcement_is_used_once_and_known_while_it_is_open() {
+        let (registry, now) = (Registry::default(), Instant::now());
+        assert!(announce(&registry, 7, now));
+        assert_eq!(registry.peer(7), Some(destination()));
+        let arrival = registry.take_cookie(7, now).unwrap();
+        assert_eq!(arrival.destination, destination());
+        assert!(registry.take_cookie(7, now).is_none());
+        assert_eq!(registry.peer(7), Some(destination()));
+        drop(arrival);
+        assert_eq!(registry.peer(7), None);
+    }
+
+    #[test]
+    fn what_was_not_announced_or_long_ago_is_not_served() {
+        let (registry, now) = (Registry::default(), Instant::now());
+        assert!(registry.take_cookie(7, now).is_none());
+        announce(&registry, 7, now);
+        assert!(registry.take_cookie(7, now + LIFETIME).is_none());
+    }
+
+    #[test]
+    fn announcements_are_bounded_and_old_ones_make_room() {
+        let (registry, now) = (Registry::default(), Instant::now());
+        for cookie in 0..MAX_ANNOUNCED as u64 {
+            assert!(announce(&registry, cookie, now));
+        }
+        assert!(!announce(&registry, u64::MAX, now));
+        assert!(announce(&registry, u64::MAX, now + LIFETIME));
+        assert_eq!(registry.lock().announced.len(), 1);
+    }
+}

@@ -1,0 +1,171 @@
+//! Answers the shims.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::SocketAddr as UnixAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::message::{Answer, Operation, REQUEST_LENGTH, Request, TOKEN_LENGTH};
+use super::registry::Registry;
+use crate::process::Process;
+
+/// Whether a connection is to be taken.
+pub trait Admit: Send + Sync + 'static {
+    /// Whether the daemon wants the connection of `process` to `destination`. The program waits
+    /// meanwhile.
+    fn admits(
+        &self,
+        destination: SocketAddr,
+        process: &Process,
+    ) -> impl Future<Output = bool> + Send;
+}
+
+/// The socket that shims ask; it is gone when this is dropped.
+#[derive(Debug)]
+pub struct ShimServer {
+    name: String,
+    token: [u8; TOKEN_LENGTH],
+    registry: Registry,
+    task: JoinHandle<()>,
+}
+
+impl ShimServer {
+    /// Opens a socket with a name that nobody can guess, in this network namespace only: what is
+    /// in another one could not reach the redirect port either.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn start(admit: impl Admit) -> io::Result<Self> {
+        let name = hexadecimal(&rand::random::<[u8; 16]>());
+        let token = rand::random();
+        let address = UnixAddr::from_abstract_name(&name)?;
+        let listener = std::os::unix::net::UnixListener::bind_addr(&address)?;
+        listener.set_nonblocking(true)?;
+        let registry = Registry::default();
+        let context = Context {
+            token,
+            registry: registry.clone(),
+            admit,
+        };
+        let task = tokio::spawn(serve(UnixListener::from_std(listener)?, Arc::new(context)));
+        Ok(Self {
+            name,
+            token,
+            registry,
+            task,
+        })
+    }
+
+    /// What has been announced.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The settings for the shim, as its environment variable has them. `v4` and `v6` are the ports
+    /// that connections go to instead, on the loopback address of each family.
+    pub fn settings(&self, v4: u16, v6: Option<u16>) -> String {
+        let token = hexadecimal(&self.token);
+        format!("{}/{token}/{v4}/{}", self.name, v6.unwrap_or(0))
+    }
+}
+
+impl Drop for ShimServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct Context<A> {
+    token: [u8; TOKEN_LENGTH],
+    registry: Registry,
+    admit: A,
+}
+
+async fn serve<A: Admit>(listener: UnixListener, context: Arc<Context<A>>) {
+    let places = Arc::new(Semaphore::new(MAX_QUESTIONS));
+    loop {
+        // The others wait in the kernel, and connect as they like after a second.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let context = Arc::clone(&context);
+                tokio::spawn(async move {
+                    // A shim that is answered late has given up.
+                    let _ = timeout(PATIENCE, context.converse(stream)).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot hear of a program's connections");
+                tokio::time::sleep(EXHAUSTED_PAUSE).await;
+            }
+        }
+    }
+}
+
+impl<A: Admit> Context<A> {
+    async fn converse(&self, mut stream: UnixStream) -> io::Result<()> {
+        let mut bytes = [0; REQUEST_LENGTH];
+        stream.read_exact(&mut bytes).await?;
+        let answer = match Request::read(&bytes) {
+            Ok(request) if request.token == self.token => {
+                let who = stream.peer_cred()?;
+                let id = who.pid().and_then(|id| u32::try_from(id).ok());
+                self.answer(&request, id, who.uid()).await
+            }
+            Ok(_) => return Err(io::ErrorKind::PermissionDenied.into()),
+            Err(fault) => {
+                tracing::debug!(%fault, "a program's announcement is refused");
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+        };
+        stream.write_all(&answer.to_bytes()).await
+    }
+
+    async fn answer(&self, request: &Request, id: Option<u32>, user: u32) -> Answer {
+        let cookie = request.cookie;
+        match request.operation {
+            Operation::Peer => self
+                .registry
+                .peer(cookie)
+                .map_or(Answer::Leave, Answer::Peer),
+            Operation::Connect(destination) if is_local(destination.ip()) => Answer::Leave,
+            Operation::Connect(destination) => {
+                let process = Process::read(id, user);
+                let wanted = self.admit.admits(destination, &process).await
+                    && self
+                        .registry
+                        .announce(cookie, destination, process, Instant::now());
+                if wanted {
+                    Answer::Redirect
+                } else {
+                    Answer::Leave
+                }
+            }
+        }
+    }
+}
+
+/// What no uplink leads to.
+fn is_local(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    ip.is_loopback() || ip.is_unspecified() || ip.is_multicast()
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+const MAX_QUESTIONS: usize = 256;
+const PATIENCE: Duration = Duration::from_secs(2);
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);

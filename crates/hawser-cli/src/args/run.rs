@@ -1,0 +1,56 @@
+use std::ffi::{OsStr, OsString};
+
+use clap::Args;
+use hawser_config::Config;
+use hawser_policy::Mode;
+use hawser_sched::connection::{Class, ConnectionPolicy};
+
+use super::link_name;
+
+/// `hawser run`.
+#[derive(Args, Debug)]
+pub(crate) struct RunArgs {
+    /// Use this interface and no others; may be repeated [default: all]
+    #[arg(long = "link", value_name = "NAME", value_parser = link_name)]
+    links: Vec<String>,
+    /// Without a gateway, choose links for connections by this policy: auto, max-throughput,
+    /// round-robin, weighted-round-robin or only-one [default: auto]
+    #[arg(long, value_name = "NAME")]
+    connection_scheduler: Option<ConnectionPolicy>,
+    /// Take all its connections for real-time, interactive, bulk or unknown [default: as the rules
+    /// say]
+    #[arg(long, value_name = "CLASS")]
+    pub(crate) class: Option<Class>,
+    /// direct: straight to the destinations, though a gateway is enrolled; bonded: only over the
+    /// gateway
+    #[arg(long, value_name = "MODE", default_value_t, hide_default_value = true)]
+    pub(crate) mode: Mode,
+    /// The program and what it is to be told
+    #[arg(required = true, last = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+impl RunArgs {
+    /// Puts what the flags say over what the file says.
+    pub(crate) fn apply_to(&self, config: &mut Config) {
+        if let Some(scheduler) = self.connection_scheduler {
+            config.connection.scheduler = scheduler;
+        }
+        if !self.links.is_empty() {
+            config.up.links.clone_from(&self.links);
+        }
+    }
+
+    /// The program's name or path.
+    pub(crate) fn program(&self) -> &OsStr {
+        // At least one is required.
+        self.command
+            .first()
+            .map_or(OsStr::new(""), OsString::as_os_str)
+    }
+
+    /// What it is to be told.
+    pub(crate) fn arguments(&self) -> &[OsString] {
+        self.command.get(1..).unwrap_or_default()
+    }
+}

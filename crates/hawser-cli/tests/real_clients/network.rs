@@ -1,0 +1,110 @@
+//! A machine with two links and a server far away, each a network namespace.
+
+use std::ffi::OsStr;
+use std::io::Read as _;
+use std::process::{Child, Command, Stdio};
+
+/// A network namespace, which lasts as long as a process in it.
+pub(crate) struct Namespace(Child);
+
+impl Namespace {
+    /// None where the system forbids that.
+    fn new() -> Option<Self> {
+        // It says something when the namespace is there, and lasts until its input ends.
+        let child = Command::new("unshare")
+            .args([
+                "--net",
+                "--",
+                "sh",
+                "-c",
+                "ip link set lo up && echo && cat",
+            ])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let mut namespace = Self(child.ok()?);
+        let out = namespace.0.stdout.as_mut()?;
+        out.read_exact(&mut [0]).ok()?;
+        Some(namespace)
+    }
+
+    /// A command that will run there.
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let pid = self.0.id().to_string();
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &pid, "--net", "--"]).arg(program);
+        command
+    }
+
+    /// Runs `ip` there with these arguments, separated by blanks.
+    pub(crate) fn ip(&self, arguments: &str) {
+        let status = self.command("ip").args(arguments.split(' ')).status();
+        assert!(status.unwrap().success(), "ip {arguments}");
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A client with the links `up1` and `up2`, each with a default route, and a server that both lead
+/// to at [`SERVER`].
+pub(crate) struct TwoLinks {
+    pub(crate) client: Namespace,
+    pub(crate) server: Namespace,
+}
+
+impl TwoLinks {
+    /// Says so and gives none where the system forbids that.
+    pub(crate) fn new(test: &str) -> Option<Self> {
+        let (Some(client), Some(server)) = (Namespace::new(), Namespace::new()) else {
+            hawser_skip::skip(
+                &format!("real_clients::{test}"),
+                "no network namespaces here",
+            );
+            return None;
+        };
+        server.ip(&format!("address add {SERVER}/32 dev lo"));
+        server.ip(&format!("address add {SERVER_V6}/128 dev lo nodad"));
+        for n in [1, 2] {
+            let far = server.0.id();
+            client.ip(&format!(
+                "link add up{n} type veth peer name far{n} netns {far}"
+            ));
+            for (end, name, host) in [(&client, "up", 2), (&server, "far", 1)] {
+                end.ip(&format!("address add 10.7.{n}.{host}/24 dev {name}{n}"));
+                end.ip(&format!(
+                    "address add 2001:db8:{n}::{host}/64 dev {name}{n} nodad"
+                ));
+                end.ip(&format!("link set {name}{n} up"));
+            }
+            let metric = 100 + n;
+            for gateway in [format!("10.7.{n}.1"), format!("2001:db8:{n}::1")] {
+                client.ip(&format!(
+                    "route add default via {gateway} dev up{n} metric {metric}"
+                ));
+            }
+        }
+        Some(Self { client, server })
+    }
+
+    /// Bytes that the client has received by each link.
+    pub(crate) fn received(&self) -> [u64; 2] {
+        let output = self.client.command("cat").arg("/proc/net/dev").output();
+        let table = String::from_utf8(output.unwrap().stdout).unwrap();
+        ["up1:", "up2:"].map(|name| {
+            let line = table
+                .lines()
+                .find_map(|line| line.trim().strip_prefix(name));
+            let bytes = line.and_then(|line| line.split_whitespace().next());
+            bytes.unwrap().parse().unwrap()
+        })
+    }
+}
+
+pub(crate) const SERVER: &str = "203.0.113.1";
+pub(crate) const SERVER_V6: &str = "2001:db8:5::1";

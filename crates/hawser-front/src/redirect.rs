@@ -1,0 +1,154 @@
+//! Connections that a program meant for somewhere else, and that were turned to a port on loopback.
+//!
+//! The program knows nothing of that. So it hears of success before the destination has been
+//! reached, and a destination that cannot be reached resets the connection.
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use tokio::io::Interest;
+use tokio::net::{TcpListener, TcpStream};
+use tracing::debug;
+
+use crate::connection::{Origin, known};
+use crate::destination::Destination;
+use crate::proxy::{Context, Guarded, ProxyConfig, ProxyCounters, accept_all};
+use crate::transport::Dialer;
+
+/// Knows where connections were to lead. Implemented by every closure that finds the destination
+/// by the address of the accepted socket's peer.
+pub trait Lookup: Send + Sync + 'static {
+    /// What is kept until the connection ends.
+    type Kept: Send;
+
+    /// Where the connection from `peer`, accepted at `local`, was to lead; none for a stranger. Each
+    /// connection is asked for once.
+    fn take(&self, peer: SocketAddr, local: SocketAddr) -> Option<Redirected<Self::Kept>>;
+}
+
+/// What is known of a connection that was redirected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirected<K> {
+    /// Where it was to lead.
+    pub destination: SocketAddr,
+    /// Who made it.
+    pub origin: Origin,
+    /// What is kept until the connection ends.
+    pub kept: K,
+}
+
+impl<L: Fn(SocketAddr) -> Option<SocketAddr> + Send + Sync + 'static> Lookup for L {
+    type Kept = ();
+
+    fn take(&self, peer: SocketAddr, _local: SocketAddr) -> Option<Redirected<()>> {
+        self(peer).map(|destination| Redirected {
+            destination,
+            origin: Origin::default(),
+            kept: (),
+        })
+    }
+}
+
+/// The ports that connections are turned to, one on the loopback address of each family.
+pub struct RedirectServer<D, L> {
+    v4: Port,
+    v6: Option<Port>,
+    context: Arc<Context<D>>,
+    lookup: Arc<L>,
+}
+
+struct Port {
+    listener: TcpListener,
+    number: u16,
+}
+
+impl<D: Dialer, L: Lookup> RedirectServer<D, L> {
+    /// Opens the ports, whatever numbers are free. A machine without IPv6 has one only.
+    ///
+    /// # Errors
+    /// When the system refuses to listen on 127.0.0.1.
+    pub async fn bind(dialer: Arc<D>, lookup: L) -> io::Result<Self> {
+        let v6 = Port::open((Ipv6Addr::LOCALHOST, 0).into()).await;
+        let v6 = v6.inspect_err(|error| debug!(%error, "no connections by IPv6 are taken"));
+        Ok(Self {
+            v4: Port::open((Ipv4Addr::LOCALHOST, 0).into()).await?,
+            v6: v6.ok(),
+            context: Arc::new(Context::new(dialer, ProxyConfig::default())),
+            lookup: Arc::new(lookup),
+        })
+    }
+
+    /// The port on 127.0.0.1.
+    pub fn v4(&self) -> u16 {
+        self.v4.number
+    }
+
+    /// The port on ::1.
+    pub fn v6(&self) -> Option<u16> {
+        self.v6.as_ref().map(|port| port.number)
+    }
+
+    /// The counters, which stay readable while and after the ports are served.
+    pub fn counters(&self) -> Arc<ProxyCounters> {
+        self.context.counters()
+    }
+
+    /// Serves until `shutdown` is ready; then resets what is still open.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let shutdown = shutdown.shared();
+        let serve_port = async |port: &Port| {
+            let serve = |client, peer| {
+                let (context, lookup) = (Arc::clone(&self.context), Arc::clone(&self.lookup));
+                async move { serve(client, peer, &context, &*lookup).await }
+            };
+            accept_all(&port.listener, &self.context, serve, shutdown.clone()).await;
+        };
+        match &self.v6 {
+            Some(v6) => {
+                tokio::join!(serve_port(&self.v4), serve_port(v6));
+            }
+            None => serve_port(&self.v4).await,
+        }
+    }
+}
+
+impl Port {
+    async fn open(address: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        let number = listener.local_addr()?.port();
+        Ok(Self { listener, number })
+    }
+}
+
+async fn serve<D: Dialer, L: Lookup>(
+    client: TcpStream,
+    peer: SocketAddr,
+    context: &Context<D>,
+    lookup: &L,
+) {
+    let mut client = Guarded::new(client);
+    // Until the destination has answered, every end must look like a failure.
+    client.is_busy = true;
+    let local = client.stream().local_addr().ok();
+    let Some(redirected) = local.and_then(|local| lookup.take(peer, local)) else {
+        return debug!(%peer, "a connection that nobody announced is refused");
+    };
+    let destination = Destination::from(redirected.destination);
+    let context = context.of(known(redirected.origin));
+    let dialled = tokio::select! {
+        dialled = context.dial(&destination) => dialled,
+        // The program has given up.
+        _ = client.stream().ready(Interest::ERROR) => return,
+    };
+    if let Ok(server) = dialled {
+        context
+            .relay(client.into_stream().into(), server.into())
+            .await;
+    }
+    drop(redirected.kept);
+}
