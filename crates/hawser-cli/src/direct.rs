@@ -29,6 +29,7 @@ pub(crate) type ConnectionRules = watch::Receiver<Arc<RuleSet>>;
 pub(crate) struct Direct {
     director: Director,
     books: Books,
+    mptcp: bool,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -61,6 +62,7 @@ impl Direct {
         Self {
             director,
             books,
+            mptcp: config.connection.mptcp,
             tasks,
         }
     }
@@ -72,7 +74,7 @@ impl Direct {
 
     /// Connects as it decides.
     pub(crate) fn dialer(&self) -> LinkDialer {
-        LinkDialer::new(self.director.clone())
+        LinkDialer::new(self.director.clone(), self.mptcp)
     }
 
     /// Carries datagrams as it decides.

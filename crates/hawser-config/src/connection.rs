@@ -20,6 +20,9 @@ pub struct ConnectionConfig {
     /// `peer-retry`: how long an address without a peer is left alone. From 1 s to a day, default
     /// a minute.
     pub peer_retry: Duration,
+    /// `mptcp`: whether destinations are offered Multipath TCP, where this system has it: `"auto"`.
+    /// Default `"off"`.
+    pub mptcp: bool,
     /// `portal-checks`: pages that show whether somebody on a link answers in the name of others.
     /// None by default: no server is asked that the user did not name.
     pub portal_checks: Vec<HttpUrl>,
@@ -39,6 +42,7 @@ impl Default for ConnectionConfig {
             profile: Profile::default(),
             peers: true,
             peer_retry: DEFAULT_PEER_RETRY,
+            mptcp: false,
             portal_checks: Vec::new(),
             probe_downloads: Vec::new(),
             probe_uploads: Vec::new(),
@@ -56,6 +60,7 @@ impl TryFrom<Section<'_>> for ConnectionConfig {
             "profile",
             "peers",
             "peer-retry",
+            "mptcp",
             "portal-checks",
             "probe-downloads",
             "probe-uploads",
@@ -73,6 +78,9 @@ impl TryFrom<Section<'_>> for ConnectionConfig {
         }
         if let Some(field) = section.field("peer-retry") {
             config.peer_retry = field.parse_with(read_retry, "a time from 1s to 1d")?;
+        }
+        if let Some(field) = section.field("mptcp") {
+            config.mptcp = field.word(&[("off", false), ("auto", true)])?;
         }
         for (key, urls) in [
             ("portal-checks", &mut config.portal_checks),

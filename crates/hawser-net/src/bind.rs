@@ -36,6 +36,9 @@ pub struct SocketOptions {
     pub not_sent_low_water: Option<ByteCount>,
     /// Whether small writes go out at once instead of waiting for company.
     pub no_delay: bool,
+    /// Whether the far end is offered Multipath TCP, where this system has it; towards one that does
+    /// not take it the connection is an ordinary one (RFC 8684 §3.7).
+    pub mptcp: bool,
     /// How long a connection attempt may take.
     pub connect_timeout: Duration,
 }
@@ -73,6 +76,7 @@ impl Default for SocketOptions {
             congestion: None,
             not_sent_low_water: None,
             no_delay: true,
+            mptcp: false,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
         }
     }
@@ -87,7 +91,12 @@ pub async fn connect_on_link(
     options: &SocketOptions,
 ) -> Result<TcpStream, ConnectError> {
     let remote = canonical(remote);
-    let socket = open_socket(remote).map_err(|e| ConnectError::system("open a socket", e))?;
+    let multipath = options.mptcp.then(|| open_mptcp_socket(remote).ok());
+    let socket = match multipath.flatten() {
+        Some(socket) => Ok(socket),
+        None => open_socket(remote),
+    };
+    let socket = socket.map_err(|e| ConnectError::system("open a socket", e))?;
     if let Some(link) = link {
         bind_to_link(&socket, link, remote)?;
     }
@@ -248,11 +257,16 @@ fn source_for(link: &Link, remote: IpAddr) -> Result<Option<IpAddr>, ConnectErro
 }
 
 fn open_socket(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
+    open_stream_socket(address, Protocol::TCP)
+}
+
+/// Fails where the system has no Multipath TCP or it is switched off.
+fn open_mptcp_socket(address: SocketAddr) -> io::Result<Socket> {
+    open_stream_socket(address, Protocol::MPTCP)
+}
+
+fn open_stream_socket(address: SocketAddr, protocol: Protocol) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(protocol))?;
     socket.set_nonblocking(true)?;
     Ok(socket)
 }

@@ -36,10 +36,24 @@ pub trait Via: Send + Sync + 'static {
 }
 
 /// TCP connections, bound to their links.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct TcpVia {
     options: SocketOptions,
     routes: Routes,
+}
+
+impl TcpVia {
+    /// Connections that offer Multipath TCP, or do not.
+    pub fn new(mptcp: bool) -> Self {
+        let options = SocketOptions {
+            mptcp,
+            ..SocketOptions::default()
+        };
+        Self {
+            options,
+            routes: Routes::default(),
+        }
+    }
 }
 
 impl Via for TcpVia {
@@ -64,10 +78,11 @@ pub struct LinkDialer<V = TcpVia, R = SystemResolver> {
 }
 
 impl LinkDialer {
-    /// A dialer by `director`, with the system's resolver and the default times.
-    pub fn new(director: Director) -> Self {
+    /// A dialer by `director`, with the system's resolver and the default times. `mptcp`: whether
+    /// destinations are offered Multipath TCP.
+    pub fn new(director: Director, mptcp: bool) -> Self {
         let (resolver, options) = (SystemResolver::new(), ConnectOptions::default());
-        Self::with(director, TcpVia::default(), resolver, options)
+        Self::with(director, TcpVia::new(mptcp), resolver, options)
     }
 }
 

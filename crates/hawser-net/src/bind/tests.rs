@@ -1,5 +1,7 @@
 use std::os::fd::AsFd as _;
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
 use super::*;
 use crate::links::{LinkKind, list_links};
 use hawser_skip::namespace::{Neighbour, in_namespace, ip};
@@ -46,6 +48,32 @@ async fn a_connection_is_bound_to_its_link_and_address_and_has_its_options() {
     assert!(socket.tcp_congestion().unwrap().starts_with(b"reno"));
     let (_accepted, from) = listener.accept().await.unwrap();
     assert_eq!(from, stream.local_addr().unwrap());
+}
+
+#[tokio::test]
+async fn multipath_is_offered_by_its_link_and_falls_back_to_a_plain_connection() {
+    let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let remote = listener.local_addr().unwrap();
+    let options = SocketOptions {
+        mptcp: true,
+        ..SocketOptions::default()
+    };
+    let link = loopback("127.0.0.9");
+    let connected = connect_on_link(Some(&link), remote, &options).await;
+    let mut stream = connected.unwrap();
+    let socket = SockRef::from(&stream);
+    let expected = match open_mptcp_socket(remote) {
+        Ok(_) => Protocol::MPTCP,
+        Err(_) => Protocol::TCP,
+    };
+    assert_eq!(socket.protocol().unwrap(), Some(expected));
+    assert_eq!(socket.device().unwrap().as_deref(), Some(&b"lo"[..]));
+    assert_eq!(stream.local_addr().unwrap().ip().to_string(), "127.0.0.9");
+    // The listener speaks TCP alone.
+    let (mut accepted, _) = listener.accept().await.unwrap();
+    accepted.write_all(b"x").await.unwrap();
+    assert_eq!(stream.read_u8().await.unwrap(), b'x');
+    assert!(crate::tcp_info::read(&stream).unwrap().srtt.is_some());
 }
 
 #[tokio::test]
