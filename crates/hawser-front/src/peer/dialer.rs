@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hawser_net::identity::PublicKey;
-use hawser_policy::{Mode, RuleSet};
+use hawser_policy::{LinkChoice, Mode, RuleSet};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -42,8 +42,9 @@ impl<D: Dialer, S: Sessions> PeerDialer<D, S>
 where
     D::Stream: Remote,
 {
-    /// A dialer that begins sessions with the peers that `finder` finds. `rules` say which
-    /// connections are to go over links whatever their destination is.
+    /// A dialer that begins sessions with the peers that `finder` finds. By `rules`, connections go
+    /// over links whatever their destination is: those with the mode `direct`, and those that may
+    /// not take every link, or are to avoid some.
     pub fn new(
         direct: D,
         finder: PeerFinder,
@@ -122,7 +123,10 @@ where
         };
         let peer = self.finder.known(address)?;
         let origin = origin.towards(destination);
-        if self.rules.borrow().judge(&origin.facts()).mode == Mode::Direct {
+        let verdict = self.rules.borrow().judge(&origin.facts());
+        // A session goes over every link.
+        let is_any = verdict.links == LinkChoice::Any && verdict.avoid.is_empty();
+        if verdict.mode == Mode::Direct || !is_any {
             return None;
         }
         let way = self.sessions.way(peer, address)?;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hawser_net::identity::Identity;
 use hawser_net::tls::server_handshake;
-use hawser_policy::{Action, Rule};
+use hawser_policy::{Action, Avoid, Rule};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::super::PeerSettings;
@@ -187,14 +187,28 @@ async fn rules_keep_a_connection_off_sessions() {
     let origin = scene.origin.to_string();
     assert!(!scene.is_bonded(&origin).await);
     scene.found().await;
-    let direct = Rule {
-        then: Action {
-            mode: Some(Mode::Direct),
-            ..Action::default()
-        },
-        ..Rule::default()
+    let mode = Action {
+        mode: Some(Mode::Direct),
+        ..Action::default()
     };
-    scene.rules.send_replace(Arc::new(RuleSet::new([direct])));
-    assert!(!scene.is_bonded(&origin).await);
+    let links = Action {
+        links: Some(LinkChoice::Except(vec!["wwan0".to_owned()])),
+        mode: Some(Mode::Bonded),
+        ..Action::default()
+    };
+    let avoid = Action {
+        avoid: Some(vec![Avoid::Metered]),
+        ..Action::default()
+    };
+    for then in [mode, links, avoid] {
+        let rule = Rule {
+            then,
+            ..Rule::default()
+        };
+        scene.rules.send_replace(Arc::new(RuleSet::new([rule])));
+        assert!(!scene.is_bonded(&origin).await);
+    }
     assert_eq!(scene.sessions.opened.load(Ordering::Relaxed), 0);
+    scene.rules.send_replace(Arc::default());
+    assert!(scene.is_bonded(&origin).await);
 }
