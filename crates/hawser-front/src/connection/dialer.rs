@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::counted::{Counted, RoundTrip};
 use super::race::Race;
-use super::{Director, Origin};
+use super::{Director, Origin, RememberingResolver};
 use crate::connect::{ConnectOptions, interleave};
 use crate::destination::Destination;
 use crate::resolve::{Resolve, SystemResolver, addresses_of};
@@ -70,7 +70,7 @@ impl Via for TcpVia {
 
 /// A dialer that spreads connections over links, with `V` to connect and `R` to resolve names.
 #[derive(Debug)]
-pub struct LinkDialer<V = TcpVia, R = SystemResolver> {
+pub struct LinkDialer<V = TcpVia, R = RememberingResolver<SystemResolver>> {
     director: Director,
     via: Arc<V>,
     resolver: R,
@@ -81,7 +81,8 @@ impl LinkDialer {
     /// A dialer by `director`, with the system's resolver and the default times. `mptcp`: whether
     /// destinations are offered Multipath TCP.
     pub fn new(director: Director, mptcp: bool) -> Self {
-        let (resolver, options) = (SystemResolver::new(), ConnectOptions::default());
+        let resolver = RememberingResolver::new(SystemResolver::new());
+        let options = ConnectOptions::default();
         Self::with(director, TcpVia::new(mptcp), resolver, options)
     }
 }
