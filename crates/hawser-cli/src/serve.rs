@@ -75,6 +75,11 @@ async fn serve_stream<C: Connect>(relay: Arc<Relay<C>>, incoming: Incoming) {
                 tracing::debug!(?client, %error, "a stream is refused");
             }
         }
+        Some(Purpose::Datagrams) => {
+            if let Err(error) = relay.handle_datagrams(client, stream).await {
+                tracing::debug!(?client, %error, "a flow is refused");
+            }
+        }
         Some(Purpose::Sink) => measure::swallow(stream).await,
         Some(Purpose::Source(size)) => measure::pour(stream, size).await,
         _ => stream.refuse(DialError::MalformedDestination),

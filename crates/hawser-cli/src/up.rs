@@ -8,7 +8,7 @@ use hawser_config::{Config, UpConfig};
 use hawser_control::Role;
 use hawser_front::bonded::BondDialer;
 use hawser_front::connection::{LinkDialer, Who};
-use hawser_front::datagram::DatagramPorts;
+use hawser_front::datagram::{BondPorts, DatagramPorts};
 use hawser_front::proxy::{ProxyConfig, ProxyServer};
 use hawser_front::transport::Dialer;
 use hawser_net::links::{Link, LinkMonitor};
@@ -70,7 +70,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     };
     let front = Front {
         dialer: BondDialer::new(Arc::clone(&client)),
-        datagrams: None,
+        datagrams: Some(Arc::new(BondPorts::new(Arc::clone(&client)))),
         who: None,
     };
     serve(&daemon, proxy, front, subject).await?;

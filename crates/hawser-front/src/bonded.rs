@@ -17,11 +17,14 @@ use crate::transport::{ByteStream, DialError, Dialer, ResetCode};
 
 /// What a stream is for, as its opening chunk's first byte says.
 ///
-/// 1 to 3 begin a [`Destination`]: the peer is to connect there.
+/// 1 to 3 begin a [`Destination`]: the peer is to connect there. 4 to 6 begin one for datagrams,
+/// see [`crate::datagram::opening`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A connection to a destination.
     Connect,
+    /// Datagrams to and from a destination.
+    Datagrams,
     /// A file, by the protocol of [`crate::file`].
     File,
     /// A measurement: the peer swallows what comes and says how much it was.
@@ -35,6 +38,7 @@ impl Purpose {
     pub fn of(opening: &[u8]) -> Option<Self> {
         match opening {
             [1..=3, ..] => Some(Self::Connect),
+            [4..=6, ..] => Some(Self::Datagrams),
             [OPENING_FILE] => Some(Self::File),
             [OPENING_SINK] => Some(Self::Sink),
             [OPENING_SOURCE, size @ ..] => {
@@ -44,10 +48,10 @@ impl Purpose {
         }
     }
 
-    /// The opening of a stream that is not a connection.
+    /// The opening of a stream that has no destination.
     pub fn opening(self) -> Bytes {
         match self {
-            Self::Connect => Bytes::new(),
+            Self::Connect | Self::Datagrams => Bytes::new(),
             Self::File => Bytes::from_static(&[OPENING_FILE]),
             Self::Sink => Bytes::from_static(&[OPENING_SINK]),
             Self::Source(size) => {
@@ -262,6 +266,7 @@ mod tests {
             assert_eq!(Purpose::of(&purpose.opening()), Some(purpose));
         }
         assert_eq!(Purpose::of(&[2, 1]), Some(Purpose::Connect));
+        assert_eq!(Purpose::of(&[5, 1]), Some(Purpose::Datagrams));
         for unknown in [&[][..], &[0], &[OPENING_SOURCE, 1, 2], &[OPENING_FILE, 0]] {
             assert_eq!(Purpose::of(unknown), None);
         }

@@ -1,6 +1,7 @@
 //! Entry points for fuzzers and for replaying their corpora. Each takes any bytes and panics only
 //! when an invariant of a parser is broken.
 
+use crate::datagram::opening;
 use crate::destination::Destination;
 use crate::gateway::Cidr;
 use crate::proxy::http::{
@@ -13,8 +14,14 @@ pub fn fuzz_destination(data: &[u8]) {
     if let Ok(destination) = Destination::decode(data) {
         let again = Destination::decode(&destination.to_bytes());
         assert_eq!(again.as_ref(), Ok(&destination));
+        let for_datagrams = opening::of(&destination);
+        assert_eq!(
+            opening::destination(&for_datagrams).as_ref(),
+            Ok(&destination)
+        );
         assert_eq!(destination.to_string().parse(), Ok(destination));
     }
+    let _ = opening::destination(data);
     if let Ok(text) = std::str::from_utf8(data)
         && let Ok(destination) = text.parse::<Destination>()
     {

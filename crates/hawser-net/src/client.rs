@@ -177,6 +177,14 @@ impl Client {
         Ok(BondStream::new(driver, id, Bytes::new()))
     }
 
+    /// Whether the gateway takes datagrams; `None` while that is not known.
+    pub fn takes_datagrams(&self) -> Option<bool> {
+        match &*self.shared.current.borrow() {
+            State::Running(driver) => driver.with(|session, _| session.takes_datagrams()),
+            _ => None,
+        }
+    }
+
     /// Waits until a session runs, at most for `patience`.
     pub async fn connected(&self, patience: Duration) -> Result<(), OpenStreamError> {
         self.ready(patience).await.map(drop)

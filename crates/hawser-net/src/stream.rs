@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use hawser_session::{ReadOutcome, StreamError};
+use hawser_session::{DatagramError, ReadOutcome, StreamError};
 use hawser_types::StreamId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -152,6 +152,32 @@ impl BondStream {
         self.driver
             .with(|session, _| session.set_unordered(self.id))
             .map_err(stream_error)
+    }
+
+    /// Sends a datagram beside the stream: once, by any link, as soon as one takes it. It may be
+    /// lost, and it may overtake others and what is written to the stream. The peer has to know
+    /// the stream already.
+    ///
+    /// # Errors
+    /// When the peer takes no datagrams, this one is too large, or the stream is over.
+    pub fn send_datagram(&self, payload: Bytes) -> io::Result<()> {
+        self.driver
+            .with(|session, now| session.send_datagram(now, self.id, payload))
+            .map_err(|error| match error {
+                DatagramError::Stream(error) => stream_error(error),
+                _ => io::Error::new(io::ErrorKind::InvalidInput, error),
+            })
+    }
+
+    /// The next datagram that came beside the stream.
+    ///
+    /// # Errors
+    /// When the stream is over.
+    pub fn poll_datagram(&self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        self.driver
+            .poll_stream(cx, self.id, Waiting::Datagram, |session, _| {
+                session.receive_datagram(self.id).map_err(stream_error)
+            })
     }
 
     /// Waits until the peer holds everything that was written, the end included. Call after

@@ -12,6 +12,7 @@ use crate::ChunkSize;
 use crate::ledger::ChunkKey;
 use crate::seal::TAG_LENGTH;
 use crate::session::SendTerms;
+use crate::session::datagrams::Given;
 use crate::session::report::{Notice, Reported};
 use crate::snapshot::PeerView;
 
@@ -82,6 +83,7 @@ pub(crate) struct Channel {
     /// How the peer last saw the channel.
     pub(crate) peer: Option<PeerView>,
     pub(crate) inbound: Inbound,
+    pub(crate) given: Given,
     pub(crate) payload_sent: u64,
     pub(crate) payload_received: u64,
 }
@@ -156,6 +158,7 @@ impl Channel {
                 acknowledged: spec.records,
                 ..Inbound::default()
             },
+            given: Given::default(),
             payload_sent: 0,
             payload_received: 0,
         }

@@ -78,3 +78,18 @@ pub enum StreamError {
     #[error("the session has ended")]
     SessionClosed,
 }
+
+/// Why a datagram was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DatagramError {
+    /// The peer's version does not know datagrams, or has not said that it does.
+    #[error("the peer takes no datagrams")]
+    NotTaken,
+    /// Larger than [`MAX_DATAGRAM`](hawser_wire::MAX_DATAGRAM).
+    #[error("a datagram of {0} bytes is too large")]
+    TooLarge(usize),
+    /// The stream that it belongs to is not there.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+}

@@ -11,6 +11,8 @@ pub enum Event {
     StreamAccepted(StreamId),
     /// Bytes, or the end of the stream, can be read.
     Readable(StreamId),
+    /// A datagram came that belongs to the stream.
+    Datagram(StreamId),
     /// The stream's send buffer has room again.
     Writable(StreamId),
     /// Everything written to the stream, its end included, is held by the peer.

@@ -28,7 +28,7 @@ mod stream;
 
 pub use channel::ChannelSpec;
 pub use config::{ChunkSize, SessionConfig};
-pub use error::{Misbehaviour, OpenError, PeerFault, StreamError};
+pub use error::{DatagramError, Misbehaviour, OpenError, PeerFault, StreamError};
 pub use event::{CloseReason, Event};
 pub use grant::JoinRefused;
 pub use hawser_path::Spread;

@@ -2,6 +2,7 @@ mod account;
 mod ahead;
 mod bottleneck;
 mod control;
+pub(crate) mod datagrams;
 mod failure;
 mod govern;
 mod ingest;
@@ -67,6 +68,7 @@ pub struct Session {
     next_stream: StreamId,
     peer_max_streams: u64,
     peer_accepts_plain: bool,
+    datagrams: datagrams::Datagrams,
     pool: Pool,
     ledger: Ledger,
     /// Streams that wait for their turn, by the kind of channel that their next chunk belongs on.
@@ -170,6 +172,7 @@ impl Session {
             next_stream: first,
             peer_max_streams: INITIAL_STREAMS,
             peer_accepts_plain: false,
+            datagrams: datagrams::Datagrams::default(),
             pool: Pool::new(config.receive_memory),
             ledger: Ledger::default(),
             waiting: Default::default(),
@@ -356,11 +359,6 @@ impl Session {
     /// Whether any channel is left.
     pub fn has_channels(&self) -> bool {
         !self.channels.is_empty()
-    }
-
-    /// Whether records may go out unsealed: this side and the peer both allow it.
-    pub fn sends_plain(&self) -> bool {
-        self.config.plain && self.peer_accepts_plain
     }
 
     /// Places bulk chunks by another policy from now on.

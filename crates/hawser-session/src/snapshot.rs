@@ -130,4 +130,10 @@ pub struct Counters {
     pub streams_opened: u64,
     /// Streams reset by either side.
     pub streams_reset: u64,
+    /// Datagrams sent.
+    pub datagrams_sent: u64,
+    /// Datagrams that came.
+    pub datagrams_received: u64,
+    /// Datagrams that came or were to be sent and got no further.
+    pub datagrams_dropped: u64,
 }

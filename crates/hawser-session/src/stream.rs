@@ -7,6 +7,8 @@ pub(crate) use send::SendStream;
 use bytes::Bytes;
 use hawser_types::Instant;
 
+use crate::session::datagrams::Arrived;
+
 /// Both directions of one stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -19,6 +21,7 @@ pub(crate) struct Stream {
     /// What this side said of it when it opened it; empty for the peer's streams.
     pub(crate) own_metadata: Bytes,
     pub(crate) opened_at: Instant,
+    pub(crate) datagrams: Arrived,
     /// The application has read up to the end.
     pub(crate) read_out: bool,
     /// The application has let go of the stream.
@@ -34,6 +37,7 @@ impl Stream {
             peer_metadata: None,
             own_metadata: Bytes::new(),
             opened_at: now,
+            datagrams: Arrived::default(),
             read_out: false,
             abandoned: false,
         }

@@ -54,6 +54,8 @@ pub struct Hello {
     pub max_streams: u64,
     /// Records may come unsealed.
     pub accepts_plain: bool,
+    /// Datagrams may come.
+    pub takes_datagrams: bool,
     /// The sender's number for the link below the channel that began the session; tells paths
     /// apart, nothing more. 0 from a gateway.
     pub link: u32,
@@ -98,7 +100,9 @@ impl Command {
         match self {
             Self::Hello(hello) => {
                 put_varint(value, hello.max_streams);
-                put_varint(value, u64::from(hello.accepts_plain));
+                let plain = u64::from(hello.accepts_plain) * FLAG_PLAIN;
+                let datagrams = u64::from(hello.takes_datagrams) * FLAG_DATAGRAMS;
+                put_varint(value, plain | datagrams);
                 put_varint(value, u64::from(hello.link));
                 HELLO | CRITICAL
             }
@@ -143,13 +147,14 @@ impl Command {
         let command = match kind & !CRITICAL {
             HELLO => {
                 let max_streams = take_varint(input, "hello")?;
-                let accepts_plain = take_varint(input, "hello")? & 1 != 0;
+                let flags = take_varint(input, "hello")?;
                 let link = take_varint_u32(input, "hello")?;
                 // Later versions append fields: what follows is passed over.
                 input.clear();
                 Self::Hello(Hello {
                     max_streams,
-                    accepts_plain,
+                    accepts_plain: flags & FLAG_PLAIN != 0,
+                    takes_datagrams: flags & FLAG_DATAGRAMS != 0,
                     link,
                 })
             }
@@ -299,6 +304,9 @@ const ENROL: u8 = 0x06;
 const ENROLLED: u8 = 0x07;
 const LINK_TERMS: u8 = 0x08;
 
+const FLAG_PLAIN: u64 = 0x01;
+const FLAG_DATAGRAMS: u64 = 0x02;
+
 const MAX_GRANT_ADDRESSES: usize = 16;
 const MAX_ENROLMENT_NAME: usize = 64;
 
@@ -313,6 +321,7 @@ mod tests {
             Command::Hello(Hello {
                 max_streams: 4096,
                 accepts_plain: true,
+                takes_datagrams: false,
                 link: 7,
             }),
             Command::Grant(Grant {
@@ -380,10 +389,11 @@ mod tests {
     #[test]
     fn a_hello_with_fields_of_a_later_version_is_understood() {
         let mut decoder = CommandDecoder::default();
-        decoder.push(&[HELLO | CRITICAL, 5, 9, 0, 3, 0xaa, 0xbb]);
+        decoder.push(&[HELLO | CRITICAL, 5, 9, 0x3e, 3, 0xaa, 0xbb]);
         let hello = Hello {
             max_streams: 9,
             accepts_plain: false,
+            takes_datagrams: true,
             link: 3,
         };
         assert_eq!(decoder.next_command(), Ok(Some(Command::Hello(hello))));

@@ -7,6 +7,9 @@ use crate::{MAX_RECORD_BODY, Malformed, MalformedReason, put_varint, take_varint
 /// The most bytes of metadata that the opening chunk of a stream may carry.
 pub const MAX_OPEN_METADATA: usize = 1024;
 
+/// The most bytes that a datagram may carry: those of UDP over IPv4.
+pub const MAX_DATAGRAM: usize = 65_507;
+
 /// What a channel is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ChannelRole {
@@ -21,6 +24,10 @@ pub enum ChannelRole {
 pub enum Frame {
     /// A piece of state; the newest wins.
     State(StateFrame),
+    /// A datagram beside the stream that it belongs to: neither repeated nor put in order.
+    ///
+    /// Source: RFC 9221; RFC 9297 §2 (the association with a stream).
+    Datagram(StreamId, Bytes),
     /// A chunk and its payload; always the last frame of its record.
     Chunk(ChunkHeader, Bytes),
 }
@@ -149,6 +156,24 @@ impl StateFrame {
     }
 }
 
+/// Appends a datagram's frame to a record's body.
+pub fn put_datagram(stream: StreamId, payload: &[u8], out: &mut impl BufMut) {
+    out.put_u8(DATAGRAM);
+    let length = crate::varint_length(stream.value()) + payload.len();
+    put_varint(out, length as u64);
+    put_varint(out, stream.value());
+    out.put_slice(payload);
+}
+
+fn take_datagram(mut value: Bytes) -> Result<Frame, Malformed> {
+    const WHAT: &str = "datagram";
+    let stream = StreamId::new(take_varint(&mut value, WHAT)?);
+    if value.len() > MAX_DATAGRAM {
+        return Err(Malformed::new(WHAT, MalformedReason::TooLarge));
+    }
+    Ok(Frame::Datagram(stream, value))
+}
+
 impl PathReport {
     fn encode(&self, out: &mut impl BufMut) {
         let queue = self.queue.map_or(0, |queue| queue.saturating_add(1));
@@ -244,7 +269,11 @@ impl FrameIterator {
                 return Ok(Some(Frame::Chunk(header, std::mem::take(&mut self.rest))));
             }
             let length = take_length(&mut self.rest, MAX_RECORD_BODY, "frame")?;
-            if let Some(frame) = StateFrame::decode(kind, self.rest.split_to(length))? {
+            let value = self.rest.split_to(length);
+            if kind & !CRITICAL == DATAGRAM {
+                return take_datagram(value).map(Some);
+            }
+            if let Some(frame) = StateFrame::decode(kind, value)? {
                 return Ok(Some(Frame::State(frame)));
             }
         }
@@ -288,6 +317,7 @@ const CREDIT: u8 = 0x02;
 const JOIN: u8 = 0x03;
 const HEARTBEAT: u8 = 0x04;
 const PATH: u8 = 0x05;
+const DATAGRAM: u8 = 0x06;
 
 #[cfg(test)]
 mod tests;

@@ -19,8 +19,8 @@ pub use command::{
 };
 pub use error::{Malformed, MalformedReason};
 pub use frame::{
-    ChannelRole, ChunkFlags, ChunkHeader, Frame, FrameIterator, MAX_OPEN_METADATA, PathReport,
-    StateFrame,
+    ChannelRole, ChunkFlags, ChunkHeader, Frame, FrameIterator, MAX_DATAGRAM, MAX_OPEN_METADATA,
+    PathReport, StateFrame, put_datagram,
 };
 pub use join::{JOIN_PRELUDE_LENGTH, JoinPrelude};
 pub use record::{

@@ -7,6 +7,7 @@ use hawser_control::{
     SessionState, SessionStatus, StreamStatus,
 };
 use hawser_front::bonded::Purpose;
+use hawser_front::datagram::opening;
 use hawser_front::destination::Destination;
 use hawser_sched::governor::{Exclusion, Harm, Standing};
 use hawser_session::{ChannelSnapshot, Counters, LinkSnapshot, SessionSnapshot, StreamSnapshot};
@@ -194,6 +195,10 @@ fn stream(stream: &StreamSnapshot) -> StreamStatus {
 pub(super) fn destination(metadata: &[u8]) -> Option<String> {
     match Purpose::of(metadata)? {
         Purpose::Connect => Some(Destination::decode(metadata).ok()?.to_string()),
+        Purpose::Datagrams => {
+            let destination = opening::destination(metadata).ok()?;
+            Some(format!("{destination} (udp)"))
+        }
         Purpose::File => Some("(file)".to_owned()),
         Purpose::Sink | Purpose::Source(_) => Some("(measurement)".to_owned()),
     }
@@ -210,6 +215,9 @@ fn counters(session: &SessionSnapshot) -> BTreeMap<String, u64> {
         channels_lost,
         streams_opened,
         streams_reset,
+        datagrams_sent,
+        datagrams_received,
+        datagrams_dropped,
     } = session.counters;
     let queued: u64 = session.streams.iter().map(|s| s.queued.as_u64()).sum();
     [
@@ -222,6 +230,9 @@ fn counters(session: &SessionSnapshot) -> BTreeMap<String, u64> {
         ("channels-lost", channels_lost),
         ("streams-opened", streams_opened),
         ("streams-reset", streams_reset),
+        ("datagrams-sent", datagrams_sent),
+        ("datagrams-received", datagrams_received),
+        ("datagrams-dropped", datagrams_dropped),
         ("bytes-unsent", queued),
     ]
     .map(|(name, count)| (name.to_owned(), count))

@@ -11,7 +11,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 use super::connections::{run, serve_there, two_links};
-use super::program::{Daemon, Place};
+use super::program::{Daemon, Place, until};
 
 #[test]
 fn datagrams_use_both_links_and_leave_one_that_is_gone() {
@@ -31,6 +31,108 @@ fn datagrams_leave_a_link_that_swallows_them() {
             lose(|neighbour| neighbour.ip("route add blackhole 10.1.0.2/32"));
         },
     );
+}
+
+#[test]
+fn a_gateway_carries_datagrams_to_addresses_and_names_and_nowhere_else() {
+    let place = Place::new();
+    let gateway = place.serve();
+    let up = place.up("client", &["--gateway", &place.invite()]);
+    let proxy = up.listen(&place).unwrap().parse().unwrap();
+    run(async move {
+        let mirror = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let port = mirror.local_addr().unwrap().port().to_be_bytes();
+        tokio::spawn(async move {
+            let mut bytes = vec![0; 65_536];
+            while let Ok((length, from)) = mirror.recv_from(&mut bytes).await {
+                let _ = mirror.send_to(&bytes[..length], from).await;
+            }
+        });
+        let client = Client::associate(proxy).await;
+        let by_address = [&[1, 127, 0, 0, 1][..], &port].concat();
+        let by_name = [&b"\x03\x09localhost"[..], &port].concat();
+        // Where the gateway lets nobody go.
+        client.send(&[1, 10, 0, 0, 1, 0, 53], b"lost").await;
+        for (payload, to) in [
+            (&b"first"[..], &by_address),
+            (b"", &by_address),
+            (&[7; 9000], &by_address),
+            (b"by name", &by_name),
+            (b"again", &by_name),
+        ] {
+            client.send(to, payload).await;
+            let expected = [&[0, 0, 0][..], &by_address, payload].concat();
+            assert_eq!(client.receive().await, expected, "{}", up.log());
+        }
+        let status = place.status("gateway").unwrap();
+        let counters = &status["counters"];
+        assert_eq!(counters["gateway-refused-refused-by-policy"], 1, "{status}");
+        assert_eq!(counters["gateway-connected"], 2, "{status}");
+        let sent = &status["sessions"][0]["counters"]["datagrams-sent"];
+        assert_eq!(*sent, 5, "{status}");
+        let destination = &status["sessions"][0]["streams"][0]["destination"];
+        assert!(destination.as_str().unwrap().ends_with("(udp)"), "{status}");
+        drop(client);
+        until(
+            "the flows end with the association",
+            || place.status("gateway").unwrap()["counters"]["gateway-current"] == 0,
+            || gateway.log(),
+        );
+        up.end();
+        gateway.end();
+    });
+}
+
+#[test]
+fn datagrams_to_a_gateway_go_on_when_a_link_swallows_them() {
+    in_namespace(
+        "datagrams::datagrams_to_a_gateway_go_on_when_a_link_swallows_them",
+        lose_beneath_a_gateway,
+    );
+}
+
+fn lose_beneath_a_gateway() {
+    let (place, neighbour) = (Place::new(), two_links());
+    serve_there(&neighbour, name_senders);
+    let gateway = {
+        let invite = place.path("invite");
+        let mut serve = neighbour.command(env!("CARGO_BIN_EXE_hawser"));
+        serve.arg("--state").arg(place.path("gateway"));
+        serve.args(["serve", "--listen", "10.99.0.1:7443"]);
+        serve.args(["--allow-destination", "10.99.0.0/16"]);
+        serve.arg("--invite-file").arg(&invite);
+        let gateway = place.launch_command("gateway", serve);
+        until("an invite is written", || invite.exists(), || gateway.log());
+        gateway
+    };
+    let arguments = ["up", "--listen", "127.0.0.1:0", "--gateway"];
+    let up = place.start("client", &[&arguments[..], &[&place.invite()]].concat());
+    let proxy = up.listen(&place).unwrap().parse().unwrap();
+    let carried = || -> Vec<u64> {
+        let status = place.status("client").unwrap();
+        let paths = status["sessions"][0]["paths"].as_array().unwrap().clone();
+        let channels = paths
+            .iter()
+            .map(|path| path["channels"].as_array().map_or(0, Vec::len));
+        channels.map(|count| count as u64).collect()
+    };
+    until("both links are used", || carried() == [2, 2], || up.log());
+    run(async move {
+        let client = Client::associate(proxy).await;
+        for round in 0..100 {
+            if round == 50 {
+                neighbour.ip("route add blackhole 10.1.0.2/32");
+            }
+            client.ask(FIRST_PORT + round % FLOWS, &up).await;
+        }
+        // The flows are the ones of the beginning: they did not end with the link.
+        let status = place.status("client").unwrap();
+        let opened = &status["sessions"][0]["counters"]["streams-opened"];
+        assert_eq!(*opened, FLOWS, "{status}");
+        drop(client);
+        up.end();
+        gateway.end();
+    });
 }
 
 /// Loses a link under flows that were answered on it, and under new ones.
@@ -99,6 +201,19 @@ impl Client {
             _connection: connection,
             socket,
         }
+    }
+
+    async fn send(&self, to: &[u8], payload: &[u8]) {
+        let datagram = [&[0, 0, 0][..], to, payload].concat();
+        self.socket.send(&datagram).await.unwrap();
+    }
+
+    async fn receive(&self) -> Vec<u8> {
+        let mut bytes = vec![0; 65_536];
+        let received = timeout(Duration::from_secs(20), self.socket.recv(&mut bytes));
+        let length = received.await.expect("an answer").unwrap();
+        bytes.truncate(length);
+        bytes
     }
 
     /// Asks until there is an answer, as programs do that use datagrams; the address under which the

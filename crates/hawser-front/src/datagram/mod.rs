@@ -1,10 +1,13 @@
-//! Datagrams: what the proxy port asks of those who carry them, and how they go straight out.
+//! Datagrams: what the proxy port asks of those who carry them, and how they go straight out or over
+//! a gateway.
 //!
 //! A *port* stands for one UDP port of an application, which may send from it to anybody; a *flow*
 //! is such a port and one destination. Nothing here waits or repeats: what can't be sent at once is
 //! dropped, as a network would.
 
+mod bonded;
 mod direct;
+pub mod opening;
 mod place;
 
 use std::net::SocketAddr;
@@ -16,6 +19,7 @@ use crate::connection::Origin;
 use crate::destination::Destination;
 use crate::transport::DialError;
 
+pub use bonded::{BondLimits, BondPorts};
 pub use direct::{DirectLimits, DirectPorts};
 pub use place::{Books, Place, Placement, Target};
 

@@ -3,6 +3,7 @@
 mod address;
 mod cidr;
 mod client;
+mod datagrams;
 mod policy;
 mod serve;
 mod stats;
@@ -10,6 +11,7 @@ mod stats;
 pub use address::Refusal;
 pub use cidr::{Cidr, CidrError};
 pub use client::{ClientId, ClientLimits, LimitReason};
+pub use datagrams::DatagramOptions;
 pub use policy::DestinationPolicy;
 pub use serve::{Gateway, GatewayConfig, IncomingStream};
 pub use stats::{GatewayCounters, GatewayStats};

@@ -1,3 +1,4 @@
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -5,6 +6,7 @@ use tokio::time::{Instant, timeout};
 use tracing::debug;
 
 use super::client::{ClientId, ClientLimits, Clients, Permit};
+use super::datagrams::DatagramOptions;
 use super::policy::DestinationPolicy;
 use super::stats::{GatewayCounters, GatewayStats};
 use crate::connect::{Connect, ConnectOptions, connect_any};
@@ -32,9 +34,9 @@ pub struct Gateway<C, R = SystemResolver> {
     connect: C,
     resolver: R,
     policy: DestinationPolicy,
-    config: GatewayConfig,
+    pub(super) config: GatewayConfig,
     clients: Arc<Clients>,
-    counters: Arc<GatewayCounters>,
+    pub(super) counters: Arc<GatewayCounters>,
 }
 
 /// Settings of a gateway.
@@ -46,6 +48,8 @@ pub struct GatewayConfig {
     pub connect: ConnectOptions,
     /// How long a relay may stand still.
     pub relay: RelayOptions,
+    /// How long no datagram may come before a flow of datagrams ends.
+    pub datagrams: DatagramOptions,
 }
 
 impl<C: Connect> Gateway<C> {
@@ -117,7 +121,19 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
             debug!(?client, %error, "malformed destination");
             DialError::MalformedDestination
         })?;
-        let admitted = self.clients.admit(client, &destination, Instant::now());
+        let (passed, permit) = self.admit(client, &destination).await?;
+        let options = &self.config.connect;
+        let server = connect_any(&self.connect, &passed, destination.port, options).await?;
+        Ok((server, permit))
+    }
+
+    /// The addresses of a destination that a client may reach, if it may reach one more.
+    pub(super) async fn admit(
+        &self,
+        client: ClientId,
+        destination: &Destination,
+    ) -> Result<(Vec<IpAddr>, Permit), DialError> {
+        let admitted = self.clients.admit(client, destination, Instant::now());
         let permit = admitted.map_err(|reason| {
             debug!(?client, ?reason, "limit reached");
             self.counters.limited.add(reason);
@@ -138,7 +154,6 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
         if passed.is_empty() {
             return Err(DialError::RefusedByPolicy);
         }
-        let server = connect_any(&self.connect, &passed, destination.port, options).await?;
-        Ok((server, permit))
+        Ok((passed, permit))
     }
 }

@@ -43,6 +43,7 @@ pub(super) struct Wakers {
     pub(super) write: Option<Waker>,
     pub(super) accept: Option<Waker>,
     pub(super) acknowledged: Option<Waker>,
+    pub(super) datagram: Option<Waker>,
     pub(super) reset: Option<u32>,
 }
 
@@ -53,6 +54,7 @@ pub(crate) enum Waiting {
     Write,
     Accept,
     Acknowledged,
+    Datagram,
 }
 
 impl Inner {
@@ -94,6 +96,7 @@ impl Inner {
             Event::Writable(id) => self.wake(id, Waiting::Write),
             Event::StreamAccepted(id) => self.wake(id, Waiting::Accept),
             Event::Acknowledged(id) => self.wake(id, Waiting::Acknowledged),
+            Event::Datagram(id) => self.wake(id, Waiting::Datagram),
             Event::StreamOpened(id) => {
                 self.streams.insert(id, Wakers::default());
                 self.incoming.push_back(id);
@@ -189,6 +192,7 @@ impl Wakers {
             Waiting::Write => &mut self.write,
             Waiting::Accept => &mut self.accept,
             Waiting::Acknowledged => &mut self.acknowledged,
+            Waiting::Datagram => &mut self.datagram,
         }
     }
 
@@ -198,6 +202,7 @@ impl Wakers {
             Waiting::Write,
             Waiting::Accept,
             Waiting::Acknowledged,
+            Waiting::Datagram,
         ] {
             woken.extend(self.slot(slot).take());
         }

@@ -37,6 +37,11 @@ impl Session {
         self.schedule(now);
     }
 
+    /// Whether records may go out unsealed: this side and the peer both allow it.
+    pub fn sends_plain(&self) -> bool {
+        self.config.plain && self.peer_accepts_plain
+    }
+
     /// Ends the session at once, whatever is under way. The peer is not told.
     pub fn abort(&mut self) {
         self.close_now(CloseReason::Abandoned);
@@ -95,6 +100,7 @@ impl Session {
         self.queue_command(&Command::Hello(Hello {
             max_streams: self.config.max_streams,
             accepts_plain: self.config.plain,
+            takes_datagrams: true,
             link,
         }));
         self.commands.queue.extend_from_slice(&queued);
@@ -148,6 +154,7 @@ impl Session {
                 }
                 self.peer_max_streams = hello.max_streams;
                 self.peer_accepts_plain = hello.accepts_plain;
+                self.datagrams.taken_by_peer = hello.takes_datagrams;
                 if self.side == Side::Gateway
                     && let Some(first) = self.channels.get_mut(&ChannelId::new(0))
                 {

@@ -30,6 +30,7 @@ impl Session {
         for frame in FrameIterator::new(body) {
             match frame? {
                 Frame::State(state) => self.on_state(now, id, state)?,
+                Frame::Datagram(stream, payload) => self.on_datagram(stream, &payload),
                 Frame::Chunk(header, payload) => {
                     if let Some(channel) = self.channels.get_mut(&id) {
                         channel.payload_received += payload.len() as u64;

@@ -228,6 +228,7 @@ impl Session {
     fn remove_stream(&mut self, id: StreamId) {
         if let Some(mut stream) = self.streams.remove(&id) {
             stream.receive.close(&mut self.pool);
+            self.forget_datagrams(&stream.datagrams);
             // A channel that takes nothing would keep a limit for each stream there ever was.
             self.credit_due.remove(&id);
             for channel in self.channels.values_mut() {

@@ -1,4 +1,5 @@
 mod bottleneck;
+mod datagrams;
 mod deadlock;
 mod govern;
 mod pair;

@@ -36,6 +36,7 @@ impl Session {
         if self.place(now, ChannelRole::Bulk) {
             self.help_the_tail(now);
         }
+        self.place_datagrams(now);
     }
 
     /// The next record for a channel: a chunk if one was placed there, with all the state that is
@@ -51,7 +52,11 @@ impl Session {
             return false;
         };
         channel.woken = false;
-        let assigned = channel.outbox.pop_front();
+        let datagrams = channel.sends_datagrams();
+        let assigned = match datagrams {
+            true => None,
+            false => channel.outbox.pop_front(),
+        };
         let has_chunk = assigned.is_some();
         // Nobody asks again once the session is over, and the peer waits for this one.
         let over = self.state == State::Closed;
@@ -60,11 +65,14 @@ impl Session {
         let heartbeat = std::mem::take(&mut channel.heartbeat_due) && !has_chunk;
         let credit = !self.credit_due.is_empty() || !channel.credit_copies.is_empty();
         let notices = !channel.notices.is_empty();
-        if !has_chunk && !ack_due && !heartbeat && !credit && !notices {
+        if !has_chunk && !datagrams && !ack_due && !heartbeat && !credit && !notices {
             return false;
         }
         self.put_state(id, heartbeat, out);
         self.put_reports(now, id, out);
+        if datagrams {
+            self.put_datagrams(id, out);
+        }
         let chunk = assigned.and_then(|assigned| self.ledger.get(assigned.chunk));
         if let Some(chunk) = chunk {
             chunk.header.encode(&mut out.head);

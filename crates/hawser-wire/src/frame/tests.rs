@@ -64,6 +64,30 @@ fn a_path_report_has_these_golden_bytes() {
 }
 
 #[test]
+fn a_datagram_has_these_golden_bytes_and_may_stand_before_a_chunk() {
+    let mut body = Vec::new();
+    put_datagram(StreamId::new(70), b"query", &mut body);
+    assert_eq!(body, b"\x06\x07\x40\x46query");
+    put_datagram(StreamId::new(2), b"", &mut body);
+    body.extend(b"\x80\x02\x40\x46\x00payload");
+    let frames = decode_all(&body).unwrap();
+    let query = Bytes::from_static(b"query");
+    assert_eq!(frames[0], Frame::Datagram(StreamId::new(70), query));
+    assert_eq!(frames[1], Frame::Datagram(StreamId::new(2), Bytes::new()));
+    assert!(matches!(&frames[2], Frame::Chunk(_, payload) if payload == "payload"));
+}
+
+#[test]
+fn a_datagram_larger_than_udp_carries_is_refused() {
+    let mut body = Vec::new();
+    put_datagram(StreamId::new(2), &vec![0; MAX_DATAGRAM + 1], &mut body);
+    assert_eq!(
+        decode_all(&body).unwrap_err().reason,
+        MalformedReason::TooLarge
+    );
+}
+
+#[test]
 fn unknown_frames_are_passed_over_unless_critical() {
     assert_eq!(
         decode_all(&[0x3f, 1, 9, HEARTBEAT, 0]),
@@ -90,6 +114,24 @@ fn bytes_behind_a_state_frame_are_refused() {
         decode_all(&[ACK, 3, 1, 1, 1]).unwrap_err().reason,
         MalformedReason::TrailingBytes
     );
+}
+
+proptest! {
+    #[test]
+    fn datagrams_round_trip(
+        list in proptest::collection::vec(
+            (0..=crate::MAX_VARINT, proptest::collection::vec(any::<u8>(), 0..2000)),
+            0..8,
+        )
+    ) {
+        let mut body = Vec::new();
+        let mut expected = Vec::new();
+        for (stream, payload) in list {
+            put_datagram(StreamId::new(stream), &payload, &mut body);
+            expected.push(Frame::Datagram(StreamId::new(stream), payload.into()));
+        }
+        prop_assert_eq!(decode_all(&body).unwrap(), expected);
+    }
 }
 
 fn path_report() -> impl Strategy<Value = PathReport> {

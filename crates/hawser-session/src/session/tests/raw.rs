@@ -17,6 +17,7 @@ use crate::{ChannelSpec, Event, Outgoing, Session, SessionConfig, Side};
 pub(super) const HELLO: Command = Command::Hello(Hello {
     max_streams: 9,
     accepts_plain: false,
+    takes_datagrams: false,
     link: 1,
 });
 

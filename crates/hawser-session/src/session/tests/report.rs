@@ -105,7 +105,7 @@ fn what_the_peers_kernel_has_is_copied_last() {
     let chunks = |frames: Vec<Frame>| -> Vec<u64> {
         let chunks = frames.into_iter().filter_map(|frame| match frame {
             Frame::Chunk(header, _) => Some(header.segment.value()),
-            Frame::State(_) => None,
+            Frame::State(_) | Frame::Datagram(..) => None,
         });
         chunks.collect()
     };

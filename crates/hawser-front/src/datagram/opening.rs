@@ -1,0 +1,108 @@
+//! What a bonded stream that carries datagrams says: its opening, and the datagrams that go in it
+//! before it is accepted.
+//!
+//! The opening is an encoded [`Destination`] whose kind is 4, 5 or 6 in place of 1, 2 or 3. The
+//! acceptor answers with the address that it sends to, encoded as a destination. Until then the
+//! opener puts datagrams into the stream, each behind its length (2 bytes), since one beside
+//! the stream might come before it; afterwards they go beside it.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::destination::{Destination, DestinationError};
+
+/// The opening for datagrams to `destination`.
+pub fn of(destination: &Destination) -> Bytes {
+    let mut bytes = destination.to_bytes();
+    if let Some(kind) = bytes.first_mut() {
+        *kind += KINDS;
+    }
+    bytes.into()
+}
+
+/// Where a stream's datagrams go.
+///
+/// # Errors
+/// What is wrong with the bytes.
+pub fn destination(opening: &[u8]) -> Result<Destination, DestinationError> {
+    let (&kind, rest) = opening.split_first().ok_or(DestinationError::Truncated)?;
+    let plain = kind
+        .checked_sub(KINDS)
+        .ok_or(DestinationError::UnknownKind(kind))?;
+    Destination::decode(&[&[plain], rest].concat()).map_err(|error| match error {
+        DestinationError::UnknownKind(_) => DestinationError::UnknownKind(kind),
+        other => other,
+    })
+}
+
+/// Puts a datagram behind its length. `false`: it is too large for that.
+pub fn put_early(payload: &[u8], out: &mut Vec<u8>) -> bool {
+    let Ok(length) = u16::try_from(payload.len()) else {
+        return false;
+    };
+    out.extend(length.to_be_bytes());
+    out.extend_from_slice(payload);
+    true
+}
+
+/// Takes the next datagram off the bytes that have come in a stream; `None` until it is whole.
+pub fn take_early(bytes: &mut BytesMut) -> Option<Bytes> {
+    let length = usize::from(u16::from_be_bytes(*bytes.first_chunk()?));
+    if bytes.len() < EARLY_HEADER + length {
+        return None;
+    }
+    bytes.advance(EARLY_HEADER);
+    Some(bytes.split_to(length).freeze())
+}
+
+/// The bytes ahead of a datagram in the stream.
+pub const EARLY_HEADER: usize = 2;
+/// How much the opener puts into the stream at most: what every stream may carry without being
+/// told, halved.
+pub const MAX_EARLY: usize = 32 * 1024;
+
+/// Between the kinds of hosts for connections and those for datagrams.
+const KINDS: u8 = 3;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn openings_have_these_bytes_and_come_back() {
+        for (text, bytes) in [
+            ("192.0.2.7:53", &b"\x04\0\x35\xc0\0\x02\x07"[..]),
+            ("example.org:53", b"\x06\0\x35\x0bexample.org"),
+        ] {
+            let to: Destination = text.parse().unwrap();
+            assert_eq!(of(&to), bytes);
+            assert_eq!(destination(bytes), Ok(to));
+        }
+        assert_eq!(destination(b""), Err(DestinationError::Truncated));
+        let unknown = |kind| Err(DestinationError::UnknownKind(kind));
+        assert_eq!(destination(&[1, 0, 53, 1, 2, 3, 4]), unknown(1));
+        assert_eq!(destination(&[7, 0, 53]), unknown(7));
+    }
+
+    proptest! {
+        #[test]
+        fn early_datagrams_come_back_however_they_are_cut(
+            list in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..6),
+            step in 1..700usize,
+        ) {
+            let mut all = Vec::new();
+            for payload in &list {
+                prop_assert!(put_early(payload, &mut all));
+            }
+            let (mut bytes, mut got) = (BytesMut::new(), Vec::new());
+            for piece in all.chunks(step) {
+                bytes.extend_from_slice(piece);
+                while let Some(payload) = take_early(&mut bytes) {
+                    got.push(payload.to_vec());
+                }
+            }
+            prop_assert_eq!(got, list);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Flows of datagrams that clients have opened.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use hawser_net::bind::DatagramSocket;
+use hawser_net::stream::BondStream;
+use tokio::io::ReadBuf;
+use tokio::time::{Instant, timeout_at};
+use tracing::debug;
+
+use super::client::ClientId;
+use super::serve::{Gateway, IncomingStream as _};
+use crate::bonded::Bonded;
+use crate::connect::Connect;
+use crate::datagram::opening;
+use crate::destination::Destination;
+use crate::relay::RelayCounters;
+use crate::resolve::Resolve;
+use crate::tally::Present;
+use crate::transport::{ByteStream as _, DialError, ResetCode};
+
+/// Settings of flows of datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatagramOptions {
+    /// A flow ends on which nothing has moved for so long.
+    pub idle: Duration,
+}
+
+impl Default for DatagramOptions {
+    fn default() -> Self {
+        Self { idle: DEFAULT_IDLE }
+    }
+}
+
+impl<C: Connect, R: Resolve> Gateway<C, R> {
+    /// Serves one flow to its end. It counts as a stream of its client, with the limits of streams,
+    /// and reaches the same addresses.
+    ///
+    /// # Errors
+    /// The cause that the client was told when the flow was refused.
+    pub async fn handle_datagrams(
+        &self,
+        client: ClientId,
+        mut stream: Bonded,
+    ) -> Result<(), DialError> {
+        self.counters.opened.fetch_add(1, Ordering::Relaxed);
+        let _present = Present::new(&self.counters.current);
+        let opened = async {
+            let destination = opening::destination(stream.open_metadata()).map_err(|error| {
+                debug!(?client, %error, "malformed destination");
+                DialError::MalformedDestination
+            })?;
+            let (addresses, permit) = self.admit(client, &destination).await?;
+            let (socket, remote) = open(&addresses, destination.port)?;
+            Ok((socket, remote, permit))
+        };
+        let (socket, remote, _permit) = match opened.await {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.counters.refused.add(error);
+                stream.refuse(error);
+                return Err(error);
+            }
+        };
+        self.counters.connected.fetch_add(1, Ordering::Relaxed);
+        let bonded = stream.get_mut();
+        // Fails only when the stream is over, which reading shows.
+        let _ = bonded.accept(Destination::from(remote).to_bytes().into());
+        let flow = Flow {
+            stream: bonded,
+            socket,
+            early: BytesMut::new(),
+            buffer: vec![0; MAX_DATAGRAM],
+            down_first: false,
+        };
+        if let Err(code) = flow
+            .run(self.config.datagrams.idle, &self.counters.bytes)
+            .await
+        {
+            stream.reset(code);
+        }
+        Ok(())
+    }
+}
+
+/// A socket to the first of `addresses` that there is a route to.
+fn open(addresses: &[IpAddr], port: u16) -> Result<(DatagramSocket, SocketAddr), DialError> {
+    let mut failed = DialError::HostUnreachable;
+    for ip in addresses {
+        let remote = SocketAddr::new(*ip, port);
+        let opened = DatagramSocket::open(None, *ip)
+            .map_err(io::Error::from)
+            .and_then(|socket| socket.connect(remote).map(|()| socket));
+        match opened {
+            Ok(socket) => return Ok((socket, remote)),
+            Err(error) => failed = DialError::from_io(&error),
+        }
+    }
+    Err(failed)
+}
+
+/// A stream with its datagrams, and the socket that they go to.
+struct Flow<'a> {
+    stream: &'a mut BondStream,
+    socket: DatagramSocket,
+    /// What came in the stream and is not a whole datagram yet.
+    early: BytesMut,
+    buffer: Vec<u8>,
+    /// The socket is looked at first, so that neither way keeps the other waiting.
+    down_first: bool,
+}
+
+enum Step {
+    /// Bytes of the stream; `None` at its end.
+    Early(Option<Bytes>),
+    /// A datagram of the client.
+    Up(Bytes),
+    /// A datagram for the client.
+    Down(Bytes),
+}
+
+impl Flow<'_> {
+    /// Carries datagrams until the client ends the flow; an error is what to tell it.
+    async fn run(mut self, idle: Duration, counters: &RelayCounters) -> Result<(), ResetCode> {
+        loop {
+            let step = timeout_at(Instant::now() + idle, self.step())
+                .await
+                .map_err(|_| ResetCode::IdleTimeout)?;
+            match step.map_err(|error| ResetCode::from_io(&error))? {
+                Step::Early(None) => return Ok(()),
+                Step::Early(Some(bytes)) => {
+                    self.early.extend_from_slice(&bytes);
+                    while let Some(payload) = opening::take_early(&mut self.early) {
+                        self.send(&payload, counters);
+                    }
+                }
+                Step::Up(payload) => self.send(&payload, counters),
+                Step::Down(payload) => {
+                    counters.add_down(payload.len());
+                    // What can't be sent is lost, as it might be on the way.
+                    let _ = self.stream.send_datagram(payload);
+                }
+            }
+        }
+    }
+
+    /// A refusal by the far end says nothing that the client's application could be told.
+    fn send(&self, payload: &[u8], counters: &RelayCounters) {
+        if self.socket.send(payload).is_ok() {
+            counters.add_up(payload.len());
+        }
+    }
+
+    async fn step(&mut self) -> io::Result<Step> {
+        self.down_first = !self.down_first;
+        poll_fn(|cx| {
+            for down in [self.down_first, !self.down_first] {
+                if down {
+                    let mut buffer = ReadBuf::new(&mut self.buffer);
+                    match self.socket.poll_receive(cx, &mut buffer) {
+                        Poll::Ready(Ok(_)) => {
+                            let payload = Bytes::copy_from_slice(buffer.filled());
+                            return Poll::Ready(Ok(Step::Down(payload)));
+                        }
+                        // As for sending; the next one says more.
+                        Poll::Ready(Err(_)) => cx.waker().wake_by_ref(),
+                        Poll::Pending => {}
+                    }
+                } else {
+                    if let Poll::Ready(bytes) = self.stream.poll_read_bytes(cx, MAX_READ) {
+                        return Poll::Ready(bytes.map(Step::Early));
+                    }
+                    if let Poll::Ready(payload) = self.stream.poll_datagram(cx) {
+                        return Poll::Ready(payload.map(Step::Up));
+                    }
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// Source: RFC 4787 §4.3 (REQ-5: not less than two minutes). Longer than clients wait, so that it is
+/// they who end flows.
+const DEFAULT_IDLE: Duration = Duration::from_secs(150);
+const MAX_DATAGRAM: usize = 65_535;
+const MAX_READ: usize = 64 * 1024;
