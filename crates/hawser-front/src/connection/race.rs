@@ -115,8 +115,11 @@ impl<'a, V: Via> Race<'a, V> {
         let Some(link) = self.decision.trial.take() else {
             return;
         };
-        let leads = |address: &&IpAddr| leads_to(&link, address.is_ipv6());
-        let Some(address) = self.addresses.iter().find(leads).copied() else {
+        // What goes by routes of its own may not be there over this link.
+        let asked = self.addresses.iter().zip(&self.by_routes);
+        let mut asked =
+            asked.filter(|(address, by_routes)| !**by_routes && leads_to(&link, address.is_ipv6()));
+        let Some(address) = asked.next().map(|(address, _)| *address) else {
             return;
         };
         let remote = SocketAddr::new(address, self.origin.port);

@@ -205,6 +205,21 @@ async fn a_suspect_is_asked_beside_the_others_and_comes_back_when_it_answers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_suspect_is_not_asked_for_local_places() {
+    let bench = Bench::new(&[("a", Does::Nothing), ("b", Does::Answer(20))]);
+    bench.set("system", Does::Answer(1));
+    while bench.health("a") == Health::Sound {
+        bench.dial(PLACE).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    bench.attempts();
+    assert_eq!(bench.dial("127.0.0.1:80").await, Ok(on("system", 1)));
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let asked = bench.attempts();
+    assert!(asked.iter().all(|it| it.0 == "system"), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_caught_on_a_link_that_goes_away_moves_over_at_once() {
     let bench = Bench::new(&[("a", Does::Nothing), ("b", Does::Answer(20))]);
     let dialer = Arc::clone(&bench.dialer);
