@@ -42,6 +42,9 @@ pub enum CaptureError {
     /// More links than the tables have room for.
     #[error("{0} links, the kernel's program has room for 16")]
     TooManyLinks(usize),
+    /// Somebody else reads the events.
+    #[error("the events of captured connections are read by somebody else")]
+    EventsTaken,
     /// The system refused.
     #[error("{what}: {error}")]
     System {

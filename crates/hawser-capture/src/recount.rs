@@ -12,7 +12,7 @@ use hawser_types::{ByteCount, LinkIndex};
 use crate::diag::Found;
 use crate::maps::{missing_is_fine, snapshot};
 use crate::tables::{FLOW_ENDED, FLOW_RELEASED, FlowRow, Links, LoadRow, Loads, RemainingRow};
-use crate::{Capture, CaptureError, sys};
+use crate::{Bytes, Capture, CaptureError, sys};
 
 /// What of a flow was seen last time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,15 +23,12 @@ pub(crate) struct Seen {
 }
 
 impl Capture {
-    /// Counts what the links carry from the sockets that are open, and adds `others`, what else is
-    /// on them: connections that the daemon has made itself. Gives what it counted, without those.
+    /// Counts what the links carry from the sockets that are open, so that no mistake of the kernel's
+    /// program lasts. Gives what it counted.
     ///
-    /// Once a second or so. Takes time in proportion to the sockets of the system, about a millisecond
+    /// Once or twice a second. Takes time in proportion to the sockets of the system, about a millisecond
     /// for a thousand.
-    pub fn recount(
-        &mut self,
-        others: &[(LinkIndex, Load)],
-    ) -> Result<Vec<(LinkIndex, Load)>, CaptureError> {
+    pub fn recount(&mut self) -> Result<Vec<(LinkIndex, Load)>, CaptureError> {
         let now = sys::monotonic_nanos();
         let mut sockets = self.list(libc::IPPROTO_TCP)?;
         sockets.append(&mut self.list(libc::IPPROTO_UDP)?);
@@ -45,47 +42,51 @@ impl Capture {
             let socket = sockets.get(&cookie);
             if socket.is_none() && is_stale(&flow, now) {
                 self.tables.flows.remove(&cookie).or_else(missing_is_fine)?;
-                self.tables
-                    .remaining
-                    .remove(&cookie)
-                    .or_else(missing_is_fine)?;
                 continue;
             }
             let (row, latest) = left(&flow, socket, self.seen.get(&cookie), now);
             seen.insert(cookie, latest);
             let place = flow.place as usize;
-            if flow.link == 0
-                || links
-                    .at
-                    .get(place)
-                    .is_none_or(|link| link.index != flow.link)
-            {
-                continue;
+            let link = links.at.get(place).filter(|link| link.index == flow.link);
+            if flow.link != 0 && link.is_some() {
+                self.tables.remaining.insert(cookie, row, 0)?;
+                add(&mut loads.at[place], &row, u32::from(flow.class) == 0);
             }
-            self.tables.remaining.insert(cookie, row, 0)?;
-            add(&mut loads.at[place], &row, u32::from(flow.class) == 0);
         }
         // Of those that ended while they were looked at.
         for cookie in snapshot(&self.tables.remaining).into_keys() {
             if !seen.contains_key(&cookie) {
-                self.tables
-                    .remaining
-                    .remove(&cookie)
-                    .or_else(missing_is_fine)?;
+                let removed = self.tables.remaining.remove(&cookie);
+                removed.or_else(missing_is_fine)?;
             }
         }
         self.seen = seen;
-        let counted = by_link(&links, &loads);
-        for (index, other) in others {
+        self.tables.loads.set(0, loads, 0)?;
+        Ok(by_link(&links, &loads))
+    }
+
+    /// What a captured connection had moved at the last [`Self::recount`]; `None` for one that was
+    /// not open then.
+    pub fn progress(&self, cookie: u64) -> Option<Bytes> {
+        self.seen.get(&cookie).map(|seen| Bytes {
+            up: ByteCount::new(seen.moved.0),
+            down: ByteCount::new(seen.moved.1),
+        })
+    }
+
+    /// What the links carry from now on, for one who knows of more than what is captured.
+    pub fn set_loads(&mut self, wanted: &[(LinkIndex, Load)]) -> Result<(), CaptureError> {
+        let links = self.tables.links.get(&0, 0)?;
+        let mut loads = self.tables.loads.get(&0, 0)?;
+        for (index, load) in wanted {
             let place = links.at.iter().position(|link| link.index == index.value());
-            if let Some(load) = place.and_then(|place| loads.at.get_mut(place)) {
-                load.up = load.up.saturating_add(other.up.as_u64());
-                load.down = load.down.saturating_add(other.down.as_u64());
-                load.connections += u64::from(other.connections);
+            if let Some(row) = place.and_then(|place| loads.at.get_mut(place)) {
+                row.up = load.up.as_u64();
+                row.down = load.down.as_u64();
+                row.connections = load.connections.into();
             }
         }
-        self.tables.loads.set(0, loads, 0)?;
-        Ok(counted)
+        Ok(self.tables.loads.set(0, loads, 0)?)
     }
 
     /// What the links carry as the kernel's program has it.

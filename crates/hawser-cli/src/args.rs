@@ -18,6 +18,8 @@ use hawser_control::LinkUse;
 use hawser_net::identity::PublicKey;
 use hawser_types::{ByteCount, StreamId};
 
+use crate::captured::Scope;
+
 pub(crate) use rule::{RuleAction, RuleArgs, RuleTestArgs};
 pub(crate) use run::RunArgs;
 
@@ -168,6 +170,10 @@ pub(crate) struct UpArgs {
     /// round-robin, weighted-round-robin or only-one [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(crate) connection_scheduler: Option<ConnectionPolicy>,
+    /// Without a gateway, place the connections of other programs, too, in the kernel: of all
+    /// (system), or of those in a control group; needs root, or CAP_BPF and CAP_NET_ADMIN
+    #[arg(long, value_name = "system|cgroup:PATH")]
+    pub(crate) capture: Option<Scope>,
 }
 
 /// `hawser send`.

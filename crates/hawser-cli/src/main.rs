@@ -5,6 +5,7 @@ mod args;
 mod ask;
 mod bench;
 mod board;
+mod captured;
 mod daemon;
 mod direct;
 mod doctor;

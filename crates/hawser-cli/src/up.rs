@@ -14,6 +14,7 @@ use hawser_front::transport::Dialer;
 use hawser_net::links::{Link, LinkMonitor};
 
 use crate::args::UpArgs;
+use crate::captured::{self, Scope};
 use crate::daemon::Daemon;
 use crate::direct::{ConnectionRules, Direct};
 use crate::peering::{self, Peering};
@@ -54,9 +55,13 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
             links: &links,
             rules: &rules,
             connection_rules,
+            capture: args.capture.as_ref(),
         };
         return way.serve(&daemon, proxy, subject).await;
     };
+    if args.capture.is_some() {
+        return Err(Usage(CAPTURE_WITHOUT_GATEWAY.to_owned()).into());
+    }
     let (peer, enrolling) = (target.config.gateway.to_string(), !target.known);
     let client = Arc::new(target.connect(&setup.state, links.clone()).await?);
     let keeping = rules.keep(&client, &links);
@@ -129,6 +134,7 @@ struct Straight<'a> {
     links: &'a Links,
     rules: &'a Arc<LinkRules>,
     connection_rules: ConnectionRules,
+    capture: Option<&'a Scope>,
 }
 
 impl Straight<'_> {
@@ -147,6 +153,12 @@ impl Straight<'_> {
             connection_rules.clone(),
         );
         subject.director = Some(direct.director());
+        let captured = self.capture.map(|scope| {
+            let policy = self.config.connection.scheduler;
+            let rules = connection_rules.clone();
+            captured::start(scope, policy, direct.director(), rules, links.clone())
+        });
+        let captured = captured.transpose()?;
         let front = Front::direct(&direct);
         if self.config.connection.peers {
             let wanted = &self.config.up.links;
@@ -161,6 +173,9 @@ impl Straight<'_> {
             peering.sessions.close(END_PATIENCE).await;
         } else {
             serve(daemon, proxy, front, subject).await?;
+        }
+        if let Some(captured) = captured {
+            captured.abort();
         }
         direct.finish().await;
         Ok(())
@@ -191,3 +206,5 @@ async fn serve<D: Dialer>(
 
 /// How long a session may take to end in order.
 pub(crate) const END_PATIENCE: Duration = Duration::from_secs(3);
+const CAPTURE_WITHOUT_GATEWAY: &str =
+    "--capture goes with --direct: what is captured goes straight, each connection over one link";

@@ -6,6 +6,7 @@
 mod counters;
 mod dump;
 mod monitor;
+mod particular;
 mod route;
 mod select;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use std::time::Duration;
 pub use counters::read_counters;
 pub use dump::list_links;
 pub use monitor::LinkMonitor;
+pub use particular::particular_prefixes;
 pub use route::Routes;
 pub(crate) use route::has_route;
 pub use select::usable;

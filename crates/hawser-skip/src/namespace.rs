@@ -10,12 +10,21 @@ use crate::skip;
 /// the calling test as the test runner knows it. Says so and does nothing where the system forbids
 /// that.
 pub fn in_namespace(test: &str, body: impl FnOnce()) {
+    enter(test, &["--user", "--map-root-user", "--net", "--"], body);
+}
+
+/// The same for what only the machine's root may do, in no namespace of users.
+pub fn in_namespace_of_root(test: &str, body: impl FnOnce()) {
+    enter(test, &["--net", "--"], body);
+}
+
+fn enter(test: &str, arguments: &[&str], body: impl FnOnce()) {
     if env::var(INSIDE).is_ok_and(|inside| inside == test) {
         println!("{ARRIVED}");
         return body();
     }
     let output = Command::new("unshare")
-        .args(["--user", "--map-root-user", "--net", "--"])
+        .args(arguments)
         .arg(env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
         .env(INSIDE, test)

@@ -207,8 +207,8 @@ pub(crate) fn serve_there(
 }
 
 /// Serves much in the neighbour, but sends whoever comes by dsl to sign in.
-fn serve_web(neighbour: &Neighbour) {
-    serve(neighbour, ("10.99.0.1", 81), |mut stream| async move {
+pub(crate) fn serve_web(neighbour: &Neighbour) {
+    serve(neighbour, ("0.0.0.0", 81), |mut stream| async move {
         let by_dsl = stream.peer_addr()?.ip().to_string() == "10.1.0.2";
         let mut request = [0; 2000];
         let read = stream.read(&mut request).await?;

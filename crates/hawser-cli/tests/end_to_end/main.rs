@@ -2,6 +2,7 @@
 //! interface.
 
 mod bench;
+mod captured;
 mod connections;
 mod datagrams;
 mod files;

@@ -242,6 +242,7 @@ impl Director {
                 opened: book.opened,
                 open: open(*index) as u64,
                 is_free: inner.terms.is_free(&book.link),
+                permission: inner.terms.permission(&book.link),
                 health: book.record.health(),
             }
         });

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use hawser_net::links::Link;
 use hawser_sched::connection::{ConnectionPolicy, Load};
+use hawser_sched::rules::Permission;
 use hawser_types::Rate;
 
 use super::Health;
@@ -43,6 +44,8 @@ pub struct LinkReport {
     pub open: u64,
     /// Whether using it costs nothing: it has no price and no allowance, and is not kept back.
     pub is_free: bool,
+    /// What the user allows on it.
+    pub permission: Permission,
     /// Whether it leads anywhere.
     pub health: Health,
 }

@@ -88,7 +88,7 @@ async fn list(handle: &Handle) -> Result<Vec<Link>, LinkError> {
     Ok(links.into_values().collect())
 }
 
-async fn each<T>(
+pub(super) async fn each<T>(
     what: &'static str,
     found: impl Stream<Item = Result<T, rtnetlink::Error>>,
     mut handle: impl FnMut(T),
