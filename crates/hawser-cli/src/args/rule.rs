@@ -84,6 +84,7 @@ pub(crate) struct RuleTestArgs {
 /// `hawser rule add`. Lists are separated by commas.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("says").required(true).multiple(true))]
+#[command(override_usage = "hawser rule add [OPTIONS]")]
 #[command(group = ArgGroup::new("which").multiple(false))]
 pub(crate) struct RuleAddArgs {
     /// Call the rule so

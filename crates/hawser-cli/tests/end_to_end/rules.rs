@@ -27,6 +27,8 @@ fn a_rule_is_added_tested_listed_and_removed() {
     let list = run("rule list");
     let expected = "1 user: program restic or borg*: class interactive, never nolink0";
     assert!(list.out.contains(expected), "{list:?}");
+    let unknown = "no link is called nolink0 now";
+    assert!(list.out.contains(unknown), "{list:?}");
     let json = run("rule list --json --builtin");
     let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
     assert_eq!(json["rules"][0]["then"]["never"][0], "nolink0");

@@ -35,11 +35,24 @@ fn exit_codes_are_those_of_the_manual() {
 fn help_fits_the_terminal() {
     let place = Place::new();
     let commands = [
-        "serve", "up", "run", "send", "receive", "invite", "peers", "status", "rule", "why",
-        "bench", "doctor",
+        "serve",
+        "up",
+        "run",
+        "send",
+        "receive",
+        "invite",
+        "peers",
+        "status",
+        "rule",
+        "rule add",
+        "rule test",
+        "why",
+        "bench",
+        "doctor",
     ];
     for command in commands {
-        let help = place.run("s", &[command, "-h"]);
+        let words: Vec<&str> = command.split(' ').chain(["-h"]).collect();
+        let help = place.run("s", &words);
         assert_eq!(help.code, 0, "{command}");
         let widest = help.out.lines().map(|line| line.chars().count()).max();
         assert!(

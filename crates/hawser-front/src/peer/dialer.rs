@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_net::identity::PublicKey;
@@ -9,9 +9,11 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::PeerFinder;
+use super::names::Names;
 use super::stream::{PeerStream, Remote};
 use crate::connection::Origin;
-use crate::destination::{Destination, Host, HostName};
+use crate::destination::{Destination, Host};
+use crate::resolve::SystemResolver;
 use crate::transport::{DialError, Dialer};
 
 /// Sessions with peers.
@@ -31,8 +33,7 @@ pub struct PeerDialer<D, S> {
     sessions: Arc<S>,
     finder: PeerFinder,
     rules: watch::Receiver<Arc<RuleSet>>,
-    /// Where names have led to.
-    names: Mutex<BTreeMap<HostName, IpAddr>>,
+    names: Names<SystemResolver>,
 }
 
 /// What a [`PeerDialer`] opens.
@@ -58,7 +59,7 @@ where
             sessions,
             finder,
             rules,
-            names: Mutex::default(),
+            names: Names::new(SystemResolver::new()),
         }
     }
 
@@ -72,7 +73,7 @@ where
             // Beside the connection, which has begun.
             self.finder.ask(remote);
             if let Host::Name(name) = &destination.host {
-                self.note(name, remote);
+                self.names.note(name, remote);
             }
         }
         Ok(PeerStream::Direct(stream))
@@ -119,7 +120,7 @@ where
     fn way(&self, destination: &Destination, origin: &Origin) -> Option<(IpAddr, S::Way)> {
         let address = match &destination.host {
             Host::Ip(address) => *address,
-            Host::Name(name) => *self.names().get(name)?,
+            Host::Name(name) => self.names.address(name)?,
         };
         let peer = self.finder.known(address)?;
         let origin = origin.towards(destination);
@@ -142,18 +143,6 @@ where
             tracing::info!(%address, %error, "the peer there is of no use for now");
             self.finder.give_up(address);
         }
-    }
-
-    fn note(&self, name: &HostName, address: IpAddr) {
-        let mut names = self.names();
-        if names.len() >= MAX_NAMES && !names.contains_key(name) {
-            names.clear();
-        }
-        names.insert(name.clone(), address);
-    }
-
-    fn names(&self) -> MutexGuard<'_, BTreeMap<HostName, IpAddr>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -196,7 +185,6 @@ async fn prepare<S: Sessions>(
 
 /// For the session, before a link is tried as well. As between two addresses: RFC 8305 §8.
 const HEAD_START: Duration = Duration::from_millis(250);
-const MAX_NAMES: usize = 1024;
 
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@
 mod cache;
 mod dialer;
 mod finder;
+mod names;
 mod sessions;
 mod stream;
 
