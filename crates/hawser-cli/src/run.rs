@@ -1,6 +1,7 @@
 //! `hawser run`: one program, whose connections go over every link.
 
 mod child;
+mod kernel;
 mod shimmed;
 
 use std::process::ExitCode;
@@ -13,13 +14,14 @@ use hawser_policy::{Action, Mode, Rule, RuleSet};
 use hawser_sched::connection::Class;
 use tokio::sync::watch;
 
-use crate::args::RunArgs;
+use crate::args::{RunArgs, Via};
 use crate::direct::Direct;
 use crate::rule_files::RuleFiles;
 use crate::rules::LinkRules;
 use crate::session::Target;
 use crate::setup::Setup;
-use crate::up::END_PATIENCE;
+use crate::up::{END_PATIENCE, refuse_unknown};
+use kernel::{Kernel, Sources};
 use shimmed::LeadsOut;
 
 /// Runs the program to its end; its exit code is ours.
@@ -33,6 +35,7 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
     let (_monitor, links) = LinkMonitor::start()
         .await
         .context("can't follow the links")?;
+    refuse_unknown(&args.links, &links.borrow())?;
     let rules = LinkRules::open(&config, &setup.state);
     let (gateway, wanted) = (config.up.gateway.as_ref(), &config.up.links);
     let target = match args.mode {
@@ -45,29 +48,61 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
         by_gateway: target.is_some(),
         routes: Routes::default(),
     };
-    let Some(target) = target else {
-        if args.mode == Mode::Bonded {
-            bail!(
-                "--mode bonded: no gateway is enrolled; `hawser up --gateway URL` enrols with one"
-            );
-        }
-        let followed = RuleFiles::of(setup).follow()?;
-        let followed = match args.class {
-            Some(class) => all_of_class(followed, class),
-            None => followed,
-        };
-        let direct = Direct::start(&config, links, &rules, followed);
-        let ended = shimmed::run(setup, args, Arc::new(direct.dialer()), leads_out).await;
-        direct.finish().await;
-        return ended;
+    if target.is_none() && args.mode == Mode::Bonded {
+        bail!("--mode bonded: no gateway is enrolled; `hawser up --gateway URL` enrols with one");
+    }
+    let kernel = kernel(args.via)?;
+    let followed = RuleFiles::of(setup).follow()?;
+    let followed = match args.class {
+        Some(class) => all_of_class(followed, class),
+        None => followed,
     };
-    let client = Arc::new(target.connect(&setup.state, links.clone()).await?);
-    let keeping = rules.keep(&client, &links);
-    let dialer = Arc::new(BondDialer::new(Arc::clone(&client)));
-    let ended = shimmed::run(setup, args, dialer, leads_out).await;
-    keeping.finish(&client).await;
-    client.close(END_PATIENCE).await;
+    let direct = Direct::start(&config, links.clone(), &rules, followed.clone());
+    let sources = Sources {
+        direct: &direct,
+        links: links.clone(),
+        rules: followed,
+    };
+    let ended = match (target, kernel) {
+        (None, Some(kernel)) => {
+            let policy = config.connection.scheduler;
+            kernel.run(args, policy, sources).await
+        }
+        (None, None) => shimmed::run(setup, args, Arc::new(direct.dialer()), leads_out).await,
+        (Some(target), kernel) => {
+            let client = Arc::new(target.connect(&setup.state, links.clone()).await?);
+            let keeping = rules.keep(&client, &links);
+            let dialer = Arc::new(BondDialer::new(Arc::clone(&client)));
+            let ended = match kernel {
+                Some(kernel) => kernel.run_bonded(args, dialer, sources).await,
+                None => shimmed::run(setup, args, dialer, leads_out).await,
+            };
+            keeping.finish(&client).await;
+            client.close(END_PATIENCE).await;
+            ended
+        }
+    };
+    direct.finish().await;
     ended
+}
+
+/// The kernel's way, if it is wanted and possible.
+fn kernel(via: Via) -> anyhow::Result<Option<Kernel>> {
+    if via == Via::Shim {
+        tracing::debug!("connections are taken by a library in the program, as asked");
+        return Ok(None);
+    }
+    match Kernel::prepare() {
+        Ok(kernel) => {
+            tracing::debug!("connections are taken in the kernel");
+            Ok(Some(kernel))
+        }
+        Err(error) if via == Via::Kernel => Err(error).context("--via kernel"),
+        Err(error) => {
+            tracing::debug!(%error, "connections are taken by a library in the program");
+            Ok(None)
+        }
+    }
 }
 
 /// The same rules behind one that says of what class every connection is.

@@ -39,7 +39,9 @@ impl Setup {
         let filter = match (global.log, std::env::var("HAWSER_LOG")) {
             (None, Ok(text)) => EnvFilter::try_new(text).context("HAWSER_LOG")?,
             // It warns about every field of a kernel that is newer than it.
-            _ => EnvFilter::new(format!("{level},netlink_packet_route=error")),
+            _ => EnvFilter::new(format!(
+                "{level},netlink_packet_route=error,aya=warn,aya_obj=warn"
+            )),
         };
         tracing_subscriber::fmt()
             .with_env_filter(filter)

@@ -86,7 +86,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
 
 /// What is named on the command line is meant to be there now; what the configuration names may be
 /// plugged in later.
-fn refuse_unknown(wanted: &[String], links: &[Link]) -> Result<(), Usage> {
+pub(crate) fn refuse_unknown(wanted: &[String], links: &[Link]) -> Result<(), Usage> {
     let is_unknown = |name: &&String| links.iter().all(|link| link.name != **name);
     let Some(unknown) = wanted.iter().find(is_unknown) else {
         return Ok(());

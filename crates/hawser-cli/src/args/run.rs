@@ -1,6 +1,6 @@
 use std::ffi::{OsStr, OsString};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use hawser_config::Config;
 use hawser_policy::Mode;
 use hawser_sched::connection::{Class, ConnectionPolicy};
@@ -12,7 +12,7 @@ use super::link_name;
 pub(crate) struct RunArgs {
     /// Use this interface and no others; may be repeated [default: all]
     #[arg(long = "link", value_name = "NAME", value_parser = link_name)]
-    links: Vec<String>,
+    pub(crate) links: Vec<String>,
     /// Without a gateway, choose links for connections by this policy: auto, max-throughput,
     /// round-robin, weighted-round-robin or only-one [default: auto]
     #[arg(long, value_name = "NAME")]
@@ -25,9 +25,30 @@ pub(crate) struct RunArgs {
     /// gateway
     #[arg(long, value_name = "MODE", default_value_t, hide_default_value = true)]
     pub(crate) mode: Mode,
+    /// How its connections are taken: kernel, shim (a library that is loaded into it), or auto: in
+    /// the kernel where that is permitted
+    #[arg(
+        long,
+        value_name = "WAY",
+        default_value = "auto",
+        hide_default_value = true,
+        hide_possible_values = true
+    )]
+    pub(crate) via: Via,
     /// The program and what it is to be told
     #[arg(required = true, last = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
+}
+
+/// How connections of a program are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Via {
+    /// In the kernel where that is permitted, else by the library.
+    Auto,
+    /// By a program in the kernel.
+    Kernel,
+    /// By a library that is loaded into the program.
+    Shim,
 }
 
 impl RunArgs {

@@ -1,5 +1,6 @@
 //! What the kernel allows and how it is set.
 
+use hawser_capture::{Capture, RunGroup, Settings};
 use hawser_net::bind::{allowed_congestion, available_congestion, best_congestion};
 use hawser_net::unix_time::UnixTime;
 use hawser_types::ByteCount;
@@ -13,6 +14,7 @@ pub(super) fn check() -> Vec<Check> {
     checks.extend(buffers());
     checks.push(open_files());
     checks.push(clock(UnixTime::now()));
+    checks.push(capturing());
     checks
 }
 
@@ -75,6 +77,22 @@ fn buffer(name: &str, most: ByteCount) -> Check {
             format!("sysctl -w net.ipv4.{name}=\"4096 131072 16777216\""),
         ),
         false => Check::ok(name, finding),
+    }
+}
+
+/// Whether `hawser run` and `hawser up --capture` can do without a proxy in the way of the data.
+fn capturing() -> Check {
+    let name = "capturing in the kernel";
+    let group = RunGroup::create();
+    let tried =
+        group.and_then(|group| Capture::start(group.path(), &Settings::default()).map(drop));
+    match tried {
+        Ok(()) => Check::ok(name, "permitted"),
+        Err(error) => Check::warn(
+            name,
+            format!("{error}; `hawser run` loads a library into programs instead"),
+            "run hawser as root, or give it CAP_BPF, CAP_NET_ADMIN and a control group of its own",
+        ),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `hawser run`: programs that know nothing of it, over two links.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -8,14 +9,27 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::clients::{find, is_without, noise, run};
 use super::network::{SERVER, SERVER_V6, TwoLinks};
 use super::nginx::Nginx;
-use super::program::{Ended, Place};
+use super::program::{Ended, Place, until};
 
 /// `hawser run` in the client's network.
-fn hawser_run(network: &TwoLinks, place: &Place, command: &[&str]) -> Command {
+fn hawser_run(network: &TwoLinks, place: &Place, via: &str, command: &[&str]) -> Command {
     let mut hawser = network.client.command(env!("CARGO_BIN_EXE_hawser"));
     hawser.arg("--state").arg(place.path("client"));
-    hawser.args(["run", "--"]).args(command);
+    hawser.args(["run", "--via", via, "--"]).args(command);
     hawser
+}
+
+/// The ways of taking connections that this machine permits; what it does not is counted as skipped.
+fn ways(place: &Place, test: &str) -> &'static [&'static str] {
+    let tried = place.run("try", &["run", "--via", "kernel", "--", "true"]);
+    if tried.code == 0 {
+        return &["shim", "kernel"];
+    }
+    hawser_skip::skip(
+        &format!("real_clients::{test}, in the kernel"),
+        tried.err.trim(),
+    );
+    &["shim"]
 }
 
 /// Two links, and a web server behind them.
@@ -38,26 +52,103 @@ fn parallel_downloads_take_both_links() {
     };
     let content = noise(1, FILE);
     nginx.put("file", &content);
-    let before = network.received();
-    let files = place.path("got-#1");
-    let url = nginx.url("file?[1-8]");
-    let curl = [
-        "curl",
-        "--silent",
-        "--show-error",
-        "--fail",
-        "--parallel",
-        "--parallel-immediate",
-    ];
-    let command = [&curl[..], &[&url, "--output", files.to_str().unwrap()]].concat();
-    run(&place, &mut hawser_run(&network, &place, &command)).out();
-    for n in 1..=8 {
-        assert!(std::fs::read(place.path(&format!("got-{n}"))).unwrap() == content);
+    for way in ways(&place, test) {
+        let before = network.received();
+        let files = place.path(&format!("{way}-#1"));
+        let url = nginx.url("file?[1-8]");
+        let output = ["--output", files.to_str().unwrap(), &url];
+        let curl = [&PARALLEL_CURL[..], &output].concat();
+        run(&place, &mut hawser_run(&network, &place, way, &curl)).out();
+        for n in 1..=8 {
+            let got = std::fs::read(place.path(&format!("{way}-{n}"))).unwrap();
+            assert!(got == content, "{way}: {n}");
+        }
+        let after = network.received();
+        for (before, after) in before.into_iter().zip(after) {
+            let share = after - before;
+            assert!(share > FILE as u64, "{way}: {share} bytes by one link");
+        }
     }
-    let after = network.received();
-    for (before, after) in before.into_iter().zip(after) {
-        let share = after - before;
-        assert!(share > FILE as u64, "{share} bytes by one link");
+}
+
+#[test]
+fn a_daemon_captures_a_control_group_and_leaves_nothing_behind_when_it_is_killed() {
+    let place = Place::new();
+    let test = "a_daemon_captures_a_control_group_and_leaves_nothing_behind_when_it_is_killed";
+    let Some((network, nginx)) = network(&place, test, &["curl"]) else {
+        return;
+    };
+    let captive = ["up", "--listen", "127.0.0.1:0", "--capture"];
+    if !ways(&place, test).contains(&"kernel") {
+        return;
+    }
+    nginx.put("file", &noise(1, FILE));
+    let group = Group::new();
+    let wanted = format!("cgroup:{}", group.0.display());
+    let mut hawser = network.client.command(env!("CARGO_BIN_EXE_hawser"));
+    hawser
+        .arg("--state")
+        .arg(place.path("client"))
+        .args(captive)
+        .arg(&wanted);
+    let mut daemon = hawser
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    until(
+        "the daemon captures",
+        || {
+            place
+                .status("client")
+                .is_some_and(|status| status["listen"][0].is_string())
+        },
+        || format!("{:?}", place.run("client", &["status"])),
+    );
+    let shares = group.downloads(&place, &network, &nginx);
+    assert!(
+        shares.iter().all(|share| *share > FILE as u64),
+        "{shares:?}"
+    );
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    let shares = group.downloads(&place, &network, &nginx);
+    assert!(shares[1] < FILE as u64, "{shares:?}");
+}
+
+/// A control group for a test.
+struct Group(PathBuf);
+
+impl Group {
+    fn new() -> Self {
+        let mounts = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
+        let root = mounts
+            .iter()
+            .find(|mount| Path::new(mount).join("cgroup.procs").exists());
+        let group = Path::new(root.unwrap()).join(format!("hawser-test-{}", std::process::id()));
+        std::fs::create_dir(&group).unwrap();
+        Self(group)
+    }
+}
+
+impl Group {
+    /// Bytes by each link while a program in it downloads eight files.
+    fn downloads(&self, place: &Place, network: &TwoLinks, nginx: &Nginx) -> [u64; 2] {
+        let (url, out) = (nginx.url("file?[1-8]"), place.path("out-#1"));
+        let output = ["--output", out.to_str().unwrap(), &url];
+        let script = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", self.0.display());
+        let before = network.received();
+        let mut shell = network.client.command("sh");
+        shell.args(["-c", &script, "sh"]);
+        run(place, shell.args(PARALLEL_CURL).args(output)).out();
+        let after = network.received();
+        [after[0] - before[0], after[1] - before[1]]
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
     }
 }
 
@@ -88,7 +179,7 @@ for to in ("{SERVER}", 81), ("{SERVER_V6}", 80), ("10.7.1.1", 80):
     except OSError as error: print(type(error).__name__)
 "#
     );
-    let mut python = hawser_run(&network, &place, &["python3", "-c", &script]);
+    let mut python = hawser_run(&network, &place, "shim", &["python3", "-c", &script]);
     let said = run(&place, &mut python).text();
     let expected = format!(
         "('{SERVER}', 80) True\n\
@@ -119,7 +210,7 @@ print(urllib.request.urlopen("{}").read().decode(), flush=True)
 "#,
         nginx.url("file")
     );
-    let mut child = hawser_run(&network, &place, &["python3", "-c", &script])
+    let mut child = hawser_run(&network, &place, "shim", &["python3", "-c", &script])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -152,6 +243,15 @@ fn the_exit_code_is_that_of_the_program() {
     run(&["hawser-no-such-program"]).expect(127, "can't run hawser-no-such-program");
     run(&["/"]).expect(126, "can't run /");
     place.run("s", &["run"]).expect(2, "PROGRAM");
+    place
+        .run("s", &["run", "--link", "nosuch", "--", "true"])
+        .expect(2, "no link is called nosuch");
+    place
+        .run("s", &["run", "--via", "magic", "--", "true"])
+        .expect(2, "magic");
+    place
+        .run("s", &["run", "--mode", "bonded", "--", "true"])
+        .expect(1, "no gateway is enrolled");
     place
         .run("s", &["run", "--link", "", "--", "true"])
         .expect(2, "--link");
@@ -188,8 +288,26 @@ fn a_static_program_runs_and_it_is_said_that_nothing_is_taken() {
     let place = Place::new();
     // Of the programs that every system has, the one that must not need libraries.
     let program = find("ldconfig").unwrap();
-    let ended = place.run("s", &["run", "--", program.to_str().unwrap(), "--version"]);
+    let ended = place.run(
+        "s",
+        &[
+            "run",
+            "--via",
+            "shim",
+            "--",
+            program.to_str().unwrap(),
+            "--version",
+        ],
+    );
     ended.expect(0, "it is linked statically");
 }
 
+const PARALLEL_CURL: [&str; 6] = [
+    "curl",
+    "--silent",
+    "--show-error",
+    "--fail",
+    "--parallel",
+    "--parallel-immediate",
+];
 const FILE: usize = 1_000_000;

@@ -44,6 +44,14 @@ impl KernelPlaces {
         })
     }
 
+    /// Fills the tables: from now on connections are captured. [`Self::run`] does so too, in its own
+    /// time.
+    pub async fn fill(&mut self, rules: &RuleSet) -> Result<(), CaptureError> {
+        self.obey(rules);
+        self.surroundings().await;
+        self.refresh()
+    }
+
     /// Keeps both in step until the future is dropped. Then, the programs are gone, and connections
     /// that are open go on as they are.
     pub async fn run(
