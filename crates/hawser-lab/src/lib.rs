@@ -8,6 +8,7 @@ mod carrier;
 pub mod cli;
 mod commands;
 mod connect;
+mod connections;
 mod cpu;
 mod demo;
 pub mod emulator;

@@ -129,6 +129,39 @@ fn fairness_finds_both_on_the_link() {
     }
 }
 
+#[test]
+fn connections_come_and_go_by_every_way() {
+    let name = "connections_come_and_go_by_every_way";
+    if Command::new("nginx").arg("-v").output().is_err() {
+        return hawser_skip::skip(&format!("hawser-lab::{name}"), "no nginx here");
+    }
+    let arguments = [
+        "--seeds",
+        "1",
+        "--seconds",
+        "2",
+        "--only",
+        "round-robin,auto,bonded",
+        "--at-once",
+        "3",
+    ];
+    let Some(report) = report("connections", &arguments) else {
+        return;
+    };
+    let rows = list(&report["rows"]);
+    let methods: Vec<_> = rows.iter().map(|row| row["method"].clone()).collect();
+    assert_eq!(methods, ["round-robin", "auto", "bonded"]);
+    for row in rows {
+        assert_eq!(row["applications"], serde_json::json!(["small", "large"]));
+        let trial = &row["trials"][0];
+        assert_eq!(trial["unfinished"], 0, "{row}");
+        let of = |key: &str| trial[key].as_f64().unwrap();
+        // Each gets through, and none faster than the links are.
+        assert!(of("throughput") > 1000.0, "{row}");
+        assert!(of("throughput") < of("reachable") * 1.01, "{row}");
+    }
+}
+
 /// Runs an experiment on two links, and gives its report; nothing where the machine forbids labs.
 fn report(experiment: &str, arguments: &[&str]) -> Option<Value> {
     if !can_make_labs(experiment) {
@@ -171,4 +204,16 @@ queue = "60ms"
 rate = "5Mbit/s"
 delay = "10ms"
 queue = "100ms"
+[workload]
+span = "10s"
+[[workload.application]]
+name = "small"
+class = "interactive"
+size = "20kB"
+per-second = 10
+[[workload.application]]
+name = "large"
+class = "bulk"
+size = "500kB"
+at-start = 1
 "#;

@@ -1,11 +1,14 @@
 //! What a workload came to: the same figures whether it was simulated or measured.
 
+mod table;
+
 use std::time::Duration;
 
 use hawser_types::{ByteCount, Rate};
 use serde::Serialize;
 
-use crate::{Arrival, Direction, Scenario, Workload};
+use crate::{Arrival, Direction, Point, Scenario, Workload};
+pub use table::Table;
 
 /// One connection of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +17,24 @@ pub struct Served {
     pub arrival: Arrival,
     /// Time since the start of the run at which all had come; `None`: it never did.
     pub ended: Option<Duration>,
+}
+
+/// One method on one set of links, over several runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Row {
+    /// The scenario's name.
+    pub scenario: String,
+    /// The key that its sweep changes.
+    pub key: String,
+    /// What that is here.
+    pub value: String,
+    /// The method's name.
+    pub method: String,
+    /// The names of the applications, in the order of their times.
+    pub applications: Vec<String>,
+    /// The runs.
+    pub trials: Vec<Trial>,
 }
 
 /// One run of a workload.
@@ -61,6 +82,32 @@ pub struct Mean {
     /// Half of the interval that holds the true mean in 95 of a hundred cases; `None` for less than
     /// two runs.
     pub within: Option<f64>,
+}
+
+impl Row {
+    /// What some runs of a point came to.
+    pub fn new(point: &Point, workload: &Workload, method: String, trials: Vec<Trial>) -> Self {
+        let applications = workload.applications.iter();
+        Self {
+            scenario: point.scenario.name.clone(),
+            key: point.key.clone(),
+            value: point.value.clone(),
+            method,
+            applications: applications.map(|app| app.name.clone()).collect(),
+            trials,
+        }
+    }
+
+    /// The mean of a figure over the runs.
+    pub fn mean(&self, figure: impl Fn(&Trial) -> f64) -> Mean {
+        Mean::of(self.trials.iter().map(&figure))
+    }
+
+    /// How much this is ahead of another row in the same runs.
+    pub fn ahead_of(&self, other: &Self) -> Mean {
+        let pairs = self.trials.iter().zip(&other.trials);
+        Mean::of(pairs.map(|(own, other)| own.throughput - other.throughput))
+    }
 }
 
 impl Trial {

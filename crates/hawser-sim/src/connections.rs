@@ -10,11 +10,10 @@ mod known;
 use std::fmt;
 use std::time::Duration;
 
-use hawser_scenario::figures::{Mean, Served, Trial};
+use hawser_scenario::figures::{Row, Served, Trial};
 use hawser_scenario::{Point, Scenario, Workload};
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::connection::ConnectionPolicy;
-use serde::Serialize;
 
 pub use known::Rates;
 
@@ -25,24 +24,6 @@ pub enum Method {
     Connections(ConnectionPolicy),
     /// All go over one session, whose chunks this policy spreads.
     Chunks(ChunkPolicy),
-}
-
-/// One method on one set of links, over several runs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Report {
-    /// The scenario's name.
-    pub scenario: String,
-    /// The key that its sweep changes.
-    pub key: String,
-    /// What that is here.
-    pub value: String,
-    /// The method's name.
-    pub method: String,
-    /// The names of the applications, in the order of their times.
-    pub applications: Vec<String>,
-    /// The runs.
-    pub trials: Vec<Trial>,
 }
 
 impl Method {
@@ -74,7 +55,7 @@ pub fn run(
     method: Method,
     rates: Rates,
     seeds: impl Iterator<Item = u64>,
-) -> Option<Report> {
+) -> Option<Row> {
     let scenario = &point.scenario;
     let workload = scenario.workload.as_ref()?;
     let trial = |seed| {
@@ -84,28 +65,8 @@ pub fn run(
         };
         Trial::of(scenario, workload, seed, &served)
     };
-    let applications = workload.applications.iter();
-    Some(Report {
-        scenario: scenario.name.clone(),
-        key: point.key.clone(),
-        value: point.value.clone(),
-        method: method.to_string(),
-        applications: applications.map(|app| app.name.clone()).collect(),
-        trials: seeds.map(trial).collect(),
-    })
-}
-
-impl Report {
-    /// The mean of a figure over the runs.
-    pub fn mean(&self, figure: impl Fn(&Trial) -> f64) -> Mean {
-        Mean::of(self.trials.iter().map(&figure))
-    }
-
-    /// How much this is ahead of another report in the same runs.
-    pub fn ahead_of(&self, other: &Self) -> Mean {
-        let pairs = self.trials.iter().zip(&other.trials);
-        Mean::of(pairs.map(|(own, other)| own.throughput - other.throughput))
-    }
+    let trials = seeds.map(trial).collect();
+    Some(Row::new(point, workload, method.to_string(), trials))
 }
 
 /// When a run is given up: what it asks for, fifty times over the slowest link.

@@ -1,7 +1,5 @@
 //! Reports as text.
 
-mod connections;
-
 use std::fmt::{self, Display};
 
 use hawser_scenario::promise::{FIRST_BYTE, FULL_RATE};
@@ -11,7 +9,6 @@ use crate::failover::FailoverReport;
 use crate::fairness::{self, FairnessReport};
 use crate::hunt::{self, Finding};
 use crate::objects::ObjectReport;
-pub use connections::Connections;
 
 /// Reports, one a line, with a heading.
 #[derive(Debug)]

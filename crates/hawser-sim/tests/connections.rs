@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use hawser_scenario::Point;
-use hawser_scenario::figures::Trial;
+use hawser_scenario::figures::{Row, Table, Trial};
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::connection::ConnectionPolicy;
-use hawser_sim::connections::{self, Method, Rates, Report};
-use hawser_sim::table::Connections;
+use hawser_sim::connections::{self, Method, Rates};
 
 const VALUES: [&str; 3] = ["0.25Mbit/s", "4%", "0.5"];
 const METHODS: [Method; 6] = [
@@ -29,7 +28,7 @@ fn workloads_give_the_committed_table() {
             reports.extend(METHODS.map(|method| run(&point, method, 2)));
         }
     }
-    let table = Connections(&reports).to_string();
+    let table = Table(&reports).to_string();
     let methods = METHODS.map(|method| method.to_string()).join(",");
     assert!(
         table == include_str!("connections.txt"),
@@ -106,11 +105,11 @@ fn one_seed_gives_one_result_and_another_seed_another() {
     assert_ne!(run(4).trials[0].throughput, run(5).trials[0].throughput);
 }
 
-fn of(point: &Point, policy: ConnectionPolicy) -> Report {
+fn of(point: &Point, policy: ConnectionPolicy) -> Row {
     run(point, Method::Connections(policy), 3)
 }
 
-fn run(point: &Point, method: Method, seeds: u64) -> Report {
+fn run(point: &Point, method: Method, seeds: u64) -> Row {
     connections::run(point, method, Rates::Learnt, 1..=seeds).unwrap()
 }
 

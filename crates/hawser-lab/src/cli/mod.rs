@@ -14,6 +14,7 @@ use self::interception::InterceptionArguments;
 use self::meter::MeterCommand;
 use self::run::RunArguments;
 use self::unshaped::UnshapedArguments;
+use crate::connections::ConnectionArguments;
 use crate::experiment::{Arguments, Single, begin};
 use crate::measure::Programs;
 use crate::scenario;
@@ -50,6 +51,8 @@ enum Command {
     Request(Single<request::Options>),
     /// Time new connections: plain, through a fresh session, through a warm one
     Connect(Single<connect::Options>),
+    /// Let connections come and go towards nginx, placed on links one by one or bonded
+    Connections(ConnectionArguments),
     /// Let links fail and return, under load and at rest
     Failover(Arguments<failover::Options>),
     /// Time objects of 20 kB to 1 MB on a warm session, beside plain TCP
@@ -102,6 +105,7 @@ impl Cli {
             Command::Short(arguments) => arguments.execute(|o| &o.scenario, short::run),
             Command::Request(arguments) => arguments.execute(|o| &o.scenario, request::run),
             Command::Connect(arguments) => arguments.execute(|o| &o.scenario, connect::run),
+            Command::Connections(arguments) => arguments.execute(),
             Command::Failover(arguments) => arguments.execute(failover::run),
             Command::Objects(arguments) => arguments.execute(objects::run),
             Command::Interactive(arguments) => arguments.execute(interactive::run),

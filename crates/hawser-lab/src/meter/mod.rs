@@ -11,7 +11,7 @@ mod connects;
 mod header;
 mod library;
 mod server;
-mod socks;
+pub(crate) mod socks;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};

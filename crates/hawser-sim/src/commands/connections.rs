@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::Args;
 use hawser_scenario::Point;
+use hawser_scenario::figures::Table;
 use hawser_sim::connections::{self, Method, Rates};
-use hawser_sim::table::Connections;
 
 use crate::show;
 
@@ -59,7 +59,7 @@ impl ConnectionArguments {
                 }
             }
         }
-        show(self.json, &reports, Connections(&reports))
+        show(self.json, &reports, Table(&reports))
     }
 }
 

@@ -1,0 +1,191 @@
+//! The web server, and the daemon that applications connect through.
+
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+use std::str::FromStr;
+
+use anyhow::ensure;
+use hawser_sched::connection::ConnectionPolicy;
+
+use crate::measure::{Bench, Programs, Session, wait_for_port};
+use crate::netns::NetNs;
+use crate::process::Program;
+use crate::scenario::{Scenario, Workload};
+use crate::topology::{Lab, SERVER};
+
+/// How the daemon carries connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    /// Each takes one link, as this policy says.
+    Connections(ConnectionPolicy),
+    /// All go over one session, to a gateway that stands where the web server does.
+    Bonded,
+}
+
+/// Both hosts with what runs on them; all of it ends when dropped.
+pub(super) struct Hosts {
+    // Before the lab that they run in.
+    direct: Option<Program>,
+    session: Option<Session>,
+    web: Program,
+    bench: Bench,
+}
+
+impl Hosts {
+    pub(super) fn start(
+        scenario: &Scenario,
+        workload: &Workload,
+        method: Method,
+        programs: &Programs,
+        folder: &Path,
+    ) -> anyhow::Result<Self> {
+        let count = workload.applications.len();
+        ensure!(
+            count <= PORTS.len(),
+            "{count} applications are too many: at most {}",
+            PORTS.len()
+        );
+        let lab = Lab::shaped(scenario)?;
+        let bench = Bench::new(lab, folder)?;
+        let web = start_web(bench.lab().server(), &folder.join("web"))?;
+        let (mut direct, mut session) = (None, None);
+        match method {
+            Method::Bonded => session = Some(Session::start(&bench, programs, 1)?),
+            Method::Connections(policy) => {
+                let rules = folder.join("rules.toml");
+                std::fs::write(&rules, self::rules(workload))?;
+                direct = Some(start_direct(&bench, programs, policy, folder)?);
+            }
+        }
+        Ok(Self {
+            direct,
+            session,
+            web,
+            bench,
+        })
+    }
+
+    pub(super) fn client(&self) -> &NetNs {
+        self.bench.lab().client()
+    }
+
+    /// An error when something has ended, or the emulator could not follow.
+    pub(super) fn check(&mut self) -> anyhow::Result<()> {
+        self.web.check_alive()?;
+        if let Some(direct) = &mut self.direct {
+            direct.check_alive()?;
+        }
+        if let Some(session) = &mut self.session {
+            session.check_alive()?;
+        }
+        let missed = self.bench.lab().counters().missed;
+        ensure!(missed == 0, "the emulator missed {missed} frames");
+        Ok(())
+    }
+}
+
+fn start_direct(
+    bench: &Bench,
+    programs: &Programs,
+    policy: ConnectionPolicy,
+    folder: &Path,
+) -> io::Result<Program> {
+    let lab = bench.lab();
+    let mut up = lab.client().command(programs.hawser());
+    up.arg("--config").arg(folder.join("rules.toml"));
+    up.args(["up", "--direct", "--listen", &SOCKS.to_string()]);
+    up.args(["--connection-scheduler", policy.name()]);
+    up.arg("--state").arg(folder.join("state"));
+    for link in lab.links() {
+        up.args(["--link", &link.interface]);
+    }
+    let mut direct = Program::start("hawser up", up, &folder.join("client.log"))?;
+    wait_for_port(&mut direct, SOCKS, lab.client())?;
+    Ok(direct)
+}
+
+/// Each application has a port of its own, and by that its class.
+fn rules(workload: &Workload) -> String {
+    let applications = workload.applications.iter().enumerate();
+    let rule = |(number, application): (usize, &crate::scenario::Application)| {
+        let (port, class) = (port_of(number), application.class.name());
+        format!("[[rule]]\nname = \"application {number}\"\nport = {port}\nclass = \"{class}\"\n")
+    };
+    applications.map(rule).collect()
+}
+
+/// Starts nginx with one file, of which clients ask for as much as they want.
+fn start_web(host: &NetNs, folder: &Path) -> io::Result<Program> {
+    for name in ["www", "temp"] {
+        std::fs::create_dir_all(folder.join(name))?;
+    }
+    let data = std::fs::File::create(folder.join("www/data"))?;
+    data.set_len(LARGEST)?;
+    let listen: String = PORTS
+        .map(|port| format!("listen {SERVER}:{port}; "))
+        .concat();
+    let configuration = format!(
+        "daemon off; pid nginx.pid; user root; worker_processes 1;
+events {{ worker_connections 4096; }}
+http {{
+  access_log off; sendfile on;
+  client_body_temp_path temp; proxy_temp_path temp; fastcgi_temp_path temp;
+  uwsgi_temp_path temp; scgi_temp_path temp;
+  server {{ {listen} root www; }}
+}}
+"
+    );
+    std::fs::write(folder.join("nginx.conf"), configuration)?;
+    let mut command = host.command("nginx");
+    command.arg("-p").arg(folder);
+    command.args(["-c", "nginx.conf", "-e", "error.log"]);
+    let mut web = Program::start("nginx", command, &folder.join("nginx.log"))?;
+    wait_for_port(&mut web, SocketAddrV4::new(SERVER, PORTS[0]), host)?;
+    Ok(web)
+}
+
+/// Where an application's server listens.
+pub(super) fn port_of(application: usize) -> u16 {
+    PORTS[application % PORTS.len()]
+}
+
+impl Method {
+    /// Every method.
+    pub(super) const ALL: [Self; 6] = [
+        Self::Connections(ConnectionPolicy::OnlyOne),
+        Self::Connections(ConnectionPolicy::RoundRobin),
+        Self::Connections(ConnectionPolicy::WeightedRoundRobin),
+        Self::Connections(ConnectionPolicy::MaxThroughput),
+        Self::Connections(ConnectionPolicy::Auto),
+        Self::Bonded,
+    ];
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Connections(policy) => policy.name(),
+            Self::Bonded => "bonded",
+        })
+    }
+}
+
+impl FromStr for Method {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|m| m.to_string() == name);
+        found.ok_or_else(|| {
+            let all = Self::ALL.map(|method| method.to_string()).join(" ");
+            format!("allowed are {all}")
+        })
+    }
+}
+
+/// Of different kinds, since demands are learnt for each kind of port.
+const PORTS: [u16; 3] = [80, 9000, 143];
+pub(super) const SOCKS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1080);
+/// What scenarios allow at most.
+const LARGEST: u64 = 8_000_000_000;
