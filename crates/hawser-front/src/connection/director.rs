@@ -294,13 +294,13 @@ impl Director {
         self.lock().flows.len()
     }
 
-    pub(super) fn handle_connected(&self, flow: u64, latency: Option<Duration>) {
+    pub(super) fn handle_connected(&self, flow: u64, latency: Option<Duration>, ago: Duration) {
         let now = self.now();
         let mut inner = self.lock();
         let Some(entry) = inner.flows.get_mut(&flow) else {
             return;
         };
-        entry.connected = Some(now);
+        entry.connected = Some(now - ago);
         let link = entry.link;
         inner.opened += 1;
         if let Some(book) = inner.links.get_mut(&link) {

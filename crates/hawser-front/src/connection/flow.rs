@@ -48,7 +48,13 @@ impl Flow {
     /// The far end has accepted the connection. `latency`: how long that took, where that was
     /// measured.
     pub fn connected(&self, latency: Option<Duration>) {
-        self.director.handle_connected(self.number, latency);
+        self.connected_since(latency, Duration::ZERO);
+    }
+
+    /// The same for one whose acceptance is only heard of now and was so long ago, so that what it
+    /// has moved since is not taken for a moment's work.
+    pub fn connected_since(&self, latency: Option<Duration>, ago: Duration) {
+        self.director.handle_connected(self.number, latency, ago);
     }
 
     /// It has moved so many bytes more.

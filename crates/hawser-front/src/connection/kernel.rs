@@ -179,7 +179,8 @@ impl KernelPlaces {
         let Some((moved, took)) = end.moved.zip(end.connect_time) else {
             return;
         };
-        flow.connected(Some(took));
+        // The kernel tells when it is over.
+        flow.connected_since(Some(took), end.lasted.saturating_sub(took));
         if let Some(latency) = end.latency {
             flow.round_trip(latency);
         }

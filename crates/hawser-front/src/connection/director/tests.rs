@@ -56,6 +56,21 @@ fn names(names: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_heard_of_afterwards_is_no_moments_work() {
+    let director = director(ConnectionPolicy::Auto, &["a"]);
+    let decision = director.decide(&Origin::default());
+    let link = LinkIndex::new(decision.candidates[0].link.index);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let flow = director.open(&decision, link);
+    flow.connected_since(Some(Duration::from_millis(20)), Duration::from_secs(2));
+    flow.moved(ByteCount::ZERO, ByteCount::new(5_000_000));
+    tokio::time::sleep(Duration::from_nanos(1000)).await;
+    drop(flow);
+    let down = director.report().links[0].down;
+    assert_eq!(down.bits_per_second() / 1_000_000, 19);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_burst_spreads_before_any_of_it_has_moved() {
     let director = director(ConnectionPolicy::MaxThroughput, &["a", "b"]);
     let flows: Vec<Flow> = (0..10).map(|_| connect(&director, &by("x"))).collect();
