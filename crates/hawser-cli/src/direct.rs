@@ -107,7 +107,10 @@ pub(crate) fn status(director: &Director) -> ConnectionsStatus {
         down_bytes: link.load.down,
         placed: link.opened,
     };
+    let mut left_to: Vec<String> = report.tunnels.into_iter().flatten().collect();
+    left_to.dedup();
     ConnectionsStatus {
+        left_to,
         scheduler: report.policy.name().to_owned(),
         placed: report.opened,
         moved_over: report.moved_over,

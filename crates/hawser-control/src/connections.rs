@@ -14,6 +14,10 @@ pub struct ConnectionsStatus {
     pub moved_over: u64,
     /// Destinations that answered over no link.
     pub unanswered: u64,
+    /// VPNs that the system sends all traffic of a family through, so that connections are left to
+    /// them.
+    #[serde(default)]
+    pub left_to: Vec<String>,
     /// The links that connections may be placed on.
     pub links: Vec<PlacingStatus>,
 }

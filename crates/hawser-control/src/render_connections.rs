@@ -24,6 +24,11 @@ pub(crate) fn connections(status: &ConnectionsStatus, width: usize) -> Vec<Strin
         table.push(row(link));
     }
     let mut lines = vec![clip(&printable(&title), width)];
+    let left = status.left_to.iter().map(|tunnel| {
+        let line = format!("  left to {tunnel}, which takes all traffic; --link goes past it");
+        clip(&printable(&line), width)
+    });
+    lines.extend(left);
     lines.extend(table.lines(2, width));
     lines
 }
@@ -76,11 +81,13 @@ mod tests {
         let status = ConnectionsStatus {
             scheduler: "auto".to_owned(),
             placed: 100,
+            left_to: vec!["wg0".to_owned()],
             links: vec![known],
             ..ConnectionsStatus::default()
         };
         let expected = [
             "CONNECTIONS over one link each, auto: 100 placed, 0 moved over, 0 unanswered",
+            "  left to wg0, which takes all traffic; --link goes past it",
             "  LINK   STATE  UP          DOWN      RTT  OPEN  ACTIVE  TO COME  PLACED",
             "  wwan0  sound   ?  25.00 Mbit/s  41.5 ms    12       2  4.00 MB     100",
         ];

@@ -80,6 +80,8 @@ async fn client(config: GatewayConfig) -> Client {
         up: true,
         has_default_route_v4: true,
         has_default_route_v6: false,
+        takes_ordinary_v4: false,
+        takes_ordinary_v6: false,
         loopback: true,
     };
     let config = ClientConfig {

@@ -23,7 +23,7 @@ pub use monitor::LinkMonitor;
 pub use particular::particular_prefixes;
 pub use route::Routes;
 pub(crate) use route::has_route;
-pub use select::usable;
+pub use select::{full_tunnel, usable};
 
 /// A network interface at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,6 +46,11 @@ pub struct Link {
     pub has_default_route_v4: bool,
     /// The same for IPv6, where `2000::/3` counts too.
     pub has_default_route_v6: bool,
+    /// Whether the system's own rules and routes send packets to ordinary IPv4 destinations by it,
+    /// or to those in one half of all addresses.
+    pub takes_ordinary_v4: bool,
+    /// The same for IPv6.
+    pub takes_ordinary_v6: bool,
     /// Whether it leads nowhere but here.
     pub loopback: bool,
 }

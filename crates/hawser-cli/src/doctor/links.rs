@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use hawser_net::links::Link;
+use hawser_net::links::{Link, full_tunnel};
 use socket2::{Domain, Socket, Type};
 
 use super::{Check, Status};
@@ -29,6 +29,7 @@ pub(super) fn check(
             ));
         }
     }
+    checks.extend(vpn(all, wanted));
     let binding = chosen.first().map(bindable);
     let can_bind = binding.as_ref().is_some_and(|it| it.status == Status::Ok);
     checks.extend(binding);
@@ -90,6 +91,23 @@ fn of_link(link: &Link, chosen: &[Link], wanted: &[String]) -> Option<Check> {
         )),
         false => None,
     }
+}
+
+/// Says where connections of their own go, if not over the links.
+fn vpn(all: &[Link], wanted: &[String]) -> Option<Check> {
+    let tunnel = full_tunnel(all, false).or_else(|| full_tunnel(all, true))?;
+    let name = format!("VPN {}", tunnel.name);
+    Some(match wanted.is_empty() {
+        true => Check::warn(
+            name,
+            "the system sends all traffic through it, so connections without a gateway are left to it",
+            "name links by --link or `links` to go past it",
+        ),
+        false => Check::ok(
+            name,
+            "connections go past it, over the links that are named",
+        ),
+    })
 }
 
 /// Tries what every channel does first.
@@ -169,6 +187,8 @@ mod tests {
             up: true,
             has_default_route_v4: true,
             has_default_route_v6: false,
+            takes_ordinary_v4: false,
+            takes_ordinary_v6: false,
             loopback: false,
         }
     }
@@ -200,6 +220,20 @@ mod tests {
             assert_eq!(check.status, expected, "{check:?}");
         }
         assert!(reverse_path_filter(&link("gone0"), conf.path()).is_none());
+    }
+
+    #[test]
+    fn a_vpn_for_all_traffic_is_told() {
+        let tunnel = Link {
+            kind: hawser_net::links::LinkKind::Tunnel,
+            takes_ordinary_v4: true,
+            ..link("wg0")
+        };
+        let all = [link("eth0"), tunnel];
+        assert_eq!(vpn(&all, &[]).unwrap().status, Status::Warn);
+        let named = vpn(&all, &["eth0".to_owned()]).unwrap();
+        assert_eq!(named.status, Status::Ok);
+        assert!(vpn(&all[..1], &[]).is_none());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use hawser_capture::shim::{Admit, Open, Registry, ShimFile, ShimServer, unaffect
 use hawser_front::connection::Origin;
 use hawser_front::redirect::{Lookup, RedirectServer, Redirected};
 use hawser_front::transport::Dialer;
-use hawser_net::links::{Link, Routes, usable};
+use hawser_net::links::{Link, Routes, full_tunnel, usable};
 use tokio::sync::oneshot;
 
 use super::child::{self, Child};
@@ -91,8 +91,15 @@ impl Admit for LeadsOut {
     async fn admits(&self, to: SocketAddr, _: &Process) -> bool {
         let to = to.ip();
         let leads = |link: &Link| link.source_address(to).is_some() && link.has_default_route(to);
-        let ours = usable(&self.links.borrow(), &self.wanted);
-        let reached = ours.iter().any(|link| self.by_gateway || leads(link));
+        let reached = {
+            let links = self.links.borrow();
+            let ours = usable(&links, &self.wanted);
+            let is_left = self.wanted.is_empty() && full_tunnel(&links, to.is_ipv6()).is_some();
+            match self.by_gateway {
+                true => !ours.is_empty(),
+                false => !is_left && ours.iter().any(leads),
+            }
+        };
         reached && !self.routes.is_particular(to).await
     }
 }

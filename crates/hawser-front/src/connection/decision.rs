@@ -25,6 +25,9 @@ pub struct Decision {
     pub(super) leads: [bool; 2],
     /// Whether a connection that none of the candidates leads to may go as the system has it.
     pub(super) is_open: bool,
+    /// Whether connections to IPv4 and to IPv6 addresses are left as the system's routes have them,
+    /// whatever links there are.
+    pub(super) is_left: [bool; 2],
     pub(super) key: DemandKey,
 }
 
@@ -56,7 +59,8 @@ pub(super) enum Standing {
 pub(super) enum Way {
     /// By links.
     Links,
-    /// As the system's routes have it: no link is known that leads there.
+    /// As the system's routes have it: no link is known that leads there, or it is left to the
+    /// system.
     System,
     /// Not at all: the links that lead there may not be used.
     Closed,
@@ -66,8 +70,11 @@ impl Decision {
     /// How to reach `address`.
     pub(super) fn way(&self, address: IpAddr) -> Way {
         let family = usize::from(address.is_ipv6());
-        let leads = self.leads.get(family).is_some_and(|leads| *leads);
-        if self.candidates.iter().any(|it| it.leads_to(address)) {
+        let is = |families: &[bool; 2]| families.get(family).is_some_and(|is| *is);
+        let leads = is(&self.leads);
+        if is(&self.is_left) {
+            Way::System
+        } else if self.candidates.iter().any(|it| it.leads_to(address)) {
             Way::Links
         } else if leads || !self.is_open {
             Way::Closed
@@ -111,6 +118,8 @@ pub(super) mod tests {
             up: true,
             has_default_route_v4: true,
             has_default_route_v6: true,
+            takes_ordinary_v4: false,
+            takes_ordinary_v6: false,
             loopback: false,
         })
     }
@@ -132,6 +141,7 @@ pub(super) mod tests {
             reason: None,
             leads: [false, false],
             is_open: true,
+            is_left: [false, false],
             key: (String::new(), PortClass::Web),
         }
     }

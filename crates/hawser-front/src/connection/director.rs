@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hawser_net::links::{Link, usable};
+use hawser_net::links::{Link, full_tunnel, usable};
 use hawser_path::{Activity, DemandEstimate};
 use hawser_policy::RuleSet;
 use hawser_sched::connection::{ConnectionPolicy, ConnectionScheduler, Load};
@@ -50,6 +50,8 @@ pub(super) struct Inner {
     pub(super) wanted: Vec<String>,
     /// By the kernel's index.
     pub(super) links: BTreeMap<u32, LinkBook>,
+    /// The VPNs that the system sends all IPv4 and all IPv6 traffic through.
+    tunnels: [Option<Link>; 2],
     flows: BTreeMap<u64, Entry>,
     next_flow: u64,
     pub(super) demands: Demands,
@@ -70,6 +72,7 @@ impl Director {
             terms: LinkTerms::default(),
             wanted,
             links: BTreeMap::new(),
+            tunnels: [None, None],
             flows: BTreeMap::new(),
             next_flow: 0,
             demands: Demands::default(),
@@ -93,6 +96,7 @@ impl Director {
     pub fn set_links(&self, links: &[Link]) {
         let mut inner = self.lock();
         let usable = usable(links, &inner.wanted);
+        inner.note_tunnels(links);
         let mut known = std::mem::take(&mut inner.links);
         for link in usable {
             let index = link.index;
@@ -252,6 +256,9 @@ impl Director {
             opened: inner.opened,
             moved_over: inner.moved_over,
             unanswered: inner.unanswered,
+            tunnels: inner
+                .tunnels()
+                .map(|tunnel| tunnel.map(|it| it.name.clone())),
         }
     }
 
@@ -366,6 +373,36 @@ impl Director {
             .inner
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn note_tunnels(&mut self, links: &[Link]) {
+        let named = !self.wanted.is_empty();
+        let found = [false, true].map(|v6| full_tunnel(links, v6).filter(|_| !named).cloned());
+        for (family, (before, now)) in ["IPv4", "IPv6"].iter().zip(self.tunnels.iter().zip(&found))
+        {
+            let name = |tunnel: &Option<Link>| tunnel.as_ref().map(|it| it.name.clone());
+            match (name(before), name(now)) {
+                (before, now) if before == now => {}
+                (_, Some(tunnel)) => tracing::info!(
+                    tunnel,
+                    "a VPN takes all {family} traffic: connections are left to it, unless links are named"
+                ),
+                (_, None) => tracing::info!("no VPN takes all {family} traffic any more"),
+            }
+        }
+        self.tunnels = found;
+    }
+
+    /// The VPNs that take all IPv4 and all IPv6 traffic; none where the user has named links, or has
+    /// forbidden the VPN.
+    pub(super) fn tunnels(&self) -> [Option<&Link>; 2] {
+        let is_allowed =
+            |link: &&Link| !matches!(self.terms.permission(link), Permission::Forbidden(_));
+        self.tunnels
+            .each_ref()
+            .map(|tunnel| tunnel.as_ref().filter(is_allowed))
     }
 }
 

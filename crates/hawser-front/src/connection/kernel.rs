@@ -13,7 +13,7 @@ use hawser_types::{ByteCount, LinkIndex};
 use tokio::sync::watch;
 
 use super::terms::rank;
-use super::{Director, Flow, Health, LinkReport, Origin};
+use super::{Director, Flow, Health, LinkReport, Origin, Report};
 
 /// Connections that the kernel's programs place, on a director's books.
 ///
@@ -117,7 +117,7 @@ impl KernelPlaces {
             }
         }
         let report = self.director.report();
-        let entries = entries(&report.links);
+        let entries = entries(&report);
         self.capture.set_links(&entries)?;
         let loads: Vec<_> = report
             .links
@@ -130,7 +130,11 @@ impl KernelPlaces {
             .filter(|entry| entry.usable)
             .map(|entry| entry.index);
         let usable: Vec<LinkIndex> = usable.collect();
-        for lost in self.usable.iter().filter(|link| !usable.contains(link)) {
+        // A link that is passed over for a VPN is not lost.
+        let is_lost = |link: &&LinkIndex| {
+            !usable.contains(link) && report.tunnels.iter().all(Option::is_none)
+        };
+        for lost in self.usable.iter().filter(is_lost) {
             let aborted = self.capture.abort_unanswered(*lost)?;
             tracing::debug!(link = lost.value(), aborted, "a link is lost");
         }
@@ -216,9 +220,14 @@ fn index(link: &LinkReport) -> LinkIndex {
 
 /// The links as the kernel's program is to see them: of those that lead to a family only the ones
 /// that are to be used before the others.
-fn entries(links: &[LinkReport]) -> Vec<LinkEntry> {
+/// None leads to a family that a VPN takes.
+fn entries(report: &Report) -> Vec<LinkEntry> {
+    let links = &report.links;
+    let [vpn4, vpn6] = report.tunnels.each_ref().map(Option::is_some);
     let leads = |link: &LinkReport, remote: IpAddr| {
-        link.health == Health::Sound
+        let is_left = if remote.is_ipv6() { vpn6 } else { vpn4 };
+        !is_left
+            && link.health == Health::Sound
             && rank(link.permission) < FORBIDDEN
             && link.link.has_default_route(remote)
             && link.link.source_address(remote).is_some()
@@ -260,3 +269,31 @@ const ANYWHERE: [IpAddr; 2] = [
     IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)),
     IpAddr::V6(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
 ];
+
+#[cfg(test)]
+mod tests {
+    use hawser_net::links::LinkKind;
+    use hawser_sched::connection::ConnectionPolicy;
+
+    use super::super::decision::tests::link;
+    use super::*;
+
+    #[tokio::test]
+    async fn the_kernel_gets_no_links_of_a_family_that_a_vpn_takes() {
+        let vpn = Link {
+            kind: LinkKind::Tunnel,
+            takes_ordinary_v4: true,
+            ..Link::clone(&link("vpn"))
+        };
+        for (wanted, expected) in [
+            (vec![], (false, true)),
+            (vec!["a".to_owned()], (true, true)),
+        ] {
+            let director = Director::new(ConnectionPolicy::default(), wanted);
+            director.set_links(&[Link::clone(&link("a")), vpn.clone()]);
+            let entries = entries(&director.report());
+            let entry = entries.iter().find(|entry| entry.name == "a").unwrap();
+            assert_eq!((entry.ipv4, entry.ipv6), expected);
+        }
+    }
+}

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hawser_net::links::Link;
 use hawser_policy::{Avoid, LinkChoice, Verdict};
 use hawser_sched::connection::{Demand, LinkView};
 use hawser_sched::rules::Permission;
@@ -22,6 +23,7 @@ pub(super) struct Placing<'a> {
     verdict: Verdict,
     key: DemandKey,
     demand: Demand,
+    is_left: [bool; 2],
     now: Instant,
 }
 
@@ -34,12 +36,14 @@ impl<'a> Placing<'a> {
         let verdict = inner.rules.judge(&origin.facts());
         let key = Demands::key(origin);
         let demand = inner.demands.expect(&key, verdict.class);
+        let is_left = is_left(inner, &verdict);
         Self {
             inner,
             origin,
             verdict,
             key,
             demand,
+            is_left,
             now,
         }
     }
@@ -111,6 +115,7 @@ impl<'a> Placing<'a> {
             reason,
             leads: [leads(false), leads(true)],
             is_open: self.inner.wanted.is_empty() && self.verdict.links == LinkChoice::Any,
+            is_left: self.is_left,
             key: self.key,
         }
     }
@@ -118,9 +123,13 @@ impl<'a> Placing<'a> {
     /// Whether the connection may take the link at all, and the link leads there.
     fn is_open(&self, book: &LinkBook) -> bool {
         let link = &book.link;
+        let [left4, left6] = self.is_left;
+        let leads4 = !left4 && leads_to(link, false);
+        let leads6 = !left6 && leads_to(link, true);
         let leads = match self.origin.remote {
-            Some(remote) => leads_to(link, remote.is_ipv6()),
-            None => leads_to(link, false) || leads_to(link, true),
+            Some(remote) if remote.is_ipv6() => leads6,
+            Some(_) => leads4,
+            None => leads4 || leads6,
         };
         let permission = self.inner.terms.permission(link);
         leads
@@ -144,4 +153,16 @@ impl<'a> Placing<'a> {
             is_avoided,
         )
     }
+}
+
+/// Whether connections to IPv4 and to IPv6 addresses are left to the system's routes: where these
+/// lead through a VPN for all traffic, unless links were named for it.
+fn is_left(inner: &Inner, verdict: &Verdict) -> [bool; 2] {
+    let held = |tunnel: Option<&Link>| {
+        tunnel.is_some_and(|tunnel| match &verdict.links {
+            LinkChoice::Only(_) | LinkChoice::Order(_) => false,
+            others => others.allows(&tunnel.name),
+        })
+    };
+    inner.tunnels().map(held)
 }

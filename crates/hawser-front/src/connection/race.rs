@@ -13,7 +13,7 @@ use hawser_types::LinkIndex;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::counted::Counted;
-use super::decision::{Decision, leads_to};
+use super::decision::{Decision, Way, leads_to};
 use super::dialer::Via;
 use super::plan::{Attempt, plan};
 use super::{Director, Flow, Origin};
@@ -115,10 +115,13 @@ impl<'a, V: Via> Race<'a, V> {
         let Some(link) = self.decision.trial.take() else {
             return;
         };
-        // What goes by routes of its own may not be there over this link.
+        // What goes by routes of its own may not be there over this link, and what is left to the
+        // system is not to be seen there.
         let asked = self.addresses.iter().zip(&self.by_routes);
-        let mut asked =
-            asked.filter(|(address, by_routes)| !**by_routes && leads_to(&link, address.is_ipv6()));
+        let mut asked = asked.filter(|(address, by_routes)| {
+            let over_links = !**by_routes && self.decision.way(**address) == Way::Links;
+            over_links && leads_to(&link, address.is_ipv6())
+        });
         let Some(address) = asked.next().map(|(address, _)| *address) else {
             return;
         };

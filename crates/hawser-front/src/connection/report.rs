@@ -21,6 +21,8 @@ pub struct Report {
     pub moved_over: u64,
     /// Destinations that answered on no link.
     pub unanswered: u64,
+    /// The VPNs that take all IPv4 and all IPv6 traffic, so that connections are left to them.
+    pub tunnels: [Option<String>; 2],
 }
 
 /// What is known of one link.

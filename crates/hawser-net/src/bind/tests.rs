@@ -16,6 +16,8 @@ fn loopback(address: &str) -> Link {
         up: true,
         has_default_route_v4: false,
         has_default_route_v6: false,
+        takes_ordinary_v4: false,
+        takes_ordinary_v6: false,
         loopback: true,
     }
 }

@@ -1,7 +1,7 @@
 //! Reading the whole list from the kernel.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use futures_util::{Stream, TryStreamExt as _};
@@ -16,6 +16,7 @@ use rtnetlink::packet_route::route::{
 };
 use tokio::time::timeout;
 
+use super::route::chosen_link;
 use super::{Link, LinkError, LinkKind};
 
 /// All links of this network namespace, by index.
@@ -85,6 +86,15 @@ async fn list(handle: &Handle) -> Result<Vec<Link>, LinkError> {
         let found = handle.route().get(everything).execute();
         each("routes", found, |route| note_route(&mut links, &route)).await?;
     }
+    for remote in ORDINARY {
+        let taken = chosen_link(handle, remote).await;
+        if let Some(link) = taken.and_then(|index| links.get_mut(&index)) {
+            match remote {
+                IpAddr::V4(_) => link.takes_ordinary_v4 = true,
+                IpAddr::V6(_) => link.takes_ordinary_v6 = true,
+            }
+        }
+    }
     Ok(links.into_values().collect())
 }
 
@@ -119,6 +129,8 @@ fn link_of(message: &LinkMessage) -> Link {
         up: is_up(flags),
         has_default_route_v4: false,
         has_default_route_v6: false,
+        takes_ordinary_v4: false,
+        takes_ordinary_v6: false,
         loopback,
     };
     for attribute in &message.attributes {
@@ -224,3 +236,11 @@ fn note_route(links: &mut BTreeMap<u32, Link>, route: &RouteMessage) {
 
 /// The kernel answers at once; this long means that it never will.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// Addresses like any other, of either half of each family: VPNs have routes for halves. Nothing is
+/// sent there.
+const ORDINARY: [IpAddr; 4] = [
+    IpAddr::V4(Ipv4Addr::new(64, 0, 0, 1)),
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 1)),
+];

@@ -30,7 +30,7 @@ type Sender = watch::Sender<Arc<Vec<Link>>>;
 
 impl LinkMonitor {
     /// Lists the links and follows them from then on. The receiver has the first list at once and
-    /// changes only when a link, an address or a default route does.
+    /// changes only when a link, an address, a default route or the choice of one does.
     pub async fn start() -> Result<(Self, watch::Receiver<Arc<Vec<Link>>>), LinkError> {
         let (sender, receiver) = watch::channel(Arc::new(Vec::new()));
         // Here already, so that what cannot work is an error and not a line in the log.
@@ -138,6 +138,8 @@ fn subscribe() -> Result<
         MulticastGroup::Ipv6Ifaddr,
         MulticastGroup::Ipv4Route,
         MulticastGroup::Ipv6Route,
+        MulticastGroup::Ipv4Rule,
+        MulticastGroup::Ipv6Rule,
     ])?)
 }
 

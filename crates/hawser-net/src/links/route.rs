@@ -90,6 +90,17 @@ pub(crate) async fn has_route(index: u32, source: IpAddr, remote: IpAddr) -> boo
     }
 }
 
+/// The link that the kernel takes for packets to `remote`, by all its rules and tables.
+pub(super) async fn chosen_link(handle: &Handle, remote: IpAddr) -> Option<u32> {
+    let asking = handle.route().get(question(remote)).execute();
+    let route = std::pin::pin!(asking).try_next().await.ok()??;
+    let mut outgoing = route.attributes.iter().filter_map(|it| match it {
+        RouteAttribute::Oif(index) => Some(*index),
+        _ => None,
+    });
+    outgoing.next()
+}
+
 /// The entry of the tables by which packets to `remote` go; of those by one link and from one
 /// address, where these are given.
 async fn ask(
@@ -97,17 +108,10 @@ async fn ask(
     remote: IpAddr,
     from: Option<(u32, IpAddr)>,
 ) -> Result<Option<RouteMessage>, rtnetlink::Error> {
-    let mut question = RouteMessage::default();
-    let (family, length) = match remote {
-        IpAddr::V4(_) => (AddressFamily::Inet, 32),
-        IpAddr::V6(_) => (AddressFamily::Inet6, 128),
-    };
-    question.header.address_family = family;
-    question.header.destination_prefix_length = length;
+    let mut question = question(remote);
     question.header.flags = RouteFlags::FibMatch;
-    question.attributes = vec![RouteAttribute::Destination(route_address(remote))];
     if let Some((index, source)) = from {
-        question.header.source_prefix_length = length;
+        question.header.source_prefix_length = question.header.destination_prefix_length;
         let source = RouteAttribute::Source(route_address(source));
         question
             .attributes
@@ -116,6 +120,18 @@ async fn ask(
     std::pin::pin!(handle.route().get(question).execute())
         .try_next()
         .await
+}
+
+fn question(remote: IpAddr) -> RouteMessage {
+    let mut question = RouteMessage::default();
+    let (family, length) = match remote {
+        IpAddr::V4(_) => (AddressFamily::Inet, 32),
+        IpAddr::V6(_) => (AddressFamily::Inet6, 128),
+    };
+    question.header.address_family = family;
+    question.header.destination_prefix_length = length;
+    question.attributes = vec![RouteAttribute::Destination(route_address(remote))];
+    question
 }
 
 const fn route_address(address: IpAddr) -> RouteAddress {

@@ -1,6 +1,6 @@
 //! Which links to use.
 
-use super::Link;
+use super::{Link, LinkKind};
 
 /// The links to use, of those that are there now.
 ///
@@ -30,6 +30,20 @@ pub fn usable(links: &[Link], wanted: &[String]) -> Vec<Link> {
     }
     chosen.sort_by_key(|link| (!has_any_default_route(link), link.index));
     chosen
+}
+
+/// The tunnel that the system's own rules and routes send ordinary destinations of a family by, where
+/// there is one: a VPN for all traffic, which nobody should go past who was not told to.
+///
+/// Connections over PPP are hardware links, since most lead to a provider and not to a VPN.
+pub fn full_tunnel(links: &[Link], is_ipv6: bool) -> Option<&Link> {
+    links.iter().find(|link| {
+        let is_taken = match is_ipv6 {
+            true => link.takes_ordinary_v6,
+            false => link.takes_ordinary_v4,
+        };
+        is_taken && link.kind == LinkKind::Tunnel
+    })
 }
 
 const fn has_any_default_route(link: &Link) -> bool {

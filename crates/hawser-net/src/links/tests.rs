@@ -17,6 +17,8 @@ fn link(index: u32, name: &str) -> Link {
         up: true,
         has_default_route_v4: true,
         has_default_route_v6: false,
+        takes_ordinary_v4: false,
+        takes_ordinary_v6: false,
         loopback: false,
     }
 }
@@ -308,4 +310,66 @@ async fn ask_for_counters_and_routes() {
         let remote: IpAddr = remote.parse().unwrap();
         assert_eq!(routes.is_particular(remote).await, expected, "{remote}");
     }
+}
+
+#[test]
+fn a_tunnel_for_all_traffic_is_seen_however_it_was_made() {
+    in_namespace(
+        "links::tests::a_tunnel_for_all_traffic_is_seen_however_it_was_made",
+        || {
+            tokio::runtime::Runtime::new()
+                .unwrap()
+                .block_on(find_tunnels());
+        },
+    );
+}
+
+async fn find_tunnels() {
+    ip("link set lo up");
+    ip("link add left type veth peer name right");
+    ip("address add 10.9.0.1/24 dev left");
+    ip("-6 address add 2001:db8:9::1/64 dev left nodad");
+    ip("link set right up");
+    ip("link set left up");
+    ip("route add default via 10.9.0.9 dev left metric 100");
+    ip("-6 route add default via 2001:db8:9::9 dev left metric 100");
+    ip("tuntap add vpn mode tun");
+    ip("address add 10.8.0.1/24 dev vpn");
+    ip("link set vpn up");
+    let (_monitor, mut links) = LinkMonitor::start().await.unwrap();
+    let held = |links: &[Link]| [false, true].map(|v6| full_tunnel(links, v6).is_some());
+    assert_eq!(held(&links.borrow()), [false, false]);
+    let ways: [&[&str]; 4] = [
+        &["route add default dev vpn metric 1"],
+        &[
+            "route add 0.0.0.0/1 dev vpn",
+            "route add 128.0.0.0/1 dev vpn",
+        ],
+        // As wg-quick does.
+        &[
+            "route add default dev vpn table 51820",
+            "rule add not fwmark 51820 table 51820",
+        ],
+        &[
+            "rule add iif lo table 51821",
+            "route add default dev vpn table 51821",
+        ],
+    ];
+    for way in ways {
+        for step in way {
+            ip(step);
+            // So that what follows has to be noticed by itself.
+            if step.starts_with("route") {
+                let routed = |links: &[Link]| find(links, "vpn").unwrap().has_default_route_v4;
+                until(&mut links, routed).await;
+            }
+        }
+        until(&mut links, |links| held(links) == [true, false]).await;
+        for step in way.iter().rev() {
+            ip(&step.replace(" add ", " del "));
+        }
+        until(&mut links, |links| held(links) == [false, false]).await;
+    }
+    ip("-6 route add ::/1 dev vpn");
+    until(&mut links, |links| held(links) == [false, true]).await;
 }

@@ -257,6 +257,8 @@ pub(crate) fn link(number: u32) -> Link {
         up: true,
         has_default_route_v4: true,
         has_default_route_v6: false,
+        takes_ordinary_v4: false,
+        takes_ordinary_v6: false,
         loopback: true,
     }
 }

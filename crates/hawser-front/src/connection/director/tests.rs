@@ -1,5 +1,7 @@
+use hawser_net::links::LinkKind;
 use hawser_policy::{Action, Avoid, Class, Condition, LinkChoice, Rule, Source};
 
+use super::super::decision::Way;
 use super::super::decision::tests::link;
 use super::*;
 
@@ -250,4 +252,51 @@ async fn a_link_keeps_what_is_known_of_it_until_another_gets_its_number() {
     };
     director.set_links(&[renamed]);
     assert_eq!(director.report().links[0].latency, Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vpn_for_all_traffic_is_not_passed_by_unless_links_are_named() {
+    let vpn = Link {
+        kind: LinkKind::Tunnel,
+        takes_ordinary_v4: true,
+        ..Link::clone(&link("vpn"))
+    };
+    let links = ["a", "b"].map(|name| Link::clone(&link(name)));
+    let links = [&links[..], &[vpn]].concat();
+    let [v4, v6] = ["198.51.100.1", "2001:db8::7"].map(|text| text.parse().unwrap());
+    let towards = |remote| Origin {
+        remote: Some(remote),
+        ..by("x")
+    };
+    let director = director(ConnectionPolicy::RoundRobin, &[]);
+    director.set_links(&links);
+    let way = |director: &Director, remote| director.decide(&towards(remote)).way(remote);
+    assert_eq!(way(&director, v4), Way::System);
+    assert!(order(&director, &towards(v4)).is_empty());
+    assert_eq!(way(&director, v6), Way::Links, "the VPN is for IPv4 only");
+    let to_name = Origin {
+        remote: None,
+        ..by("x")
+    };
+    assert_eq!(director.decide(&to_name).way(v4), Way::System);
+
+    let choose = |links| {
+        let then = Action {
+            links: Some(links),
+            ..Action::default()
+        };
+        director.set_rules(rule(then));
+        way(&director, v4)
+    };
+    assert_eq!(choose(LinkChoice::Only(names(&["a"]))), Way::Links);
+    assert_eq!(choose(LinkChoice::Only(vec![])), Way::Closed);
+    assert_eq!(choose(LinkChoice::Except(names(&["a"]))), Way::System);
+    assert_eq!(choose(LinkChoice::Except(names(&["vpn"]))), Way::Links);
+
+    let named = Director::new(ConnectionPolicy::RoundRobin, names(&["b"]));
+    named.set_links(&links);
+    assert_eq!(order(&named, &towards(v4)), ["b"]);
+    director.set_rules(Arc::default());
+    director.set_links(&links[..2]);
+    assert_eq!(way(&director, v4), Way::Links, "the VPN is gone");
 }

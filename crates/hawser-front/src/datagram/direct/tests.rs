@@ -46,6 +46,8 @@ impl Place for Arc<Script> {
             up: true,
             has_default_route_v4: true,
             has_default_route_v6: false,
+            takes_ordinary_v4: false,
+            takes_ordinary_v6: false,
             loopback: true,
         };
         Ok(Placement {

@@ -156,6 +156,8 @@ fn link(index: u32, up: bool) -> Link {
         up,
         has_default_route_v4: true,
         has_default_route_v6: false,
+        takes_ordinary_v4: false,
+        takes_ordinary_v6: false,
         loopback: false,
     }
 }
