@@ -24,6 +24,7 @@ pub mod measure;
 pub mod meter;
 pub mod netns;
 mod objects;
+mod peer;
 pub mod privilege;
 pub mod process;
 mod relay;

@@ -130,6 +130,7 @@ fn fairness_finds_both_on_the_link() {
 }
 
 #[test]
+<<<<<<< HEAD
 fn connections_come_and_go_by_every_way() {
     let name = "connections_come_and_go_by_every_way";
     if Command::new("nginx").arg("-v").output().is_err() {
@@ -160,6 +161,34 @@ fn connections_come_and_go_by_every_way() {
         assert!(of("throughput") > 1000.0, "{row}");
         assert!(of("throughput") < of("reachable") * 1.01, "{row}");
     }
+=======
+fn peers_are_looked_for_on_hosts_without_and_found_when_they_start() {
+    let arguments = [
+        "--rounds",
+        "1",
+        "--connections",
+        "3",
+        "--starts",
+        "1",
+        "--retry",
+        "1",
+    ];
+    let Some(report) = report("peer", &arguments) else {
+        return;
+    };
+    let legacy = list(&report["legacy"]);
+    assert_eq!(legacy.len(), 6);
+    for case in legacy {
+        assert!(case["attempts"].as_u64().is_some_and(|n| n > 0), "{case}");
+        for samples in ["off-samples", "auto-samples"] {
+            assert_eq!(list(&case[samples]).len(), 3, "{case}");
+        }
+    }
+    let found = &report["found"][0];
+    assert!(found["bonded-after-seconds"].is_f64(), "{found}");
+    assert!(found["bonded-mbps"].as_f64() > Some(0.0), "{found}");
+    assert_eq!(list(&report["verdicts"]).len(), 21);
+>>>>>>> c7a999d (lab: peers among the destinations of connection mode)
 }
 
 /// Runs an experiment on two links, and gives its report; nothing where the machine forbids labs.

@@ -19,7 +19,7 @@ use crate::experiment::{Arguments, Single, begin};
 use crate::measure::Programs;
 use crate::scenario;
 use crate::{
-    commands, connect, demo, failover, fairness, interactive, interrupt, objects, privilege,
+    commands, connect, demo, failover, fairness, interactive, interrupt, objects, peer, privilege,
     request, short,
 };
 
@@ -53,6 +53,8 @@ enum Command {
     Connect(Single<connect::Options>),
     /// Let connections come and go towards nginx, placed on links one by one or bonded
     Connections(ConnectionArguments),
+    /// Look for peers among destinations: what it delays, and when one is found
+    Peer(Single<peer::Options>),
     /// Let links fail and return, under load and at rest
     Failover(Arguments<failover::Options>),
     /// Time objects of 20 kB to 1 MB on a warm session, beside plain TCP
@@ -106,6 +108,7 @@ impl Cli {
             Command::Request(arguments) => arguments.execute(|o| &o.scenario, request::run),
             Command::Connect(arguments) => arguments.execute(|o| &o.scenario, connect::run),
             Command::Connections(arguments) => arguments.execute(),
+            Command::Peer(arguments) => arguments.execute(|o| &o.scenario, peer::run),
             Command::Failover(arguments) => arguments.execute(failover::run),
             Command::Objects(arguments) => arguments.execute(objects::run),
             Command::Interactive(arguments) => arguments.execute(interactive::run),

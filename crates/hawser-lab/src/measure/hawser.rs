@@ -90,7 +90,7 @@ impl Programs {
     }
 
     /// Hawser on a host.
-    fn command(&self, host: &NetNs) -> io::Result<Command> {
+    pub(crate) fn command(&self, host: &NetNs) -> io::Result<Command> {
         let mut command = host.command(&self.hawser);
         if self.restricted {
             host.set_parameters(&[("net/ipv4/tcp_congestion_control", "cubic")])?;
@@ -290,7 +290,7 @@ fn add_counters(all: &mut BTreeMap<String, u64>, end: &str, status: &Value) {
     }
 }
 
-pub(super) fn wait_for_file(program: &mut Program, path: &Path) -> io::Result<()> {
+pub(crate) fn wait_for_file(program: &mut Program, path: &Path) -> io::Result<()> {
     let deadline = Instant::now() + START_LIMIT;
     while !path.is_file() {
         program.check_alive()?;

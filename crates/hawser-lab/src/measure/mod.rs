@@ -23,6 +23,7 @@ pub use report::{Report, Summary};
 pub use run::run;
 
 pub(crate) use bench::{limit_for, own_program, wait_for_port};
+pub(crate) use hawser::wait_for_file;
 pub(crate) use library::LibraryServer;
 pub(crate) use run::available_controls;
 pub(crate) use table::aligned;
