@@ -130,7 +130,6 @@ fn fairness_finds_both_on_the_link() {
 }
 
 #[test]
-<<<<<<< HEAD
 fn connections_come_and_go_by_every_way() {
     let name = "connections_come_and_go_by_every_way";
     if Command::new("nginx").arg("-v").output().is_err() {
@@ -161,7 +160,9 @@ fn connections_come_and_go_by_every_way() {
         assert!(of("throughput") > 1000.0, "{row}");
         assert!(of("throughput") < of("reachable") * 1.01, "{row}");
     }
-=======
+}
+
+#[test]
 fn peers_are_looked_for_on_hosts_without_and_found_when_they_start() {
     let arguments = [
         "--rounds",
@@ -188,7 +189,6 @@ fn peers_are_looked_for_on_hosts_without_and_found_when_they_start() {
     assert!(found["bonded-after-seconds"].is_f64(), "{found}");
     assert!(found["bonded-mbps"].as_f64() > Some(0.0), "{found}");
     assert_eq!(list(&report["verdicts"]).len(), 21);
->>>>>>> c7a999d (lab: peers among the destinations of connection mode)
 }
 
 /// Runs an experiment on two links, and gives its report; nothing where the machine forbids labs.

@@ -77,7 +77,7 @@ pub(super) fn measure(
         }
         let before_seconds = begin.elapsed().as_secs_f64();
         let _peer = hosts.serve()?;
-        let bonded = seen.bonded_after(retry * 2 + MARGIN)?;
+        let bonded = seen.bonded_after(retry + PATIENCE)?;
         let known = Instant::now();
         let (outcome, ended) = old.join().map_err(|_| io::Error::other("no transfer"))?;
         let outcome = outcome?;
@@ -200,6 +200,8 @@ pub(super) fn verdicts(
     ]
 }
 
+/// How long a peer may take to be found at all.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two connections.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How much longer than between two probes the old download goes on.

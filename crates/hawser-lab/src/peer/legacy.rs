@@ -1,7 +1,7 @@
 //! Destinations without Hawser: does looking for a peer there delay connections to them?
 
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
@@ -84,6 +84,11 @@ fn one(
         ups.iter_mut()
             .try_for_each(crate::process::Program::check_alive)?;
     }
+    // The first probe may begin after the last of few connections.
+    let deadline = Instant::now() + PATIENCE;
+    while port.attempts()? == 0 && Instant::now() < deadline {
+        std::thread::sleep(POLL);
+    }
     let [off_samples, auto_samples] = samples;
     Ok(Legacy {
         port: answer,
@@ -138,6 +143,8 @@ impl Legacy {
 const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
 /// As often as can be asked for.
 const SHORTEST: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(20);
 /// What two runs of the same differ by on a machine that does other things too.
 const MOST_OF_MEDIAN: f64 = 1.03;
 const MOST_OF_P90: f64 = 1.1;
