@@ -54,6 +54,7 @@ TABLE(EVENTS, BPF_MAP_TYPE_RINGBUF, 0, 0, 1 << 20, 0);
 #define IPV6_TCLASS 67
 #define SOL_IP 0
 #define SOL_IPV6 41
+#define DNS_PORT 53
 #define MAX_DEPTH 12 /* of control groups that rules look at */
 #define ALLOW 1
 #define REFUSE 0
@@ -416,6 +417,9 @@ static __always_inline enum way place(struct bpf_sock_addr *ctx, struct connecti
 	c->flow.class = verdict.class;
 	if (is_bonded(settings, c, verdict.mode))
 		return redirect(c);
+	/* A provider's resolvers often answer over its own link only. */
+	if (c->flow.port == DNS_PORT && !verdict.sets_links)
+		return AS_IT_IS;
 	there = c->ipv4 ? links->ipv4 : links->ipv6;
 	among = allowed(links, loads, &verdict, there);
 	if (among)

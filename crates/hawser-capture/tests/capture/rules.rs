@@ -3,6 +3,7 @@ use std::net::{SocketAddr, TcpListener};
 use hawser_capture::{Settings, Unruled};
 use hawser_policy::{Action, Condition, LinkChoice, Mode, Rule, RuleSet};
 
+use crate::ground::SERVER4;
 use crate::stage::*;
 
 fn rule(when: Condition, then: Action) -> Rule {
@@ -179,4 +180,23 @@ fn redirected_connections_show_where_they_wanted_to_go() {
         .unwrap();
     stage.capture.set_peers(&[server.parse().unwrap()]).unwrap();
     assert_eq!(stage.links("tcp", &server), [1, 2], "the rule says so");
+}
+
+#[test]
+fn lookups_are_left_alone_unless_a_rule_names_links() {
+    let Some(mut stage) = Stage::new("rules::lookups_are_left_alone_unless_a_rule_names_links")
+    else {
+        return;
+    };
+    let resolver = format!("{SERVER4}:53");
+    assert_eq!(stage.links("udp", &resolver), [1; 4]);
+    assert_eq!(
+        stage.links("udp", &stage.to4()),
+        [1, 2],
+        "others are placed"
+    );
+    let east = links(LinkChoice::Only(vec!["east".to_owned()]));
+    let rules = RuleSet::new([rule(Condition::default(), east)]);
+    stage.capture.set_rules(&rules).unwrap();
+    assert_eq!(stage.links("udp", &resolver), [2; 2]);
 }

@@ -36,7 +36,7 @@ impl<'a> Placing<'a> {
         let verdict = inner.rules.judge(&origin.facts());
         let key = Demands::key(origin);
         let demand = inner.demands.expect(&key, verdict.class);
-        let is_left = is_left(inner, &verdict);
+        let is_left = is_left(inner, origin, &verdict);
         Self {
             inner,
             origin,
@@ -156,8 +156,12 @@ impl<'a> Placing<'a> {
 }
 
 /// Whether connections to IPv4 and to IPv6 addresses are left to the system's routes: where these
-/// lead through a VPN for all traffic, unless links were named for it.
-fn is_left(inner: &Inner, verdict: &Verdict) -> [bool; 2] {
+/// lead through a VPN for all traffic, and to resolvers, unless links were named for it.
+fn is_left(inner: &Inner, origin: &Origin, verdict: &Verdict) -> [bool; 2] {
+    // A provider's resolvers often answer over its own link only.
+    if origin.port == DNS_PORT && verdict.links == LinkChoice::Any {
+        return [true, true];
+    }
     let held = |tunnel: Option<&Link>| {
         tunnel.is_some_and(|tunnel| match &verdict.links {
             LinkChoice::Only(_) | LinkChoice::Order(_) => false,
@@ -166,3 +170,5 @@ fn is_left(inner: &Inner, verdict: &Verdict) -> [bool; 2] {
     };
     inner.tunnels().map(held)
 }
+
+const DNS_PORT: u16 = 53;

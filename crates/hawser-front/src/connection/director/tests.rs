@@ -300,3 +300,20 @@ async fn a_vpn_for_all_traffic_is_not_passed_by_unless_links_are_named() {
     director.set_links(&links[..2]);
     assert_eq!(way(&director, v4), Way::Links, "the VPN is gone");
 }
+
+#[tokio::test(start_paused = true)]
+async fn lookups_are_left_to_the_system_unless_a_rule_names_links() {
+    let director = director(ConnectionPolicy::RoundRobin, &["a", "b"]);
+    let lookup = Origin {
+        port: 53,
+        ..by("x")
+    };
+    let remote = lookup.remote.unwrap();
+    assert_eq!(director.decide(&lookup).way(remote), Way::System);
+    assert!(order(&director, &lookup).is_empty());
+    director.set_rules(rule(Action {
+        links: Some(LinkChoice::Only(names(&["b"]))),
+        ..Action::default()
+    }));
+    assert_eq!(order(&director, &lookup), ["b"]);
+}
