@@ -8,17 +8,20 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
+use hawser_config::Config;
 use hawser_front::bonded::BondDialer;
+use hawser_front::connection::LinkDialer;
 use hawser_net::links::{LinkMonitor, Routes};
 use hawser_policy::{Action, Mode, Rule, RuleSet};
 use hawser_sched::connection::Class;
 use tokio::sync::watch;
 
 use crate::args::{RunArgs, Via};
-use crate::direct::Direct;
+use crate::direct::{ConnectionRules, Direct};
+use crate::peering::Peering;
 use crate::rule_files::RuleFiles;
 use crate::rules::LinkRules;
-use crate::session::Target;
+use crate::session::{Links, Target};
 use crate::setup::Setup;
 use crate::up::{END_PATIENCE, refuse_unknown};
 use kernel::{Kernel, Sources};
@@ -64,11 +67,12 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
         rules: followed,
     };
     let ended = match (target, kernel) {
-        (None, Some(kernel)) => {
-            let policy = config.connection.scheduler;
-            kernel.run(args, policy, sources).await
+        (None, Some(kernel)) => kernel.run(args, config.connection.scheduler, sources).await,
+        (None, None) => {
+            let rules = (&rules, sources.rules.clone());
+            let peering = peering(setup, (&config, args.mode), &links, rules)?;
+            run_shimmed(setup, args, direct.dialer(), peering, leads_out).await
         }
-        (None, None) => shimmed::run(setup, args, Arc::new(direct.dialer()), leads_out).await,
         (Some(target), kernel) => {
             let client = Arc::new(target.connect(&setup.state, links.clone()).await?);
             let keeping = rules.keep(&client, &links);
@@ -83,6 +87,37 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
         }
     };
     direct.finish().await;
+    ended
+}
+
+/// Looks for peers among destinations, unless that is not wanted.
+fn peering(
+    setup: &Setup,
+    (config, mode): (&Config, Mode),
+    links: &Links,
+    (rules, connection_rules): (&Arc<LinkRules>, ConnectionRules),
+) -> anyhow::Result<Option<Peering>> {
+    if !config.connection.peers || mode == Mode::Direct {
+        return Ok(None);
+    }
+    Peering::start(setup, &config.up.links, links, rules, connection_rules).map(Some)
+}
+
+/// Connections that the library hands over, each over one link, or over a session where the
+/// destination has a peer.
+async fn run_shimmed(
+    setup: &Setup,
+    args: &RunArgs,
+    direct: LinkDialer,
+    peering: Option<Peering>,
+    leads_out: LeadsOut,
+) -> anyhow::Result<ExitCode> {
+    let Some(peering) = peering else {
+        return shimmed::run(setup, args, Arc::new(direct), leads_out).await;
+    };
+    let dialer = Arc::new(peering.dialer(direct));
+    let ended = shimmed::run(setup, args, dialer, leads_out).await;
+    peering.sessions.close(END_PATIENCE).await;
     ended
 }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -61,6 +61,34 @@ fn a_peer_that_runs_later_is_found_and_a_portal_is_not_taken_for_one() {
         },
     );
 }
+
+#[test]
+fn a_program_that_is_run_is_bonded_to_a_peer_as_well() {
+    in_namespace(
+        "peer::a_program_that_is_run_is_bonded_to_a_peer_as_well",
+        || {
+            let scene = Scene::new("1s");
+            scene.enrol();
+            let _peer = scene.serve();
+            let log = scene.place.path("run.log");
+            let mut command = Command::new(env!("CARGO_BIN_EXE_hawser"));
+            command.arg("--state").arg(scene.place.path("client"));
+            command.arg("--config").arg(scene.place.path("client.toml"));
+            command.args(["run", "--via", "shim", "--", "bash", "-c", ASK_AGAIN]);
+            command.stdin(Stdio::piped()).stdout(Stdio::null());
+            let mut run = command.stderr(File::create(&log).unwrap()).spawn().unwrap();
+            let said = || std::fs::read_to_string(&log).unwrap_or_default();
+            until("one is bonded", || scene.streams_of("peer") > 0, said);
+            // It ends with its input, and with success if all it asked was answered.
+            drop(run.stdin.take());
+            assert!(run.wait().unwrap().success(), "{}", said());
+        },
+    );
+}
+
+/// Connects anew for as long as there is input, and is each time answered by what it sent.
+const ASK_AGAIN: &str = "while read -t 0.1; [ $? -gt 128 ]; do \
+    exec 3<>/dev/tcp/10.99.0.1/7000 && printf x >&3 && read -N 1 answer <&3 && [ $answer = x ] || exit 1; done";
 
 /// A client with two links, and a server in the neighbourhood where a peer may run.
 struct Scene {
@@ -146,11 +174,14 @@ impl Scene {
 
     /// Streams that are open in sessions.
     fn streams(&self) -> usize {
-        let status = self.place.status("client").unwrap();
-        let sessions = status["sessions"].as_array().unwrap().iter();
-        sessions
-            .map(|it| it["streams"].as_array().unwrap().len())
-            .sum()
+        self.streams_of("client")
+    }
+
+    fn streams_of(&self, state: &str) -> usize {
+        let status = self.place.status(state);
+        let sessions = status.iter().flat_map(|it| it["sessions"].as_array());
+        let streams = sessions.flatten().map(|it| it["streams"].as_array());
+        streams.flatten().map(Vec::len).sum()
     }
 }
 
