@@ -10,10 +10,10 @@ use hawser_front::connection::{
     DatagramPlace, Director, LinkDialer, LinkReport, ProbeBudget, Prober,
 };
 use hawser_front::datagram::DirectPorts;
-use hawser_ledger::{DemandKey, Ledger};
+use hawser_ledger::Ledger;
 use hawser_net::links::read_counters;
 use hawser_net::unix_time::UnixTime;
-use hawser_path::DemandEstimate;
+use hawser_path::{DemandEstimate, DemandKey};
 use hawser_policy::RuleSet;
 use hawser_types::{ByteCount, LinkIndex};
 use tokio::sync::watch;

@@ -2,14 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use hawser_path::{DemandEstimate, PortClass};
+use hawser_path::{DemandEstimate, DemandKey, PortClass};
 use rusqlite::{Transaction, params};
 
 use crate::{Ledger, LedgerError, MOST, bytes, count};
-
-/// Whose connections an estimate is of: the application, empty where it is not known, and the
-/// class of the port.
-pub type DemandKey = (String, PortClass);
 
 impl Ledger {
     /// What is known of every application.

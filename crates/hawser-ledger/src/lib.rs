@@ -51,7 +51,7 @@ use hawser_sched::rules::{Date, Usage};
 use hawser_types::ByteCount;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
 
-pub use demand::{DemandKey, MAX_DEMANDS};
+pub use demand::MAX_DEMANDS;
 
 /// The ledger of one state directory.
 #[derive(Debug)]

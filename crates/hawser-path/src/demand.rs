@@ -16,6 +16,10 @@ pub struct DemandEstimate {
     pub connections: u64,
 }
 
+/// Whose connections an estimate is of: the application, empty where it is not known, and the
+/// class of the port.
+pub type DemandKey = (String, PortClass);
+
 /// Ports that are used alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PortClass {

@@ -25,7 +25,7 @@ pub use capacity::Capacity;
 pub use control::{Control, ControlChoice, ControlFacts};
 pub use delay::Delay;
 pub use delivery::{DeliveryRate, Limit};
-pub use demand::{DemandEstimate, PortClass};
+pub use demand::{DemandEstimate, DemandKey, PortClass};
 pub use estimator::{KernelSample, PathEstimator};
 pub use kalman::KalmanThroughput;
 pub use latency::LinkLatency;

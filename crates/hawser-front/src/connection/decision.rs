@@ -3,10 +3,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_net::links::Link;
+use hawser_path::DemandKey;
 use hawser_policy::Mode;
 use hawser_sched::connection::{Demand, Reason};
-
-use super::demands::DemandKey;
 
 /// Where a connection may go, and what it is expected to need.
 #[derive(Clone, Debug)]

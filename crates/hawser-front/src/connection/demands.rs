@@ -1,14 +1,10 @@
 use std::collections::BTreeMap;
 
-use hawser_path::{DemandEstimate, PortClass};
+use hawser_path::{DemandEstimate, DemandKey, PortClass};
 use hawser_sched::connection::{Class, Demand};
 use hawser_types::ByteCount;
 
 use super::Origin;
-
-/// Whose connections an estimate is of: the program, empty where it is not known, and the kind of
-/// port.
-pub type DemandKey = (String, PortClass);
 
 /// What connections have needed so far, by application and class of port.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hawser_net::links::{Link, full_tunnel, usable};
-use hawser_path::{Activity, DemandEstimate};
+use hawser_path::{Activity, DemandEstimate, DemandKey};
 use hawser_policy::RuleSet;
 use hawser_sched::connection::{ConnectionPolicy, ConnectionScheduler, Load};
 use hawser_sched::rules::Permission;
@@ -14,7 +14,7 @@ use hawser_types::{ByteCount, Instant, LinkIndex};
 use tokio::sync::watch;
 
 use super::decision::Decision;
-use super::demands::{DemandKey, Demands};
+use super::demands::Demands;
 use super::flow::Flow;
 use super::link_book::LinkBook;
 use super::place::Placing;

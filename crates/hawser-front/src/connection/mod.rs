@@ -31,7 +31,6 @@ mod who;
 pub use counted::{Counted, RoundTrip};
 pub use datagrams::DatagramPlace;
 pub use decision::{Candidate, Decision};
-pub use demands::DemandKey;
 pub use dialer::{LinkDialer, TcpVia, Via};
 pub use director::Director;
 pub use flow::Flow;

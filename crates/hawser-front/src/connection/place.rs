@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hawser_net::links::Link;
+use hawser_path::DemandKey;
 use hawser_policy::{Avoid, LinkChoice, Verdict};
 use hawser_sched::connection::{Demand, LinkView};
 use hawser_sched::rules::Permission;
 use hawser_types::Instant;
 
 use super::decision::{Candidate, Decision, Standing, leads_to};
-use super::demands::{DemandKey, Demands};
+use super::demands::Demands;
 use super::director::Inner;
 use super::link_book::LinkBook;
 use super::terms::rank;

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_path::Activity;
+use hawser_path::{Activity, DemandKey};
 use hawser_policy::Class;
 use hawser_sched::connection::{Demand, Load, remaining};
 use hawser_types::{ByteCount, Instant};
 
-use super::super::demands::DemandKey;
 use super::super::flow::Moved;
 use super::Inner;
 
