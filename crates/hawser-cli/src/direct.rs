@@ -10,10 +10,10 @@ use hawser_front::connection::{
     DatagramPlace, Director, LinkDialer, LinkReport, ProbeBudget, Prober,
 };
 use hawser_front::datagram::DirectPorts;
-use hawser_ledger::Ledger;
-use hawser_net::links::read_counters;
+use hawser_ledger::{Ledger, LinkKey};
+use hawser_net::links::{default_routes, read_counters};
 use hawser_net::unix_time::UnixTime;
-use hawser_path::{DemandEstimate, DemandKey};
+use hawser_path::{DemandEstimate, DemandKey, KnownLink};
 use hawser_policy::RuleSet;
 use hawser_types::{ByteCount, LinkIndex};
 use tokio::sync::watch;
@@ -35,7 +35,7 @@ pub(crate) struct Direct {
 
 impl Direct {
     /// Directs connections over `links`, of which the configuration may name some.
-    pub(crate) fn start(
+    pub(crate) async fn start(
         config: &Config,
         links: Links,
         rules: &Arc<LinkRules>,
@@ -45,6 +45,7 @@ impl Direct {
         director.set_terms(rules.link_terms());
         director.set_links(&links.borrow());
         director.set_rules(Arc::clone(&rules_for_connections.borrow()));
+        note_routes(&director).await;
         let memory = Memory::of(rules.ledger());
         memory.load_into(&director);
         let books = Books {
@@ -122,6 +123,15 @@ pub(crate) fn status(director: &Director) -> ConnectionsStatus {
 async fn follow(director: Director, mut links: Links) {
     while links.changed().await.is_ok() {
         director.set_links(&links.borrow_and_update());
+        note_routes(&director).await;
+    }
+}
+
+/// Tells which network each link is attached to, and which link the system prefers.
+async fn note_routes(director: &Director) {
+    match default_routes().await {
+        Ok(routes) => director.set_default_routes(routes),
+        Err(error) => tracing::warn!(%error, "the default routes can't be listed now"),
     }
 }
 
@@ -183,7 +193,8 @@ struct Books {
 impl Books {
     async fn write(&self) {
         self.rules.enter(&self.director.moved()).await;
-        self.memory.keep(self.director.take_learned()).await;
+        let (learned, rates) = (self.director.take_learned(), self.director.take_rates());
+        self.memory.keep(learned, rates).await;
     }
 }
 
@@ -217,23 +228,36 @@ impl Memory {
         let Some(ledger) = &self.0 else {
             return;
         };
-        match lock(ledger).demands() {
+        let ledger = lock(ledger);
+        match ledger.rates(UnixTime::now().as_secs()) {
+            Ok(rates) => director.load_rates(rates),
+            Err(error) => tracing::warn!(%error, "what links can do is learned anew"),
+        }
+        match ledger.demands() {
             Ok(demands) => director.load_demands(demands),
             Err(error) => tracing::warn!(%error, "what applications need is learned anew"),
         }
     }
 
-    async fn keep(&self, learned: BTreeMap<DemandKey, DemandEstimate>) {
-        let Some(ledger) = self.0.clone().filter(|_| !learned.is_empty()) else {
+    async fn keep(
+        &self,
+        learned: BTreeMap<DemandKey, DemandEstimate>,
+        rates: BTreeMap<LinkKey, KnownLink>,
+    ) {
+        let is_nothing = learned.is_empty() && rates.is_empty();
+        let Some(ledger) = self.0.clone().filter(|_| !is_nothing) else {
             return;
         };
         let now = UnixTime::now().as_secs();
         // Waits for the disk.
-        let writing =
-            tokio::task::spawn_blocking(move || lock(&ledger).keep_demands(&learned, now));
+        let writing = tokio::task::spawn_blocking(move || {
+            let mut ledger = lock(&ledger);
+            ledger.keep_rates(&rates, now)?;
+            ledger.keep_demands(&learned, now)
+        });
         match writing.await {
             Ok(Ok(())) => {}
-            // What is learned next of the same applications goes with it.
+            // What is learned next of the same applications and links goes with it.
             Ok(Err(error)) => tracing::warn!(%error, "what was learned can't be written down now"),
             Err(error) => tracing::warn!(%error, "the ledger's task has failed"),
         }

@@ -60,7 +60,7 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
         Some(class) => all_of_class(followed, class),
         None => followed,
     };
-    let direct = Direct::start(&config, links.clone(), &rules, followed.clone());
+    let direct = Direct::start(&config, links.clone(), &rules, followed.clone()).await;
     let sources = Sources {
         direct: &direct,
         links: links.clone(),

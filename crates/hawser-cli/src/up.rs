@@ -151,7 +151,8 @@ impl Straight<'_> {
             links.clone(),
             self.rules,
             connection_rules.clone(),
-        );
+        )
+        .await;
         subject.director = Some(direct.director());
         let captured = self.capture.map(|scope| {
             let policy = self.config.connection.scheduler;

@@ -1,5 +1,5 @@
-//! What went over each link, by month, and what connections of applications have needed, in a
-//! database that survives power cuts.
+//! What went over each link, by month, what links can carry, and what connections of applications
+//! have needed, in a database that survives power cuts.
 //!
 //! One file, `ledger.db`, for all programs that use the same state directory: they add to it, so
 //! none undoes what another has counted. A charge is in it for good once [`Ledger::charge`] has
@@ -7,7 +7,7 @@
 //!
 //! # Schema
 //!
-//! Version 3 (`PRAGMA user_version`). Older files are brought up to it when they are opened.
+//! Version 4 (`PRAGMA user_version`). Older files are brought up to it when they are opened.
 //!
 //! Since version 1, the table `usage` with a row for each link and month.
 //!
@@ -35,6 +35,19 @@
 //! | `day` | as year × 10,000 + month × 100 + day |
 //! | `bytes` | what measuring was allowed to move |
 //!
+//! Since version 4, the table `rate` with a row for each link and network that it was attached to.
+//! What was never seen is NULL.
+//!
+//! | column | |
+//! |---|---|
+//! | `link` | the interface's name |
+//! | `network` | the address of its router, or else the network of its own address |
+//! | `up`, `down` | what it can send and receive, in bytes per second |
+//! | `up_confidence`, `down_confidence` | how much is to be thought of these, from 0 to 1 |
+//! | `up_seen`, `down_seen` | when they were seen, in seconds since 1970 |
+//! | `latency` | its round-trip time while it is empty, in microseconds |
+//! | `updated` | when the row last changed, in seconds since 1970 |
+//!
 //! ```sql
 //! SELECT application, ports, down, datetime(updated, 'unixepoch') FROM demand ORDER BY down DESC;
 //! ```
@@ -42,6 +55,7 @@
 
 mod demand;
 mod probe;
+mod rate;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -52,6 +66,7 @@ use hawser_types::ByteCount;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
 
 pub use demand::MAX_DEMANDS;
+pub use rate::{LinkKey, MAX_RATES};
 
 /// The ledger of one state directory.
 #[derive(Debug)]
@@ -260,7 +275,7 @@ fn read_day(number: i64) -> Option<Date> {
 }
 
 /// One for each version, from the one before.
-const STEPS: [&str; 3] = [
+const STEPS: [&str; 4] = [
     "CREATE TABLE usage (
         link TEXT NOT NULL,
         since INTEGER NOT NULL,
@@ -286,6 +301,20 @@ const STEPS: [&str; 3] = [
         PRIMARY KEY (link, day)
     ) STRICT, WITHOUT ROWID;
     PRAGMA user_version = 3;",
+    "CREATE TABLE rate (
+        link TEXT NOT NULL,
+        network TEXT NOT NULL,
+        up INTEGER,
+        up_confidence REAL,
+        up_seen INTEGER,
+        down INTEGER,
+        down_confidence REAL,
+        down_seen INTEGER,
+        latency INTEGER,
+        updated INTEGER NOT NULL,
+        PRIMARY KEY (link, network)
+    ) STRICT, WITHOUT ROWID;
+    PRAGMA user_version = 4;",
 ];
 const KNOWN: i64 = STEPS.len() as i64;
 /// Far more than any link carries in a month; two of them still fit.

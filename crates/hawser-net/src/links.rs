@@ -4,6 +4,7 @@
 //! one. Listing and following need no privilege and work in any network namespace.
 
 mod counters;
+mod defaults;
 mod dump;
 mod monitor;
 mod particular;
@@ -18,6 +19,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 pub use counters::read_counters;
+pub use defaults::{DefaultRoute, default_routes};
 pub use dump::list_links;
 pub use monitor::LinkMonitor;
 pub use particular::particular_prefixes;

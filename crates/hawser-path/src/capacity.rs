@@ -2,13 +2,16 @@ use std::time::Duration;
 
 use hawser_types::{ByteCount, Instant, Rate};
 
+use crate::KnownRate;
+
 /// What a link can carry one way, from what went over it: the most of the last half minute.
 ///
 /// Only while somebody wanted more than there was does the counter of an interface say what the
 /// interface can do. Until two seconds of such time were seen, nothing is said, unless it carried
 /// more than 10 Mbit/s, which callers would assume anyway. A rate that is no longer reached is held
-/// for half a minute, then let go: by half in half a minute while the link is busy, which shows that
-/// it can't do it any more, and in ten minutes while it is not, which shows nothing.
+/// for half a minute, then let go by half in half a minute while the link is busy, which shows that
+/// it can't do it any more. While it is not, which shows nothing, the rate stays and the confidence
+/// falls, by half in ten minutes.
 ///
 /// Source: DBAS §II.B.2 (passive estimation of interfaces).
 #[derive(Clone, Debug, Default)]
@@ -16,6 +19,8 @@ pub struct Capacity {
     /// The counter, at the last moments at which it was read while the link was busy.
     seen: [Option<(Instant, ByteCount)>; 3],
     best: Option<Best>,
+    /// What it can do is known from an earlier run, and was not seen in this one.
+    is_recalled: bool,
     /// How long the link was seen busy in all.
     busy: Duration,
 }
@@ -25,6 +30,8 @@ struct Best {
     rate: Rate,
     /// When it was last reached.
     reached: Instant,
+    /// How long after that it is held.
+    hold: Duration,
     /// Until when it was let go.
     faded: Instant,
 }
@@ -65,6 +72,49 @@ impl Capacity {
         }
     }
 
+    /// What was known of it in an earlier run, for as long as nothing better is seen. It is held
+    /// the shorter, the less is to be thought of it.
+    pub fn recall(&mut self, now: Instant, known: KnownRate) {
+        let confidence = known.confidence.clamp(0.0, MOST_RECALLED);
+        if self.best.is_some() || known.rate == Rate::ZERO || confidence.is_nan() {
+            return;
+        }
+        self.is_recalled = true;
+        self.busy = ENOUGH.mul_f64(confidence / (1.0 - confidence));
+        self.best = Some(Best {
+            rate: known.rate,
+            reached: now,
+            hold: HOLD.mul_f64(confidence),
+            faded: now,
+        });
+    }
+
+    /// What was seen in this run, for later ones, and when; `None` while nothing was.
+    pub fn learned(&self) -> Option<(KnownRate, Instant)> {
+        let best = self.best.filter(|_| !self.is_recalled)?;
+        // Of the moment when it was seen.
+        let (rate, confidence) = (best.rate, self.confidence(best.reached));
+        Some((KnownRate { rate, confidence }, best.reached))
+    }
+
+    /// What it can carry at least, however little was seen; `None` while nothing was.
+    pub fn seen(&self) -> Option<Rate> {
+        Some(self.best?.rate)
+    }
+
+    /// What the link counts for among others, where one that was never seen counts for `unknown`.
+    ///
+    /// What was seen is a lower bound, and the less is to be thought of it, the nearer to `unknown`
+    /// a link counts that has shown less than that.
+    pub fn counts_for(&self, now: Instant, unknown: Rate) -> Rate {
+        let Some(seen) = self.seen() else {
+            return unknown;
+        };
+        let [low, high] = [seen, unknown].map(|rate| rate.bytes_per_second().max(1) as f64);
+        let between = low.powf(self.confidence(now)) * high.powf(1.0 - self.confidence(now));
+        seen.max(Rate::from_bytes_per_second(between as u64))
+    }
+
     /// What it can carry; `None` while too little was seen to say so.
     pub fn rate(&self) -> Option<Rate> {
         let best = self.best?;
@@ -87,13 +137,16 @@ impl Capacity {
             // Nearly as much confirms it.
             Some(best) if rate < best.rate => {
                 if rate.bytes_per_second() >= best.rate.bytes_per_second() / 16 * 15 {
-                    best.reached = now;
+                    (best.reached, best.hold) = (now, HOLD);
+                    self.is_recalled = false;
                 }
             }
             _ => {
+                self.is_recalled = false;
                 self.best = Some(Best {
                     rate,
                     reached: now,
+                    hold: HOLD,
                     faded: now,
                 });
             }
@@ -104,13 +157,12 @@ impl Capacity {
         let Some(best) = &mut self.best else {
             return;
         };
-        let from = best.faded.max(best.reached + HOLD);
+        let from = best.faded.max(best.reached + best.hold);
         best.faded = best.faded.max(now);
-        let half_life = match busy {
-            true => BUSY_HALF_LIFE,
-            false => IDLE_HALF_LIFE,
-        };
-        let left = 0.5_f64.powf(now.since(from).as_secs_f64() / half_life.as_secs_f64());
+        if !busy {
+            return;
+        }
+        let left = 0.5_f64.powf(now.since(from).as_secs_f64() / BUSY_HALF_LIFE.as_secs_f64());
         let rate = best.rate.bytes_per_second() as f64 * left;
         best.rate = Rate::from_bytes_per_second(rate as u64);
     }
@@ -122,6 +174,8 @@ const ENOUGH: Duration = Duration::from_secs(2);
 const ANYWAY: Rate = Rate::from_bits_per_second(10_000_000);
 /// Less is over before its rate is felt.
 const MIN_TRANSFER: ByteCount = ByteCount::from_kib(128);
+/// What is recalled is never certain; with more, what is seen would have no weight.
+const MOST_RECALLED: f64 = 0.9;
 const HOLD: Duration = Duration::from_secs(30);
 const BUSY_HALF_LIFE: Duration = Duration::from_secs(30);
 const IDLE_HALF_LIFE: Duration = Duration::from_secs(600);
@@ -182,8 +236,8 @@ mod tests {
         let mut link = Link::default();
         link.carry(20, 625_000, true);
         assert_eq!(link.kilobits(), Some(10_000));
-        link.carry(60, 0, false);
-        assert_eq!(link.kilobits(), Some(10_000), "half a minute");
+        link.carry(7_200, 0, false);
+        assert_eq!(link.kilobits(), Some(10_000), "an hour");
         link.carry(120, 62_500, true);
         let faded = link.kilobits().unwrap();
         assert!((2_000..3_000).contains(&faded), "two half lives: {faded}");
@@ -204,6 +258,70 @@ mod tests {
         link.total = ByteCount::ZERO;
         link.carry(8, 62_500, true);
         assert_eq!(link.kilobits(), Some(1_000));
+    }
+
+    fn known(kilobits: u64, confidence: f64) -> KnownRate {
+        KnownRate {
+            rate: Rate::from_bits_per_second(kilobits * 1000),
+            confidence,
+        }
+    }
+
+    #[test]
+    fn what_is_recalled_counts_at_once_and_what_is_seen_takes_its_place() {
+        let mut link = Link::default();
+        link.capacity.recall(link.now, known(8_000, 0.8));
+        assert_eq!(
+            (link.kilobits(), link.capacity.learned()),
+            (Some(8_000), None)
+        );
+        link.carry(40, 250_000, true);
+        assert_eq!(link.capacity.learned(), None, "held for 24 s");
+        link.carry(80, 250_000, true);
+        let (learned, _) = link.capacity.learned().unwrap();
+        let learned = learned.rate.bits_per_second();
+        assert!((4_000_000..4_300_000).contains(&learned), "{learned}");
+        // Too late: something better is known.
+        link.capacity.recall(link.now, known(90_000, 0.9));
+        assert!(link.kilobits().is_some_and(|rate| rate < 4_300));
+        let mut faster = Link::default();
+        faster.capacity.recall(faster.now, known(1_000, 0.9));
+        faster.carry(3, 500_000, true);
+        assert_eq!(faster.kilobits(), Some(8_000));
+    }
+
+    #[test]
+    fn what_cannot_be_believed_is_not_recalled_with_more_than_it_is_worth() {
+        for confidence in [f64::NAN, -1.0, 7.0, f64::INFINITY] {
+            let mut link = Link::default();
+            link.capacity.recall(link.now, known(8_000, confidence));
+            assert!(link.capacity.confidence(link.now) <= 0.901);
+        }
+    }
+
+    #[test]
+    fn little_that_was_seen_is_a_lower_bound_and_much_is_the_rate() {
+        let mut link = Link::default();
+        let unknown = Rate::from_bits_per_second(10_000_000);
+        let counts_for = |link: &Link| {
+            let rate = link.capacity.counts_for(link.now, unknown);
+            rate.bits_per_second() / 1000
+        };
+        assert_eq!(counts_for(&link), 10_000);
+        link.carry(5, 62_500, true);
+        assert!(
+            (3_000..7_000).contains(&counts_for(&link)),
+            "{}",
+            counts_for(&link)
+        );
+        link.carry(100, 62_500, true);
+        assert!(
+            (1_000..1_200).contains(&counts_for(&link)),
+            "{}",
+            counts_for(&link)
+        );
+        link.carry(3, 3_125_000, true);
+        assert_eq!(counts_for(&link), 50_000);
     }
 
     #[test]

@@ -49,6 +49,19 @@ impl LinkLatency {
         self.is_empty = true;
     }
 
+    /// What the empty link has shown in an earlier run, for as long as nothing is seen.
+    pub fn recall(&mut self, lowest: Duration) {
+        if self.smoothed.is_zero() && lowest <= MOST_RECALLED {
+            self.on_sample(lowest);
+            self.is_empty = true;
+        }
+    }
+
+    /// What a round trip takes on the empty link; `None` while unknown.
+    pub fn lowest(&self) -> Option<Duration> {
+        Some(self.lowest).filter(|lowest| !lowest.is_zero())
+    }
+
     /// What a round trip takes now, queues included; zero while unknown.
     pub fn smoothed(&self) -> Duration {
         self.smoothed
@@ -59,6 +72,9 @@ impl LinkLatency {
         self.deviation
     }
 }
+
+/// More is no round trip of an empty link.
+const MOST_RECALLED: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
@@ -90,6 +106,25 @@ mod tests {
         assert!(latency.smoothed() > ms(1990));
         latency.on_empty();
         assert_eq!(latency.smoothed(), ms(48));
+    }
+
+    #[test]
+    fn what_is_recalled_gives_way_to_what_is_seen() {
+        let mut latency = LinkLatency::default();
+        latency.recall(Duration::MAX);
+        assert_eq!(
+            (latency.smoothed(), latency.lowest()),
+            (Duration::ZERO, None)
+        );
+        latency.recall(ms(40));
+        assert_eq!(
+            (latency.smoothed(), latency.lowest()),
+            (ms(40), Some(ms(40)))
+        );
+        latency.on_sample(ms(200));
+        assert_eq!(latency.smoothed(), ms(200));
+        latency.recall(ms(10));
+        assert_eq!(latency.smoothed(), ms(200));
     }
 
     #[test]

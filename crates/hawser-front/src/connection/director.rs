@@ -18,6 +18,7 @@ use super::demands::Demands;
 use super::flow::Flow;
 use super::link_book::LinkBook;
 use super::place::Placing;
+use super::rates::Rates;
 use super::report::{LinkReport, Report};
 use super::terms::LinkTerms;
 use super::{Health, Origin};
@@ -55,6 +56,7 @@ pub(super) struct Inner {
     flows: BTreeMap<u64, Entry>,
     next_flow: u64,
     pub(super) demands: Demands,
+    pub(super) rates: Rates,
     /// What went over each link in all, by its name.
     moved: BTreeMap<String, [ByteCount; 2]>,
     swept: Instant,
@@ -76,6 +78,7 @@ impl Director {
             flows: BTreeMap::new(),
             next_flow: 0,
             demands: Demands::default(),
+            rates: Rates::default(),
             moved: BTreeMap::new(),
             swept: Instant::ZERO,
             opened: 0,
@@ -94,6 +97,7 @@ impl Director {
 
     /// The machine's links as they are now.
     pub fn set_links(&self, links: &[Link]) {
+        let now = self.now();
         let mut inner = self.lock();
         let usable = usable(links, &inner.wanted);
         inner.note_tunnels(links);
@@ -110,6 +114,7 @@ impl Director {
             };
             inner.links.insert(index, book);
         }
+        inner.recall_rates(now);
         drop(inner);
         self.change();
     }
@@ -233,22 +238,21 @@ impl Director {
         let now = self.now();
         let mut inner = self.lock();
         inner.sweep(now);
+        let counted = inner.counted(now);
         let open = |index: u32| inner.flows.values().filter(|it| it.link == index).count();
-        let links = inner.links.iter().map(|(index, book)| {
-            let view = book.view();
-            LinkReport {
-                link: Arc::clone(&book.link),
-                up: view.up,
-                down: view.down,
-                confidence: [book.up.confidence(now), book.down.confidence(now)],
-                latency: view.latency,
-                load: view.load,
-                opened: book.opened,
-                open: open(*index) as u64,
-                is_free: inner.terms.is_free(&book.link),
-                permission: inner.terms.permission(&book.link),
-                health: book.record.health(),
-            }
+        let links = inner.links.iter().map(|(index, book)| LinkReport {
+            link: Arc::clone(&book.link),
+            up: book.up.rate().unwrap_or_default(),
+            down: book.down.rate().unwrap_or_default(),
+            counts_for: counted.get(index).copied().unwrap_or_default(),
+            confidence: [book.up.confidence(now), book.down.confidence(now)],
+            latency: book.latency.smoothed(),
+            load: book.load,
+            opened: book.opened,
+            open: open(*index) as u64,
+            is_free: inner.terms.is_free(&book.link),
+            permission: inner.terms.permission(&book.link),
+            health: book.record.health(),
         });
         Report {
             policy: inner.scheduler.policy(),
@@ -363,12 +367,12 @@ impl Director {
         self.shared.changes.send_modify(|count| *count += 1);
     }
 
-    fn now(&self) -> Instant {
+    pub(super) fn now(&self) -> Instant {
         // A second on, so that no moment is the origin itself.
         Instant::ZERO + Duration::from_secs(1) + self.shared.began.elapsed()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.shared
             .inner
             .lock()

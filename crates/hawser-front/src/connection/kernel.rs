@@ -247,8 +247,8 @@ fn entries(report: &Report) -> Vec<LinkEntry> {
         LinkEntry {
             index: index(link),
             name: link.link.name.clone(),
-            up: link.up,
-            down: link.down,
+            up: link.counts_for[0],
+            down: link.counts_for[1],
             latency: link.latency,
             usable: ipv4 || ipv6,
             ipv4,

@@ -2,9 +2,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_net::links::Link;
-use hawser_path::{Capacity, LinkLatency};
+use hawser_path::{Capacity, KnownLink, LinkLatency};
 use hawser_sched::connection::{LinkView, Load};
-use hawser_types::{ByteCount, Instant, LinkIndex};
+use hawser_types::{ByteCount, Instant, LinkIndex, Rate};
 
 use super::health::Record;
 
@@ -16,6 +16,8 @@ pub(super) struct LinkBook {
     pub(super) up: Capacity,
     pub(super) down: Capacity,
     pub(super) latency: LinkLatency,
+    /// What tells the network that it is attached to from others; `None` while nobody has looked.
+    pub(super) network: Option<String>,
     /// What the connections on it have still to carry.
     pub(super) load: Load,
     /// Real-time connections among those.
@@ -32,20 +34,40 @@ impl LinkBook {
             up: Capacity::default(),
             down: Capacity::default(),
             latency: LinkLatency::default(),
+            network: None,
             load: Load::default(),
             calls: 0,
             opened: 0,
         }
     }
 
-    pub(super) fn view(&self) -> LinkView {
+    /// The link as policies see it, where it counts for these rates.
+    pub(super) fn view(&self, [up, down]: [Rate; 2]) -> LinkView {
         LinkView {
             link: LinkIndex::new(self.link.index),
-            up: self.up.rate().unwrap_or_default(),
-            down: self.down.rate().unwrap_or_default(),
+            up,
+            down,
             latency: self.latency.smoothed(),
             load: self.load,
         }
+    }
+
+    /// Takes over what was known of it in an earlier run.
+    pub(super) fn recall(&mut self, now: Instant, known: &KnownLink) {
+        for (capacity, known) in [(&mut self.up, known.up), (&mut self.down, known.down)] {
+            if let Some(known) = known {
+                capacity.recall(now, known);
+            }
+        }
+        if let Some(latency) = known.latency {
+            self.latency.recall(latency);
+        }
+    }
+
+    /// Nothing is known any more of what it can do.
+    pub(super) fn forget(&mut self) {
+        (self.up, self.down) = (Capacity::default(), Capacity::default());
+        self.latency = LinkLatency::default();
     }
 
     /// How long to wait for an answer before trying another link too: as long as a retransmission

@@ -52,11 +52,14 @@ impl<'a> Placing<'a> {
     pub(super) fn decide(self) -> Decision {
         let mut sound: BTreeMap<Tier, Vec<LinkView>> = BTreeMap::new();
         let mut others: Vec<(Tier, LinkView)> = Vec::new();
+        let counted = self.inner.counted(self.now);
         for book in self.inner.links.values().filter(|book| self.is_open(book)) {
             let tier = self.tier(book);
+            let rates = counted.get(&book.link.index).copied();
+            let view = book.view(rates.unwrap_or_default());
             match book.record.health() {
-                Health::Sound => sound.entry(tier).or_default().push(book.view()),
-                Health::Suspect | Health::Portal => others.push((tier, book.view())),
+                Health::Sound => sound.entry(tier).or_default().push(view),
+                Health::Suspect | Health::Portal => others.push((tier, view)),
             }
         }
         let mut ranked: Vec<(Standing, LinkView)> = Vec::new();

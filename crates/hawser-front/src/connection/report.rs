@@ -34,6 +34,8 @@ pub struct LinkReport {
     pub up: Rate,
     /// What it can receive; zero while unknown.
     pub down: Rate,
+    /// What it counts for in decisions, sent and received, whatever is known of it.
+    pub counts_for: [Rate; 2],
     /// How much is to be thought of the two rates, from 0 to 1.
     pub confidence: [f64; 2],
     /// Its round-trip time as it is now; zero while unknown.
