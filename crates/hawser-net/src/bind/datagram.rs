@@ -164,6 +164,8 @@ mod tests {
         assert_eq!(receive(&near).await.unwrap(), (b"answer".to_vec(), there));
     }
 
+    const MAX_TRIES: u32 = 1_000_000;
+
     #[tokio::test]
     async fn a_connected_one_hears_that_nobody_is_there() {
         let gone = DatagramSocket::listen("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -173,7 +175,8 @@ mod tests {
         near.connect(there).unwrap();
         near.send(b"question").unwrap();
         // The host says so in its own time.
-        let error = receive(&near).await.unwrap_err();
+        let again = || near.send(b"question").err();
+        let error = (0..MAX_TRIES).find_map(|_| again()).unwrap();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
     }
 
