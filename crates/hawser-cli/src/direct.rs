@@ -10,10 +10,10 @@ use hawser_front::connection::{
     DatagramPlace, Director, LinkDialer, LinkReport, ProbeBudget, Prober,
 };
 use hawser_front::datagram::DirectPorts;
-use hawser_ledger::{Ledger, LinkKey};
+use hawser_ledger::Ledger;
 use hawser_net::links::{default_routes, read_counters};
 use hawser_net::unix_time::UnixTime;
-use hawser_path::{DemandEstimate, DemandKey, KnownLink};
+use hawser_path::{DemandEstimate, DemandKey, KnownLink, LinkKey};
 use hawser_policy::RuleSet;
 use hawser_types::{ByteCount, LinkIndex};
 use tokio::sync::watch;

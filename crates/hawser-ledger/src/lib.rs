@@ -66,7 +66,7 @@ use hawser_types::ByteCount;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
 
 pub use demand::MAX_DEMANDS;
-pub use rate::{LinkKey, MAX_RATES};
+pub use rate::MAX_RATES;
 
 /// The ledger of one state directory.
 #[derive(Debug)]

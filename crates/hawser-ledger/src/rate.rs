@@ -3,14 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hawser_path::{KnownLink, KnownRate};
+use hawser_path::{KnownLink, KnownRate, LinkKey};
 use hawser_types::Rate;
 use rusqlite::{Row, Transaction, params};
 
 use crate::{Ledger, LedgerError, MOST};
-
-/// Of which link something is known: the interface's name, and the network that it was attached to.
-pub type LinkKey = (String, String);
 
 impl Ledger {
     /// What is known of every link at `now`, in seconds since 1970; the older, the less is to be

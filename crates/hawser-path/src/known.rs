@@ -2,6 +2,10 @@ use std::time::Duration;
 
 use hawser_types::Rate;
 
+/// Of which link something is known: its name, and the network that it is attached to (its router's
+/// address, or its own network; empty where nothing tells).
+pub type LinkKey = (String, String);
+
 /// What one direction of a link can carry, as it was seen at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct KnownRate {

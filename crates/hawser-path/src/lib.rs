@@ -29,7 +29,7 @@ pub use delivery::{DeliveryRate, Limit};
 pub use demand::{DemandEstimate, DemandKey, PortClass};
 pub use estimator::{KernelSample, PathEstimator};
 pub use kalman::KalmanThroughput;
-pub use known::{KnownLink, KnownRate};
+pub use known::{KnownLink, KnownRate, LinkKey};
 pub use latency::LinkLatency;
 pub use loss::Loss;
 pub use one_way::{OneWayDelay, Trend};

@@ -40,7 +40,6 @@ pub use kernel::KernelPlaces;
 pub use names::RememberingResolver;
 pub use origin::Origin;
 pub use prober::{ProbeBudget, Prober};
-pub use rates::LinkKey;
 pub use report::{LinkReport, Report};
 pub use terms::LinkTerms;
 pub use who::{Asker, Who, known, nobody};

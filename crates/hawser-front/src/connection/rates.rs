@@ -6,15 +6,12 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use hawser_net::links::{DefaultRoute, Link};
-use hawser_path::{Capacity, KnownLink, KnownRate};
+use hawser_path::{Capacity, KnownLink, KnownRate, LinkKey};
 use hawser_sched::connection::FALLBACK_RATE;
 use hawser_types::{Instant, Rate};
 
 use super::director::{Director, Inner};
 use super::link_book::LinkBook;
-
-/// Of which link something is known: its name, and the network that it is attached to.
-pub type LinkKey = (String, String);
 
 /// What is known of links beyond what was seen in this run.
 #[derive(Debug, Default)]

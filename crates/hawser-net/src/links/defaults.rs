@@ -4,10 +4,9 @@ use std::net::IpAddr;
 
 use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
-use tokio::time::timeout;
 
 use super::LinkError;
-use super::dump::{PATIENCE, each, is_default_route};
+use super::dump::{dump, each_route, is_default_route};
 
 /// A default route by one link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,34 +20,19 @@ pub struct DefaultRoute {
 /// The default routes of all tables; those of the main one first, as they are used without Hawser:
 /// IPv4, then IPv6, each by rising metric.
 pub async fn default_routes() -> Result<Vec<DefaultRoute>, LinkError> {
-    let (connection, handle, _no_events) = rtnetlink::new_connection()?;
-    let listing = async {
+    dump(|handle| async move {
         let mut routes = Vec::new();
-        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-            let mut everything = RouteMessage::default();
-            everything.header.address_family = family;
-            let found = handle.route().get(everything).execute();
-            each("routes", found, |route| {
-                if is_default_route(&route) {
-                    routes.extend(hops(&route));
-                }
-            })
-            .await?;
-        }
+        each_route(&handle, |route| {
+            if is_default_route(&route) {
+                routes.extend(hops(&route));
+            }
+        })
+        .await?;
         // Stable: of one table and family they stay as they are used.
         routes.sort_by_key(|(order, _)| *order);
         Ok(routes.into_iter().map(|(_, route)| route).collect())
-    };
-    let listing = async {
-        tokio::select! {
-            listed = listing => listed,
-            () = connection => Err(LinkError::Closed),
-        }
-    };
-    match timeout(PATIENCE, listing).await {
-        Ok(listed) => listed,
-        Err(_) => Err(LinkError::TimedOut { after: PATIENCE }),
-    }
+    })
+    .await
 }
 
 /// What comes first: the main table, then IPv4, then the lower metric.

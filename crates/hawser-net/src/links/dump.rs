@@ -21,11 +21,18 @@ use super::{Link, LinkError, LinkKind};
 
 /// All links of this network namespace, by index.
 pub async fn list_links() -> Result<Vec<Link>, LinkError> {
-    // A socket of its own: events on the monitor's cannot be mistaken for answers, nor crowd them.
+    dump(|handle| async move { list(&handle).await }).await
+}
+
+/// Asks the kernel by a socket of its own: events on the monitor's cannot be mistaken for answers,
+/// nor crowd them.
+pub(super) async fn dump<T, F: Future<Output = Result<T, LinkError>>>(
+    list: impl FnOnce(Handle) -> F,
+) -> Result<T, LinkError> {
     let (connection, handle, _no_events) = rtnetlink::new_connection()?;
     let listing = async {
         tokio::select! {
-            listed = list(&handle) => listed,
+            listed = list(handle) => listed,
             () = connection => Err(LinkError::Closed),
         }
     };
@@ -33,6 +40,24 @@ pub async fn list_links() -> Result<Vec<Link>, LinkError> {
         Ok(listed) => listed,
         Err(_) => Err(LinkError::TimedOut { after: PATIENCE }),
     }
+}
+
+/// Takes in the routes of all tables, IPv4 first.
+pub(super) async fn each_route(
+    handle: &Handle,
+    mut take: impl FnMut(RouteMessage),
+) -> Result<(), LinkError> {
+    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        let mut everything = RouteMessage::default();
+        everything.header.address_family = family;
+        each(
+            "routes",
+            handle.route().get(everything).execute(),
+            &mut take,
+        )
+        .await?;
+    }
+    Ok(())
 }
 
 /// Whether a link with these flags carries packets.
@@ -80,12 +105,7 @@ async fn list(handle: &Handle) -> Result<Vec<Link>, LinkError> {
             link.addresses.push(address);
         }
     }
-    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-        let mut everything = RouteMessage::default();
-        everything.header.address_family = family;
-        let found = handle.route().get(everything).execute();
-        each("routes", found, |route| note_route(&mut links, &route)).await?;
-    }
+    each_route(handle, |route| note_route(&mut links, &route)).await?;
     for remote in ORDINARY {
         let taken = chosen_link(handle, remote).await;
         if let Some(link) = taken.and_then(|index| links.get_mut(&index)) {

@@ -3,39 +3,22 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
-use tokio::time::timeout;
 
 use super::LinkError;
-use super::dump::{PATIENCE, each, is_default_route};
+use super::dump::{dump, each_route, is_default_route};
 
 /// The destinations of all routes but the default ones, and of what is not routed anywhere: this
 /// machine's addresses, networks on its links, those behind VPNs or of containers.
 pub async fn particular_prefixes() -> Result<Vec<IpNet>, LinkError> {
-    let (connection, handle, _no_events) = rtnetlink::new_connection()?;
-    let listing = async {
+    dump(|handle| async move {
         let mut prefixes = Vec::new();
-        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-            let mut everything = RouteMessage::default();
-            everything.header.address_family = family;
-            let found = handle.route().get(everything).execute();
-            each("routes", found, |route| prefixes.extend(particular(&route))).await?;
-        }
+        each_route(&handle, |route| prefixes.extend(particular(&route))).await?;
         prefixes.sort_unstable();
         prefixes.dedup();
         Ok(prefixes)
-    };
-    let listing = async {
-        tokio::select! {
-            listed = listing => listed,
-            () = connection => Err(LinkError::Closed),
-        }
-    };
-    match timeout(PATIENCE, listing).await {
-        Ok(listed) => listed,
-        Err(_) => Err(LinkError::TimedOut { after: PATIENCE }),
-    }
+    })
+    .await
 }
 
 fn particular(route: &RouteMessage) -> Option<IpNet> {
