@@ -1,8 +1,9 @@
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::{CaptureError, sys};
 
@@ -57,19 +58,29 @@ impl RunGroup {
     }
 
     /// Moves what runs in it up, and removes it.
+    ///
+    /// What forks while it is moved leaves a child behind, and what is just ending is on no list but
+    /// keeps the group: both are waited for, within bounds.
     fn remove(&self) -> io::Result<()> {
-        let mut result = fs::remove_dir(&self.path);
-        // What forks while it is moved leaves a child behind: a few rounds catch up with it.
-        for _ in 0..MAX_ROUNDS {
-            if result.is_ok() {
-                break;
-            }
+        let deadline = Instant::now() + PATIENCE;
+        loop {
             for process in self.processes()? {
                 let _ = fs::write(self.above.join(PROCESSES), process.to_string());
             }
-            result = fs::remove_dir(&self.path);
+            match fs::remove_dir(&self.path) {
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
+                result => return result,
+            }
+            let mut events = File::open(self.path.join("cgroup.events"))?;
+            let mut text = String::new();
+            events.read_to_string(&mut text)?;
+            // Either it has become empty meanwhile, or somebody has made groups below it.
+            let is_empty = text.lines().any(|line| line == "populated 0");
+            if is_empty || Instant::now() >= deadline {
+                return fs::remove_dir(&self.path);
+            }
+            sys::wait_for_change(&events, ROUND);
         }
-        result
     }
 }
 
@@ -113,7 +124,10 @@ fn find_mount(mounts: &str) -> Option<PathBuf> {
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 const PROCESSES: &str = "cgroup.procs";
-const MAX_ROUNDS: u32 = 10;
+/// For what is in the group to leave it.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// What has forked is looked for again, whether or not the kernel tells of a change.
+const ROUND: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {

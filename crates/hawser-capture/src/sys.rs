@@ -10,6 +10,7 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::Duration;
 
 use aya::maps::{MapData, RingBuf};
 use tokio::io::unix::AsyncFd;
@@ -116,6 +117,18 @@ pub(crate) fn start_in(command: &mut Command, members: File) {
     };
     // SAFETY: between fork and exec it only calls write, and allocates nothing.
     unsafe { command.pre_exec(join) };
+}
+
+/// Waits until the kernel says that what was read of `file` has changed, for so long at most.
+pub(crate) fn wait_for_change(file: &File, at_most: Duration) {
+    let mut wanted = libc::pollfd {
+        fd: file.as_raw_fd(),
+        events: libc::POLLPRI,
+        revents: 0,
+    };
+    let millis = libc::c_int::try_from(at_most.as_millis()).unwrap_or(libc::c_int::MAX);
+    // SAFETY: one entry, which lives until the call returns. A failure only ends the wait.
+    unsafe { libc::poll(&raw mut wanted, 1, millis) };
 }
 
 /// The clock that the kernel's program reads, too.

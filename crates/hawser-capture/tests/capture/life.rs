@@ -83,6 +83,23 @@ fn a_process_that_changes_its_group_takes_its_sockets_along() {
 }
 
 #[test]
+fn a_group_goes_while_what_ran_in_it_is_ending() {
+    let Some(stage) = Stage::new("life::a_group_goes_while_what_ran_in_it_is_ending") else {
+        return;
+    };
+    let group = RunGroup::create().unwrap();
+    let mut ending: Vec<Puppet> = (0..20).map(|_| Puppet::new(Some(&group))).collect();
+    for puppet in &mut ending {
+        puppet.child.kill().unwrap();
+    }
+    // Nobody has waited for them: some are on no list any more, and still there.
+    let path = group.path().to_owned();
+    drop(group);
+    assert!(!path.exists());
+    drop((ending, stage));
+}
+
+#[test]
 fn another_network_namespace_is_left_alone() {
     let Some(stage) = Stage::new("life::another_network_namespace_is_left_alone") else {
         return;
