@@ -8,6 +8,7 @@ mod defaults;
 mod dump;
 mod monitor;
 mod particular;
+mod prefixes;
 mod route;
 mod select;
 #[cfg(test)]
@@ -23,6 +24,7 @@ pub use defaults::{DefaultRoute, default_routes};
 pub use dump::list_links;
 pub use monitor::LinkMonitor;
 pub use particular::particular_prefixes;
+pub use prefixes::PrefixMonitor;
 pub use route::Routes;
 pub(crate) use route::has_route;
 pub use select::{full_tunnel, usable};

@@ -24,7 +24,7 @@ pub struct LinkMonitor {
     task: JoinHandle<()>,
 }
 
-type Events<'a> =
+pub(super) type Events<'a> =
     &'a mut (dyn Stream<Item = (NetlinkMessage<RouteNetlinkMessage>, SocketAddr)> + Send + Unpin);
 type Sender = watch::Sender<Arc<Vec<Link>>>;
 
@@ -124,7 +124,7 @@ fn is_down(message: &NetlinkMessage<RouteNetlinkMessage>) -> bool {
 }
 
 #[allow(clippy::type_complexity, reason = "it is rtnetlink's own")]
-fn subscribe() -> Result<
+pub(super) fn subscribe() -> Result<
     (
         impl Future<Output = ()> + Send,
         rtnetlink::Handle,
@@ -146,4 +146,4 @@ fn subscribe() -> Result<
 /// How long events are collected before the list is read again.
 const DEBOUNCE: Duration = Duration::from_millis(20);
 /// After something that should not happen.
-const RESTART_PAUSE: Duration = Duration::from_secs(1);
+pub(super) const RESTART_PAUSE: Duration = Duration::from_secs(1);

@@ -313,6 +313,48 @@ async fn ask_for_counters_and_routes() {
 }
 
 #[test]
+fn routes_that_come_and_go_are_followed() {
+    in_namespace("links::tests::routes_that_come_and_go_are_followed", || {
+        tokio::runtime::Runtime::new()
+            .unwrap()
+            .block_on(follow_routes());
+    });
+}
+
+async fn follow_routes() {
+    ip("link add left type veth peer name right");
+    ip("link set right up");
+    ip("link set left up");
+    ip("address add 10.9.0.1/24 dev left");
+    let mut monitor = PrefixMonitor::start().await.unwrap();
+    let first = timeout(Duration::from_secs(10), monitor.changed()).await;
+    let network = "10.9.0.0/24".parse().unwrap();
+    assert!(first.unwrap().contains(&network));
+    for (command, prefix, is_there) in [
+        ("route add 10.77.0.0/16 via 10.9.0.9", "10.77.0.0/16", true),
+        (
+            "route add 10.78.0.0/16 via 10.9.0.9 table 7",
+            "10.78.0.0/16",
+            true,
+        ),
+        (
+            "-6 route add 2001:db8:7::/48 dev left",
+            "2001:db8:7::/48",
+            true,
+        ),
+        ("route del 10.77.0.0/16", "10.77.0.0/16", false),
+        // The kernel tells of the link, and not of the routes that go with it.
+        ("link set left down", "10.78.0.0/16", false),
+    ] {
+        ip(command);
+        let prefix = prefix.parse().unwrap();
+        let follow = async { while monitor.changed().await.contains(&prefix) != is_there {} };
+        let followed = timeout(Duration::from_secs(10), follow).await;
+        assert!(followed.is_ok(), "{command}");
+    }
+}
+
+#[test]
 fn a_tunnel_for_all_traffic_is_seen_however_it_was_made() {
     in_namespace(
         "links::tests::a_tunnel_for_all_traffic_is_seen_however_it_was_made",
