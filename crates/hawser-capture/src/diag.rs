@@ -24,6 +24,8 @@ pub(crate) struct Found {
     id: [u8; ID],
     /// Bytes acknowledged and received, of a stream.
     pub(crate) moved: Option<(u64, u64)>,
+    /// How long ago data or an acknowledgement came, of a stream that has moved something.
+    pub(crate) heard: Option<Duration>,
 }
 
 impl Diagnosis {
@@ -109,15 +111,23 @@ impl Found {
     fn read(body: &[u8]) -> Option<Self> {
         let id = *body.get(4..)?.first_chunk()?;
         let mut attributes = body.get(ANSWER..).unwrap_or_default();
-        let mut moved = None;
+        let (mut moved, mut heard) = (None, None);
         while let Some((kind, value, behind)) = attribute(attributes) {
             attributes = behind;
             if kind == INFO {
                 moved = number(value, BYTES_ACKED).zip(number(value, BYTES_RECEIVED));
+                let since = |place| millis(value, place);
+                heard = since(LAST_DATA_RECEIVED).min(since(LAST_ACK_RECEIVED));
             }
         }
         let family = *body.first()?;
-        Some(Self { family, id, moved })
+        let has_moved = moved.is_some_and(|moved| moved != (0, 0));
+        Some(Self {
+            family,
+            id,
+            moved,
+            heard: heard.filter(|_| has_moved),
+        })
     }
 
     pub(crate) fn cookie(&self) -> u64 {
@@ -151,6 +161,11 @@ fn attribute(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
 
 fn number(bytes: &[u8], place: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(*bytes.get(place..)?.first_chunk()?))
+}
+
+fn millis(bytes: &[u8], place: usize) -> Option<Duration> {
+    let millis = u32::from_ne_bytes(*bytes.get(place..)?.first_chunk()?);
+    Some(Duration::from_millis(millis.into()))
 }
 
 /// A socket by its addresses, on any interface and with any cookie.
@@ -202,7 +217,9 @@ const DUMP: (u16, u16) = (20, 0x301);
 const DESTROY: (u16, u16) = (21, 0x5);
 /// `INET_DIAG_INFO`: an attribute that holds `struct tcp_info`.
 const INFO: u16 = 2;
-/// Places in `struct tcp_info`.
+/// Places in `struct tcp_info`; of what never came, the time since is very long.
+const LAST_DATA_RECEIVED: usize = 52;
+const LAST_ACK_RECEIVED: usize = 56;
 const BYTES_ACKED: usize = 120;
 const BYTES_RECEIVED: usize = 128;
 /// The kernel's pieces of a dump are not larger.

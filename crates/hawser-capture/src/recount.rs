@@ -20,6 +20,18 @@ pub(crate) struct Seen {
     moved: (u64, u64),
     /// When it had last moved something.
     at: u64,
+    /// When the far end was last heard of; 0 if nobody knows.
+    heard: u64,
+}
+
+/// How far a captured connection had come when it was last looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What it had moved.
+    pub moved: Bytes,
+    /// How long ago a packet of the far end had come, to a hundredth of a second; `None` where nobody
+    /// counts.
+    pub heard: Option<Duration>,
 }
 
 impl Capture {
@@ -65,12 +77,16 @@ impl Capture {
         Ok(by_link(&links, &loads))
     }
 
-    /// What a captured connection had moved at the last [`Self::recount`]; `None` for one that was
-    /// not open then.
-    pub fn progress(&self, cookie: u64) -> Option<Bytes> {
-        self.seen.get(&cookie).map(|seen| Bytes {
-            up: ByteCount::new(seen.moved.0),
-            down: ByteCount::new(seen.moved.1),
+    /// How far a captured connection was at the last [`Self::recount`]; `None` for one that was not
+    /// open then.
+    pub fn progress(&self, cookie: u64) -> Option<Progress> {
+        let now = sys::monotonic_nanos();
+        self.seen.get(&cookie).map(|seen| Progress {
+            moved: Bytes {
+                up: ByteCount::new(seen.moved.0),
+                down: ByteCount::new(seen.moved.1),
+            },
+            heard: (seen.heard != 0).then(|| Duration::from_nanos(now.saturating_sub(seen.heard))),
         })
     }
 
@@ -159,9 +175,13 @@ fn left(
     let mut latest = seen.copied().unwrap_or(Seen {
         moved: (0, 0),
         at: flow.began,
+        heard: 0,
     });
     if moved != latest.moved {
-        latest = Seen { moved, at: now };
+        (latest.moved, latest.at) = (moved, now);
+    }
+    if let Some(ago) = socket.and_then(|socket| socket.heard) {
+        latest.heard = now.saturating_sub(u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX));
     }
     if older_than(latest.at, now, GRACE) {
         return (RemainingRow::default(), latest);

@@ -125,6 +125,7 @@ pub(crate) const COMM: usize = 16;
 pub(crate) const CLASSES: usize = 4;
 pub(crate) const RULE_ORDER: usize = 8;
 
+pub(crate) const FLOW_STARTED: u32 = 1;
 pub(crate) const FLOW_ENDED: u32 = 2;
 pub(crate) const FLOW_RELEASED: u32 = 4;
 

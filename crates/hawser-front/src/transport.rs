@@ -206,6 +206,14 @@ impl DialError {
             },
         }
     }
+
+    /// Whether nothing came back where an answer was due.
+    pub(crate) const fn is_miss(self) -> bool {
+        matches!(
+            self,
+            Self::TimedOut | Self::HostUnreachable | Self::NetworkUnreachable
+        )
+    }
 }
 
 causes! {

@@ -1,6 +1,7 @@
 use std::io::{Read, Write};
+use std::time::Duration;
 
-use hawser_capture::{Bytes, Event, Events, Settings};
+use hawser_capture::{Bytes, Capture, Event, Events, Handshake, Settings};
 use hawser_sched::connection::ConnectionPolicy;
 use hawser_types::ByteCount;
 
@@ -77,8 +78,19 @@ fn a_dead_links_unanswered_connections_are_aborted() {
     stage.ground.ip("link set east promisc off arp off");
     stage.ground.ip("addr flush dev east");
     stage.ground.ip("route add blackhole 10.99.2.0/24");
+    let answered = stage.capture.open()[0].cookie;
+    let is_answered = |capture: &Capture, cookie| {
+        matches!(capture.handshake(cookie), Ok(Handshake::Answered { .. }))
+    };
+    eventually("it is answered", || is_answered(&stage.capture, answered));
     stage.puppet.begin(&format!("tcp {to}"));
     eventually("it is about to connect", || stage.capture.open().len() == 2);
+    let open = stage.capture.open();
+    let waits = open.iter().find(|it| it.cookie != answered).unwrap().cookie;
+    eventually("it waits longer and longer", || {
+        let handshake = stage.capture.handshake(waits).unwrap();
+        matches!(handshake, Handshake::Unanswered(waited) if waited > Duration::from_millis(50))
+    });
     assert_eq!(stage.capture.abort_unanswered(west.index).unwrap(), 0);
     eventually("it waits", || {
         stage.capture.abort_unanswered(east.index).unwrap() == 1
@@ -88,6 +100,7 @@ fn a_dead_links_unanswered_connections_are_aborted() {
         answer.starts_with("error 103"),
         "it hears of it at once: {answer}"
     );
+    assert_eq!(stage.capture.handshake(waits).unwrap(), Handshake::Over);
     stage.capture.set_links(&[west]).unwrap();
     assert_eq!(link_of(stage.puppet.connect("again", &to)), 1);
 }

@@ -3,14 +3,114 @@
 use std::process::Command;
 
 use hawser_capture::{CaptureError, RunGroup};
-use hawser_skip::namespace::{Neighbour, in_namespace_of_root};
+use hawser_skip::namespace::{Neighbour, in_namespace_of_root, ip};
+use serde_json::Value;
 
 use super::connections::{serve_web, two_links};
-use super::program::{Place, until};
+use super::program::{Daemon, Place, until};
 
 #[test]
 fn programs_in_a_captured_group_use_both_links_until_the_daemon_is_killed() {
     let name = "captured::programs_in_a_captured_group_use_both_links_until_the_daemon_is_killed";
+    captured(name, |stage| {
+        let (group, neighbour) = (&stage.group, &stage.neighbour);
+        assert_eq!([(); 4].map(|()| from(group, SERVER)), [DSL, LTE, DSL, LTE]);
+        // A network on a link is reached by that link alone.
+        assert_eq!([(); 2].map(|()| from(group, "10.2.0.1")), [LTE, LTE]);
+        let all_placed = || {
+            let links = stage.links();
+            links
+                .iter()
+                .all(|link| link["placed"].as_u64() >= Some(2) && link["open"] == 0)
+        };
+        until("the daemon has heard of all", all_placed, || stage.log());
+        gone(neighbour, group);
+        neighbour.ip("link set lte up");
+        until("lte is back", || from(group, SERVER) == LTE, || stage.log());
+        stage.daemon.kill();
+        assert_eq!(
+            [(); 3].map(|()| from(group, SERVER)),
+            [DSL; 3],
+            "as without"
+        );
+    });
+}
+
+#[test]
+fn a_link_that_falls_silent_is_left_out_until_it_answers_again() {
+    let name = "captured::a_link_that_falls_silent_is_left_out_until_it_answers_again";
+    captured(name, |stage| {
+        let (group, neighbour) = (&stage.group, &stage.neighbour);
+        // What would come back over dsl goes nowhere any more, and dsl keeps its carrier.
+        neighbour.ip("route add blackhole 10.1.0.2/32");
+        let mut codes = Vec::new();
+        let mut in_a_row = 0;
+        while in_a_row < 6 && codes.len() < 40 {
+            let (code, address) = fetch(group, SERVER, 60);
+            in_a_row = if address == LTE { in_a_row + 1 } else { 0 };
+            codes.push(code);
+        }
+        assert_eq!(in_a_row, 6, "{codes:?} {}", stage.log());
+        // Whoever waited for an answer over it was told, and nobody had to wait for a time-out.
+        let told = codes.iter().filter(|code| **code == NOT_CONNECTED).count();
+        assert!(told > 0 && !codes.contains(&TIMED_OUT), "{codes:?}");
+        assert_eq!(stage.state("dsl"), "suspect");
+        assert_eq!(stage.state("lte"), "sound");
+        neighbour.ip("route del blackhole 10.1.0.2/32");
+        until("dsl is back", || from(group, SERVER) == DSL, || stage.log());
+        assert_eq!(stage.state("dsl"), "sound");
+        stage.daemon.end();
+    });
+}
+
+#[test]
+fn a_server_that_answers_nobody_speaks_against_no_link() {
+    let name = "captured::a_server_that_answers_nobody_speaks_against_no_link";
+    captured(name, |stage| {
+        let (group, neighbour) = (&stage.group, &stage.neighbour);
+        neighbour.ip("route add blackhole 10.99.0.9/32");
+        let codes = [(); 4].map(|()| fetch(group, "10.99.0.9", 2).0);
+        assert_eq!(codes, [TIMED_OUT; 4], "{}", stage.log());
+        assert_eq!(["dsl", "lte"].map(|link| stage.state(link)), ["sound"; 2]);
+        let mut taken = [(); 4].map(|()| from(group, SERVER));
+        taken.sort();
+        assert_eq!(taken, [DSL, DSL, LTE, LTE]);
+        stage.daemon.end();
+    });
+}
+
+#[test]
+fn a_route_that_appears_is_kept_to() {
+    let name = "captured::a_route_that_appears_is_kept_to";
+    captured(name, |stage| {
+        let (group, neighbour) = (&stage.group, &stage.neighbour);
+        let office = "10.98.0.1";
+        neighbour.ip("address add 10.98.0.1/32 dev lo");
+        let is_spread = || {
+            [(); 4]
+                .map(|()| from(group, office))
+                .contains(&LTE.to_owned())
+        };
+        assert!(is_spread());
+        ip("route add 10.98.0.0/16 via 10.1.0.1 dev dsl");
+        until("the route is kept to", || !is_spread(), || stage.log());
+        assert_eq!([(); 8].map(|()| from(group, office)), [DSL; 8]);
+        ip("route del 10.98.0.0/16");
+        until("the route is forgotten", is_spread, || stage.log());
+        stage.daemon.end();
+    });
+}
+
+/// A daemon that captures a group whose connections take turns on two links.
+struct Stage {
+    place: Place,
+    neighbour: Neighbour,
+    group: RunGroup,
+    daemon: Daemon,
+}
+
+/// Runs `body` where a group can be captured; says so where it can't.
+fn captured(name: &str, body: impl FnOnce(Stage)) {
     in_namespace_of_root(name, || {
         let group = match RunGroup::create() {
             Ok(group) => group,
@@ -29,27 +129,30 @@ fn programs_in_a_captured_group_use_both_links_until_the_daemon_is_killed() {
         until("the links are in the kernel's table", is_known, || {
             daemon.log()
         });
-        assert_eq!([(); 4].map(|()| from(&group, SERVER)), [DSL, LTE, DSL, LTE]);
-        // A network on a link is reached by that link alone.
-        assert_eq!([(); 2].map(|()| from(&group, "10.2.0.1")), [LTE, LTE]);
-        let all_placed = || {
-            let status = &place.status("client").unwrap()["connections"];
-            let links = status["links"].as_array().unwrap();
-            links
-                .iter()
-                .all(|link| link["placed"].as_u64() >= Some(2) && link["open"] == 0)
-        };
-        until("the daemon has heard of all", all_placed, || daemon.log());
-        gone(&neighbour, &group);
-        neighbour.ip("link set lte up");
-        until("lte is back", is_known, || daemon.log());
-        daemon.kill();
-        assert_eq!(
-            [(); 3].map(|()| from(&group, SERVER)),
-            [DSL; 3],
-            "as without"
-        );
+        body(Stage {
+            place,
+            neighbour,
+            group,
+            daemon,
+        });
     });
+}
+
+impl Stage {
+    fn links(&self) -> Vec<Value> {
+        let status = &self.place.status("client").unwrap()["connections"];
+        status["links"].as_array().unwrap().clone()
+    }
+
+    fn state(&self, name: &str) -> String {
+        let links = self.links();
+        let link = links.iter().find(|link| link["name"] == name).unwrap();
+        link["state"].as_str().unwrap().to_owned()
+    }
+
+    fn log(&self) -> String {
+        self.daemon.log()
+    }
 }
 
 /// A link without a carrier takes no more of them.
@@ -64,22 +167,24 @@ fn gone(neighbour: &Neighbour, group: &RunGroup) {
 
 /// The address that curl has in the group as it asks a server.
 fn from(group: &RunGroup, server: &str) -> String {
+    fetch(group, server, 5).1
+}
+
+/// curl's exit code, and the address that it had, as it asks a server for so many seconds at most.
+fn fetch(group: &RunGroup, server: &str, seconds: u32) -> (i32, String) {
     let mut curl = Command::new("curl");
-    let url = format!("http://{server}:81/204");
-    curl.args([
-        "-s",
-        "-o",
-        "/dev/null",
-        "-m",
-        "5",
-        "-w",
-        "%{local_ip}",
-        &url,
-    ]);
+    let (limit, url) = (seconds.to_string(), format!("http://{server}:81/204"));
+    curl.args(["-s", "-o", "/dev/null", "-m", &limit]);
+    curl.args(["-w", "%{local_ip}", &url]);
     group.enter(&mut curl).unwrap();
-    String::from_utf8(curl.output().unwrap().stdout).unwrap()
+    let output = curl.output().unwrap();
+    let address = String::from_utf8(output.stdout).unwrap();
+    (output.status.code().unwrap(), address)
 }
 
 const SERVER: &str = "10.99.0.1";
 const DSL: &str = "10.1.0.2";
 const LTE: &str = "10.2.0.2";
+/// Exit codes of curl's.
+const NOT_CONNECTED: i32 = 7;
+const TIMED_OUT: i32 = 28;

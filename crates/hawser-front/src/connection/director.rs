@@ -1,3 +1,4 @@
+mod answers;
 mod loads;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use hawser_sched::rules::Permission;
 use hawser_types::{ByteCount, Instant, LinkIndex};
 use tokio::sync::watch;
 
+use super::Origin;
 use super::decision::Decision;
 use super::demands::Demands;
 use super::flow::Flow;
@@ -21,7 +23,6 @@ use super::place::Placing;
 use super::rates::Rates;
 use super::report::{LinkReport, Report};
 use super::terms::LinkTerms;
-use super::{Health, Origin};
 use loads::Entry;
 
 /// Decides which link each connection takes, counts what is on the links, and learns.
@@ -179,30 +180,6 @@ impl Director {
         Flow::new(self.clone(), number, link, moved)
     }
 
-    /// The far end has answered over `link`, with an acceptance or a refusal.
-    pub fn handle_answer(&self, link: LinkIndex, latency: Option<Duration>) {
-        self.with_book(link, |book, _| {
-            book.record.handle_answer();
-            if let Some(latency) = latency {
-                book.latency.on_sample(latency);
-            }
-        });
-    }
-
-    /// A connection over `link` was not answered within `waited`, and another link was answered in
-    /// its place.
-    pub fn handle_miss(&self, link: LinkIndex, waited: Duration) {
-        self.with_book(link, |book, now| {
-            book.latency.on_lower_bound(waited);
-            book.record.handle_miss(now);
-        });
-    }
-
-    /// Whether somebody on the link answers in the name of others.
-    pub fn set_portal(&self, link: LinkIndex, portal: bool) {
-        self.with_book(link, |book, _| book.record.set_portal(portal));
-    }
-
     /// A measurement has moved so many bytes over the link in this time, up or else down.
     pub fn handle_probe(&self, link: LinkIndex, up: bool, bytes: ByteCount, span: Duration) {
         self.with_book(link, |book, now| match up {
@@ -219,13 +196,6 @@ impl Director {
             Some(false) => inner.moved_over += 1,
             None => inner.unanswered += 1,
         }
-    }
-
-    /// Whether connections that are being made on the link still have a chance.
-    pub(super) fn is_hopeful(&self, link: LinkIndex) -> bool {
-        let inner = self.lock();
-        let book = inner.links.get(&link.value());
-        book.is_some_and(|book| book.record.health() == Health::Sound)
     }
 
     /// Changes whenever a link comes, goes, or is found to be sound or not.
@@ -264,6 +234,11 @@ impl Director {
                 .tunnels()
                 .map(|tunnel| tunnel.map(|it| it.name.clone())),
         }
+    }
+
+    /// Takes in what connections have moved until now.
+    pub(super) fn settle(&self) {
+        self.lock().sweep_now(self.now());
     }
 
     /// What went over each link in all, sent and received, by its name.
@@ -318,7 +293,7 @@ impl Director {
             book.opened += 1;
         }
         drop(inner);
-        self.handle_answer(LinkIndex::new(link), latency);
+        self.handle_answer_at(LinkIndex::new(link), latency, now - ago);
     }
 
     pub(super) fn handle_round_trip(&self, link: LinkIndex, rtt: Duration) {
@@ -340,26 +315,6 @@ impl Director {
         inner.demands.learn(&entry.key, up, down);
         if let Some(book) = inner.links.get_mut(&entry.link) {
             book.handle_end(now, [up, down], now.since(since));
-        }
-    }
-
-    fn with_book(&self, link: LinkIndex, act: impl FnOnce(&mut LinkBook, Instant)) {
-        let now = self.now();
-        let mut inner = self.lock();
-        let Some(book) = inner.links.get_mut(&link.value()) else {
-            return;
-        };
-        let before = book.record.health();
-        act(book, now);
-        let (after, name) = (book.record.health(), Arc::clone(&book.link));
-        drop(inner);
-        if before != after {
-            tracing::info!(
-                link = name.name,
-                state = after.name(),
-                "a link's state changes"
-            );
-            self.change();
         }
     }
 

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hawser_types::{ByteCount, LinkIndex};
+use hawser_types::{ByteCount, Instant, LinkIndex};
 
 use super::Director;
 
@@ -23,6 +23,8 @@ pub struct Flow {
 pub(super) struct Moved {
     up: AtomicU64,
     down: AtomicU64,
+    /// When the far end was last heard of, where that is known; 0 where it is not.
+    heard: AtomicU64,
 }
 
 impl Flow {
@@ -63,6 +65,11 @@ impl Flow {
         self.moved.down.fetch_add(down.as_u64(), Ordering::Relaxed);
     }
 
+    /// A packet of the far end came at this time, or later. For one whose bytes are heard of late.
+    pub(super) fn heard(&self, at: Instant) {
+        self.moved.heard.store(at.as_nanos(), Ordering::Relaxed);
+    }
+
     /// The kernel's round-trip time of it.
     pub fn round_trip(&self, rtt: Duration) {
         self.director.handle_round_trip(self.link, rtt);
@@ -80,5 +87,10 @@ impl Moved {
     pub(super) fn read(&self) -> [ByteCount; 2] {
         let read = |counter: &AtomicU64| ByteCount::new(counter.load(Ordering::Relaxed));
         [read(&self.up), read(&self.down)]
+    }
+
+    pub(super) fn heard(&self) -> Option<Instant> {
+        let at = self.heard.load(Ordering::Relaxed);
+        (at != 0).then(|| Instant::from_nanos(at))
     }
 }

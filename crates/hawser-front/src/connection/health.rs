@@ -33,12 +33,15 @@ impl Health {
 #[derive(Debug)]
 pub(super) struct Record {
     misses: u32,
+    /// When something last came over it.
+    heard: Option<Instant>,
     suspicion: Option<Suspicion>,
     portal: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Suspicion {
+    since: Instant,
     until: Instant,
     hold: Duration,
 }
@@ -47,6 +50,7 @@ impl Record {
     pub(super) const fn new() -> Self {
         Self {
             misses: 0,
+            heard: None,
             suspicion: None,
             portal: false,
         }
@@ -60,10 +64,19 @@ impl Record {
         }
     }
 
-    /// The far end has answered, be it with a refusal, or a connection on it moves.
-    pub(super) const fn handle_answer(&mut self) {
-        self.misses = 0;
-        self.suspicion = None;
+    /// The far end has answered, be it with a refusal, or a connection on it moves. `at`: when that
+    /// was. What came before the link was suspected says nothing against that.
+    pub(super) fn handle_answer(&mut self, at: Instant) {
+        self.heard = self.heard.max(Some(at));
+        if self.suspicion.is_none_or(|suspicion| suspicion.since <= at) {
+            self.misses = 0;
+            self.suspicion = None;
+        }
+    }
+
+    /// Whether anything has come over it since then.
+    pub(super) fn was_heard_since(&self, then: Instant) -> bool {
+        self.heard.is_some_and(|heard| heard >= then)
     }
 
     /// A connection went unanswered, and another link was answered in its place.
@@ -71,6 +84,7 @@ impl Record {
         self.misses = self.misses.saturating_add(1);
         if self.misses >= MISSES && self.suspicion.is_none() {
             self.suspicion = Some(Suspicion {
+                since: now,
                 until: now + FIRST_HOLD,
                 hold: FIRST_HOLD,
             });
@@ -113,13 +127,23 @@ mod tests {
     fn one_unanswered_connection_is_no_black_hole_but_two_in_a_row_are() {
         let mut record = Record::new();
         record.handle_miss(at(1));
-        record.handle_answer();
+        record.handle_answer(at(1));
         record.handle_miss(at(2));
         assert_eq!(record.health(), Health::Sound);
         record.handle_miss(at(2));
         assert_eq!(record.health(), Health::Suspect);
-        record.handle_answer();
+        record.handle_answer(at(3));
         assert_eq!(record.health(), Health::Sound);
+    }
+
+    #[test]
+    fn what_came_before_the_suspicion_does_not_end_it() {
+        let mut record = Record::new();
+        record.handle_miss(at(5));
+        record.handle_miss(at(5));
+        record.handle_answer(at(4));
+        assert_eq!(record.health(), Health::Suspect);
+        assert!(record.was_heard_since(at(4)) && !record.was_heard_since(at(5)));
     }
 
     #[test]
@@ -145,7 +169,7 @@ mod tests {
     fn a_portal_is_one_whatever_it_answers() {
         let mut record = Record::new();
         record.set_portal(true);
-        record.handle_answer();
+        record.handle_answer(at(1));
         assert_eq!(record.health(), Health::Portal);
         record.set_portal(false);
         assert_eq!(record.health(), Health::Sound);

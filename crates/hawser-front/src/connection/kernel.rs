@@ -1,19 +1,28 @@
 //! The director and the kernel's programs: each knows what the other does.
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
+mod asking;
+mod entries;
+mod unanswered;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_capture::{Bytes, Capture, CaptureError, Connection, End, Event, Events, LinkEntry};
-use hawser_net::links::{Link, particular_prefixes};
+use hawser_capture::{Bytes, Capture, CaptureError, Connection, End, Event, Events, Progress};
+use hawser_net::links::{Link, PrefixMonitor, particular_prefixes};
 use hawser_path::PortClass;
 use hawser_policy::{Protocol, RuleSet};
-use hawser_types::{ByteCount, LinkIndex};
+use hawser_types::{ByteCount, Instant, LinkIndex};
+use ipnet::IpNet;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
 
-use super::terms::rank;
-use super::{Director, Flow, Health, LinkReport, Origin, Report};
+use super::dialer::TcpVia;
+use super::trial::Comparison;
+use super::{Director, Flow, Health, Origin, Report};
+use entries::{entries, index};
+use unanswered::{LOOK_EVERY, Question, Unanswered};
 
 /// Connections that the kernel's programs place, on a director's books.
 ///
@@ -25,10 +34,28 @@ pub struct KernelPlaces {
     capture: Capture,
     events: Events,
     director: Director,
-    /// By the sockets' cookies, with what the director knows that they have moved.
-    flows: BTreeMap<u64, (Flow, Bytes)>,
-    /// The links that could be used when it was last looked.
-    usable: Vec<LinkIndex>,
+    /// By the sockets' cookies.
+    flows: BTreeMap<u64, Placed>,
+    /// When it was last looked what these have moved.
+    counted: Instant,
+    unanswered: Unanswered,
+    via: Arc<TcpVia>,
+    /// What links are being asked.
+    asking: JoinSet<(Question, Comparison)>,
+    /// The links that were sound when it was last looked.
+    sound: Vec<LinkIndex>,
+    /// Whether the kernel ends sockets for others.
+    can_abort: bool,
+}
+
+/// A connection on both books.
+#[derive(Debug)]
+struct Placed {
+    flow: Flow,
+    /// What the director knows that it has moved.
+    known: Bytes,
+    /// Whether the director knows that it was answered.
+    is_connected: bool,
 }
 
 impl KernelPlaces {
@@ -38,9 +65,14 @@ impl KernelPlaces {
         Ok(Self {
             capture,
             events,
+            counted: director.now(),
             director,
             flows: BTreeMap::new(),
-            usable: Vec::new(),
+            unanswered: Unanswered::default(),
+            via: Arc::new(TcpVia::new(false)),
+            asking: JoinSet::new(),
+            sound: Vec::new(),
+            can_abort: true,
         })
     }
 
@@ -60,9 +92,12 @@ impl KernelPlaces {
         mut links: watch::Receiver<Arc<Vec<Link>>>,
     ) {
         self.obey(&Arc::clone(&rules.borrow_and_update()));
+        let mut routes = follow_routes().await;
         self.surroundings().await;
-        let mut ticks = tokio::time::interval(EVERY);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut changes = self.director.changes();
+        let [mut ticks, mut looks] = [EVERY, LOOK_EVERY].map(interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let outcome = tokio::select! {
                 event = self.events.next() => match event {
@@ -70,6 +105,11 @@ impl KernelPlaces {
                     Err(error) => return tracing::error!(%error, "the kernel tells nothing any more"),
                 },
                 _ = ticks.tick() => self.refresh(),
+                _ = looks.tick(), if !self.unanswered.is_empty() => self.look(),
+                Some(asked) = self.asking.join_next() => match asked {
+                    Ok((question, found)) => self.conclude(&question, found),
+                    Err(_) => Ok(()),
+                },
                 Ok(()) = rules.changed() => {
                     self.obey(&Arc::clone(&rules.borrow_and_update()));
                     Ok(())
@@ -78,6 +118,18 @@ impl KernelPlaces {
                     links.mark_unchanged();
                     self.surroundings().await;
                     self.refresh()
+                }
+                Ok(()) = changes.changed() => {
+                    // What is on a link itself is known before the link is used.
+                    if links.has_changed().unwrap_or_default() {
+                        links.mark_unchanged();
+                        self.surroundings().await;
+                    }
+                    self.refresh()
+                }
+                prefixes = changed(&mut routes) => {
+                    self.leave_alone(&prefixes);
+                    Ok(())
                 }
             };
             if let Err(error) = outcome {
@@ -99,46 +151,76 @@ impl KernelPlaces {
 
     /// Destinations that are left alone, as routes are now.
     async fn surroundings(&mut self) {
-        let set = match particular_prefixes().await {
-            Ok(prefixes) => self.capture.set_local_prefixes(&prefixes),
-            Err(error) => return tracing::warn!(%error, "routes can't be listed now"),
-        };
-        if let Err(error) = set {
+        match particular_prefixes().await {
+            Ok(prefixes) => self.leave_alone(&prefixes),
+            Err(error) => tracing::warn!(%error, "routes can't be listed now"),
+        }
+    }
+
+    fn leave_alone(&mut self, prefixes: &[IpNet]) {
+        if let Err(error) = self.capture.set_local_prefixes(prefixes) {
             tracing::warn!(%error, "the kernel's program keeps to the routes before");
         }
     }
 
     /// Tells either side what the other knows by now.
     fn refresh(&mut self) -> Result<(), CaptureError> {
-        self.capture.recount()?;
-        for (cookie, (flow, known)) in &mut self.flows {
-            if let Some(moved) = self.capture.progress(*cookie) {
-                advance(flow, known, moved);
-            }
-        }
+        self.catch_up()?;
+        self.count()?;
         let report = self.director.report();
-        let entries = entries(&report);
-        self.capture.set_links(&entries)?;
+        self.capture.set_links(&entries(&report))?;
         let loads: Vec<_> = report
             .links
             .iter()
             .map(|link| (index(link), link.load))
             .collect();
         self.capture.set_loads(&loads)?;
-        let usable = entries
-            .iter()
-            .filter(|entry| entry.usable)
-            .map(|entry| entry.index);
-        let usable: Vec<LinkIndex> = usable.collect();
-        // A link that is passed over for a VPN is not lost.
-        let is_lost = |link: &&LinkIndex| {
-            !usable.contains(link) && report.tunnels.iter().all(Option::is_none)
-        };
-        for lost in self.usable.iter().filter(is_lost) {
-            let aborted = self.capture.abort_unanswered(*lost)?;
-            tracing::debug!(link = lost.value(), aborted, "a link is lost");
+        self.abort_on_lost(&report);
+        Ok(())
+    }
+
+    /// Tells the director how far connections have come.
+    fn count(&mut self) -> Result<(), CaptureError> {
+        self.capture.recount()?;
+        self.counted = self.director.now();
+        for (cookie, placed) in &mut self.flows {
+            if let Some(progress) = self.capture.progress(*cookie) {
+                placed.advance(&progress, self.counted);
+            }
         }
-        self.usable = usable;
+        Ok(())
+    }
+
+    /// Ends what waits for an answer on links that are lost: no new connection takes these any more.
+    fn abort_on_lost(&mut self, report: &Report) {
+        let sound = report.links.iter().filter(|it| it.health == Health::Sound);
+        let sound: Vec<LinkIndex> = sound.map(index).collect();
+        let before = std::mem::replace(&mut self.sound, sound);
+        // A link that is passed over for a VPN is not lost.
+        if !self.can_abort || report.tunnels.iter().any(Option::is_some) {
+            return;
+        }
+        let used = before.into_iter().chain(self.unanswered.links());
+        let lost: BTreeSet<_> = used.filter(|link| !self.sound.contains(link)).collect();
+        for link in lost {
+            match self.capture.abort_unanswered(link) {
+                Ok(aborted) => tracing::debug!(link = link.value(), aborted, "a link is lost"),
+                Err(error) => {
+                    tracing::warn!(%error, "connections on links that are lost wait for their time-out");
+                    self.can_abort = false;
+                }
+            }
+        }
+    }
+
+    /// Takes in what the kernel has told already.
+    fn catch_up(&mut self) -> Result<(), CaptureError> {
+        for _ in 0..MAX_EVENTS {
+            let Some(event) = self.events.try_next() else {
+                break;
+            };
+            self.handle(event)?;
+        }
         Ok(())
     }
 
@@ -160,7 +242,9 @@ impl KernelPlaces {
         let Some(link) = connection.link else {
             return Ok(());
         };
-        let decision = self.director.decide(&origin(connection));
+        let origin = origin(connection);
+        let decision = self.director.decide(&origin);
+        self.try_again(&decision, connection.remote);
         let demand = Bytes::from(decision.demand);
         if demand != connection.demand {
             let port_class = PortClass::of(connection.remote.port());
@@ -168,36 +252,85 @@ impl KernelPlaces {
             self.capture.set_demands([known])?;
         }
         if self.flows.len() < MAX_FLOWS {
-            let flow = self.director.open(&decision, link);
-            self.flows
-                .insert(connection.cookie, (flow, Bytes::default()));
+            let placed = Placed {
+                flow: self.director.open(&decision, link),
+                known: Bytes::default(),
+                is_connected: false,
+            };
+            self.flows.insert(connection.cookie, placed);
+            if !connection.udp {
+                let (cookie, now) = (connection.cookie, self.director.now());
+                let to = (origin, connection.remote);
+                self.unanswered.note(cookie, link, to, now);
+            }
         }
         Ok(())
     }
 
     fn end(&mut self, connection: &Connection, end: &End) {
-        let Some((flow, mut known)) = self.flows.remove(&connection.cookie) else {
+        self.unanswered.forget(connection.cookie);
+        let Some(mut placed) = self.flows.remove(&connection.cookie) else {
             return;
         };
         // One that never came about teaches nothing; of datagrams nobody knows what they moved.
         let Some((moved, took)) = end.moved.zip(end.connect_time) else {
             return;
         };
-        // The kernel tells when it is over.
-        flow.connected_since(Some(took), end.lasted.saturating_sub(took));
+        placed.connected(took, end.lasted.saturating_sub(took));
         if let Some(latency) = end.latency {
-            flow.round_trip(latency);
+            placed.flow.round_trip(latency);
         }
-        advance(&flow, &mut known, moved);
+        // Nobody knows when its last bytes came: after the last time that it was looked.
+        placed.flow.heard(self.counted);
+        placed.moved(moved);
     }
 }
 
-fn advance(flow: &Flow, known: &mut Bytes, moved: Bytes) {
-    let more = |now: ByteCount, then: ByteCount| {
-        ByteCount::new(now.as_u64().saturating_sub(then.as_u64()))
-    };
-    flow.moved(more(moved.up, known.up), more(moved.down, known.down));
-    *known = moved;
+impl Placed {
+    /// It was answered after so long, and this long ago. The kernel tells of it later, or only at the
+    /// end.
+    fn connected(&mut self, after: Duration, ago: Duration) {
+        if !std::mem::replace(&mut self.is_connected, true) {
+            self.flow.connected_since(Some(after), ago);
+        }
+    }
+
+    fn advance(&mut self, progress: &Progress, now: Instant) {
+        if progress.moved == self.known {
+            return;
+        }
+        if let Some(ago) = progress.heard {
+            self.flow.heard(now - ago);
+        }
+        self.moved(progress.moved);
+    }
+
+    fn moved(&mut self, moved: Bytes) {
+        let more = |now: ByteCount, then: ByteCount| {
+            ByteCount::new(now.as_u64().saturating_sub(then.as_u64()))
+        };
+        let (up, down) = (
+            more(moved.up, self.known.up),
+            more(moved.down, self.known.down),
+        );
+        self.flow.moved(up, down);
+        self.known = moved;
+    }
+}
+
+/// Follows the routes; where that can't be done, only links are.
+async fn follow_routes() -> Option<PrefixMonitor> {
+    let started = PrefixMonitor::start().await;
+    started
+        .inspect_err(|error| tracing::warn!(%error, "changes of routes are not followed"))
+        .ok()
+}
+
+async fn changed(routes: &mut Option<PrefixMonitor>) -> Arc<Vec<IpNet>> {
+    match routes {
+        Some(routes) => routes.changed().await,
+        None => std::future::pending().await,
+    }
 }
 
 fn origin(connection: &Connection) -> Origin {
@@ -214,86 +347,8 @@ fn origin(connection: &Connection) -> Origin {
     }
 }
 
-fn index(link: &LinkReport) -> LinkIndex {
-    LinkIndex::new(link.link.index)
-}
-
-/// The links as the kernel's program is to see them: of those that lead to a family only the ones
-/// that are to be used before the others.
-/// None leads to a family that a VPN takes.
-fn entries(report: &Report) -> Vec<LinkEntry> {
-    let links = &report.links;
-    let [vpn4, vpn6] = report.tunnels.each_ref().map(Option::is_some);
-    let leads = |link: &LinkReport, remote: IpAddr| {
-        let is_left = if remote.is_ipv6() { vpn6 } else { vpn4 };
-        !is_left
-            && link.health == Health::Sound
-            && rank(link.permission) < FORBIDDEN
-            && link.link.has_default_route(remote)
-            && link.link.source_address(remote).is_some()
-    };
-    let best = |remote: IpAddr| {
-        let leading = links.iter().filter(|link| leads(link, remote));
-        leading.map(|link| rank(link.permission)).min()
-    };
-    let [best4, best6] = ANYWHERE.map(best);
-    let entry = |link: &LinkReport| {
-        let [to4, to6] = ANYWHERE;
-        let rank = Some(rank(link.permission));
-        let (ipv4, ipv6) = (
-            leads(link, to4) && rank == best4,
-            leads(link, to6) && rank == best6,
-        );
-        LinkEntry {
-            index: index(link),
-            name: link.link.name.clone(),
-            up: link.counts_for[0],
-            down: link.counts_for[1],
-            latency: link.latency,
-            usable: ipv4 || ipv6,
-            ipv4,
-            ipv6,
-            metered: !link.is_free,
-        }
-    };
-    links.iter().map(entry).collect()
-}
-
 const EVERY: Duration = Duration::from_millis(500);
+/// Of more events at once the rest is left for later.
+const MAX_EVENTS: usize = 4096;
 /// The kernel's table has no more.
 const MAX_FLOWS: usize = 65_536;
-/// The rank of links that are not to be used.
-const FORBIDDEN: u8 = 3;
-/// Addresses for documentation, which no network has.
-const ANYWHERE: [IpAddr; 2] = [
-    IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)),
-    IpAddr::V6(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
-];
-
-#[cfg(test)]
-mod tests {
-    use hawser_net::links::LinkKind;
-    use hawser_sched::connection::ConnectionPolicy;
-
-    use super::super::decision::tests::link;
-    use super::*;
-
-    #[tokio::test]
-    async fn the_kernel_gets_no_links_of_a_family_that_a_vpn_takes() {
-        let vpn = Link {
-            kind: LinkKind::Tunnel,
-            takes_ordinary_v4: true,
-            ..Link::clone(&link("vpn"))
-        };
-        for (wanted, expected) in [
-            (vec![], (false, true)),
-            (vec!["a".to_owned()], (true, true)),
-        ] {
-            let director = Director::new(ConnectionPolicy::default(), wanted);
-            director.set_links(&[Link::clone(&link("a")), vpn.clone()]);
-            let entries = entries(&director.report());
-            let entry = entries.iter().find(|entry| entry.name == "a").unwrap();
-            assert_eq!((entry.ipv4, entry.ipv6), expected);
-        }
-    }
-}

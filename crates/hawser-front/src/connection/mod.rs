@@ -27,6 +27,7 @@ mod race;
 mod rates;
 mod report;
 mod terms;
+mod trial;
 mod who;
 
 pub use counted::{Counted, RoundTrip};

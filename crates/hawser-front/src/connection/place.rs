@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hawser_net::links::Link;
 use hawser_path::DemandKey;
-use hawser_policy::{Avoid, LinkChoice, Verdict};
+use hawser_policy::{Avoid, LinkChoice, Protocol, Verdict};
 use hawser_sched::connection::{Demand, LinkView};
 use hawser_sched::rules::Permission;
 use hawser_types::Instant;
@@ -79,11 +79,13 @@ impl<'a> Placing<'a> {
         }
         let has_sound = !ranked.is_empty();
         others.sort_by_key(|(tier, view)| (*tier, view.time_to_answer(&self.demand)));
-        // One trial at a time, and only while another link answers.
+        // One trial at a time, and only while another link answers. Of datagrams nobody can tell
+        // whether they are answered.
+        let can_try = has_sound && self.origin.protocol == Protocol::Tcp;
         let mut trial = None;
         for (_, view) in others {
             let book = self.inner.links.get_mut(&view.link.value());
-            if let Some(book) = book.filter(|_| has_sound && trial.is_none())
+            if let Some(book) = book.filter(|_| can_try && trial.is_none())
                 && book.record.take_trial(self.now)
             {
                 trial = Some(Arc::clone(&book.link));

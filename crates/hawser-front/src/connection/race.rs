@@ -10,13 +10,13 @@ use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use hawser_types::LinkIndex;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
 use super::counted::Counted;
 use super::decision::{Decision, Way, leads_to};
 use super::dialer::Via;
 use super::plan::{Attempt, plan};
-use super::{Director, Flow, Origin};
+use super::{Director, Flow, Origin, trial};
 use crate::connect::tell_more;
 use crate::transport::DialError;
 
@@ -126,17 +126,7 @@ impl<'a, V: Via> Race<'a, V> {
             return;
         };
         let remote = SocketAddr::new(address, self.origin.port);
-        let (via, director) = (Arc::clone(self.via), self.director.clone());
-        tokio::spawn(async move {
-            let begun = Instant::now();
-            let answer = timeout(TRIAL_TIME, via.connect(Some(&link), remote)).await;
-            let is_refused =
-                |error: &io::Error| DialError::from_io(error) == DialError::ConnectionRefused;
-            if answer.is_ok_and(|answer| answer.as_ref().err().is_none_or(is_refused)) {
-                let index = LinkIndex::new(link.index);
-                director.handle_answer(index, Some(begun.elapsed()));
-            }
-        });
+        trial::try_again(self.director, self.via, link, remote);
     }
 
     /// Begins an attempt; when the next one is due.
@@ -224,16 +214,10 @@ impl Begun {
     fn is_miss(&self) -> bool {
         match self.failed {
             None => self.at.elapsed() >= self.patience,
-            Some(error) => matches!(
-                error,
-                DialError::TimedOut | DialError::HostUnreachable | DialError::NetworkUnreachable
-            ),
+            Some(error) => error.is_miss(),
         }
     }
 }
 
-/// For two SYNs.
-const TRIAL_TIME: Duration = Duration::from_secs(3);
-
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

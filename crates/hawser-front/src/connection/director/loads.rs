@@ -91,9 +91,13 @@ impl Inner {
         if up + down == ByteCount::ZERO {
             return;
         }
-        if down > ByteCount::ZERO {
-            // What is received has come by this link.
-            book.record.handle_answer();
+        // What is received has come by this link, and so has what tells of it.
+        let heard = entry
+            .moved
+            .heard()
+            .or((down > ByteCount::ZERO).then_some(now));
+        if let Some(heard) = heard {
+            book.record.handle_answer(heard);
         }
         let name = &book.link.name;
         if self.moved.len() < MAX_NAMES || self.moved.contains_key(name) {

@@ -2,6 +2,7 @@ use std::sync::Mutex;
 
 use hawser_net::links::Link;
 use hawser_sched::connection::ConnectionPolicy;
+use tokio::time::timeout;
 
 use super::super::decision::tests::link;
 use super::super::{Health, LinkDialer, LinkTerms, RoundTrip};
@@ -13,7 +14,7 @@ use crate::transport::{ByteStream, Dialer, ResetCode};
 
 /// What a link does with a connection.
 #[derive(Clone, Copy)]
-enum Does {
+pub(crate) enum Does {
     Answer(u64),
     Fail(io::ErrorKind),
     Nothing,
@@ -22,10 +23,20 @@ enum Does {
 /// Links that do as they are told, and the attempts on them with the milliseconds at which they
 /// began.
 #[derive(Clone)]
-struct Scripted {
+pub(crate) struct Scripted {
     does: Arc<Mutex<Vec<(&'static str, Does)>>>,
     log: Arc<Mutex<Vec<(String, u128)>>>,
     begun: Instant,
+}
+
+impl Scripted {
+    pub(crate) fn new(does: &[(&'static str, Does)]) -> Self {
+        Self {
+            does: Arc::new(Mutex::new(does.to_vec())),
+            log: Arc::default(),
+            begun: Instant::now(),
+        }
+    }
 }
 
 impl ByteStream for tokio::io::Empty {
@@ -89,11 +100,7 @@ impl Bench {
     /// Links by these names, all of which may be used.
     fn new(does: &[(&'static str, Does)]) -> Self {
         let director = Director::new(ConnectionPolicy::RoundRobin, Vec::new());
-        let scripted = Scripted {
-            does: Arc::new(Mutex::new(does.to_vec())),
-            log: Arc::default(),
-            begun: Instant::now(),
-        };
+        let scripted = Scripted::new(does);
         let options = ConnectOptions::default();
         let dialer = LinkDialer::with(director.clone(), scripted.clone(), BothFamilies, options);
         let bench = Self {
@@ -143,7 +150,7 @@ fn on(link: &str, at: u128) -> (String, u128) {
     (link.to_owned(), at)
 }
 
-const UNREACHABLE: Does = Does::Fail(io::ErrorKind::NetworkUnreachable);
+pub(crate) const UNREACHABLE: Does = Does::Fail(io::ErrorKind::NetworkUnreachable);
 const PLACE: &str = "192.0.2.9:80";
 
 #[tokio::test(start_paused = true)]

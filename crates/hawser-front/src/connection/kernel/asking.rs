@@ -1,0 +1,133 @@
+//! Links whose connections wait for their answer for too long.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use hawser_capture::{CaptureError, Handshake};
+use hawser_net::links::Link;
+use hawser_types::Instant;
+
+use super::super::decision::{Candidate, Decision, Standing, Way, leads_to};
+use super::super::trial::{self, Comparison};
+use super::KernelPlaces;
+use super::unanswered::Question;
+
+impl KernelPlaces {
+    /// Looks whether what waited is answered by now, and asks about links where answers are overdue.
+    pub(super) fn look(&mut self) -> Result<(), CaptureError> {
+        let now = self.director.now();
+        self.look_at(self.unanswered.due(now), now)?;
+        if self.questions(now).is_empty() {
+            return Ok(());
+        }
+        // What came over the link last may tell of it.
+        self.count()?;
+        self.director.settle();
+        for question in self.questions(now) {
+            self.ask(question, now);
+        }
+        Ok(())
+    }
+
+    fn look_at(&mut self, cookies: Vec<u64>, now: Instant) -> Result<(), CaptureError> {
+        for cookie in cookies {
+            match self.capture.handshake(cookie)? {
+                Handshake::NotBegun => self.unanswered.has_not_begun(cookie, now),
+                Handshake::Unanswered(waited) => self.unanswered.still_waits(cookie, waited, now),
+                Handshake::Over => self.unanswered.forget(cookie),
+                Handshake::Answered { after, ago } => {
+                    self.unanswered.forget(cookie);
+                    if let Some(placed) = self.flows.get_mut(&cookie) {
+                        placed.connected(after, ago);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn questions(&self, now: Instant) -> Vec<Question> {
+        let director = &self.director;
+        self.unanswered.questions(
+            now,
+            |link| director.patience(link),
+            |link, since| !director.was_heard_since(link, since),
+        )
+    }
+
+    /// Asks for the place over the link and over others, in the background.
+    fn ask(&mut self, question: Question, now: Instant) {
+        self.unanswered.note_asked(question.link, now);
+        let decision = self.director.decide(&question.origin);
+        self.try_again(&decision, question.remote);
+        let address = question.remote.ip();
+        if decision.way(address) != Way::Links {
+            return;
+        }
+        let is_it = |candidate: &&Candidate| candidate.link.index == question.link.value();
+        let Some(it) = decision.candidates.iter().find(is_it) else {
+            return;
+        };
+        let others = decision
+            .candidates
+            .iter()
+            .filter(|other| other.link.index != question.link.value() && other.leads_to(address));
+        let others: Vec<Arc<Link>> = others
+            .take(MAX_OTHERS)
+            .map(|other| Arc::clone(&other.link))
+            .collect();
+        if it.standing == Standing::Suspect || others.is_empty() {
+            return;
+        }
+        tracing::debug!(
+            link = it.link.name,
+            "nothing comes over a link where it is due"
+        );
+        let (via, link, patience) = (Arc::clone(&self.via), Arc::clone(&it.link), it.patience);
+        self.asking.spawn(async move {
+            let asked = (&*link, patience);
+            let found = trial::compare(&*via, asked, &others, question.remote).await;
+            (question, found)
+        });
+    }
+
+    /// Draws the conclusion from what was found.
+    pub(super) fn conclude(
+        &mut self,
+        question: &Question,
+        found: Comparison,
+    ) -> Result<(), CaptureError> {
+        let link = question.link;
+        tracing::debug!(link = link.value(), ?found, "a link was asked");
+        match found {
+            Comparison::Answers(after) => self.director.handle_answer(link, Some(after)),
+            Comparison::Silent { waited, by, after } => {
+                self.director.handle_answer(by, Some(after));
+                // Whatever has come over the link meanwhile is in its favour.
+                self.catch_up()?;
+                self.look_at(self.unanswered.on(link), self.director.now())?;
+                self.count()?;
+                self.director.settle();
+                self.director.handle_silence(link, question.since, waited);
+            }
+            Comparison::Nothing => {
+                let now = self.director.now();
+                self.unanswered.note_silent(question.remote, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries a suspect link that is due for it, beside a connection to `remote`.
+    pub(super) fn try_again(&self, decision: &Decision, remote: SocketAddr) {
+        let leads = |link: &&Arc<Link>| {
+            decision.way(remote.ip()) == Way::Links && leads_to(link, remote.is_ipv6())
+        };
+        if let Some(link) = decision.trial.as_ref().filter(leads) {
+            trial::try_again(&self.director, &self.via, Arc::clone(link), remote);
+        }
+    }
+}
+
+/// One that is answered is enough, but one that is asked may be dead as well.
+const MAX_OTHERS: usize = 2;

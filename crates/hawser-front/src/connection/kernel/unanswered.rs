@@ -1,0 +1,257 @@
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use hawser_types::{Instant, LinkIndex};
+
+use super::super::Origin;
+
+/// Captured connections that have had no answer when they were last looked at, and what they ask of
+/// their links.
+///
+/// An answer that is overdue puts its link in question, unless something else has come over the link
+/// meanwhile: a packet may be lost. Questions are rare: two a second for a link, and for a while none
+/// about places that answered on no link.
+#[derive(Debug, Default)]
+pub(super) struct Unanswered {
+    /// By the sockets' cookies.
+    waiting: BTreeMap<u64, Waiting>,
+    /// Until when a link is not asked about again.
+    asked: BTreeMap<LinkIndex, Instant>,
+    /// Until when places are left alone that nobody can reach.
+    silent: BTreeMap<SocketAddr, Instant>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    link: LinkIndex,
+    origin: Origin,
+    remote: SocketAddr,
+    noted: Instant,
+    /// When its first packet was sent, once that is known.
+    began: Option<Instant>,
+    /// When to look at it again.
+    look: Instant,
+}
+
+/// Whether a link leads anywhere.
+#[derive(Clone, Debug)]
+pub(super) struct Question {
+    pub(super) link: LinkIndex,
+    /// A connection over it that waits for its answer.
+    pub(super) origin: Origin,
+    pub(super) remote: SocketAddr,
+    /// Since when.
+    pub(super) since: Instant,
+}
+
+impl Unanswered {
+    /// A connection is about to be made.
+    pub(super) fn note(
+        &mut self,
+        cookie: u64,
+        link: LinkIndex,
+        (origin, remote): (Origin, SocketAddr),
+        now: Instant,
+    ) {
+        let waiting = Waiting {
+            link,
+            origin,
+            remote,
+            noted: now,
+            began: None,
+            look: now + LOOK_EVERY,
+        };
+        self.waiting.insert(cookie, waiting);
+    }
+
+    /// It was answered, or has ended.
+    pub(super) fn forget(&mut self, cookie: u64) {
+        self.waiting.remove(&cookie);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// The links that connections wait on.
+    pub(super) fn links(&self) -> impl Iterator<Item = LinkIndex> {
+        self.waiting.values().map(|waiting| waiting.link)
+    }
+
+    /// The connections that wait on `link`.
+    pub(super) fn on(&self, link: LinkIndex) -> Vec<u64> {
+        let on_link = self.waiting.iter().filter(|(_, it)| it.link == link);
+        on_link.map(|(cookie, _)| *cookie).collect()
+    }
+
+    /// The connections to look at now.
+    pub(super) fn due(&self, now: Instant) -> Vec<u64> {
+        let due = self.waiting.iter().filter(|(_, it)| it.look <= now);
+        due.map(|(cookie, _)| *cookie).collect()
+    }
+
+    /// It still waits, as it has for so long. Those that have waited for long are looked at less often.
+    pub(super) fn still_waits(&mut self, cookie: u64, waited: Duration, now: Instant) {
+        if let Some(waiting) = self.waiting.get_mut(&cookie) {
+            waiting.began = Some(now - waited);
+            waiting.look = now + LOOK_EVERY.max(waited / 8);
+        }
+    }
+
+    /// It has not sent anything. Some never will, such as those without a route.
+    pub(super) fn has_not_begun(&mut self, cookie: u64, now: Instant) {
+        let is_new = |it: &mut Waiting| now.since(it.noted) < GIVE_UP;
+        if !self.waiting.get_mut(&cookie).is_some_and(is_new) {
+            self.waiting.remove(&cookie);
+        }
+    }
+
+    /// One connection for each link that is in question: its answer is overdue by the link's
+    /// `patience`, and nothing has come over the link since it began (`is_quiet`).
+    pub(super) fn questions(
+        &self,
+        now: Instant,
+        patience: impl Fn(LinkIndex) -> Option<Duration>,
+        is_quiet: impl Fn(LinkIndex, Instant) -> bool,
+    ) -> Vec<Question> {
+        let mut questions: BTreeMap<LinkIndex, Question> = BTreeMap::new();
+        for waiting in self.waiting.values() {
+            let (link, remote) = (waiting.link, waiting.remote);
+            let is_held = |until: Option<&Instant>| until.is_some_and(|until| now < *until);
+            let Some(since) = waiting.began else {
+                continue;
+            };
+            if questions.contains_key(&link)
+                || is_held(self.asked.get(&link))
+                || is_held(self.silent.get(&remote))
+            {
+                continue;
+            }
+            let is_overdue = patience(link).is_some_and(|patience| now.since(since) >= patience);
+            if is_overdue && is_quiet(link, since) {
+                let origin = waiting.origin.clone();
+                let question = Question {
+                    link,
+                    origin,
+                    remote,
+                    since,
+                };
+                questions.insert(link, question);
+            }
+        }
+        questions.into_values().collect()
+    }
+
+    /// The link is being asked about, or can't be.
+    pub(super) fn note_asked(&mut self, link: LinkIndex, now: Instant) {
+        self.asked.retain(|_, until| now < *until);
+        self.asked.insert(link, now + ASK_EVERY);
+    }
+
+    /// The place has answered on no link.
+    pub(super) fn note_silent(&mut self, place: SocketAddr, now: Instant) {
+        self.silent.retain(|_, until| now < *until);
+        if self.silent.len() < MAX_SILENT {
+            self.silent.insert(place, now + SILENT_FOR);
+        }
+    }
+}
+
+/// How often what waits is looked at.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// A socket's first packet leaves in the call in which it was placed.
+const GIVE_UP: Duration = Duration::from_millis(500);
+/// A link is asked about so often at most. Each time costs the place a connection over two or three
+/// links, which are closed as soon as they stand.
+const ASK_EVERY: Duration = Duration::from_millis(500);
+/// As long as a place is left alone that answered on no link.
+const SILENT_FOR: Duration = Duration::from_secs(10);
+const MAX_SILENT: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINK: LinkIndex = LinkIndex::new(7);
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(1000 + millis)
+    }
+
+    fn place(number: u8) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, number], 80))
+    }
+
+    /// A connection that was begun at `began` and still waits at `now`.
+    fn wait(unanswered: &mut Unanswered, number: u8, began: u64, now: u64) {
+        let to = (Origin::default(), place(number));
+        unanswered.note(number.into(), LINK, to, at(began));
+        let waited = Duration::from_millis(now - began);
+        unanswered.still_waits(number.into(), waited, at(now));
+    }
+
+    /// The place that links are asked for at `now`, where they were last heard at `heard`.
+    fn asked(unanswered: &Unanswered, now: u64, heard: u64) -> Vec<SocketAddr> {
+        let patience = |_| Some(Duration::from_millis(100));
+        let questions = unanswered.questions(at(now), patience, |_, since| at(heard) < since);
+        questions
+            .into_iter()
+            .map(|question| question.remote)
+            .collect()
+    }
+
+    #[test]
+    fn an_overdue_answer_puts_its_link_in_question_once_in_a_while() {
+        let mut unanswered = Unanswered::default();
+        for number in 0..5 {
+            wait(&mut unanswered, number, 10 + u64::from(number), 50);
+        }
+        assert_eq!(asked(&unanswered, 109, 0), []);
+        assert_eq!(asked(&unanswered, 110, 0), [place(0)]);
+        unanswered.note_asked(LINK, at(110));
+        assert_eq!(asked(&unanswered, 600, 0), []);
+        assert_eq!(asked(&unanswered, 610, 0), [place(0)]);
+    }
+
+    #[test]
+    fn a_link_that_is_heard_meanwhile_is_not_in_question() {
+        let mut unanswered = Unanswered::default();
+        wait(&mut unanswered, 1, 10, 50);
+        assert_eq!(asked(&unanswered, 200, 30), []);
+        wait(&mut unanswered, 2, 40, 60);
+        assert_eq!(asked(&unanswered, 200, 30), [place(2)]);
+    }
+
+    #[test]
+    fn a_place_that_answers_nobody_does_not_hide_others() {
+        let mut unanswered = Unanswered::default();
+        wait(&mut unanswered, 1, 10, 50);
+        unanswered.note_silent(place(1), at(200));
+        assert_eq!(asked(&unanswered, 200, 0), []);
+        wait(&mut unanswered, 2, 40, 60);
+        assert_eq!(asked(&unanswered, 200, 0), [place(2)]);
+        unanswered.forget(2);
+        assert_eq!(asked(&unanswered, 20_000, 0), [place(1)]);
+        for number in 0..300_u32 {
+            let place = SocketAddr::from((std::net::Ipv4Addr::from_bits(number), 80));
+            unanswered.note_silent(place, at(20_000));
+        }
+        assert_eq!(unanswered.silent.len(), MAX_SILENT);
+    }
+
+    #[test]
+    fn what_waits_for_long_is_looked_at_less_often_and_what_never_begins_not_at_all() {
+        let mut unanswered = Unanswered::default();
+        wait(&mut unanswered, 1, 0, 8000);
+        assert_eq!(unanswered.due(at(8999)), [0_u64; 0]);
+        assert_eq!(unanswered.due(at(9000)), [1]);
+        unanswered.forget(1);
+        unanswered.note(2, LINK, (Origin::default(), place(2)), at(0));
+        assert_eq!(unanswered.due(at(50)), [2]);
+        unanswered.has_not_begun(2, at(50));
+        assert!(!unanswered.is_empty());
+        unanswered.has_not_begun(2, at(500));
+        assert!(unanswered.is_empty());
+    }
+}
