@@ -255,6 +255,13 @@ pub(crate) struct WhyArgs {
     /// Speak of this session, by the name that `hawser status` shows [default: all]
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
+    /// Speak of this connection, by the number that `hawser why` shows where connections go over one
+    /// link each
+    #[arg(long, value_name = "ID", conflicts_with_all = ["stream", "session", "dump", "connections"])]
+    pub(crate) connection: Option<u64>,
+    /// Speak of so many of the latest such connections [default: 20]
+    #[arg(long, value_name = "N", conflicts_with_all = ["stream", "session", "dump"], value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) connections: Option<u64>,
     /// Write what was recorded to this file, for `hawser-sim replay`; no payload is in it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["stream", "json"])]
     pub(crate) dump: Option<PathBuf>,

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use hawser_control::{ConnectionsStatus, LinkStatus, LinkUse, Role, StatusSnapshot};
+use hawser_control::{ConnectionsStatus, LinkStatus, LinkUse, PlacedReport, Role, StatusSnapshot};
 use hawser_net::store::StateDir;
 use hawser_session::SessionSnapshot;
 use hawser_session::recorder::Recorder;
@@ -26,7 +26,9 @@ use tokio::time::MissedTickBehavior;
 use books::Books;
 pub(crate) use counters::flat;
 use lock::Lock;
+pub(crate) use why::since_1970;
 
+use crate::placed::Which;
 use crate::setup::asked_to_end;
 
 /// The file name of the control socket in the state directory.
@@ -42,6 +44,11 @@ pub(crate) trait Subject: Send + Sync + 'static {
 
     /// How it places connections on links, where it does.
     fn connections(&self) -> Option<ConnectionsStatus> {
+        None
+    }
+
+    /// What it remembers of connections that it has placed on links, where it does that.
+    fn placed(&self, _which: Which) -> Option<PlacedReport> {
         None
     }
 

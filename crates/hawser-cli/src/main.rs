@@ -15,6 +15,7 @@ mod link;
 mod measure;
 mod peering;
 mod peers;
+mod placed;
 mod receive;
 mod rule;
 mod rule_files;

@@ -80,7 +80,8 @@ impl Peering {
     /// Dials peers over sessions, everybody else with `direct`.
     pub(crate) fn dialer(&self, direct: LinkDialer) -> PeerDialer<LinkDialer, PeerSessions> {
         let (finder, sessions) = (self.finder.clone(), self.sessions.clone());
-        PeerDialer::new(direct, finder, sessions, self.rules.clone())
+        let director = direct.director().clone();
+        PeerDialer::new(direct, finder, sessions, self.rules.clone()).telling(director)
     }
 }
 

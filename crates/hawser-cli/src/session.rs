@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use hawser_config::{GatewaySource, SessionConfig};
-use hawser_control::{ConnectionsStatus, LinkStatus, LinkUse};
+use hawser_control::{ConnectionsStatus, LinkStatus, LinkUse, PlacedReport};
 use hawser_front::connection::Director;
 use hawser_front::peer::PeerSessions;
 use hawser_front::proxy::ProxyCounters;
@@ -21,8 +21,9 @@ use hawser_session::recorder::Recorder;
 use hawser_types::Instant;
 use tokio::sync::watch;
 
-use crate::daemon::{Subject, View, Way, flat};
+use crate::daemon::{Subject, View, Way, flat, since_1970};
 use crate::direct;
+use crate::placed::{self, Which};
 use crate::rules::LinkRules;
 use crate::setup::{Setup, link_list};
 
@@ -222,6 +223,11 @@ impl Subject for ClientSubject {
 
     fn connections(&self) -> Option<ConnectionsStatus> {
         self.director.as_ref().map(direct::status)
+    }
+
+    fn placed(&self, which: Which) -> Option<PlacedReport> {
+        let director = self.director.as_ref()?;
+        Some(placed::report(director, which, since_1970()))
     }
 
     fn set_link(&self, name: &str, up: Option<LinkUse>, down: Option<LinkUse>) -> bool {

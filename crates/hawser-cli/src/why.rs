@@ -1,4 +1,4 @@
-//! `hawser why`: why the running daemon used a link, or did not.
+//! `hawser why`: why the running daemon used a link, or did not, and where connections went.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -23,6 +23,8 @@ pub(crate) async fn run(setup: &Setup, args: &WhyArgs) -> anyhow::Result<()> {
     let request = Request::Why {
         session: args.session.clone(),
         stream: args.stream,
+        connection: args.connection,
+        connections: args.connections,
     };
     let Response::Why(report) = conversation.ask(&request).await? else {
         bail!(OTHER_ANSWER);

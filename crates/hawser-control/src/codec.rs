@@ -1,7 +1,7 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{Response, StatusSnapshot};
+use crate::{Response, StatusSnapshot, WhyReport};
 
 /// One line of JSON, its line end included, that says `body` in this version of the API.
 ///
@@ -15,12 +15,15 @@ pub fn encode<T: Serialize>(body: &T) -> Result<Vec<u8>, CodecError> {
     Ok(line)
 }
 
-/// Like [`encode`]; a snapshot that is too long is shortened until it fits.
+/// Like [`encode`]; a snapshot that is too long is shortened until it fits, and of the connections
+/// that were placed the oldest are left out.
 pub fn encode_response(response: &Response) -> Result<Vec<u8>, CodecError> {
-    let Response::Status(snapshot) = response else {
-        return encode(response);
-    };
     let mut outcome = encode(response);
+    let snapshot = match response {
+        Response::Status(snapshot) => snapshot,
+        Response::Why(report) => return shorten_placed(report, outcome),
+        _ => return outcome,
+    };
     for (sessions, streams) in SHORTER {
         if !matches!(outcome, Err(CodecError::TooLong { .. })) {
             break;
@@ -137,6 +140,23 @@ fn malformed(error: serde_json::Error) -> CodecError {
     }
 }
 
+/// With half as many connections, and half of these, until it fits or none is left.
+fn shorten_placed(
+    report: &WhyReport,
+    mut outcome: Result<Vec<u8>, CodecError>,
+) -> Result<Vec<u8>, CodecError> {
+    let mut short = report.clone();
+    while let (Err(CodecError::TooLong { .. }), Some(placed)) = (&outcome, &mut short.placed) {
+        let surplus = placed.connections.len().div_ceil(2);
+        if surplus == 0 {
+            break;
+        }
+        placed.connections.drain(..surplus);
+        outcome = encode(&Response::Why(Box::new(short.clone())));
+    }
+    outcome
+}
+
 /// The same snapshot with at most so many sessions, and streams in each.
 fn shorten(snapshot: &StatusSnapshot, sessions: usize, streams: usize) -> StatusSnapshot {
     let mut short = snapshot.clone();
@@ -173,7 +193,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{ChannelStatus, PathStatus, Request, SessionStatus, StreamStatus};
+    use crate::{
+        ChannelStatus, PathStatus, PlacedConnection, PlacedReport, Request, SessionStatus,
+        StreamStatus,
+    };
 
     fn decode_all(bytes: &[u8]) -> Result<Vec<Request>, CodecError> {
         let mut decoder = LineDecoder::new();
@@ -305,6 +328,32 @@ mod tests {
         };
         assert_eq!((short.session_count, short.sessions.len()), (500, 256));
         assert_eq!(short.sessions[0].stream_count, 100);
+    }
+
+    #[test]
+    fn of_too_many_connections_the_latest_are_told() {
+        let connection = |id| PlacedConnection {
+            id,
+            meaning: "a".repeat(10_000),
+            ..PlacedConnection::default()
+        };
+        let placed = PlacedReport {
+            connections: (1..=256).map(connection).collect(),
+            latest_id: 256,
+        };
+        let report = WhyReport {
+            placed: Some(placed),
+            ..WhyReport::default()
+        };
+        let line = encode_response(&Response::Why(Box::new(report))).unwrap();
+        let mut decoder = LineDecoder::new();
+        decoder.handle_bytes(&line).unwrap();
+        let Some(Response::Why(report)) = decoder.poll_message().unwrap() else {
+            panic!("another answer");
+        };
+        let told = report.placed.unwrap();
+        let ids: Vec<u64> = told.connections.iter().map(|it| it.id).collect();
+        assert_eq!(ids, (193..=256).collect::<Vec<u64>>());
     }
 
     #[test]

@@ -12,8 +12,10 @@
 mod codec;
 mod connections;
 mod message;
+mod placed;
 mod render;
 mod render_connections;
+mod render_placed;
 mod render_why;
 mod snapshot;
 mod table;
@@ -23,6 +25,7 @@ mod why;
 pub use codec::{API, CodecError, LineDecoder, MAX_LINE, encode, encode_response};
 pub use connections::{ConnectionsStatus, PlacingStatus};
 pub use message::{ErrorReason, PeerStatus, Request, Response};
+pub use placed::{PlacedCandidate, PlacedConnection, PlacedReport, PlacedRule, PlacedTry};
 pub use render::render_status;
 pub use render_why::render_why;
 pub use snapshot::{

@@ -20,6 +20,12 @@ pub enum Request {
         /// One stream of it; all streams together when missing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stream: Option<StreamId>,
+        /// One connection that was placed by itself, by its number, and nothing else.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        connection: Option<u64>,
+        /// So many of the latest of those; some when missing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        connections: Option<u64>,
     },
     /// For what a session has recorded. Answered with [`Response::Recording`].
     Recording {

@@ -3,6 +3,7 @@ use std::time::Duration;
 use hawser_types::ByteCount;
 
 use crate::render::{MIN_WIDTH, left_out, size, span};
+use crate::render_placed::placed;
 use crate::table::{Side, Table, printable};
 use crate::{Role, WhyEvent, WhyLink, WhyReport, WhySession, WhyStream};
 
@@ -14,16 +15,11 @@ pub fn render_why(report: &WhyReport, width: usize) -> String {
         lines.extend(session_lines(session, report.role, width));
         lines.push(String::new());
     }
-    if report.sessions.is_empty() {
-        let none = match report.role {
-            Role::Client => {
-                "No session runs. Without a gateway each connection goes straight over one link, in \
-                 rotation."
-            }
-            _ => "No session runs.",
-        };
-        wrap(&mut lines, none, width);
+    if let Some(report) = &report.placed {
+        lines.extend(placed(report, width));
         lines.push(String::new());
+    } else if report.sessions.is_empty() {
+        lines.push("No session runs.\n".to_owned());
     }
     let more = left_out(report.session_count, report.sessions.len(), "sessions");
     lines.extend(more.map(|more| more + ": name one with --session ID\n"));
@@ -200,7 +196,7 @@ fn the_other_way(session: &WhySession, role: Role) -> Option<String> {
 }
 
 /// Puts a paragraph into lines; all but the first are indented.
-fn wrap(lines: &mut Vec<String>, text: &str, width: usize) {
+pub(crate) fn wrap(lines: &mut Vec<String>, text: &str, width: usize) {
     let mut line = String::new();
     let mut used = 0;
     for word in text.split(' ') {
@@ -235,7 +231,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-fn milliseconds(span: Duration) -> String {
+pub(crate) fn milliseconds(span: Duration) -> String {
     let millis = span.as_secs_f64() * 1e3;
     match millis < 9.95 {
         true => format!("{millis:.1} ms"),
@@ -243,7 +239,7 @@ fn milliseconds(span: Duration) -> String {
     }
 }
 
-fn seconds(span: Duration) -> String {
+pub(crate) fn seconds(span: Duration) -> String {
     match span < Duration::from_secs(1) {
         true => milliseconds(span),
         false => format!("{:.1} s", span.as_secs_f64()),
@@ -251,7 +247,7 @@ fn seconds(span: Duration) -> String {
 }
 
 /// The time of day.
-fn clock(unix_ms: u64) -> String {
+pub(crate) fn clock(unix_ms: u64) -> String {
     let tenths = unix_ms / 100 % 864_000;
     let (seconds, tenth) = (tenths / 10, tenths % 10);
     let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
@@ -334,6 +330,7 @@ mod tests {
             role: Role::Client,
             sessions: vec![session],
             session_count: 1,
+            placed: None,
         }
     }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 use hawser_types::{ByteCount, ChannelId, LinkIndex, StreamId};
 use serde::{Deserialize, Serialize};
 
-use crate::Role;
+use crate::{PlacedReport, Role};
 
 /// Why links were used or not, as far as a daemon decided that itself: for what it sends.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
@@ -14,6 +14,9 @@ pub struct WhyReport {
     pub sessions: Vec<WhySession>,
     /// How many there are, also when not all are listed.
     pub session_count: u64,
+    /// Connections that it places over one link each, where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placed: Option<PlacedReport>,
 }
 
 /// Why the links of one session were used or not.

@@ -175,6 +175,16 @@ impl Class {
 }
 
 impl Reason {
+    /// For programs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fastest => "fastest",
+            Self::Turn => "turn",
+            Self::FinishesFirst => "finishes-first",
+            Self::AnswersFirst => "answers-first",
+        }
+    }
+
     /// For people, after "since".
     pub const fn meaning(self) -> &'static str {
         match self {

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::recording::Copy;
 use super::{Shared, why};
+use crate::placed::Which;
 
 /// The socket's name in the file system, which goes with the daemon.
 pub(super) struct SocketFile(PathBuf);
@@ -108,7 +109,20 @@ async fn converse(mut stream: UnixStream, shared: &Shared) -> std::io::Result<()
 fn answer(request: &Request, shared: &Shared, copy: &mut Copy) -> Response {
     match request {
         Request::Status => Response::Status(Box::new(shared.status())),
-        Request::Why { session, stream } => why::answer(shared, session.as_deref(), *stream),
+        Request::Why {
+            connection: Some(number),
+            ..
+        } => why::answer_placed(shared, Which::One(*number)),
+        Request::Why {
+            connections: Some(count),
+            ..
+        } => {
+            let count = usize::try_from(*count).unwrap_or(usize::MAX);
+            why::answer_placed(shared, Which::Latest(count.min(MAX_PLACED)))
+        }
+        Request::Why {
+            session, stream, ..
+        } => why::answer(shared, session.as_deref(), *stream),
         Request::Recording {
             session,
             destinations,
@@ -160,6 +174,8 @@ async fn say(stream: &mut UnixStream, response: &Response) -> std::io::Result<()
 }
 
 const MAX_CONNECTIONS: usize = 16;
+/// Connections in one answer.
+const MAX_PLACED: usize = 256;
 const READ_SIZE: usize = 4096;
 /// For a whole conversation.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -11,6 +11,7 @@ use hawser_types::{ChannelId, Instant, LinkIndex, StreamId};
 use hawser_wire::ChannelRole;
 
 use super::{MAX_STREAMS, Shared, View, picture};
+use crate::placed::Which;
 
 /// Why the links of the session with this name, or of all, were used or not; for one stream, or
 /// for all together.
@@ -18,6 +19,8 @@ pub(super) fn answer(shared: &Shared, session: Option<&str>, stream: Option<Stre
     let Some(subject) = shared.subject.get() else {
         return Response::Why(Box::new(report(shared.role, Vec::new())));
     };
+    let is_all = session.is_none() && stream.is_none();
+    let placed = is_all.then(|| subject.placed(Which::Latest(LATEST)));
     let mut views = subject.sessions(MAX_STREAMS);
     views.retain(|view| view.session.is_some());
     if let Some(name) = session {
@@ -46,7 +49,33 @@ pub(super) fn answer(shared: &Shared, session: Option<&str>, stream: Option<Stre
             "nothing was sent on {stream}, or too long ago; `hawser why` lists those that are known"
         ));
     }
-    Response::Why(Box::new(report(shared.role, sessions)))
+    Response::Why(Box::new(WhyReport {
+        placed: placed.flatten(),
+        ..report(shared.role, sessions)
+    }))
+}
+
+/// Where connections went that were placed on links by themselves, and why.
+pub(super) fn answer_placed(shared: &Shared, which: Which) -> Response {
+    let placed = shared.subject.get().and_then(|it| it.placed(which));
+    let Some(placed) = placed else {
+        return Response::Error {
+            reason: ErrorReason::Unsupported,
+            message: "this daemon places no connections by themselves: everything goes over its \
+                      sessions"
+                .to_owned(),
+        };
+    };
+    match (which, placed.connections.is_empty()) {
+        (Which::One(number), true) => not_found(format!(
+            "no connection {number} is remembered; the latest is {}",
+            placed.latest_id
+        )),
+        _ => Response::Why(Box::new(WhyReport {
+            placed: Some(placed),
+            ..report(shared.role, Vec::new())
+        })),
+    }
 }
 
 fn report(role: Role, mut sessions: Vec<WhySession>) -> WhyReport {
@@ -56,6 +85,7 @@ fn report(role: Role, mut sessions: Vec<WhySession>) -> WhyReport {
         role,
         sessions,
         session_count,
+        placed: None,
     }
 }
 
@@ -167,7 +197,7 @@ fn events(view: &View, summary: &Summary, now: Instant) -> Vec<WhyEvent> {
 }
 
 /// From 1970-01-01 00:00 UTC to now.
-pub(super) fn since_1970() -> Duration {
+pub(crate) fn since_1970() -> Duration {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.unwrap_or_default()
 }
@@ -247,3 +277,5 @@ fn of_note(note: &Note, view: &View) -> Option<WhyEvent> {
 
 /// Sessions in one answer.
 const MAX_SESSIONS: usize = 8;
+/// Connections in an answer that names no number.
+const LATEST: usize = 20;

@@ -24,6 +24,7 @@ fn programs_in_a_captured_group_use_both_links_until_the_daemon_is_killed() {
                 .all(|link| link["placed"].as_u64() >= Some(2) && link["open"] == 0)
         };
         until("the daemon has heard of all", all_placed, || stage.log());
+        explained(&stage.place);
         gone(neighbour, group);
         neighbour.ip("link set lte up");
         until("lte is back", || from(group, SERVER) == LTE, || stage.log());
@@ -153,6 +154,27 @@ impl Stage {
     fn log(&self) -> String {
         self.daemon.log()
     }
+}
+
+/// `hawser why` tells of what the kernel's program has placed.
+fn explained(place: &Place) {
+    let ended = place.run("client", &["why", "--json", "--connections", "50"]);
+    let report: Value = serde_json::from_str(&ended.out).unwrap();
+    let placed = report["placed"]["connections"].as_array().unwrap();
+    let to_server = placed.iter().filter(|it| it["address"] == SERVER);
+    let to_server: Vec<_> = to_server.filter(|it| it["state"] == "ended").collect();
+    assert!(to_server.len() >= 4, "{report}");
+    for one in to_server {
+        assert_eq!(
+            (&one["program"], &one["in_kernel"]),
+            (&"curl".into(), &true.into())
+        );
+        assert_eq!(one["scheduler"], "round-robin", "{one}");
+        assert!(one["bytes_received"].as_u64() > Some(0), "{one}");
+    }
+    let by_turn = placed.iter().filter(|it| it["why"] == "turn");
+    let links: std::collections::BTreeSet<_> = by_turn.map(|it| it["link"].as_str()).collect();
+    assert_eq!(links, [Some("dsl"), Some("lte")].into());
 }
 
 /// A link without a carrier takes no more of them.

@@ -57,6 +57,7 @@ fn a_rule_for_a_program_chooses_its_link_and_what_it_needs_is_learned() {
             let status = status(&place);
             assert_eq!(of_link(&status, "lte")["placed"], 20, "{status}");
             assert_eq!(of_link(&status, "dsl")["placed"], 0, "{status}");
+            say_why(&place, own.trim_end());
             daemon.end();
             let ledger = rusqlite::Connection::open(place.path("client/ledger.db")).unwrap();
             let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
@@ -96,6 +97,38 @@ fn a_captive_portal_is_left_out_and_links_are_measured_before_they_are_used() {
             daemon.end();
         },
     );
+}
+
+/// What `hawser why` says of connections that a rule has sent over lte.
+fn say_why(place: &Place, program: &str) {
+    let why = |arguments: &[&str]| {
+        let ended = place.run("client", &[&["why"], arguments].concat());
+        assert_eq!(ended.code, 0, "{ended:?}");
+        ended.out
+    };
+    let report: Value = serde_json::from_str(&why(&["--json"])).unwrap();
+    let placed = report["placed"]["connections"].as_array().unwrap();
+    assert_eq!(placed.len(), 20, "{report}");
+    for one in placed {
+        assert_eq!(one["destination"], "10.99.0.1:7000", "{one}");
+        assert_eq!(one["program"], program, "{one}");
+        assert_eq!((&one["link"], &one["why"]), (&"lte".into(), &"only".into()));
+        assert_eq!(one["rules"][0]["field"], "links", "{one}");
+        assert_eq!(one["candidates"][0]["link"], "lte", "{one}");
+        assert!(one["bytes_sent"].as_u64() <= Some(1), "{one}");
+    }
+    let table = why(&["--connections", "3"]);
+    assert_eq!(table.matches("10.99.0.1:7000").count(), 3, "{table}");
+    let one = why(&["--connection", "20"]);
+    assert!(one.starts_with("CONNECTION 20 at "), "{one}");
+    assert!(
+        one.contains("auto chose lte, since it is the only"),
+        "{one}"
+    );
+    let none = place.run("client", &["why", "--connection", "21"]);
+    none.expect(1, "no connection 21 is remembered; the latest is 20");
+    let both = place.run("client", &["why", "6", "--connection", "2"]);
+    both.expect(2, "cannot be used with");
 }
 
 /// A link is lost with 200 connections open and a hundred new ones a second.

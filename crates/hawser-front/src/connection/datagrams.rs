@@ -6,7 +6,7 @@ use hawser_net::links::{Link, Routes};
 use hawser_policy::Protocol;
 use hawser_types::{ByteCount, LinkIndex};
 
-use super::decision::Way;
+use super::decision::{Decision, Way};
 use super::{Director, Flow, Origin};
 use crate::datagram::{Books, Place, Placement, Target};
 use crate::transport::DialError;
@@ -27,6 +27,12 @@ impl DatagramPlace {
             director,
             routes: Routes::default(),
         }
+    }
+
+    fn unreachable(&self, decision: &Decision) -> DialError {
+        let error = DialError::NetworkUnreachable;
+        self.director.note_failure(decision, error);
+        error
     }
 }
 
@@ -56,14 +62,18 @@ impl Place for DatagramPlace {
         let decision = self.director.decide(&origin);
         match decision.way(address) {
             Way::Links => {}
-            Way::System => return Ok(by_system),
-            Way::Closed => return Err(DialError::NetworkUnreachable),
+            Way::System => {
+                self.director.note_by_system(&decision);
+                return Ok(by_system);
+            }
+            Way::Closed => return Err(self.unreachable(&decision)),
         }
         let mut open = decision.candidates.iter().filter(|it| {
             let is_new = !tried.contains(&LinkIndex::new(it.link.index));
             is_new && it.leads_to(address)
         });
-        let link = &open.next().ok_or(DialError::NetworkUnreachable)?.link;
+        let candidate = open.next();
+        let link = &candidate.ok_or_else(|| self.unreachable(&decision))?.link;
         let flow = self.director.open(&decision, LinkIndex::new(link.index));
         Ok(Placement {
             link: Some(Arc::clone(link)),

@@ -28,6 +28,8 @@ pub struct Decision {
     /// whatever links there are.
     pub(super) is_left: [bool; 2],
     pub(super) key: DemandKey,
+    /// The number of its story.
+    pub(super) story: u64,
 }
 
 /// A link that a connection may take.
@@ -142,6 +144,7 @@ pub(super) mod tests {
             is_open: true,
             is_left: [false, false],
             key: (String::new(), PortClass::Web),
+            story: 0,
         }
     }
 }

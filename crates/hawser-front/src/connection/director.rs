@@ -1,4 +1,5 @@
 mod answers;
+mod history;
 mod loads;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use super::link_book::LinkBook;
 use super::place::Placing;
 use super::rates::Rates;
 use super::report::{LinkReport, Report};
+use super::story::Stories;
 use super::terms::LinkTerms;
 use loads::Entry;
 
@@ -56,6 +58,7 @@ pub(super) struct Inner {
     tunnels: [Option<Link>; 2],
     flows: BTreeMap<u64, Entry>,
     next_flow: u64,
+    pub(super) stories: Stories,
     pub(super) demands: Demands,
     pub(super) rates: Rates,
     /// What went over each link in all, by its name.
@@ -78,6 +81,7 @@ impl Director {
             tunnels: [None, None],
             flows: BTreeMap::new(),
             next_flow: 0,
+            stories: Stories::new(),
             demands: Demands::default(),
             rates: Rates::default(),
             moved: BTreeMap::new(),
@@ -153,6 +157,22 @@ impl Director {
         Placing::new(&mut inner, origin, now).decide()
     }
 
+    /// The same for what no application asked for, of which no story is told.
+    pub(super) fn decide_untold(&self, origin: &Origin) -> Decision {
+        let now = self.now();
+        let mut inner = self.lock();
+        inner.sweep(now);
+        Placing::new(&mut inner, origin, now).decide_untold()
+    }
+
+    /// The same for a connection of which `before` was decided, when links have changed meanwhile.
+    pub(super) fn decide_again(&self, origin: &Origin, before: &Decision) -> Decision {
+        let now = self.now();
+        let mut inner = self.lock();
+        inner.sweep(now);
+        Placing::new(&mut inner, origin, now).decide_again(before.story)
+    }
+
     /// Charges a link with a connection that is about to be made on it.
     pub fn open(&self, decision: &Decision, link: LinkIndex) -> Flow {
         let now = self.now();
@@ -161,7 +181,11 @@ impl Director {
         let number = inner.next_flow;
         inner.next_flow += 1;
         let demand = decision.demand;
+        let book = inner.links.get(&link.value());
+        let over = book.map(|book| Arc::clone(&book.link));
         let entry = Entry {
+            told: over.and_then(|link| inner.stories.try_over(decision.story, Some(link), now)),
+            begun: now,
             link: link.value(),
             key: decision.key.clone(),
             demand,
@@ -287,7 +311,8 @@ impl Director {
             return;
         };
         entry.connected = Some(now - ago);
-        let link = entry.link;
+        let (link, told) = (entry.link, entry.told);
+        inner.tell_connected(told);
         inner.opened += 1;
         if let Some(book) = inner.links.get_mut(&link) {
             book.opened += 1;
@@ -308,10 +333,12 @@ impl Director {
         };
         inner.give_back(&entry);
         inner.settle(&mut entry, now);
+        let [up, down] = entry.activity.moved();
+        let lasted = now.since(entry.connected.unwrap_or(entry.begun));
+        inner.tell_end(entry.told, [up, down], lasted);
         let Some(since) = entry.connected else {
             return;
         };
-        let [up, down] = entry.activity.moved();
         inner.demands.learn(&entry.key, up, down);
         if let Some(book) = inner.links.get_mut(&entry.link) {
             book.handle_end(now, [up, down], now.since(since));

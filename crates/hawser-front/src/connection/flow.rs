@@ -5,6 +5,7 @@ use std::time::Duration;
 use hawser_types::{ByteCount, Instant, LinkIndex};
 
 use super::Director;
+use crate::transport::DialError;
 
 /// A connection on a link, as the [`Director`] counts it.
 ///
@@ -57,6 +58,11 @@ impl Flow {
     /// has moved since is not taken for a moment's work.
     pub fn connected_since(&self, latency: Option<Duration>, ago: Duration) {
         self.director.handle_connected(self.number, latency, ago);
+    }
+
+    /// The far end has refused the connection, or there is no way to it.
+    pub(super) fn failed(&self, error: DialError) {
+        self.director.note_refused(self.number, error);
     }
 
     /// It has moved so many bytes more.

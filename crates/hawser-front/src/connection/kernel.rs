@@ -12,6 +12,7 @@ use hawser_capture::{Bytes, Capture, CaptureError, Connection, End, Event, Event
 use hawser_net::links::{Link, PrefixMonitor, particular_prefixes};
 use hawser_path::PortClass;
 use hawser_policy::{Protocol, RuleSet};
+use hawser_sched::connection::Demand;
 use hawser_types::{ByteCount, Instant, LinkIndex};
 use ipnet::IpNet;
 use tokio::sync::watch;
@@ -21,6 +22,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::dialer::TcpVia;
 use super::trial::Comparison;
 use super::{Director, Flow, Health, Origin, Report};
+use crate::transport::DialError;
 use entries::{entries, index};
 use unanswered::{LOOK_EVERY, Question, Unanswered};
 
@@ -231,7 +233,10 @@ impl KernelPlaces {
                 self.end(&connection, &end);
                 Ok(())
             }
-            Event::Refused(_) => Ok(()),
+            Event::Refused(connection) => {
+                self.note_refused(&connection);
+                Ok(())
+            }
         }
     }
 
@@ -244,6 +249,13 @@ impl KernelPlaces {
         };
         let origin = origin(connection);
         let decision = self.director.decide(&origin);
+        let demand = Demand {
+            class: connection.class,
+            up: connection.demand.up,
+            down: connection.demand.down,
+        };
+        self.director
+            .note_kernels(&decision, connection.reason, demand);
         self.try_again(&decision, connection.remote);
         let demand = Bytes::from(decision.demand);
         if demand != connection.demand {
@@ -265,6 +277,15 @@ impl KernelPlaces {
             }
         }
         Ok(())
+    }
+
+    /// The rules left it no link.
+    fn note_refused(&self, connection: &Connection) {
+        let decision = self.director.decide(&origin(connection));
+        let demand = decision.demand;
+        self.director.note_kernels(&decision, None, demand);
+        self.director
+            .note_failure(&decision, DialError::RefusedByPolicy);
     }
 
     fn end(&mut self, connection: &Connection, end: &End) {

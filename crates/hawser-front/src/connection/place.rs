@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hawser_net::links::Link;
 use hawser_path::DemandKey;
 use hawser_policy::{Avoid, LinkChoice, Protocol, Verdict};
-use hawser_sched::connection::{Demand, LinkView};
+use hawser_sched::connection::{Demand, LinkView, Reason};
 use hawser_sched::rules::Permission;
 use hawser_types::Instant;
 
@@ -14,6 +14,7 @@ use super::decision::{Candidate, Decision, Standing, leads_to};
 use super::demands::Demands;
 use super::director::Inner;
 use super::link_book::LinkBook;
+use super::story::{LeftTo, MAX_PROMISES, Promise, Story, Subject};
 use super::terms::rank;
 use super::{Health, Origin};
 
@@ -26,6 +27,8 @@ pub(super) struct Placing<'a> {
     demand: Demand,
     is_left: [bool; 2],
     now: Instant,
+    /// The number of the story that this goes on with.
+    told: Option<u64>,
 }
 
 /// What keeps a link behind others: its place in the user's order, what its terms say, and whether
@@ -39,6 +42,7 @@ impl<'a> Placing<'a> {
         let demand = inner.demands.expect(&key, verdict.class);
         let is_left = is_left(inner, origin, &verdict);
         Self {
+            told: None,
             inner,
             origin,
             verdict,
@@ -47,6 +51,21 @@ impl<'a> Placing<'a> {
             is_left,
             now,
         }
+    }
+
+    /// Without a story.
+    pub(super) fn decide_untold(mut self) -> Decision {
+        self.told = Some(NO_STORY);
+        self.decide()
+    }
+
+    /// Goes on with a story that was begun by another decision.
+    pub(super) fn decide_again(mut self, story: u64) -> Decision {
+        if let Some(story) = self.inner.stories.find(story) {
+            story.decided_again = story.decided_again.saturating_add(1);
+        }
+        self.told = Some(story);
+        self.decide()
     }
 
     pub(super) fn decide(self) -> Decision {
@@ -98,11 +117,11 @@ impl<'a> Placing<'a> {
         }
     }
 
-    fn decision(
-        self,
-        ranked: &[(Standing, LinkView)],
-        reason: Option<hawser_sched::connection::Reason>,
-    ) -> Decision {
+    fn decision(mut self, ranked: &[(Standing, LinkView)], reason: Option<Reason>) -> Decision {
+        let story = match self.told {
+            Some(story) => story,
+            None => self.tell(ranked, reason),
+        };
         let links = &self.inner.links;
         let candidate = |(standing, view): &(Standing, LinkView)| {
             let book = links.get(&view.link.value())?;
@@ -123,7 +142,51 @@ impl<'a> Placing<'a> {
             is_open: self.inner.wanted.is_empty() && self.verdict.links == LinkChoice::Any,
             is_left: self.is_left,
             key: self.key,
+            story,
         }
+    }
+
+    /// Begins the story of the connection, whose number is given.
+    fn tell(&mut self, ranked: &[(Standing, LinkView)], reason: Option<Reason>) -> u64 {
+        let promise = |(standing, view): &(Standing, LinkView)| {
+            let book = self.inner.links.get(&view.link.value())?;
+            Some(Promise::new(&book.link, *view, *standing))
+        };
+        let candidates = ranked.iter().filter_map(promise).take(MAX_PROMISES);
+        let story = Story {
+            number: 0,
+            begun: self.now,
+            subject: Subject::of(self.origin),
+            policy: self.inner.scheduler.policy(),
+            reason,
+            demand: self.demand,
+            candidates: candidates.collect(),
+            left_to: self.left_to(),
+            verdict: self.verdict.clone(),
+            rules: Arc::clone(&self.inner.rules),
+            is_kernels: false,
+            decided_again: 0,
+            tries: Vec::new(),
+            failed: None,
+        };
+        self.inner.stories.begin(story)
+    }
+
+    /// Who is to say where the connection goes, for any of the families that it may take.
+    fn left_to(&self) -> Option<LeftTo> {
+        let family = self
+            .origin
+            .remote
+            .map(|remote| usize::from(remote.is_ipv6()));
+        let families = self.is_left.iter().enumerate();
+        let mut left =
+            families.filter(|(one, is_left)| **is_left && family.is_none_or(|it| it == *one));
+        let (family, _) = left.next()?;
+        let tunnel = self.inner.tunnels().get(family).copied().flatten();
+        Some(match tunnel {
+            Some(tunnel) if self.origin.port != DNS_PORT => LeftTo::Tunnel(tunnel.name.clone()),
+            _ => LeftTo::Resolver,
+        })
     }
 
     /// Whether the connection may take the link at all, and the link leads there.
@@ -178,3 +241,5 @@ fn is_left(inner: &Inner, origin: &Origin, verdict: &Verdict) -> [bool; 2] {
 }
 
 const DNS_PORT: u16 = 53;
+/// Their numbers begin with 1.
+const NO_STORY: u64 = 0;

@@ -86,8 +86,10 @@ impl<'a, V: Via> Race<'a, V> {
                 continue;
             }
             if self.running.is_empty() {
+                let error = self.most_telling.unwrap_or(DialError::NetworkUnreachable);
                 self.director.handle_outcome(None);
-                return Err(self.most_telling.unwrap_or(DialError::NetworkUnreachable));
+                self.director.note_failure(&self.decision, error);
+                return Err(error);
             }
             tokio::select! {
                 biased;
@@ -134,6 +136,9 @@ impl<'a, V: Via> Race<'a, V> {
         let number = self.begun.len();
         let link = attempt.link.as_ref().map(|link| LinkIndex::new(link.index));
         let now = Instant::now();
+        if link.is_none() {
+            self.director.note_by_system(&self.decision);
+        }
         self.begun.push(Begun {
             address: attempt.address,
             link,
@@ -164,7 +169,9 @@ impl<'a, V: Via> Race<'a, V> {
         self.most_telling = tell_more(self.most_telling, error);
         if let Some(begun) = self.begun.get_mut(number) {
             begun.failed = Some(error);
-            begun.flow = None;
+            if let Some(flow) = begun.flow.take() {
+                flow.failed(error);
+            }
             if let (DialError::ConnectionRefused, Some(link)) = (error, begun.link) {
                 self.director.handle_answer(link, Some(begun.at.elapsed()));
             }
@@ -198,7 +205,7 @@ impl<'a, V: Via> Race<'a, V> {
 
     /// The links have changed under attempts that are now without hope.
     fn decide_again(&mut self) {
-        self.decision = self.director.decide(&self.origin);
+        self.decision = self.director.decide_again(&self.origin, &self.decision);
         let tried: BTreeSet<_> = self.begun.iter().map(|it| (it.address, it.link)).collect();
         self.waiting = plan(&self.decision, &self.addresses, &self.by_routes);
         self.waiting.retain(|attempt| {

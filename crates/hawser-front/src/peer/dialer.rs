@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::PeerFinder;
 use super::names::Names;
 use super::stream::{PeerStream, Remote};
-use crate::connection::Origin;
+use crate::connection::{Director, Origin};
 use crate::destination::{Destination, Host};
 use crate::resolve::SystemResolver;
 use crate::transport::{DialError, Dialer};
@@ -34,6 +34,7 @@ pub struct PeerDialer<D, S> {
     finder: PeerFinder,
     rules: watch::Receiver<Arc<RuleSet>>,
     names: Names<SystemResolver>,
+    director: Option<Director>,
 }
 
 /// What a [`PeerDialer`] opens.
@@ -60,6 +61,16 @@ where
             finder,
             rules,
             names: Names::new(SystemResolver::new()),
+            director: None,
+        }
+    }
+
+    /// Tells `director` of connections that go over sessions, so that it can say where they went.
+    #[must_use]
+    pub fn telling(self, director: Director) -> Self {
+        Self {
+            director: Some(director),
+            ..self
         }
     }
 
@@ -162,7 +173,14 @@ where
         origin: &Origin,
     ) -> Result<Self::Stream, DialError> {
         match self.way(destination, origin) {
-            Some(way) => self.dial_bonded(way, destination, origin).await,
+            Some(way) => {
+                let address = way.0;
+                let dialed = self.dial_bonded(way, destination, origin).await;
+                if let (Ok(PeerStream::Bonded(_)), Some(director)) = (&dialed, &self.director) {
+                    director.note_bonded(destination, origin, address);
+                }
+                dialed
+            }
             None => self.dial_direct(destination, origin).await,
         }
     }

@@ -10,11 +10,15 @@ use hawser_sched::connection::{Demand, Load, remaining};
 use hawser_types::{ByteCount, Instant};
 
 use super::super::flow::Moved;
+use super::super::story::TryId;
 use super::Inner;
 
 /// One open connection.
 #[derive(Debug)]
 pub(super) struct Entry {
+    /// Where it is told of it.
+    pub(super) told: Option<TryId>,
+    pub(super) begun: Instant,
     pub(super) link: u32,
     pub(super) key: DemandKey,
     pub(super) demand: Demand,

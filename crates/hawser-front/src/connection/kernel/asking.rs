@@ -58,7 +58,7 @@ impl KernelPlaces {
     /// Asks for the place over the link and over others, in the background.
     fn ask(&mut self, question: Question, now: Instant) {
         self.unanswered.note_asked(question.link, now);
-        let decision = self.director.decide(&question.origin);
+        let decision = self.director.decide_untold(&question.origin);
         self.try_again(&decision, question.remote);
         let address = question.remote.ip();
         if decision.way(address) != Way::Links {

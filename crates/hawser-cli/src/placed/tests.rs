@@ -1,0 +1,126 @@
+use std::sync::Arc;
+
+use hawser_front::connection::{Director, Origin};
+use hawser_front::destination::Destination;
+use hawser_net::links::{Link, LinkKind};
+use hawser_policy::{Action, Condition, LinkChoice, Rule, RuleSet, Source};
+use hawser_sched::connection::ConnectionPolicy;
+
+use super::*;
+
+fn link(index: u32, name: &str) -> Link {
+    Link {
+        index,
+        name: name.to_owned(),
+        kind: LinkKind::Hardware,
+        addresses: vec!["192.0.2.1".parse().unwrap()],
+        enabled: true,
+        up: true,
+        has_default_route_v4: true,
+        has_default_route_v6: false,
+        takes_ordinary_v4: false,
+        takes_ordinary_v6: false,
+        loopback: false,
+    }
+}
+
+fn director() -> Director {
+    let director = Director::new(ConnectionPolicy::RoundRobin, Vec::new());
+    director.set_links(&[link(2, "dsl"), link(3, "lte")]);
+    director
+}
+
+fn curl() -> Origin {
+    Origin {
+        program: Some("curl".to_owned()),
+        user: Some(1000),
+        remote: Some("198.51.100.1".parse().unwrap()),
+        port: 443,
+        ..Origin::default()
+    }
+}
+
+fn the_latest(director: &Director) -> PlacedConnection {
+    let report = report(director, Which::Latest(1), Duration::from_secs(1_000_000));
+    report.connections.into_iter().next().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_told_with_what_links_promised_and_its_end() {
+    let director = director();
+    let decision = director.decide(&curl());
+    let first = LinkIndex::new(decision.candidates[0].link.index);
+    let flow = director.open(&decision, first);
+    assert_eq!(the_latest(&director).state, "connecting");
+    flow.connected(Some(Duration::from_millis(30)));
+    flow.moved(ByteCount::new(1000), ByteCount::new(99_000));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(the_latest(&director).state, "open");
+    drop(flow);
+    tokio::time::advance(Duration::from_secs(3)).await;
+    let told = the_latest(&director);
+    assert_eq!((told.id, told.at_unix_ms), (1, 999_996_000));
+    assert_eq!(told.destination, "198.51.100.1:443");
+    assert_eq!(
+        (told.program.as_deref(), told.user),
+        (Some("curl"), Some(1000))
+    );
+    assert_eq!(
+        (told.scheduler.as_str(), told.why.as_str()),
+        ("round-robin", "turn")
+    );
+    assert_eq!(told.candidates.len(), 2);
+    let promised = &told.candidates[0];
+    assert_eq!(promised.standing, "equal");
+    assert!(promised.down > Rate::ZERO && promised.finish > Duration::ZERO);
+    assert_eq!(told.link.as_deref(), Some(promised.link.as_str()));
+    assert_eq!(told.state, "ended");
+    assert_eq!(told.bytes_received, ByteCount::new(99_000));
+    assert_eq!(told.lasted, Some(Duration::from_secs(1)));
+    assert_eq!(told.rate.bits_per_second(), 800_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_are_told_by_number_and_name_and_a_single_link_is_said_to_be_one() {
+    let director = director();
+    director.set_rules(Arc::new(RuleSet::new([Rule {
+        name: Some("mine".to_owned()),
+        source: Source::User,
+        when: Condition::default(),
+        then: Action {
+            links: Some(LinkChoice::Only(vec!["lte".to_owned()])),
+            ..Action::default()
+        },
+    }])));
+    director.decide(&curl());
+    let told = the_latest(&director);
+    assert_eq!(told.why, "only");
+    let rule = PlacedRule {
+        field: "links".to_owned(),
+        value: "only lte".to_owned(),
+        number: 1,
+        source: "user".to_owned(),
+        name: Some("mine".to_owned()),
+    };
+    assert_eq!(told.rules, [rule]);
+
+    director.set_links(&[link(2, "dsl")]);
+    director.decide(&curl());
+    let told = the_latest(&director);
+    assert_eq!(
+        (told.why.as_str(), told.state.as_str()),
+        ("closed", "connecting")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_goes_over_a_peer_or_is_asked_for_in_vain_is_told_so() {
+    let director = director();
+    let destination: Destination = "example.org:80".parse().unwrap();
+    director.note_bonded(&destination, &curl(), "198.51.100.7".parse().unwrap());
+    let told = the_latest(&director);
+    assert_eq!((told.why.as_str(), told.state.as_str()), ("peer", "untold"));
+    assert_eq!(told.destination, "example.org:80");
+    let missing = report(&director, Which::One(2), Duration::ZERO);
+    assert_eq!((missing.connections.len(), missing.latest_id), (0, 1));
+}
