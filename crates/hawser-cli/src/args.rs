@@ -20,7 +20,7 @@ use hawser_types::{ByteCount, StreamId};
 
 use crate::captured::Scope;
 
-pub(crate) use rule::{RuleAction, RuleArgs, RuleTestArgs};
+pub(crate) use rule::{RuleAction, RuleArgs, RuleTestArgs, Spot};
 pub(crate) use run::{RunArgs, Via};
 
 /// Makes all of a machine's internet links act as one.

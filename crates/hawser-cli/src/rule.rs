@@ -22,7 +22,8 @@ pub(crate) async fn run(setup: &Setup, args: RuleArgs) -> anyhow::Result<()> {
             if files.config.is_none() {
                 setup.state.prepare()?;
             }
-            let path = edit::add(&files, &args.rule())?;
+            let spot = args.spot();
+            let path = edit::add(&files, &args.rule(), &spot)?;
             show(&format!("added to {}\n", path.display()))
         }
         RuleAction::Remove { number } => {

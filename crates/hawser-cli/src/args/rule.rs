@@ -33,7 +33,7 @@ pub(crate) enum RuleAction {
     },
     /// Say what the rules make of a connection, and why
     Test(Box<RuleTestArgs>),
-    /// Add a rule behind your others
+    /// Add a rule, behind your others unless it is said where
     Add(Box<RuleAddArgs>),
     /// Remove a rule of your own
     Remove {
@@ -87,6 +87,12 @@ pub(crate) struct RuleTestArgs {
 #[command(override_usage = "hawser rule add [OPTIONS]")]
 #[command(group = ArgGroup::new("which").multiple(false))]
 pub(crate) struct RuleAddArgs {
+    /// Put it before all others, so that it wins over them
+    #[arg(long, conflicts_with = "before")]
+    first: bool,
+    /// Put it before this one of your rules, by its name or its number in `hawser rule list`
+    #[arg(long, value_name = "RULE")]
+    before: Option<String>,
     /// Call the rule so
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
@@ -143,7 +149,27 @@ pub(crate) struct RuleAddArgs {
     mode: Option<Mode>,
 }
 
+/// Where a rule is put among those of the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Spot {
+    /// Behind the others.
+    Last,
+    /// Before all others.
+    First,
+    /// Before the one with this name, or this number.
+    Before(String),
+}
+
 impl RuleAddArgs {
+    /// Where the rule is to be put.
+    pub(crate) fn spot(&self) -> Spot {
+        match (&self.before, self.first) {
+            (Some(rule), _) => Spot::Before(rule.clone()),
+            (None, true) => Spot::First,
+            (None, false) => Spot::Last,
+        }
+    }
+
     /// The rule that the flags describe.
     pub(crate) fn rule(self) -> Rule {
         let links = match (self.only, self.order, self.never) {

@@ -8,44 +8,139 @@ use anyhow::Context as _;
 use hawser_config::{Config, parse_rules};
 use hawser_policy::{Field, Rule};
 use rustix::fs::{FlockOperation, flock};
-use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, TomlError, Value, value};
+use toml_edit::{
+    Array, ArrayOfTables, DocumentMut, Item, RawString, Table, TomlError, Value, value,
+};
 
-use crate::rule_files::RuleFiles;
+use crate::args::Spot;
+use crate::rule_files::{RuleFiles, UserRules};
 use crate::setup::Usage;
 
-/// Writes `rule` behind the others of the configuration, or of the state directory where no
-/// configuration is named; says where.
-pub(super) fn add(files: &RuleFiles, rule: &Rule) -> anyhow::Result<PathBuf> {
-    let path = files.config.as_ref().unwrap_or(&files.own).clone();
-    let is_config = files.config.is_some();
+/// Writes `rule` into the configuration, or into the state directory where no configuration is
+/// named, or where the rule stands that it is to come before; says where.
+pub(super) fn add(files: &RuleFiles, rule: &Rule, spot: &Spot) -> anyhow::Result<PathBuf> {
+    let (path, place) = match spot {
+        Spot::Last => (files.config.as_ref().unwrap_or(&files.own).clone(), None),
+        Spot::First => (files.config.as_ref().unwrap_or(&files.own).clone(), Some(0)),
+        Spot::Before(other) => {
+            let place = find(&files.read()?, other)?;
+            let (path, place) = file_of(files, place)?;
+            (path, Some(place))
+        }
+    };
+    let is_config = files.config.as_ref() == Some(&path);
     change(&path, is_config, |document| {
         let rules = document.entry(RULE).or_insert_with(no_rules);
         let Item::ArrayOfTables(rules) = rules else {
             let problem = format!("{}: `rule` is not made of [[rule]]", path.display());
             return Err(Usage(problem).into());
         };
-        rules.push(table(rule));
+        let is_alone = rules.is_empty();
+        insert(rules, place.unwrap_or(rules.len()), table(rule));
+        if is_alone {
+            keep_ahead(document);
+        }
         Ok(())
     })?;
     Ok(path)
+}
+
+/// The place among the user's rules of the one with this name or, if none has it, this number.
+fn find(read: &UserRules, other: &str) -> anyhow::Result<usize> {
+    let all: Vec<&Rule> = read.configured.iter().chain(&read.own).collect();
+    let is_named = |rule: &&Rule| rule.name.as_deref() == Some(other);
+    let mut named = all.iter().enumerate().filter(|(_, rule)| is_named(rule));
+    if let Some((place, _)) = named.next() {
+        return match named.next() {
+            None => Ok(place),
+            Some(_) => {
+                let problem = format!("more than one rule is called {other}: say its number");
+                Err(Usage(problem).into())
+            }
+        };
+    }
+    let number = other.parse::<usize>().ok().and_then(|it| it.checked_sub(1));
+    let place = number.filter(|place| *place < all.len());
+    place.ok_or_else(|| {
+        let count = all.len();
+        let problem = format!("there is no rule {other} of your own; you have {count}");
+        Usage(problem).into()
+    })
+}
+
+/// The file in which the user's rule at `place` stands, and its place there.
+fn file_of(files: &RuleFiles, place: usize) -> anyhow::Result<(PathBuf, usize)> {
+    let configured = files.read()?.configured.len();
+    Ok(match &files.config {
+        Some(config) if place < configured => (config.clone(), place),
+        _ => (files.own.clone(), place - configured),
+    })
+}
+
+/// What stood at the end of the file stays where it was: ahead of its first rule.
+fn keep_ahead(document: &mut DocumentMut) {
+    let end = document.trailing().as_str().unwrap_or_default().to_owned();
+    let rules = document
+        .get_mut(RULE)
+        .and_then(Item::as_array_of_tables_mut);
+    let Some(first) = rules.and_then(|rules| rules.get_mut(0)) else {
+        return;
+    };
+    if end.is_empty() {
+        return;
+    }
+    let gap = if end == OWN_HEAD { "" } else { "\n" };
+    first.decor_mut().set_prefix(format!("{end}{gap}"));
+    document.set_trailing("");
+}
+
+/// Puts `table` at `place`. What stands in the file stays in its order.
+fn insert(rules: &mut ArrayOfTables, place: usize, mut table: Table) {
+    let mut behind = Vec::new();
+    while rules.len() > place {
+        behind.push(rules.remove(place));
+    }
+    if let Some(next) = behind.first_mut() {
+        // The same place in the file, and before it since it comes before it here.
+        if let Some(position) = next.position() {
+            table.set_position(position);
+        }
+        let before = next.decor().prefix().and_then(RawString::as_str);
+        let before = before.unwrap_or_default().to_owned();
+        // What heads the file stays at its head.
+        let (head, own) = match before.strip_prefix(OWN_HEAD) {
+            Some(own) => (OWN_HEAD, own),
+            None => ("", before.as_str()),
+        };
+        let is_apart = own.starts_with('\n');
+        table
+            .decor_mut()
+            .set_prefix(match is_apart && head.is_empty() {
+                true => "\n",
+                false => head,
+            });
+        let gap = if is_apart { "" } else { "\n" };
+        next.decor_mut().set_prefix(format!("{gap}{own}"));
+    }
+    rules.push(table);
+    for next in behind {
+        rules.push(next);
+    }
 }
 
 /// Takes the user's rule with that number out; gives it and the file that it stood in.
 pub(super) fn remove(files: &RuleFiles, number: u32) -> anyhow::Result<(Rule, PathBuf)> {
     let read = files.read()?;
     let place = number as usize - 1;
-    let count = read.configured.len();
     let all = read.configured.len() + read.own.len();
     let mut user = read.configured.into_iter().chain(read.own);
     let Some(rule) = user.nth(place) else {
         let problem = format!("there is no rule {number} of your own; you have {all}");
         return Err(Usage(problem).into());
     };
-    let (path, place, is_config) = match &files.config {
-        Some(config) if place < count => (config, place, true),
-        _ => (&files.own, place - count, false),
-    };
-    change(path, is_config, |document| {
+    let (path, place) = file_of(files, place)?;
+    let is_config = files.config.as_ref() == Some(&path);
+    change(&path, is_config, |document| {
         let rules = document.get_mut(RULE);
         let rules = rules.and_then(Item::as_array_of_tables_mut);
         let Some(rules) = rules.filter(|rules| place < rules.len()) else {
@@ -55,7 +150,7 @@ pub(super) fn remove(files: &RuleFiles, number: u32) -> anyhow::Result<(Rule, Pa
         rules.remove(place);
         Ok(())
     })?;
-    Ok((rule, path.clone()))
+    Ok((rule, path))
 }
 
 /// Changes the file as a whole or not at all; never to something that could not be read back.

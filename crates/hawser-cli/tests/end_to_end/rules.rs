@@ -38,6 +38,27 @@ fn a_rule_is_added_tested_listed_and_removed() {
     assert_eq!(json["verdict"]["class"]["value"], "interactive");
     assert_eq!(json["verdict"]["class"]["rule"], 1);
 
+    // A later one wins where it is put first.
+    let add = |more: &str| assert_eq!(run(&format!("rule add --program restic {more}")).code, 0);
+    let links = || {
+        let tested = run("rule test --json --program restic --to 192.0.2.1:443");
+        let tested: serde_json::Value = serde_json::from_str(&tested.out).unwrap();
+        tested["verdict"]["links"].clone()
+    };
+    add("--only nolink1");
+    assert_eq!((&links()["value"], &links()["rule"]), (&"never nolink0".into(), &1.into()));
+    add("--only nolink2 --first --name mine");
+    assert_eq!((&links()["value"], &links()["rule"]), (&"only nolink2".into(), &1.into()));
+    add("--only nolink3 --before mine");
+    assert_eq!((&links()["value"], &links()["rule"]), (&"only nolink3".into(), &1.into()));
+    let tested = run("rule test --program restic --to 192.0.2.1:443");
+    assert!(tested.out.contains("links   only nolink3               1 user"), "{tested:?}");
+    let nowhere = run("rule add --program x --class bulk --before nobody");
+    nowhere.expect(2, "there is no rule nobody of your own; you have 4");
+    for _ in 0..3 {
+        assert_eq!(run("rule remove 1").code, 0);
+    }
+
     assert_eq!(run("rule remove 1").code, 0);
     assert!(run("rule list").out.contains("no rule of your own"));
 }
