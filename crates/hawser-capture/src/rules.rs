@@ -57,7 +57,7 @@ pub(crate) fn compile(rules: &[Rule], names: &Names<'_>) -> Compiled {
         addresses.extend(found.map(|(bits, key)| (bits, key, bit)));
         let found = when.port.iter().flat_map(port_prefixes);
         ports.extend(found.map(|(bits, key)| (bits, key, bit)));
-        users.extend(when.user.iter().map(|user| (*user, bit)));
+        users.extend(when.user.iter().map(|user| (user.id(), bit)));
         let found = when
             .cgroup
             .iter()

@@ -6,7 +6,7 @@ mod report;
 use anyhow::bail;
 use hawser_config::HostPort;
 use hawser_net::links::LinkMonitor;
-use hawser_policy::{Dscp, Facts, Protocol, RuleSet, Source};
+use hawser_policy::{Dscp, Facts, Protocol, RuleSet, Source, User};
 
 use crate::args::{RuleAction, RuleArgs, RuleTestArgs};
 use crate::rule_files::RuleFiles;
@@ -65,7 +65,7 @@ fn test(files: &RuleFiles, args: &RuleTestArgs) -> anyhow::Result<()> {
         domain: args.domain.as_deref().or(host),
         program: args.program.as_deref(),
         executable: args.executable.as_deref(),
-        user: args.user,
+        user: args.user.as_ref().map(User::id),
         cgroup: args.cgroup.as_deref(),
         dscp: args.dscp.map(Dscp::value),
     };

@@ -174,6 +174,14 @@ impl<'a> Field<'a> {
         text.and_then(read).ok_or_else(|| self.wrong(allowed))
     }
 
+    /// The text, where it is one.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match self.value {
+            DeValue::String(text) => Some(text.as_ref()),
+            _ => None,
+        }
+    }
+
     /// One of a few words.
     pub(crate) fn word<T: Clone>(&self, words: &[(&str, T)]) -> Result<T, ConfigError> {
         let names: Vec<_> = words

@@ -19,6 +19,7 @@ mod rule;
 mod serve;
 mod session;
 mod up;
+mod user;
 
 use std::path::Path;
 
@@ -39,6 +40,7 @@ pub use session::{
     MIN_CHUNK_SIZE, MIN_RECEIVE_MEMORY, MIN_RECORDER, MIN_SURVIVE, SessionConfig,
 };
 pub use up::{DEFAULT_PROXY_PORT, UpConfig};
+pub use user::{UnknownUser, read_user};
 
 use hawser_policy::{Rule, Source};
 

@@ -4,11 +4,12 @@ use std::sync::LazyLock;
 
 use hawser_policy::{
     Action, Avoid, Class, Condition, Dscp, LinkChoice, Mode, PortRange, Profile, Protocol, Rule,
-    RuleSet, Source,
+    RuleSet, Source, User,
 };
 
 use crate::document::{Document, Field, Section, read_bounded};
 use crate::link::{LINK_NAME, read_link_name};
+use crate::user::{MAX_USER, read_user};
 use crate::{ConfigError, read_network};
 
 /// The rules that are asked: `user`'s, then those of the profile, then the built-in ones.
@@ -80,7 +81,7 @@ fn read_condition(section: &Section<'_>) -> Result<Condition, ConfigError> {
     Ok(Condition {
         program: read_texts(section, "program", PATTERN)?,
         executable: read_texts(section, "executable", PATTERN)?,
-        user: read_list(section, "user", |f| f.integer(0..=u32::MAX - 1))?,
+        user: read_list(section, "user", read_one_user)?,
         cgroup: read_texts(
             section,
             "cgroup",
@@ -156,6 +157,13 @@ fn read_texts<T: FromStr>(
     allowed: &str,
 ) -> Result<Vec<T>, ConfigError> {
     read_list(section, key, |field| field.parse(allowed))
+}
+
+fn read_one_user(field: &Field<'_>) -> Result<User, ConfigError> {
+    match field.text() {
+        None => field.integer(0..=MAX_USER).map(User::from),
+        Some(name) => read_user(name).map_err(|error| field.wrong(&error.to_string())),
+    }
 }
 
 fn read_ports(field: &Field<'_>) -> Result<PortRange, ConfigError> {

@@ -2,7 +2,7 @@ use ipnet::IpNet;
 
 use hawser_sched::connection::Class;
 
-use crate::{CgroupPath, DomainPattern, Dscp, Facts, Pattern, PortRange, Protocol};
+use crate::{CgroupPath, DomainPattern, Dscp, Facts, Pattern, PortRange, Protocol, User};
 
 /// Which connections a rule applies to: those that fit every field that says something. A list
 /// that is empty says nothing; one that is not is fitted by any of its entries.
@@ -12,8 +12,8 @@ pub struct Condition {
     pub program: Vec<Pattern>,
     /// `executable`: the path of the program's file.
     pub executable: Vec<Pattern>,
-    /// `user`: the numeric user id.
-    pub user: Vec<u32>,
+    /// `user`: who runs it.
+    pub user: Vec<User>,
     /// `cgroup`: the control group, or one above it.
     pub cgroup: Vec<CgroupPath>,
     /// `domain`: the name it goes to.
@@ -87,7 +87,9 @@ impl Condition {
             facts.executable,
             |one, has| one.matches(has),
         )?;
-        fits(Field::User, &self.user, facts.user, |one, has| *one == has)?;
+        fits(Field::User, &self.user, facts.user, |one, has| {
+            one.id() == has
+        })?;
         fits(Field::Cgroup, &self.cgroup, facts.cgroup, |one, has| {
             one.contains(has)
         })?;

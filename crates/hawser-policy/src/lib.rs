@@ -25,4 +25,4 @@ pub use rule::{
     UnknownProfile,
 };
 pub use set::{Explained, RuleSet, Verdict};
-pub use value::{Dscp, DscpError, PortRange, PortRangeError};
+pub use value::{Dscp, DscpError, PortRange, PortRangeError, User};

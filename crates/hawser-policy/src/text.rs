@@ -82,18 +82,18 @@ fn texts<T: fmt::Display>(values: &[T]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Class, Mode, Protocol};
+    use crate::{Class, Mode, Protocol, User};
 
     #[test]
     fn a_rule_is_shown_in_the_words_it_is_written_in() {
         let when = Condition {
             program: vec!["restic".parse().unwrap(), "borg*".parse().unwrap()],
-            user: vec![1000],
+            user: vec![1000.into(), User::named("amy".to_owned(), 1001)],
             port: vec!["8000-8100".parse().unwrap()],
             protocol: Some(Protocol::Udp),
             ..Condition::default()
         };
-        let expected = "program restic or borg*, user 1000, port 8000-8100, protocol udp";
+        let expected = "program restic or borg*, user 1000 or amy, port 8000-8100, protocol udp";
         assert_eq!(when.to_string(), expected);
         assert_eq!(Condition::default().to_string(), "any connection");
         let then = Action {

@@ -54,6 +54,59 @@ impl FromStr for PortRange {
     }
 }
 
+/// A user, as a rule names it.
+///
+/// Two are the same if their numbers are.
+#[derive(Clone, Debug)]
+pub struct User {
+    id: u32,
+    name: Option<String>,
+}
+
+impl User {
+    /// The user that the system knows by `name` and, when that was looked up, by the number `id`.
+    pub const fn named(name: String, id: u32) -> Self {
+        Self {
+            id,
+            name: Some(name),
+        }
+    }
+
+    /// The kernel's number.
+    pub const fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// The name, where the rule gives one.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+}
+
+impl From<u32> for User {
+    fn from(id: u32) -> Self {
+        Self { id, name: None }
+    }
+}
+
+impl PartialEq for User {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for User {}
+
+impl fmt::Display for User {
+    /// As rules write it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => f.write_str(name),
+            None => write!(f, "{}", self.id),
+        }
+    }
+}
+
 /// The differentiated-services code point in a packet's header, 0 to 63.
 ///
 /// Source: RFC 2474; the names from RFC 2597, 3246, 8622.

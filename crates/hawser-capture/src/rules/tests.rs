@@ -98,7 +98,7 @@ fn any_rule(random: &mut StdRng) -> Rule {
             random,
             &parsed(&["curl", "cur*", "c*", "transmission-daemon", "*"]),
         ),
-        user: some(random, &[0, 1000]),
+        user: some(random, &[0.into(), 1000.into()]),
         address: some(
             random,
             &parsed(&[

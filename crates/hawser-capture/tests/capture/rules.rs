@@ -37,7 +37,7 @@ fn below_mount(group: &std::path::Path) -> String {
 fn some_rules(stage: &Stage) -> RuleSet {
     let named = |name: &str| vec![name.to_owned()];
     let ordered = Condition {
-        user: vec![65_534],
+        user: vec![65_534.into()],
         ..program("ordered")
     };
     let precise = Condition {

@@ -3,10 +3,10 @@
 use std::str::FromStr;
 
 use clap::{ArgGroup, Args, Subcommand};
-use hawser_config::{HostPort, IpNet};
+use hawser_config::{HostPort, IpNet, read_user};
 use hawser_policy::{
     Action, Avoid, CgroupPath, Class, Condition, DomainPattern, Dscp, LinkChoice, Mode, Pattern,
-    PortRange, Protocol, Rule, Source,
+    PortRange, Protocol, Rule, Source, User,
 };
 
 use super::{TableArgs, link_name, network};
@@ -58,9 +58,9 @@ pub(crate) struct RuleTestArgs {
     /// The path of the program's file
     #[arg(long, value_name = "PATH")]
     pub(crate) executable: Option<String>,
-    /// The number of the user who runs it
-    #[arg(long, value_name = "UID")]
-    pub(crate) user: Option<u32>,
+    /// The user who runs it, by name or number
+    #[arg(long, value_name = "USER", value_parser = read_user)]
+    pub(crate) user: Option<User>,
     /// Its control group
     #[arg(long, value_name = "PATH")]
     pub(crate) cgroup: Option<String>,
@@ -102,9 +102,9 @@ pub(crate) struct RuleAddArgs {
     /// For these paths of programs; * stands for any characters
     #[arg(long, value_name = "PATH", value_delimiter = ',', value_parser = Pattern::from_str)]
     executable: Vec<Pattern>,
-    /// For what these users run
-    #[arg(long, value_name = "UID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(..i64::from(u32::MAX)))]
-    user: Vec<u32>,
+    /// For what these users run, by name or number
+    #[arg(long, value_name = "USER", value_delimiter = ',', value_parser = read_user)]
+    user: Vec<User>,
     /// For what is in these control groups, or below
     #[arg(long, value_name = "PATH", value_delimiter = ',', value_parser = CgroupPath::from_str)]
     cgroup: Vec<CgroupPath>,

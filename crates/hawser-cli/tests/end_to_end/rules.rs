@@ -38,29 +38,62 @@ fn a_rule_is_added_tested_listed_and_removed() {
     assert_eq!(json["verdict"]["class"]["value"], "interactive");
     assert_eq!(json["verdict"]["class"]["rule"], 1);
 
-    // A later one wins where it is put first.
+    assert_eq!(run("rule remove 1").code, 0);
+    assert!(run("rule list").out.contains("no rule of your own"));
+}
+
+#[test]
+fn a_user_in_a_rule_has_a_name() {
+    let place = Place::new();
+    let run = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        place.run("s", &words)
+    };
+    assert_eq!(run("rule add --user root --class real-time").code, 0);
+    assert!(run("rule list").out.contains("user root: class real-time"));
+    let by_root = run("rule test --user 0 --to 192.0.2.1:9");
+    assert!(by_root.out.contains("class   real-time"), "{by_root:?}");
+    assert_eq!(run("rule remove 1").code, 0);
+}
+
+#[test]
+fn a_rule_that_is_put_before_others_wins() {
+    let place = Place::new();
+    let run = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        place.run("s", &words)
+    };
     let add = |more: &str| assert_eq!(run(&format!("rule add --program restic {more}")).code, 0);
     let links = || {
         let tested = run("rule test --json --program restic --to 192.0.2.1:443");
         let tested: serde_json::Value = serde_json::from_str(&tested.out).unwrap();
         tested["verdict"]["links"].clone()
     };
+    add("--never nolink0");
     add("--only nolink1");
-    assert_eq!((&links()["value"], &links()["rule"]), (&"never nolink0".into(), &1.into()));
+    assert_eq!(
+        (&links()["value"], &links()["rule"]),
+        (&"never nolink0".into(), &1.into())
+    );
     add("--only nolink2 --first --name mine");
-    assert_eq!((&links()["value"], &links()["rule"]), (&"only nolink2".into(), &1.into()));
+    assert_eq!(
+        (&links()["value"], &links()["rule"]),
+        (&"only nolink2".into(), &1.into())
+    );
     add("--only nolink3 --before mine");
-    assert_eq!((&links()["value"], &links()["rule"]), (&"only nolink3".into(), &1.into()));
+    assert_eq!(
+        (&links()["value"], &links()["rule"]),
+        (&"only nolink3".into(), &1.into())
+    );
     let tested = run("rule test --program restic --to 192.0.2.1:443");
-    assert!(tested.out.contains("links   only nolink3               1 user"), "{tested:?}");
+    assert!(
+        tested
+            .out
+            .contains("links   only nolink3               1 user"),
+        "{tested:?}"
+    );
     let nowhere = run("rule add --program x --class bulk --before nobody");
     nowhere.expect(2, "there is no rule nobody of your own; you have 4");
-    for _ in 0..3 {
-        assert_eq!(run("rule remove 1").code, 0);
-    }
-
-    assert_eq!(run("rule remove 1").code, 0);
-    assert!(run("rule list").out.contains("no rule of your own"));
 }
 
 #[test]
@@ -69,7 +102,7 @@ fn what_makes_no_sense_ends_with_2_and_one_line() {
     let config = place.path("c.toml");
     std::fs::write(&config, "[[rule]]\nclass = \"fast\"\n").unwrap();
     let config = config.to_str().unwrap();
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["rule", "add", "--class", "fast"], "unknown class `fast`"),
         (
             &["rule", "add", "--never", "a/b"],
@@ -80,6 +113,14 @@ fn what_makes_no_sense_ends_with_2_and_one_line() {
             "range such as 5000-5100",
         ),
         (&["rule", "add", "--program", "x"], "required"),
+        (
+            &["rule", "add", "--user", "no-such-user", "--class", "bulk"],
+            "there is no user `no-such-user`",
+        ),
+        (
+            &["rule", "test", "--user", "no-such-user", "--to", "a:1"],
+            "there is no user `no-such-user`",
+        ),
         (
             &["rule", "add", "--only", "a", "--never", "b"],
             "cannot be used with",

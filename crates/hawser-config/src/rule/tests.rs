@@ -33,7 +33,7 @@ fn every_key_reaches_its_place() {
         name = "all of them"
         program = ["curl", "wget*"]
         executable = "/usr/bin/*"
-        user = [0, 1000]
+        user = ["root", 1000]
         cgroup = "/user.slice"
         domain = "*.example.org"
         address = ["192.0.2.0/24", "2001:db8::1"]
@@ -56,7 +56,7 @@ fn every_key_reaches_its_place() {
     let when = Condition {
         program: vec!["curl".parse().unwrap(), "wget*".parse().unwrap()],
         executable: vec!["/usr/bin/*".parse().unwrap()],
-        user: vec![0, 1000],
+        user: vec![0.into(), 1000.into()],
         cgroup: vec!["/user.slice".parse().unwrap()],
         domain: vec!["*.example.org".parse().unwrap()],
         address: vec![
@@ -136,7 +136,9 @@ fn errors_name_line_key_value_and_what_is_allowed() {
         "port = 70000",
         "port = -1",
         "dscp = 64",
-        "user = \"root\"",
+        "user = \"nobody-of-this-name\"",
+        "user = [\"root\", \"\"]",
+        "user = 4294967295",
         "address = \"10.1.2.3/8\"",
         "domain = \"*\"",
         "cgroup = \"x\"",

@@ -112,7 +112,7 @@ fn every_field_has_to_fit() {
     let when = Condition {
         program: vec!["curl".parse().unwrap()],
         executable: vec!["/usr/bin/*".parse().unwrap()],
-        user: vec![1000],
+        user: vec![1000.into()],
         cgroup: vec!["/user.slice".parse().unwrap()],
         domain: vec!["*.example.org".parse().unwrap()],
         address: vec!["192.0.2.0/24".parse().unwrap()],

@@ -1,4 +1,4 @@
-use hawser_policy::{Action, Class, Condition, LinkChoice, Mode};
+use hawser_policy::{Action, Class, Condition, LinkChoice, Mode, User};
 
 use super::*;
 use crate::setup::is_usage;
@@ -23,7 +23,7 @@ fn rule() -> Rule {
         name: Some("backups".to_owned()),
         when: Condition {
             program: vec!["restic".parse().unwrap(), "10".parse().unwrap()],
-            user: vec![1000],
+            user: vec![1000.into(), User::named("root".to_owned(), 0)],
             port: vec!["22".parse().unwrap()],
             ..Condition::default()
         },
