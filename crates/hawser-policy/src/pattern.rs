@@ -224,6 +224,31 @@ mod tests {
     }
 
     #[test]
+    fn what_is_within_a_group_of_the_corpus_stays_so_further_below() {
+        let folder = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../fuzz/corpus/cgroup_paths"
+        );
+        let mut within = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+            let (rule, group) = text.split_once('\0').unwrap_or((&text, "/user.slice"));
+            let Ok(rule) = rule.parse::<CgroupPath>() else {
+                continue;
+            };
+            assert_eq!(rule.to_string().parse(), Ok(rule.clone()));
+            if rule.contains(group) {
+                assert!(rule.contains(&format!("{group}/below")));
+                within += 1;
+            }
+        }
+        assert!(
+            within >= 3,
+            "the corpus is gone, or no group is within another"
+        );
+    }
+
+    #[test]
     fn a_domain_is_one_name_or_all_below_it() {
         let one: DomainPattern = "Example.org.".parse().unwrap();
         assert!(one.matches("example.org") && one.matches("EXAMPLE.ORG."));

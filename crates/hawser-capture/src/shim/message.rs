@@ -239,6 +239,26 @@ mod tests {
         assert_eq!(Request::read(&no_port), Err(Malformed::Field));
     }
 
+    #[test]
+    fn every_file_of_the_corpus_that_is_read_is_written_the_same() {
+        let folder = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../fuzz/corpus/shim_request"
+        );
+        let mut good = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+            for request in bytes.chunks_exact(REQUEST_LENGTH) {
+                let request = request.try_into().unwrap();
+                if let Ok(read) = Request::read(&request) {
+                    assert_eq!(read.to_bytes(), request);
+                    good += 1;
+                }
+            }
+        }
+        assert!(good >= 5, "the corpus is gone, or none of it is a request");
+    }
+
     proptest! {
         #[test]
         fn whatever_is_read_is_written_the_same(bytes in any::<[u8; REQUEST_LENGTH - 6]>(), operation in 1..=2_u8) {
