@@ -34,8 +34,8 @@ use crate::{
 /// process that moves takes its sockets' fate with it, and its new sockets go by the new group.
 #[derive(Debug)]
 pub struct Capture {
-    /// Holds the programs and what attaches them.
-    _programs: Ebpf,
+    /// Holds what attaches them, too.
+    pub(crate) programs: Ebpf,
     pub(crate) tables: Tables,
     pub(crate) rules: RuleTables,
     pub(crate) diagnosis: Diagnosis,
@@ -113,7 +113,7 @@ impl Capture {
         tables.settings.set(0, row, 0)?;
         attach(&mut programs, group)?;
         let mut capture = Self {
-            _programs: programs,
+            programs,
             tables,
             rules,
             diagnosis,

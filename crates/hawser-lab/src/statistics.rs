@@ -27,6 +27,29 @@ impl Spread {
     }
 }
 
+/// Where the median of what `samples` are drawn from lies, with 95 % confidence or a little more:
+/// between two of them, by the sign test. Nothing for less than six.
+pub(crate) fn interval_of_median(samples: &[f64]) -> Option<[f64; 2]> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let count = sorted.len();
+    // How likely it is that just so many are below the median: half to the power of the count at
+    // first, then on by the binomial coefficients.
+    let mut likelihood = 0.5_f64.powi(i32::try_from(count).ok()?);
+    let mut below = 0.0;
+    let mut rank = 0;
+    while rank < count {
+        below += likelihood;
+        if below > 0.025 {
+            break;
+        }
+        likelihood *= (count - rank) as f64 / (rank + 1) as f64;
+        rank += 1;
+    }
+    let outside = rank.checked_sub(1)?;
+    Some([sorted[outside], sorted[count - 1 - outside]])
+}
+
 /// The smallest value that at least `percent` of a hundred values do not exceed (nearest rank).
 fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
     let rank = (sorted.len() * percent).div_ceil(100);
@@ -52,6 +75,16 @@ mod tests {
         assert_eq!(percentile(&[7.0], 0), Some(7.0));
         assert_eq!(percentile(&[7.0], 99), Some(7.0));
         assert_eq!(percentile(&[1.0, 2.0, 3.0], 50), Some(2.0));
+    }
+
+    #[test]
+    fn the_interval_of_a_median_is_that_of_the_sign_test() {
+        let values = |count: u8| (1..=count).map(f64::from).collect::<Vec<_>>();
+        assert_eq!(interval_of_median(&values(5)), None);
+        // Ranks as tables of the sign test give them.
+        assert_eq!(interval_of_median(&values(6)), Some([1.0, 6.0]));
+        assert_eq!(interval_of_median(&values(10)), Some([2.0, 9.0]));
+        assert_eq!(interval_of_median(&values(40)), Some([14.0, 27.0]));
     }
 
     #[test]

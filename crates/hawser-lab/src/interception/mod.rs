@@ -18,7 +18,7 @@ use self::asker::Asker;
 use crate::experiment::{Findings, Head};
 use crate::measure::median;
 use crate::process::{Program, output_of};
-use crate::statistics::Spread;
+use crate::statistics::{Spread, interval_of_median};
 use crate::topology::{Lab, SERVER};
 use crate::verdict::{Asked, Verdict};
 
@@ -73,6 +73,18 @@ struct Transfers {
     captured: Vec<f64>,
     /// The median of what the captured one of each pair has of the plain one beside it.
     of_plain: Option<f64>,
+    /// The 95 % interval of that median, by the order of the ratios.
+    interval: Option<[f64; 2]>,
+    /// How often the programs ran for one captured transfer more, from its first connection to its
+    /// end; and the bytes that it moved.
+    runs: Option<(u64, u64)>,
+}
+
+/// What iperf3 has seen.
+struct Transferred {
+    /// In Gbit/s.
+    speed: f64,
+    bytes: u64,
 }
 
 /// Measures over two virtual cables without limits.
@@ -92,7 +104,7 @@ pub(crate) fn run(options: &Options, folder: &Path) -> anyhow::Result<Report> {
     let counts = capture.counts()?;
     let wanted = 2 * u64::from(options.rounds * options.connections);
     anyhow::ensure!(counts.placed >= wanted, "only {} captured", counts.placed);
-    let transfers = match transfer(options, &lab, &group, folder) {
+    let transfers = match transfer(options, &lab, &capture, &group, folder) {
         Ok(transfers) => transfers,
         Err(error) => {
             failures.push(format!("iperf3: {error:#}"));
@@ -215,10 +227,12 @@ fn compare(
     })
 }
 
-/// One connection at a time with iperf3, with the programs and without in turns.
+/// One connection at a time with iperf3, with the programs and without in turns. Either is in a
+/// control group of its own: what the kernel accounts to one costs something by itself.
 fn transfer(
     options: &Options,
     lab: &Lab,
+    capture: &Capture,
     group: &RunGroup,
     folder: &Path,
 ) -> anyhow::Result<Transfers> {
@@ -226,11 +240,12 @@ fn transfer(
     if options.transfers == 0 {
         return Ok(transfers);
     }
+    let without = RunGroup::create()?;
     let mut server = lab.server().command("iperf3");
     server.args(["-s", "-p", IPERF_PORT]);
     let mut server = Program::start("iperf3", server, &folder.join("iperf3.log"))?;
     let deadline = Instant::now() + PATIENCE;
-    while let Err(error) = iperf(lab, None, 1) {
+    while let Err(error) = iperf(lab, &without, 1) {
         server.check_alive()?;
         anyhow::ensure!(Instant::now() < deadline, error);
         std::thread::sleep(POLL);
@@ -239,8 +254,8 @@ fn transfer(
         let (mut plain, mut captured) = (0.0, 0.0);
         for is_captured in [turn % 2 == 1, turn % 2 == 0] {
             match is_captured {
-                true => captured = iperf(lab, Some(group), options.seconds)?,
-                false => plain = iperf(lab, None, options.seconds)?,
+                true => captured = iperf(lab, group, options.seconds)?.speed,
+                false => plain = iperf(lab, &without, options.seconds)?.speed,
             }
         }
         eprintln!("  plain {plain:>7.2} Gbit/s, captured {captured:>7.2} Gbit/s");
@@ -248,12 +263,17 @@ fn transfer(
         transfers.captured.push(captured);
     }
     let pairs = transfers.plain.iter().zip(&transfers.captured);
-    transfers.of_plain = median(pairs.map(|(plain, captured)| captured / plain));
+    let ratios: Vec<f64> = pairs.map(|(plain, captured)| captured / plain).collect();
+    transfers.of_plain = median(ratios.iter().copied());
+    transfers.interval = interval_of_median(&ratios);
+    let count = capture.count_runs()?;
+    let bytes = iperf(lab, group, options.seconds)?.bytes;
+    transfers.runs = Some((count.so_far()?, bytes));
     Ok(transfers)
 }
 
-/// One transfer to the server; gives what arrived there, in Gbit/s.
-fn iperf(lab: &Lab, group: Option<&RunGroup>, seconds: u32) -> anyhow::Result<f64> {
+/// One transfer to the server; gives what arrived there.
+fn iperf(lab: &Lab, group: &RunGroup, seconds: u32) -> anyhow::Result<Transferred> {
     let mut command = lab.client().command("iperf3");
     command.args([
         "-J",
@@ -264,17 +284,25 @@ fn iperf(lab: &Lab, group: Option<&RunGroup>, seconds: u32) -> anyhow::Result<f6
         "-c",
         &SERVER.to_string(),
     ]);
+    // Each end stays on a core of its own, or what is measured is where the scheduler puts them.
+    if std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1) {
+        command.args(["-A", "0,1"]);
+    }
     // Its server may not listen yet.
     command.args(["--connect-timeout", "3000"]);
-    if let Some(group) = group {
-        group.enter(&mut command)?;
-    }
+    group.enter(&mut command)?;
     let limit = Duration::from_secs(u64::from(seconds) + 20);
     let output = output_of("iperf3", command, limit)?;
     let report: serde_json::Value = serde_json::from_str(&output)?;
-    let speed = report["end"]["sum_received"]["bits_per_second"].as_f64();
-    let error = &report["error"];
-    Ok(speed.with_context(|| format!("no speed: {error}"))? / 1e9)
+    let received = &report["end"]["sum_received"];
+    let speed = received["bits_per_second"].as_f64();
+    let bytes = received["bytes"].as_u64();
+    let both = speed.zip(bytes);
+    let (speed, bytes) = both.with_context(|| format!("no speed: {}", report["error"]))?;
+    Ok(Transferred {
+        speed: speed / 1e9,
+        bytes,
+    })
 }
 
 fn judge(connects: &[Connects], transfers: &Transfers) -> Vec<Verdict> {
@@ -293,6 +321,10 @@ fn judge(connects: &[Connects], transfers: &Transfers) -> Vec<Verdict> {
         let what = "one connection: of plain".to_owned();
         verdicts.push(Verdict::new(what, of_plain, Asked::AtLeast(LEAST_OF_PLAIN)));
     }
+    if let Some((runs, _)) = transfers.runs {
+        let what = "one transfer: runs of the programs".to_owned();
+        verdicts.push(Verdict::new(what, runs as f64, Asked::AtMost(MOST_RUNS)));
+    }
     verdicts
 }
 
@@ -305,3 +337,5 @@ const IPERF_PORT: &str = "5201";
 const MOST_ADDED: f64 = 20.0;
 /// Nothing is to be lost. Transfers differ by more than this from one to the next.
 const LEAST_OF_PLAIN: f64 = 0.99;
+/// A few for each of a transfer's two connections, and none for what it carries.
+const MOST_RUNS: f64 = 50.0;

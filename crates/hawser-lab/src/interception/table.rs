@@ -1,5 +1,7 @@
 //! The report as text.
 
+use hawser_types::ByteCount;
+
 use super::{Connects, Report};
 use crate::measure::{aligned, median};
 use crate::statistics::Spread;
@@ -30,6 +32,17 @@ pub(super) fn render(report: &Report) -> String {
         text.push_str(&format!(
             "\none connection, median of {}: plain {plain:.2} Gbit/s, captured {captured:.2} Gbit/s\n",
             transfers.plain.len()
+        ));
+    }
+    if let (Some(of_plain), Some([low, high])) = (transfers.of_plain, transfers.interval) {
+        text.push_str(&format!(
+            "of plain, median of the pairs: {of_plain:.3} ({low:.3} to {high:.3})\n"
+        ));
+    }
+    if let Some((runs, bytes)) = transfers.runs {
+        let moved = ByteCount::new(bytes);
+        text.push_str(&format!(
+            "the programs ran {runs} times while one moved {moved}\n"
         ));
     }
     for failure in &report.failures {
