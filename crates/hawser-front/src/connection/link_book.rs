@@ -6,7 +6,7 @@ use hawser_path::{Capacity, KnownLink, LinkLatency};
 use hawser_sched::connection::{LinkView, Load};
 use hawser_types::{ByteCount, Instant, LinkIndex, Rate};
 
-use super::health::Record;
+use super::health::{Health, Record};
 
 /// What is known of one link.
 #[derive(Debug)]
@@ -74,13 +74,28 @@ impl LinkBook {
     /// timer would, since most answers come before, and within the bounds that RFC 8305 §8 has for
     /// another address.
     pub(super) fn patience(&self) -> Duration {
-        let smoothed = self.latency.smoothed();
-        if smoothed.is_zero() {
-            return UNKNOWN_PATIENCE;
+        match self.expected() {
+            Duration::ZERO => UNKNOWN_PATIENCE,
+            expected => expected.clamp(MIN_PATIENCE, MAX_PATIENCE),
         }
+    }
+
+    /// Whether nothing but a queue speaks against the link when an answer has been waited for so
+    /// long: it carries what others have asked for, more slowly than when it is empty, and queues
+    /// grow by more than the estimate follows.
+    pub(super) fn is_only_slow(&self, now: Instant, waited: Duration) -> bool {
+        let is_sound = self.record.health() == Health::Sound;
+        let is_alive = is_sound && self.record.was_heard_since(now - ALIVE);
+        let lowest = self.latency.lowest().unwrap_or_default();
+        let has_queue = self.latency.smoothed() > lowest.saturating_mul(2);
+        let allowed = self.expected().saturating_mul(2).min(MOST_SLOW);
+        is_alive && has_queue && waited < allowed
+    }
+
+    /// When most answers have come; zero while nothing is known.
+    fn expected(&self) -> Duration {
         let deviation = self.latency.deviation().saturating_mul(4);
-        let expected = smoothed.saturating_add(deviation);
-        expected.clamp(MIN_PATIENCE, MAX_PATIENCE)
+        self.latency.smoothed().saturating_add(deviation)
     }
 
     /// Learns from a connection that has moved so much since it was begun.
@@ -94,6 +109,10 @@ impl LinkBook {
 const UNKNOWN_PATIENCE: Duration = Duration::from_millis(250);
 const MIN_PATIENCE: Duration = Duration::from_millis(100);
 const MAX_PATIENCE: Duration = Duration::from_secs(2);
+/// A link on which something was received so lately still leads somewhere.
+const ALIVE: Duration = Duration::from_millis(500);
+/// Nobody waits for longer, whatever the queue.
+const MOST_SLOW: Duration = Duration::from_secs(15);
 
 #[cfg(test)]
 mod tests {
@@ -115,6 +134,25 @@ mod tests {
             book.latency.on_sample(ms(600));
         }
         assert!((ms(600)..ms(700)).contains(&book.patience()));
+    }
+
+    #[test]
+    fn a_link_with_a_long_queue_is_waited_for_as_long_as_it_delivers() {
+        let mut book = LinkBook::new(super::super::decision::tests::link("a"));
+        let at = |count: u64| Instant::ZERO + ms(count);
+        book.latency.on_sample(ms(40));
+        book.record.handle_answer(at(1000));
+        assert!(!book.is_only_slow(at(1100), ms(50)), "it has no queue");
+        for _ in 0..50 {
+            book.latency.on_sample(ms(5000));
+        }
+        assert_eq!(book.patience(), ms(2000));
+        assert!(book.is_only_slow(at(1500), ms(9000)));
+        assert!(!book.is_only_slow(at(1500), ms(11_000)), "later than that");
+        assert!(
+            !book.is_only_slow(at(1501), ms(2000)),
+            "nothing comes any more"
+        );
     }
 
     #[test]

@@ -23,7 +23,8 @@ use crate::transport::DialError;
 /// The attempts for one destination.
 ///
 /// One begins as soon as those before it have failed, or have had their time, or go over links of
-/// which nothing is to be hoped any more. The first to be answered ends the others.
+/// which nothing is to be hoped any more. They have more time while their links are slow and alive:
+/// in a queue nobody comes sooner for going elsewhere, and the policy knew of it. The first to be answered ends the others.
 pub(super) struct Race<'a, V: Via> {
     director: &'a Director,
     via: &'a Arc<V>,
@@ -80,6 +81,9 @@ impl<'a, V: Via> Race<'a, V> {
         self.try_again();
         let mut due = Instant::now();
         loop {
+            if Instant::now() >= due && self.is_only_slow() {
+                due = Instant::now() + LOOK_AGAIN;
+            }
             let is_due = self.running.is_empty() || Instant::now() >= due;
             if is_due && let Some(attempt) = self.waiting.pop_front() {
                 due = self.begin(attempt);
@@ -203,6 +207,15 @@ impl<'a, V: Via> Race<'a, V> {
         running.any(|it| it.link.is_none_or(|link| self.director.is_hopeful(link)))
     }
 
+    /// Whether any attempt runs over a link that answers late since it has so much to carry.
+    fn is_only_slow(&self) -> bool {
+        let mut running = self.begun.iter().filter(|it| it.failed.is_none());
+        running.any(|it| {
+            let link = it.link;
+            link.is_some_and(|link| self.director.is_only_slow(link, it.at.elapsed()))
+        })
+    }
+
     /// The links have changed under attempts that are now without hope.
     fn decide_again(&mut self) {
         self.decision = self.director.decide_again(&self.origin, &self.decision);
@@ -225,6 +238,9 @@ impl Begun {
         }
     }
 }
+
+/// How often a link that is slow is looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 pub(super) mod tests;

@@ -77,6 +77,16 @@ impl Director {
         book.is_some_and(|book| book.record.health() == Health::Sound)
     }
 
+    /// Whether a connection that has waited so long for an answer over the link has nothing against
+    /// it but a queue.
+    pub(in super::super) fn is_only_slow(&self, link: LinkIndex, waited: Duration) -> bool {
+        let now = self.now();
+        let mut inner = self.lock();
+        inner.sweep(now);
+        let book = inner.links.get(&link.value());
+        book.is_some_and(|book| book.is_only_slow(now, waited))
+    }
+
     pub(super) fn with_book(&self, link: LinkIndex, act: impl FnOnce(&mut LinkBook, Instant)) {
         let now = self.now();
         let mut inner = self.lock();

@@ -2,6 +2,7 @@ use std::sync::Mutex;
 
 use hawser_net::links::Link;
 use hawser_sched::connection::ConnectionPolicy;
+use hawser_types::ByteCount;
 use tokio::time::timeout;
 
 use super::super::decision::tests::link;
@@ -181,6 +182,34 @@ async fn a_silent_link_is_raced_after_its_patience_and_left_out_once_it_is_suspe
     for _ in 0..10 {
         assert_eq!(bench.dial(PLACE).await, Ok(on("b", 20)));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_link_is_waited_for_as_long_as_it_carries_what_others_asked_for() {
+    let bench = Bench::new(&[("a", Does::Answer(20)), ("b", Does::Answer(20))]);
+    let busy = bench.dialer.dial(&PLACE.parse().unwrap()).await.unwrap();
+    // Of 20 ms without the queue.
+    for _ in 0..50 {
+        busy.flow().unwrap().round_trip(Duration::from_secs(5));
+    }
+    let carrying = tokio::spawn(async move {
+        loop {
+            let some = ByteCount::new(1000);
+            busy.flow().unwrap().moved(ByteCount::ZERO, some);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+    bench.set("a", Does::Answer(4000));
+    assert_eq!(bench.dial(PLACE).await, Ok(on("b", 20)), "its turn");
+    assert_eq!(bench.dial(PLACE).await, Ok(on("a", 4000)));
+    assert_eq!(bench.dial(PLACE).await, Ok(on("b", 20)));
+    // Dropping the task's connection is its end, and the link is silent from then on.
+    carrying.abort();
+    let waited = bench.dial(PLACE).await.unwrap();
+    assert!(
+        waited.0 == "b" && (2000..3000).contains(&waited.1),
+        "{waited:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
