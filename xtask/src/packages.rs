@@ -120,6 +120,6 @@ const NEEDS: [Need; 6] = [
     Need {
         program: "chromium",
         package: "chromium",
-        tests: "a page in a real browser through the proxy port",
+        tests: "pages in a real browser, through the proxy port and on two links",
     },
 ];

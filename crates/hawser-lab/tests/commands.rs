@@ -191,6 +191,58 @@ fn peers_are_looked_for_on_hosts_without_and_found_when_they_start() {
     assert_eq!(list(&report["verdicts"]).len(), 21);
 }
 
+#[test]
+fn files_and_packages_are_loaded_by_every_way() {
+    let test = "files_and_packages_are_loaded_by_every_way";
+    if is_without(&["nginx", "curl", "apt-get"], test) {
+        return;
+    }
+    let arguments = ["--rounds", "2", "--tasks", "curl,apt", "--percent", "3"];
+    let Some(report) = report("gain", &arguments) else {
+        return;
+    };
+    let tasks = list(&report["tasks"]);
+    assert_eq!(tasks.len(), 2);
+    // Both links, round robin, the library, and the kernel where it is permitted.
+    let ways = 4 + usize::from(report["no-kernel"].is_null());
+    for task in tasks {
+        assert_eq!(list(&task["ways"]).len(), ways, "{task}");
+        for way in list(&task["ways"]) {
+            assert_eq!(list(&way["samples"]).len(), 2, "{way}");
+            let carried = |link: usize| {
+                let links = list(&way["samples"]).iter();
+                let links = links.map(|sample| sample["carried"][link]["down"].as_u64());
+                links.map(Option::unwrap).sum::<u64>()
+            };
+            match way["way"].as_str().unwrap() {
+                "link 1" => assert!(carried(1) < 1_000, "{way}"),
+                "link 2" => assert!(carried(0) < 1_000, "{way}"),
+                _ => assert!(carried(0) > 10_000 && carried(1) > 10_000, "{way}"),
+            }
+        }
+    }
+    // First and later, over the best link and over round robin.
+    assert_eq!(list(&report["verdicts"]).len(), 2 * (ways - 3) * 4);
+}
+
+#[test]
+fn a_browser_loads_a_page_with_a_hundred_parts() {
+    let test = "a_browser_loads_a_page_with_a_hundred_parts";
+    if is_without(&["nginx", "chromium"], test) {
+        return;
+    }
+    let mut arguments = vec!["--rounds", "1", "--tasks", "page", "--percent", "5"];
+    arguments.extend(["--only", "links,shim"]);
+    let Some(report) = report("gain", &arguments) else {
+        return;
+    };
+    let ways = list(&report["tasks"][0]["ways"]);
+    assert_eq!(ways.len(), 3);
+    for way in ways {
+        assert!(way["first-seconds"].as_f64().unwrap() > 0.05, "{way}");
+    }
+}
+
 /// Runs an experiment on two links, and gives its report; nothing where the machine forbids labs.
 fn report(experiment: &str, arguments: &[&str]) -> Option<Value> {
     if !can_make_labs(experiment) {
@@ -217,6 +269,18 @@ fn report(experiment: &str, arguments: &[&str]) -> Option<Value> {
     let kept: Value = serde_json::from_slice(&std::fs::read(kept).unwrap()).unwrap();
     assert_eq!(kept, report);
     Some(report)
+}
+
+/// Whether one of the programs is missing; then the test is recorded as skipped.
+fn is_without(programs: &[&str], test: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_here =
+        |program: &&&str| std::env::split_paths(&path).any(|it| it.join(program).is_file());
+    let Some(missing) = programs.iter().find(|program| !is_here(program)) else {
+        return false;
+    };
+    hawser_skip::skip(&format!("commands::{test}"), &format!("no {missing} here"));
+    true
 }
 
 fn list(value: &Value) -> &[Value] {

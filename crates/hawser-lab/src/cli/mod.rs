@@ -19,8 +19,8 @@ use crate::experiment::{Arguments, Single, begin};
 use crate::measure::Programs;
 use crate::scenario;
 use crate::{
-    commands, connect, demo, failover, fairness, interactive, interrupt, objects, peer, privilege,
-    request, short,
+    commands, connect, demo, failover, fairness, gain, interactive, interrupt, objects, peer,
+    privilege, request, short,
 };
 
 /// Network namespaces with shaped links, and real transfers measured in them.
@@ -53,6 +53,8 @@ enum Command {
     Connect(Single<connect::Options>),
     /// Let connections come and go towards nginx, placed on links one by one or bonded
     Connections(ConnectionArguments),
+    /// Let curl, apt-get and a browser load from nginx: over each link, in turns, and by `hawser run`
+    Gain(Arguments<gain::Options>),
     /// Look for peers among destinations: what it delays, and when one is found
     Peer(Single<peer::Options>),
     /// Let links fail and return, under load and at rest
@@ -108,6 +110,7 @@ impl Cli {
             Command::Request(arguments) => arguments.execute(|o| &o.scenario, request::run),
             Command::Connect(arguments) => arguments.execute(|o| &o.scenario, connect::run),
             Command::Connections(arguments) => arguments.execute(),
+            Command::Gain(arguments) => arguments.execute(gain::run),
             Command::Peer(arguments) => arguments.execute(|o| &o.scenario, peer::run),
             Command::Failover(arguments) => arguments.execute(failover::run),
             Command::Objects(arguments) => arguments.execute(objects::run),

@@ -14,6 +14,7 @@ use crate::netns::NetNs;
 use crate::process::Program;
 use crate::scenario::{Scenario, Workload};
 use crate::topology::{Lab, SERVER};
+use crate::web;
 
 /// How the daemon carries connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,32 +119,11 @@ fn rules(workload: &Workload) -> String {
 
 /// Starts nginx with one file, of which clients ask for as much as they want.
 fn start_web(host: &NetNs, folder: &Path) -> io::Result<Program> {
-    for name in ["www", "temp"] {
-        std::fs::create_dir_all(folder.join(name))?;
-    }
-    let data = std::fs::File::create(folder.join("www/data"))?;
+    std::fs::create_dir_all(web::root(folder))?;
+    let data = std::fs::File::create(web::root(folder).join("data"))?;
     data.set_len(LARGEST)?;
-    let listen: String = PORTS
-        .map(|port| format!("listen {SERVER}:{port}; "))
-        .concat();
-    let configuration = format!(
-        "daemon off; pid nginx.pid; user root; worker_processes 1;
-events {{ worker_connections 4096; }}
-http {{
-  access_log off; sendfile on;
-  client_body_temp_path temp; proxy_temp_path temp; fastcgi_temp_path temp;
-  uwsgi_temp_path temp; scgi_temp_path temp;
-  server {{ {listen} root www; }}
-}}
-"
-    );
-    std::fs::write(folder.join("nginx.conf"), configuration)?;
-    let mut command = host.command("nginx");
-    command.arg("-p").arg(folder);
-    command.args(["-c", "nginx.conf", "-e", "error.log"]);
-    let mut web = Program::start("nginx", command, &folder.join("nginx.log"))?;
-    wait_for_port(&mut web, SocketAddrV4::new(SERVER, PORTS[0]), host)?;
-    Ok(web)
+    let addresses = PORTS.map(|port| SocketAddrV4::new(SERVER, port));
+    web::start(host, folder, &addresses, "")
 }
 
 /// Where an application's server listens.

@@ -1,0 +1,178 @@
+//! What somebody with two links gains without any server: files, packages and a page, loaded from an
+//! ordinary web server over each link alone, over links that take turns, and by `hawser run`.
+
+mod apt;
+mod downloads;
+mod files;
+mod page;
+mod table;
+mod task;
+mod way;
+
+use std::path::Path;
+
+use hawser_types::ByteCount;
+use serde::Serialize;
+
+use self::files::Percent;
+use self::table::{Figures, verdicts};
+use self::task::{Load, Site, Task};
+use self::way::{Kind, Runner, Sample, Way};
+use crate::experiment::{Findings, Head};
+use crate::measure::Programs;
+use crate::scenario::Scenario;
+use crate::topology::Lab;
+use crate::verdict::Verdict;
+
+/// What to do.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// How often each task is done each way; the first time nothing is known of the links
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=100))]
+    rounds: u8,
+    /// Only these tasks
+    #[arg(long, value_delimiter = ',')]
+    tasks: Vec<Task>,
+    /// Only these ways
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Kind>,
+    /// Files of so many hundredths of their sizes, for a look
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u8).range(1..=100))]
+    percent: u8,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct Report {
+    #[serde(flatten)]
+    head: Head,
+    /// What round robin was done by.
+    round_robin_via: &'static str,
+    /// Why nothing was placed in the kernel, where that is so.
+    no_kernel: Option<String>,
+    tasks: Vec<Done>,
+    failures: Vec<String>,
+    verdicts: Vec<Verdict>,
+}
+
+/// A task, done by every way.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Done {
+    task: Task,
+    bytes: ByteCount,
+    ways: Vec<Row>,
+}
+
+/// A task, done by one way.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Row {
+    #[serde(serialize_with = "as_text")]
+    way: Way,
+    samples: Vec<Sample>,
+    #[serde(flatten)]
+    figures: Figures,
+}
+
+/// Does all tasks in one lab, with logs and what is loaded in `folder`.
+pub(crate) fn run(
+    scenario: &Scenario,
+    options: &Options,
+    programs: &Programs,
+    folder: &Path,
+) -> anyhow::Result<Report> {
+    let tasks = match &options.tasks[..] {
+        [] => &Task::ALL[..],
+        some => some,
+    };
+    task::check_programs(tasks)?;
+    let no_kernel = way::try_kernel().err().map(|error| error.to_string());
+    let by_kernel = no_kernel.is_none();
+    if let Some(why) = &no_kernel {
+        eprintln!("  nothing is placed in the kernel here: {why}");
+    }
+    let ways = Way::all(&options.only, scenario.links.len(), by_kernel);
+    let lab = Lab::shaped(scenario)?;
+    let site = Site::start(&lab, folder, Percent(options.percent))?;
+    let loads = tasks.iter().map(|task| task.publish(&site));
+    let loads = loads.collect::<anyhow::Result<Vec<_>>>()?;
+    let mut runner = Runner {
+        scenario,
+        site,
+        programs,
+        by_kernel,
+    };
+    let mut failures = Vec::new();
+    let mut done = Vec::new();
+    for (task, load) in tasks.iter().zip(&loads) {
+        let rows = repeat(&mut runner, (*task, &**load), &ways, options, &mut failures);
+        done.push(Done {
+            task: *task,
+            bytes: load.bytes(),
+            ways: rows,
+        });
+    }
+    done.iter_mut().for_each(table::judge);
+    Ok(Report {
+        head: Head::new("gain", &scenario.name),
+        round_robin_via: if by_kernel { "kernel" } else { "shim" },
+        no_kernel,
+        verdicts: done.iter().flat_map(verdicts).collect(),
+        tasks: done,
+        failures,
+    })
+}
+
+/// Does a task by all ways in turns; who is first changes from round to round.
+fn repeat(
+    runner: &mut Runner<'_>,
+    (task, load): (Task, &dyn Load),
+    ways: &[Way],
+    options: &Options,
+    failures: &mut Vec<String>,
+) -> Vec<Row> {
+    let row = |way: &Way| Row {
+        way: *way,
+        samples: Vec::new(),
+        figures: Figures::default(),
+    };
+    let mut rows: Vec<_> = ways.iter().map(row).collect();
+    for round in 1..=options.rounds {
+        let count = rows.len().max(1);
+        for turn in 0..rows.len() {
+            let row = &mut rows[(turn + usize::from(round) - 1) % count];
+            let name = format!("{} by {}, round {round}", task.name(), row.way);
+            match runner.run((task, load), row.way, round) {
+                Ok(sample) => {
+                    eprintln!("  {name}: {:.2} s", sample.seconds);
+                    row.samples.push(sample);
+                }
+                Err(error) => failures.push(format!("{name}: {error:#}")),
+            }
+        }
+    }
+    rows
+}
+
+impl Findings for Report {
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn render(&self) -> String {
+        table::render(self)
+    }
+
+    fn failures(&self) -> usize {
+        self.failures.len()
+    }
+
+    fn verdicts(&self) -> &[Verdict] {
+        &self.verdicts
+    }
+}
+
+fn as_text<S: serde::Serializer>(way: &Way, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(way)
+}

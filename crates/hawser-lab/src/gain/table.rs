@@ -1,0 +1,250 @@
+//! What the times come to, and the report as text.
+
+use serde::Serialize;
+
+use super::way::{Sample, Way};
+use super::{Done, Report, Row};
+use crate::measure::{aligned, median};
+use crate::verdict::{Asked, Verdict};
+
+/// What one way has, beside others in the same rounds.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct Figures {
+    /// Seconds when nothing was known of the links, and the median afterwards.
+    first_seconds: Option<f64>,
+    later_seconds: Option<f64>,
+    /// Mbit/s of payload at the median.
+    later_mbps: Option<f64>,
+    /// How many times as fast as the best link alone.
+    of_best_link: Gain,
+    /// How many times as fast as round robin.
+    of_round_robin: Gain,
+}
+
+/// How many times as fast as something else that was done in the same round.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Gain {
+    first: Option<f64>,
+    later: Option<Range>,
+}
+
+/// Of the rounds after the first.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Range {
+    min: f64,
+    median: f64,
+    max: f64,
+}
+
+impl Gain {
+    fn of(samples: &[Sample], others: &[Sample]) -> Self {
+        let gain = |sample: &Sample| {
+            let other = others.iter().find(|other| other.round == sample.round)?;
+            Some(other.seconds / sample.seconds)
+        };
+        let first = samples.iter().find(|sample| sample.round == 1);
+        let later = || samples.iter().filter(|sample| sample.round > 1);
+        let later = || later().filter_map(gain);
+        let range = median(later()).map(|median| Range {
+            min: later().fold(f64::INFINITY, f64::min),
+            median,
+            max: later().fold(0.0, f64::max),
+        });
+        Self {
+            first: first.and_then(gain),
+            later: range,
+        }
+    }
+}
+
+/// Sets all ways of a task beside the best link and beside round robin.
+pub(super) fn judge(done: &mut Done) {
+    let by_median = |row: &&Row| median(row.samples.iter().map(|sample| sample.seconds));
+    let links = done.ways.iter();
+    let links = links.filter(|row| matches!(row.way, Way::Link(_)));
+    let best = links
+        .filter_map(|row| Some((by_median(&row)?, row)))
+        .min_by(|a, b| a.0.total_cmp(&b.0))
+        .map_or(Vec::new(), |(_, row)| row.samples.clone());
+    let turns = done.ways.iter().find(|row| row.way == Way::RoundRobin);
+    let turns = turns.map_or(Vec::new(), |row| row.samples.clone());
+    let megabits = done.bytes.as_u64() as f64 * 8e-6;
+    for row in &mut done.ways {
+        let first = row.samples.iter().find(|sample| sample.round == 1);
+        let later = row.samples.iter().filter(|sample| sample.round > 1);
+        let later = median(later.map(|sample| sample.seconds));
+        row.figures = Figures {
+            first_seconds: first.map(|sample| sample.seconds),
+            later_seconds: later,
+            later_mbps: later.map(|seconds| megabits / seconds),
+            of_best_link: Gain::of(&row.samples, &best),
+            of_round_robin: Gain::of(&row.samples, &turns),
+        };
+    }
+}
+
+/// Asked is a gain over both, with what was learned and without. What no round has says nothing.
+pub(super) fn verdicts(done: &Done) -> Vec<Verdict> {
+    let mut all = Vec::new();
+    for row in done.ways.iter().filter(|row| row.way.is_hawser()) {
+        let name = format!("{} by {}", done.task.name(), row.way);
+        for (than, gain) in [
+            ("the best link", row.figures.of_best_link),
+            ("round robin", row.figures.of_round_robin),
+        ] {
+            let later = gain.later.map(|range| range.median);
+            for (when, gain) in [("first", gain.first), ("later", later)] {
+                if let Some(gain) = gain {
+                    let what = format!("{name}, {when}: times as fast as {than}");
+                    all.push(Verdict::new(what, gain, Asked::AtLeast(1.0)));
+                }
+            }
+        }
+    }
+    all
+}
+
+pub(super) fn render(report: &Report) -> String {
+    let header = [
+        "task",
+        "way",
+        "first, s",
+        "later, s",
+        "Mbit/s",
+        "by link, %",
+        "start, s",
+        "of the best link: first",
+        "later",
+        "of round robin: first",
+        "later",
+    ];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for done in &report.tasks {
+        rows.extend(done.ways.iter().map(|row| self::row(done, row)));
+    }
+    let via = report.round_robin_via;
+    let mut text = report
+        .head
+        .title(&format!("nginx, HTTP/1.1; round robin by {via}"));
+    text.push_str(&aligned(&rows));
+    for failure in &report.failures {
+        text.push_str(&format!("failed: {failure}\n"));
+    }
+    text
+}
+
+fn row(done: &Done, row: &Row) -> Vec<String> {
+    let figures = &row.figures;
+    let mut cells = vec![done.task.name().to_owned(), row.way.to_string()];
+    cells.push(show(figures.first_seconds));
+    cells.push(show(figures.later_seconds));
+    cells.push(show(figures.later_mbps));
+    cells.push(shares(&row.samples));
+    let starts = row.samples.iter().map(|sample| sample.start_seconds);
+    cells.push(show(median(starts)));
+    for gain in [figures.of_best_link, figures.of_round_robin] {
+        cells.push(show(gain.first));
+        cells.push(gain.later.map_or("-".to_owned(), |range| {
+            let Range { min, median, max } = range;
+            format!("{median:.2} ({min:.2} to {max:.2})")
+        }));
+    }
+    cells
+}
+
+/// What part of what came in each link carried, after the first round if there are others.
+fn shares(samples: &[Sample]) -> String {
+    let is_alone = samples.len() == 1;
+    let later = samples.iter().filter(|it| it.round > 1 || is_alone);
+    let mut sums: Vec<u64> = Vec::new();
+    for sample in later {
+        sums.resize(sums.len().max(sample.carried.len()), 0);
+        for (sum, link) in sums.iter_mut().zip(&sample.carried) {
+            *sum += link.down;
+        }
+    }
+    let all = sums.iter().sum::<u64>().max(1) as f64;
+    let parts = sums.iter().map(|sum| *sum as f64 * 100.0 / all);
+    let parts: Vec<_> = parts.map(|part| format!("{part:.0}")).collect();
+    parts.join("+")
+}
+
+fn show(figure: Option<f64>) -> String {
+    figure.map_or("-".to_owned(), |figure| format!("{figure:.2}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use hawser_types::ByteCount;
+
+    use super::super::task::Task;
+    use super::*;
+
+    fn row(way: Way, seconds: &[f64]) -> Row {
+        let sample = |(index, seconds): (usize, &f64)| Sample {
+            round: 1 + u8::try_from(index).unwrap(),
+            seconds: *seconds,
+            start_seconds: 0.1,
+            carried: Vec::new(),
+        };
+        Row {
+            way,
+            samples: seconds.iter().enumerate().map(sample).collect(),
+            figures: Figures::default(),
+        }
+    }
+
+    fn judged(ways: Vec<Row>) -> Done {
+        let mut done = Done {
+            task: Task::Curl,
+            bytes: ByteCount::new(1_000_000),
+            ways,
+        };
+        judge(&mut done);
+        done
+    }
+
+    #[test]
+    fn a_gain_is_over_the_same_round_of_the_better_link() {
+        let done = judged(vec![
+            row(Way::Link(0), &[8.0, 8.0, 8.0]),
+            row(Way::Link(1), &[4.0, 6.0, 5.0]),
+            row(Way::RoundRobin, &[6.0, 6.0, 6.0]),
+            row(Way::Kernel, &[5.0, 3.0, 2.0]),
+        ]);
+        let figures = done.ways[3].figures;
+        assert_eq!(figures.later_seconds, Some(2.5));
+        assert_eq!(figures.of_best_link.first, Some(0.8));
+        let later = figures.of_best_link.later.unwrap();
+        assert_eq!((later.min, later.max), (2.0, 2.5));
+        assert_eq!(figures.of_round_robin.later.unwrap().median, 2.5);
+    }
+
+    #[test]
+    fn both_gains_are_asked_for_first_and_later() {
+        let done = judged(vec![
+            row(Way::Link(0), &[4.0, 4.0]),
+            row(Way::RoundRobin, &[6.0, 6.0]),
+            row(Way::Shim, &[5.0, 3.0]),
+        ]);
+        let verdicts = verdicts(&done);
+        let met: Vec<_> = verdicts.iter().map(|verdict| verdict.met).collect();
+        assert_eq!(met, [false, true, true, true]);
+        assert_eq!(
+            verdicts[0].what,
+            "curl by shim, first: times as fast as the best link"
+        );
+    }
+
+    #[test]
+    fn a_round_that_failed_is_compared_with_nothing() {
+        let mut turns = row(Way::RoundRobin, &[6.0, 6.0, 6.0]);
+        turns.samples.remove(1);
+        let done = judged(vec![turns, row(Way::Shim, &[3.0, 1.0, 2.0])]);
+        let figures = done.ways[1].figures;
+        assert_eq!(figures.of_round_robin.later.unwrap().median, 3.0);
+        assert_eq!(figures.of_best_link.first, None);
+    }
+}
