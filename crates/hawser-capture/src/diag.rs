@@ -7,6 +7,7 @@ use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use hawser_path::Segments;
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// A way to the diagnosis of the network namespace it was made in.
@@ -24,6 +25,8 @@ pub(crate) struct Found {
     id: [u8; ID],
     /// Bytes acknowledged and received, of a stream.
     pub(crate) moved: Option<(u64, u64)>,
+    /// Segments of it.
+    pub(crate) segments: Option<Segments>,
     /// How long ago data or an acknowledgement came, of a stream that has moved something.
     pub(crate) heard: Option<Duration>,
 }
@@ -111,11 +114,18 @@ impl Found {
     fn read(body: &[u8]) -> Option<Self> {
         let id = *body.get(4..)?.first_chunk()?;
         let mut attributes = body.get(ANSWER..).unwrap_or_default();
-        let (mut moved, mut heard) = (None, None);
+        let (mut moved, mut heard, mut segments) = (None, None, None);
         while let Some((kind, value, behind)) = attribute(attributes) {
             attributes = behind;
             if kind == INFO {
                 moved = number(value, BYTES_ACKED).zip(number(value, BYTES_RECEIVED));
+                let count = |place| {
+                    let bytes = value.get(place..)?.first_chunk()?;
+                    Some(u64::from(u32::from_ne_bytes(*bytes)))
+                };
+                segments = count(DELIVERED)
+                    .zip(count(TOTAL_RETRANS))
+                    .map(|(delivered, again)| Segments { delivered, again });
                 let since = |place| millis(value, place);
                 heard = since(LAST_DATA_RECEIVED).min(since(LAST_ACK_RECEIVED));
             }
@@ -126,6 +136,7 @@ impl Found {
             family,
             id,
             moved,
+            segments,
             heard: heard.filter(|_| has_moved),
         })
     }
@@ -220,8 +231,10 @@ const INFO: u16 = 2;
 /// Places in `struct tcp_info`; of what never came, the time since is very long.
 const LAST_DATA_RECEIVED: usize = 52;
 const LAST_ACK_RECEIVED: usize = 56;
+const TOTAL_RETRANS: usize = 100;
 const BYTES_ACKED: usize = 120;
 const BYTES_RECEIVED: usize = 128;
+const DELIVERED: usize = 192;
 /// The kernel's pieces of a dump are not larger.
 const BUFFER: usize = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(2);

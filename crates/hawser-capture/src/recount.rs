@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use hawser_path::Segments;
 use hawser_sched::connection::{Load, remaining};
 use hawser_types::{ByteCount, LinkIndex};
 
@@ -22,6 +23,7 @@ pub(crate) struct Seen {
     at: u64,
     /// When the far end was last heard of; 0 if nobody knows.
     heard: u64,
+    segments: Option<Segments>,
 }
 
 /// How far a captured connection had come when it was last looked at.
@@ -32,6 +34,8 @@ pub struct Progress {
     /// How long ago a packet of the far end had come, to a hundredth of a second; `None` where nobody
     /// counts.
     pub heard: Option<Duration>,
+    /// Segments that it has sent; `None` where nobody counts.
+    pub segments: Option<Segments>,
 }
 
 impl Capture {
@@ -87,6 +91,7 @@ impl Capture {
                 down: ByteCount::new(seen.moved.1),
             },
             heard: (seen.heard != 0).then(|| Duration::from_nanos(now.saturating_sub(seen.heard))),
+            segments: seen.segments,
         })
     }
 
@@ -176,7 +181,9 @@ fn left(
         moved: (0, 0),
         at: flow.began,
         heard: 0,
+        segments: None,
     });
+    latest.segments = socket.and_then(|socket| socket.segments);
     if moved != latest.moved {
         (latest.moved, latest.at) = (moved, now);
     }

@@ -102,6 +102,8 @@ pub(crate) fn status(director: &Director) -> ConnectionsStatus {
         up_confidence: link.confidence[0],
         down_confidence: link.confidence[1],
         latency: (!link.latency.is_zero()).then_some(link.latency),
+        up_loss: link.loss,
+        up_loss_confidence: link.loss_confidence,
         open: link.open,
         active: link.load.connections.into(),
         up_bytes: link.load.up,

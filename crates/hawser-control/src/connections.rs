@@ -49,6 +49,13 @@ pub struct PlacingStatus {
         default
     )]
     pub latency: Option<Duration>,
+    /// The share of segments sent over it that had to be sent again, from 0 to 1; nothing is known of
+    /// the other direction.
+    #[serde(default)]
+    pub up_loss: Option<f64>,
+    /// How much is to be thought of `up_loss`, from 0 to 1.
+    #[serde(default)]
+    pub up_loss_confidence: f64,
     /// Connections on it that are open.
     pub open: u64,
     /// Of these, such as moved something lately.

@@ -13,8 +13,9 @@ pub(crate) fn connections(status: &ConnectionsStatus, width: usize) -> Vec<Strin
         ("LINK", Side::Left),
         ("STATE", Side::Left),
         ("UP", Side::Right),
-        ("DOWN", Side::Right),
+        ("DOWN Mbit/s", Side::Right),
         ("RTT", Side::Right),
+        ("AGAIN", Side::Right),
         ("OPEN", Side::Right),
         ("ACTIVE", Side::Right),
         ("TO COME", Side::Right),
@@ -33,7 +34,7 @@ pub(crate) fn connections(status: &ConnectionsStatus, width: usize) -> Vec<Strin
     lines
 }
 
-fn row(link: &PlacingStatus) -> [String; 9] {
+fn row(link: &PlacingStatus) -> [String; 10] {
     let milliseconds = |rtt: std::time::Duration| format!("{:.1} ms", rtt.as_secs_f64() * 1e3);
     [
         link.name.clone(),
@@ -41,6 +42,7 @@ fn row(link: &PlacingStatus) -> [String; 9] {
         rate(link.up),
         rate(link.down),
         link.latency.map_or_else(|| "?".to_owned(), milliseconds),
+        loss(link),
         link.open.to_string(),
         link.active.to_string(),
         (link.up_bytes + link.down_bytes).to_string(),
@@ -52,9 +54,20 @@ fn row(link: &PlacingStatus) -> [String; 9] {
 fn rate(rate: Rate) -> String {
     match rate {
         Rate::ZERO => "?".to_owned(),
-        rate => rate.to_string(),
+        rate => format!("{:.2}", rate.bits_per_second() as f64 / 1e6),
     }
 }
+
+/// What had to be sent again, where enough was sent to say so.
+fn loss(link: &PlacingStatus) -> String {
+    match link.up_loss {
+        Some(loss) if link.up_loss_confidence >= ENOUGH => format!("{:.1} %", loss * 100.0),
+        _ => "?".to_owned(),
+    }
+}
+
+/// Some fifty segments.
+const ENOUGH: f64 = 0.2;
 
 #[cfg(test)]
 mod tests {
@@ -72,6 +85,8 @@ mod tests {
             state: "sound".to_owned(),
             down: Rate::from_bits_per_second(25_000_000),
             latency: Some(Duration::from_micros(41_500)),
+            up_loss: Some(0.0123),
+            up_loss_confidence: 0.5,
             open: 12,
             active: 2,
             down_bytes: ByteCount::new(4_000_000),
@@ -88,9 +103,14 @@ mod tests {
         let expected = [
             "CONNECTIONS over one link each, auto: 100 placed, 0 moved over, 0 unanswered",
             "  left to wg0, which takes all traffic; --link goes past it",
-            "  LINK   STATE  UP          DOWN      RTT  OPEN  ACTIVE  TO COME  PLACED",
-            "  wwan0  sound   ?  25.00 Mbit/s  41.5 ms    12       2  4.00 MB     100",
+            "  LINK   STATE  UP  DOWN Mbit/s      RTT  AGAIN  OPEN  ACTIVE  TO COME  PLACED",
+            "  wwan0  sound   ?        25.00  41.5 ms  1.2 %    12       2  4.00 MB     100",
         ];
         assert_eq!(connections(&status, 79), expected);
+        let little = PlacingStatus {
+            up_loss_confidence: 0.1,
+            ..status.links[0].clone()
+        };
+        assert_eq!(loss(&little), "?");
     }
 }

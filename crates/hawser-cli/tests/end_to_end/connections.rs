@@ -131,6 +131,58 @@ fn say_why(place: &Place, program: &str) {
     both.expect(2, "cannot be used with");
 }
 
+#[test]
+fn a_link_on_which_segments_are_sent_again_shows_it() {
+    in_namespace(
+        "connections::a_link_on_which_segments_are_sent_again_shows_it",
+        || {
+            let (place, neighbour) = (Place::new(), two_links());
+            serve_echo(&neighbour);
+            let policy = ["--connection-scheduler", "round-robin"];
+            let arguments = [&["up", "--listen", "127.0.0.1:0"][..], &policy].concat();
+            let daemon = place.start("client", &arguments);
+            let proxy = daemon.listen(&place).unwrap().parse().unwrap();
+            run(async {
+                let mut streams = connect_many(proxy, 2, EVERY).await;
+                assert_eq!(streams.len(), 2, "{}", daemon.log());
+                // What is acknowledged over dsl is not heard of, so it is sent again.
+                neighbour.ip("route add blackhole 10.1.0.2/32");
+                let before = sent_again();
+                for stream in &mut streams {
+                    stream.write_all(b"x").await.unwrap();
+                }
+                until(
+                    "it is sent again",
+                    || sent_again() > before,
+                    || daemon.log(),
+                );
+                neighbour.ip("route del blackhole 10.1.0.2/32");
+                for mut stream in streams {
+                    stream.read_exact(&mut [0]).await.unwrap();
+                }
+            });
+            let is_told = || {
+                let status = status(&place);
+                let [dsl, lte] =
+                    ["dsl", "lte"].map(|name| of_link(&status, name)["up_loss"].as_f64());
+                dsl > Some(0.0) && lte == Some(0.0)
+            };
+            until("the loss is told", is_told, || status(&place).to_string());
+            daemon.end();
+        },
+    );
+}
+
+/// Segments that TCP has sent again in this namespace.
+fn sent_again() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
+    let mut rows = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+    let (names, values) = (rows.next().unwrap(), rows.next().unwrap());
+    let mut both = names.split(' ').zip(values.split(' '));
+    let (_, count) = both.find(|(name, _)| *name == "RetransSegs").unwrap();
+    count.parse().unwrap()
+}
+
 /// A link is lost with 200 connections open and a hundred new ones a second.
 fn cut(cut: impl FnOnce(&Neighbour)) {
     let (place, neighbour) = (Place::new(), two_links());

@@ -3,6 +3,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use hawser_path::Segments;
 use hawser_types::ByteCount;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -11,28 +12,46 @@ use tokio::time::Instant;
 use super::Flow;
 use crate::transport::{ByteStream, ResetCode};
 
-/// A connection that can tell how long its packets are under way.
-pub trait RoundTrip {
-    /// Its smoothed round-trip time as it is now; `None` where that is not known.
-    fn round_trip(&self) -> Option<Duration>;
+/// A connection that can tell how its packets fare.
+pub trait Observe {
+    /// What is known of them now.
+    fn observe(&self) -> Observation;
 }
 
-impl RoundTrip for TcpStream {
-    fn round_trip(&self) -> Option<Duration> {
-        hawser_net::tcp_info::read(self).ok()?.srtt
+/// How the packets of a connection fare. What is not known is `None`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Observation {
+    /// Its smoothed round-trip time.
+    pub round_trip: Option<Duration>,
+    /// What it has sent since its beginning.
+    pub segments: Option<Segments>,
+}
+
+impl Observe for TcpStream {
+    fn observe(&self) -> Observation {
+        let Ok(info) = hawser_net::tcp_info::read(self) else {
+            return Observation::default();
+        };
+        Observation {
+            round_trip: info.srtt,
+            segments: Some(Segments {
+                delivered: info.delivered.into(),
+                again: info.total_retrans.into(),
+            }),
+        }
     }
 }
 
 /// A connection whose bytes are counted for its link; one that goes as the system has it is not.
 #[derive(Debug)]
-pub struct Counted<S> {
+pub struct Counted<S: Observe> {
     // Ahead of the stream, so that the link is given back what it was charged first.
     flow: Option<Flow>,
     looked: Instant,
     stream: S,
 }
 
-impl<S> Counted<S> {
+impl<S: Observe> Counted<S> {
     pub(super) fn new(stream: S, flow: Option<Flow>) -> Self {
         Self {
             flow,
@@ -52,7 +71,7 @@ impl<S> Counted<S> {
     }
 }
 
-impl<S: RoundTrip> Counted<S> {
+impl<S: Observe> Counted<S> {
     fn count(&mut self, up: usize, down: usize) {
         let Some(flow) = self.flow.as_ref().filter(|_| up + down > 0) else {
             return;
@@ -61,14 +80,30 @@ impl<S: RoundTrip> Counted<S> {
         let now = Instant::now();
         if now - self.looked >= LOOK_EVERY {
             self.looked = now;
-            if let Some(rtt) = self.stream.round_trip() {
+            let observed = self.stream.observe();
+            if let Some(rtt) = observed.round_trip {
                 flow.round_trip(rtt);
+            }
+            if let Some(segments) = observed.segments {
+                flow.sent(segments);
             }
         }
     }
 }
 
-impl<S: AsyncRead + RoundTrip + Unpin> AsyncRead for Counted<S> {
+impl<S: Observe> Drop for Counted<S> {
+    fn drop(&mut self) {
+        // Most connections are too short to be looked at before.
+        let Some(flow) = &self.flow else {
+            return;
+        };
+        if let Some(segments) = self.stream.observe().segments {
+            flow.sent(segments);
+        }
+    }
+}
+
+impl<S: AsyncRead + Observe + Unpin> AsyncRead for Counted<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -82,7 +117,7 @@ impl<S: AsyncRead + RoundTrip + Unpin> AsyncRead for Counted<S> {
     }
 }
 
-impl<S: AsyncWrite + RoundTrip + Unpin> AsyncWrite for Counted<S> {
+impl<S: AsyncWrite + Observe + Unpin> AsyncWrite for Counted<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -116,7 +151,7 @@ impl<S: AsyncWrite + RoundTrip + Unpin> AsyncWrite for Counted<S> {
     }
 }
 
-impl<S: RoundTrip> Counted<S> {
+impl<S: Observe> Counted<S> {
     fn count_written(&mut self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(written)) = &polled {
             self.count(*written, 0);
@@ -125,7 +160,7 @@ impl<S: RoundTrip> Counted<S> {
     }
 }
 
-impl<S: ByteStream + RoundTrip> ByteStream for Counted<S> {
+impl<S: ByteStream + Observe> ByteStream for Counted<S> {
     fn reset(&mut self, code: ResetCode) {
         self.stream.reset(code);
     }
@@ -139,5 +174,5 @@ impl<S: ByteStream + RoundTrip> ByteStream for Counted<S> {
     }
 }
 
-/// How often the kernel is asked for the round-trip time of a connection that moves.
+/// How often the kernel is asked how a connection fares that moves.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

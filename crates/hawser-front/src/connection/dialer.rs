@@ -9,7 +9,7 @@ use hawser_net::links::{Link, Routes};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::counted::{Counted, RoundTrip};
+use super::counted::{Counted, Observe};
 use super::race::Race;
 use super::{Director, Origin, RememberingResolver};
 use crate::connect::{ConnectOptions, interleave};
@@ -20,7 +20,7 @@ use crate::transport::{ByteStream, DialError, Dialer};
 /// Makes connections over given links.
 pub trait Via: Send + Sync + 'static {
     /// What a connection is.
-    type Stream: ByteStream + RoundTrip;
+    type Stream: ByteStream + Observe;
 
     /// Connects to `address` over `link`, or as the system's routes have it. Dropping the future
     /// gives the attempt up.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hawser_net::links::{Link, full_tunnel, usable};
-use hawser_path::{Activity, DemandEstimate, DemandKey};
+use hawser_path::{Activity, DemandEstimate, DemandKey, Segments};
 use hawser_policy::RuleSet;
 use hawser_sched::connection::{ConnectionPolicy, ConnectionScheduler, Load};
 use hawser_sched::rules::Permission;
@@ -191,6 +191,7 @@ impl Director {
             demand,
             moved: Arc::clone(&moved),
             activity: Activity::new(now),
+            segments: Segments::default(),
             connected: None,
             charge: Load {
                 connections: 1,
@@ -241,6 +242,8 @@ impl Director {
             counts_for: counted.get(index).copied().unwrap_or_default(),
             confidence: [book.up.confidence(now), book.down.confidence(now)],
             latency: book.latency.smoothed(),
+            loss: book.loss.rate(),
+            loss_confidence: book.loss.confidence(now),
             load: book.load,
             opened: book.opened,
             open: open(*index) as u64,

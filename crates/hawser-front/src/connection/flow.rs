@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use hawser_path::Segments;
 use hawser_types::{ByteCount, Instant, LinkIndex};
 
 use super::Director;
@@ -74,6 +75,11 @@ impl Flow {
     /// A packet of the far end came at this time, or later. For one whose bytes are heard of late.
     pub(super) fn heard(&self, at: Instant) {
         self.moved.heard.store(at.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// It has sent so many segments since its beginning, and some of them again.
+    pub fn sent(&self, segments: Segments) {
+        self.director.handle_segments(self.number, segments);
     }
 
     /// The kernel's round-trip time of it.

@@ -317,6 +317,9 @@ impl Placed {
     }
 
     fn advance(&mut self, progress: &Progress, now: Instant) {
+        if let Some(segments) = progress.segments {
+            self.flow.sent(segments);
+        }
         if progress.moved == self.known {
             return;
         }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_net::links::Link;
-use hawser_path::{Capacity, KnownLink, LinkLatency};
+use hawser_path::{Capacity, KnownLink, LinkLatency, LinkLoss};
 use hawser_sched::connection::{LinkView, Load};
 use hawser_types::{ByteCount, Instant, LinkIndex, Rate};
 
@@ -16,6 +16,7 @@ pub(super) struct LinkBook {
     pub(super) up: Capacity,
     pub(super) down: Capacity,
     pub(super) latency: LinkLatency,
+    pub(super) loss: LinkLoss,
     /// What tells the network that it is attached to from others; `None` while nobody has looked.
     pub(super) network: Option<String>,
     /// What the connections on it have still to carry.
@@ -34,6 +35,7 @@ impl LinkBook {
             up: Capacity::default(),
             down: Capacity::default(),
             latency: LinkLatency::default(),
+            loss: LinkLoss::default(),
             network: None,
             load: Load::default(),
             calls: 0,
@@ -67,7 +69,7 @@ impl LinkBook {
     /// Nothing is known any more of what it can do.
     pub(super) fn forget(&mut self) {
         (self.up, self.down) = (Capacity::default(), Capacity::default());
-        self.latency = LinkLatency::default();
+        (self.latency, self.loss) = (LinkLatency::default(), LinkLoss::default());
     }
 
     /// How long to wait for an answer before trying another link too: as long as a retransmission

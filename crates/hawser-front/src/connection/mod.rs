@@ -31,7 +31,7 @@ mod terms;
 mod trial;
 mod who;
 
-pub use counted::{Counted, RoundTrip};
+pub use counted::{Counted, Observation, Observe};
 pub use datagrams::DatagramPlace;
 pub use decision::{Candidate, Decision};
 pub use dialer::{LinkDialer, TcpVia, Via};

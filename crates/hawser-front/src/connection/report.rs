@@ -40,6 +40,11 @@ pub struct LinkReport {
     pub confidence: [f64; 2],
     /// Its round-trip time as it is now; zero while unknown.
     pub latency: Duration,
+    /// The share of segments sent over it that had to be sent again, from 0 to 1; `None` while nothing
+    /// was sent.
+    pub loss: Option<f64>,
+    /// How much is to be thought of that, from 0 to 1.
+    pub loss_confidence: f64,
     /// What the connections on it have still to carry.
     pub load: Load,
     /// Connections placed on it so far.

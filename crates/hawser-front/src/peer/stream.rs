@@ -7,7 +7,7 @@ use hawser_types::ByteCount;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::connection::{Counted, RoundTrip};
+use crate::connection::{Counted, Observe};
 use crate::transport::{ByteStream, ResetCode};
 
 /// A connection that went over a link or over a session with a peer.
@@ -32,7 +32,7 @@ impl Remote for TcpStream {
     }
 }
 
-impl<S: Remote + RoundTrip> Remote for Counted<S> {
+impl<S: Remote + Observe> Remote for Counted<S> {
     fn remote(&self) -> Option<IpAddr> {
         self.flow()?;
         self.get_ref().remote()

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hawser_path::Segments;
 use hawser_types::{Instant, LinkIndex};
 
 use super::super::Health;
 use super::super::link_book::LinkBook;
-use super::Director;
+use super::{Director, Inner};
 
 impl Director {
     /// The far end has answered over `link`, with an acceptance or a refusal.
@@ -49,6 +50,20 @@ impl Director {
                 book.record.handle_miss(now);
             }
         });
+    }
+
+    /// What a connection has sent since its beginning, and what of that again.
+    pub(in super::super) fn handle_segments(&self, flow: u64, segments: Segments) {
+        let now = self.now();
+        let mut inner = self.lock();
+        let Inner { flows, links, .. } = &mut *inner;
+        let Some(entry) = flows.get_mut(&flow) else {
+            return;
+        };
+        let before = std::mem::replace(&mut entry.segments, segments);
+        if let Some(book) = links.get_mut(&entry.link) {
+            book.loss.on_segments(now, before, segments);
+        }
     }
 
     /// Whether anything has come over the link since then, as far as that was noticed.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_path::{Activity, DemandKey};
+use hawser_path::{Activity, DemandKey, Segments};
 use hawser_policy::Class;
 use hawser_sched::connection::{Demand, Load, remaining};
 use hawser_types::{ByteCount, Instant};
@@ -24,6 +24,7 @@ pub(super) struct Entry {
     pub(super) demand: Demand,
     pub(super) moved: Arc<Moved>,
     pub(super) activity: Activity,
+    pub(super) segments: Segments,
     pub(super) connected: Option<Instant>,
     /// What its link is charged with for it.
     pub(super) charge: Load,

@@ -6,7 +6,7 @@ use hawser_types::ByteCount;
 use tokio::time::timeout;
 
 use super::super::decision::tests::link;
-use super::super::{Health, LinkDialer, LinkTerms, RoundTrip};
+use super::super::{Health, LinkDialer, LinkTerms, Observation, Observe};
 use super::*;
 use crate::connect::ConnectOptions;
 use crate::destination::HostName;
@@ -44,9 +44,9 @@ impl ByteStream for tokio::io::Empty {
     fn reset(&mut self, _code: ResetCode) {}
 }
 
-impl RoundTrip for tokio::io::Empty {
-    fn round_trip(&self) -> Option<Duration> {
-        None
+impl Observe for tokio::io::Empty {
+    fn observe(&self) -> Observation {
+        Observation::default()
     }
 }
 
