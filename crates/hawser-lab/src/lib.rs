@@ -10,6 +10,7 @@ mod commands;
 mod connect;
 mod connections;
 mod cpu;
+mod cut;
 mod demo;
 pub mod emulator;
 mod ethtool;

@@ -7,6 +7,7 @@ mod common;
 use std::process::Command;
 
 use common::can_make_labs;
+use hawser_capture::{Capture, RunGroup, Settings};
 use serde_json::Value;
 
 #[test]
@@ -240,6 +241,40 @@ fn a_browser_loads_a_page_with_a_hundred_parts() {
     assert_eq!(ways.len(), 3);
     for way in ways {
         assert!(way["first-seconds"].as_f64().unwrap() > 0.05, "{way}");
+    }
+}
+
+#[test]
+fn a_lost_link_costs_only_what_was_on_it_in_each_way() {
+    let name = "a_lost_link_costs_only_what_was_on_it_in_each_way";
+    let capture = RunGroup::create()
+        .and_then(|group| Capture::start(group.path(), &Settings::default()).map(drop));
+    if let Err(error) = capture {
+        return hawser_skip::skip(&format!("lab::{name}"), &error.to_string());
+    }
+    let size = [
+        "--open", "40", "--rate", "50", "--lead", "2", "--after", "4",
+    ];
+    for (way, cut) in [("kernel", "silent"), ("shim", "carrier")] {
+        let which = ["--ways", way, "--cuts", cut];
+        let Some(report) = report("cut", &[&which[..], &size].concat()) else {
+            return;
+        };
+        let case = &report["cases"][0];
+        // How soon nobody is caught any more is recorded, and not asserted: it is long over by then.
+        let number = |visit: &Value, place: usize| visit[place].as_f64().unwrap();
+        let all = list(&case["visits"]).iter();
+        let late: Vec<_> = all.filter(|visit| number(visit, 0) > 2.5).collect();
+        assert!(late.len() >= 20, "{case}");
+        assert!(late.iter().all(|visit| number(visit, 2) > 0.0), "{case}");
+        assert_eq!(case["caught"]["untold"], 0, "{case}");
+        // Half of them are on each link.
+        assert_eq!(
+            (&case["old"]["living"], &case["old"]["lost"]),
+            (&20.into(), &20.into())
+        );
+        assert_eq!(case["old"]["broken"], 0, "{case}");
+        assert_eq!(list(&report["verdicts"]).len(), 4);
     }
 }
 

@@ -202,8 +202,9 @@ fn cut(cut: impl FnOnce(&Neighbour)) {
             Some(200),
             "{before}"
         );
-        // A link of which nothing is known counts for a third of the system's own.
-        assert!(on_dsl > Some(30) && on_lte > Some(30), "{before}");
+        // A link of which nothing is known counts for a third of the system's own, so that every
+        // fourth is there, 50; less a few that are placed while it is not known which have ended.
+        assert!(on_dsl >= Some(100) && on_lte >= Some(45), "{before}");
 
         cut(&neighbour);
         // In the first second some are caught; none of them fails.

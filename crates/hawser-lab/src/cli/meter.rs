@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::{Subcommand, ValueEnum};
 use hawser::Encryption;
 
+use crate::cut::{self, VisitArguments};
 use crate::meter::{self, Congestion, LibraryOrder, Order};
 use crate::scenario::Direction;
 use crate::{commands, relay};
@@ -28,6 +29,8 @@ pub(super) enum MeterCommand {
     },
     /// Time calls of connect, as the input asks
     Connects { server: SocketAddrV4 },
+    /// Keep connections open and make new ones, and write down what becomes of them
+    Visits(VisitArguments),
     /// Serve transfers as a program that embeds the library
     LibraryServe {
         listen: SocketAddr,
@@ -85,6 +88,7 @@ impl MeterCommand {
             Self::Get(arguments) => arguments.execute(Direction::Get)?,
             Self::Relay { listen, target } => relay::serve(listen, target)?,
             Self::Connects { server } => meter::connects(server)?,
+            Self::Visits(arguments) => cut::visit(&arguments)?,
             Self::LibraryServe {
                 listen,
                 invite,

@@ -19,7 +19,7 @@ use crate::experiment::{Arguments, Single, begin};
 use crate::measure::Programs;
 use crate::scenario;
 use crate::{
-    commands, connect, demo, failover, fairness, gain, interactive, interrupt, objects, peer,
+    commands, connect, cut, demo, failover, fairness, gain, interactive, interrupt, objects, peer,
     privilege, request, short,
 };
 
@@ -57,6 +57,8 @@ enum Command {
     Gain(Arguments<gain::Options>),
     /// Look for peers among destinations: what it delays, and when one is found
     Peer(Single<peer::Options>),
+    /// Lose a link with connections open on it and new ones coming, placed in each way
+    Cut(Single<cut::Options>),
     /// Let links fail and return, under load and at rest
     Failover(Arguments<failover::Options>),
     /// Time objects of 20 kB to 1 MB on a warm session, beside plain TCP
@@ -112,6 +114,7 @@ impl Cli {
             Command::Connections(arguments) => arguments.execute(),
             Command::Gain(arguments) => arguments.execute(gain::run),
             Command::Peer(arguments) => arguments.execute(|o| &o.scenario, peer::run),
+            Command::Cut(arguments) => arguments.execute(|o| &o.scenario, cut::run),
             Command::Failover(arguments) => arguments.execute(failover::run),
             Command::Objects(arguments) => arguments.execute(objects::run),
             Command::Interactive(arguments) => arguments.execute(interactive::run),

@@ -298,7 +298,7 @@ pub(crate) fn wait_for_file(program: &mut Program, path: &Path) -> io::Result<()
             let said = program.last_words();
             return Err(io::Error::new(
                 io::ErrorKind::TimedOut,
-                format!("no invite after {START_LIMIT:?}: {said}"),
+                format!("no {} after {START_LIMIT:?}: {said}", path.display()),
             ));
         }
         std::thread::sleep(Duration::from_millis(20));
