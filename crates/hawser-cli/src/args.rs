@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hawser_config::{
-    ConnectionConfig, ConnectionPolicy, GatewaySource, HostPort, IpNet, ServeConfig, UpConfig,
+    ConnectionConfig, ConnectionPolicy, GatewaySource, GatewayUse, HostPort, IpNet, ServeConfig,
+    UpConfig,
 };
 use hawser_control::LinkUse;
 use hawser_net::identity::PublicKey;
@@ -154,6 +155,10 @@ pub(crate) struct UpArgs {
     /// Connect directly, though a gateway is enrolled
     #[arg(long, conflicts_with = "gateway")]
     pub(crate) direct: bool,
+    /// Send over the gateway what no rule speaks of: always, auto (what gains by it) or never
+    /// [default: always]
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) via_gateway: Option<GatewayUse>,
     /// Enrol with the peer of this invite, for connections to it alone; may be repeated
     #[arg(long = "peer", value_name = "URL|@FILE")]
     pub(crate) peers: Vec<GatewaySource>,
@@ -166,12 +171,12 @@ pub(crate) struct UpArgs {
     /// Let --listen be an address that other machines reach; the port asks for no password
     #[arg(long)]
     pub(crate) allow_lan: bool,
-    /// Without a gateway, choose links for connections by this policy: auto, max-throughput,
+    /// Choose links for connections that go straight by this policy: auto, max-throughput,
     /// round-robin, weighted-round-robin or only-one [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(crate) connection_scheduler: Option<ConnectionPolicy>,
-    /// Without a gateway, place the connections of other programs, too, in the kernel: of all
-    /// (system), or of those in a control group; needs root, or CAP_BPF and CAP_NET_ADMIN
+    /// Take the connections of other programs, too, in the kernel: of all (system), or of those in
+    /// a control group; needs root, or CAP_BPF and CAP_NET_ADMIN
     #[arg(long, value_name = "system|cgroup:PATH")]
     pub(crate) capture: Option<Scope>,
 }
@@ -319,6 +324,9 @@ impl UpArgs {
     pub(crate) fn apply_to(&self, config: &mut UpConfig, connection: &mut ConnectionConfig) {
         if let Some(scheduler) = self.connection_scheduler {
             connection.scheduler = scheduler;
+        }
+        if let Some(usage) = self.via_gateway {
+            connection.gateway = usage;
         }
         if let Some(listen) = self.listen {
             config.listen = listen;

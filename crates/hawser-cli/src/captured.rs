@@ -1,15 +1,18 @@
 //! `hawser up --capture`: connections of programs that know nothing of it, placed in the kernel.
 
 use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use hawser_capture::{Capture, Settings, mount_point};
-use hawser_front::connection::{Director, KernelPlaces};
+use hawser_capture::{Capture, Origins, Settings, Unruled, mount_point};
+use hawser_front::connection::{Director, KernelPlaces, Origin};
+use hawser_front::redirect::{Lookup, RedirectServer, Redirected};
+use hawser_front::transport::Dialer;
 use hawser_policy::RuleSet;
-use hawser_sched::connection::ConnectionPolicy;
+use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -36,23 +39,94 @@ impl Scope {
     }
 }
 
-/// Starts capturing, for as long as the task runs.
-pub(crate) fn start(
-    scope: &Scope,
-    policy: ConnectionPolicy,
-    director: Director,
-    rules: watch::Receiver<Arc<RuleSet>>,
-    links: Links,
-) -> anyhow::Result<JoinHandle<()>> {
-    let settings = Settings {
-        policy,
-        ..Settings::default()
-    };
-    let capture = Capture::start(&scope.folder()?, &settings);
-    let capture = capture.with_context(|| format!("--capture {scope}"))?;
-    let places = KernelPlaces::new(capture, director)?;
-    tracing::info!(%scope, "connections are captured");
-    Ok(tokio::spawn(places.run(rules, links)))
+/// What is captured by, and what is known when it begins.
+pub(crate) struct Capturing<'a> {
+    pub(crate) scope: &'a Scope,
+    pub(crate) policy: ConnectionPolicy,
+    pub(crate) director: Director,
+    pub(crate) rules: watch::Receiver<Arc<RuleSet>>,
+    pub(crate) links: Links,
+    /// What the gateway is for, where there is one.
+    pub(crate) gateway: Option<GatewayUse>,
+}
+
+/// Capturing goes on for as long as this lives.
+pub(crate) struct Captured {
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Capturing<'_> {
+    /// Begins. Connections that are for the gateway, or may be, are made by `dialer`; all others in
+    /// the kernel.
+    pub(crate) async fn start<D: Dialer>(self, dialer: &Arc<D>) -> anyhow::Result<Captured> {
+        let scope = self.scope;
+        let settings = Settings {
+            policy: self.policy,
+            ..Settings::default()
+        };
+        let capture = Capture::start(&scope.folder()?, &settings);
+        let mut capture = capture.with_context(|| format!("--capture {scope}"))?;
+        let mut tasks = Vec::new();
+        if let Some(usage) = self.gateway {
+            let server = redirect(&mut capture, dialer, settings, usage).await?;
+            tasks.push(tokio::spawn(server.run(std::future::pending())));
+        }
+        let places = KernelPlaces::new(capture, self.director)?;
+        tracing::info!(%scope, "connections are captured");
+        tasks.push(tokio::spawn(places.run(self.rules, self.links)));
+        Ok(Captured { tasks })
+    }
+}
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        // The programs in the kernel first.
+        self.tasks.iter().rev().for_each(JoinHandle::abort);
+    }
+}
+
+/// Opens the ports that `capture` turns connections to that `usage` and the rules have for the
+/// gateway; `dialer` makes them, and may choose otherwise.
+pub(crate) async fn redirect<D: Dialer>(
+    capture: &mut Capture,
+    dialer: &Arc<D>,
+    settings: Settings,
+    usage: GatewayUse,
+) -> anyhow::Result<RedirectServer<D, Captives>> {
+    let server = RedirectServer::bind(Arc::clone(dialer), Captives(capture.origins()))
+        .await
+        .context("can't take connections on loopback")?;
+    let v6 = |port| SocketAddrV6::new(Ipv6Addr::LOCALHOST, port, 0, 0);
+    capture.set_settings(&Settings {
+        unruled: match usage {
+            GatewayUse::Never => Unruled::Direct,
+            GatewayUse::Always | GatewayUse::Auto => Unruled::Bonded,
+        },
+        redirect_ipv4: Some(SocketAddrV4::new(Ipv4Addr::LOCALHOST, server.v4())),
+        redirect_ipv6: server.v6().map(v6),
+        ..settings
+    })?;
+    Ok(server)
+}
+
+/// Connections that the kernel's program has redirected.
+pub(crate) struct Captives(Origins);
+
+impl Lookup for Captives {
+    type Kept = ();
+
+    fn take(&self, peer: SocketAddr, _local: SocketAddr) -> Option<Redirected<()>> {
+        let found = self.0.find(peer)?;
+        Some(Redirected {
+            destination: found.remote,
+            origin: Origin {
+                program: Some(found.program),
+                user: Some(found.user),
+                ..Origin::default()
+            },
+            kept: (),
+        })
+    }
 }
 
 impl fmt::Display for Scope {

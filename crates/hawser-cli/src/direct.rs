@@ -19,6 +19,7 @@ use hawser_types::{ByteCount, LinkIndex};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::by_gateway;
 use crate::rules::{LinkRules, SharedLedger, today};
 use crate::session::Links;
 
@@ -90,8 +91,9 @@ impl Direct {
     }
 }
 
-/// What the director knows, as it is shown.
-pub(crate) fn status(director: &Director) -> ConnectionsStatus {
+/// What the director knows, as it is shown, where so many connections went over sessions with their
+/// destinations.
+pub(crate) fn status(director: &Director, over_peers: u64) -> ConnectionsStatus {
     let report = director.report();
     let placing = |link: &LinkReport| PlacingStatus {
         name: link.link.name.clone(),
@@ -118,6 +120,8 @@ pub(crate) fn status(director: &Director) -> ConnectionsStatus {
         placed: report.opened,
         moved_over: report.moved_over,
         unanswered: report.unanswered,
+        gateway: report.gateway.as_ref().map(by_gateway::status),
+        over_peers,
         links: report.links.iter().map(placing).collect(),
     }
 }

@@ -5,6 +5,7 @@ mod args;
 mod ask;
 mod bench;
 mod board;
+mod by_gateway;
 mod captured;
 mod daemon;
 mod direct;

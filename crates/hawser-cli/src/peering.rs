@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use hawser_config::{DEFAULT_GATEWAY_PORT, GatewaySource};
 use hawser_front::connect::Connect;
-use hawser_front::connection::LinkDialer;
-use hawser_front::peer::{PeerDialer, PeerFinder, PeerSessions, PeerSettings};
+use hawser_front::connection::Director;
+use hawser_front::peer::{PeerDialer, PeerFinder, PeerSessions, PeerSettings, Remote};
+use hawser_front::transport::Dialer;
 use hawser_net::bind::{SocketOptions, connect_on_link};
 use hawser_net::client::Client;
 use hawser_net::host_port::HostPort;
@@ -77,10 +78,13 @@ impl Peering {
         })
     }
 
-    /// Dials peers over sessions, everybody else with `direct`.
-    pub(crate) fn dialer(&self, direct: LinkDialer) -> PeerDialer<LinkDialer, PeerSessions> {
+    /// Dials peers over sessions, of which `director` is told, and everybody else with `direct`.
+    pub(crate) fn dialer<D: Dialer<Stream: Remote>>(
+        &self,
+        direct: D,
+        director: Director,
+    ) -> PeerDialer<D, PeerSessions> {
         let (finder, sessions) = (self.finder.clone(), self.sessions.clone());
-        let director = direct.director().clone();
         PeerDialer::new(direct, finder, sessions, self.rules.clone()).telling(director)
     }
 }

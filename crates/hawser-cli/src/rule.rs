@@ -6,7 +6,9 @@ mod report;
 use anyhow::bail;
 use hawser_config::HostPort;
 use hawser_net::links::LinkMonitor;
+use hawser_net::store::ClientStore;
 use hawser_policy::{Dscp, Facts, Protocol, RuleSet, Source, User};
+use hawser_sched::connection::GatewayUse;
 
 use crate::args::{RuleAction, RuleArgs, RuleTestArgs};
 use crate::rule_files::RuleFiles;
@@ -17,7 +19,7 @@ pub(crate) async fn run(setup: &Setup, args: RuleArgs) -> anyhow::Result<()> {
     let files = RuleFiles::of(setup);
     match args.action {
         RuleAction::List { builtin, table } => list(&files, builtin, table.json).await,
-        RuleAction::Test(args) => test(&files, &args),
+        RuleAction::Test(args) => test(setup, &files, &args),
         RuleAction::Add(args) => {
             if files.config.is_none() {
                 setup.state.prepare()?;
@@ -47,7 +49,7 @@ async fn list(files: &RuleFiles, builtin: bool, json: bool) -> anyhow::Result<()
     show(&report::list_text(&set, shown, present.as_deref()))
 }
 
-fn test(files: &RuleFiles, args: &RuleTestArgs) -> anyhow::Result<()> {
+fn test(setup: &Setup, files: &RuleFiles, args: &RuleTestArgs) -> anyhow::Result<()> {
     let set: RuleSet = files.read()?.set();
     let Some(port) = args.to.port() else {
         bail!("{} has no port", args.to);
@@ -69,10 +71,18 @@ fn test(files: &RuleFiles, args: &RuleTestArgs) -> anyhow::Result<()> {
         cgroup: args.cgroup.as_deref(),
         dscp: args.dscp.map(Dscp::value),
     };
+    let gateway = gateway(setup);
     match args.table.json {
-        true => show_json(&report::test_json(&set, &facts)),
-        false => show(&report::test_text(&set, &facts, args.all)),
+        true => show_json(&report::test_json(&set, &facts, gateway)),
+        false => show(&report::test_text(&set, &facts, args.all, gateway)),
     }
+}
+
+/// What the gateway is for, where this machine has enrolled with one.
+fn gateway(setup: &Setup) -> Option<GatewayUse> {
+    let store = ClientStore::open(&setup.state).ok()?;
+    store.default_gateway()?;
+    Some(setup.config.connection.gateway)
 }
 
 /// The names of the links that are there; none when that can't be told.

@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use hawser_config::Config;
-use hawser_front::bonded::BondDialer;
 use hawser_front::connection::LinkDialer;
 use hawser_net::links::{LinkMonitor, Routes};
 use hawser_policy::{Action, Mode, Rule, RuleSet};
-use hawser_sched::connection::Class;
+use hawser_sched::connection::{Class, GatewayUse};
 use tokio::sync::watch;
 
 use crate::args::{RunArgs, Via};
+use crate::by_gateway::ByGateway;
 use crate::direct::{ConnectionRules, Direct};
 use crate::peering::Peering;
 use crate::rule_files::RuleFiles;
@@ -74,16 +74,8 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
             run_shimmed(setup, args, direct.dialer(), peering, leads_out).await
         }
         (Some(target), kernel) => {
-            let client = Arc::new(target.connect(&setup.state, links.clone()).await?);
-            let keeping = rules.keep(&client, &links);
-            let dialer = Arc::new(BondDialer::new(Arc::clone(&client)));
-            let ended = match kernel {
-                Some(kernel) => kernel.run_bonded(args, dialer, sources).await,
-                None => shimmed::run(setup, args, dialer, leads_out).await,
-            };
-            keeping.finish(&client).await;
-            client.close(END_PATIENCE).await;
-            ended
+            let how = (setup, args, &config);
+            run_with_gateway(how, (target, kernel), &rules, sources, leads_out).await
         }
     };
     direct.finish().await;
@@ -103,6 +95,36 @@ fn peering(
     Peering::start(setup, &config.up.links, links, rules, connection_rules).map(Some)
 }
 
+/// Connections that go over the gateway or over one link, each as rules and configuration have it.
+async fn run_with_gateway(
+    (setup, args, config): (&Setup, &RunArgs, &Config),
+    (target, kernel): (Target, Option<Kernel>),
+    rules: &Arc<LinkRules>,
+    sources: Sources<'_>,
+    leads_out: LeadsOut,
+) -> anyhow::Result<ExitCode> {
+    let links = &sources.links;
+    let client = Arc::new(target.connect(&setup.state, links.clone()).await?);
+    let keeping = rules.keep(&client, links);
+    let usage = match args.mode {
+        Mode::Bonded => GatewayUse::Always,
+        _ => config.connection.gateway,
+    };
+    let (links, director) = (sources.direct.dialer(), sources.direct.director());
+    let by_gateway = ByGateway::start(Arc::clone(&client), director.clone(), usage);
+    let dialer = Arc::new(by_gateway.dialer(links, director));
+    let ended = match kernel {
+        Some(kernel) => {
+            let how = (config.connection.scheduler, usage);
+            kernel.run_bonded(args, dialer, how, sources).await
+        }
+        None => shimmed::run(setup, args, dialer, leads_out).await,
+    };
+    keeping.finish(&client).await;
+    client.close(END_PATIENCE).await;
+    ended
+}
+
 /// Connections that the library hands over, each over one link, or over a session where the
 /// destination has a peer.
 async fn run_shimmed(
@@ -115,7 +137,8 @@ async fn run_shimmed(
     let Some(peering) = peering else {
         return shimmed::run(setup, args, Arc::new(direct), leads_out).await;
     };
-    let dialer = Arc::new(peering.dialer(direct));
+    let director = direct.director().clone();
+    let dialer = Arc::new(peering.dialer(direct, director));
     let ended = shimmed::run(setup, args, dialer, leads_out).await;
     peering.sessions.close(END_PATIENCE).await;
     ended

@@ -130,9 +130,9 @@ impl ClientMaker {
 
 /// What `hawser status` shows of `hawser up`.
 pub(crate) struct ClientSubject {
-    /// None while connections go straight over the links.
+    /// None where there is no gateway.
     pub(crate) client: Option<Weak<Client>>,
-    /// Who places connections on links while they go straight.
+    /// Who places connections on links, and decides which go straight.
     pub(crate) director: Option<Director>,
     /// Sessions with destinations themselves.
     pub(crate) peers: Option<PeerSessions>,
@@ -222,7 +222,9 @@ impl Subject for ClientSubject {
     }
 
     fn connections(&self) -> Option<ConnectionsStatus> {
-        self.director.as_ref().map(direct::status)
+        let over_peers = self.peers.as_ref().map_or(0, PeerSessions::opened);
+        let director = self.director.as_ref();
+        director.map(|director| direct::status(director, over_peers))
     }
 
     fn placed(&self, which: Which) -> Option<PlacedReport> {

@@ -6,20 +6,22 @@ use std::time::Duration;
 use anyhow::Context as _;
 use hawser_config::{Config, UpConfig};
 use hawser_control::Role;
-use hawser_front::bonded::BondDialer;
-use hawser_front::connection::{LinkDialer, Who};
-use hawser_front::datagram::{BondPorts, DatagramPorts};
+use hawser_front::connection::{Director, Who};
+use hawser_front::datagram::DatagramPorts;
 use hawser_front::proxy::{ProxyConfig, ProxyServer};
 use hawser_front::transport::Dialer;
+use hawser_net::client::Client;
 use hawser_net::links::{Link, LinkMonitor};
+use hawser_sched::connection::GatewayUse;
 
 use crate::args::UpArgs;
-use crate::captured::{self, Scope};
+use crate::by_gateway::ByGateway;
+use crate::captured::{Capturing, Scope};
 use crate::daemon::Daemon;
 use crate::direct::{ConnectionRules, Direct};
 use crate::peering::{self, Peering};
 use crate::rule_files::RuleFiles;
-use crate::rules::LinkRules;
+use crate::rules::{Keeping, LinkRules};
 use crate::session::{ClientSubject, Links, Target};
 use crate::setup::{Setup, Usage};
 
@@ -45,42 +47,26 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         false => Target::find(setup, &setup.state, gateway, &config.links, &rules)?,
     };
     let subject = ClientSubject::new(setup, &config.links, &links, &rules);
-    let Some(target) = target else {
-        if !args.direct {
-            tracing::warn!("no gateway is enrolled: each connection goes straight, over one link");
-        }
-        let way = Straight {
-            setup,
-            config: &whole,
-            links: &links,
-            rules: &rules,
-            connection_rules,
-            capture: args.capture.as_ref(),
-        };
-        return way.serve(&daemon, proxy, subject).await;
-    };
-    if args.capture.is_some() {
-        return Err(Usage(CAPTURE_WITHOUT_GATEWAY.to_owned()).into());
+    if target.is_none() && !args.direct {
+        tracing::warn!("no gateway is enrolled: each connection goes straight, over one link");
     }
-    let (peer, enrolling) = (target.config.gateway.to_string(), !target.known);
-    let client = Arc::new(target.connect(&setup.state, links.clone()).await?);
-    let keeping = rules.keep(&client, &links);
-    if enrolling {
-        tracing::info!("enrolled: from now on `hawser up` needs no --gateway");
+    let gateway = match target {
+        Some(target) => Some(Enrolled::connect(target, setup, &links, &rules).await?),
+        None => None,
+    };
+    let way = Serving {
+        setup,
+        config: &whole,
+        links: &links,
+        rules: &rules,
+        connection_rules,
+        capture: args.capture.as_ref(),
+        gateway: gateway.as_ref(),
+    };
+    way.serve(&daemon, proxy, subject).await?;
+    if let Some(gateway) = gateway {
+        gateway.end().await;
     }
-    let subject = ClientSubject {
-        client: Some(Arc::downgrade(&client)),
-        peer,
-        ..subject
-    };
-    let front = Front {
-        dialer: BondDialer::new(Arc::clone(&client)),
-        datagrams: Some(Arc::new(BondPorts::new(Arc::clone(&client)))),
-        who: None,
-    };
-    serve(&daemon, proxy, front, subject).await?;
-    keeping.finish(&client).await;
-    client.close(END_PATIENCE).await;
     Ok(())
 }
 
@@ -106,106 +92,181 @@ fn proxy_config(config: &UpConfig) -> ProxyConfig {
     }
 }
 
-/// What the proxy port stands before.
-struct Front<D> {
-    dialer: D,
-    datagrams: Option<Arc<dyn DatagramPorts>>,
-    who: Option<Who>,
+/// The gateway that this machine has enrolled with.
+struct Enrolled {
+    client: Arc<Client>,
+    keeping: Keeping,
+    /// Its key.
+    peer: String,
 }
 
-impl Front<LinkDialer> {
-    fn direct(direct: &Direct) -> Self {
-        let who = Who::start().inspect_err(|error| {
-            tracing::warn!(%error, "which programs ask can't be found out");
-        });
-        Self {
-            dialer: direct.dialer(),
-            datagrams: Some(Arc::new(direct.datagrams())),
-            who: who.ok(),
+impl Enrolled {
+    async fn connect(
+        target: Target,
+        setup: &Setup,
+        links: &Links,
+        rules: &Arc<LinkRules>,
+    ) -> anyhow::Result<Self> {
+        let (peer, enrolling) = (target.config.gateway.to_string(), !target.known);
+        let client = Arc::new(target.connect(&setup.state, links.clone()).await?);
+        if enrolling {
+            tracing::info!("enrolled: from now on `hawser up` needs no --gateway");
         }
+        Ok(Self {
+            keeping: rules.keep(&client, links),
+            client,
+            peer,
+        })
+    }
+
+    async fn end(self) {
+        self.keeping.finish(&self.client).await;
+        self.client.close(END_PATIENCE).await;
     }
 }
 
-/// Connections without a gateway: to where they lead, over one link, or over a session where the
-/// destination has a peer.
-struct Straight<'a> {
+/// The proxy port, and what is captured: connections go to where they lead over one link, over a
+/// session where the destination has a peer, or over the gateway.
+struct Serving<'a> {
     setup: &'a Setup,
     config: &'a Config,
     links: &'a Links,
     rules: &'a Arc<LinkRules>,
     connection_rules: ConnectionRules,
     capture: Option<&'a Scope>,
+    gateway: Option<&'a Enrolled>,
 }
 
-impl Straight<'_> {
+impl Serving<'_> {
     async fn serve(
         self,
         daemon: &Daemon,
         proxy: ProxyConfig,
         mut subject: ClientSubject,
     ) -> anyhow::Result<()> {
-        let links = self.links;
-        let connection_rules = self.connection_rules;
+        let connection_rules = self.connection_rules.clone();
         let direct = Direct::start(
             self.config,
-            links.clone(),
+            self.links.clone(),
             self.rules,
-            connection_rules.clone(),
+            connection_rules,
         )
         .await;
-        subject.director = Some(direct.director());
-        let captured = self.capture.map(|scope| {
-            let policy = self.config.connection.scheduler;
-            let rules = connection_rules.clone();
-            captured::start(scope, policy, direct.director(), rules, links.clone())
+        let director = direct.director();
+        let by_gateway = self.gateway.map(|it| {
+            let usage = self.config.connection.gateway;
+            ByGateway::start(Arc::clone(&it.client), director.clone(), usage)
         });
-        let captured = captured.transpose()?;
-        let front = Front::direct(&direct);
-        if self.config.connection.peers {
-            let wanted = &self.config.up.links;
-            let peering = Peering::start(self.setup, wanted, links, self.rules, connection_rules)?;
-            subject.peers = Some(peering.sessions.clone());
-            let front = Front {
-                dialer: peering.dialer(front.dialer),
-                datagrams: front.datagrams,
-                who: front.who,
-            };
-            serve(daemon, proxy, front, subject).await?;
-            peering.sessions.close(END_PATIENCE).await;
-        } else {
-            serve(daemon, proxy, front, subject).await?;
+        let peering = self.peering()?;
+        subject.director = Some(director.clone());
+        subject.peers = peering.as_ref().map(|it| it.sessions.clone());
+        if let Some(gateway) = self.gateway {
+            subject.client = Some(Arc::downgrade(&gateway.client));
+            subject.peer.clone_from(&gateway.peer);
         }
-        if let Some(captured) = captured {
-            captured.abort();
+        let port = Port {
+            daemon,
+            proxy,
+            subject,
+            datagrams: match &by_gateway {
+                Some(it) => it.datagrams(direct.datagrams(), director.clone()),
+                None => Arc::new(direct.datagrams()),
+            },
+        };
+        let links = direct.dialer();
+        match (&by_gateway, &peering) {
+            (None, None) => self.serve_by(links, director, port).await?,
+            (None, Some(peering)) => {
+                let dialer = peering.dialer(links, director.clone());
+                self.serve_by(dialer, director, port).await?;
+            }
+            (Some(it), None) => {
+                let dialer = it.dialer(links, director.clone());
+                self.serve_by(dialer, director, port).await?;
+            }
+            (Some(it), Some(peering)) => {
+                let dialer = it.dialer(links, director.clone());
+                let dialer = peering.dialer(dialer, director.clone());
+                self.serve_by(dialer, director, port).await?;
+            }
+        }
+        if let Some(peering) = peering {
+            peering.sessions.close(END_PATIENCE).await;
         }
         direct.finish().await;
         Ok(())
     }
+
+    /// Looks for peers among destinations, unless that is not wanted, or everything is for the
+    /// gateway.
+    fn peering(&self) -> anyhow::Result<Option<Peering>> {
+        let connection = &self.config.connection;
+        let is_all = self.gateway.is_some() && connection.gateway == GatewayUse::Always;
+        if !connection.peers || is_all {
+            return Ok(None);
+        }
+        let (wanted, rules) = (&self.config.up.links, self.connection_rules.clone());
+        Peering::start(self.setup, wanted, self.links, self.rules, rules).map(Some)
+    }
+
+    async fn serve_by<D: Dialer>(
+        &self,
+        dialer: D,
+        director: Director,
+        port: Port<'_>,
+    ) -> anyhow::Result<()> {
+        let dialer = Arc::new(dialer);
+        let usage = self.gateway.map(|_| self.config.connection.gateway);
+        let capturing = self.capture.map(|scope| Capturing {
+            scope,
+            policy: self.config.connection.scheduler,
+            director,
+            rules: self.connection_rules.clone(),
+            links: self.links.clone(),
+            gateway: usage,
+        });
+        let captured = match capturing {
+            Some(capturing) => Some(capturing.start(&dialer).await?),
+            None => None,
+        };
+        let who = Who::start().inspect_err(|error| {
+            tracing::warn!(%error, "which programs ask can't be found out");
+        });
+        let rules = self.connection_rules.clone();
+        let is_all = usage == Some(GatewayUse::Always);
+        // Where everything goes one way, only rules can make it matter who asks.
+        let matters = move || !is_all || rules.borrow().chooses_ways();
+        let who = who.ok().map(|who| who.only_while(matters));
+        port.serve(dialer, who).await?;
+        drop(captured);
+        Ok(())
+    }
 }
 
-async fn serve<D: Dialer>(
-    daemon: &Daemon,
-    config: ProxyConfig,
-    front: Front<D>,
-    mut subject: ClientSubject,
-) -> anyhow::Result<()> {
-    let mut server = ProxyServer::bind(config, Arc::new(front.dialer)).await?;
-    if let Some(ports) = front.datagrams {
-        server = server.with_datagrams(ports);
+/// The proxy port, and what is shown of it.
+struct Port<'a> {
+    daemon: &'a Daemon,
+    proxy: ProxyConfig,
+    subject: ClientSubject,
+    datagrams: Arc<dyn DatagramPorts>,
+}
+
+impl Port<'_> {
+    async fn serve<D: Dialer>(mut self, dialer: Arc<D>, who: Option<Who>) -> anyhow::Result<()> {
+        let server = ProxyServer::bind(self.proxy, dialer).await?;
+        let mut server = server.with_datagrams(self.datagrams);
+        if let Some(who) = who {
+            server = server.asking(who);
+        }
+        let listen = server.local_addr();
+        self.subject.proxy = server.counters();
+        self.daemon.show(self.subject);
+        self.daemon.set_listen(listen);
+        tracing::info!(%listen, "the proxy is ready: SOCKS5, SOCKS4a and HTTP");
+        server.run(self.daemon.asked_to_end()).await;
+        Ok(())
     }
-    if let Some(who) = front.who {
-        server = server.asking(who);
-    }
-    let listen = server.local_addr();
-    subject.proxy = server.counters();
-    daemon.show(subject);
-    daemon.set_listen(listen);
-    tracing::info!(%listen, "the proxy is ready: SOCKS5, SOCKS4a and HTTP");
-    server.run(daemon.asked_to_end()).await;
-    Ok(())
 }
 
 /// How long a session may take to end in order.
 pub(crate) const END_PATIENCE: Duration = Duration::from_secs(3);
-const CAPTURE_WITHOUT_GATEWAY: &str =
-    "--capture goes with --direct: what is captured goes straight, each connection over one link";

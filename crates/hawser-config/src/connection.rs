@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use hawser_policy::Profile;
-use hawser_sched::connection::ConnectionPolicy;
+use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 use hawser_types::ByteCount;
 
 use crate::document::Section;
@@ -14,6 +14,9 @@ pub struct ConnectionConfig {
     pub scheduler: ConnectionPolicy,
     /// `profile`: which of the sets of rules that come with Hawser is in force. Default `"speed"`.
     pub profile: Profile,
+    /// `gateway`: which connections go over the gateway, where one is enrolled and no rule says it:
+    /// `"always"` all of them, the default; `"auto"` those that gain by it; `"never"` none.
+    pub gateway: GatewayUse,
     /// `peers`: whether destinations are probed for peers that this machine has enrolled with, and
     /// connections to them bonded. `"auto"`, the default, or `"off"`.
     pub peers: bool,
@@ -40,6 +43,7 @@ impl Default for ConnectionConfig {
         Self {
             scheduler: ConnectionPolicy::default(),
             profile: Profile::default(),
+            gateway: GatewayUse::default(),
             peers: true,
             peer_retry: DEFAULT_PEER_RETRY,
             mptcp: false,
@@ -58,6 +62,7 @@ impl TryFrom<Section<'_>> for ConnectionConfig {
         section.allow_only(&[
             "scheduler",
             "profile",
+            "gateway",
             "peers",
             "peer-retry",
             "mptcp",
@@ -72,6 +77,9 @@ impl TryFrom<Section<'_>> for ConnectionConfig {
         }
         if let Some(field) = section.field("profile") {
             config.profile = field.named(Profile::ALL, Profile::name)?;
+        }
+        if let Some(field) = section.field("gateway") {
+            config.gateway = field.named(&GatewayUse::ALL, GatewayUse::name)?;
         }
         if let Some(field) = section.field("peers") {
             config.peers = field.word(&[("auto", true), ("off", false)])?;

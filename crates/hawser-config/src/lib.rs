@@ -28,7 +28,7 @@ pub use connection::ConnectionConfig;
 pub use error::ConfigError;
 pub use gateway::{GatewaySource, GatewaySourceError};
 pub use hawser_sched::chunk::ChunkPolicy;
-pub use hawser_sched::connection::ConnectionPolicy;
+pub use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 pub use hawser_session::ChunkSize;
 pub use http_url::{HttpUrl, HttpUrlError};
 pub use ipnet::IpNet;

@@ -18,8 +18,41 @@ pub struct ConnectionsStatus {
     /// them.
     #[serde(default)]
     pub left_to: Vec<String>,
+    /// The gateway, where one is enrolled.
+    #[serde(default)]
+    pub gateway: Option<GatewayStatus>,
+    /// Connections that came about over sessions with their destinations.
+    #[serde(default)]
+    pub over_peers: u64,
     /// The links that connections may be placed on.
     pub links: Vec<PlacingStatus>,
+}
+
+/// What goes over the gateway, and what is known of it.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+pub struct GatewayStatus {
+    /// What it is used for where no rule says it: `always`, `auto` or `never`.
+    #[serde(rename = "use")]
+    pub usage: String,
+    /// Whether a session with it runs.
+    pub is_up: bool,
+    /// Connections that came about over it so far.
+    pub placed: u64,
+    /// Of these, such as are open.
+    pub open: u64,
+    /// What it was seen to send on; 0 while unknown.
+    #[serde(rename = "up_bps", with = "crate::units::bits_per_second")]
+    pub up: Rate,
+    /// What it was seen to bring back; 0 while unknown.
+    #[serde(rename = "down_bps", with = "crate::units::bits_per_second")]
+    pub down: Rate,
+    /// How long connecting by it takes.
+    #[serde(
+        rename = "latency_ms",
+        with = "crate::units::milliseconds::option",
+        default
+    )]
+    pub latency: Option<Duration>,
 }
 
 /// What is known of one link that connections are placed on.

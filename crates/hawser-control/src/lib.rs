@@ -23,7 +23,7 @@ mod units;
 mod why;
 
 pub use codec::{API, CodecError, LineDecoder, MAX_LINE, encode, encode_response};
-pub use connections::{ConnectionsStatus, PlacingStatus};
+pub use connections::{ConnectionsStatus, GatewayStatus, PlacingStatus};
 pub use message::{ErrorReason, PeerStatus, Request, Response};
 pub use placed::{PlacedCandidate, PlacedConnection, PlacedReport, PlacedRule, PlacedTry};
 pub use render::render_status;

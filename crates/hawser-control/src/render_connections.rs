@@ -1,6 +1,8 @@
+use std::time::Duration;
+
 use hawser_types::Rate;
 
-use crate::connections::{ConnectionsStatus, PlacingStatus};
+use crate::connections::{ConnectionsStatus, GatewayStatus, PlacingStatus};
 use crate::table::{Side, Table, clip, printable};
 
 /// Where connections are placed, as lines of at most `width` columns.
@@ -30,12 +32,36 @@ pub(crate) fn connections(status: &ConnectionsStatus, width: usize) -> Vec<Strin
         clip(&printable(&line), width)
     });
     lines.extend(left);
+    let over = status.gateway.iter().map(over_gateway);
+    let over = over.chain((status.over_peers > 0).then(|| over_peers(status.over_peers)));
+    lines.extend(over.map(|line| clip(&printable(&line), width)));
     lines.extend(table.lines(2, width));
     lines
 }
 
+fn over_gateway(gateway: &GatewayStatus) -> String {
+    let state = if gateway.is_up {
+        ""
+    } else {
+        ", no session now"
+    };
+    let latency = gateway.latency.map(milliseconds);
+    let latency = latency.map_or(String::new(), |took| format!(", {took} to connect"));
+    format!(
+        "  gateway ({}): {} placed, {} open{latency}{state}",
+        gateway.usage, gateway.placed, gateway.open
+    )
+}
+
+fn over_peers(count: u64) -> String {
+    format!("  peers: {count} placed")
+}
+
+fn milliseconds(rtt: Duration) -> String {
+    format!("{:.1} ms", rtt.as_secs_f64() * 1e3)
+}
+
 fn row(link: &PlacingStatus) -> [String; 10] {
-    let milliseconds = |rtt: std::time::Duration| format!("{:.1} ms", rtt.as_secs_f64() * 1e3);
     [
         link.name.clone(),
         link.state.clone(),
@@ -71,8 +97,6 @@ const ENOUGH: f64 = 0.2;
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use hawser_types::{ByteCount, LinkIndex};
 
     use super::*;
@@ -97,12 +121,22 @@ mod tests {
             scheduler: "auto".to_owned(),
             placed: 100,
             left_to: vec!["wg0".to_owned()],
+            gateway: Some(GatewayStatus {
+                usage: "auto".to_owned(),
+                placed: 7,
+                open: 2,
+                latency: Some(Duration::from_millis(80)),
+                ..GatewayStatus::default()
+            }),
+            over_peers: 3,
             links: vec![known],
             ..ConnectionsStatus::default()
         };
         let expected = [
             "CONNECTIONS over one link each, auto: 100 placed, 0 moved over, 0 unanswered",
             "  left to wg0, which takes all traffic; --link goes past it",
+            "  gateway (auto): 7 placed, 2 open, 80.0 ms to connect, no session now",
+            "  peers: 3 placed",
             "  LINK   STATE  UP  DOWN Mbit/s      RTT  AGAIN  OPEN  ACTIVE  TO COME  PLACED",
             "  wwan0  sound   ?        25.00  41.5 ms  1.2 %    12       2  4.00 MB     100",
         ];

@@ -10,6 +10,7 @@ use hawser_net::client::{Client, OpenStreamError};
 use hawser_net::stream::{BondStream, ResetByPeer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::connection::{Observation, Observe};
 use crate::destination::Destination;
 use crate::file::UnorderedRead;
 use crate::gateway::IncomingStream;
@@ -94,6 +95,13 @@ impl ByteStream for Bonded {
 
     fn aborted(&self) -> Option<ResetCode> {
         self.stream.reset_code().map(reset_code)
+    }
+}
+
+impl Observe for Bonded {
+    /// A stream has many connections below it, and none of its own.
+    fn observe(&self) -> Observation {
+        Observation::default()
     }
 }
 
@@ -201,6 +209,11 @@ impl BondDialer {
     /// Dials over the sessions of `client`.
     pub fn new(client: Arc<Client>) -> Self {
         Self { client }
+    }
+
+    /// Whose sessions they are.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
     }
 }
 

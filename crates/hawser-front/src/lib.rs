@@ -1,6 +1,7 @@
 //! Where traffic comes in: the proxy port, the gateway and file transfer.
 
 pub mod bonded;
+pub mod choice;
 pub mod connect;
 pub mod connection;
 pub mod datagram;

@@ -1,6 +1,6 @@
 use hawser_sched::connection::Class;
 
-use crate::{Avoid, Facts, LinkChoice, Miss, Mode, Rule};
+use crate::{Action, Avoid, Facts, LinkChoice, Miss, Mode, Rule};
 
 /// Rules in the order in which they are asked.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -74,6 +74,14 @@ impl RuleSet {
             (verdict.mode, verdict.mode_by) = (mode, Some(place));
         }
         verdict
+    }
+
+    /// Whether any rule says more than of what class a connection is: which links it may take, which
+    /// to avoid, or whether it is bonded.
+    pub fn chooses_ways(&self) -> bool {
+        let ways =
+            |then: &Action| then.links.is_some() || then.avoid.is_some() || then.mode.is_some();
+        self.rules.iter().any(|rule| ways(&rule.then))
     }
 
     /// What each rule has to do with a connection, in the order of [`Self::rules`].

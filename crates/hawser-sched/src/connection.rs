@@ -7,6 +7,7 @@
 //! Source: DBAS §II.D, the connection-oriented schedulers.
 
 mod auto;
+mod gateway;
 mod max_throughput;
 mod only_one;
 mod round_robin;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use hawser_types::{ByteCount, LinkIndex, Rate};
 
 pub use auto::SHORT;
+pub use gateway::{By, GatewayUse, GatewayView, UnknownGatewayUse, choose_way};
 
 /// What kind of connection an application makes.
 ///
@@ -232,12 +234,16 @@ impl LinkView {
 }
 
 fn time(bytes: ByteCount, rate: Rate) -> Duration {
-    let rate = if rate == Rate::ZERO {
-        FALLBACK_RATE
-    } else {
-        rate
-    };
-    rate.time_for(bytes.min(MAX_LOAD)).unwrap_or_default()
+    let time = known(rate).time_for(bytes.min(MAX_LOAD));
+    time.unwrap_or_default()
+}
+
+/// A rate that is not known counts as [`FALLBACK_RATE`].
+fn known(rate: Rate) -> Rate {
+    match rate {
+        Rate::ZERO => FALLBACK_RATE,
+        rate => rate,
+    }
 }
 
 impl fmt::Display for ConnectionPolicy {

@@ -33,17 +33,45 @@ fn a_chunk_costs_its_payload_and_no_other_allocation() {
     }
 }
 
+#[test]
+fn a_datagram_costs_no_allocation_to_be_placed() {
+    let mut now = Instant::from_nanos(1_000_000_000);
+    let mut sides = sides(now, 4);
+    let stream = sides[0].open_stream(now, Bytes::new()).unwrap();
+    let payload = Bytes::from(vec![7; 200]);
+    let (mut buffer, mut out) = (BytesMut::new(), Outgoing::default());
+    let (mut spent, mut sent) = (0, 0);
+    for round in 0..ROUNDS {
+        now += Duration::from_millis(1);
+        if sides[0].takes_datagrams() == Some(true) {
+            let payload = payload.clone();
+            let cost = counted(|| sides[0].send_datagram(now, stream, payload).unwrap());
+            if round >= WARM {
+                (spent, sent) = (spent + cost, sent + 1);
+            }
+        }
+        for (n, from) in (0..4).flat_map(|n| [(n, 0), (n, 1)]) {
+            let id = ChannelId::new(n);
+            sides[from].handle_sample(now, id, sample(round));
+            sides[from].handle_writable(now, id);
+            while sides[from].poll_transmit(now, id, &mut out) {
+                let record = body(&mut buffer, &out);
+                sides[1 - from].handle_record(now, id, record).unwrap();
+            }
+        }
+        while let Ok(Some(_)) = sides[1].receive_datagram(stream) {}
+        sides.iter_mut().for_each(|side| settle(side, now));
+    }
+    assert!(sent > 1000, "{sent}");
+    // Queues may still grow now and then.
+    assert!(spent * 100 <= sent, "{spent} for {sent} datagrams");
+}
+
 /// What a stream over so many channels spends on how many chunks, once it is warm. What the last
 /// channel carries arrives so many rounds late.
 fn steady(channels: u32, late: u64) -> (Spent, u64) {
     let mut now = Instant::from_nanos(1_000_000_000);
-    let mut sides =
-        [Side::Client, Side::Gateway].map(|side| Session::new(now, side, SessionConfig::default()));
-    for n in 0..channels {
-        for side in &mut sides {
-            side.add_channel(now, spec(n));
-        }
-    }
+    let mut sides = sides(now, channels);
     let stream = sides[0].open_stream(now, Bytes::new()).unwrap();
     // What the application has written already, of which each write takes a piece.
     let data = Bytes::from(vec![7; 1 << 20]);
@@ -95,6 +123,18 @@ fn steady(channels: u32, late: u64) -> (Spent, u64) {
     }
     assert!(chunks > 1000, "{chunks}");
     (spent, chunks)
+}
+
+/// Two ends with so many channels between them.
+fn sides(now: Instant, channels: u32) -> [Session; 2] {
+    let mut sides =
+        [Side::Client, Side::Gateway].map(|side| Session::new(now, side, SessionConfig::default()));
+    for n in 0..channels {
+        for side in &mut sides {
+            side.add_channel(now, spec(n));
+        }
+    }
+    sides
 }
 
 /// A record on its way, and the round in which it arrives.

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
+use hawser_front::connection::ruled;
 use hawser_policy::{Action, Condition, Explained, Facts, Miss, Rule, RuleSet, Source, Verdict};
+use hawser_sched::connection::{By, GatewayUse};
 use serde_json::{Map, Value, json};
 
 /// The rules of those sources that are `shown`, with the links that are not `present`.
@@ -48,15 +50,25 @@ pub(super) fn list_json(
     json!({ "rules": shown.map(rule).collect::<Vec<_>>() })
 }
 
-/// What the rules make of a connection; with `all`, what each has to do with it.
-pub(super) fn test_text(set: &RuleSet, facts: &Facts<'_>, all: bool) -> String {
+/// What the rules make of a connection; with `all`, what each has to do with it. With a gateway for
+/// `gateway`, also which way it takes.
+pub(super) fn test_text(
+    set: &RuleSet,
+    facts: &Facts<'_>,
+    all: bool,
+    gateway: Option<GatewayUse>,
+) -> String {
     let mut text = String::new();
-    for (key, value, by) in fields(&set.judge(facts)) {
+    let verdict = set.judge(facts);
+    for (key, value, by) in fields(&verdict) {
         let by = by.map_or_else(
             || "no rule says anything else".to_owned(),
             |place| title(set, place),
         );
         let _ = writeln!(text, "{key:<7} {value:<24} {by}");
+    }
+    if let Some((way, why)) = gateway.map(|usage| way(usage, &verdict)) {
+        let _ = writeln!(text, "{:<7} {way:<24} {why}", "way");
     }
     for (place, explained) in set.explain(facts).iter().enumerate() {
         match explained.applies {
@@ -78,8 +90,11 @@ pub(super) fn test_text(set: &RuleSet, facts: &Facts<'_>, all: bool) -> String {
 }
 
 /// The same as JSON, with every rule.
-pub(super) fn test_json(set: &RuleSet, facts: &Facts<'_>) -> Value {
-    let fields = fields(&set.judge(facts)).into_iter();
+pub(super) fn test_json(set: &RuleSet, facts: &Facts<'_>, gateway: Option<GatewayUse>) -> Value {
+    let verdict = set.judge(facts);
+    let way = gateway.map(|usage| way(usage, &verdict));
+    let way = way.map(|(way, why)| json!({ "value": way, "why": why }));
+    let fields = fields(&verdict).into_iter();
     let field = |(key, value, by): (&str, String, Option<usize>)| {
         let by = by.map(|place| place + 1);
         (key.to_owned(), json!({ "value": value, "rule": by }))
@@ -97,7 +112,23 @@ pub(super) fn test_json(set: &RuleSet, facts: &Facts<'_>) -> Value {
         })
     };
     let rules: Vec<Value> = explained.iter().enumerate().map(rule).collect();
-    json!({ "verdict": fields.map(field).collect::<Map<_, _>>(), "rules": rules })
+    json!({ "verdict": fields.map(field).collect::<Map<_, _>>(), "way": way, "rules": rules })
+}
+
+/// Which way such a connection takes where there is a gateway, and why, as far as that can be told
+/// without the links of the moment.
+fn way(usage: GatewayUse, verdict: &Verdict) -> (&'static str, String) {
+    let (by, why) = ruled(usage, verdict, false, false);
+    let way = match by {
+        Some(By::Link) => "over one link",
+        Some(By::Gateway) => "over the gateway",
+        None => "over a link or the gateway",
+    };
+    let unless = match by != Some(By::Link) && !verdict.avoid.is_empty() {
+        true => "; over one link while it has any to avoid",
+        false => "",
+    };
+    (way, format!("{why}{unless}"))
 }
 
 /// What a verdict says, field by field, and the places of the rules for it.

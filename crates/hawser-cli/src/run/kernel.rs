@@ -1,20 +1,19 @@
 //! Takes a program's connections by a program in the kernel: those that go straight never pass through
 //! this process.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use hawser_capture::{Capture, CaptureError, Origins, RunGroup, Settings, Unruled};
-use hawser_front::connection::{KernelPlaces, Origin};
-use hawser_front::redirect::{Lookup, RedirectServer, Redirected};
+use hawser_capture::{Capture, CaptureError, RunGroup, Settings, Unruled};
+use hawser_front::connection::KernelPlaces;
 use hawser_front::transport::Dialer;
-use hawser_sched::connection::ConnectionPolicy;
+use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 use tokio::sync::oneshot;
 
 use super::child::Child;
 use crate::args::RunArgs;
+use crate::captured::redirect;
 use crate::direct::{ConnectionRules, Direct};
 use crate::session::Links;
 
@@ -55,23 +54,20 @@ impl Kernel {
         self.start(args, sources).await
     }
 
-    /// Runs the program with all its connections made by `dialer`.
+    /// Runs the program with those of its connections made by `dialer` that `usage` and the rules
+    /// have for the gateway, and each other one over the link that `policy` chooses.
     pub(super) async fn run_bonded<D: Dialer>(
         mut self,
         args: &RunArgs,
         dialer: Arc<D>,
+        (policy, usage): (ConnectionPolicy, GatewayUse),
         sources: Sources<'_>,
     ) -> anyhow::Result<ExitCode> {
-        let server = RedirectServer::bind(dialer, Captives(self.capture.origins()))
-            .await
-            .context("can't take connections on loopback")?;
-        let v6 = |port| SocketAddrV6::new(Ipv6Addr::LOCALHOST, port, 0, 0);
-        self.capture.set_settings(&Settings {
-            unruled: Unruled::Bonded,
-            redirect_ipv4: Some(SocketAddrV4::new(Ipv4Addr::LOCALHOST, server.v4())),
-            redirect_ipv6: server.v6().map(v6),
+        let settings = Settings {
+            policy,
             ..Settings::default()
-        })?;
+        };
+        let server = redirect(&mut self.capture, &dialer, settings, usage).await?;
         let (end, ended) = oneshot::channel::<()>();
         let serving = tokio::spawn(server.run(async move {
             // Dropped or sent: either is the end.
@@ -102,25 +98,5 @@ impl Kernel {
         // The programs are detached with it, before the group goes.
         let _ = keeping.await;
         code
-    }
-}
-
-/// Connections that the kernel's program has redirected.
-struct Captives(Origins);
-
-impl Lookup for Captives {
-    type Kept = ();
-
-    fn take(&self, peer: SocketAddr, _local: SocketAddr) -> Option<Redirected<()>> {
-        let found = self.0.find(peer)?;
-        Some(Redirected {
-            destination: found.remote,
-            origin: Origin {
-                program: Some(found.program),
-                user: Some(found.user),
-                ..Origin::default()
-            },
-            kept: (),
-        })
     }
 }

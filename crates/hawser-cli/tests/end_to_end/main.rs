@@ -3,6 +3,7 @@
 
 mod bench;
 mod captured;
+mod choice;
 mod connections;
 mod datagrams;
 mod files;

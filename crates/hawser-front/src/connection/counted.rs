@@ -52,7 +52,7 @@ pub struct Counted<S: Observe> {
 }
 
 impl<S: Observe> Counted<S> {
-    pub(super) fn new(stream: S, flow: Option<Flow>) -> Self {
+    pub(crate) fn new(stream: S, flow: Option<Flow>) -> Self {
         Self {
             flow,
             looked: Instant::now(),

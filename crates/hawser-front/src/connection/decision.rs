@@ -7,6 +7,8 @@ use hawser_path::DemandKey;
 use hawser_policy::Mode;
 use hawser_sched::connection::{Demand, Reason};
 
+use super::sites::Site;
+
 /// Where a connection may go, and what it is expected to need.
 #[derive(Clone, Debug)]
 pub struct Decision {
@@ -28,6 +30,8 @@ pub struct Decision {
     /// whatever links there are.
     pub(super) is_left: [bool; 2],
     pub(super) key: DemandKey,
+    /// Where it leads; `None` where that does not matter.
+    pub(super) site: Option<Site>,
     /// The number of its story.
     pub(super) story: u64,
 }
@@ -144,6 +148,7 @@ pub(super) mod tests {
             is_open: true,
             is_left: [false, false],
             key: (String::new(), PortClass::Web),
+            site: None,
             story: 0,
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use hawser_net::links::{Link, full_tunnel, usable};
 use hawser_path::{Activity, DemandEstimate, DemandKey, Segments};
 use hawser_policy::RuleSet;
-use hawser_sched::connection::{ConnectionPolicy, ConnectionScheduler, Load};
+use hawser_sched::connection::{By, ConnectionPolicy, ConnectionScheduler, Demand, Load};
 use hawser_sched::rules::Permission;
 use hawser_types::{ByteCount, Instant, LinkIndex};
 use tokio::sync::watch;
@@ -19,10 +19,12 @@ use super::Origin;
 use super::decision::Decision;
 use super::demands::Demands;
 use super::flow::Flow;
+use super::gateway::{GATEWAY, GatewayBook};
 use super::link_book::LinkBook;
 use super::place::Placing;
 use super::rates::Rates;
 use super::report::{LinkReport, Report};
+use super::sites::Site;
 use super::story::Stories;
 use super::terms::LinkTerms;
 use loads::Entry;
@@ -54,6 +56,7 @@ pub(super) struct Inner {
     pub(super) wanted: Vec<String>,
     /// By the kernel's index.
     pub(super) links: BTreeMap<u32, LinkBook>,
+    pub(super) gateway: Option<Box<GatewayBook>>,
     /// The VPNs that the system sends all IPv4 and all IPv6 traffic through.
     tunnels: [Option<Link>; 2],
     flows: BTreeMap<u64, Entry>,
@@ -78,6 +81,7 @@ impl Director {
             terms: LinkTerms::default(),
             wanted,
             links: BTreeMap::new(),
+            gateway: None,
             tunnels: [None, None],
             flows: BTreeMap::new(),
             next_flow: 0,
@@ -175,20 +179,33 @@ impl Director {
 
     /// Charges a link with a connection that is about to be made on it.
     pub fn open(&self, decision: &Decision, link: LinkIndex) -> Flow {
+        let (key, site) = (decision.key.clone(), decision.site.clone());
+        let told = Some(decision.story);
+        self.open_on(link.value(), (key, decision.demand, site), told)
+    }
+
+    /// Charges the link with this index, or the gateway.
+    pub(super) fn open_on(
+        &self,
+        link: u32,
+        (key, demand, site): (DemandKey, Demand, Option<Site>),
+        story: Option<u64>,
+    ) -> Flow {
         let now = self.now();
         let moved = Arc::default();
         let mut inner = self.lock();
         let number = inner.next_flow;
         inner.next_flow += 1;
-        let demand = decision.demand;
-        let book = inner.links.get(&link.value());
-        let over = book.map(|book| Arc::clone(&book.link));
+        let over = inner.links.get(&link).map(|book| Arc::clone(&book.link));
         let entry = Entry {
-            told: over.and_then(|link| inner.stories.try_over(decision.story, Some(link), now)),
+            told: story
+                .zip(over)
+                .and_then(|(story, over)| inner.stories.try_over(story, Some(over), now)),
             begun: now,
-            link: link.value(),
-            key: decision.key.clone(),
+            link,
+            key,
             demand,
+            site,
             moved: Arc::clone(&moved),
             activity: Activity::new(now),
             segments: Segments::default(),
@@ -202,7 +219,7 @@ impl Director {
         inner.charge(&entry);
         inner.flows.insert(number, entry);
         drop(inner);
-        Flow::new(self.clone(), number, link, moved)
+        Flow::new(self.clone(), number, LinkIndex::new(link), moved)
     }
 
     /// A measurement has moved so many bytes over the link in this time, up or else down.
@@ -233,26 +250,29 @@ impl Director {
         let now = self.now();
         let mut inner = self.lock();
         inner.sweep(now);
-        let counted = inner.counted(now);
-        let open = |index: u32| inner.flows.values().filter(|it| it.link == index).count();
+        let counting = inner.counting(now);
+        let on = |index: u32| inner.flows.values().filter(move |it| it.link == index);
+        let open = |index: u32| on(index).count() as u64;
         let links = inner.links.iter().map(|(index, book)| LinkReport {
             link: Arc::clone(&book.link),
             up: book.up.rate().unwrap_or_default(),
             down: book.down.rate().unwrap_or_default(),
-            counts_for: counted.get(index).copied().unwrap_or_default(),
+            counts_for: counting.of(book),
             confidence: [book.up.confidence(now), book.down.confidence(now)],
             latency: book.latency.smoothed(),
             loss: book.loss.rate(),
             loss_confidence: book.loss.confidence(now),
             load: book.load,
             opened: book.opened,
-            open: open(*index) as u64,
+            open: open(*index),
             is_free: inner.terms.is_free(&book.link),
             permission: inner.terms.permission(&book.link),
             health: book.record.health(),
         });
+        let gateway = inner.gateway.as_ref();
         Report {
             policy: inner.scheduler.policy(),
+            gateway: gateway.map(|gateway| gateway.report(open(GATEWAY))),
             links: links.collect(),
             opened: inner.opened,
             moved_over: inner.moved_over,
@@ -282,13 +302,19 @@ impl Director {
         let mut inner = self.lock();
         inner.sweep_now(now);
         let busy = inner.busy();
-        for (index, book) in &mut inner.links {
+        let shared = busy.get(&GATEWAY).copied().unwrap_or_default();
+        let Inner { links, gateway, .. } = &mut *inner;
+        for (index, book) in links {
             if let Some([up, down]) = counters.get(index) {
                 let [busy_up, busy_down] = busy.get(index).copied().unwrap_or_default();
                 book.up.on_counter(now, *up, busy_up);
                 book.down.on_counter(now, *down, busy_down);
+                let gateway = gateway.as_ref().filter(|_| shared.contains(&true));
+                let is_shared = gateway.is_some_and(|it| it.is_on(*index));
+                book.on_shared(now, [*up, *down], is_shared);
             }
         }
+        inner.count_gateway(now, shared);
     }
 
     /// Whether what was placed on `link`, as it was then, may go on towards `remote` in the same way.
@@ -314,11 +340,14 @@ impl Director {
             return;
         };
         entry.connected = Some(now - ago);
-        let (link, told) = (entry.link, entry.told);
+        let (link, told, site) = (entry.link, entry.told, entry.site.clone());
         inner.tell_connected(told);
-        inner.opened += 1;
-        if let Some(book) = inner.links.get_mut(&link) {
+        inner.opened += u64::from(link != GATEWAY);
+        if let Some(book) = inner.book_mut(link) {
             book.opened += 1;
+        }
+        if let (Some(gateway), Some(site)) = (&mut inner.gateway, site) {
+            gateway.sites.note(&site, way_of(link), now);
         }
         drop(inner);
         self.handle_answer_at(LinkIndex::new(link), latency, now - ago);
@@ -343,7 +372,7 @@ impl Director {
             return;
         };
         inner.demands.learn(&entry.key, up, down);
-        if let Some(book) = inner.links.get_mut(&entry.link) {
+        if let Some(book) = inner.book_mut(entry.link) {
             book.handle_end(now, [up, down], now.since(since));
         }
     }
@@ -362,6 +391,14 @@ impl Director {
             .inner
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The way of what is charged to this index.
+pub(super) const fn way_of(link: u32) -> By {
+    match link {
+        GATEWAY => By::Gateway,
+        _ => By::Link,
     }
 }
 

@@ -25,6 +25,9 @@ pub(super) struct LinkBook {
     pub(super) calls: u32,
     /// Connections placed on it so far.
     pub(super) opened: u64,
+    /// What its interface had carried when a session began to keep it busy, or when that was last
+    /// looked at.
+    pub(super) shared: Option<(Instant, [ByteCount; 2])>,
 }
 
 impl LinkBook {
@@ -40,6 +43,7 @@ impl LinkBook {
             load: Load::default(),
             calls: 0,
             opened: 0,
+            shared: None,
         }
     }
 
@@ -100,6 +104,22 @@ impl LinkBook {
         self.latency.smoothed().saturating_add(deviation)
     }
 
+    /// Its interface has carried so much in all, sent and received. While a session keeps it busy,
+    /// which may wait for its other end, it shows what it can do at least.
+    pub(super) fn on_shared(&mut self, now: Instant, total: [ByteCount; 2], is_shared: bool) {
+        let Some((since, before)) = self.shared.filter(|_| is_shared) else {
+            self.shared = is_shared.then_some((now, total));
+            return;
+        };
+        let span = now.since(since);
+        if span >= SHARED_SPAN {
+            let [up, down] = [total[0] - before[0], total[1] - before[1]];
+            self.up.on_transfer(now, up, span);
+            self.down.on_transfer(now, down, span);
+            self.shared = Some((now, total));
+        }
+    }
+
     /// Learns from a connection that has moved so much since it was begun.
     pub(super) fn handle_end(&mut self, now: Instant, moved: [ByteCount; 2], span: Duration) {
         let [up, down] = moved;
@@ -108,6 +128,8 @@ impl LinkBook {
     }
 }
 
+/// Long enough that a burst out of a queue is no rate.
+const SHARED_SPAN: Duration = Duration::from_secs(2);
 const UNKNOWN_PATIENCE: Duration = Duration::from_millis(250);
 const MIN_PATIENCE: Duration = Duration::from_millis(100);
 const MAX_PATIENCE: Duration = Duration::from_secs(2);

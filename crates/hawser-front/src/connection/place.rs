@@ -14,26 +14,27 @@ use super::decision::{Candidate, Decision, Standing, leads_to};
 use super::demands::Demands;
 use super::director::Inner;
 use super::link_book::LinkBook;
+use super::sites::Site;
 use super::story::{LeftTo, MAX_PROMISES, Promise, Story, Subject};
 use super::terms::rank;
 use super::{Health, Origin};
 
 /// One decision as it is made.
 pub(super) struct Placing<'a> {
-    inner: &'a mut Inner,
-    origin: &'a Origin,
-    verdict: Verdict,
-    key: DemandKey,
-    demand: Demand,
-    is_left: [bool; 2],
-    now: Instant,
+    pub(super) inner: &'a mut Inner,
+    pub(super) origin: &'a Origin,
+    pub(super) verdict: Verdict,
+    pub(super) key: DemandKey,
+    pub(super) demand: Demand,
+    pub(super) is_left: [bool; 2],
+    pub(super) now: Instant,
     /// The number of the story that this goes on with.
     told: Option<u64>,
 }
 
 /// What keeps a link behind others: its place in the user's order, what its terms say, and whether
 /// it is to be avoided.
-type Tier = (usize, u8, bool);
+pub(super) type Tier = (usize, u8, bool);
 
 impl<'a> Placing<'a> {
     pub(super) fn new(inner: &'a mut Inner, origin: &'a Origin, now: Instant) -> Self {
@@ -71,11 +72,10 @@ impl<'a> Placing<'a> {
     pub(super) fn decide(self) -> Decision {
         let mut sound: BTreeMap<Tier, Vec<LinkView>> = BTreeMap::new();
         let mut others: Vec<(Tier, LinkView)> = Vec::new();
-        let counted = self.inner.counted(self.now);
+        let counting = self.inner.counting(self.now);
         for book in self.inner.links.values().filter(|book| self.is_open(book)) {
             let tier = self.tier(book);
-            let rates = counted.get(&book.link.index).copied();
-            let view = book.view(rates.unwrap_or_default());
+            let view = book.view(counting.of(book));
             match book.record.health() {
                 Health::Sound => sound.entry(tier).or_default().push(view),
                 Health::Suspect | Health::Portal => others.push((tier, view)),
@@ -141,6 +141,7 @@ impl<'a> Placing<'a> {
             leads: [leads(false), leads(true)],
             is_open: self.inner.wanted.is_empty() && self.verdict.links == LinkChoice::Any,
             is_left: self.is_left,
+            site: Site::of(self.origin).filter(|_| self.inner.gateway.is_some()),
             key: self.key,
             story,
         }
@@ -190,7 +191,7 @@ impl<'a> Placing<'a> {
     }
 
     /// Whether the connection may take the link at all, and the link leads there.
-    fn is_open(&self, book: &LinkBook) -> bool {
+    pub(super) fn is_open(&self, book: &LinkBook) -> bool {
         let link = &book.link;
         let [left4, left6] = self.is_left;
         let leads4 = !left4 && leads_to(link, false);
@@ -206,7 +207,7 @@ impl<'a> Placing<'a> {
             && !matches!(permission, Permission::Forbidden(_))
     }
 
-    fn tier(&self, book: &LinkBook) -> Tier {
+    pub(super) fn tier(&self, book: &LinkBook) -> Tier {
         let name = &book.link.name;
         let place = match &self.verdict.links {
             LinkChoice::Order(names) => names.iter().position(|one| one == name).unwrap_or(0),

@@ -143,12 +143,12 @@ impl Inner {
         }
     }
 
-    /// What each link counts for, sent and received, by its index.
+    /// What links count for at this moment.
     ///
     /// Where the system's own link is not known it is taken for an ordinary one. Any other is not
     /// trusted with more than a third of the best before it has shown more: that is enough to be
     /// tried, and to be seen.
-    pub(super) fn counted(&self, now: Instant) -> BTreeMap<u32, [Rate; 2]> {
+    pub(super) fn counting(&self, now: Instant) -> Counting {
         let is_here = |route: &&DefaultRoute| self.links.contains_key(&route.link);
         let system = self.rates.routes.iter().find(is_here).map(|it| it.link);
         let is_ordinary = |index: u32| system.is_none_or(|system| system == index);
@@ -163,16 +163,36 @@ impl Inner {
             trusted.max().unwrap_or(FALLBACK_RATE)
         };
         let doubtful = |best: Rate| Rate::from_bytes_per_second(best.bytes_per_second() / DOUBT);
-        let [up, down] = [best(|book| &book.up), best(|book| &book.down)].map(doubtful);
-        let counts = |(index, book): (&u32, &LinkBook)| {
-            let [up, down] = match is_ordinary(*index) {
-                true => [FALLBACK_RATE; 2],
-                false => [up, down],
-            };
-            let rates = [book.up.counts_for(now, up), book.down.counts_for(now, down)];
-            (*index, rates)
+        Counting {
+            now,
+            system,
+            doubtful: [best(|book| &book.up), best(|book| &book.down)].map(doubtful),
+        }
+    }
+}
+
+/// What links count for at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counting {
+    now: Instant,
+    /// The system's own link, where that is known.
+    system: Option<u32>,
+    /// What any other counts for of which nothing is known, sent and received.
+    doubtful: [Rate; 2],
+}
+
+impl Counting {
+    /// What a link counts for, sent and received.
+    pub(super) fn of(&self, book: &LinkBook) -> [Rate; 2] {
+        let is_ordinary = self.system.is_none_or(|system| system == book.link.index);
+        let [up, down] = match is_ordinary {
+            true => [FALLBACK_RATE; 2],
+            false => self.doubtful,
         };
-        self.links.iter().map(counts).collect()
+        [
+            book.up.counts_for(self.now, up),
+            book.down.counts_for(self.now, down),
+        ]
     }
 }
 

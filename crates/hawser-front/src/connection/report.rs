@@ -6,7 +6,7 @@ use hawser_sched::connection::{ConnectionPolicy, Load};
 use hawser_sched::rules::Permission;
 use hawser_types::Rate;
 
-use super::Health;
+use super::{GatewayReport, Health};
 
 /// What the director knows and has done, at one moment.
 #[derive(Clone, Debug)]
@@ -15,7 +15,9 @@ pub struct Report {
     pub policy: ConnectionPolicy,
     /// The links that connections may be placed on, by index.
     pub links: Vec<LinkReport>,
-    /// Connections placed so far.
+    /// The gateway, where there is one.
+    pub gateway: Option<GatewayReport>,
+    /// Connections placed on links so far.
     pub opened: u64,
     /// Of these, answered on another link than the one that was tried first.
     pub moved_over: u64,

@@ -1,6 +1,8 @@
+use std::fmt;
 use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -17,7 +19,12 @@ use super::Origin;
 #[derive(Clone, Debug)]
 pub struct Who {
     questions: SyncSender<Question>,
+    wanted: Wanted,
 }
+
+/// Whether it matters who asks.
+#[derive(Clone)]
+struct Wanted(Arc<dyn Fn() -> bool + Send + Sync>);
 
 /// Who asks, as soon as that is known; after a moment, as much as is known then.
 pub type Asker = Shared<BoxFuture<'static, Origin>>;
@@ -40,12 +47,22 @@ impl Who {
         std::thread::Builder::new()
             .name("hawser-who".to_owned())
             .spawn(move || answer_all(askers, &asked))?;
-        Ok(Self { questions })
+        Ok(Self {
+            questions,
+            wanted: Wanted(Arc::new(|| true)),
+        })
+    }
+
+    /// The same for as long as `wanted` says so; in between nobody is asked.
+    #[must_use]
+    pub fn only_while(self, wanted: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        let wanted = Wanted(Arc::new(wanted));
+        Self { wanted, ..self }
     }
 
     /// Who is at the other end of a connection that was accepted from `peer` at `local`.
     pub fn ask(&self, peer: SocketAddr, local: SocketAddr) -> Asker {
-        if !peer.ip().to_canonical().is_loopback() {
+        if !peer.ip().to_canonical().is_loopback() || !(self.wanted.0)() {
             return nobody();
         }
         // Too many at once: the connection matters more than whose it is.
@@ -72,6 +89,12 @@ impl Who {
         };
         self.questions.try_send(question).ok()?;
         Some(answered)
+    }
+}
+
+impl fmt::Debug for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Wanted").field(&(self.0)()).finish()
     }
 }
 
@@ -144,6 +167,12 @@ mod tests {
         assert_eq!(who.ask(elsewhere, local).await, Origin::default());
         let nowhere = "127.0.0.1:1".parse().unwrap();
         assert_eq!(who.ask(nowhere, local).await, Origin::default());
+        // Nor is anybody asked while it does not matter.
+        let idle = Who::start().unwrap().only_while(|| false);
+        assert_eq!(
+            idle.ask(nowhere, local).now_or_never(),
+            Some(Origin::default())
+        );
         // However many ask at once.
         let all: Vec<Asker> = (0..2000).map(|_| who.ask(nowhere, local)).collect();
         for one in all {

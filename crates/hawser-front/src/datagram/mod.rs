@@ -6,6 +6,7 @@
 //! dropped, as a network would.
 
 mod bonded;
+mod choice;
 mod direct;
 pub mod opening;
 mod place;
@@ -20,6 +21,7 @@ use crate::destination::Destination;
 use crate::transport::DialError;
 
 pub use bonded::{BondLimits, BondPorts};
+pub use choice::ChoicePorts;
 pub use direct::{DirectLimits, DirectPorts};
 pub use place::{Books, Place, Placement, Target};
 

@@ -24,6 +24,9 @@ pub trait Sessions: Send + Sync + 'static {
     /// The way to the peer with this key, which is at `address`, where a session with it runs; begins
     /// one where there is none. Never waits.
     fn way(&self, peer: PublicKey, address: IpAddr) -> Option<Self::Way>;
+
+    /// A connection came about over one of them.
+    fn on_opened(&self) {}
 }
 
 /// Dials with `D`, and over sessions where the destination is known to have a peer.
@@ -176,8 +179,11 @@ where
             Some(way) => {
                 let address = way.0;
                 let dialed = self.dial_bonded(way, destination, origin).await;
-                if let (Ok(PeerStream::Bonded(_)), Some(director)) = (&dialed, &self.director) {
-                    director.note_bonded(destination, origin, address);
+                if let Ok(PeerStream::Bonded(_)) = dialed {
+                    self.sessions.on_opened();
+                    if let Some(director) = &self.director {
+                        director.note_bonded(destination, origin, address);
+                    }
                 }
                 dialed
             }

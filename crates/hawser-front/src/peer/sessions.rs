@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ pub struct PeerSessions {
 struct Shared {
     start: Box<Start>,
     open: Mutex<BTreeMap<PublicKey, Session>>,
+    /// Streams that came about.
+    opened: AtomicU64,
 }
 
 type Start = dyn Fn(PublicKey, IpAddr) -> Option<Arc<Client>> + Send + Sync;
@@ -39,6 +42,7 @@ impl PeerSessions {
         let shared = Arc::new(Shared {
             start: Box::new(start),
             open: Mutex::default(),
+            opened: AtomicU64::new(0),
         });
         tokio::spawn(close_idle(Arc::downgrade(&shared)));
         Self { shared }
@@ -49,6 +53,11 @@ impl PeerSessions {
         let open = self.shared.lock();
         let client = |(peer, session): (&PublicKey, &Session)| (*peer, Arc::clone(&session.client));
         open.iter().map(client).collect()
+    }
+
+    /// Connections that came about over them so far.
+    pub fn opened(&self) -> u64 {
+        self.shared.opened.load(Ordering::Relaxed)
     }
 
     /// Ends all of them in order, within `patience`.
@@ -77,6 +86,10 @@ impl Sessions for PeerSessions {
         let session = open.get_mut(&peer).filter(|it| it.client.is_admitted())?;
         session.used = now;
         Some(BondDialer::new(Arc::clone(&session.client)))
+    }
+
+    fn on_opened(&self) {
+        self.shared.opened.fetch_add(1, Ordering::Relaxed);
     }
 }
 

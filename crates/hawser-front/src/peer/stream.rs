@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use crate::connection::{Counted, Observe};
 use crate::transport::{ByteStream, ResetCode};
 
-/// A connection that went over a link or over a session with a peer.
+/// A connection that went over a link, or over a session with a peer or a gateway.
 #[derive(Debug)]
 pub enum PeerStream<D, B> {
     /// Over one link.
@@ -22,7 +22,7 @@ pub enum PeerStream<D, B> {
 /// A connection that knows where it ended up.
 pub trait Remote {
     /// The address that it goes to over a link; `None` where it goes as the system has it, to this
-    /// machine or to a network that one link alone leads to.
+    /// machine or to a network that one link alone leads to, and where it goes by a gateway.
     fn remote(&self) -> Option<IpAddr>;
 }
 
@@ -36,6 +36,16 @@ impl<S: Remote + Observe> Remote for Counted<S> {
     fn remote(&self) -> Option<IpAddr> {
         self.flow()?;
         self.get_ref().remote()
+    }
+}
+
+impl<D: Remote, B> Remote for PeerStream<D, B> {
+    fn remote(&self) -> Option<IpAddr> {
+        match self {
+            Self::Direct(stream) => stream.remote(),
+            // Nobody here knows where it ended up.
+            Self::Bonded(_) => None,
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Asking the kernel's routing tables.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
@@ -11,15 +13,23 @@ use rtnetlink::packet_route::route::{
 };
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::dump::{PATIENCE, is_default_route};
 
-/// The routing tables, for many questions: they share one netlink socket.
+/// The routing tables, for many questions: they share one netlink socket, and an answer holds for
+/// two seconds.
 #[derive(Debug, Default)]
 pub struct Routes {
     /// `None` when there can be no socket.
     socket: OnceCell<Option<RouteSocket>>,
+    lately: Mutex<Answers>,
+}
+
+/// What the kernel has said lately.
+#[derive(Debug, Default)]
+struct Answers {
+    known: BTreeMap<IpAddr, (bool, Instant)>,
 }
 
 #[derive(Debug)]
@@ -37,17 +47,45 @@ impl Routes {
         if remote.is_loopback() || remote.is_unspecified() || remote.is_multicast() {
             return true;
         }
-        let socket = self.socket.get_or_init(|| async { RouteSocket::open() });
-        let Some(socket) = socket.await else {
-            return false;
-        };
-        let asking = ask(&socket.handle, remote, None);
-        match timeout(SHORT_PATIENCE, asking).await {
-            Ok(Ok(Some(route))) => {
-                route.header.kind != RouteType::Unicast || !is_default_route(&route)
-            }
-            _ => false,
+        let known = self.lately().known(remote, Instant::now());
+        if let Some(known) = known {
+            return known;
         }
+        let answer = self.ask_whether_particular(remote).await;
+        if let Some(answer) = answer {
+            self.lately().note(remote, answer, Instant::now());
+        }
+        answer.unwrap_or(false)
+    }
+
+    /// `None` when the kernel does not say.
+    async fn ask_whether_particular(&self, remote: IpAddr) -> Option<bool> {
+        let socket = self.socket.get_or_init(|| async { RouteSocket::open() });
+        let asking = ask(&socket.await.as_ref()?.handle, remote, None);
+        let route = timeout(SHORT_PATIENCE, asking).await.ok()?.ok()??;
+        Some(route.header.kind != RouteType::Unicast || !is_default_route(&route))
+    }
+
+    fn lately(&self) -> MutexGuard<'_, Answers> {
+        self.lately.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Answers {
+    fn known(&self, remote: IpAddr, now: Instant) -> Option<bool> {
+        let (answer, at) = self.known.get(&remote)?;
+        (now.duration_since(*at) < HOLDS).then_some(*answer)
+    }
+
+    fn note(&mut self, remote: IpAddr, answer: bool, now: Instant) {
+        if self.known.len() >= MAX_ANSWERS {
+            self.known
+                .retain(|_, (_, at)| now.duration_since(*at) < HOLDS);
+        }
+        if self.known.len() >= MAX_ANSWERS {
+            self.known.clear();
+        }
+        self.known.insert(remote, (answer, now));
     }
 }
 
@@ -143,3 +181,28 @@ const fn route_address(address: IpAddr) -> RouteAddress {
 
 /// A connection waits for it.
 const SHORT_PATIENCE: Duration = Duration::from_millis(500);
+/// Routes change; a page's connections, which go to the same few hosts, are made within a moment.
+const HOLDS: Duration = Duration::from_secs(2);
+/// However many destinations there are.
+const MAX_ANSWERS: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_holds_for_a_moment_and_answers_without_end_take_no_more_room() {
+        let mut answers = Answers::default();
+        let (now, remote) = (Instant::now(), IpAddr::from(Ipv4Addr::from_bits(7)));
+        answers.note(remote, true, now);
+        let soon = now + HOLDS / 2;
+        assert_eq!(answers.known(remote, soon), Some(true));
+        assert_eq!(answers.known(remote, now + HOLDS), None);
+        for n in 0..3 * MAX_ANSWERS as u32 {
+            answers.note(Ipv4Addr::from_bits(n).into(), false, soon);
+            assert!(answers.known.len() <= MAX_ANSWERS);
+        }
+    }
+}

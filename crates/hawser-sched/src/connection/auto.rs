@@ -32,7 +32,7 @@ impl ConnectionScheduler for Auto {
 }
 
 /// Whether latency matters more to the connection than rate.
-fn is_short(demand: &Demand) -> bool {
+pub(super) fn is_short(demand: &Demand) -> bool {
     match demand.class {
         Class::RealTime => true,
         Class::Interactive => demand.up.max(demand.down) <= SHORT,

@@ -27,8 +27,22 @@ pub(super) struct Datagrams {
     pub(super) waiting_bytes: usize,
     /// By how much of the common weight each link is ahead or behind.
     turns: BTreeMap<LinkIndex, i128>,
+    /// The links among which the latest choice was.
+    lanes: Vec<Lane>,
     /// Bytes that came and were not taken, over all streams.
     pub(super) held: usize,
+}
+
+/// A link in the choice of a channel.
+#[derive(Clone, Copy, Debug)]
+struct Lane {
+    link: LinkIndex,
+    /// Its best channel.
+    channel: ChannelId,
+    /// How good that is, the best first: of the other role, and what it has been given already.
+    rank: (bool, usize),
+    /// Its part of all turns.
+    weight: i128,
 }
 
 /// Datagrams given to a channel that are not in a record yet.
@@ -156,55 +170,57 @@ impl Session {
 
     /// The channel whose turn it is.
     fn channel_for_datagram(&mut self, now: Instant, size: usize) -> Option<ChannelId> {
+        let mut lanes = std::mem::take(&mut self.datagrams.lanes);
+        self.fill_lanes(now, size, &mut lanes);
+        let chosen = self.datagrams.take_turn(&lanes);
+        // Kept for the next one, so that none of them allocates.
+        self.datagrams.lanes = lanes;
+        chosen
+    }
+
+    /// The best channel of each link that has one for a datagram of that size.
+    fn fill_lanes(&self, now: Instant, size: usize, lanes: &mut Vec<Lane>) {
+        lanes.clear();
         let role = match size {
             ..=SMALL => ChannelRole::Express,
             _ => ChannelRole::Bulk,
         };
         let preferred = |channel: &Channel| channel.terms.permission == Permission::Preferred;
-        let only_preferred = self
-            .channels
-            .values()
-            .any(|c| preferred(c) && c.is_sound(now));
-        // The best channel of each link that has one.
-        let mut best: BTreeMap<LinkIndex, &Channel> = BTreeMap::new();
+        let mut channels = self.channels.values();
+        let only_preferred = channels.any(|c| preferred(c) && c.is_sound(now));
         let open = self.channels.values().filter(|channel| {
             channel.would_take_datagrams(now) && (preferred(channel) || !only_preferred)
         });
         for channel in open {
-            let link = channel.spec.link;
-            let is_better = |known: &&Channel| {
-                let rank = |channel: &Channel| (channel.spec.role != role, channel.given.bytes);
-                rank(channel) < rank(known)
-            };
-            if best.get(&link).is_none_or(is_better) {
-                best.insert(link, channel);
+            let rank = (channel.spec.role != role, channel.given.bytes);
+            let (link, channel) = (channel.spec.link, channel.spec.id);
+            match lanes.iter_mut().find(|lane| lane.link == link) {
+                Some(lane) if rank < lane.rank => (lane.channel, lane.rank) = (channel, rank),
+                Some(_) => {}
+                None => lanes.push(Lane {
+                    link,
+                    channel,
+                    rank,
+                    weight: 0,
+                }),
             }
         }
-        let weights = self.weights(best.keys().copied());
-        let total: i128 = weights.values().sum();
-        let turns = &mut self.datagrams.turns;
-        turns.retain(|link, _| weights.contains_key(link));
-        for (link, weight) in &weights {
-            *turns.entry(*link).or_default() += weight;
-        }
-        let (link, turn) = turns.iter_mut().max_by_key(|(_, turn)| **turn)?;
-        *turn -= total;
-        Some(best.get(link)?.spec.id)
+        self.weigh(lanes);
     }
 
-    /// The rates of links, those that are not known as the least of the others.
-    fn weights(&self, links: impl Iterator<Item = LinkIndex>) -> BTreeMap<LinkIndex, i128> {
-        let rate = |link: LinkIndex| -> i128 {
-            let of_link = self.channels.values().filter(|c| c.spec.link == link);
-            let rates = of_link.map(|c| i128::from(c.path.rate().bytes_per_second()));
-            rates.sum()
-        };
-        let mut weights: BTreeMap<LinkIndex, i128> = links.map(|link| (link, rate(link))).collect();
-        let least = weights.values().copied().filter(|rate| *rate > 0).min();
-        for weight in weights.values_mut().filter(|weight| **weight == 0) {
-            *weight = least.unwrap_or(1);
+    /// Enters the rates of links, those that are not known as the least of the others.
+    fn weigh(&self, lanes: &mut [Lane]) {
+        for channel in self.channels.values() {
+            let link = channel.spec.link;
+            if let Some(lane) = lanes.iter_mut().find(|lane| lane.link == link) {
+                lane.weight += i128::from(channel.path.rate().bytes_per_second());
+            }
         }
-        weights
+        let known = lanes.iter().map(|lane| lane.weight);
+        let least = known.filter(|weight| *weight > 0).min().unwrap_or(1);
+        for lane in lanes.iter_mut().filter(|lane| lane.weight == 0) {
+            lane.weight = least;
+        }
     }
 
     /// Puts datagrams into a record for a channel.
@@ -248,6 +264,19 @@ impl Channel {
 }
 
 impl Datagrams {
+    /// The channel of the link whose turn it is.
+    fn take_turn(&mut self, lanes: &[Lane]) -> Option<ChannelId> {
+        let turns = &mut self.turns;
+        turns.retain(|link, _| lanes.iter().any(|lane| lane.link == *link));
+        for lane in lanes {
+            *turns.entry(lane.link).or_default() += lane.weight;
+        }
+        let (link, turn) = turns.iter_mut().max_by_key(|(_, turn)| **turn)?;
+        *turn -= lanes.iter().map(|lane| lane.weight).sum::<i128>();
+        let lane = lanes.iter().find(|lane| lane.link == *link)?;
+        Some(lane.channel)
+    }
+
     fn take_oldest(&mut self) -> Option<(StreamId, Bytes)> {
         let oldest = self.waiting.pop_front()?;
         self.waiting_bytes -= oldest.1.len();

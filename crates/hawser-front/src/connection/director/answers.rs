@@ -105,7 +105,7 @@ impl Director {
     pub(super) fn with_book(&self, link: LinkIndex, act: impl FnOnce(&mut LinkBook, Instant)) {
         let now = self.now();
         let mut inner = self.lock();
-        let Some(book) = inner.links.get_mut(&link.value()) else {
+        let Some(book) = inner.book_mut(link.value()) else {
             return;
         };
         let before = book.record.health();

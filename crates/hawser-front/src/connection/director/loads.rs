@@ -10,8 +10,10 @@ use hawser_sched::connection::{Demand, Load, remaining};
 use hawser_types::{ByteCount, Instant};
 
 use super::super::flow::Moved;
+use super::super::link_book::LinkBook;
+use super::super::sites::Site;
 use super::super::story::TryId;
-use super::Inner;
+use super::{Inner, way_of};
 
 /// One open connection.
 #[derive(Debug)]
@@ -22,6 +24,8 @@ pub(super) struct Entry {
     pub(super) link: u32,
     pub(super) key: DemandKey,
     pub(super) demand: Demand,
+    /// Where it leads; `None` where that does not matter.
+    pub(super) site: Option<Site>,
     pub(super) moved: Arc<Moved>,
     pub(super) activity: Activity,
     pub(super) segments: Segments,
@@ -32,7 +36,7 @@ pub(super) struct Entry {
 
 impl Inner {
     /// Brings the loads of the links up to date, unless that was done a moment ago.
-    pub(super) fn sweep(&mut self, now: Instant) {
+    pub(in super::super) fn sweep(&mut self, now: Instant) {
         if now.since(self.swept) >= SWEEP_EVERY {
             self.sweep_now(now);
         }
@@ -40,13 +44,13 @@ impl Inner {
 
     pub(super) fn sweep_now(&mut self, now: Instant) {
         self.swept = now;
-        for book in self.links.values_mut() {
+        for book in self.books_mut() {
             (book.load, book.calls) = (Load::default(), 0);
         }
         let mut flows = std::mem::take(&mut self.flows);
         for entry in flows.values_mut() {
             self.settle(entry, now);
-            let book = self.links.get(&entry.link);
+            let book = self.book_mut(entry.link);
             let latency = book.map_or(Duration::ZERO, |book| book.latency.smoothed());
             // One that is not connected yet waits for its link and nothing else.
             let is_idle = entry.connected.is_some() && entry.activity.is_idle(now, latency);
@@ -61,12 +65,18 @@ impl Inner {
             };
             self.charge(entry);
         }
-        for book in self.links.values_mut() {
+        for book in self.books_mut() {
             if book.load == Load::default() {
                 book.latency.on_empty();
             }
         }
         self.flows = flows;
+    }
+
+    /// The books of all links, and of the gateway.
+    fn books_mut(&mut self) -> impl Iterator<Item = &mut LinkBook> {
+        let gateway = self.gateway.iter_mut().map(|gateway| &mut gateway.book);
+        self.links.values_mut().chain(gateway)
     }
 
     /// The links that carried something both ways, sent and received, all the time since this was
@@ -90,12 +100,17 @@ impl Inner {
         let seen = entry.moved.read();
         let [up, down] = [seen[0] - before[0], seen[1] - before[1]];
         entry.activity.on_moved(now, seen);
-        let Some(book) = self.links.get_mut(&entry.link) else {
-            return;
-        };
         if up + down == ByteCount::ZERO {
             return;
         }
+        if let (Some(gateway), Some(site)) = (&mut self.gateway, &entry.site) {
+            let by = way_of(entry.link);
+            gateway.sites.on_moved(site, by, now, [up, down]);
+        }
+        // What goes by a session is counted there.
+        let Some(book) = self.links.get_mut(&entry.link) else {
+            return;
+        };
         // What is received has come by this link, and so has what tells of it.
         let heard = entry
             .moved
@@ -112,7 +127,7 @@ impl Inner {
     }
 
     pub(super) fn charge(&mut self, entry: &Entry) {
-        if let Some(book) = self.links.get_mut(&entry.link) {
+        if let Some(book) = self.book_mut(entry.link) {
             let (load, charge) = (&mut book.load, entry.charge);
             load.connections = load.connections.saturating_add(charge.connections);
             load.up += charge.up;
@@ -122,7 +137,7 @@ impl Inner {
     }
 
     pub(super) fn give_back(&mut self, entry: &Entry) {
-        if let Some(book) = self.links.get_mut(&entry.link) {
+        if let Some(book) = self.book_mut(entry.link) {
             let (load, charge) = (&mut book.load, entry.charge);
             load.connections = load.connections.saturating_sub(charge.connections);
             load.up -= charge.up;

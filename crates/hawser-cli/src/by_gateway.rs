@@ -1,0 +1,105 @@
+//! The gateway as one way among others: how it is dialed, and what the director hears of it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use hawser_control::GatewayStatus;
+use hawser_front::bonded::BondDialer;
+use hawser_front::choice::ChoiceDialer;
+use hawser_front::connection::{DatagramPlace, Director, GatewayReport, LinkDialer, SessionView};
+use hawser_front::datagram::{BondPorts, ChoicePorts, DatagramPorts, DirectPorts};
+use hawser_net::client::Client;
+use hawser_sched::connection::GatewayUse;
+use hawser_types::{ByteCount, LinkIndex};
+use tokio::task::JoinHandle;
+
+/// A gateway beside the links.
+pub(crate) struct ByGateway {
+    client: Arc<Client>,
+    usage: GatewayUse,
+    task: JoinHandle<()>,
+}
+
+impl ByGateway {
+    /// Tells `director` how the session of `client` is doing.
+    pub(crate) fn start(client: Arc<Client>, director: Director, usage: GatewayUse) -> Self {
+        let task = tokio::spawn(follow(Arc::downgrade(&client), director));
+        Self {
+            client,
+            usage,
+            task,
+        }
+    }
+
+    /// Dials with `direct` or by the gateway, as `director` decides.
+    pub(crate) fn dialer(
+        &self,
+        direct: LinkDialer,
+        director: Director,
+    ) -> ChoiceDialer<LinkDialer, BondDialer> {
+        let gateway = BondDialer::new(Arc::clone(&self.client));
+        ChoiceDialer::new(direct, gateway, director, self.usage)
+    }
+
+    /// Carries datagrams likewise, with `direct` or by the gateway.
+    pub(crate) fn datagrams(
+        &self,
+        direct: DirectPorts<DatagramPlace>,
+        director: Director,
+    ) -> Arc<dyn DatagramPorts> {
+        let gateway = BondPorts::new(Arc::clone(&self.client));
+        Arc::new(ChoicePorts::new(direct, gateway, director))
+    }
+}
+
+impl Drop for ByGateway {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// What the director has done with the gateway, as it is shown.
+pub(crate) fn status(report: &GatewayReport) -> GatewayStatus {
+    GatewayStatus {
+        usage: report.usage.name().to_owned(),
+        is_up: report.is_up,
+        placed: report.opened,
+        open: report.open,
+        up: report.up,
+        down: report.down,
+        latency: (!report.latency.is_zero()).then_some(report.latency),
+    }
+}
+
+async fn follow(client: Weak<Client>, director: Director) {
+    let mut ticks = tokio::time::interval(EVERY);
+    loop {
+        ticks.tick().await;
+        let Some(client) = client.upgrade() else {
+            return;
+        };
+        director.set_session(session(&client));
+    }
+}
+
+/// The session as it is now; none while nothing is to be hoped of it.
+fn session(client: &Client) -> Option<SessionView> {
+    let admitted = client.is_admitted().then(|| client.snapshot(0));
+    let session = admitted?.session?;
+    let mut links: BTreeMap<LinkIndex, Duration> = BTreeMap::new();
+    for channel in session.channels.iter().filter(|it| !it.suspect) {
+        let rtt = links.entry(channel.link).or_insert(channel.rtt);
+        *rtt = (*rtt).min(channel.rtt);
+    }
+    let sum = |one: [ByteCount; 2], more: [ByteCount; 2]| [one[0] + more[0], one[1] + more[1]];
+    let moved = session.links.iter().map(|link| [link.sent, link.received]);
+    let view = SessionView {
+        links: links.into_iter().collect(),
+        moved: moved.fold([ByteCount::ZERO; 2], sum),
+    };
+    (!view.links.is_empty()).then_some(view)
+}
+
+/// As often as the links' counters are read.
+const EVERY: Duration = Duration::from_millis(500);

@@ -1,0 +1,260 @@
+//! `hawser up` with a gateway that is one way among others, over two real links.
+
+use std::process::{Child, Command, Stdio};
+
+use hawser_capture::{CaptureError, RunGroup};
+use hawser_skip::namespace::{Neighbour, in_namespace, in_namespace_of_root};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::connections::two_links;
+use super::program::{Daemon, Place, until};
+
+#[test]
+fn rules_and_what_is_near_leave_a_gateway_for_everything_aside() {
+    let name = "choice::rules_and_what_is_near_leave_a_gateway_for_everything_aside";
+    in_namespace(name, || {
+        let Some(scene) = Scene::new(name) else {
+            return;
+        };
+        scene.config(
+            "[[rule]]\nport = 82\nmode = \"direct\"\n\
+             [[rule]]\nport = 83\nonly = \"lte\"\n",
+        );
+        let up = scene.up(&[]);
+        scene.until_there_is_a_session(&up);
+        // The gateway asks from its own address.
+        assert_eq!(scene.seen(&up, SERVER, 81), SERVER);
+        let direct = scene.seen(&up, SERVER, 82);
+        assert!([DSL, LTE].contains(&direct.as_str()), "{direct}");
+        assert_eq!(scene.seen(&up, SERVER, 83), LTE);
+        // A network of this machine's.
+        assert_eq!(scene.seen(&up, "10.2.0.1", 81), LTE);
+        let status = scene.status();
+        assert_eq!(status["gateway"]["placed"], 1, "{status}");
+        assert_eq!(status["gateway"]["use"], "always", "{status}");
+        assert_eq!(status["placed"], 2, "{status}");
+        // Without a session, it is waited for.
+        scene.end_gateway();
+        assert_eq!(scene.seen(&up, SERVER, 81), "");
+        assert_ne!(scene.seen(&up, SERVER, 82), "");
+        up.end();
+    });
+}
+
+#[test]
+fn a_gateway_that_is_weighed_is_for_what_gains_and_nothing_depends_on_it() {
+    let name = "choice::a_gateway_that_is_weighed_is_for_what_gains_and_nothing_depends_on_it";
+    in_namespace(name, || {
+        let Some(scene) = Scene::new(name) else {
+            return;
+        };
+        // By address each is a site of its own.
+        for address in ["10.99.0.2/32", "10.99.0.3/32"] {
+            scene.neighbour.ip(&format!("address add {address} dev lo"));
+        }
+        scene.config(
+            "[[rule]]\nport = 81\nclass = \"bulk\"\n\
+             [[rule]]\nport = 82\nclass = \"real-time\"\n",
+        );
+        let up = scene.up(&["--via-gateway", "auto"]);
+        scene.until_there_is_a_session(&up);
+        // What is long takes all links; what is heard the shorter way.
+        assert_eq!(scene.seen(&up, SERVER, 81), SERVER);
+        assert!([DSL, LTE].contains(&scene.seen(&up, "10.99.0.2", 82).as_str()));
+        // A site goes on seeing the same address.
+        assert_eq!(scene.seen(&up, SERVER, 82), SERVER);
+        scene.end_gateway();
+        for site in [SERVER, "10.99.0.2", "10.99.0.3"] {
+            let seen = scene.seen(&up, site, 81);
+            assert!([DSL, LTE].contains(&seen.as_str()), "{seen} {}", up.log());
+        }
+        let status = scene.status();
+        assert_eq!(status["gateway"]["placed"], 2, "{status}");
+        assert_eq!(status["placed"], 4, "{status}");
+        up.end();
+    });
+}
+
+#[test]
+fn captured_programs_go_by_the_gateway_but_for_what_rules_leave_to_the_kernel() {
+    let name = "choice::captured_programs_go_by_the_gateway_but_for_what_rules_leave_to_the_kernel";
+    in_namespace_of_root(name, || {
+        let group = match RunGroup::create() {
+            Ok(group) => group,
+            Err(error @ (CaptureError::NoControlGroups | CaptureError::NotPermitted(_))) => {
+                return hawser_skip::skip(name, &error.to_string());
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let Some(scene) = Scene::new(name) else {
+            return;
+        };
+        scene.config("[[rule]]\nport = 82\nmode = \"direct\"\n");
+        let scope = format!("cgroup:{}", group.path().display());
+        let up = scene.up(&["--capture", &scope]);
+        scene.until_there_is_a_session(&up);
+        let seen = |server: &str, port: u16| {
+            let mut curl = curl(server, port);
+            group.enter(&mut curl).unwrap();
+            said(curl)
+        };
+        let is_captured = || seen(SERVER, 81) == SERVER;
+        until("it goes by the gateway", is_captured, || up.log());
+        let direct = seen(SERVER, 82);
+        assert!([DSL, LTE].contains(&direct.as_str()), "{direct}");
+        assert_eq!(seen("10.2.0.1", 81), LTE);
+        // What the kernel has placed was never in the daemon's hands.
+        let accepted = &scene.place.status("client").unwrap()["counters"]["proxy-accepted"];
+        assert_eq!(*accepted, 0);
+        let is_heard_of = || {
+            let status = scene.status();
+            status["placed"] == 1 && status["gateway"]["placed"].as_u64() >= Some(1)
+        };
+        until("the daemon has heard of both", is_heard_of, || {
+            up.log() + &scene.status().to_string()
+        });
+        up.kill();
+        let after = seen(SERVER, 81);
+        assert_eq!(after, DSL, "as without");
+    });
+}
+
+/// A client with two links, a gateway behind them, and a web server beside the gateway that says
+/// who asks.
+struct Scene {
+    place: Place,
+    neighbour: Neighbour,
+    gateway: std::cell::RefCell<Option<Daemon>>,
+    _web: Nginx,
+}
+
+impl Scene {
+    fn new(test: &str) -> Option<Self> {
+        if Command::new("nginx").arg("-v").output().is_err() {
+            hawser_skip::skip(&format!("end_to_end::{test}"), "no nginx here");
+            return None;
+        }
+        let (place, neighbour) = (Place::new(), two_links());
+        let web = Nginx::start(&neighbour);
+        let invite = place.path("invite");
+        let mut serve = neighbour.command(env!("CARGO_BIN_EXE_hawser"));
+        serve.arg("--state").arg(place.path("gateway"));
+        serve.args(["serve", "--listen", "10.99.0.1:7443"]);
+        serve.args(["--allow-destination", "10.99.0.0/16"]);
+        serve.arg("--invite-file").arg(&invite);
+        let gateway = place.launch_command("gateway", serve);
+        until("an invite is written", || invite.exists(), || gateway.log());
+        Some(Self {
+            place,
+            neighbour,
+            gateway: Some(gateway).into(),
+            _web: web,
+        })
+    }
+
+    fn config(&self, text: &str) {
+        std::fs::write(self.place.path("hawser.toml"), text).unwrap();
+    }
+
+    fn up(&self, arguments: &[&str]) -> Daemon {
+        let (config, invite) = (self.place.path("hawser.toml"), self.place.invite());
+        let config = config.to_str().unwrap();
+        let always = ["--config", config, "up", "--listen", "127.0.0.1:0"];
+        let gateway = ["--gateway", &invite];
+        self.place
+            .start("client", &[&always[..], &gateway, arguments].concat())
+    }
+
+    /// Waits until both links are in a session that the director knows of.
+    fn until_there_is_a_session(&self, up: &Daemon) {
+        let is_there = || {
+            let status = self.place.status("client").unwrap();
+            let paths = status["sessions"][0]["paths"].as_array();
+            let count = paths.map_or(0, Vec::len);
+            count == 2 && status["connections"]["gateway"]["is_up"] == true
+        };
+        until("there is a session", is_there, || up.log());
+    }
+
+    fn end_gateway(&self) {
+        self.gateway.take().into_iter().for_each(Daemon::kill);
+        let is_gone = || self.status()["gateway"]["is_up"] == false;
+        until("the session is gone", is_gone, || self.status().to_string());
+    }
+
+    fn status(&self) -> Value {
+        self.place.status("client").unwrap()["connections"].clone()
+    }
+
+    /// The address that the server sees as curl asks it through the proxy; nothing, where there is
+    /// no answer.
+    fn seen(&self, up: &Daemon, server: &str, port: u16) -> String {
+        let proxy = format!("socks5h://{}", up.listen(&self.place).unwrap());
+        let mut curl = curl(server, port);
+        curl.args(["--noproxy", "", "--proxy", &proxy]);
+        said(curl)
+    }
+}
+
+fn curl(server: &str, port: u16) -> Command {
+    let mut curl = Command::new("curl");
+    curl.args(["-s", "-m", "20"]);
+    curl.arg(format!("http://{server}:{port}/"));
+    curl
+}
+
+fn said(mut command: Command) -> String {
+    String::from_utf8(command.output().unwrap().stdout).unwrap()
+}
+
+/// A web server of the neighbour's that answers with the address that it was asked from.
+struct Nginx {
+    child: Child,
+    _folder: TempDir,
+}
+
+impl Nginx {
+    fn start(neighbour: &Neighbour) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("nginx.conf");
+        let ports = [81, 82, 83].map(|port| format!("listen {port};")).join(" ");
+        let text = format!(
+            "daemon off; user root; master_process off; pid {0}/pid; error_log {0}/error.log;\n\
+             events {{}}\n\
+             http {{ access_log off; client_body_temp_path {0}; proxy_temp_path {0};\n\
+             fastcgi_temp_path {0}; uwsgi_temp_path {0}; scgi_temp_path {0};\n\
+             server {{ {ports} return 200 $remote_addr; }} }}\n",
+            folder.path().display()
+        );
+        std::fs::write(&config, text).unwrap();
+        let mut nginx = neighbour.command("nginx");
+        nginx.arg("-c").arg(&config).arg("-e").arg("/dev/null");
+        let child = nginx
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        until(
+            "the web server answers",
+            || !said(curl(SERVER, 81)).is_empty(),
+            || std::fs::read_to_string(folder.path().join("error.log")).unwrap_or_default(),
+        );
+        Self {
+            child,
+            _folder: folder,
+        }
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const SERVER: &str = "10.99.0.1";
+const DSL: &str = "10.1.0.2";
+const LTE: &str = "10.2.0.2";

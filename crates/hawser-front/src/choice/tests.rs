@@ -1,0 +1,236 @@
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use hawser_policy::{Action, LinkChoice, Mode, Rule, RuleSet};
+use hawser_sched::connection::ConnectionPolicy;
+use hawser_types::{ByteCount, LinkIndex};
+use tokio::net::TcpStream;
+
+use super::*;
+use crate::connection::SessionView;
+
+/// One way to a server that is there, or to nobody.
+#[derive(Clone)]
+struct Fake {
+    server: std::net::SocketAddr,
+    dialed: Arc<AtomicUsize>,
+    /// In milliseconds.
+    takes: Arc<AtomicU64>,
+    fails: Arc<Mutex<Option<DialError>>>,
+    is_up: Arc<AtomicBool>,
+}
+
+impl Fake {
+    fn new(server: std::net::SocketAddr) -> Self {
+        Self {
+            server,
+            dialed: Arc::default(),
+            takes: Arc::default(),
+            fails: Arc::default(),
+            is_up: Arc::new(AtomicBool::new(true)),
+        }
+    }
+
+    fn dialed(&self) -> usize {
+        self.dialed.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl Dialer for Fake {
+    type Stream = TcpStream;
+
+    async fn dial(&self, _: &Destination) -> Result<TcpStream, DialError> {
+        self.dialed.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_millis(self.takes.load(Ordering::Relaxed))).await;
+        let fails = *self.fails.lock().unwrap();
+        match fails {
+            Some(error) => Err(error),
+            None => TcpStream::connect(self.server)
+                .await
+                .map_err(|error| DialError::from_io(&error)),
+        }
+    }
+}
+
+impl GatewayDialer for Fake {
+    fn is_up(&self) -> bool {
+        self.is_up.load(Ordering::Relaxed)
+    }
+}
+
+/// Where 10.0.0.0/8 is near.
+struct Home;
+
+impl Surroundings for Home {
+    async fn is_near(&self, address: IpAddr) -> bool {
+        matches!(address, IpAddr::V4(address) if address.octets()[0] == 10)
+    }
+}
+
+struct Scene {
+    direct: Fake,
+    gateway: Fake,
+    director: Director,
+    dialer: ChoiceDialer<Fake, Fake, Home>,
+}
+
+async fn scene(usage: GatewayUse) -> Scene {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut kept = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            kept.push(stream);
+        }
+    });
+    let (direct, gateway) = (Fake::new(server), Fake::new(server));
+    let director = Director::new(ConnectionPolicy::Auto, Vec::new());
+    let (d, g) = (direct.clone(), gateway.clone());
+    let dialer = ChoiceDialer::in_surroundings(d, g, (director.clone(), usage), Home);
+    director.set_session(Some(session()));
+    Scene {
+        direct,
+        gateway,
+        director,
+        dialer,
+    }
+}
+
+fn session() -> SessionView {
+    SessionView {
+        links: vec![(LinkIndex::new(1), Duration::from_millis(30))],
+        moved: [ByteCount::ZERO; 2],
+    }
+}
+
+impl Scene {
+    /// How often each was dialed for one connection.
+    async fn dial(&self, to: &str) -> (usize, usize) {
+        let host = match to.parse::<IpAddr>() {
+            Ok(address) => Host::Ip(address),
+            Err(_) => Host::Name(to.parse().unwrap()),
+        };
+        let dialed = self.dialer.dial(&Destination::new(host, 443)).await;
+        assert!(dialed.is_ok(), "{to}: {:?}", dialed.err());
+        (self.direct.dialed(), self.gateway.dialed())
+    }
+
+    fn rule(&self, then: Action) {
+        let rule = Rule {
+            then,
+            ..Rule::default()
+        };
+        self.director.set_rules(Arc::new(RuleSet::new([rule])));
+    }
+
+    fn mode(&self, mode: Mode) {
+        self.rule(Action {
+            mode: Some(mode),
+            ..Action::default()
+        });
+    }
+}
+
+const STRAIGHT: (usize, usize) = (1, 0);
+const BY_GATEWAY: (usize, usize) = (0, 1);
+const OUT_THERE: &str = "198.51.100.1";
+
+#[tokio::test]
+async fn a_gateway_for_everything_gets_all_but_what_rules_say_and_what_is_near() {
+    let scene = scene(GatewayUse::Always).await;
+    for (to, expected) in [
+        (OUT_THERE, BY_GATEWAY),
+        ("www.example.org", BY_GATEWAY),
+        ("10.0.0.7", STRAIGHT),
+        // The gateway's own loopback, if it lets anybody there.
+        ("127.0.0.1", BY_GATEWAY),
+        ("localhost", BY_GATEWAY),
+    ] {
+        assert_eq!(scene.dial(to).await, expected, "{to}");
+    }
+    scene.mode(Mode::Direct);
+    assert_eq!(scene.dial(OUT_THERE).await, STRAIGHT);
+    scene.mode(Mode::Bonded);
+    assert_eq!(scene.dial("10.0.0.7").await, BY_GATEWAY);
+    // A session goes over every link.
+    for links in [
+        LinkChoice::Only(vec!["a".to_owned()]),
+        LinkChoice::Except(vec!["a".to_owned()]),
+    ] {
+        scene.rule(Action {
+            links: Some(links),
+            mode: Some(Mode::Bonded),
+            ..Action::default()
+        });
+        assert_eq!(scene.dial(OUT_THERE).await, STRAIGHT);
+    }
+    let report = scene.director.report();
+    assert_eq!(report.gateway.unwrap().opened, 5);
+}
+
+#[tokio::test]
+async fn a_gateway_for_everything_is_waited_for_and_its_failures_count() {
+    let scene = scene(GatewayUse::Always).await;
+    scene.director.set_session(None);
+    scene.gateway.is_up.store(false, Ordering::Relaxed);
+    scene.gateway.takes.store(700, Ordering::Relaxed);
+    assert_eq!(scene.dial(OUT_THERE).await, BY_GATEWAY);
+    *scene.gateway.fails.lock().unwrap() = Some(DialError::GatewayUnavailable);
+    let to = Destination::new(Host::Ip(OUT_THERE.parse().unwrap()), 443);
+    let failed = scene.dialer.dial(&to).await.err();
+    assert_eq!(failed, Some(DialError::GatewayUnavailable));
+    assert_eq!(scene.direct.dialed(), 0);
+}
+
+#[tokio::test]
+async fn a_gateway_for_nothing_gets_what_rules_give_it_while_it_is_there() {
+    let scene = scene(GatewayUse::Never).await;
+    for to in [OUT_THERE, "127.0.0.1", "www.example.org"] {
+        assert_eq!(scene.dial(to).await, STRAIGHT, "{to}");
+    }
+    scene.mode(Mode::Bonded);
+    assert_eq!(scene.dial(OUT_THERE).await, BY_GATEWAY);
+    scene.director.set_session(None);
+    assert_eq!(scene.dial(OUT_THERE).await, STRAIGHT);
+}
+
+#[tokio::test]
+async fn where_it_is_weighed_a_connection_never_depends_on_the_gateway() {
+    // No link leads anywhere here, so that the gateway is always the better one.
+    let scene = scene(GatewayUse::Auto).await;
+    assert_eq!(scene.dial(OUT_THERE).await, BY_GATEWAY);
+    *scene.gateway.fails.lock().unwrap() = Some(DialError::RefusedByPolicy);
+    assert_eq!(scene.dial(OUT_THERE).await, (1, 1));
+    // One that is silent has a head start.
+    *scene.gateway.fails.lock().unwrap() = None;
+    scene.gateway.takes.store(60_000, Ordering::Relaxed);
+    assert_eq!(scene.dial(OUT_THERE).await, (1, 1));
+    // The session has ended, or will be known to have in a moment.
+    scene.gateway.is_up.store(false, Ordering::Relaxed);
+    assert_eq!(scene.dial(OUT_THERE).await, STRAIGHT);
+    scene.director.set_session(None);
+    assert_eq!(scene.dial(OUT_THERE).await, STRAIGHT);
+}
+
+#[test]
+fn names_that_nobody_has_registered_are_the_neighbourhoods() {
+    for (name, is_local) in [
+        ("nas", true),
+        ("printer.local", true),
+        ("Router.LAN", true),
+        ("box.home.arpa.", true),
+        ("www.example.org", false),
+        ("local.example.org", false),
+        ("notlocal", true),
+        ("a.notlocal", false),
+    ] {
+        assert_eq!(is_local_name(&name.parse().unwrap()), is_local, "{name}");
+    }
+    for (name, is_loopback) in [("localhost", true), ("a.LocalHost.", true), ("nas", false)] {
+        assert_eq!(
+            is_loopback_name(&name.parse().unwrap()),
+            is_loopback,
+            "{name}"
+        );
+    }
+}
