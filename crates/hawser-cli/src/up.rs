@@ -236,7 +236,10 @@ impl Serving<'_> {
         let is_all = usage == Some(GatewayUse::Always);
         // Where everything goes one way, only rules can make it matter who asks.
         let matters = move || !is_all || rules.borrow().chooses_ways();
-        let who = who.ok().map(|who| who.only_while(matters));
+        let rules = self.connection_rules.clone();
+        let binds = move || rules.borrow().binds_askers();
+        let who = who.ok();
+        let who = who.map(|who| who.only_while(matters).needed_while(binds));
         port.serve(dialer, who).await?;
         drop(captured);
         Ok(())

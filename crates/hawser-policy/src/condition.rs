@@ -65,6 +65,24 @@ pub struct Miss {
 }
 
 impl Condition {
+    /// Whether it depends on the process that makes the connection; a class does, as rules find it
+    /// by that.
+    pub(crate) fn asks_who(&self) -> bool {
+        let Self {
+            program,
+            executable,
+            user,
+            cgroup,
+            class,
+            ..
+        } = self;
+        !(program.is_empty()
+            && executable.is_empty()
+            && user.is_empty()
+            && cgroup.is_empty()
+            && class.is_empty())
+    }
+
     /// Whether the connection fits; `class` is what the rules take it for, `None` while that is
     /// still to be found out.
     pub fn test(&self, facts: &Facts<'_>, class: Option<Class>) -> Result<(), Miss> {

@@ -84,6 +84,15 @@ impl RuleSet {
         self.rules.iter().any(|rule| ways(&rule.then))
     }
 
+    /// Whether any rule keeps connections to links or to a mode by who makes them: such a rule is
+    /// broken where that is not known.
+    pub fn binds_askers(&self) -> bool {
+        self.rules.iter().any(|rule| {
+            let binds = rule.then.links.is_some() || rule.then.mode.is_some();
+            binds && rule.when.asks_who()
+        })
+    }
+
     /// What each rule has to do with a connection, in the order of [`Self::rules`].
     pub fn explain(&self, facts: &Facts<'_>) -> Vec<Explained<'_>> {
         let class = self.judge(facts).class;

@@ -20,6 +20,7 @@ use super::Origin;
 pub struct Who {
     questions: SyncSender<Question>,
     wanted: Wanted,
+    needed: Wanted,
 }
 
 /// Whether it matters who asks.
@@ -50,6 +51,7 @@ impl Who {
         Ok(Self {
             questions,
             wanted: Wanted(Arc::new(|| true)),
+            needed: Wanted(Arc::new(|| false)),
         })
     }
 
@@ -58,6 +60,14 @@ impl Who {
     pub fn only_while(self, wanted: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         let wanted = Wanted(Arc::new(wanted));
         Self { wanted, ..self }
+    }
+
+    /// The same, and connections wait for the answer for as long as `needed` says that they have to:
+    /// what rules promise does not depend on how busy the machine is.
+    #[must_use]
+    pub fn needed_while(self, needed: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        let needed = Wanted(Arc::new(needed));
+        Self { needed, ..self }
     }
 
     /// Who is at the other end of a connection that was accepted from `peer` at `local`.
@@ -69,8 +79,12 @@ impl Who {
         let Some(answered) = self.question(peer, local) else {
             return nobody();
         };
+        let patience = match (self.needed.0)() {
+            true => NEEDED_PATIENCE,
+            false => PATIENCE,
+        };
         async move {
-            match timeout(PATIENCE, answered).await {
+            match timeout(patience, answered).await {
                 Ok(Ok(process)) => Origin::from(process),
                 _ => Origin::default(),
             }
@@ -136,6 +150,9 @@ impl From<Process> for Origin {
 /// A connection waits no longer than that for the name of its program, counted from when its
 /// destination is known.
 const PATIENCE: Duration = Duration::from_millis(30);
+/// Longer than a machine takes that is short of processor time. Where nobody can know who is at the
+/// other end, that is said at once.
+const NEEDED_PATIENCE: Duration = Duration::from_secs(2);
 const MAX_WAITING: usize = 256;
 
 #[cfg(test)]

@@ -46,6 +46,25 @@ fn never(link: &str) -> Action {
 }
 
 #[test]
+fn rules_that_keep_programs_to_links_or_modes_have_to_know_them() {
+    let binds = |when, then| RuleSet::new([rule(Source::User, when, then)]).binds_askers();
+    let to_port = || Condition {
+        port: vec!["443".parse().unwrap()],
+        ..Condition::default()
+    };
+    assert!(binds(of_program("curl"), never("lte")));
+    assert!(binds(of_program("curl"), mode(Mode::Direct)));
+    assert!(!binds(of_program("curl"), class(Class::Bulk)));
+    assert!(!binds(to_port(), never("lte")));
+    // The class may come of the program.
+    let bulk = Condition {
+        class: vec![Class::Bulk],
+        ..Condition::default()
+    };
+    assert!(binds(bulk, never("lte")));
+}
+
+#[test]
 fn without_rules_everything_is_open() {
     let verdict = RuleSet::default().judge(&facts("curl", 443));
     assert_eq!(verdict, Verdict::default());
