@@ -2,38 +2,57 @@
 
 use std::fs::{self, File};
 use std::path::Path;
+use std::thread;
 
 use aya::Ebpf;
-use aya::programs::{CgroupAttachMode, CgroupSock, CgroupSockAddr, SockOps};
+use aya::programs::{CgroupAttachMode, CgroupSock, CgroupSockAddr, Program, SockOps};
 
 use crate::{CaptureError, group, sys};
 
 /// Loads all programs of the object and attaches each where its section says.
 pub(crate) fn attach(programs: &mut Ebpf, group: &File) -> Result<(), CaptureError> {
-    let mut names: Vec<String> = programs
-        .programs()
-        .map(|(name, _)| name.to_owned())
-        .collect();
+    load(programs)?;
+    let mut loaded: Vec<_> = programs.programs_mut().collect();
     // The ends of connections are to be seen before their beginnings are.
-    names.sort_by_key(|name| name.starts_with("connect"));
-    for name in names {
-        let Some(program) = programs.program_mut(&name) else {
-            continue;
-        };
+    loaded.sort_by_key(|(name, _)| name.starts_with("connect"));
+    for (_, program) in loaded {
         // By links of the kernel, several programs to one group are always allowed, and with
         // `Single` no flag is passed that says so.
         let mode = CgroupAttachMode::Single;
         if let Ok(program) = <&mut CgroupSockAddr>::try_from(&mut *program) {
-            program.load()?;
             program.attach(group, mode)?;
         } else if let Ok(program) = <&mut SockOps>::try_from(&mut *program) {
-            program.load()?;
             program.attach(group, mode)?;
         } else {
-            let program = <&mut CgroupSock>::try_from(program)?;
-            program.load()?;
-            program.attach(group, mode)?;
+            <&mut CgroupSock>::try_from(program)?.attach(group, mode)?;
         }
+    }
+    Ok(())
+}
+
+/// Loads each program on a thread of its own: the kernel takes long to check those for `connect`, and
+/// checks several at once.
+fn load(programs: &mut Ebpf) -> Result<(), CaptureError> {
+    thread::scope(|scope| {
+        let loading: Vec<_> = programs
+            .programs_mut()
+            .map(|(_, program)| scope.spawn(|| load_one(program)))
+            .collect();
+        let outcomes = loading.into_iter().map(|loading| match loading.join() {
+            Ok(outcome) => outcome,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        outcomes.collect()
+    })
+}
+
+fn load_one(program: &mut Program) -> Result<(), CaptureError> {
+    if let Ok(program) = <&mut CgroupSockAddr>::try_from(&mut *program) {
+        program.load()?;
+    } else if let Ok(program) = <&mut SockOps>::try_from(&mut *program) {
+        program.load()?;
+    } else {
+        <&mut CgroupSock>::try_from(program)?.load()?;
     }
     Ok(())
 }
