@@ -231,16 +231,18 @@ fn a_line_that_links_could_fill_in_front_of_the_server_is_refused() {
 #[test]
 fn every_shipped_scenario_is_valid() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let read = |folder: &Path| std::fs::read_dir(folder).unwrap();
+    let files = [folder.clone(), folder.join("gain")];
+    let files = files.iter().flat_map(|folder| read(folder));
     let mut count = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
+    for path in files.map(|entry| entry.unwrap().path()) {
         if path.extension().is_some_and(|ending| ending == "toml") {
             let scenario = scenario::load(&path).unwrap();
             assert!(!scenario.summary.is_empty(), "{}", path.display());
             count += 1;
         }
     }
-    assert!(count >= 15, "{count}");
+    assert!(count >= 17, "{count}");
 }
 
 /// A lab, or nothing where the machine forbids one.

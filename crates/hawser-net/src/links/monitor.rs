@@ -21,7 +21,16 @@ use super::{Link, LinkError, list_links};
 /// lost event, or one that was misunderstood, never leaves a wrong list behind.
 #[derive(Debug)]
 pub struct LinkMonitor {
-    task: JoinHandle<()>,
+    _following: Following,
+}
+
+/// Something that is read anew when the kernel says that it may have changed.
+pub(super) trait Follow: Send + Sync + 'static {
+    /// What it is, for the log.
+    const WHAT: &'static str;
+
+    /// Keeps it current; ends when there are no more events.
+    fn follow(&self, events: Events<'_>) -> impl Future<Output = ()> + Send;
 }
 
 pub(super) type Events<'a> =
@@ -36,49 +45,71 @@ impl LinkMonitor {
         // Here already, so that what cannot work is an error and not a line in the log.
         drop(subscribe()?);
         sender.send_replace(Arc::new(list_links().await?));
-        let task = tokio::spawn(run(sender));
-        Ok((Self { task }, receiver))
+        let following = Following::start(LinkList(sender));
+        let monitor = Self {
+            _following: following,
+        };
+        Ok((monitor, receiver))
     }
 }
 
-impl Drop for LinkMonitor {
+/// What follows the changes, for as long as this lives.
+#[derive(Debug)]
+pub(super) struct Following {
+    task: JoinHandle<()>,
+}
+
+impl Following {
+    pub(super) fn start<F: Follow>(follower: F) -> Self {
+        let task = tokio::spawn(keep_following(follower));
+        Self { task }
+    }
+}
+
+impl Drop for Following {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn run(sender: Sender) {
+async fn keep_following<F: Follow>(follower: F) {
     loop {
         match subscribe() {
             Ok((connection, _handle, mut events)) => tokio::select! {
                 () = connection => tracing::warn!("the netlink socket has closed"),
-                () = follow(&sender, &mut events) => {}
+                () = follower.follow(&mut events) => {}
             },
-            Err(error) => tracing::warn!(%error, "cannot follow changes of links"),
+            Err(error) => tracing::warn!(%error, "cannot follow changes of {}", F::WHAT),
         }
         sleep(RESTART_PAUSE).await;
     }
 }
 
-/// Keeps the list current; ends when there are no more events.
-async fn follow(sender: &Sender, events: Events<'_>) {
-    loop {
-        // Once ahead of the first event: something may have changed while nobody listened.
-        publish(sender).await;
-        let down = loop {
-            match events.next().await {
-                None => return,
-                Some((message, _)) if matters(&message) => break is_down(&message),
-                Some(_) => {}
-            }
-        };
-        // Whatever is under way on a link without a carrier has to go elsewhere now.
-        if down {
+struct LinkList(Sender);
+
+impl Follow for LinkList {
+    const WHAT: &'static str = "links";
+
+    async fn follow(&self, events: Events<'_>) {
+        let Self(sender) = self;
+        loop {
+            // Once ahead of the first event: something may have changed while nobody listened.
             publish(sender).await;
+            let down = loop {
+                match events.next().await {
+                    None => return,
+                    Some((message, _)) if matters(&message) => break is_down(&message),
+                    Some(_) => {}
+                }
+            };
+            // Whatever is under way on a link without a carrier has to go elsewhere now.
+            if down {
+                publish(sender).await;
+            }
+            // A link that comes up is a dozen events within a moment.
+            sleep(DEBOUNCE).await;
+            while let Some(Some(_)) = events.next().now_or_never() {}
         }
-        // A link that comes up is a dozen events within a moment.
-        sleep(DEBOUNCE).await;
-        while let Some(Some(_)) = events.next().now_or_never() {}
     }
 }
 
@@ -146,4 +177,4 @@ pub(super) fn subscribe() -> Result<
 /// How long events are collected before the list is read again.
 const DEBOUNCE: Duration = Duration::from_millis(20);
 /// After something that should not happen.
-pub(super) const RESTART_PAUSE: Duration = Duration::from_secs(1);
+const RESTART_PAUSE: Duration = Duration::from_secs(1);

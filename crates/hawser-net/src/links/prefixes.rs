@@ -6,10 +6,9 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use ipnet::IpNet;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
-use super::monitor::{Events, RESTART_PAUSE, subscribe};
+use super::monitor::{Events, Follow, Following, subscribe};
 use super::{LinkError, particular_prefixes};
 
 /// The list of [`particular_prefixes`], kept current for as long as this lives.
@@ -18,7 +17,7 @@ use super::{LinkError, particular_prefixes};
 /// a router, the list is read again at a distance: a tenth of the time at most is spent on it.
 #[derive(Debug)]
 pub struct PrefixMonitor {
-    task: JoinHandle<()>,
+    _following: Following,
     prefixes: watch::Receiver<Arc<Vec<IpNet>>>,
 }
 
@@ -31,8 +30,10 @@ impl PrefixMonitor {
         drop(subscribe()?);
         let (sender, mut prefixes) = watch::channel(Arc::new(particular_prefixes().await?));
         prefixes.mark_changed();
-        let task = tokio::spawn(run(sender));
-        Ok(Self { task, prefixes })
+        Ok(Self {
+            _following: Following::start(PrefixList(sender)),
+            prefixes,
+        })
     }
 
     /// Waits until the list is another one than the last that this gave, and gives it; the first one at
@@ -46,45 +47,31 @@ impl PrefixMonitor {
     }
 }
 
-impl Drop for PrefixMonitor {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
+struct PrefixList(Sender);
 
-async fn run(sender: Sender) {
-    loop {
-        match subscribe() {
-            Ok((connection, _handle, mut events)) => tokio::select! {
-                () = connection => tracing::warn!("the netlink socket has closed"),
-                () = follow(&sender, &mut events) => {}
-            },
-            Err(error) => tracing::warn!(%error, "cannot follow changes of routes"),
-        }
-        sleep(RESTART_PAUSE).await;
-    }
-}
+impl Follow for PrefixList {
+    const WHAT: &'static str = "routes";
 
-/// Keeps the list current; ends when there are no more events.
-async fn follow(sender: &Sender, events: Events<'_>) {
-    loop {
-        let began = Instant::now();
-        match particular_prefixes().await {
-            Ok(listed) => publish(sender, listed),
-            Err(error) => tracing::warn!(%error, "routes can't be listed now"),
-        }
-        let pause = began
-            .elapsed()
-            .saturating_mul(10)
-            .clamp(DEBOUNCE, MAX_PAUSE);
-        if events.next().await.is_none() {
-            return;
-        }
-        // More of them are taken in meanwhile, so that they do not pile up.
-        let rest = Instant::now() + pause;
-        while let Ok(event) = timeout_at(rest, events.next()).await {
-            if event.is_none() {
+    async fn follow(&self, events: Events<'_>) {
+        loop {
+            let began = Instant::now();
+            match particular_prefixes().await {
+                Ok(listed) => publish(&self.0, listed),
+                Err(error) => tracing::warn!(%error, "routes can't be listed now"),
+            }
+            let pause = began
+                .elapsed()
+                .saturating_mul(10)
+                .clamp(DEBOUNCE, MAX_PAUSE);
+            if events.next().await.is_none() {
                 return;
+            }
+            // More of them are taken in meanwhile, so that they do not pile up.
+            let rest = Instant::now() + pause;
+            while let Ok(event) = timeout_at(rest, events.next()).await {
+                if event.is_none() {
+                    return;
+                }
             }
         }
     }
