@@ -9,9 +9,22 @@ use hawser_types::{ByteCount, Instant};
 pub struct Activity {
     moved: [ByteCount; 2],
     last: Instant,
+    /// When this was last told anything.
+    told: Instant,
+    /// What it moves, or moved before it paused; none where that was taken.
+    burst: Option<Burst>,
     /// What it had moved when [`Activity::was_busy`] was last asked, and whether it had then moved.
     asked: [ByteCount; 2],
     moves: [bool; 2],
+}
+
+/// What was moved without a pause.
+#[derive(Clone, Copy, Debug)]
+struct Burst {
+    /// When it began, or sooner.
+    since: Instant,
+    /// What had been moved before.
+    before: [ByteCount; 2],
 }
 
 impl Activity {
@@ -20,17 +33,41 @@ impl Activity {
         Self {
             moved: [ByteCount::ZERO; 2],
             last: now,
+            told: now,
+            burst: None,
             asked: [ByteCount::ZERO; 2],
             moves: [false; 2],
         }
     }
 
+    /// It began at this time already, which is heard of only now.
+    pub fn on_begun(&mut self, at: Instant) {
+        self.told = self.told.min(at);
+    }
+
     /// It has moved so much in all, sent and received.
     pub fn on_moved(&mut self, now: Instant, moved: [ByteCount; 2]) {
+        self.on_moved_since(self.told, now, moved);
+    }
+
+    /// The same where what is new was moved after `since`. For one that is told of less often than it
+    /// is asked.
+    pub fn on_moved_since(&mut self, since: Instant, now: Instant, moved: [ByteCount; 2]) {
         if moved != self.moved {
+            let before = self.moved;
+            self.burst.get_or_insert(Burst { since, before });
             self.moved = moved;
             self.last = now;
         }
+        self.told = now;
+    }
+
+    /// What it moved without a pause, sent and received, and how long that took at most. To be asked
+    /// when it pauses or ends; once for each time.
+    pub fn take_burst(&mut self) -> Option<([ByteCount; 2], Duration)> {
+        let burst = self.burst.take()?;
+        let moved = [0, 1].map(|way| self.moved[way] - burst.before[way]);
+        Some((moved, self.last.since(burst.since)))
     }
 
     /// What it has moved in all, sent and received.
@@ -83,6 +120,22 @@ mod tests {
         activity.on_moved(at(7700), bytes(100, 1));
         assert!(!activity.is_idle(at(7700), short));
         assert!(!activity.is_idle(at(7700), Duration::MAX));
+    }
+
+    #[test]
+    fn what_is_moved_without_a_pause_is_a_burst_and_is_told_once() {
+        let mut activity = Activity::new(at(0));
+        assert_eq!(activity.take_burst(), None);
+        activity.on_moved(at(100), bytes(0, 0));
+        activity.on_moved(at(150), bytes(10, 1000));
+        activity.on_moved(at(1100), bytes(10, 5000));
+        activity.on_moved(at(4000), bytes(10, 5000));
+        let second = Duration::from_millis(1000);
+        assert_eq!(activity.take_burst(), Some((bytes(10, 5000), second)));
+        assert_eq!(activity.take_burst(), None);
+        activity.on_moved(at(4500), bytes(20, 5600));
+        let half = Duration::from_millis(500);
+        assert_eq!(activity.take_burst(), Some((bytes(10, 600), half)));
     }
 
     #[test]

@@ -340,6 +340,7 @@ impl Director {
             return;
         };
         entry.connected = Some(now - ago);
+        entry.activity.on_begun(now - ago);
         let (link, told, site) = (entry.link, entry.told, entry.site.clone());
         inner.tell_connected(told);
         inner.opened += u64::from(link != GATEWAY);
@@ -368,13 +369,11 @@ impl Director {
         let [up, down] = entry.activity.moved();
         let lasted = now.since(entry.connected.unwrap_or(entry.begun));
         inner.tell_end(entry.told, [up, down], lasted);
-        let Some(since) = entry.connected else {
+        if entry.connected.is_none() {
             return;
-        };
-        inner.demands.learn(&entry.key, up, down);
-        if let Some(book) = inner.book_mut(entry.link) {
-            book.handle_end(now, [up, down], now.since(since));
         }
+        inner.demands.learn(&entry.key, up, down);
+        inner.learn_burst(&mut entry, now);
     }
 
     fn change(&self) {

@@ -27,6 +27,8 @@ pub(super) struct Moved {
     down: AtomicU64,
     /// When the far end was last heard of, where that is known; 0 where it is not.
     heard: AtomicU64,
+    /// After when what was not yet read was moved; 0 where that is after it was last read.
+    since: AtomicU64,
 }
 
 impl Flow {
@@ -72,6 +74,14 @@ impl Flow {
         self.moved.down.fetch_add(down.as_u64(), Ordering::Relaxed);
     }
 
+    /// The same where it is heard of late: it was moved after `since`.
+    pub(super) fn moved_since(&self, since: Instant, up: ByteCount, down: ByteCount) {
+        let (since, order) = (since.as_nanos(), Ordering::Relaxed);
+        // What is not read yet may have been moved before.
+        let _ = self.moved.since.compare_exchange(0, since, order, order);
+        self.moved(up, down);
+    }
+
     /// A packet of the far end came at this time, or later. For one whose bytes are heard of late.
     pub(super) fn heard(&self, at: Instant) {
         self.moved.heard.store(at.as_nanos(), Ordering::Relaxed);
@@ -103,6 +113,12 @@ impl Moved {
 
     pub(super) fn heard(&self) -> Option<Instant> {
         let at = self.heard.load(Ordering::Relaxed);
+        (at != 0).then(|| Instant::from_nanos(at))
+    }
+
+    /// After when what is read now was moved, where it is not after it was last read.
+    pub(super) fn take_since(&self) -> Option<Instant> {
+        let at = self.since.swap(0, Ordering::Relaxed);
         (at != 0).then(|| Instant::from_nanos(at))
     }
 }

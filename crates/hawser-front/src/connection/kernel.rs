@@ -56,6 +56,8 @@ struct Placed {
     flow: Flow,
     /// What the director knows that it has moved.
     known: Bytes,
+    /// Until when that is known.
+    told: Instant,
     /// Whether the director knows that it was answered.
     is_connected: bool,
 }
@@ -64,6 +66,7 @@ impl KernelPlaces {
     /// Puts `director` behind `capture`, whose events nobody may have taken yet.
     pub fn new(mut capture: Capture, director: Director) -> Result<Self, CaptureError> {
         let events = capture.events()?.ok_or(CaptureError::EventsTaken)?;
+        recall(&mut capture, &director)?;
         Ok(Self {
             capture,
             events,
@@ -267,6 +270,7 @@ impl KernelPlaces {
             let placed = Placed {
                 flow: self.director.open(&decision, link),
                 known: Bytes::default(),
+                told: self.director.now(),
                 is_connected: false,
             };
             self.flows.insert(connection.cookie, placed);
@@ -297,22 +301,25 @@ impl KernelPlaces {
         let Some((moved, took)) = end.moved.zip(end.connect_time) else {
             return;
         };
-        placed.connected(took, end.lasted.saturating_sub(took));
+        let now = self.director.now();
+        placed.connected(now, took, end.lasted.saturating_sub(took));
         if let Some(latency) = end.latency {
             placed.flow.round_trip(latency);
         }
         // Nobody knows when its last bytes came: after the last time that it was looked.
         placed.flow.heard(self.counted);
-        placed.moved(moved);
+        placed.moved(now, moved);
     }
 }
 
 impl Placed {
     /// It was answered after so long, and this long ago. The kernel tells of it later, or only at the
     /// end.
-    fn connected(&mut self, after: Duration, ago: Duration) {
+    fn connected(&mut self, now: Instant, after: Duration, ago: Duration) {
         if !std::mem::replace(&mut self.is_connected, true) {
             self.flow.connected_since(Some(after), ago);
+            // Its beginning was heard of late, too.
+            self.told = self.told.min(now - ago);
         }
     }
 
@@ -320,16 +327,20 @@ impl Placed {
         if let Some(segments) = progress.segments {
             self.flow.sent(segments);
         }
-        if progress.moved == self.known {
-            return;
-        }
-        if let Some(ago) = progress.heard {
+        if progress.moved != self.known
+            && let Some(ago) = progress.heard
+        {
             self.flow.heard(now - ago);
         }
-        self.moved(progress.moved);
+        self.moved(now, progress.moved);
     }
 
-    fn moved(&mut self, moved: Bytes) {
+    /// It has moved so much in all.
+    fn moved(&mut self, now: Instant, moved: Bytes) {
+        let since = std::mem::replace(&mut self.told, now);
+        if moved == self.known {
+            return;
+        }
         let more = |now: ByteCount, then: ByteCount| {
             ByteCount::new(now.as_u64().saturating_sub(then.as_u64()))
         };
@@ -337,9 +348,23 @@ impl Placed {
             more(moved.up, self.known.up),
             more(moved.down, self.known.down),
         );
-        self.flow.moved(up, down);
+        self.flow.moved_since(since, up, down);
         self.known = moved;
     }
+}
+
+/// What connections have needed in earlier runs: the first ones of this are placed by it, too.
+fn recall(capture: &mut Capture, director: &Director) -> Result<(), CaptureError> {
+    let known = director.demands();
+    let seen = known.iter().filter(|(_, needs)| needs.connections > 0);
+    let rows = seen.map(|((program, port_class), needs)| {
+        let needs = Bytes {
+            up: needs.up,
+            down: needs.down,
+        };
+        (program.as_str(), *port_class, needs)
+    });
+    capture.set_demands(rows)
 }
 
 /// Follows the routes; where that can't be done, only links are.

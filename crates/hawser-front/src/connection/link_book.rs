@@ -120,9 +120,13 @@ impl LinkBook {
         }
     }
 
-    /// Learns from a connection that has moved so much since it was begun.
-    pub(super) fn handle_end(&mut self, now: Instant, moved: [ByteCount; 2], span: Duration) {
-        let [up, down] = moved;
+    /// A connection has moved so much, sent and received, in this time.
+    pub(super) fn handle_transfer(
+        &mut self,
+        now: Instant,
+        [up, down]: [ByteCount; 2],
+        span: Duration,
+    ) {
         self.up.on_transfer(now, up, span);
         self.down.on_transfer(now, down, span);
     }

@@ -54,6 +54,9 @@ impl Inner {
             let latency = book.map_or(Duration::ZERO, |book| book.latency.smoothed());
             // One that is not connected yet waits for its link and nothing else.
             let is_idle = entry.connected.is_some() && entry.activity.is_idle(now, latency);
+            if is_idle {
+                self.learn_burst(entry, now);
+            }
             let [up, down] = entry.activity.moved();
             entry.charge = match is_idle {
                 true => Load::default(),
@@ -99,7 +102,10 @@ impl Inner {
         let before = entry.activity.moved();
         let seen = entry.moved.read();
         let [up, down] = [seen[0] - before[0], seen[1] - before[1]];
-        entry.activity.on_moved(now, seen);
+        match entry.moved.take_since() {
+            Some(since) => entry.activity.on_moved_since(since, now, seen),
+            None => entry.activity.on_moved(now, seen),
+        }
         if up + down == ByteCount::ZERO {
             return;
         }
@@ -123,6 +129,17 @@ impl Inner {
         if self.moved.len() < MAX_NAMES || self.moved.contains_key(name) {
             let total = self.moved.entry(name.clone()).or_default();
             *total = [total[0] + up, total[1] + down];
+        }
+    }
+
+    /// The link of a connection that pauses or has ended can do what that made of it at least: many
+    /// live on long after they have moved the last of it.
+    pub(super) fn learn_burst(&mut self, entry: &mut Entry, now: Instant) {
+        let Some((moved, took)) = entry.activity.take_burst() else {
+            return;
+        };
+        if let Some(book) = self.book_mut(entry.link) {
+            book.handle_transfer(now, moved, took);
         }
     }
 

@@ -237,6 +237,27 @@ async fn a_link_that_was_busy_shows_what_it_can_do() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_connection_moves_before_it_pauses_is_what_its_link_can_do() {
+    let director = director(ConnectionPolicy::Auto, &["a"]);
+    let wait = |seconds| tokio::time::advance(Duration::from_secs(seconds));
+    wait(1).await;
+    let flow = connect(&director, &by("x"));
+    let began = director.now();
+    let down = || director.report().links[0].down.bits_per_second();
+    wait(1).await;
+    assert_eq!(down(), 0);
+    // Told in one piece, as the kernel's are, and looked at since.
+    flow.moved_since(began, ByteCount::ZERO, ByteCount::new(2_500_000));
+    director.settle();
+    assert_eq!(down(), 0, "it may go on");
+    wait(10).await;
+    assert_eq!(down(), 20_000_000);
+    flow.moved_since(director.now(), ByteCount::ZERO, ByteCount::new(9));
+    drop(flow);
+    assert_eq!(down(), 20_000_000);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_link_keeps_what_is_known_of_it_until_another_gets_its_number() {
     let director = director(ConnectionPolicy::RoundRobin, &["a"]);
     let index = LinkIndex::new(link("a").index);

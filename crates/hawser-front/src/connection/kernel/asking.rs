@@ -38,7 +38,7 @@ impl KernelPlaces {
                 Handshake::Answered { after, ago } => {
                     self.unanswered.forget(cookie);
                     if let Some(placed) = self.flows.get_mut(&cookie) {
-                        placed.connected(after, ago);
+                        placed.connected(now, after, ago);
                     }
                 }
             }
