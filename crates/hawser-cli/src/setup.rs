@@ -129,7 +129,7 @@ pub(crate) fn link_list(links: &[Link], wanted: &[String]) -> Vec<LinkStatus> {
             addresses: link.addresses.clone(),
             state,
             reason,
-            allowed: None,
+            ..LinkStatus::default()
         }
     };
     links.iter().map(describe).collect()

@@ -11,8 +11,11 @@
 
 mod codec;
 mod connections;
+mod event;
+mod history;
 mod message;
 mod placed;
+mod policy;
 mod render;
 mod render_connections;
 mod render_placed;
@@ -24,13 +27,16 @@ mod why;
 
 pub use codec::{API, CodecError, LineDecoder, MAX_LINE, encode, encode_response};
 pub use connections::{ConnectionsStatus, GatewayStatus, PlacingStatus};
-pub use message::{ErrorReason, PeerStatus, Request, Response};
+pub use event::{Change, Event};
+pub use history::{HistoryReport, LinkHistory};
+pub use message::{ErrorReason, LinkChange, PeerStatus, Request, Response};
 pub use placed::{PlacedCandidate, PlacedConnection, PlacedReport, PlacedRule, PlacedTry};
+pub use policy::{PolicyStatus, RuleStatus, Scheduled};
 pub use render::render_status;
 pub use render_why::render_why;
 pub use snapshot::{
-    ChannelKind, ChannelState, ChannelStatus, LinkAllowed, LinkState, LinkStatus, LinkUse,
-    MemoryStatus, PathStanding, PathState, PathStatus, Role, SessionState, SessionStatus,
+    ChannelKind, ChannelState, ChannelStatus, LinkAllowed, LinkState, LinkStatus, LinkTraffic,
+    LinkUse, MemoryStatus, PathStanding, PathState, PathStatus, Role, SessionState, SessionStatus,
     StatusSnapshot, StreamStatus,
 };
 pub use why::{WhyCount, WhyEvent, WhyLater, WhyLink, WhyReport, WhySession, WhySpan, WhyStream};

@@ -3,7 +3,7 @@ use std::time::Duration;
 use hawser_types::StreamId;
 use serde::{Deserialize, Serialize};
 
-use crate::{LinkUse, StatusSnapshot, WhyReport};
+use crate::{Event, HistoryReport, LinkUse, PolicyStatus, Scheduled, StatusSnapshot, WhyReport};
 
 /// What a daemon can be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,17 +41,75 @@ pub enum Request {
     },
     /// To end in good order. Answered with [`Response::Stopping`].
     Stop,
-    /// To use a link otherwise until it ends; clients only. What is missing stays as it is.
-    /// Answered with [`Response::LinkSet`].
-    SetLink {
-        /// The interface's name.
-        name: String,
-        /// When it is used to send.
+    /// What links have carried over the last minutes. Answered with [`Response::History`].
+    History {
+        /// So many of the latest samples; all when missing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        up: Option<LinkUse>,
-        /// When it is used to receive.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        down: Option<LinkUse>,
+        samples: Option<u64>,
+    },
+    /// What has changed since an event. Answered with [`Response::Events`], at once if something has.
+    Events {
+        /// The number of the latest event that is known; 0 for all that are remembered.
+        after: u64,
+        /// How long to wait for something to change, at most; 25 s are waited whatever is asked, and
+        /// not at all when missing.
+        #[serde(
+            rename = "wait_ms",
+            with = "crate::units::milliseconds::option",
+            default,
+            skip_serializing_if = "Option::is_none"
+        )]
+        wait: Option<Duration>,
+    },
+    /// How it chooses links. Answered with [`Response::Policy`].
+    Policy,
+    /// To use a link otherwise; clients only. What is missing stays as it is. Answered with
+    /// [`Response::Done`].
+    SetLink(LinkChange),
+    /// To choose links by another policy; clients only. Answered with [`Response::Done`].
+    SetScheduler {
+        /// For what.
+        of: Scheduled,
+        /// The policy's name, as the configuration has it.
+        scheduler: String,
+        /// To write it to the configuration, too.
+        #[serde(default)]
+        save: bool,
+    },
+    /// To use the gateway for other connections; clients only. Answered with [`Response::Done`].
+    SetGateway {
+        /// `always`, `auto` or `never`.
+        usage: String,
+        /// To write it to the configuration, too.
+        #[serde(default)]
+        save: bool,
+    },
+    /// To put another of the sets of rules that come along in force; clients only. Answered with
+    /// [`Response::Done`].
+    SetProfile {
+        /// Its name, as the configuration has it.
+        profile: String,
+        /// To write it to the configuration, too.
+        #[serde(default)]
+        save: bool,
+    },
+    /// To put a rule for connections ahead of the others; clients only. Answered with
+    /// [`Response::Done`].
+    AddRule {
+        /// The keys and values of a `[[rule]]` of the configuration, in TOML:
+        /// `program = "firefox"`, a line end, `only = "eth0"`.
+        rule: String,
+        /// To write it to the configuration, too; without, it ends with the daemon.
+        #[serde(default)]
+        save: bool,
+    },
+    /// To forget a rule for connections; clients only. Answered with [`Response::Done`].
+    RemoveRule {
+        /// Its number, as [`PolicyStatus::rules`](crate::PolicyStatus::rules) has it.
+        number: u64,
+        /// It is one that is written down, and is to be removed there.
+        #[serde(default)]
+        save: bool,
     },
     /// For a new invite; gateways only. Answered with [`Response::Invite`].
     Invite {
@@ -91,8 +149,24 @@ pub enum Response {
     },
     /// It is about to end.
     Stopping,
-    /// The link is used as was asked from now on.
-    LinkSet,
+    /// What links have carried.
+    History(Box<HistoryReport>),
+    /// What has changed.
+    Events {
+        /// The events, the oldest first; a [`Change::Missed`](crate::Change::Missed) before them stands
+        /// for those that are forgotten.
+        events: Vec<Event>,
+        /// The number of the latest event there is.
+        latest: u64,
+    },
+    /// How it chooses links.
+    Policy(Box<PolicyStatus>),
+    /// What was asked is done, and holds from now on.
+    Done {
+        /// The file it was written to, where it was to be.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        saved: Option<String>,
+    },
     /// A new invite. It carries a secret: show it to the user only.
     Invite {
         /// `hawser://host:port/#…`
@@ -118,6 +192,32 @@ pub enum Response {
         /// What happened, for people.
         message: String,
     },
+}
+
+/// How to use a link from now on; what is missing stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LinkChange {
+    /// The interface's name.
+    pub name: String,
+    /// When it is used to send.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up: Option<LinkUse>,
+    /// When it is used to receive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub down: Option<LinkUse>,
+    /// What weighted policies multiply its rate with, from 1 to 1000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u64>,
+    /// What a gigabyte costs, as the configuration has it: `2.5EUR/GB`; `0` is free.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<String>,
+    /// How much may go over it in a month, as the configuration has it: `10GB`; `none`: as much as
+    /// wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowance: Option<String>,
+    /// To write it to the configuration, too; without, it holds until the daemon ends.
+    #[serde(default)]
+    pub save: bool,
 }
 
 /// Why a request was not done.

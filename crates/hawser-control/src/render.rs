@@ -365,6 +365,7 @@ mod tests {
             bytes_sent: ByteCount::new(512),
             bytes_received: ByteCount::new(12_345_678),
             age: Duration::from_secs(75),
+            ..StreamStatus::default()
         };
         let mut dead = path("wwan0", PathState::Dead, Vec::new());
         dead.reason = Some("reset by the far end".to_owned());
@@ -416,6 +417,7 @@ mod tests {
                     cost: Some("24.50 EUR".to_owned()),
                     limit: None,
                 }),
+                ..LinkStatus::default()
             }],
             session_count: 1,
             sessions: vec![session],

@@ -72,6 +72,45 @@ pub struct LinkStatus {
     /// What the user allows on it, and what went over it; clients only.
     #[serde(default)]
     pub allowed: Option<LinkAllowed>,
+    /// What moves over it.
+    #[serde(default)]
+    pub traffic: LinkTraffic,
+}
+
+/// What moves over a link on behalf of this daemon: chunks of its sessions, and connections that it has
+/// placed there.
+#[derive(Clone, Copy, Debug, PartialEq, Default, Serialize, Deserialize)]
+pub struct LinkTraffic {
+    /// What leaves by it now.
+    #[serde(rename = "up_bps", with = "crate::units::bits_per_second")]
+    pub up: Rate,
+    /// What arrives by it now.
+    #[serde(rename = "down_bps", with = "crate::units::bits_per_second")]
+    pub down: Rate,
+    /// Bytes sent by it since the daemon was started.
+    pub sent_bytes: ByteCount,
+    /// Bytes received by it, likewise.
+    pub received_bytes: ByteCount,
+    /// Its round-trip time as it is now, where it is known.
+    #[serde(
+        rename = "rtt_ms",
+        with = "crate::units::milliseconds::option",
+        default
+    )]
+    pub rtt: Option<Duration>,
+    /// The share of segments sent by it lately that had to be sent again, from 0 to 1, where it is known.
+    #[serde(default)]
+    pub up_loss: Option<f64>,
+    /// The longest delay that queues add now, as far as it is known.
+    #[serde(
+        rename = "queue_ms",
+        with = "crate::units::milliseconds::option",
+        default
+    )]
+    pub queue: Option<Duration>,
+    /// The congestion windows of its channels together; 0 where there are none.
+    #[serde(default)]
+    pub cwnd_bytes: ByteCount,
 }
 
 /// What the user allows on a link, and what has gone over it this month.
@@ -354,6 +393,12 @@ pub struct StreamStatus {
     /// Time since it was opened.
     #[serde(rename = "age_ms", with = "crate::units::milliseconds")]
     pub age: Duration,
+    /// The program that asked for it, where that is known.
+    #[serde(default)]
+    pub program: Option<String>,
+    /// What it sends and receives now.
+    #[serde(rename = "rate_bps", with = "crate::units::bits_per_second", default)]
+    pub rate: Rate,
 }
 
 /// Memory in use.

@@ -4,7 +4,7 @@
 pub(crate) mod milliseconds {
     use std::time::Duration;
 
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
     pub(crate) fn serialize<S: Serializer>(span: &Duration, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_f64(span.as_nanos() as f64 / 1e6)
@@ -44,6 +44,28 @@ pub(crate) mod milliseconds {
             span.map(Some).ok_or_else(wrong)
         }
     }
+
+    /// The same for a list of them.
+    pub(crate) mod option_list {
+        use super::*;
+
+        #[derive(Serialize, Deserialize)]
+        struct One(#[serde(with = "super::option")] Option<Duration>);
+
+        pub(crate) fn serialize<S: Serializer>(
+            spans: &[Option<Duration>],
+            to: S,
+        ) -> Result<S::Ok, S::Error> {
+            to.collect_seq(spans.iter().copied().map(One))
+        }
+
+        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+            from: D,
+        ) -> Result<Vec<Option<Duration>>, D::Error> {
+            let spans = Vec::<One>::deserialize(from)?;
+            Ok(spans.into_iter().map(|One(span)| span).collect())
+        }
+    }
 }
 
 /// A rate as bit/s.
@@ -57,5 +79,21 @@ pub(crate) mod bits_per_second {
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Rate, D::Error> {
         u64::deserialize(from).map(Rate::from_bits_per_second)
+    }
+
+    /// The same for a list of them.
+    pub(crate) mod list {
+        use super::*;
+
+        pub(crate) fn serialize<S: Serializer>(rates: &[Rate], to: S) -> Result<S::Ok, S::Error> {
+            to.collect_seq(rates.iter().map(|rate| rate.bits_per_second()))
+        }
+
+        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+            from: D,
+        ) -> Result<Vec<Rate>, D::Error> {
+            let rates = Vec::<u64>::deserialize(from)?;
+            Ok(rates.into_iter().map(Rate::from_bits_per_second).collect())
+        }
     }
 }

@@ -188,6 +188,7 @@ fn stream(stream: &StreamSnapshot) -> StreamStatus {
         bytes_sent: stream.sent,
         bytes_received: stream.received,
         age: stream.age,
+        ..StreamStatus::default()
     }
 }
 

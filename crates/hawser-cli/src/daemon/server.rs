@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use hawser_control::{ErrorReason, LineDecoder, LinkUse, Request, Response, encode_response};
+use hawser_control::{ErrorReason, LineDecoder, LinkChange, Request, Response, encode_response};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
@@ -129,7 +129,7 @@ fn answer(request: &Request, shared: &Shared, copy: &mut Copy) -> Response {
             offset,
         } => copy.answer(shared, session.as_deref(), *destinations, *offset),
         Request::Stop => Response::Stopping,
-        Request::SetLink { name, up, down } => set_link(shared, name, *up, *down),
+        Request::SetLink(change) => set_link(shared, change),
         _ => Response::Error {
             reason: ErrorReason::Unsupported,
             message: "invites and peers are in the state directory's files: `hawser invite` and \
@@ -139,16 +139,16 @@ fn answer(request: &Request, shared: &Shared, copy: &mut Copy) -> Response {
     }
 }
 
-fn set_link(shared: &Shared, name: &str, up: Option<LinkUse>, down: Option<LinkUse>) -> Response {
-    let Some(name) = hawser_config::read_link_name(name) else {
+fn set_link(shared: &Shared, change: &LinkChange) -> Response {
+    let Some(name) = hawser_config::read_link_name(&change.name) else {
         return Response::Error {
             reason: ErrorReason::NotFound,
             message: "no interface can have this name".to_owned(),
         };
     };
     let subject = shared.subject.get();
-    match subject.is_some_and(|subject| subject.set_link(&name, up, down)) {
-        true => Response::LinkSet,
+    match subject.is_some_and(|subject| subject.set_link(&name, change.up, change.down)) {
+        true => Response::Done { saved: None },
         false => Response::Error {
             reason: ErrorReason::Unsupported,
             message: "only `hawser up`, once it has connected, has links to choose from".to_owned(),
