@@ -205,7 +205,7 @@ enum Io {
 }
 
 /// The rooms from the top: a crate depends on crates above it only.
-const ROOMS: [(&str, Io); 18] = [
+const ROOMS: [(&str, Io); 19] = [
     ("hawser-types", Io::None),
     ("hawser-wire", Io::None),
     ("hawser-path", Io::None),
@@ -222,6 +222,7 @@ const ROOMS: [(&str, Io); 18] = [
     ("hawser-capture", Io::Some),
     ("hawser-front", Io::Some),
     ("hawser", Io::Some),
+    ("hawser-monitor", Io::Some),
     ("hawser-lab", Io::Some),
     ("hawser-cli", Io::Some),
 ];
