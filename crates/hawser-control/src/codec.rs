@@ -34,6 +34,17 @@ pub fn encode_response(response: &Response) -> Result<Vec<u8>, CodecError> {
     outcome
 }
 
+/// One message, as [`encode`] makes it; its line end may be missing, and others may stand where JSON has
+/// space.
+pub fn decode<T: DeserializeOwned>(message: &[u8]) -> Result<T, CodecError> {
+    // The version first: what another version says may not be known here.
+    let Version { api } = serde_json::from_slice(message).map_err(malformed)?;
+    if api != API {
+        return Err(CodecError::Version { got: api });
+    }
+    serde_json::from_slice(message).map_err(malformed)
+}
+
 /// Takes lines apart again, whichever way their bytes arrive.
 ///
 /// Give it what was read with [`handle_bytes`](Self::handle_bytes), then call
@@ -121,15 +132,6 @@ struct Envelope<'a, T> {
 #[derive(Deserialize)]
 struct Version {
     api: u64,
-}
-
-/// Reads the version first: what another version says may not be known here.
-fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, CodecError> {
-    let Version { api } = serde_json::from_slice(line).map_err(malformed)?;
-    if api != API {
-        return Err(CodecError::Version { got: api });
-    }
-    serde_json::from_slice(line).map_err(malformed)
 }
 
 fn malformed(error: serde_json::Error) -> CodecError {

@@ -25,7 +25,7 @@ mod table;
 mod units;
 mod why;
 
-pub use codec::{API, CodecError, LineDecoder, MAX_LINE, encode, encode_response};
+pub use codec::{API, CodecError, LineDecoder, MAX_LINE, decode, encode, encode_response};
 pub use connections::{ConnectionsStatus, GatewayStatus, PlacingStatus};
 pub use event::{Change, Event};
 pub use history::{HistoryReport, LinkHistory};

@@ -229,6 +229,8 @@ pub enum ErrorReason {
     Malformed,
     /// A daemon of this role does not do that.
     Unsupported,
+    /// It may not be asked for by this way, but at the control socket.
+    Forbidden,
     /// What the request names does not exist.
     NotFound,
     /// It should have worked.

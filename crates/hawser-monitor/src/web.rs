@@ -1,0 +1,174 @@
+//! The control API and the dashboard over HTTP, for browsers on the same machine.
+//!
+//! [`Server`] listens on loopback only, knows its users by a [`Token`], and does nothing while nobody
+//! looks. Everything is bounded by [`Limits`]: who is slow, silent or many takes a place from others of
+//! his kind, never from the daemon.
+
+mod assets;
+mod feed;
+mod guard;
+mod guests;
+mod patient;
+mod routes;
+mod token;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_control::{Request, Response};
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::watch;
+
+pub use token::Token;
+
+use guard::OwnNames;
+use guests::Guests;
+
+/// What is shown and steered.
+pub trait Daemon: Send + Sync + 'static {
+    /// Answers at once. To [`Request::Events`] too: how long that wants to wait is ignored.
+    fn answer(&self, request: &Request) -> Response;
+
+    /// A number that grows once a second, when links have been looked at, and with each new event.
+    fn changes(&self) -> watch::Receiver<u64>;
+}
+
+/// An HTTP server that is bound to its address and takes connections once it [runs](Self::run).
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    token: Token,
+    daemon: Arc<dyn Daemon>,
+    limits: Limits,
+}
+
+impl Server {
+    /// Listens at `address`, of which port 0 lets the system choose. To be called within a runtime.
+    ///
+    /// Fails when other machines could reach the address, or it can't be had.
+    pub fn bind(
+        address: SocketAddr,
+        token: Token,
+        daemon: Arc<dyn Daemon>,
+    ) -> Result<Self, BindError> {
+        if !address.ip().is_loopback() {
+            return Err(BindError::Exposed { address });
+        }
+        let listen = || -> io::Result<(TcpListener, SocketAddr)> {
+            let socket = match address.is_ipv4() {
+                true => TcpSocket::new_v4()?,
+                false => TcpSocket::new_v6()?,
+            };
+            socket.set_reuseaddr(true)?;
+            // Connections inherit it. What a reader does not take waits here, in the kernel.
+            socket.set_send_buffer_size(SEND_BUFFER)?;
+            socket.bind(address)?;
+            let listener = socket.listen(BACKLOG)?;
+            let bound = listener.local_addr()?;
+            Ok((listener, bound))
+        };
+        let (listener, bound) = listen().map_err(|source| BindError::Io { address, source })?;
+        Ok(Self {
+            listener,
+            address: bound,
+            token,
+            daemon,
+            limits: Limits::default(),
+        })
+    }
+
+    /// With other limits than the default ones.
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Where it listens, with the real port.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `shutdown` resolves. Then feeds end in order, and answers that are under way get a
+    /// short time.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let (closing, closed) = watch::channel(());
+        let site = routes::Site {
+            names: OwnNames::of(self.address),
+            token: self.token,
+            feeds: feed::Hub::new(Arc::clone(&self.daemon), self.limits.feeds, closed.clone()),
+            daemon: self.daemon,
+            patience: self.limits.patience,
+        };
+        let mut guests = Guests::new(routes::router(site), self.limits, closed);
+        tokio::pin!(shutdown);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => break,
+                accepted = self.listener.accept(), if guests.has_room() => match accepted {
+                    Ok((stream, _)) => guests.admit(stream),
+                    Err(error) => {
+                        tracing::warn!(%error, "can't accept connections of browsers");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+                Some(()) = guests.gone() => {}
+            }
+        }
+        drop(closing);
+        guests.finish().await;
+    }
+}
+
+/// How much of everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at once. One more ends the oldest that has not shown the token yet; where all have,
+    /// it is refused.
+    pub connections: usize,
+    /// Feeds at once; one more is refused.
+    pub feeds: usize,
+    /// For the head of a request, from the moment of connecting or of the answer before; for a body;
+    /// and for a reader to take anything of what waits for it.
+    pub patience: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 64,
+            feeds: 16,
+            patience: Duration::from_secs(15),
+        }
+    }
+}
+
+/// Why an address is not listened at.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindError {
+    /// Other machines could reach it.
+    #[error(
+        "the dashboard is served to this machine only, so not at {address}, but at 127.0.0.1:{} or the like; \
+         from another machine it is reached by ssh -L {}:127.0.0.1:{} HOST",
+        address.port(), address.port(), address.port()
+    )]
+    Exposed {
+        /// What was asked for.
+        address: SocketAddr,
+    },
+    /// The system refuses.
+    #[error("can't serve the dashboard at {address}: {source}")]
+    Io {
+        /// What was asked for.
+        address: SocketAddr,
+        /// Its answer.
+        source: io::Error,
+    },
+}
+
+/// What waits in the kernel for one reader, at most; Linux doubles it.
+const SEND_BUFFER: u32 = 128 * 1024;
+const BACKLOG: u32 = 1024;
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

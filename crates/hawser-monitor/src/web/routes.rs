@@ -1,0 +1,173 @@
+use std::future::ready;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
+use axum::extract::State;
+use axum::http::header::{CONNECTION, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use axum::http::{HeaderName, StatusCode};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use hawser_control::{CodecError, ErrorReason, Request, decode, encode_response};
+use tokio::time::timeout;
+
+use super::feed::Hub;
+use super::guard::{OwnNames, own_pages, token_holders};
+use super::{Daemon, Token, assets};
+
+/// What is served, and to whom.
+pub(super) struct Site {
+    pub(super) names: OwnNames,
+    pub(super) token: Token,
+    pub(super) daemon: Arc<dyn Daemon>,
+    pub(super) feeds: Arc<Hub>,
+    /// For a request's body.
+    pub(super) patience: Duration,
+}
+
+/// Every path that there is.
+pub(super) fn router(site: Site) -> Router {
+    let site = Arc::new(site);
+    let mut router = Router::new()
+        .route("/api/v1/ask", post(ask))
+        .route("/api/v1/feed", get(feed))
+        .route_layer(from_fn_with_state(Arc::clone(&site), token_holders));
+    for asset in assets::all() {
+        let path = asset.path.clone();
+        let answer = move |headers: HeaderMap| ready(asset.answer(&headers));
+        router = router.route(&path, get(answer));
+    }
+    router
+        .layer(from_fn_with_state(Arc::clone(&site), own_pages))
+        .with_state(site)
+}
+
+/// One request of the control API.
+async fn ask(State(site): State<Arc<Site>>, body: Body) -> Response {
+    let body = match read(body, site.patience).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal.into_response(),
+    };
+    match decode::<Request>(&body) {
+        Ok(request) if is_for_the_socket(&request) => refused(
+            StatusCode::FORBIDDEN,
+            ErrorReason::Forbidden,
+            ONLY_SOCKET.to_owned(),
+        ),
+        Ok(request) => told(StatusCode::OK, &site.daemon.answer(&request)),
+        Err(error) => malformed(&error),
+    }
+}
+
+/// What goes on, as it goes on.
+async fn feed(State(site): State<Arc<Site>>, headers: HeaderMap) -> Response {
+    match site.feeds.open(last_event(&headers)) {
+        Some(feed) => {
+            let kind = [(CONTENT_TYPE, "text/event-stream")];
+            (kind, Body::from_stream(feed)).into_response()
+        }
+        None => {
+            // Who has shown the token is not sent away for others, so he must not stay for nothing.
+            let later = [(RETRY_AFTER, FEED_RETRY), (CONNECTION, "close")];
+            (StatusCode::SERVICE_UNAVAILABLE, later, TOO_MANY_FEEDS).into_response()
+        }
+    }
+}
+
+/// Whether a request is too much for whoever has seen the token: it ends the daemon, lets others in or
+/// locks them out, or gives away what was recorded. New ones are, until somebody has thought about them.
+fn is_for_the_socket(request: &Request) -> bool {
+    !matches!(
+        request,
+        Request::Status
+            | Request::Why { .. }
+            | Request::History { .. }
+            | Request::Events { .. }
+            | Request::Policy
+            | Request::Peers
+            | Request::SetLink(_)
+            | Request::SetScheduler { .. }
+            | Request::SetGateway { .. }
+            | Request::SetProfile { .. }
+            | Request::AddRule { .. }
+            | Request::RemoveRule { .. }
+    )
+}
+
+/// A body, unless it is long or slow.
+async fn read(body: Body, patience: Duration) -> Result<Bytes, (StatusCode, &'static str)> {
+    let too_long = (StatusCode::PAYLOAD_TOO_LARGE, TOO_LONG);
+    if body.size_hint().lower() > MAX_BODY as u64 {
+        return Err(too_long);
+    }
+    match timeout(patience, to_bytes(body, MAX_BODY)).await {
+        // Where the connection is broken instead, nobody gets to see this.
+        Ok(read) => read.map_err(|_| too_long),
+        Err(_) => Err((StatusCode::REQUEST_TIMEOUT, TOO_SLOW)),
+    }
+}
+
+/// The latest event that a reader of the feed knows from before; 0 when it knows none.
+fn last_event(headers: &HeaderMap) -> u64 {
+    let value = headers.get(HeaderName::from_static("last-event-id"));
+    let text = value.and_then(|value| value.to_str().ok());
+    text.and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+fn malformed(error: &CodecError) -> Response {
+    let message = error.to_string();
+    refused(StatusCode::BAD_REQUEST, ErrorReason::Malformed, message)
+}
+
+fn refused(status: StatusCode, reason: ErrorReason, message: String) -> Response {
+    told(status, &hawser_control::Response::Error { reason, message })
+}
+
+fn told(status: StatusCode, response: &hawser_control::Response) -> Response {
+    match encode_response(response) {
+        Ok(line) => (status, [(CONTENT_TYPE, "application/json")], line).into_response(),
+        Err(error) => {
+            tracing::warn!(%error, "an answer can't be encoded");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+/// Of a request.
+const MAX_BODY: usize = 64 * 1024;
+/// Seconds.
+const FEED_RETRY: &str = "5";
+const TOO_LONG: &str = "a request has at most 65536 bytes\n";
+const TOO_SLOW: &str = "the request did not come in time\n";
+const TOO_MANY_FEEDS: &str = "as many feeds are open as there may be\n";
+const ONLY_SOCKET: &str = "this is asked for at the control socket only, by the daemon's own user";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ends_the_daemon_or_lets_others_in_is_for_the_socket() {
+        for line in [
+            r#"{"request":"stop"}"#,
+            r#"{"request":"invite"}"#,
+            r#"{"request":"revoke-peer","key":"k"}"#,
+            r#"{"request":"recording","offset":0}"#,
+        ] {
+            let request: Request = serde_json::from_str(line).unwrap();
+            assert!(is_for_the_socket(&request), "{line}");
+        }
+        for line in [
+            r#"{"request":"status"}"#,
+            r#"{"request":"why"}"#,
+            r#"{"request":"peers"}"#,
+            r#"{"request":"set-link","name":"eth0","up":"never"}"#,
+            r#"{"request":"add-rule","rule":"only = \"eth0\""}"#,
+        ] {
+            let request: Request = serde_json::from_str(line).unwrap();
+            assert!(!is_for_the_socket(&request), "{line}");
+        }
+    }
+}
