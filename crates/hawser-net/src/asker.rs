@@ -79,7 +79,9 @@ impl Askers {
         };
         // Of two bytes, the upper is zero for either that may come.
         let kind = number(KIND_AT)? & 0xffff;
-        (kind == SOCK_DIAG_BY_FAMILY).then_some((number(USER_AT)?, number(INODE_AT)?))
+        let (user, inode) = (number(USER_AT)?, number(INODE_AT)?);
+        // One that its process has closed is nobody's any more.
+        (kind == SOCK_DIAG_BY_FAMILY && inode != 0).then_some((user, inode))
     }
 
     fn look_everywhere(&mut self, user: u32, socket: &str) -> Option<u32> {
@@ -220,6 +222,17 @@ mod tests {
         assert_eq!(askers.find("[::1]:9".parse().unwrap(), nowhere), None);
         assert!(askers.look_everywhere(7, "socket:[0]").is_none());
         assert!(askers.hidden.contains_key(&7), "not again for a while");
+    }
+
+    #[test]
+    fn a_connection_that_was_closed_hides_nobody() {
+        let mut askers = Askers::open().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, peer) = listener.accept().unwrap();
+        drop(client);
+        assert_eq!(askers.find(peer, server.local_addr().unwrap()), None);
+        assert!(askers.hidden.is_empty());
     }
 
     #[test]
