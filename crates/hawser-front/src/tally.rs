@@ -1,6 +1,9 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// Counts by reason. For rare events: it takes a lock.
 #[derive(Debug)]
@@ -44,5 +47,39 @@ impl<'a> Present<'a> {
 impl Drop for Present<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Lets something be said once in a minute, however often it happens.
+#[derive(Debug, Default)]
+pub(crate) struct Seldom(Mutex<Option<Instant>>);
+
+impl Seldom {
+    /// Whether it is time to say it; then it counts as said.
+    pub(crate) fn is_due(&self) -> bool {
+        let now = Instant::now();
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = said.is_none_or(|said| now - said >= PAUSE);
+        if is_due {
+            *said = Some(now);
+        }
+        is_due
+    }
+}
+
+const PAUSE: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_happens_often_is_said_once_in_a_minute() {
+        let seldom = Seldom::default();
+        let said = (0..5).map(|_| seldom.is_due());
+        assert_eq!(said.filter(|is_due| *is_due).count(), 1);
+        tokio::time::advance(PAUSE).await;
+        assert!(seldom.is_due());
+        assert!(!seldom.is_due());
     }
 }

@@ -84,11 +84,13 @@ impl RuleSet {
         self.rules.iter().any(|rule| ways(&rule.then))
     }
 
-    /// Whether any rule keeps connections to links or to a mode by who makes them: such a rule is
-    /// broken where that is not known.
+    /// Whether any rule keeps connections to links, or off the gateway, by who makes them: such a rule is
+    /// broken where that is not known. What is to be bonded goes straight where it can't be, so that this
+    /// is no promise.
     pub fn binds_askers(&self) -> bool {
         self.rules.iter().any(|rule| {
-            let binds = rule.then.links.is_some() || rule.then.mode.is_some();
+            let is_direct = rule.then.mode == Some(Mode::Direct);
+            let binds = rule.then.links.is_some() || is_direct;
             binds && rule.when.asks_who()
         })
     }

@@ -48,4 +48,6 @@ pub use prober::{ProbeBudget, Prober};
 pub use report::{LinkReport, Report};
 pub use story::{LeftTo, Promise, Story, Subject, Try, TryState};
 pub use terms::LinkTerms;
-pub use who::{Asker, Who, known, nobody};
+#[cfg(test)]
+pub(crate) use who::tests::silent;
+pub use who::{Asker, UnknownAsker, Who, known, nobody};

@@ -1,5 +1,4 @@
 use std::fmt;
-use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,18 +6,19 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, Shared};
+use futures_util::future::Shared;
 use hawser_net::asker::{Askers, Process};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::Origin;
+use crate::proxy::DEFAULT_MAX_CONNECTIONS;
 
 /// Finds out which programs ask for connections, on a thread of its own, which ends with the last of
 /// these.
 #[derive(Clone, Debug)]
 pub struct Who {
-    questions: SyncSender<Question>,
+    questions: SyncSender<Asking>,
     wanted: Wanted,
     needed: Wanted,
 }
@@ -27,15 +27,35 @@ pub struct Who {
 #[derive(Clone)]
 struct Wanted(Arc<dyn Fn() -> bool + Send + Sync>);
 
-/// Who asks, as soon as that is known; after a moment, as much as is known then.
-pub type Asker = Shared<BoxFuture<'static, Origin>>;
+/// Who asks for a connection.
+#[derive(Clone, Debug)]
+pub struct Asker(Answer);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
+enum Answer {
+    Known(Origin),
+    /// It did not matter when the connection was accepted.
+    Unasked(Who, Question),
+    Asked(Asked, Wanted),
+}
+
+/// `None` where nobody can know; the sender is gone where there was no room to ask.
+type Asked = Shared<oneshot::Receiver<Option<Process>>>;
+
+/// It was not known in time who asks, and rules depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("which program asks was not found out in time, and rules keep programs to their links")]
+pub struct UnknownAsker;
+
+/// Who is at the other end of a connection that was accepted from `peer` at `local`.
+#[derive(Clone, Copy, Debug)]
 struct Question {
     peer: SocketAddr,
     local: SocketAddr,
-    answer: oneshot::Sender<Process>,
 }
+
+/// A question, and where the answer goes.
+type Asking = (Question, oneshot::Sender<Option<Process>>);
 
 impl Who {
     /// Begins.
@@ -48,11 +68,15 @@ impl Who {
         std::thread::Builder::new()
             .name("hawser-who".to_owned())
             .spawn(move || answer_all(askers, &asked))?;
-        Ok(Self {
+        Ok(Self::with(questions))
+    }
+
+    fn with(questions: SyncSender<Asking>) -> Self {
+        Self {
             questions,
             wanted: Wanted(Arc::new(|| true)),
             needed: Wanted(Arc::new(|| false)),
-        })
+        }
     }
 
     /// The same for as long as `wanted` says so; in between nobody is asked.
@@ -62,8 +86,8 @@ impl Who {
         Self { wanted, ..self }
     }
 
-    /// The same, and connections wait for the answer for as long as `needed` says that they have to:
-    /// what rules promise does not depend on how busy the machine is.
+    /// The same, and connections wait longer for the answer while `needed` says that they have to, and
+    /// are refused without it: what rules promise does not depend on how busy the machine is.
     #[must_use]
     pub fn needed_while(self, needed: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         let needed = Wanted(Arc::new(needed));
@@ -72,37 +96,43 @@ impl Who {
 
     /// Who is at the other end of a connection that was accepted from `peer` at `local`.
     pub fn ask(&self, peer: SocketAddr, local: SocketAddr) -> Asker {
-        if !peer.ip().to_canonical().is_loopback() || !(self.wanted.0)() {
+        if !peer.ip().to_canonical().is_loopback() {
             return nobody();
         }
-        // Too many at once: the connection matters more than whose it is.
-        let Some(answered) = self.question(peer, local) else {
-            return nobody();
-        };
-        let patience = match (self.needed.0)() {
-            true => NEEDED_PATIENCE,
-            false => PATIENCE,
-        };
-        async move {
-            match timeout(patience, answered).await {
-                Ok(Ok(process)) => Origin::from(process),
-                _ => Origin::default(),
-            }
-        }
-        .boxed()
-        .shared()
+        let question = Question { peer, local };
+        Asker(match (self.wanted.0)() {
+            true => Answer::Asked(self.question(question), self.needed.clone()),
+            false => Answer::Unasked(self.clone(), question),
+        })
     }
 
-    /// Where the answer will come, if there is one; `None` while too many wait for theirs.
-    fn question(&self, peer: SocketAddr, local: SocketAddr) -> Option<oneshot::Receiver<Process>> {
+    fn question(&self, question: Question) -> Asked {
         let (answer, answered) = oneshot::channel();
-        let question = Question {
-            peer,
-            local,
-            answer,
+        // Without room, the sender is gone.
+        let _ = self.questions.try_send((question, answer));
+        answered.shared()
+    }
+}
+
+impl Asker {
+    /// What is known of it, as soon as that is; after a moment, as much as is known then.
+    ///
+    /// # Errors
+    /// When more has to be known.
+    pub async fn origin(&self) -> Result<Origin, UnknownAsker> {
+        let (answer, needed) = match &self.0 {
+            Answer::Known(origin) => return Ok(origin.clone()),
+            Answer::Unasked(who, _) if !(who.wanted.0)() => return Ok(Origin::default()),
+            Answer::Unasked(who, question) => (who.question(*question), &who.needed),
+            Answer::Asked(answer, needed) => (answer.clone(), needed),
         };
-        self.questions.try_send(question).ok()?;
-        Some(answered)
+        let is_needed = (needed.0)();
+        let patience = if is_needed { NEEDED_PATIENCE } else { PATIENCE };
+        match timeout(patience, answer).await {
+            Ok(Ok(process)) => Ok(process.map(Origin::from).unwrap_or_default()),
+            Ok(Err(_)) | Err(_) if is_needed => Err(UnknownAsker),
+            Ok(Err(_)) | Err(_) => Ok(Origin::default()),
+        }
     }
 }
 
@@ -118,20 +148,19 @@ pub fn nobody() -> Asker {
 }
 
 /// Somebody who is known already.
-pub fn known(origin: Origin) -> Asker {
-    ready(origin).boxed().shared()
+pub const fn known(origin: Origin) -> Asker {
+    Asker(Answer::Known(origin))
 }
 
-fn answer_all(mut askers: Askers, asked: &Receiver<Question>) {
-    while let Ok(question) = asked.recv() {
+fn answer_all(mut askers: Askers, asked: &Receiver<Asking>) {
+    while let Ok((question, answer)) = asked.recv() {
         // Nobody waits any more.
-        if question.answer.is_closed() {
+        if answer.is_closed() {
             continue;
         }
-        if let Some(process) = askers.find(question.peer, question.local) {
-            // It may have been too late.
-            let _ = question.answer.send(process);
-        }
+        let found = askers.find(question.peer, question.local);
+        // It may have been too late.
+        let _ = answer.send(found);
     }
 }
 
@@ -153,47 +182,96 @@ const PATIENCE: Duration = Duration::from_millis(30);
 /// Longer than a machine takes that is short of processor time. Where nobody can know who is at the
 /// other end, that is said at once.
 const NEEDED_PATIENCE: Duration = Duration::from_secs(2);
-const MAX_WAITING: usize = 256;
+/// As many as a port accepts.
+const MAX_WAITING: usize = DEFAULT_MAX_CONNECTIONS;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
 
+    /// One that has room for so many questions, and never answers any: for as long as what comes with
+    /// it lives.
+    pub(crate) fn silent(room: usize) -> (Who, impl Sized) {
+        let (questions, asked) = sync_channel(room);
+        (Who::with(questions), asked)
+    }
+
+    fn local() -> SocketAddr {
+        "127.0.0.1:9".parse().unwrap()
+    }
+
+    fn nowhere() -> SocketAddr {
+        "127.0.0.1:1".parse().unwrap()
+    }
+
     #[tokio::test]
     async fn the_program_behind_a_connection_is_known() {
-        let who = Who::start().unwrap();
+        // With the longer limit, since a busy machine may take longer than the other.
+        let who = Who::start().unwrap().needed_while(|| true);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let local = listener.local_addr().unwrap();
         let _client = TcpStream::connect(local).await.unwrap();
         let (_server, peer) = listener.accept().await.unwrap();
-        // Without the limit of a connection, since a busy machine may take longer.
-        let answered = who.question(peer, local).unwrap();
-        let origin = Origin::from(answered.await.unwrap());
+        let asker = who.ask(peer, local);
+        let origin = asker.origin().await.unwrap();
         let name = std::fs::read_to_string("/proc/self/comm").unwrap();
         assert_eq!(origin.program.as_deref(), Some(name.trim_end()));
         assert!(origin.user.is_some());
+        assert_eq!(asker.origin().await, Ok(origin), "it is remembered");
+    }
+
+    #[tokio::test]
+    async fn where_nobody_can_know_who_asks_nothing_is_refused() {
+        let who = Who::start().unwrap().needed_while(|| true);
+        let elsewhere = "192.0.2.1:9".parse().unwrap();
+        for peer in [elsewhere, nowhere()] {
+            assert_eq!(who.ask(peer, local()).origin().await, Ok(Origin::default()));
+        }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_cannot_be_known_is_not_waited_for() {
-        let who = Who::start().unwrap();
-        let local: SocketAddr = "127.0.0.1:9".parse().unwrap();
-        let elsewhere = "192.0.2.1:9".parse().unwrap();
-        assert_eq!(who.ask(elsewhere, local).await, Origin::default());
-        let nowhere = "127.0.0.1:1".parse().unwrap();
-        assert_eq!(who.ask(nowhere, local).await, Origin::default());
-        // Nor is anybody asked while it does not matter.
-        let idle = Who::start().unwrap().only_while(|| false);
-        assert_eq!(
-            idle.ask(nowhere, local).now_or_never(),
-            Some(Origin::default())
-        );
-        // However many ask at once.
-        let all: Vec<Asker> = (0..2000).map(|_| who.ask(nowhere, local)).collect();
-        for one in all {
-            assert_eq!(one.await, Origin::default());
+    async fn nobody_is_asked_before_it_matters() {
+        let matters = Arc::new(AtomicBool::new(false));
+        let (who, _asked) = silent(1);
+        let wanted = Arc::clone(&matters);
+        let who = who.only_while(move || wanted.load(Ordering::Relaxed));
+        let asker = who.needed_while(|| true).ask(nowhere(), local());
+        assert_eq!(asker.origin().await, Ok(Origin::default()));
+        // A rule was added while the connection is open.
+        matters.store(true, Ordering::Relaxed);
+        assert_eq!(asker.origin().await, Err(UnknownAsker));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_known_in_time_is_waited_for_no_longer() {
+        let (who, _asked) = silent(1);
+        // The second one finds no room.
+        for _ in 0..2 {
+            let asker = who.ask(nowhere(), local());
+            assert_eq!(asker.origin().await, Ok(Origin::default()));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_rules_depend_on_it_who_is_not_known_in_time_is_refused() {
+        for room in [0, 1] {
+            let (who, _asked) = silent(room);
+            let who = who.needed_while(|| true);
+            let asker = who.ask(nowhere(), local());
+            assert_eq!(asker.origin().await, Err(UnknownAsker), "{room}");
+        }
+        // As many may ask at once as there can be connections.
+        let who = Who::start().unwrap().needed_while(|| true);
+        let ask = |_| who.ask(nowhere(), local());
+        let all: Vec<Asker> = (0..DEFAULT_MAX_CONNECTIONS).map(ask).collect();
+        let is_asked = |it: &Asker| match &it.0 {
+            Answer::Asked(answer, _) => !matches!(answer.clone().now_or_never(), Some(Err(_))),
+            Answer::Known(_) | Answer::Unasked(..) => false,
+        };
+        assert!(all.iter().all(is_asked));
     }
 }

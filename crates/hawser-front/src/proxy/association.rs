@@ -57,7 +57,7 @@ impl<'a> Association<'a> {
             counters.over_limit.fetch_add(1, Ordering::Relaxed);
             return Err(Failure::Dial(DialError::LimitReached));
         }
-        let asker = context.asker.clone().await;
+        let asker = context.origin().await.map_err(Failure::Dial)?;
         let failed = |error: std::io::Error| {
             debug!(%error, "no port for datagrams");
             Failure::Dial(DialError::from_io(&error))

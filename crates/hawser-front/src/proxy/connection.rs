@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::detect::Protocol;
 use super::intake::Intake;
@@ -14,7 +14,7 @@ use super::server::ProxyConfig;
 use super::socks_server::Begun;
 use super::stats::ProxyCounters;
 use super::{http_server, socks_server};
-use crate::connection::{Asker, nobody};
+use crate::connection::{Asker, Origin, nobody};
 use crate::datagram::DatagramPorts;
 use crate::destination::Destination;
 use crate::relay::{Side, relay};
@@ -55,12 +55,24 @@ impl<D> Context<D> {
             asker,
         }
     }
+
+    /// Who made the connection, as far as that is known.
+    pub(super) async fn origin(&self) -> Result<Origin, DialError> {
+        self.asker.origin().await.map_err(|error| {
+            let counters = &self.counters;
+            let before = counters.unknown_askers.fetch_add(1, Ordering::Relaxed);
+            if counters.refusals.is_due() {
+                warn!(%error, so_far = before + 1, "a connection is refused");
+            }
+            DialError::TimedOut
+        })
+    }
 }
 
 impl<D: Dialer> Context<D> {
     pub(crate) async fn dial(&self, destination: &Destination) -> Result<D::Stream, DialError> {
         let dial = async {
-            let origin = self.asker.clone().await;
+            let origin = self.origin().await?;
             self.dialer.dial_for(destination, &origin).await
         };
         let result = timeout(self.config.dial_timeout, dial)
@@ -209,3 +221,37 @@ impl<C: ByteStream> Drop for Guarded<C> {
 
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_DRAINED: usize = 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpStream;
+
+    use super::*;
+    use crate::connection::silent;
+
+    /// Nobody dials with it.
+    struct Unused;
+
+    impl Dialer for Unused {
+        type Stream = TcpStream;
+
+        async fn dial(&self, destination: &Destination) -> Result<TcpStream, DialError> {
+            panic!("{destination} is dialed")
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_rule_may_forbid_is_refused_while_nobody_knows_who_asks() {
+        let context = Context::new(Arc::new(Unused), ProxyConfig::default());
+        let (who, _asked) = silent(1);
+        let who = who.needed_while(|| true);
+        let local = "127.0.0.1:9".parse().unwrap();
+        let context = context.of(who.ask(local, local));
+        let destination = "example.org:443".parse().unwrap();
+        for refused in 1..3 {
+            let dialed = context.dial(&destination).await;
+            assert_eq!(dialed.err(), Some(DialError::TimedOut));
+            assert_eq!(context.counters.snapshot().unknown_askers, refused);
+        }
+    }
+}

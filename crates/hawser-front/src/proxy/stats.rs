@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::parse::Malformed;
 use crate::relay::RelayCounters;
-use crate::tally::Tally;
+use crate::tally::{Seldom, Tally};
 use crate::transport::DialError;
 
 /// What a proxy port has done so far.
@@ -37,6 +37,8 @@ pub struct ProxyStats {
     pub malformed_responses: BTreeMap<Malformed, u64>,
     /// Destinations that could not be reached, by cause.
     pub dial_errors: BTreeMap<DialError, u64>,
+    /// Connections refused since it was not known in time who asks, and rules depend on it.
+    pub unknown_askers: u64,
     /// Ports for datagrams that are open now.
     pub associations: u64,
     /// Datagrams from clients to destinations.
@@ -67,11 +69,14 @@ pub struct ProxyCounters {
     pub(super) malformed: Tally<Malformed>,
     pub(super) malformed_responses: Tally<Malformed>,
     pub(super) dial_errors: Tally<DialError>,
+    pub(super) unknown_askers: AtomicU64,
     pub(super) associations: AtomicU64,
     pub(super) datagrams_up: AtomicU64,
     pub(super) datagrams_down: AtomicU64,
     pub(super) datagrams_dropped: AtomicU64,
     pub(super) bytes: RelayCounters,
+    /// Says of connections that are refused.
+    pub(super) refusals: Seldom,
 }
 
 impl ProxyCounters {
@@ -91,6 +96,7 @@ impl ProxyCounters {
             malformed: self.malformed.snapshot(),
             malformed_responses: self.malformed_responses.snapshot(),
             dial_errors: self.dial_errors.snapshot(),
+            unknown_askers: read(&self.unknown_askers),
             associations: read(&self.associations),
             datagrams_up: read(&self.datagrams_up),
             datagrams_down: read(&self.datagrams_down),

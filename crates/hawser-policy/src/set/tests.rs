@@ -46,7 +46,7 @@ fn never(link: &str) -> Action {
 }
 
 #[test]
-fn rules_that_keep_programs_to_links_or_modes_have_to_know_them() {
+fn rules_that_keep_programs_to_links_or_off_the_gateway_have_to_know_them() {
     let binds = |when, then| RuleSet::new([rule(Source::User, when, then)]).binds_askers();
     let to_port = || Condition {
         port: vec!["443".parse().unwrap()],
@@ -54,6 +54,7 @@ fn rules_that_keep_programs_to_links_or_modes_have_to_know_them() {
     };
     assert!(binds(of_program("curl"), never("lte")));
     assert!(binds(of_program("curl"), mode(Mode::Direct)));
+    assert!(!binds(of_program("curl"), mode(Mode::Bonded)));
     assert!(!binds(of_program("curl"), class(Class::Bulk)));
     assert!(!binds(to_port(), never("lte")));
     // The class may come of the program.
