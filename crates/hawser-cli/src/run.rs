@@ -70,8 +70,10 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
         (None, Some(kernel)) => kernel.run(args, config.connection.scheduler, sources).await,
         (None, None) => {
             let rules = (&rules, sources.rules.clone());
-            let peering = peering(setup, (&config, args.mode), &links, rules)?;
-            run_shimmed(setup, args, direct.dialer(), peering, leads_out).await
+            match peering(setup, (&config, args.mode), &links, rules) {
+                Ok(peering) => run_shimmed(setup, args, direct.dialer(), peering, leads_out).await,
+                Err(error) => Err(error),
+            }
         }
         (Some(target), kernel) => {
             let how = (setup, args, &config);

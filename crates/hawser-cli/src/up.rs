@@ -63,11 +63,11 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         capture: args.capture.as_ref(),
         gateway: gateway.as_ref(),
     };
-    way.serve(&daemon, proxy, subject).await?;
+    let served = way.serve(&daemon, proxy, subject).await;
     if let Some(gateway) = gateway {
         gateway.end().await;
     }
-    Ok(())
+    served
 }
 
 /// What is named on the command line is meant to be there now; what the configuration names may be
@@ -144,6 +144,7 @@ impl Serving<'_> {
         proxy: ProxyConfig,
         mut subject: ClientSubject,
     ) -> anyhow::Result<()> {
+        let peering = self.peering()?;
         let connection_rules = self.connection_rules.clone();
         let direct = Direct::start(
             self.config,
@@ -157,7 +158,6 @@ impl Serving<'_> {
             let usage = self.config.connection.gateway;
             ByGateway::start(Arc::clone(&it.client), director.clone(), usage)
         });
-        let peering = self.peering()?;
         subject.director = Some(director.clone());
         subject.peers = peering.as_ref().map(|it| it.sessions.clone());
         if let Some(gateway) = self.gateway {
@@ -174,27 +174,27 @@ impl Serving<'_> {
             },
         };
         let links = direct.dialer();
-        match (&by_gateway, &peering) {
-            (None, None) => self.serve_by(links, director, port).await?,
+        let served = match (&by_gateway, &peering) {
+            (None, None) => self.serve_by(links, director, port).await,
             (None, Some(peering)) => {
                 let dialer = peering.dialer(links, director.clone());
-                self.serve_by(dialer, director, port).await?;
+                self.serve_by(dialer, director, port).await
             }
             (Some(it), None) => {
                 let dialer = it.dialer(links, director.clone());
-                self.serve_by(dialer, director, port).await?;
+                self.serve_by(dialer, director, port).await
             }
             (Some(it), Some(peering)) => {
                 let dialer = it.dialer(links, director.clone());
                 let dialer = peering.dialer(dialer, director.clone());
-                self.serve_by(dialer, director, port).await?;
+                self.serve_by(dialer, director, port).await
             }
-        }
+        };
         if let Some(peering) = peering {
             peering.sessions.close(END_PATIENCE).await;
         }
         direct.finish().await;
-        Ok(())
+        served
     }
 
     /// Looks for peers among destinations, unless that is not wanted, or everything is for the

@@ -54,6 +54,36 @@ fn every_kind_of_proxy_carries_a_page_and_status_shows_it() {
 }
 
 #[test]
+fn a_daemon_that_cannot_serve_ends_its_session_in_order() {
+    let place = Place::new();
+    let gateway = place.serve();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    let up = [
+        "up",
+        "--link",
+        "lo",
+        "--gateway",
+        &place.invite(),
+        "--listen",
+        &listen,
+    ];
+    let ended = place.run("client", &up);
+    ended.expect(1, "cannot listen on");
+    let sessions = || {
+        let status = place.status("gateway").unwrap();
+        status["sessions"].as_array().cloned().unwrap_or_default()
+    };
+    let is_over = || sessions().iter().all(|it| it["state"] != "established");
+    until("the gateway has heard of its end", is_over, || {
+        gateway.log()
+    });
+    // It does not wait for a client that has lost its links.
+    assert!(sessions().is_empty(), "{:?}", sessions());
+    gateway.end();
+}
+
+#[test]
 fn a_link_that_its_user_forbids_loses_its_connections_until_it_is_allowed_again() {
     let place = Place::new();
     let gateway = place.serve();
