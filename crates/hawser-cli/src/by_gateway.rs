@@ -11,25 +11,23 @@ use hawser_front::connection::{DatagramPlace, Director, GatewayReport, LinkDiale
 use hawser_front::datagram::{BondPorts, ChoicePorts, DatagramPorts, DirectPorts};
 use hawser_net::client::Client;
 use hawser_sched::connection::GatewayUse;
+use hawser_session::SessionSnapshot;
 use hawser_types::{ByteCount, LinkIndex};
 use tokio::task::JoinHandle;
 
 /// A gateway beside the links.
 pub(crate) struct ByGateway {
     client: Arc<Client>,
-    usage: GatewayUse,
     task: JoinHandle<()>,
 }
 
 impl ByGateway {
-    /// Tells `director` how the session of `client` is doing.
+    /// Tells `director` of the gateway, which is used as `usage` says where rules don't, and from then
+    /// on how the session of `client` is doing.
     pub(crate) fn start(client: Arc<Client>, director: Director, usage: GatewayUse) -> Self {
+        director.set_gateway(usage);
         let task = tokio::spawn(follow(Arc::downgrade(&client), director));
-        Self {
-            client,
-            usage,
-            task,
-        }
+        Self { client, task }
     }
 
     /// Dials with `direct` or by the gateway, as `director` decides.
@@ -39,7 +37,7 @@ impl ByGateway {
         director: Director,
     ) -> ChoiceDialer<LinkDialer, BondDialer> {
         let gateway = BondDialer::new(Arc::clone(&self.client));
-        ChoiceDialer::new(direct, gateway, director, self.usage)
+        ChoiceDialer::new(direct, gateway, director)
     }
 
     /// Carries datagrams likewise, with `direct` or by the gateway.
@@ -86,14 +84,22 @@ async fn follow(client: Weak<Client>, director: Director) {
 /// The session as it is now; none while nothing is to be hoped of it.
 fn session(client: &Client) -> Option<SessionView> {
     let admitted = client.is_admitted().then(|| client.snapshot(0));
-    let session = admitted?.session?;
+    view(&admitted?.session?)
+}
+
+/// Its links that are not silent; none where all are.
+fn view(session: &SessionSnapshot) -> Option<SessionView> {
     let mut links: BTreeMap<LinkIndex, Duration> = BTreeMap::new();
     for channel in session.channels.iter().filter(|it| !it.suspect) {
         let rtt = links.entry(channel.link).or_insert(channel.rtt);
         *rtt = (*rtt).min(channel.rtt);
     }
     let sum = |one: [ByteCount; 2], more: [ByteCount; 2]| [one[0] + more[0], one[1] + more[1]];
-    let moved = session.links.iter().map(|link| [link.sent, link.received]);
+    // What was sent twice has arrived once.
+    let moved = session
+        .links
+        .iter()
+        .map(|link| [link.delivered, link.received]);
     let view = SessionView {
         links: links.into_iter().collect(),
         moved: moved.fold([ByteCount::ZERO; 2], sum),
@@ -103,3 +109,6 @@ fn session(client: &Client) -> Option<SessionView> {
 
 /// As often as the links' counters are read.
 const EVERY: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests;

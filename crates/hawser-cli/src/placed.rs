@@ -41,7 +41,8 @@ fn connection(story: &Story, now: Instant, since_1970: Duration) -> PlacedConnec
     let state = state(story, outcome);
     let lasted = outcome.filter(|_| matches!(state, "open" | "ended"));
     let lasted = lasted.map(|it| it.lasted);
-    let link = outcome.filter(|it| state != "failed" && it.link.is_some());
+    let is_by_gateway = matches!(story.left_to, Some(LeftTo::Gateway(_)));
+    let link = outcome.filter(|_| state != "failed" && !is_by_gateway);
     PlacedConnection {
         id: story.number,
         at_unix_ms: u64::try_from(at.as_millis()).unwrap_or(u64::MAX),
@@ -91,6 +92,7 @@ fn why(story: &Story) -> (&'static str, String) {
         (Some(LeftTo::Peer(address)), _) => {
             ("peer", format!("the destination is a peer, at {address}"))
         }
+        (Some(LeftTo::Gateway(why)), _) => ("gateway", (*why).to_owned()),
         (Some(LeftTo::Tunnel(name)), _) if is_systems => {
             ("vpn", format!("{name} takes all traffic"))
         }
@@ -194,7 +196,7 @@ fn state(story: &Story, outcome: Option<&Try>) -> &'static str {
         Some((TryState::Ended, _)) => "ended",
         Some((TryState::GivenUp | TryState::Failed(_), _)) => "failed",
         Some((TryState::Untold, _)) => "untold",
-        None if matches!(story.left_to, Some(LeftTo::Peer(_))) => "untold",
+        None if matches!(story.left_to, Some(LeftTo::Peer(_) | LeftTo::Gateway(_))) => "untold",
         _ => "connecting",
     }
 }

@@ -44,7 +44,7 @@ pub struct PlacedConnection {
     /// Whether the kernel's program chose, by that policy.
     pub in_kernel: bool,
     /// Why it went where it went first, for programs: the policy's reason, such as `finishes-first`;
-    /// or `only`, `suspect`, `closed`, `resolver`, `vpn`, `route`, `peer`.
+    /// or `only`, `suspect`, `closed`, `resolver`, `vpn`, `route`, `peer`, `gateway`.
     pub why: String,
     /// The same for people: goes on after "since".
     pub meaning: String,
@@ -56,11 +56,11 @@ pub struct PlacedConnection {
     pub tries: Vec<PlacedTry>,
     /// How often it was decided anew, since links had changed while it was being made.
     pub decided_again: u64,
-    /// The link that it went over in the end.
+    /// The link that it went over in the end; none where it went over a session.
     #[serde(default)]
     pub link: Option<String>,
-    /// `connecting`, `open`, `ended`, `failed`; or `untold`, where it goes as the system has it or
-    /// over a session with a peer.
+    /// `connecting`, `open`, `ended`, `failed`; or `untold`, where it goes as the system has it, over a
+    /// session with a peer, or as datagrams over the gateway.
     pub state: String,
     /// Why it never came about.
     #[serde(default)]
@@ -137,7 +137,7 @@ pub struct PlacedCandidate {
 /// One try to connect.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PlacedTry {
-    /// The link; none where it went as the system's routes have it.
+    /// The link, or `gateway`; none where it went as the system's routes have it.
     #[serde(default)]
     pub link: Option<String>,
     /// How long after the decision.

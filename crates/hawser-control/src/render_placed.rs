@@ -57,6 +57,7 @@ fn over(one: &PlacedConnection) -> String {
         (Some(link), Some(first), _) if link != first => format!("{first}>{link}"),
         (Some(link), ..) => link.to_owned(),
         (None, _, "peer") => "(session)".to_owned(),
+        (None, _, "gateway") => "(gateway)".to_owned(),
         (None, None, "closed") => "(none)".to_owned(),
         (None, None, _) => "(system)".to_owned(),
         (None, Some(first), _) => first.to_owned(),
@@ -119,6 +120,10 @@ fn choice(one: &PlacedConnection) -> String {
     };
     match (first, one.why.as_str()) {
         (_, "peer") => format!("It went over a session, since {}.", one.meaning),
+        (_, "gateway") if one.state == "failed" => {
+            format!("It was to go over the gateway, since {}.", one.meaning)
+        }
+        (_, "gateway") => format!("It went over the gateway, since {}.", one.meaning),
         (_, "closed") => format!("It went nowhere, since {}.", one.meaning),
         (Some(link), _) if !one.candidates.is_empty() => {
             format!("{who} {link}, since {}.", one.meaning)
@@ -231,11 +236,13 @@ fn end(one: &PlacedConnection) -> String {
         "ended" => format!("It has ended: {}.", moved()),
         "failed" => match &one.error {
             Some(error) => format!("It never came about: {error}."),
+            // Where it is not waited for, a link was tried beside it.
+            None if one.why == "gateway" => "It did not come about that way.".to_owned(),
             None => "It never came about.".to_owned(),
         },
         "connecting" if one.in_kernel => "It has received nothing yet.".to_owned(),
         "connecting" => "It is not answered yet.".to_owned(),
-        _ if one.why == "peer" => {
+        _ if one.why == "peer" || one.why == "gateway" => {
             "What it moves is the session's; `hawser why` tells of those, too.".to_owned()
         }
         _ => "What it moves is not counted.".to_owned(),
@@ -380,6 +387,27 @@ mod tests {
             text.contains("as the system's routes have it, since wg0 takes all"),
             "{text}"
         );
+        let by_gateway = PlacedConnection {
+            why: "gateway".to_owned(),
+            meaning: "its mode is bonded".to_owned(),
+            tries: vec![PlacedTry {
+                link: Some("gateway".to_owned()),
+                state: "given-up".to_owned(),
+                waited: Some(Duration::from_millis(280)),
+                ..PlacedTry::default()
+            }],
+            state: "failed".to_owned(),
+            ..PlacedConnection::default()
+        };
+        assert_eq!(over(&by_gateway), "(gateway)");
+        let text = say(by_gateway);
+        for expected in [
+            "It was to go over the gateway, since its mode is bonded.",
+            "Tried: gateway (no answer in 280 ms).",
+            "It did not come about that way.",
+        ] {
+            assert!(text.contains(expected), "{text}");
+        }
         let closed = PlacedConnection {
             why: "closed".to_owned(),
             meaning: "no link may be used\u{1b}".to_owned(),

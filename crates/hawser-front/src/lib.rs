@@ -7,10 +7,12 @@ pub mod connection;
 pub mod datagram;
 pub mod destination;
 pub mod direct;
+pub mod either;
 pub mod file;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gateway;
+pub mod near;
 pub mod peer;
 pub mod proxy;
 pub mod redirect;

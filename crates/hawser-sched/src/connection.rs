@@ -20,7 +20,7 @@ use std::time::Duration;
 use hawser_types::{ByteCount, LinkIndex, Rate};
 
 pub use auto::SHORT;
-pub use gateway::{By, GatewayUse, GatewayView, UnknownGatewayUse, choose_way};
+pub use gateway::{By, GatewayUse, GatewayView, Reached, UnknownGatewayUse, choose_way};
 
 /// What kind of connection an application makes.
 ///

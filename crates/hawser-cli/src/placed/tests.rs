@@ -4,7 +4,7 @@ use hawser_front::connection::{Director, Origin};
 use hawser_front::destination::Destination;
 use hawser_net::links::{Link, LinkKind};
 use hawser_policy::{Action, Condition, LinkChoice, Rule, RuleSet, Source};
-use hawser_sched::connection::ConnectionPolicy;
+use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 
 use super::*;
 
@@ -123,4 +123,33 @@ async fn what_goes_over_a_peer_or_is_asked_for_in_vain_is_told_so() {
     assert_eq!(told.destination, "example.org:80");
     let missing = report(&director, Which::One(2), Duration::ZERO);
     assert_eq!((missing.connections.len(), missing.latest_id), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_goes_by_the_gateway_is_told_with_its_reason_and_its_end() {
+    let director = director();
+    director.set_gateway(GatewayUse::Always);
+    let chosen = director.choose(&curl(), false);
+    let flow = director.open_by_gateway(&chosen);
+    flow.connected(Some(Duration::from_millis(30)));
+    flow.moved(ByteCount::new(1000), ByteCount::new(99_000));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    drop(flow);
+    let told = the_latest(&director);
+    assert_eq!(
+        (told.why.as_str(), told.state.as_str()),
+        ("gateway", "ended")
+    );
+    assert_eq!(told.meaning, "the gateway is for everything");
+    assert_eq!((told.link, told.candidates.len()), (None, 0));
+    assert_eq!(told.bytes_received, ByteCount::new(99_000));
+    assert_eq!(told.rate.bits_per_second(), 800_000);
+    // One that the gateway did not answer.
+    drop(director.open_by_gateway(&chosen));
+    let told = the_latest(&director);
+    assert_eq!(
+        (told.why.as_str(), told.state.as_str()),
+        ("gateway", "failed")
+    );
+    assert_eq!(told.tries[0].state, "given-up");
 }

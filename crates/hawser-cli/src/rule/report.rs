@@ -125,7 +125,7 @@ fn way(usage: GatewayUse, verdict: &Verdict) -> (&'static str, String) {
         None => "over a link or the gateway",
     };
     let unless = match by != Some(By::Link) && !verdict.avoid.is_empty() {
-        true => "; over one link while it has any to avoid",
+        true => "; over one link where there are any to avoid",
         false => "",
     };
     (way, format!("{why}{unless}"))

@@ -1,13 +1,17 @@
-use std::sync::Mutex;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use hawser_policy::{Action, LinkChoice, Mode, Rule, RuleSet};
-use hawser_sched::connection::ConnectionPolicy;
+use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 use hawser_types::{ByteCount, LinkIndex};
 use tokio::net::TcpStream;
 
 use super::*;
 use crate::connection::SessionView;
+use crate::destination::Host;
+use crate::near::tests::Home;
 
 /// One way to a server that is there, or to nobody.
 #[derive(Clone)]
@@ -58,15 +62,6 @@ impl GatewayDialer for Fake {
     }
 }
 
-/// Where 10.0.0.0/8 is near.
-struct Home;
-
-impl Surroundings for Home {
-    async fn is_near(&self, address: IpAddr) -> bool {
-        matches!(address, IpAddr::V4(address) if address.octets()[0] == 10)
-    }
-}
-
 struct Scene {
     direct: Fake,
     gateway: Fake,
@@ -85,9 +80,10 @@ async fn scene(usage: GatewayUse) -> Scene {
     });
     let (direct, gateway) = (Fake::new(server), Fake::new(server));
     let director = Director::new(ConnectionPolicy::Auto, Vec::new());
-    let (d, g) = (direct.clone(), gateway.clone());
-    let dialer = ChoiceDialer::in_surroundings(d, g, (director.clone(), usage), Home);
+    director.set_gateway(usage);
     director.set_session(Some(session()));
+    let (d, g) = (direct.clone(), gateway.clone());
+    let dialer = ChoiceDialer::in_surroundings(d, g, director.clone(), Home);
     Scene {
         direct,
         gateway,
@@ -212,25 +208,19 @@ async fn where_it_is_weighed_a_connection_never_depends_on_the_gateway() {
     assert_eq!(scene.dial(OUT_THERE).await, STRAIGHT);
 }
 
-#[test]
-fn names_that_nobody_has_registered_are_the_neighbourhoods() {
-    for (name, is_local) in [
-        ("nas", true),
-        ("printer.local", true),
-        ("Router.LAN", true),
-        ("box.home.arpa.", true),
-        ("www.example.org", false),
-        ("local.example.org", false),
-        ("notlocal", true),
-        ("a.notlocal", false),
-    ] {
-        assert_eq!(is_local_name(&name.parse().unwrap()), is_local, "{name}");
-    }
-    for (name, is_loopback) in [("localhost", true), ("a.LocalHost.", true), ("nas", false)] {
-        assert_eq!(
-            is_loopback_name(&name.parse().unwrap()),
-            is_loopback,
-            "{name}"
-        );
-    }
+#[tokio::test]
+async fn a_gateway_that_a_link_has_overtaken_is_known_to_be_slow() {
+    let scene = scene(GatewayUse::Auto).await;
+    assert_eq!(scene.dial(OUT_THERE).await, BY_GATEWAY);
+    // Something is on it, so that it is not taken for what it is when it is empty.
+    let to: Destination = "198.51.100.2:443".parse().unwrap();
+    let chosen = scene
+        .director
+        .choose(&Origin::default().towards(&to), false);
+    let _open = scene.director.open_by_gateway(&chosen);
+    let latency = || scene.director.report().gateway.unwrap().latency;
+    let before = latency();
+    scene.gateway.takes.store(60_000, Ordering::Relaxed);
+    assert_eq!(scene.dial(OUT_THERE).await, (1, 1));
+    assert!(latency() > before, "{before:?} {:?}", latency());
 }

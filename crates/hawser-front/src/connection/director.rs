@@ -4,6 +4,7 @@ mod loads;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ struct Shared {
     inner: Mutex<Inner>,
     /// Counts the changes after which a connection that is being made may have to go elsewhere.
     changes: watch::Sender<u64>,
+    /// Whether a session with the gateway runs: asked for each datagram.
+    has_session: AtomicBool,
     began: tokio::time::Instant,
 }
 
@@ -97,6 +100,7 @@ impl Director {
         let shared = Shared {
             inner: Mutex::new(inner),
             changes: watch::Sender::new(0),
+            has_session: AtomicBool::new(false),
             began: tokio::time::Instant::now(),
         };
         Self {
@@ -196,7 +200,7 @@ impl Director {
         let mut inner = self.lock();
         let number = inner.next_flow;
         inner.next_flow += 1;
-        let over = inner.links.get(&link).map(|book| Arc::clone(&book.link));
+        let over = inner.book_mut(link).map(|book| Arc::clone(&book.link));
         let entry = Entry {
             told: story
                 .zip(over)
@@ -314,7 +318,7 @@ impl Director {
                 book.on_shared(now, [*up, *down], is_shared);
             }
         }
-        inner.count_gateway(now, shared);
+        inner.count_gateway(shared);
     }
 
     /// Whether what was placed on `link`, as it was then, may go on towards `remote` in the same way.
@@ -326,6 +330,15 @@ impl Director {
                 && now.source_address(remote) == link.source_address(remote)
                 && !matches!(inner.terms.permission(now), Permission::Forbidden(_))
         })
+    }
+
+    /// Whether a session with the gateway runs.
+    pub fn has_session(&self) -> bool {
+        self.shared.has_session.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_session(&self, runs: bool) {
+        self.shared.has_session.store(runs, Ordering::Relaxed);
     }
 
     /// Connections that are open.

@@ -64,7 +64,7 @@ impl Flow {
     }
 
     /// The far end has refused the connection, or there is no way to it.
-    pub(super) fn failed(&self, error: DialError) {
+    pub(crate) fn failed(&self, error: DialError) {
         self.director.note_refused(self.number, error);
     }
 

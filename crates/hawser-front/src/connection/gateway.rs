@@ -6,7 +6,9 @@ use std::time::Duration;
 use hawser_net::links::{Link, LinkKind};
 use hawser_path::DemandKey;
 use hawser_policy::{Avoid, LinkChoice, Mode, Verdict};
-use hawser_sched::connection::{By, Demand, GatewayUse, GatewayView, LinkView, Load, choose_way};
+use hawser_sched::connection::{
+    By, Demand, GatewayUse, GatewayView, LinkView, Load, Reached, choose_way,
+};
 use hawser_types::{ByteCount, Instant, LinkIndex, Rate};
 
 use super::director::{Director, Inner};
@@ -14,6 +16,7 @@ use super::link_book::LinkBook;
 use super::place::Placing;
 use super::rates::Counting;
 use super::sites::{Site, Sites};
+use super::story::{LeftTo, Story};
 use super::terms::rank;
 use super::{Flow, Health, Origin};
 
@@ -22,13 +25,16 @@ use super::{Flow, Health, Origin};
 pub struct Chosen {
     /// Its way.
     pub by: By,
-    /// Whether there is no other for it: if that fails, or has to be waited for, so be it.
-    pub is_only: bool,
+    /// Whether the gateway is waited for, however long that takes, and its failure is the
+    /// connection's; no link is tried then.
+    pub waits_for_gateway: bool,
     /// How long the gateway has before a link is tried as well.
     pub patience: Duration,
     demand: Demand,
     key: DemandKey,
     site: Option<Site>,
+    /// What is to be told of it, where it goes by the gateway.
+    story: Option<Box<Story>>,
 }
 
 /// A session with a gateway at one moment.
@@ -36,8 +42,15 @@ pub struct Chosen {
 pub struct SessionView {
     /// Its links, each with the round-trip time to the gateway.
     pub links: Vec<(LinkIndex, Duration)>,
-    /// What went over all of them in it, sent and received.
+    /// What went over all of them in it: what was sent and has arrived, and what was received.
     pub moved: [ByteCount; 2],
+}
+
+/// A session as it was at a moment.
+#[derive(Debug)]
+struct Seen {
+    at: Instant,
+    session: SessionView,
 }
 
 /// What is known of the gateway, and of who went over it.
@@ -47,7 +60,11 @@ pub(super) struct GatewayBook {
     /// What is open on it, and what it can do. It is seen as if it were one more link.
     pub(super) book: LinkBook,
     /// `None` while there is no session.
-    session: Option<SessionView>,
+    seen: Option<Seen>,
+    /// When what was last counted of it was so.
+    counted: Option<Instant>,
+    /// Whether something was open on it all the time since then, sent and received.
+    busy: [bool; 2],
     pub(super) sites: Sites,
 }
 
@@ -98,25 +115,31 @@ pub fn ruled(
 }
 
 impl Director {
-    /// From now on there is a gateway, too, used as `usage` says.
+    /// From now on there is a gateway, too, used as `usage` says; of one that is known already, what is
+    /// known stays.
     pub fn set_gateway(&self, usage: GatewayUse) {
-        self.lock().gateway = Some(Box::new(GatewayBook::new(usage)));
+        match &mut self.lock().gateway {
+            Some(gateway) => gateway.usage = usage,
+            none => *none = Some(Box::new(GatewayBook::new(usage))),
+        }
     }
 
     /// The session with the gateway as it is now. To be told every half second.
     pub fn set_session(&self, session: Option<SessionView>) {
-        if let Some(gateway) = &mut self.lock().gateway {
-            gateway.session = session;
-        }
+        let at = self.now();
+        let mut inner = self.lock();
+        let Some(gateway) = &mut inner.gateway else {
+            return;
+        };
+        self.note_session(session.is_some());
+        gateway.seen = session.map(|session| Seen { at, session });
     }
 
-    /// Whether a session with the gateway runs.
-    pub fn has_session(&self) -> bool {
-        let inner = self.lock();
-        inner
-            .gateway
-            .as_ref()
-            .is_some_and(|it| it.session.is_some())
+    /// The gateway had `waited` to answer, when a link was in its place.
+    pub(crate) fn handle_slow_gateway(&self, waited: Duration) {
+        if let Some(gateway) = &mut self.lock().gateway {
+            gateway.book.latency.on_lower_bound(waited);
+        }
     }
 
     /// Whether the gateway is for everything.
@@ -137,8 +160,15 @@ impl Director {
 
     /// Charges the gateway with a connection that is about to be made over it.
     pub fn open_by_gateway(&self, chosen: &Chosen) -> Flow {
+        let told = self.tell_by_gateway(chosen);
         let (key, site) = (chosen.key.clone(), chosen.site.clone());
-        self.open_on(GATEWAY, (key, chosen.demand, site), None)
+        self.open_on(GATEWAY, (key, chosen.demand, site), told)
+    }
+
+    /// Tells of something that goes by the gateway; the number of its story.
+    pub(crate) fn tell_by_gateway(&self, chosen: &Chosen) -> Option<u64> {
+        let story = chosen.story.as_deref()?.clone();
+        Some(self.lock().stories.begin(story))
     }
 }
 
@@ -160,27 +190,42 @@ impl GatewayBook {
         Self {
             usage,
             book: LinkBook::new(Arc::new(link)),
-            session: None,
+            seen: None,
+            counted: None,
+            busy: [false; 2],
             sites: Sites::default(),
         }
     }
 
-    /// Whether the session runs over the link.
-    pub(super) fn is_on(&self, link: u32) -> bool {
-        let links = self.session.iter().flat_map(|it| &it.links);
-        links.into_iter().any(|(index, _)| index.value() == link)
+    fn session(&self) -> Option<&SessionView> {
+        Some(&self.seen.as_ref()?.session)
     }
 
-    /// What went over it up to now, if there is a session.
-    pub(super) fn moved(&self) -> Option<[ByteCount; 2]> {
-        Some(self.session.as_ref()?.moved)
+    /// Whether the session runs over the link.
+    pub(super) fn is_on(&self, link: u32) -> bool {
+        let mut links = self.session().into_iter().flat_map(|it| &it.links);
+        links.any(|(index, _)| index.value() == link)
+    }
+
+    /// Takes in what went over the session up to the moment at which it was last seen; `busy`:
+    /// something was open on it all the time since this was last called. Others call this than look
+    /// at the session, so it may have been seen once since then, not at all, or twice.
+    fn count(&mut self, busy: [bool; 2]) {
+        self.busy = [self.busy[0] && busy[0], self.busy[1] && busy[1]];
+        let Some(seen) = self.seen.as_ref().filter(|it| Some(it.at) != self.counted) else {
+            return;
+        };
+        let [up, down] = seen.session.moved;
+        self.book.up.on_counter(seen.at, up, self.busy[0]);
+        self.book.down.on_counter(seen.at, down, self.busy[1]);
+        (self.counted, self.busy) = (Some(seen.at), [true; 2]);
     }
 
     pub(super) fn report(&self, open: u64) -> GatewayReport {
         let book = &self.book;
         GatewayReport {
             usage: self.usage,
-            is_up: self.session.is_some(),
+            is_up: self.seen.is_some(),
             up: book.up.rate().unwrap_or_default(),
             down: book.down.rate().unwrap_or_default(),
             latency: book.latency.smoothed(),
@@ -201,79 +246,75 @@ impl GatewayBook {
 }
 
 impl Placing<'_> {
-    fn choose(self, is_near: bool) -> Chosen {
-        let by = self.way(is_near);
-        let patience = self.inner.gateway.as_ref().map(|it| it.book.patience());
-        let (by, is_only) = by;
+    fn choose(mut self, is_near: bool) -> Chosen {
+        let site = Site::of(self.origin).filter(|_| self.inner.gateway.is_some());
+        let why = self.why_by_gateway(is_near, site.as_ref());
+        let story = |why| Box::new(self.story(Vec::new(), None, Some(LeftTo::Gateway(why))));
+        let gateway = self.inner.gateway.as_ref();
+        let is_for_all = gateway.is_some_and(|it| it.usage == GatewayUse::Always);
+        let patience = gateway.map(|it| it.book.patience());
         Chosen {
-            by,
-            is_only,
+            by: match why {
+                Some(_) => By::Gateway,
+                None => By::Link,
+            },
+            waits_for_gateway: why.is_some() && is_for_all,
             patience: patience.unwrap_or_default().max(MIN_HEAD_START),
-            site: Site::of(self.origin).filter(|_| self.inner.gateway.is_some()),
+            story: why.map(story),
+            site,
             demand: self.demand,
             key: self.key,
         }
     }
 
-    /// The way, and whether there is no other.
-    fn way(&self, is_near: bool) -> (By, bool) {
-        let Some(gateway) = &self.inner.gateway else {
-            return (By::Link, true);
-        };
-        let keeps_off = self.keeps_off();
-        let said = ruled(gateway.usage, &self.verdict, keeps_off, is_near).0;
-        let is_only = gateway.usage == GatewayUse::Always;
-        match (said, &gateway.session) {
-            (Some(By::Link), _) => (By::Link, true),
-            (Some(By::Gateway), None) if !is_only => (By::Link, true),
-            (Some(By::Gateway), _) => (By::Gateway, is_only),
-            (None, None) => (By::Link, true),
-            (None, Some(session)) => (self.weigh(gateway, session), false),
+    /// Why the connection goes by the gateway, if it does.
+    fn why_by_gateway(&mut self, is_near: bool, site: Option<&Site>) -> Option<&'static str> {
+        let gateway = self.inner.gateway.as_ref()?;
+        let (said, why) = ruled(gateway.usage, &self.verdict, self.keeps_off(), is_near);
+        // One that is not for everything is not waited for.
+        let is_there = gateway.seen.is_some() || gateway.usage == GatewayUse::Always;
+        match said {
+            Some(By::Link) => None,
+            Some(By::Gateway) => is_there.then_some(why),
+            None => self.why_weighed(site),
         }
     }
 
-    /// Whether the connection is to keep off a link that is there.
+    /// Whether the connection is to keep off a link that a session may take: sessions outlive what
+    /// links there are, so of those that cost it is enough that they are known.
     fn keeps_off(&self) -> bool {
-        let terms = &self.inner.terms;
-        let mut links = self.inner.links.values();
-        links.any(|book| {
-            self.verdict.avoid.iter().any(|avoid| match avoid {
-                Avoid::Metered => terms.is_metered(&book.link),
-                Avoid::Calls => book.calls > 0,
-            })
-        })
+        let Inner { terms, wanted, .. } = &*self.inner;
+        let is_wanted = |name: &String| wanted.is_empty() || wanted.contains(name);
+        let has_metered = terms.metered.iter().any(is_wanted);
+        let keeps_off_metered = has_metered && self.verdict.avoid.contains(&Avoid::Metered);
+        keeps_off_metered || self.inner.links.values().any(|book| self.is_avoided(book))
     }
 
-    fn weigh(&self, gateway: &GatewayBook, session: &SessionView) -> By {
+    /// Why it goes by the gateway, if that is the better way, or the one that others have just taken
+    /// to its site.
+    fn why_weighed(&mut self, site: Option<&Site>) -> Option<&'static str> {
         // A VPN for all traffic, or a resolver: as the system has it.
-        let [left4, left6] = self.is_left;
-        let is_left = match self.origin.remote {
-            Some(remote) if remote.is_ipv6() => left6,
-            Some(_) => left4,
-            None => left4 || left6,
-        };
-        if is_left {
-            return By::Link;
+        if self.families().any(|(_, is_left)| is_left) {
+            return None;
         }
-        let site = Site::of(self.origin);
-        if let Some(kept) = site
-            .as_ref()
-            .and_then(|it| gateway.sites.kept(it, self.now))
-        {
-            return kept;
+        let (now, gateway) = (self.now, self.inner.gateway.as_ref()?);
+        let session = gateway.session()?;
+        if let Some(kept) = site.and_then(|it| gateway.sites.kept(it, now)) {
+            return (kept == By::Gateway).then_some("others went to its site that way lately");
         }
-        let reached = |by| {
-            let site = site.as_ref();
-            site.map_or([None; 2], |it| gateway.sites.reached(it, by, self.now))
-        };
+        let by = self.weigh(gateway, session, site);
+        // What is begun at the same moment goes the same way.
+        if let (Some(gateway), Some(site)) = (&mut self.inner.gateway, site) {
+            gateway.sites.note(site, by, now);
+        }
+        (by == By::Gateway).then_some("it gains by it")
+    }
+
+    fn weigh(&self, gateway: &GatewayBook, session: &SessionView, site: Option<&Site>) -> By {
+        let reached = site.map_or(Reached::default(), |it| gateway.sites.reached(it, self.now));
         let counting = self.inner.counting(self.now);
-        let mut links = self.best_links(session, &counting);
-        for view in &mut links {
-            [view.up, view.down] = capped([view.up, view.down], reached(By::Link));
-        }
         let shared = self.session_links(session, &counting);
-        let most = self.most(gateway, &shared);
-        let [up, down] = capped(most, reached(By::Gateway));
+        let [up, down] = self.most(gateway, &shared);
         let nearest = session.links.iter().map(|(_, rtt)| *rtt).min();
         let view = GatewayView {
             links: &shared,
@@ -282,7 +323,8 @@ impl Placing<'_> {
             latency: gateway.latency(nearest.unwrap_or_default()),
             load: gateway.book.load,
         };
-        choose_way(&self.demand, &links, &view)
+        let links = self.best_links(session, &counting);
+        choose_way(&self.demand, &links, &view, &reached)
     }
 
     /// The links that the connection would take, of the first tier that has any.
@@ -357,24 +399,12 @@ impl Inner {
         }
     }
 
-    /// Takes in what was moved over the gateway. Links that only a session keeps busy may wait for
-    /// the gateway, so that they show what they can do at least.
-    pub(super) fn count_gateway(&mut self, now: Instant, busy: [bool; 2]) {
-        let Some(gateway) = &mut self.gateway else {
-            return;
-        };
-        if let Some([up, down]) = gateway.moved() {
-            gateway.book.up.on_counter(now, up, busy[0]);
-            gateway.book.down.on_counter(now, down, busy[1]);
+    /// Takes in what was moved over the gateway.
+    pub(super) fn count_gateway(&mut self, busy: [bool; 2]) {
+        if let Some(gateway) = &mut self.gateway {
+            gateway.count(busy);
         }
     }
-}
-
-/// No more than what was reached, where that is known.
-fn capped(rates: [Rate; 2], reached: [Option<Rate>; 2]) -> [Rate; 2] {
-    let [up, down] = rates;
-    let cap = |rate: Rate, reached: Option<Rate>| reached.map_or(rate, |reached| rate.min(reached));
-    [cap(up, reached[0]), cap(down, reached[1])]
 }
 
 /// No interface has this number: the kernel's are positive as signed ones.

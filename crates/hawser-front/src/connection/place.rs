@@ -154,36 +154,48 @@ impl<'a> Placing<'a> {
             Some(Promise::new(&book.link, *view, *standing))
         };
         let candidates = ranked.iter().filter_map(promise).take(MAX_PROMISES);
-        let story = Story {
+        let story = self.story(candidates.collect(), reason, self.left_to());
+        self.inner.stories.begin(story)
+    }
+
+    /// The story of the connection as it begins.
+    pub(super) fn story(
+        &self,
+        candidates: Vec<Promise>,
+        reason: Option<Reason>,
+        left_to: Option<LeftTo>,
+    ) -> Story {
+        Story {
             number: 0,
             begun: self.now,
             subject: Subject::of(self.origin),
             policy: self.inner.scheduler.policy(),
             reason,
             demand: self.demand,
-            candidates: candidates.collect(),
-            left_to: self.left_to(),
+            candidates,
+            left_to,
             verdict: self.verdict.clone(),
             rules: Arc::clone(&self.inner.rules),
             is_kernels: false,
             decided_again: 0,
             tries: Vec::new(),
             failed: None,
-        };
-        self.inner.stories.begin(story)
+        }
+    }
+
+    /// The families of addresses that the connection may go to, whether each is IPv6, and whether it
+    /// is left to the system there.
+    pub(super) fn families(&self) -> impl Iterator<Item = (bool, bool)> + use<> {
+        let only = self.origin.remote.map(|remote| remote.is_ipv6());
+        let all = [false, true].into_iter().zip(self.is_left);
+        all.filter(move |(v6, _)| only.is_none_or(|only| only == *v6))
     }
 
     /// Who is to say where the connection goes, for any of the families that it may take.
     fn left_to(&self) -> Option<LeftTo> {
-        let family = self
-            .origin
-            .remote
-            .map(|remote| usize::from(remote.is_ipv6()));
-        let families = self.is_left.iter().enumerate();
-        let mut left =
-            families.filter(|(one, is_left)| **is_left && family.is_none_or(|it| it == *one));
-        let (family, _) = left.next()?;
-        let tunnel = self.inner.tunnels().get(family).copied().flatten();
+        let (v6, _) = self.families().find(|(_, is_left)| *is_left)?;
+        let [tunnel4, tunnel6] = self.inner.tunnels();
+        let tunnel = if v6 { tunnel6 } else { tunnel4 };
         Some(match tunnel {
             Some(tunnel) if self.origin.port != DNS_PORT => LeftTo::Tunnel(tunnel.name.clone()),
             _ => LeftTo::Resolver,
@@ -193,18 +205,20 @@ impl<'a> Placing<'a> {
     /// Whether the connection may take the link at all, and the link leads there.
     pub(super) fn is_open(&self, book: &LinkBook) -> bool {
         let link = &book.link;
-        let [left4, left6] = self.is_left;
-        let leads4 = !left4 && leads_to(link, false);
-        let leads6 = !left6 && leads_to(link, true);
-        let leads = match self.origin.remote {
-            Some(remote) if remote.is_ipv6() => leads6,
-            Some(_) => leads4,
-            None => leads4 || leads6,
-        };
+        let mut families = self.families();
+        let leads = families.any(|(v6, is_left)| !is_left && leads_to(link, v6));
         let permission = self.inner.terms.permission(link);
         leads
             && self.verdict.links.allows(&link.name)
             && !matches!(permission, Permission::Forbidden(_))
+    }
+
+    /// Whether the connection takes the link only if there is no other.
+    pub(super) fn is_avoided(&self, book: &LinkBook) -> bool {
+        self.verdict.avoid.iter().any(|avoid| match avoid {
+            Avoid::Metered => self.inner.terms.is_metered(&book.link),
+            Avoid::Calls => book.calls > 0,
+        })
     }
 
     pub(super) fn tier(&self, book: &LinkBook) -> Tier {
@@ -213,15 +227,8 @@ impl<'a> Placing<'a> {
             LinkChoice::Order(names) => names.iter().position(|one| one == name).unwrap_or(0),
             _ => 0,
         };
-        let is_avoided = self.verdict.avoid.iter().any(|avoid| match avoid {
-            Avoid::Metered => self.inner.terms.is_metered(&book.link),
-            Avoid::Calls => book.calls > 0,
-        });
-        (
-            place,
-            rank(self.inner.terms.permission(&book.link)),
-            is_avoided,
-        )
+        let permission = self.inner.terms.permission(&book.link);
+        (place, rank(permission), self.is_avoided(book))
     }
 }
 

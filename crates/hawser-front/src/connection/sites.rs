@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use hawser_sched::connection::By;
+use hawser_sched::connection::{By, Reached};
 use hawser_types::{ByteCount, Instant, Rate};
 
 use super::Origin;
@@ -14,6 +14,8 @@ use super::Origin;
 #[derive(Debug, Default)]
 pub(super) struct Sites {
     known: BTreeMap<Site, Known>,
+    /// What all connections have moved either way, sent and received.
+    moved: [[ByteCount; 2]; 2],
 }
 
 /// A destination as it tells its visitors apart: the hosts of one domain, or an address.
@@ -28,17 +30,24 @@ struct Known {
     /// How the latest connection went, and when that was last of use to it.
     by: By,
     used: Instant,
-    reached: [Reached; 2],
+    ways: [Way; 2],
 }
 
 /// What was reached one way or the other, sent and received.
 #[derive(Debug, Default)]
-struct Reached {
+struct Way {
     /// What was moved since when, and up to when.
     moved: [ByteCount; 2],
-    since: Instant,
-    latest: Instant,
+    since: Mark,
+    latest: Mark,
     best: [Option<(Rate, Instant)>; 2],
+}
+
+/// A moment, and what all connections that go the same way had moved by then.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    at: Instant,
+    all: [ByteCount; 2],
 }
 
 impl Site {
@@ -73,26 +82,33 @@ impl Sites {
         let known = Known {
             by,
             used: now,
-            reached: Default::default(),
+            ways: Default::default(),
         };
         self.known.insert(site.clone(), known);
     }
 
     /// A connection to the site has moved so much since that was last said.
     pub(super) fn on_moved(&mut self, site: &Site, by: By, now: Instant, moved: [ByteCount; 2]) {
+        let all = &mut self.moved[index(by)];
+        *all = [all[0] + moved[0], all[1] + moved[1]];
         if let Some(known) = self.known.get_mut(site) {
             known.used = known.used.max(now);
-            known.reached[index(by)].on_moved(now, moved);
+            let mark = Mark { at: now, all: *all };
+            known.ways[index(by)].on_moved(mark, moved);
         }
     }
 
-    /// The most that was reached with the site this way lately, sent and received; `None` where too
-    /// little was moved to say so.
-    pub(super) fn reached(&self, site: &Site, by: By, now: Instant) -> [Option<Rate>; 2] {
-        let Some(known) = self.known.get(site) else {
-            return [None; 2];
+    /// The most that was reached with the site lately; `None` where too little was moved to say so, or
+    /// too much with others at the same time.
+    pub(super) fn reached(&self, site: &Site, now: Instant) -> Reached {
+        let best = |by| {
+            let known = self.known.get(site);
+            known.map_or([None; 2], |known| known.ways[index(by)].best(now))
         };
-        known.reached[index(by)].best(now)
+        Reached {
+            by_link: best(By::Link),
+            by_gateway: best(By::Gateway),
+        }
     }
 }
 
@@ -103,13 +119,13 @@ const fn index(by: By) -> usize {
     }
 }
 
-impl Reached {
-    fn on_moved(&mut self, now: Instant, moved: [ByteCount; 2]) {
-        if now > self.latest {
-            let pause = now.since(self.latest);
+impl Way {
+    fn on_moved(&mut self, now: Mark, moved: [ByteCount; 2]) {
+        if now.at > self.latest.at {
+            let pause = now.at.since(self.latest.at);
             if let Some(rates) = self.full() {
                 for (best, rate) in self.best.iter_mut().zip(rates) {
-                    *best = better(*best, rate, self.latest);
+                    *best = better(*best, rate, self.latest.at);
                 }
                 (self.since, self.moved) = (self.latest, [ByteCount::ZERO; 2]);
             }
@@ -117,19 +133,27 @@ impl Reached {
                 // Nobody knows since when this was under way.
                 (self.since, self.moved) = (now, [ByteCount::ZERO; 2]);
             }
-            self.latest = now;
         }
-        if self.since < now {
+        self.latest = now;
+        if self.since.at < now.at {
             let [up, down] = moved;
             self.moved = [self.moved[0] + up, self.moved[1] + down];
+        } else {
+            // Neither counts what came by then.
+            self.since = now;
         }
     }
 
-    /// The rates of what was moved lately, once that is long enough.
+    /// The rates of what was moved lately, once that is long enough: one that was reached beside
+    /// others says nothing of the site.
     fn full(&self) -> Option<[Option<Rate>; 2]> {
-        let span = self.latest.since(self.since);
-        let rate = |bytes: ByteCount| (bytes >= ENOUGH).then(|| Rate::over(bytes, span));
-        (span >= SPAN).then(|| self.moved.map(rate))
+        let span = self.latest.at.since(self.since.at);
+        let rate = |way: usize| {
+            let (bytes, all) = (self.moved[way], self.latest.all[way] - self.since.all[way]);
+            let was_alone = bytes.as_u64().saturating_mul(8) >= all.as_u64().saturating_mul(7);
+            (bytes >= ENOUGH && was_alone).then(|| Rate::over(bytes, span))
+        };
+        (span >= SPAN).then(|| [rate(0), rate(1)])
     }
 
     /// The best of late, sent and received.
@@ -137,7 +161,7 @@ impl Reached {
         let latest = self.full().unwrap_or_default();
         let [up, down] = self.best;
         let recent = |best, rate| {
-            let best = better(best, rate, self.latest);
+            let best = better(best, rate, self.latest.at);
             let recent = best.filter(|(_, at)| now.since(*at) < FORGET);
             recent.map(|(rate, _)| rate)
         };
@@ -180,8 +204,9 @@ const FORGET: Duration = Duration::from_secs(3600);
 const MAX_SITES: usize = 1024;
 /// A rate is that of so long.
 const SPAN: Duration = Duration::from_secs(1);
-/// What stands still for so long has begun anew.
-const PAUSE: Duration = Duration::from_secs(2);
+/// What stands still for so long has begun anew: half as long again as connections are looked at, so
+/// that what waits between two pages does not count.
+const PAUSE: Duration = Duration::from_millis(750);
 /// Less is over before its rate is felt.
 const ENOUGH: ByteCount = ByteCount::from_kib(128);
 const SHORT_LABEL: usize = 3;
@@ -200,6 +225,17 @@ mod tests {
 
     fn down(bytes: u64) -> [ByteCount; 2] {
         [ByteCount::ZERO, ByteCount::new(bytes)]
+    }
+
+    /// What was received from the site at most, in Mbit/s.
+    fn megabits(sites: &Sites, site: &Site, by: By, now: Instant) -> Option<u64> {
+        let reached = sites.reached(site, now);
+        let [up, down] = match by {
+            By::Link => reached.by_link,
+            By::Gateway => reached.by_gateway,
+        };
+        assert_eq!(up, None);
+        down.map(|rate| rate.bits_per_second() / 1_000_000)
     }
 
     #[test]
@@ -232,11 +268,7 @@ mod tests {
     #[test]
     fn what_was_reached_is_the_most_of_a_second_and_small_things_say_nothing() {
         let (mut sites, site) = (Sites::default(), site("example.org"));
-        let reached = |sites: &Sites, by, now| {
-            let [up, down] = sites.reached(&site, by, now);
-            assert_eq!(up, None);
-            down.map(|rate| rate.bits_per_second() / 1_000_000)
-        };
+        let reached = |sites: &Sites, by, now| megabits(sites, &site, by, now);
         sites.note(&site, By::Link, at(0));
         // A page now and then.
         for second in 0..20 {
@@ -253,6 +285,53 @@ mod tests {
         assert_eq!(reached(&sites, By::Link, at(65_000)), None);
         let later = at(65_000 + 3_600_000);
         assert_eq!(reached(&sites, By::Gateway, later), None);
+    }
+
+    #[test]
+    fn what_was_reached_beside_others_says_nothing_of_a_site() {
+        let (mut sites, slow, other) = (Sites::default(), site("slow.org"), site("other.org"));
+        sites.note(&slow, By::Link, at(0));
+        sites.note(&other, By::Link, at(0));
+        let mut carry = |since: u64, bytes: [u64; 3]| {
+            for tick in 0..10 {
+                let now = at(since + tick * 500);
+                // Whoever is looked at first.
+                sites.on_moved(&other, By::Link, now, down(bytes[1]));
+                sites.on_moved(&slow, By::Link, now, down(bytes[0]));
+                sites.on_moved(&other, By::Link, now, down(bytes[2]));
+            }
+            let reached = |site| megabits(&sites, site, By::Link, at(since + 5000));
+            [reached(&slow), reached(&other)]
+        };
+        assert_eq!(carry(60_000, [625_000, 312_500, 312_500]), [None, None]);
+        // A trickle does not matter.
+        assert_eq!(carry(120_000, [625_000, 30_000, 30_000]), [Some(10), None]);
+        // What goes the other way, or the other direction, is no rival.
+        let mut sites = Sites::default();
+        sites.note(&slow, By::Gateway, at(0));
+        for tick in 0..10 {
+            let now = at(tick * 500);
+            sites.on_moved(&other, By::Link, now, down(625_000));
+            sites.on_moved(
+                &other,
+                By::Gateway,
+                now,
+                [ByteCount::new(625_000), ByteCount::ZERO],
+            );
+            sites.on_moved(&slow, By::Gateway, now, down(625_000));
+        }
+        assert_eq!(megabits(&sites, &slow, By::Gateway, at(5000)), Some(10));
+    }
+
+    #[test]
+    fn pages_with_pauses_between_them_are_no_rate() {
+        let (mut sites, site) = (Sites::default(), site("example.org"));
+        sites.note(&site, By::Link, at(0));
+        for click in 0..20 {
+            sites.on_moved(&site, By::Link, at(click * 1500), down(75_000));
+            sites.on_moved(&site, By::Link, at(click * 1500 + 200), down(75_000));
+        }
+        assert_eq!(megabits(&sites, &site, By::Link, at(30_000)), None);
     }
 
     #[test]

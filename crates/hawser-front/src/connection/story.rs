@@ -90,12 +90,15 @@ pub enum LeftTo {
     Tunnel(String),
     /// The session with the peer at this address.
     Peer(IpAddr),
+    /// The session with the gateway, for this reason: goes on after "since".
+    Gateway(&'static str),
 }
 
 /// One try to connect.
 #[derive(Clone, Debug)]
 pub struct Try {
-    /// The link; `None`: as the system's routes have it, where nothing more is known of it.
+    /// The link, where one called `gateway` stands for the gateway; `None`: as the system's routes
+    /// have it, where nothing more is known of it.
     pub link: Option<Arc<Link>>,
     /// How long after the decision it began.
     pub after: Duration,

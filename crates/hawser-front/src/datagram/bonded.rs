@@ -232,7 +232,7 @@ fn address(destination: &Destination) -> Option<SocketAddr> {
 /// Each is a stream and, at the gateway, a socket.
 const DEFAULT_FLOWS: usize = 256;
 /// Source: RFC 4787 §4.3 (REQ-5: not less than two minutes).
-const DEFAULT_IDLE: Duration = Duration::from_secs(120);
+pub(super) const DEFAULT_IDLE: Duration = Duration::from_secs(120);
 const MIN_SWEEP: Duration = Duration::from_millis(40);
 const REFUSAL_HOLDS: Duration = Duration::from_secs(1);
 /// Datagrams between a flow's task and its port.

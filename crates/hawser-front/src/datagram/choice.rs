@@ -1,29 +1,36 @@
 //! Ports whose flows go straight or over a gateway, each as it is best for it.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use hawser_net::links::Routes;
 use hawser_policy::Protocol;
 use hawser_sched::connection::By;
 use tokio::io::ReadBuf;
 use tokio::time::Instant;
 
+use super::bonded::DEFAULT_IDLE;
+use super::questions::Questions;
 use super::{DatagramPort, DatagramPorts};
 use crate::connection::{Director, Origin};
-use crate::destination::{Destination, Host};
-use crate::gateway::is_public;
+use crate::destination::Destination;
+use crate::near::{Neighbourhood, Surroundings};
 use crate::transport::DialError;
 
 /// Ports of two kinds, of which a [`Director`] chooses for each flow.
 ///
-/// A flow keeps to its way, but for one over a gateway that is not the only one for it: when the
-/// session is gone, it is asked for again.
-pub struct ChoicePorts {
+/// A flow keeps to its way for as long as it is used, but for one over a gateway that is not waited
+/// for: when the session is gone, it is asked for again.
+pub struct ChoicePorts<S = Routes> {
     direct: Arc<dyn DatagramPorts>,
     gateway: Arc<dyn DatagramPorts>,
     director: Director,
+    neighbourhood: Neighbourhood<S>,
 }
 
 impl ChoicePorts {
@@ -33,15 +40,27 @@ impl ChoicePorts {
         gateway: impl DatagramPorts,
         director: Director,
     ) -> Self {
+        Self::in_surroundings(direct, gateway, director, Routes::default())
+    }
+}
+
+impl<S: Surroundings> ChoicePorts<S> {
+    fn in_surroundings(
+        direct: impl DatagramPorts,
+        gateway: impl DatagramPorts,
+        director: Director,
+        surroundings: S,
+    ) -> Self {
         Self {
             direct: Arc::new(direct),
             gateway: Arc::new(gateway),
             director,
+            neighbourhood: Neighbourhood::new(surroundings),
         }
     }
 }
 
-impl DatagramPorts for ChoicePorts {
+impl<S: Surroundings> DatagramPorts for ChoicePorts<S> {
     fn open(&self, asker: Origin) -> Result<Box<dyn DatagramPort>, DialError> {
         let gateway = self.gateway.open(asker.clone());
         // Who can say so at once is not to send in vain.
@@ -53,37 +72,54 @@ impl DatagramPorts for ChoicePorts {
             gateway,
             asker,
             director: self.director.clone(),
+            neighbourhood: self.neighbourhood.clone(),
             chosen: BTreeMap::new(),
+            questions: Questions::default(),
         }))
     }
 }
 
-struct ChoicePort {
+struct ChoicePort<S> {
     asker: Origin,
     direct: Box<dyn DatagramPort>,
     gateway: Result<Box<dyn DatagramPort>, DialError>,
     director: Director,
+    neighbourhood: Neighbourhood<S>,
     chosen: BTreeMap<Destination, Taken>,
+    /// Whether hosts are near.
+    questions: Questions<bool>,
 }
 
 /// The way that a flow has taken.
 #[derive(Clone, Copy)]
 struct Taken {
     by: By,
-    is_only: bool,
+    waits_for_gateway: bool,
     used: Instant,
 }
 
-impl DatagramPort for ChoicePort {
+impl<S: Surroundings> DatagramPort for ChoicePort<S> {
     fn send(&mut self, destination: &Destination, payload: &[u8]) -> bool {
-        match (self.way(destination), &mut self.gateway) {
-            (By::Link, _) => self.direct.send(destination, payload),
-            (By::Gateway, Ok(gateway)) => gateway.send(destination, payload),
-            (By::Gateway, Err(_)) => false,
+        if let Some(by) = self.taken(destination) {
+            return self.pass(by, destination, payload);
         }
+        let Destination { host, port } = destination;
+        let is_for_all = self.director.is_all_by_gateway();
+        let (neighbourhood, asked) = (self.neighbourhood.clone(), host.clone());
+        self.questions.ask(host, *port, payload, || async move {
+            neighbourhood.has(&asked, is_for_all).await
+        })
     }
 
     fn poll_receive(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<SocketAddr> {
+        while let Poll::Ready((host, is_near, waiting)) = self.questions.poll_answered(cx) {
+            for (port, payload) in waiting {
+                let destination = Destination::new(host.clone(), port);
+                let taken = self.taken(&destination);
+                let by = taken.unwrap_or_else(|| self.choose(&destination, is_near));
+                self.pass(by, &destination, &payload);
+            }
+        }
         if let Poll::Ready(from) = self.direct.poll_receive(cx, buffer) {
             return Poll::Ready(from);
         }
@@ -94,47 +130,50 @@ impl DatagramPort for ChoicePort {
     }
 }
 
-impl ChoicePort {
-    fn way(&mut self, destination: &Destination) -> By {
-        let now = Instant::now();
-        if let Some(taken) = self.chosen.get_mut(destination)
-            && (taken.by == By::Link || taken.is_only || self.director.has_session())
-        {
-            taken.used = now;
-            return taken.by;
+impl<S> ChoicePort<S> {
+    /// The way that a flow goes on by, if it has one.
+    fn taken(&mut self, destination: &Destination) -> Option<By> {
+        let taken = self.chosen.get_mut(destination)?;
+        let is_held = taken.by == By::Link || taken.waits_for_gateway;
+        if !(is_held || self.director.has_session()) || taken.used.elapsed() >= DEFAULT_IDLE {
+            return None;
         }
-        let taken = self.choose(destination, now);
+        taken.used = Instant::now();
+        Some(taken.by)
+    }
+
+    fn choose(&mut self, destination: &Destination, is_near: bool) -> By {
+        let origin = Origin {
+            protocol: Protocol::Udp,
+            ..self.asker.towards(destination)
+        };
+        let chosen = self.director.choose(&origin, is_near);
+        let by = match chosen.by {
+            By::Gateway if self.gateway.is_err() && !chosen.waits_for_gateway => By::Link,
+            by => by,
+        };
+        if by == By::Gateway {
+            self.director.tell_by_gateway(&chosen);
+        }
         if self.chosen.len() >= MAX_FLOWS && !self.chosen.contains_key(destination) {
             let stillest = self.chosen.iter().min_by_key(|(_, taken)| taken.used);
             let stillest = stillest.map(|(destination, _)| destination.clone());
             stillest.and_then(|it| self.chosen.remove(&it));
         }
+        let taken = Taken {
+            by,
+            waits_for_gateway: chosen.waits_for_gateway,
+            used: Instant::now(),
+        };
         self.chosen.insert(destination.clone(), taken);
-        taken.by
+        by
     }
 
-    fn choose(&self, destination: &Destination, now: Instant) -> Taken {
-        let origin = Origin {
-            protocol: Protocol::Udp,
-            ..self.asker.towards(destination)
-        };
-        let is_near = match &destination.host {
-            // Nor would a gateway go there, unless it was told to.
-            Host::Ip(address) => !is_public(address.to_canonical()),
-            Host::Name(_) => false,
-        };
-        // A gateway for everything may have been told to.
-        let is_near = is_near && !self.director.is_all_by_gateway();
-        let chosen = self.director.choose(&origin, is_near);
-        let is_only = chosen.is_only;
-        let by = match chosen.by {
-            By::Gateway if self.gateway.is_err() && !is_only => By::Link,
-            by => by,
-        };
-        Taken {
-            by,
-            is_only,
-            used: now,
+    fn pass(&mut self, by: By, destination: &Destination, payload: &[u8]) -> bool {
+        match (by, &mut self.gateway) {
+            (By::Link, _) => self.direct.send(destination, payload),
+            (By::Gateway, Ok(gateway)) => gateway.send(destination, payload),
+            (By::Gateway, Err(_)) => false,
         }
     }
 }

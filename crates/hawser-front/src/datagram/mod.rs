@@ -10,6 +10,7 @@ mod choice;
 mod direct;
 pub mod opening;
 mod place;
+mod questions;
 
 use std::net::SocketAddr;
 use std::task::{Context, Poll};

@@ -33,11 +33,6 @@ pub enum Refusal {
     Own,
 }
 
-/// Whether `address` is that of a host on the internet.
-pub(crate) fn is_public(address: IpAddr) -> bool {
-    classify(address).is_none()
-}
-
 /// Why `address` is not that of a host on the internet; `None` when it is one. IPv6 forms of IPv4
 /// addresses are what the IPv4 address is.
 pub(super) fn classify(address: IpAddr) -> Option<Refusal> {

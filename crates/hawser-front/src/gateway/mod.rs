@@ -9,7 +9,6 @@ mod serve;
 mod stats;
 
 pub use address::Refusal;
-pub(crate) use address::is_public;
 pub use cidr::{Cidr, CidrError};
 pub use client::{ClientId, ClientLimits, LimitReason};
 pub use datagrams::DatagramOptions;

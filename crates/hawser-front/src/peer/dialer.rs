@@ -6,13 +6,13 @@ use std::time::Duration;
 use hawser_net::identity::PublicKey;
 use hawser_policy::{LinkChoice, Mode, RuleSet};
 use tokio::sync::watch;
-use tokio::time::timeout;
 
 use super::PeerFinder;
 use super::names::Names;
-use super::stream::{PeerStream, Remote};
+use super::remote::Remote;
 use crate::connection::{Director, Origin};
 use crate::destination::{Destination, Host};
+use crate::either::{EitherStream, Loss, dial_either};
 use crate::resolve::SystemResolver;
 use crate::transport::{DialError, Dialer};
 
@@ -41,7 +41,7 @@ pub struct PeerDialer<D, S> {
 }
 
 /// What a [`PeerDialer`] opens.
-type Stream<D, S> = PeerStream<<D as Dialer>::Stream, <<S as Sessions>::Way as Dialer>::Stream>;
+type Stream<D, S> = EitherStream<<D as Dialer>::Stream, <<S as Sessions>::Way as Dialer>::Stream>;
 
 impl<D: Dialer, S: Sessions> PeerDialer<D, S>
 where
@@ -90,7 +90,7 @@ where
                 self.names.note(name, remote);
             }
         }
-        Ok(PeerStream::Direct(stream))
+        Ok(EitherStream::Direct(stream))
     }
 
     /// Dials over a session with the peer at `address`, and soon over a link as well; the first
@@ -102,32 +102,9 @@ where
         origin: &Origin,
     ) -> Result<Stream<D, S>, DialError> {
         let at_peer = Destination::new(Host::Ip(address), destination.port);
-        let mut bonded = std::pin::pin!(way.dial(&at_peer));
-        let first = timeout(HEAD_START, &mut bonded).await;
-        if let Ok(Ok(stream)) = first {
-            return Ok(PeerStream::Bonded(stream));
-        }
-        let mut direct = std::pin::pin!(self.direct.dial_for(destination, origin));
-        if let Ok(Err(error)) = first {
-            self.judge(address, error);
-            return direct.await.map(PeerStream::Direct);
-        }
-        tokio::select! {
-            dialed = &mut bonded => match dialed {
-                Ok(stream) => Ok(PeerStream::Bonded(stream)),
-                Err(error) => {
-                    self.judge(address, error);
-                    direct.await.map(PeerStream::Direct)
-                }
-            },
-            dialed = &mut direct => match dialed {
-                Ok(stream) => {
-                    self.finder.give_up(address);
-                    Ok(PeerStream::Direct(stream))
-                }
-                Err(error) => bonded.await.map(PeerStream::Bonded).map_err(|_| error),
-            },
-        }
+        let direct = self.direct.dial_for(destination, origin);
+        let on_loss = |loss| self.judge(address, loss);
+        dial_either(way.dial(&at_peer), HEAD_START, direct, on_loss).await
     }
 
     /// The peer of a destination, and a session with it that runs.
@@ -150,13 +127,17 @@ where
         Some((address, way))
     }
 
-    /// Draws the conclusion from a dial that the peer has refused.
-    fn judge(&self, address: IpAddr, error: DialError) {
-        // The peer is as it should be; nothing listens there.
-        if error != DialError::ConnectionRefused {
-            tracing::info!(%address, %error, "the peer there is of no use for now");
-            self.finder.give_up(address);
+    /// Draws the conclusion from a dial for which the peer was of no use.
+    fn judge(&self, address: IpAddr, loss: Loss) {
+        match loss {
+            // The peer is as it should be; nothing listens there.
+            Loss::Failed(DialError::ConnectionRefused) => return,
+            Loss::Failed(error) => {
+                tracing::info!(%address, %error, "the peer there is of no use for now");
+            }
+            Loss::Overtaken(_) => {}
         }
+        self.finder.give_up(address);
     }
 }
 
@@ -179,7 +160,7 @@ where
             Some(way) => {
                 let address = way.0;
                 let dialed = self.dial_bonded(way, destination, origin).await;
-                if let Ok(PeerStream::Bonded(_)) = dialed {
+                if let Ok(EitherStream::Bonded(_)) = dialed {
                     self.sessions.on_opened();
                     if let Some(director) = &self.director {
                         director.note_bonded(destination, origin, address);

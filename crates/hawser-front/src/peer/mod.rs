@@ -11,10 +11,10 @@ mod cache;
 mod dialer;
 mod finder;
 mod names;
+mod remote;
 mod sessions;
-mod stream;
 
 pub use dialer::{PeerDialer, Sessions};
 pub use finder::{PeerFinder, PeerSettings};
+pub use remote::Remote;
 pub use sessions::PeerSessions;
-pub use stream::{PeerStream, Remote};

@@ -60,20 +60,38 @@ pub struct GatewayView<'a> {
     pub load: Load,
 }
 
+/// The most that was seen of a destination either way, sent and received; `None` where nothing is
+/// known. It bounds what one connection gets there, and says nothing of what others get elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Reached {
+    /// Straight.
+    pub by_link: [Option<Rate>; 2],
+    /// Over the gateway.
+    pub by_gateway: [Option<Rate>; 2],
+}
+
 /// The better way for a connection: the gateway if it saves at least an eighth of the time, or if
 /// none of `links`, those that the connection may take, leads there.
 ///
 /// Real-time connections go where a round trip is shortest; others where they are over first. Over
 /// the gateway that is when all links of the session have carried what is on them and this, each
-/// what it can, unless the gateway itself carries less.
+/// what it can, unless the gateway itself carries less. Either way it is no sooner than what was
+/// `reached` with the destination allows.
 ///
 /// Source: DBAS §II.A (in which of the modes a connection is served) and §II.D (time to finish).
-pub fn choose_way(demand: &Demand, links: &[LinkView], gateway: &GatewayView<'_>) -> By {
+pub fn choose_way(
+    demand: &Demand,
+    links: &[LinkView],
+    gateway: &GatewayView<'_>,
+    reached: &Reached,
+) -> By {
     let direct = links.iter().map(|link| gateway.time_beside(demand, link));
     let Some(direct) = direct.min() else {
         return By::Gateway;
     };
-    let saved = direct.saturating_sub(gateway.time(demand));
+    let direct = direct.max(own(demand, reached.by_link));
+    let bonded = gateway.time(demand).max(own(demand, reached.by_gateway));
+    let saved = direct.saturating_sub(bonded);
     match saved > direct / WORTH {
         true => By::Gateway,
         false => By::Link,
@@ -141,6 +159,16 @@ impl GatewayView<'_> {
             level(down, links().map(|link| (link.load.down, link.down))),
         ];
         ways.into_iter().max().unwrap_or_default()
+    }
+}
+
+/// How long a connection takes that gets no more than was reached; no time where nothing is known,
+/// and where only a round trip counts.
+fn own(demand: &Demand, [up, down]: [Option<Rate>; 2]) -> Duration {
+    let way = |bytes, rate: Option<Rate>| rate.map_or(Duration::ZERO, |rate| time(bytes, rate));
+    match demand.class {
+        Class::RealTime => Duration::ZERO,
+        _ => way(demand.up, up).max(way(demand.down, down)),
     }
 }
 
@@ -243,6 +271,11 @@ mod tests {
         }
     }
 
+    /// Where nothing was reached yet.
+    fn choose(demand: &Demand, links: &[LinkView], gateway: &GatewayView<'_>) -> By {
+        choose_way(demand, links, gateway, &Reached::default())
+    }
+
     const BULK: u64 = 20_000_000;
 
     #[test]
@@ -250,22 +283,22 @@ mod tests {
         let links = [view(20, 30), view(10, 40)];
         let far = gateway(&links, 30, 45);
         let bulk = needs(Class::Bulk, BULK);
-        assert_eq!(choose_way(&bulk, &links, &far), By::Gateway);
+        assert_eq!(choose(&bulk, &links, &far), By::Gateway);
         let page = needs(Class::Interactive, 20_000);
-        assert_eq!(choose_way(&page, &links, &far), By::Link);
+        assert_eq!(choose(&page, &links, &far), By::Link);
         let call = needs(Class::RealTime, BULK);
-        assert_eq!(choose_way(&call, &links, &far), By::Link);
+        assert_eq!(choose(&call, &links, &far), By::Link);
         // By the gateway's own line the destination is nearer.
         let near = gateway(&links, 30, 15);
-        assert_eq!(choose_way(&page, &links, &near), By::Gateway);
-        assert_eq!(choose_way(&call, &links, &near), By::Gateway);
+        assert_eq!(choose(&page, &links, &near), By::Gateway);
+        assert_eq!(choose(&call, &links, &near), By::Gateway);
     }
 
     #[test]
     fn a_gateway_that_passes_on_less_than_a_link_is_left_aside() {
         let bulk = needs(Class::Bulk, BULK);
         let links = [view(20, 30), view(10, 40)];
-        let passing = |mbit| choose_way(&bulk, &links, &gateway(&links, mbit, 45));
+        let passing = |mbit| choose(&bulk, &links, &gateway(&links, mbit, 45));
         assert_eq!(passing(15), By::Link);
         // As is one that gains too little.
         assert_eq!(passing(22), By::Link);
@@ -281,33 +314,63 @@ mod tests {
         };
         // By the time the quick link is free the other one has carried it alone.
         let links = [busy, view(10, 40)];
-        assert_eq!(
-            choose_way(&bulk, &links, &gateway(&links, 30, 45)),
-            By::Link
-        );
+        assert_eq!(choose(&bulk, &links, &gateway(&links, 30, 45)), By::Link);
         let links = [busy, view(10, 40), view(10, 40)];
         let three = gateway(&links, 40, 45);
-        assert_eq!(choose_way(&bulk, &links, &three), By::Gateway);
+        assert_eq!(choose(&bulk, &links, &three), By::Gateway);
         // What is on the session is on the links as well, so it speaks against neither way.
         let links = [view(20, 30), view(10, 40)];
         let loaded = GatewayView {
             load: load(1, 100),
             ..gateway(&links, 30, 45)
         };
-        assert_eq!(choose_way(&bulk, &links, &loaded), By::Link);
+        assert_eq!(choose(&bulk, &links, &loaded), By::Link);
     }
 
     #[test]
-    fn where_no_link_leads_the_gateway_does_and_no_figure_is_too_large() {
+    fn a_slow_server_makes_no_link_slow_for_what_others_carry() {
+        let bulk = needs(Class::Bulk, 4_000_000);
+        let busy = [LinkView {
+            load: load(1, 10),
+            ..view(20, 30)
+        }];
+        let session = [busy[0], view(20, 30)];
+        let far = gateway(&session, 40, 45);
+        let slow = [None, Some(view(2, 0).down)];
+        let choose = |by_link, by_gateway| {
+            let reached = Reached {
+                by_link,
+                by_gateway,
+            };
+            choose_way(&bulk, &busy, &far, &reached)
+        };
+        assert_eq!(choose([None; 2], [None; 2]), By::Gateway);
+        // It gives no more to anybody: what lies on the link is gone long before.
+        assert_eq!(choose(slow, slow), By::Link);
+        assert_eq!(choose(slow, [None; 2]), By::Gateway);
+        assert_eq!(choose([None; 2], slow), By::Link);
+        // Of what is heard only the round trip counts.
+        let call = needs(Class::RealTime, BULK);
+        let near = gateway(&session, 40, 15);
+        let reached = Reached {
+            by_link: [None; 2],
+            by_gateway: slow,
+        };
+        assert_eq!(choose_way(&call, &busy, &near, &reached), By::Gateway);
+    }
+
+    #[test]
+    fn where_no_link_leads_the_gateway_does() {
         let page = needs(Class::Interactive, 20_000);
         let slow = [view(1, 500)];
-        assert_eq!(choose_way(&page, &[], &gateway(&slow, 1, 900)), By::Gateway);
+        assert_eq!(choose(&page, &[], &gateway(&slow, 1, 900)), By::Gateway);
         // Nothing is known of either.
         let unknown = [LinkView::default()];
-        assert_eq!(
-            choose_way(&page, &unknown, &gateway(&unknown, 0, 0)),
-            By::Link
-        );
+        assert_eq!(choose(&page, &unknown, &gateway(&unknown, 0, 0)), By::Link);
+    }
+
+    #[test]
+    fn the_largest_figures_make_nothing_panic() {
         let most = LinkView {
             latency: Duration::MAX,
             load: load(u32::MAX, u64::MAX / 1_000_000),
@@ -321,7 +384,7 @@ mod tests {
                 load: most.load,
                 ..gateway(&links, 1, 0)
             };
-            assert_eq!(choose_way(&endless, &links, &never), By::Link);
+            assert_eq!(choose(&endless, &links, &never), By::Link);
         }
     }
 

@@ -9,7 +9,8 @@ use hawser_types::{ByteCount, Instant};
 use super::{Director, Inner};
 use crate::connection::Origin;
 use crate::connection::decision::Decision;
-use crate::connection::story::{LeftTo, Story, Subject, TryId, TryState};
+use crate::connection::place::Placing;
+use crate::connection::story::{LeftTo, Story, TryId, TryState};
 use crate::destination::Destination;
 use crate::transport::DialError;
 
@@ -44,26 +45,8 @@ impl Director {
         let now = self.now();
         let mut inner = self.lock();
         let origin = origin.towards(destination);
-        let verdict = inner.rules.judge(&origin.facts());
-        let story = Story {
-            number: 0,
-            begun: now,
-            subject: Subject::of(&origin),
-            policy: inner.scheduler.policy(),
-            reason: None,
-            demand: Demand {
-                class: verdict.class,
-                ..Demand::default()
-            },
-            verdict,
-            rules: inner.rules.clone(),
-            candidates: Vec::new(),
-            left_to: Some(LeftTo::Peer(address)),
-            is_kernels: false,
-            decided_again: 0,
-            tries: Vec::new(),
-            failed: None,
-        };
+        let placing = Placing::new(&mut inner, &origin, now);
+        let story = placing.story(Vec::new(), None, Some(LeftTo::Peer(address)));
         inner.stories.begin(story);
     }
 

@@ -119,8 +119,8 @@ impl Scene {
     async fn is_bonded(&self, destination: &str) -> bool {
         let destination = destination.parse().unwrap();
         match self.dialer.dial(&destination).await.unwrap() {
-            PeerStream::Direct(_) => false,
-            PeerStream::Bonded(_) => true,
+            EitherStream::Direct(_) => false,
+            EitherStream::Bonded(_) => true,
         }
     }
 

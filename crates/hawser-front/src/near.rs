@@ -1,0 +1,143 @@
+//! What is near: reached otherwise than by a default route, so that no gateway leads there.
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_net::links::Routes;
+use tokio::time::timeout;
+
+use crate::destination::{Host, HostName};
+use crate::resolve::{SystemResolver, addresses_of};
+
+/// Tells what leads to networks of this machine.
+pub trait Surroundings: Send + Sync + 'static {
+    /// Whether `address` is reached otherwise than by a default route.
+    fn is_near(&self, address: IpAddr) -> impl Future<Output = bool> + Send;
+}
+
+impl Surroundings for Routes {
+    async fn is_near(&self, address: IpAddr) -> bool {
+        self.is_particular(address).await
+    }
+}
+
+/// Tells the same of hosts.
+#[derive(Debug)]
+pub(crate) struct Neighbourhood<S> {
+    surroundings: Arc<S>,
+    resolver: SystemResolver,
+}
+
+impl<S> Clone for Neighbourhood<S> {
+    fn clone(&self) -> Self {
+        Self {
+            surroundings: Arc::clone(&self.surroundings),
+            resolver: self.resolver.clone(),
+        }
+    }
+}
+
+impl<S: Surroundings> Neighbourhood<S> {
+    pub(crate) fn new(surroundings: S) -> Self {
+        Self {
+            surroundings: Arc::new(surroundings),
+            resolver: SystemResolver::new(),
+        }
+    }
+
+    /// Whether a host is this machine, on a network of one of its links, or behind a route that was
+    /// made for it. Who has a gateway for everything, `is_for_all`, means the gateway's own loopback.
+    pub(crate) async fn has(&self, host: &Host, is_for_all: bool) -> bool {
+        match host {
+            Host::Ip(address) if address.to_canonical().is_loopback() => !is_for_all,
+            Host::Ip(address) => self.surroundings.is_near(*address).await,
+            Host::Name(name) if is_loopback_name(name) => !is_for_all,
+            Host::Name(name) if is_local_name(name) => self.leads_nearby(host).await,
+            Host::Name(_) => false,
+        }
+    }
+
+    /// Whether a name that only this network knows leads to it.
+    async fn leads_nearby(&self, host: &Host) -> bool {
+        let lookup = timeout(LOOKUP_PATIENCE, addresses_of(&self.resolver, host));
+        let Ok(Ok(addresses)) = lookup.await else {
+            return false;
+        };
+        for address in addresses {
+            if !self.surroundings.is_near(address).await {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// RFC 6761 §6.3.
+fn is_loopback_name(name: &HostName) -> bool {
+    let name = name.as_str().trim_end_matches('.');
+    let last = name.rsplit('.').next().unwrap_or_default();
+    last.eq_ignore_ascii_case("localhost")
+}
+
+/// Names that nobody has registered, so that they can only be the neighbourhood's. Any other name
+/// is the gateway's to look up, and nobody here is asked for it.
+///
+/// Source: RFC 6762 §3, RFC 8375, and what ICANN keeps for private use.
+fn is_local_name(name: &HostName) -> bool {
+    let name = name.as_str().trim_end_matches('.').to_ascii_lowercase();
+    let is_below = |zone: &str| {
+        let above = name.strip_suffix(zone);
+        above.is_some_and(|above| above.ends_with('.'))
+    };
+    !name.contains('.') || LOCAL_ZONES.into_iter().any(is_below)
+}
+
+const LOCAL_ZONES: [&str; 6] = [
+    "local",
+    "home.arpa",
+    "internal",
+    "lan",
+    "home",
+    "localdomain",
+];
+/// Whoever has such a name is near, and answers at once.
+const LOOKUP_PATIENCE: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Where 10.0.0.0/8 is near.
+    pub(crate) struct Home;
+
+    impl Surroundings for Home {
+        async fn is_near(&self, address: IpAddr) -> bool {
+            matches!(address, IpAddr::V4(address) if address.octets()[0] == 10)
+        }
+    }
+
+    #[test]
+    fn names_that_nobody_has_registered_are_the_neighbourhoods() {
+        for (name, is_local) in [
+            ("nas", true),
+            ("printer.local", true),
+            ("Router.LAN", true),
+            ("box.home.arpa.", true),
+            ("www.example.org", false),
+            ("local.example.org", false),
+            ("notlocal", true),
+            ("a.notlocal", false),
+        ] {
+            assert_eq!(is_local_name(&name.parse().unwrap()), is_local, "{name}");
+        }
+        for (name, is_loopback) in [("localhost", true), ("a.LocalHost.", true), ("nas", false)] {
+            assert_eq!(
+                is_loopback_name(&name.parse().unwrap()),
+                is_loopback,
+                "{name}"
+            );
+        }
+    }
+}
