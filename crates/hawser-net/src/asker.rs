@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::sys::effective_user;
+
 /// What is known of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
@@ -31,8 +33,10 @@ pub struct Askers {
     diagnosis: Socket,
     /// Processes that were found lately, the latest first: they tend to ask again.
     recent: VecDeque<u32>,
-    /// Users of whom nothing could be found, and when that was.
+    /// Other users of whom nothing could be found, and when that was.
     hidden: BTreeMap<u32, Instant>,
+    /// The user that this is.
+    own: u32,
 }
 
 impl Askers {
@@ -45,6 +49,7 @@ impl Askers {
             diagnosis,
             recent: VecDeque::new(),
             hidden: BTreeMap::new(),
+            own: effective_user(),
         })
     }
 
@@ -93,7 +98,10 @@ impl Askers {
         let processes = fs::read_dir("/proc").ok()?.flatten();
         let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let found = numbers.into_iter().find(|process| holds(*process, socket));
-        if found.is_none() && self.hidden.len() < MAX_HIDDEN {
+        // Of its own programs, and by privilege of all, it sees nearly every one: that one of them
+        // can't be found says nothing of the others.
+        let is_foreign = self.own != ROOT && user != self.own;
+        if found.is_none() && is_foreign && self.hidden.len() < MAX_HIDDEN {
             self.hidden.insert(user, now);
         }
         found
@@ -181,6 +189,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 const MAX_RECENT: usize = 16;
 /// A process with more open files than that is not looked through to its end.
 const MAX_FILES: usize = 65_536;
+const ROOT: u32 = 0;
 /// A look through all processes takes tens of milliseconds, and may find nothing.
 const HIDDEN_FOR: Duration = Duration::from_secs(1);
 const MAX_HIDDEN: usize = 64;
@@ -208,7 +217,7 @@ mod tests {
                 assert_eq!(process.program, own_name());
                 let executable = std::env::current_exe().unwrap();
                 assert_eq!(process.executable.as_deref(), executable.to_str());
-                assert_eq!(process.user, crate::sys::effective_user());
+                assert_eq!(process.user, effective_user());
             }
         }
         assert_eq!(askers.recent.len(), 1);
@@ -220,13 +229,20 @@ mod tests {
         let nowhere = "127.0.0.1:1".parse().unwrap();
         assert_eq!(askers.find("127.0.0.1:9".parse().unwrap(), nowhere), None);
         assert_eq!(askers.find("[::1]:9".parse().unwrap(), nowhere), None);
-        assert!(askers.look_everywhere(7, "socket:[0]").is_none());
-        assert!(askers.hidden.contains_key(&7), "not again for a while");
+        // Of whom nothing can be seen is not looked for again for a while; of others one is gone.
+        for (own, hidden) in [(1000, vec![7]), (7, vec![]), (ROOT, vec![])] {
+            askers.own = own;
+            askers.hidden.clear();
+            assert!(askers.look_everywhere(7, "socket:[0]").is_none());
+            let found: Vec<u32> = askers.hidden.keys().copied().collect();
+            assert_eq!(found, hidden, "{own}");
+        }
     }
 
     #[test]
     fn a_connection_that_was_closed_hides_nobody() {
         let mut askers = Askers::open().unwrap();
+        askers.own = 1000;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, peer) = listener.accept().unwrap();
