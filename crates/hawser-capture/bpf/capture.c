@@ -39,7 +39,8 @@ TRIE(RULE_PROGRAMS, struct program_key, 4096);
 HASH(RULE_USERS, __u32, __u64, 1024);
 HASH(RULE_CGROUPS, __u64, __u64, 1024);
 HASH(APPLICATIONS, struct application_key, struct application, 4096);
-HASH(DEMANDS, struct demand_key, struct demand, 8192);
+/* What has not been asked for longest makes room. */
+TABLE(DEMANDS, BPF_MAP_TYPE_LRU_HASH, sizeof(struct demand_key), sizeof(struct demand), 8192, 0);
 HASH(PEERS, struct peer_key, __u32, 4096);
 HASH(FLOWS, __u64, struct flow, 65536);
 HASH(REMAINING, __u64, struct remaining, 65536);
@@ -166,7 +167,6 @@ struct connection {
 	struct flow flow;
 	__u64 cookie;
 	__u32 ipv4; /* by the way its packets go */
-	__u32 dscp;
 };
 
 static __always_inline __u64 found(const __u64 *mask, __u64 otherwise)
@@ -202,7 +202,7 @@ static __always_inline __u64 fitting_rules(const struct rules *rules, const stru
 	to.bits = 128;
 	program.bits = 8 * COMM_LENGTH;
 	port.bits = 16;
-	fitting &= rules->dscp[c->dscp & 63];
+	fitting &= rules->dscp[flow->dscp & 63];
 	__builtin_memcpy(who.program, flow->program, COMM_LENGTH);
 	application = bpf_map_lookup_elem(&APPLICATIONS, &who);
 	fitting &= rules->executable_free | (application ? application->executable : 0);
@@ -276,13 +276,12 @@ static __always_inline __u32 avoided(const struct links *links, const struct loa
 	return avoid & AVOID_CALLS ? mask | with_calls(loads) : mask;
 }
 
-/* Those of `mask` that the verdict leaves. */
-static __always_inline __u32 allowed(const struct links *links, const struct loads *loads,
-				     const struct verdict *verdict, __u32 mask)
+/* Those of `mask` that the verdict leaves, by preference none of `avoid`. */
+static __always_inline __u32 allowed(const struct verdict *verdict, __u32 mask, __u32 avoid)
 {
 	__u32 left;
 	mask &= verdict->links;
-	left = mask & ~avoided(links, loads, verdict->avoid);
+	left = mask & ~avoid;
 	if (left)
 		mask = left;
 	if (!verdict->order)
@@ -409,19 +408,24 @@ static __always_inline enum way place(struct bpf_sock_addr *ctx, struct connecti
 	struct links *links = single(&LINKS);
 	struct loads *loads = single(&LOADS);
 	struct verdict verdict;
-	__u32 there, among;
+	__u32 there, avoid, among;
 
 	if (!rules || !links || !loads)
 		return AS_IT_IS;
 	judge(rules, c, &verdict);
 	c->flow.class = verdict.class;
-	if (is_bonded(settings, c, verdict.mode))
+	c->flow.links = verdict.links;
+	c->flow.any_link = verdict.links >> 31;
+	there = c->ipv4 ? links->ipv4 : links->ipv6;
+	avoid = avoided(links, loads, verdict.avoid);
+	/* A session goes over every link: what rules keep to some links, or off some, takes one of those
+	 * here. Where there is none, the daemon may know why. */
+	if (!(there && (verdict.sets_links || avoid)) && is_bonded(settings, c, verdict.mode))
 		return redirect(c);
 	/* A provider's resolvers often answer over its own link only. */
 	if (c->flow.port == DNS_PORT && !verdict.sets_links)
 		return AS_IT_IS;
-	there = c->ipv4 ? links->ipv4 : links->ipv6;
-	among = allowed(links, loads, &verdict, there);
+	among = allowed(&verdict, there, avoid);
 	if (among)
 		return bind_by(ctx, c, settings, links, loads, among);
 	if (!verdict.sets_links || !there)
@@ -499,7 +503,7 @@ static __always_inline enum way capture(struct bpf_sock_addr *ctx, struct connec
 	c->flow.cgroup = bpf_get_current_cgroup_id();
 	c->flow.began = bpf_ktime_get_ns();
 	bpf_get_current_comm(c->flow.program, COMM_LENGTH);
-	c->dscp = dscp_of(ctx);
+	c->flow.dscp = dscp_of(ctx);
 	return place(ctx, c, settings);
 }
 
@@ -599,7 +603,8 @@ static __always_inline void on_syn(struct bpf_sock_ops *ctx, __u64 cookie, struc
 	struct origin origin = { .cookie = cookie,
 				 .process = flow->process,
 				 .user = flow->user,
-				 .port = flow->port };
+				 .port = flow->port,
+				 .dscp = flow->dscp };
 
 	__sync_fetch_and_or(&flow->state, FLOW_STARTED);
 	flow->local_port = key.port;

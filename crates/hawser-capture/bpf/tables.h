@@ -104,7 +104,7 @@ struct action {
 	__u32 class;
 	__u32 mode;
 	__u32 avoid;  /* AVOID_ */
-	__u32 links;  /* one bit for each place in the table of links */
+	__u32 links;  /* one bit for each place in the table of links; all 32: any link */
 	__u8 order[RULE_ORDER]; /* places, the first that lives is taken; 0xff: no more */
 };
 
@@ -178,7 +178,9 @@ struct flow {
 	__u8 reason;
 	__u8 protocol; /* IPPROTO_ */
 	__u8 redirected;
-	__u32 unused;
+	__u16 links;   /* one bit for each place: those that rules leave it, usable or not */
+	__u8 dscp;
+	__u8 any_link; /* 1: no rule names links */
 };
 
 /* What is left of a flow's demand, where the user's side has looked: its link is charged with that. */
@@ -205,7 +207,8 @@ struct origin {
 	__u32 user;
 	char program[COMM_LENGTH];
 	__u16 port;
-	__u16 unused[3];
+	__u8 dscp;
+	__u8 unused[5];
 };
 
 struct peer_key {

@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, LpmTrie, MapData};
 use hawser_policy::{Rule, RuleSet};
+use hawser_types::LinkIndex;
 
 use crate::maps::{replace, replace_trie, take};
 use crate::rules::{self, Names};
@@ -24,6 +25,10 @@ pub(crate) struct RuleTables {
     cgroups: HashMap<MapData, u64, u64>,
     applications: HashMap<MapData, ApplicationKey, ApplicationRow>,
     set: RuleSet,
+    /// Whether the tables are not, or not all, what the rules and the places of links make of them.
+    pub(crate) due: bool,
+    /// The control groups that rules name, as the tables have them.
+    groups: BTreeMap<String, Option<u64>>,
     /// Files of programs, by the program's name and the user.
     executables: BTreeMap<(String, u32), Option<String>>,
 }
@@ -58,6 +63,8 @@ impl RuleTables {
             cgroups: HashMap::try_from(take(programs, "RULE_CGROUPS")?)?,
             applications: HashMap::try_from(take(programs, "APPLICATIONS")?)?,
             set: RuleSet::default(),
+            due: false,
+            groups: BTreeMap::new(),
             executables: BTreeMap::new(),
         })
     }
@@ -65,10 +72,12 @@ impl RuleTables {
 
 impl Capture {
     /// The rules that connections are judged by, from now on. Those for links and control groups
-    /// that are not there match nothing until [`Self::set_links`] or this is called again. While
-    /// the tables change, some connections are judged by neither set in full.
+    /// that are not there match nothing until [`Self::set_links`] is called again. While the tables
+    /// change, some connections are judged by neither set in full; where they can't be changed,
+    /// [`Self::set_links`] tries again.
     pub fn set_rules(&mut self, rules: &RuleSet) -> Result<RulesInForce, CaptureError> {
         self.rules.set = rules.clone();
+        self.rules.due = true;
         let left_out = self.apply_rules()?;
         let by_domain = rules
             .rules()
@@ -99,8 +108,27 @@ impl Capture {
         let file = fs::read_link(format!("/proc/{}/exe", connection.process)).ok();
         let file = file.map(|file| file.to_string_lossy().into_owned());
         self.rules.executables.insert(key, file);
-        self.apply_applications()?;
-        Ok(true)
+        let applied = self.apply_applications();
+        self.rules.due |= applied.is_err();
+        applied.map(|()| true)
+    }
+
+    /// The links that rules left a connection, of those that are there now; `None` where no rule
+    /// named links. For each event, before [`Self::set_links`] gives their places away.
+    pub fn left_by_rules(&self, connection: &Connection) -> Option<Vec<LinkIndex>> {
+        let places = connection.places?;
+        let table = self.tables.links.get(&0, 0).unwrap_or_default();
+        let of_place = |(place, row): (usize, &tables::LinkRow)| {
+            let is_left = row.index != 0 && places >> place & 1 != 0;
+            is_left.then(|| LinkIndex::new(row.index))
+        };
+        Some(table.at.iter().enumerate().filter_map(of_place).collect())
+    }
+
+    /// Notes whether a control group that rules name is another than the tables have: a service that
+    /// is started again gets a new one.
+    pub(crate) fn look_for_groups(&mut self) {
+        self.rules.due |= named_groups(&self.rules.set) != self.rules.groups;
     }
 
     /// Writes the rules into the tables; gives how many had no room.
@@ -111,14 +139,10 @@ impl Capture {
             let is_it = |row: &tables::LinkRow| row.index != 0 && row.name == named;
             table.at.iter().position(is_it)
         };
-        let mount = group::mount_point().ok();
-        let cgroup = |path: &str| {
-            let folder = mount.as_ref()?.join(path.trim_start_matches('/'));
-            fs::metadata(folder).ok().map(|data| data.ino())
-        };
+        let groups = named_groups(&self.rules.set);
         let names = Names {
             place: &place,
-            cgroup: &cgroup,
+            cgroup: &|path| *groups.get(path)?,
         };
         let compiled = rules::compile(self.rules.set.rules(), &names);
         let to = &mut self.rules;
@@ -129,6 +153,7 @@ impl Capture {
         replace(&mut to.cgroups, compiled.cgroups.into_iter())?;
         to.rules.set(0, compiled.rules, 0)?;
         self.apply_applications()?;
+        (self.rules.groups, self.rules.due) = (groups, false);
         Ok(compiled.left_out)
     }
 
@@ -147,6 +172,21 @@ impl Capture {
             });
         replace(&mut self.rules.applications, rows)
     }
+}
+
+/// The control groups that rules name by their paths, each with the kernel's number for it while it is
+/// there.
+fn named_groups(rules: &RuleSet) -> BTreeMap<String, Option<u64>> {
+    let named = rules::askable(rules.rules()).flat_map(|(_, rule)| &rule.when.cgroup);
+    let mut mount = None;
+    let mut number = |path: &str| {
+        let mount = mount.get_or_insert_with(|| group::mount_point().ok());
+        let folder = mount.as_ref()?.join(path.trim_start_matches('/'));
+        fs::metadata(folder).ok().map(|data| data.ino())
+    };
+    named
+        .map(|path| (path.as_str().to_owned(), number(path.as_str())))
+        .collect()
 }
 
 /// The bits of the rules that fit where the kernel can't tell.

@@ -18,7 +18,8 @@ use crate::recount::Seen;
 use crate::settings::policy_number;
 use crate::sys::Ring;
 use crate::tables::{
-    self, DemandKey, DemandRow, FlowRow, LinkRow, Links, Loads, PeerKey, RemainingRow, SettingsRow,
+    self, DemandKey, DemandRow, FlowRow, LinkRow, Links, Loads, MAX_LINKS, PeerKey, RemainingRow,
+    SettingsRow,
 };
 use crate::{
     Bytes, CaptureError, Connection, Events, LinkEntry, OriginTable, Origins, Settings, sys,
@@ -144,13 +145,30 @@ impl Capture {
     }
 
     /// The links there are. What a link carries stays with it; one that is left out takes no
-    /// further connections, and those on it are left to themselves.
+    /// further connections, and those on it are left to themselves. A link that is new takes none
+    /// before the rules are in force for it.
+    ///
+    /// For twice a second: control groups that rules name are looked for, too, and rules that could
+    /// not be brought into force are tried again.
     pub fn set_links(&mut self, links: &[LinkEntry]) -> Result<(), CaptureError> {
+        let before = self.tables.links.get(&0, 0)?;
+        let table = self.tables.placed(before, links)?;
+        let stays = |place: usize| {
+            let name = |row: &LinkRow| (row.index, row.name);
+            name(&before.at[place]) == name(&table.at[place])
+        };
+        let stay = places(stays);
         // Rules name links, and the kernel knows them by their places.
-        if self.tables.set_links(links)? {
+        self.rules.due |= stay != places(|_| true);
+        self.look_for_groups();
+        if self.rules.due {
+            let mut first = table;
+            first.ipv4 &= before.ipv4 & stay;
+            first.ipv6 &= before.ipv6 & stay;
+            self.tables.links.set(0, first, 0)?;
             self.apply_rules()?;
         }
-        Ok(())
+        Ok(self.tables.links.set(0, table, 0)?)
     }
 
     /// Prefixes that are reached otherwise than by the default route: local addresses, networks on
@@ -161,7 +179,8 @@ impl Capture {
     }
 
     /// What connections of programs, by their name of at most 15 bytes, to ports of a class need.
-    /// Adds to what was set before, and replaces what it names again.
+    /// Adds to what was set before, and replaces what it names again; of more than 8192 those go
+    /// that nobody asked for longest.
     pub fn set_demands<'a>(
         &mut self,
         demands: impl IntoIterator<Item = (&'a str, PortClass, Bytes)>,
@@ -248,10 +267,9 @@ impl Tables {
         })
     }
 
-    /// A link keeps its place, so that what is on it stays counted. Gives whether any place has
-    /// changed hands.
-    fn set_links(&mut self, links: &[LinkEntry]) -> Result<bool, CaptureError> {
-        let before = self.links.get(&0, 0)?;
+    /// Gives each link a place, and a new one no load. A link keeps its place, so that what is on it
+    /// stays counted.
+    fn placed(&mut self, before: Links, links: &[LinkEntry]) -> Result<Links, CaptureError> {
         let mut table = before;
         for row in &mut table.at {
             let stays = links.iter().find(|link| link.index.value() == row.index);
@@ -272,9 +290,7 @@ impl Tables {
         table.ipv4 = mask(&table, links, |link| link.usable && link.ipv4);
         table.ipv6 = mask(&table, links, |link| link.usable && link.ipv6);
         table.metered = mask(&table, links, |link| link.metered);
-        self.links.set(0, table, 0)?;
-        let names = |links: Links| links.at.map(|row| (row.index, row.name));
-        Ok(names(before) != names(table))
+        Ok(table)
     }
 
     fn set_local(&mut self, prefixes: &[IpNet]) -> Result<(), CaptureError> {
@@ -297,11 +313,13 @@ fn mask(table: &Links, links: &[LinkEntry], is: fn(&LinkEntry) -> bool) -> u32 {
             .iter()
             .any(|link| index(link) == row.index && is(link))
     };
-    let places = (0..).zip(&table.at);
-    places
-        .filter(|(_, row)| has(row))
-        .map(|(place, _)| 1 << place)
-        .sum()
+    places(|place| has(&table.at[place]))
+}
+
+/// The places that are so.
+fn places(are: impl Fn(usize) -> bool) -> u32 {
+    let places = (0..MAX_LINKS).filter(|place| are(*place));
+    places.map(|place| 1_u32 << place).sum()
 }
 
 fn fill(row: &mut SettingsRow, settings: &Settings) {

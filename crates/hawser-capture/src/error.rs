@@ -60,6 +60,17 @@ impl CaptureError {
         move |error| Self::System { what, error }
     }
 
+    /// Whether it will be the same every time: the system does not permit it, or can't do it.
+    pub fn is_lasting(&self) -> bool {
+        let Self::System { error, .. } = self else {
+            return matches!(self, Self::NotPermitted(_));
+        };
+        matches!(
+            error.raw_os_error(),
+            Some(libc::EPERM | libc::EACCES | libc::EOPNOTSUPP)
+        )
+    }
+
     /// The system's own error behind what the loader says, told apart by what a user can do.
     fn from_loader(error: &(dyn std::error::Error + 'static)) -> Self {
         let mut cause = Some(error);
@@ -109,3 +120,22 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 const MAX_LINES: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_failed_once_is_tried_again_unless_it_is_forbidden_or_not_built_in() {
+        let is_lasting = |code| {
+            let error = io::Error::from_raw_os_error(code);
+            CaptureError::system("something")(error).is_lasting()
+        };
+        for code in [libc::EPERM, libc::EOPNOTSUPP] {
+            assert!(is_lasting(code), "{code}");
+        }
+        for code in [libc::ENOBUFS, libc::EAGAIN, libc::EINTR, libc::ENOMEM] {
+            assert!(!is_lasting(code), "{code}");
+        }
+    }
+}

@@ -54,6 +54,10 @@ pub struct Connection {
     pub reason: Option<Reason>,
     /// Whether it was sent to the redirect address.
     pub redirected: bool,
+    /// The class that it marks its packets with (RFC 2474), 0 to 63.
+    pub dscp: u8,
+    /// Places of the links that rules leave it, where they name links.
+    pub(crate) places: Option<u16>,
     /// What it is expected to need.
     pub demand: Bytes,
 }
@@ -129,6 +133,8 @@ impl Connection {
             link: (flow.link != 0).then(|| LinkIndex::new(flow.link)),
             reason: (flow.link != 0).then(|| reason(flow.reason)),
             redirected: flow.redirected != 0,
+            dscp: flow.dscp,
+            places: (flow.any_link == 0).then_some(flow.links),
             demand: Bytes {
                 up: ByteCount::new(flow.demand.up),
                 down: ByteCount::new(flow.demand.down),
@@ -191,6 +197,8 @@ pub struct Origin {
     pub process: u32,
     /// Who runs it.
     pub user: u32,
+    /// The class that it marks its packets with (RFC 2474), 0 to 63.
+    pub dscp: u8,
 }
 
 impl OriginTable {
@@ -212,6 +220,7 @@ impl OriginTable {
             program: tables::text(&row.program),
             process: row.process,
             user: row.user,
+            dscp: row.dscp,
         })
     }
 

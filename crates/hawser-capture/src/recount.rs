@@ -66,7 +66,7 @@ impl Capture {
             let link = links.at.get(place).filter(|link| link.index == flow.link);
             if flow.link != 0 && link.is_some() {
                 self.tables.remaining.insert(cookie, row, 0)?;
-                add(&mut loads.at[place], &row, u32::from(flow.class) == 0);
+                add(&mut loads.at[place], &row, calls(&flow, &row));
             }
         }
         // Of those that ended while they were looked at.
@@ -202,11 +202,21 @@ fn left(
     (row, latest)
 }
 
-fn add(load: &mut LoadRow, left: &RemainingRow, is_real_time: bool) {
+/// How many calls the flow is. Of datagrams nobody sees whether they still flow: it is one as long as
+/// it is open.
+fn calls(flow: &FlowRow, left: &RemainingRow) -> u64 {
+    match (flow.class, i32::from(flow.protocol)) {
+        (REAL_TIME, libc::IPPROTO_UDP) => 1,
+        (REAL_TIME, _) => left.connections,
+        _ => 0,
+    }
+}
+
+fn add(load: &mut LoadRow, left: &RemainingRow, calls: u64) {
     load.up = load.up.saturating_add(left.up);
     load.down = load.down.saturating_add(left.down);
     load.connections += left.connections;
-    load.real_time += if is_real_time { left.connections } else { 0 };
+    load.real_time += calls;
 }
 
 const fn older_than(then: u64, now: u64, span: Duration) -> bool {
@@ -223,6 +233,7 @@ impl From<&LoadRow> for Load {
     }
 }
 
+const REAL_TIME: u8 = 0;
 /// The kernel's number for the state of a TCP socket that waits for an answer to its first packet.
 const SYN_SENT: u32 = 2;
 /// A connection that moves nothing for this long is idle.

@@ -11,7 +11,7 @@ use hawser_policy::{Avoid, Condition, LinkChoice, Mode, Pattern, PortRange, Prot
 use hawser_sched::connection::Class;
 
 use crate::maps::{MAPPED, Trie, prefix};
-use crate::tables::{self, Action, COMM, MAX_RULES, RULE_ORDER, Rules};
+use crate::tables::{self, Action, COMM, MAX_LINKS, MAX_RULES, RULE_ORDER, Rules};
 
 /// What the kernel's tables are to hold.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -131,7 +131,8 @@ fn add_action(rules: &mut Rules, bit: u64, rule: &Rule, names: &Names<'_>) {
         action.links = match links {
             LinkChoice::Any => u32::MAX,
             LinkChoice::Only(_) | LinkChoice::Order(_) => mask,
-            LinkChoice::Except(_) => !mask,
+            // Never all bits: it names links, even where none of them is there.
+            LinkChoice::Except(_) => EVERY_PLACE & !mask,
         };
         if matches!(links, LinkChoice::Order(_)) {
             for (to, place) in action.order.iter_mut().zip(places) {
@@ -240,6 +241,7 @@ const fn avoid_bit(avoid: Avoid) -> u32 {
 }
 
 const NO_PLACE: u8 = 0xff;
+const EVERY_PLACE: u32 = (1 << MAX_LINKS) - 1;
 
 #[cfg(test)]
 mod tests;

@@ -66,13 +66,13 @@ shared! {
         demand: DemandRow, cgroup: u64, began: u64, established: u64, remote: [u8; 16],
         program: [u8; COMM], process: u32, user: u32, link: u32, place: u32, state: u32,
         port: u16, local_port: u16, class: u8, reason: u8, protocol: u8, redirected: u8,
-        unused: u32,
+        links: u16, dscp: u8, any_link: u8,
     }
     RemainingRow { up: u64, down: u64, connections: u64 }
     OriginKey { port: u16, ipv6: u16 }
     OriginRow {
         remote: [u8; 16], cookie: u64, process: u32, user: u32, program: [u8; COMM], port: u16,
-        unused: [u16; 3],
+        dscp: u8, unused: [u8; 5],
     }
     PeerKey { remote: [u8; 16], port: u32 }
     EventRow { cookie: u64, at: u64, up: u64, down: u64, kind: u32, latency: u32, flow: FlowRow }

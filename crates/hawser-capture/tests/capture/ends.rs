@@ -106,6 +106,26 @@ fn a_dead_links_unanswered_connections_are_aborted() {
 }
 
 #[test]
+fn there_is_always_room_for_what_was_learnt_last() {
+    let Some(mut stage) = Stage::new("ends::there_is_always_room_for_what_was_learnt_last") else {
+        return;
+    };
+    let (to, class) = (stage.to4(), hawser_path::PortClass::of(stage.port()));
+    let demand = Bytes {
+        up: ByteCount::new(1),
+        down: ByteCount::new(2),
+    };
+    let others: Vec<String> = (0..9000)
+        .map(|number| format!("program-{number}"))
+        .collect();
+    let programs = others.iter().map(String::as_str).chain(["puppet"]);
+    let known = programs.map(|program| (program, class, demand));
+    stage.capture.set_demands(known).unwrap();
+    stage.puppet.connect("tcp", &to);
+    assert_eq!(stage.capture.open()[0].demand, demand);
+}
+
+#[test]
 fn load_is_charged_and_given_back() {
     let settings = Settings {
         policy: ConnectionPolicy::MaxThroughput,

@@ -26,6 +26,7 @@ fn obey(held: &mut VecDeque<Socket>, words: &[&str]) -> io::Result<String> {
         ["udp", to] => connect(held, parse(to)?, Type::DGRAM, None),
         ["tcp-from", from, to] => connect(held, parse(to)?, Type::STREAM, Some(parse(from)?)),
         ["mapped", to] => mapped(held, parse(to)?),
+        ["marked", dscp, to] => marked(held, dscp.parse().unwrap(), parse(to)?),
         ["send", count, to] => send(count.parse().unwrap(), parse(to)?),
         ["many", count, to] => many(count.parse().unwrap(), parse(to)?),
         ["again", to] => again(held, parse(to)?),
@@ -97,6 +98,14 @@ fn mapped(held: &mut VecDeque<Socket>, to: SocketAddr) -> io::Result<String> {
     let socket = Socket::new(Domain::IPV6, Type::STREAM, Some(Protocol::TCP))?;
     held.push_back(socket);
     let to = SocketAddr::new(to.ip().to_ipv6_mapped().into(), to.port());
+    tell(&held[held.len() - 1], to)
+}
+
+/// With this DSCP.
+fn marked(held: &mut VecDeque<Socket>, dscp: u32, to: SocketAddr) -> io::Result<String> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.set_tos_v4(dscp << 2)?;
+    held.push_back(socket);
     tell(&held[held.len() - 1], to)
 }
 

@@ -1,9 +1,9 @@
 use std::net::{SocketAddr, TcpListener};
 
 use hawser_capture::{Settings, Unruled};
-use hawser_policy::{Action, Condition, LinkChoice, Mode, Rule, RuleSet};
+use hawser_policy::{Action, Avoid, Condition, LinkChoice, Mode, Rule, RuleSet};
 
-use crate::ground::SERVER4;
+use crate::ground::{SERVER4, entries, entry};
 use crate::stage::*;
 
 fn rule(when: Condition, then: Action) -> Rule {
@@ -24,6 +24,13 @@ fn links(links: LinkChoice) -> Action {
 fn program(pattern: &str) -> Condition {
     Condition {
         program: vec![pattern.parse().unwrap()],
+        ..Condition::default()
+    }
+}
+
+fn in_group(group: &std::path::Path) -> Condition {
+    Condition {
+        cgroup: vec![below_mount(group).parse().unwrap()],
         ..Condition::default()
     }
 }
@@ -152,13 +159,12 @@ fn redirected_connections_show_where_they_wanted_to_go() {
         assert_eq!(stage.puppet.ask("peer"), wanted.to_string());
         let origin = origins.find(peer).unwrap();
         assert_eq!((origin.remote, origin.program.as_str()), (wanted, "puppet"));
-        assert_eq!(
-            origins.original_destination(SocketAddr::new(peer.ip(), 1)),
-            None
-        );
+        let other = SocketAddr::new(peer.ip(), 1);
+        assert_eq!(origins.original_destination(other), None);
         stage.puppet.ask("drop");
         assert_eq!(origins.find(peer), None, "it has ended");
     }
+    shows_its_mark(&mut stage, &here4, wanted4);
     // Peers alone, and the rules before all.
     settings.unruled = Unruled::Peers;
     stage.capture.set_settings(&settings).unwrap();
@@ -182,6 +188,12 @@ fn redirected_connections_show_where_they_wanted_to_go() {
     assert_eq!(stage.links("tcp", &server), [1, 2], "the rule says so");
 }
 
+fn shows_its_mark(stage: &mut Stage, here: &TcpListener, wanted: SocketAddr) {
+    stage.puppet.ask(&format!("marked 46 {wanted}"));
+    let (_, peer) = here.accept().unwrap();
+    assert_eq!(stage.capture.origins().find(peer).unwrap().dscp, 46);
+}
+
 #[test]
 fn lookups_are_left_alone_unless_a_rule_names_links() {
     let Some(mut stage) = Stage::new("rules::lookups_are_left_alone_unless_a_rule_names_links")
@@ -199,4 +211,118 @@ fn lookups_are_left_alone_unless_a_rule_names_links() {
     let rules = RuleSet::new([rule(Condition::default(), east)]);
     stage.capture.set_rules(&rules).unwrap();
     assert_eq!(stage.links("udp", &resolver), [2; 2]);
+}
+
+#[test]
+fn what_rules_keep_to_links_or_off_some_is_not_redirected() {
+    let test = "rules::what_rules_keep_to_links_or_off_some_is_not_redirected";
+    let Some(mut stage) = Stage::new(test) else {
+        return;
+    };
+    let here = TcpListener::bind("127.0.0.1:0").unwrap();
+    let SocketAddr::V4(to_here) = here.local_addr().unwrap() else {
+        panic!("IPv4")
+    };
+    let settings = Settings {
+        redirect_ipv4: Some(to_here),
+        unruled: Unruled::Bonded,
+        ..turns()
+    };
+    stage.capture.set_settings(&settings).unwrap();
+    let mut links_of = entries();
+    links_of[0].metered = true;
+    stage.capture.set_links(&links_of).unwrap();
+    let to = stage.to4();
+    let place = |stage: &mut Stage| {
+        let known: Vec<u64> = stage.capture.open().iter().map(|it| it.cookie).collect();
+        stage.puppet.ask(&format!("tcp {to}"));
+        let mut open = stage.capture.open().into_iter();
+        open.find(|it| !known.contains(&it.cookie)).unwrap()
+    };
+    let obey = |stage: &mut Stage, then: Action| {
+        let then = Action {
+            mode: Some(Mode::Bonded),
+            ..then
+        };
+        let rules = RuleSet::new([rule(in_group(stage.group.path()), then)]);
+        stage.capture.set_rules(&rules).unwrap();
+    };
+    let named = |name: &str| vec![name.to_owned()];
+    let [west, east] = [0, 1].map(|place| links_of[place].index);
+    obey(&mut stage, Action::default());
+    let placed = place(&mut stage);
+    assert!(placed.redirected, "nothing is said of links");
+    assert_eq!(stage.capture.left_by_rules(&placed), None);
+    obey(&mut stage, links(LinkChoice::Only(named("east"))));
+    let placed = place(&mut stage);
+    assert_eq!(placed.link, Some(east));
+    assert_eq!(stage.capture.left_by_rules(&placed), Some(vec![east]));
+    obey(&mut stage, links(LinkChoice::Except(named("gone"))));
+    let placed = place(&mut stage);
+    assert_eq!(placed.link, Some(west));
+    assert_eq!(stage.capture.left_by_rules(&placed), Some(vec![west, east]));
+    let avoid = Action {
+        avoid: Some(vec![Avoid::Metered]),
+        ..Action::default()
+    };
+    obey(&mut stage, avoid);
+    assert_eq!([(); 2].map(|()| place(&mut stage).link), [Some(east); 2]);
+    // Where no link is known, somebody else may know of one.
+    obey(&mut stage, links(LinkChoice::Only(named("east"))));
+    stage.capture.set_links(&[]).unwrap();
+    assert!(place(&mut stage).redirected);
+}
+
+#[test]
+fn a_link_that_comes_is_not_used_before_the_rules_know_its_place() {
+    let test = "rules::a_link_that_comes_is_not_used_before_the_rules_know_its_place";
+    let Some(mut stage) = Stage::new(test) else {
+        return;
+    };
+    let to = stage.to4();
+    stage.ground.add_link(3, "north");
+    let all = [entries(), vec![entry("north")]].concat();
+    let never = rule(
+        Condition::default(),
+        links(LinkChoice::Except(vec!["north".to_owned()])),
+    );
+    // More users than the table has room for.
+    let users = Condition {
+        user: (0..2000_u32).map(Into::into).collect(),
+        ..Condition::default()
+    };
+    let too_many = rule(users, links(LinkChoice::Any));
+    let rules = RuleSet::new([never.clone(), too_many]);
+    assert!(stage.capture.set_rules(&rules).is_err());
+    for _ in 0..2 {
+        assert!(stage.capture.set_links(&all).is_err());
+        assert_eq!(stage.links("tcp", &to), [1, 2, 1, 2]);
+    }
+    stage.capture.set_rules(&RuleSet::new([never])).unwrap();
+    stage.capture.set_links(&all).unwrap();
+    assert_eq!(stage.links("tcp", &to), [1, 2, 1, 2]);
+    stage.capture.set_rules(&RuleSet::default()).unwrap();
+    assert_eq!(stage.links("tcp", &to), [3, 1, 2, 3]);
+}
+
+#[test]
+fn a_rule_for_a_control_group_holds_for_one_that_is_made_anew() {
+    let test = "rules::a_rule_for_a_control_group_holds_for_one_that_is_made_anew";
+    let Some(mut stage) = Stage::new(test) else {
+        return;
+    };
+    let to = stage.to4();
+    let above = stage.group.path().to_owned();
+    let service = above.join("service");
+    let only_east = links(LinkChoice::Only(vec!["east".to_owned()]));
+    let rules = RuleSet::new([rule(in_group(&service), only_east)]);
+    stage.capture.set_rules(&rules).unwrap();
+    for _ in 0..2 {
+        std::fs::create_dir(&service).unwrap();
+        stage.puppet.ask(&format!("join {}", service.display()));
+        stage.capture.set_links(&entries()).unwrap();
+        assert_eq!(stage.links("tcp", &to), [2; 3]);
+        stage.puppet.ask(&format!("join {}", above.display()));
+        std::fs::remove_dir(&service).unwrap();
+    }
 }

@@ -95,7 +95,9 @@ int main(void)
 	FIELD(flow, reason);
 	FIELD(flow, protocol);
 	FIELD(flow, redirected);
-	FIELD(flow, unused);
+	FIELD(flow, links);
+	FIELD(flow, dscp);
+	FIELD(flow, any_link);
 	STRUCT("RemainingRow", remaining);
 	FIELD(remaining, up);
 	FIELD(remaining, down);
@@ -110,6 +112,7 @@ int main(void)
 	FIELD(origin, user);
 	FIELD(origin, program);
 	FIELD(origin, port);
+	FIELD(origin, dscp);
 	FIELD(origin, unused);
 	STRUCT("PeerKey", peer_key);
 	FIELD(peer_key, remote);
