@@ -7,16 +7,16 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use hawser_capture::process::Process;
 use hawser_capture::{Capture, Origins, Settings, Unruled, mount_point};
 use hawser_front::connection::{Director, KernelPlaces, Origin};
 use hawser_front::redirect::{Lookup, RedirectServer, Redirected};
 use hawser_front::transport::Dialer;
+use hawser_net::links::particular_prefixes;
 use hawser_policy::RuleSet;
 use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-
-use crate::session::Links;
 
 /// Whose connections are captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,14 +45,15 @@ pub(crate) struct Capturing<'a> {
     pub(crate) policy: ConnectionPolicy,
     pub(crate) director: Director,
     pub(crate) rules: watch::Receiver<Arc<RuleSet>>,
-    pub(crate) links: Links,
     /// What the gateway is for, where there is one.
     pub(crate) gateway: Option<GatewayUse>,
 }
 
 /// Capturing goes on for as long as this lives.
 pub(crate) struct Captured {
-    tasks: Vec<JoinHandle<()>>,
+    places: JoinHandle<()>,
+    /// Takes what is redirected.
+    server: Option<JoinHandle<()>>,
 }
 
 impl Capturing<'_> {
@@ -66,22 +67,37 @@ impl Capturing<'_> {
         };
         let capture = Capture::start(&scope.folder()?, &settings);
         let mut capture = capture.with_context(|| format!("--capture {scope}"))?;
-        let mut tasks = Vec::new();
+        let mut server = None;
         if let Some(usage) = self.gateway {
-            let server = redirect(&mut capture, dialer, settings, usage).await?;
-            tasks.push(tokio::spawn(server.run(std::future::pending())));
+            // Before anything is redirected, it is known what is not to be.
+            capture.set_rules(&self.rules.borrow())?;
+            capture.set_local_prefixes(&particular_prefixes().await?)?;
+            let redirected = redirect(&mut capture, dialer, settings, usage).await?;
+            server = Some(tokio::spawn(redirected.run(std::future::pending())));
         }
         let places = KernelPlaces::new(capture, self.director)?;
         tracing::info!(%scope, "connections are captured");
-        tasks.push(tokio::spawn(places.run(self.rules, self.links)));
-        Ok(Captured { tasks })
+        Ok(Captured {
+            places: tokio::spawn(places.run(self.rules)),
+            server,
+        })
+    }
+}
+
+impl Captured {
+    /// Ends it: new connections are made as without it first, and only then nobody takes what is
+    /// redirected.
+    pub(crate) async fn end(mut self) {
+        self.places.abort();
+        // The programs in the kernel go with it.
+        let _ = (&mut self.places).await;
     }
 }
 
 impl Drop for Captured {
     fn drop(&mut self) {
-        // The programs in the kernel first.
-        self.tasks.iter().rev().for_each(JoinHandle::abort);
+        self.places.abort();
+        self.server.iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -117,12 +133,15 @@ impl Lookup for Captives {
 
     fn take(&self, peer: SocketAddr, _local: SocketAddr) -> Option<Redirected<()>> {
         let found = self.0.find(peer)?;
+        // Rules ask for more than the kernel's program tells.
+        let process = Process::read(Some(found.process), found.user);
         Some(Redirected {
             destination: found.remote,
             origin: Origin {
+                // A thread may have a name of its own.
                 program: Some(found.program),
-                user: Some(found.user),
-                ..Origin::default()
+                dscp: Some(found.dscp),
+                ..process.into()
             },
             kept: (),
         })

@@ -222,7 +222,6 @@ impl Serving<'_> {
             policy: self.config.connection.scheduler,
             director,
             rules: self.connection_rules.clone(),
-            links: self.links.clone(),
             gateway: usage,
         });
         let captured = match capturing {
@@ -240,9 +239,11 @@ impl Serving<'_> {
         let binds = move || rules.borrow().binds_askers();
         let who = who.ok();
         let who = who.map(|who| who.only_while(matters).needed_while(binds));
-        port.serve(dialer, who).await?;
-        drop(captured);
-        Ok(())
+        let served = port.serve(dialer, who).await;
+        if let Some(captured) = captured {
+            captured.end().await;
+        }
+        served
     }
 }
 

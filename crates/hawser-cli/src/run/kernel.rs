@@ -92,7 +92,7 @@ impl Kernel {
             Ok(child) => child,
             Err(code) => return Ok(code),
         };
-        let keeping = tokio::spawn(places.run(sources.rules, sources.links));
+        let keeping = tokio::spawn(places.run(sources.rules));
         let code = child.end().await;
         keeping.abort();
         // The programs are detached with it, before the group goes.

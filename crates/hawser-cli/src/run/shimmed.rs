@@ -10,7 +10,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use hawser_capture::process::Process;
 use hawser_capture::shim::{Admit, Open, Registry, ShimFile, ShimServer, unaffected};
-use hawser_front::connection::Origin;
 use hawser_front::redirect::{Lookup, RedirectServer, Redirected};
 use hawser_front::transport::Dialer;
 use hawser_net::links::{Link, Routes, full_tunnel, usable};
@@ -138,21 +137,9 @@ impl Lookup for Announced {
         );
         Some(Redirected {
             destination: arrival.destination,
-            origin: origin(arrival.process),
+            origin: arrival.process.into(),
             kept: arrival.open,
         })
-    }
-}
-
-/// What rules and estimates go by.
-fn origin(process: Process) -> Origin {
-    let text = |path: PathBuf| path.into_os_string().into_string().ok();
-    Origin {
-        program: process.name,
-        executable: process.executable.and_then(text),
-        user: process.user,
-        cgroup: process.cgroup,
-        ..Origin::default()
     }
 }
 

@@ -81,6 +81,21 @@ fn a_server_that_answers_nobody_speaks_against_no_link() {
 }
 
 #[test]
+fn what_rules_keep_off_a_link_is_asked_for_over_it_by_nobody() {
+    let name = "captured::what_rules_keep_off_a_link_is_asked_for_over_it_by_nobody";
+    captured(name, |stage| {
+        let (group, neighbour) = (&stage.group, &stage.neighbour);
+        neighbour.ip("route add blackhole 10.1.0.2/32");
+        // Only by lte anybody could have found out that dsl is silent.
+        let url = format!("http://{SERVER}:{KEPT_OFF_LTE}/");
+        let codes = [(); 2].map(|()| ask(group, &url, 2).0);
+        assert_eq!(codes, [TIMED_OUT; 2], "{}", stage.log());
+        assert_eq!(stage.state("dsl"), "sound");
+        stage.daemon.end();
+    });
+}
+
+#[test]
 fn a_route_that_appears_is_kept_to() {
     let name = "captured::a_route_that_appears_is_kept_to";
     captured(name, |stage| {
@@ -102,7 +117,8 @@ fn a_route_that_appears_is_kept_to() {
     });
 }
 
-/// A daemon that captures a group whose connections take turns on two links.
+/// A daemon that captures a group whose connections take turns on two links, but for what a rule for
+/// the group keeps off one of them.
 struct Stage {
     place: Place,
     neighbour: Neighbour,
@@ -123,9 +139,14 @@ fn captured(name: &str, body: impl FnOnce(Stage)) {
         let (place, neighbour) = (Place::new(), two_links());
         serve_web(&neighbour);
         let scope = format!("cgroup:{}", group.path().display());
+        let config = place.path("hawser.toml");
+        let of_group = in_hierarchy(&group);
+        let rule = format!("cgroup = \"{of_group}\"\nport = {KEPT_OFF_LTE}\nnever = \"lte\"");
+        std::fs::write(&config, format!("[[rule]]\n{rule}\n")).unwrap();
+        let config = ["--config", config.to_str().unwrap()];
         let arguments = ["up", "--listen", "127.0.0.1:0", "--capture", scope.as_str()];
         let policy = ["--connection-scheduler", "round-robin"];
-        let daemon = place.start("client", &[&arguments[..], &policy].concat());
+        let daemon = place.start("client", &[&config[..], &arguments, &policy].concat());
         let is_known = || from(&group, SERVER) == LTE;
         until("the links are in the kernel's table", is_known, || {
             daemon.log()
@@ -194,17 +215,29 @@ fn from(group: &RunGroup, server: &str) -> String {
 
 /// curl's exit code, and the address that it had, as it asks a server for so many seconds at most.
 fn fetch(group: &RunGroup, server: &str, seconds: u32) -> (i32, String) {
+    ask(group, &format!("http://{server}:81/204"), seconds)
+}
+
+fn ask(group: &RunGroup, url: &str, seconds: u32) -> (i32, String) {
     let mut curl = Command::new("curl");
-    let (limit, url) = (seconds.to_string(), format!("http://{server}:81/204"));
-    curl.args(["-s", "-o", "/dev/null", "-m", &limit]);
-    curl.args(["-w", "%{local_ip}", &url]);
+    curl.args(["-s", "-o", "/dev/null", "-m", &seconds.to_string()]);
+    curl.args(["-w", "%{local_ip}", url]);
     group.enter(&mut curl).unwrap();
     let output = curl.output().unwrap();
     let address = String::from_utf8(output.stdout).unwrap();
     (output.status.code().unwrap(), address)
 }
 
+/// The group's path from the root of the hierarchy, as rules have it.
+pub(crate) fn in_hierarchy(group: &RunGroup) -> String {
+    let mount = hawser_capture::mount_point().unwrap();
+    let path = group.path().strip_prefix(mount).unwrap();
+    format!("/{}", path.display())
+}
+
 const SERVER: &str = "10.99.0.1";
+/// Nobody listens there, so that it answers with a refusal.
+const KEPT_OFF_LTE: u16 = 82;
 const DSL: &str = "10.1.0.2";
 const LTE: &str = "10.2.0.2";
 /// Exit codes of curl's.

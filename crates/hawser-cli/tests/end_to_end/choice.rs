@@ -1,5 +1,6 @@
 //! `hawser up` with a gateway that is one way among others, over two real links.
 
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use hawser_capture::{CaptureError, RunGroup};
@@ -7,6 +8,7 @@ use hawser_skip::namespace::{Neighbour, in_namespace, in_namespace_of_root};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::captured::in_hierarchy;
 use super::connections::two_links;
 use super::program::{Daemon, Place, until};
 
@@ -90,26 +92,34 @@ fn captured_programs_go_by_the_gateway_but_for_what_rules_leave_to_the_kernel() 
         let Some(scene) = Scene::new(name) else {
             return;
         };
-        scene.config("[[rule]]\nport = 82\nmode = \"direct\"\n");
+        let (of_group, other) = (in_hierarchy(&group), scene.place.path("other"));
+        copy_curl(&other);
+        scene.config(&format!(
+            "[[rule]]\nport = 82\nmode = \"direct\"\n\
+             [[rule]]\nport = 83\ncgroup = \"{of_group}\"\nonly = \"lte\"\n\
+             [[rule]]\nexecutable = \"{}\"\nnever = \"dsl\"\n",
+            other.display()
+        ));
         let scope = format!("cgroup:{}", group.path().display());
         let up = scene.up(&["--capture", &scope]);
         scene.until_there_is_a_session(&up);
-        let seen = |server: &str, port: u16| {
-            let mut curl = curl(server, port);
-            group.enter(&mut curl).unwrap();
-            said(curl)
-        };
+        let seen = |server: &str, port: u16| said_in(&group, curl(server, port));
         let is_captured = || seen(SERVER, 81) == SERVER;
         until("it goes by the gateway", is_captured, || up.log());
         let direct = seen(SERVER, 82);
         assert!([DSL, LTE].contains(&direct.as_str()), "{direct}");
         assert_eq!(seen("10.2.0.1", 81), LTE);
+        // A session would take dsl as well.
+        assert_eq!(seen(SERVER, 83), LTE);
+        // The kernel's program hears of its file too late; who makes the connection looks again.
+        let by_other = by(Command::new(&other), SERVER, 81);
+        assert_eq!(said_in(&group, by_other), LTE);
         // What the kernel has placed was never in the daemon's hands.
         let accepted = &scene.place.status("client").unwrap()["counters"]["proxy-accepted"];
         assert_eq!(*accepted, 0);
         let is_heard_of = || {
             let status = scene.status();
-            status["placed"] == 1 && status["gateway"]["placed"].as_u64() >= Some(1)
+            status["placed"] == 3 && status["gateway"]["placed"].as_u64() >= Some(1)
         };
         until("the daemon has heard of both", is_heard_of, || {
             up.log() + &scene.status().to_string()
@@ -198,7 +208,10 @@ impl Scene {
 }
 
 fn curl(server: &str, port: u16) -> Command {
-    let mut curl = Command::new("curl");
+    by(Command::new("curl"), server, port)
+}
+
+fn by(mut curl: Command, server: &str, port: u16) -> Command {
     curl.args(["-s", "-m", "20"]);
     curl.arg(format!("http://{server}:{port}/"));
     curl
@@ -206,6 +219,18 @@ fn curl(server: &str, port: u16) -> Command {
 
 fn said(mut command: Command) -> String {
     String::from_utf8(command.output().unwrap().stdout).unwrap()
+}
+
+fn said_in(group: &RunGroup, mut command: Command) -> String {
+    group.enter(&mut command).unwrap();
+    said(command)
+}
+
+/// The same program under another name.
+fn copy_curl(to: &Path) {
+    let script = format!("cp \"$(command -v curl)\" {}", to.display());
+    let copied = Command::new("sh").args(["-c", &script]).status().unwrap();
+    assert!(copied.success());
 }
 
 /// A web server of the neighbour's that answers with the address that it was asked from.

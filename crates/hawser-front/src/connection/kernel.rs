@@ -2,18 +2,20 @@
 
 mod asking;
 mod entries;
+mod placed;
+mod surroundings;
 mod unanswered;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_capture::{Bytes, Capture, CaptureError, Connection, End, Event, Events, Progress};
-use hawser_net::links::{Link, PrefixMonitor, particular_prefixes};
+use hawser_capture::{Bytes, Capture, CaptureError, Connection, End, Event, Events};
+use hawser_net::links::PrefixMonitor;
 use hawser_path::PortClass;
 use hawser_policy::{Protocol, RuleSet};
 use hawser_sched::connection::Demand;
-use hawser_types::{ByteCount, Instant, LinkIndex};
+use hawser_types::{Instant, LinkIndex};
 use ipnet::IpNet;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -21,9 +23,11 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::dialer::TcpVia;
 use super::trial::Comparison;
-use super::{Director, Flow, Health, Origin, Report};
+use super::{Director, Health, Origin, Report};
 use crate::transport::DialError;
 use entries::{entries, index};
+use placed::Placed;
+use surroundings::Surroundings;
 use unanswered::{LOOK_EVERY, Question, Unanswered};
 
 /// Connections that the kernel's programs place, on a director's books.
@@ -48,18 +52,9 @@ pub struct KernelPlaces {
     sound: Vec<LinkIndex>,
     /// Whether the kernel ends sockets for others.
     can_abort: bool,
-}
-
-/// A connection on both books.
-#[derive(Debug)]
-struct Placed {
-    flow: Flow,
-    /// What the director knows that it has moved.
-    known: Bytes,
-    /// Until when that is known.
-    told: Instant,
-    /// Whether the director knows that it was answered.
-    is_connected: bool,
+    surroundings: Surroundings,
+    /// What was last in the way of keeping the tables up to date; empty where nothing is.
+    complaint: String,
 }
 
 impl KernelPlaces {
@@ -78,6 +73,8 @@ impl KernelPlaces {
             asking: JoinSet::new(),
             sound: Vec::new(),
             can_abort: true,
+            surroundings: Surroundings::default(),
+            complaint: String::new(),
         })
     }
 
@@ -85,20 +82,16 @@ impl KernelPlaces {
     /// time.
     pub async fn fill(&mut self, rules: &RuleSet) -> Result<(), CaptureError> {
         self.obey(rules);
-        self.surroundings().await;
+        self.look_around(None).await;
         self.refresh()
     }
 
     /// Keeps both in step until the future is dropped. Then, the programs are gone, and connections
     /// that are open go on as they are.
-    pub async fn run(
-        mut self,
-        mut rules: watch::Receiver<Arc<RuleSet>>,
-        mut links: watch::Receiver<Arc<Vec<Link>>>,
-    ) {
+    pub async fn run(mut self, mut rules: watch::Receiver<Arc<RuleSet>>) {
         self.obey(&Arc::clone(&rules.borrow_and_update()));
         let mut routes = follow_routes().await;
-        self.surroundings().await;
+        self.look_around(routes.as_mut()).await;
         let mut changes = self.director.changes();
         let [mut ticks, mut looks] = [EVERY, LOOK_EVERY].map(interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -106,40 +99,47 @@ impl KernelPlaces {
         loop {
             let outcome = tokio::select! {
                 event = self.events.next() => match event {
-                    Ok(event) => self.handle(event),
+                    Ok(event) => {
+                        self.handle(event);
+                        Ok(())
+                    }
                     Err(error) => return tracing::error!(%error, "the kernel tells nothing any more"),
                 },
                 _ = ticks.tick() => self.refresh(),
                 _ = looks.tick(), if !self.unanswered.is_empty() => self.look(),
                 Some(asked) = self.asking.join_next() => match asked {
                     Ok((question, found)) => self.conclude(&question, found),
-                    Err(_) => Ok(()),
+                    Err(_) => {
+                        self.unanswered.release_all();
+                        Ok(())
+                    }
                 },
                 Ok(()) = rules.changed() => {
                     self.obey(&Arc::clone(&rules.borrow_and_update()));
                     Ok(())
                 }
-                Ok(()) = links.changed() => {
-                    links.mark_unchanged();
-                    self.surroundings().await;
-                    self.refresh()
-                }
-                Ok(()) = changes.changed() => {
-                    // What is on a link itself is known before the link is used.
-                    if links.has_changed().unwrap_or_default() {
-                        links.mark_unchanged();
-                        self.surroundings().await;
-                    }
-                    self.refresh()
-                }
+                Ok(()) = changes.changed() => self.refresh(),
                 prefixes = changed(&mut routes) => {
                     self.leave_alone(&prefixes);
                     Ok(())
                 }
+                listed = self.surroundings.listed() => {
+                    listed.iter().for_each(|prefixes| self.leave_alone(prefixes));
+                    self.refresh()
+                }
             };
             if let Err(error) = outcome {
-                tracing::warn!(%error, "the kernel's tables are not up to date");
+                self.complain(&error);
             }
+        }
+    }
+
+    /// Says so, but not twice a second the same.
+    fn complain(&mut self, error: &CaptureError) {
+        let complaint = error.to_string();
+        if self.complaint != complaint {
+            tracing::warn!(%error, "the kernel's tables are not up to date");
+            self.complaint = complaint;
         }
     }
 
@@ -150,16 +150,24 @@ impl KernelPlaces {
                 "more rules than the kernel's program has room for: the last ones are left out"
             ),
             Ok(_) => {}
-            Err(error) => tracing::warn!(%error, "the kernel's program keeps to the rules before"),
+            Err(error) => {
+                tracing::warn!(%error, "not all rules are in force in the kernel's program")
+            }
         }
     }
 
-    /// Destinations that are left alone, as routes are now.
-    async fn surroundings(&mut self) {
-        match particular_prefixes().await {
-            Ok(prefixes) => self.leave_alone(&prefixes),
-            Err(error) => tracing::warn!(%error, "routes can't be listed now"),
-        }
+    /// Waits until it is known which destinations are to be left alone; `routes` has listed them, where
+    /// they are followed.
+    async fn look_around(&mut self, routes: Option<&mut PrefixMonitor>) {
+        let links = surroundings::addresses(&self.director.report());
+        let listed = match routes {
+            Some(routes) => Some(routes.changed().await),
+            None => surroundings::list().await.map(Arc::new),
+        };
+        listed
+            .iter()
+            .for_each(|prefixes| self.leave_alone(prefixes));
+        self.surroundings.know(links);
     }
 
     fn leave_alone(&mut self, prefixes: &[IpNet]) {
@@ -170,10 +178,13 @@ impl KernelPlaces {
 
     /// Tells either side what the other knows by now.
     fn refresh(&mut self) -> Result<(), CaptureError> {
-        self.catch_up()?;
+        self.catch_up();
         self.count()?;
         let report = self.director.report();
-        self.capture.set_links(&entries(&report))?;
+        let mut links = entries(&report);
+        self.surroundings.hold_back(&mut links, &report);
+        let placed = self.capture.set_links(&links);
+        // What is there already is kept up to date whatever becomes of new links and rules.
         let loads: Vec<_> = report
             .links
             .iter()
@@ -181,6 +192,8 @@ impl KernelPlaces {
             .collect();
         self.capture.set_loads(&loads)?;
         self.abort_on_lost(&report);
+        placed?;
+        self.complaint.clear();
         Ok(())
     }
 
@@ -188,11 +201,9 @@ impl KernelPlaces {
     fn count(&mut self) -> Result<(), CaptureError> {
         self.capture.recount()?;
         self.counted = self.director.now();
-        for (cookie, placed) in &mut self.flows {
-            if let Some(progress) = self.capture.progress(*cookie) {
-                placed.advance(&progress, self.counted);
-            }
-        }
+        let capture = &self.capture;
+        self.flows
+            .retain(|cookie, placed| placed.goes_on(capture.progress(*cookie), self.counted));
         Ok(())
     }
 
@@ -212,45 +223,42 @@ impl KernelPlaces {
                 Ok(aborted) => tracing::debug!(link = link.value(), aborted, "a link is lost"),
                 Err(error) => {
                     tracing::warn!(%error, "connections on links that are lost wait for their time-out");
-                    self.can_abort = false;
+                    self.can_abort = !error.is_lasting();
                 }
             }
         }
     }
 
     /// Takes in what the kernel has told already.
-    fn catch_up(&mut self) -> Result<(), CaptureError> {
+    fn catch_up(&mut self) {
         for _ in 0..MAX_EVENTS {
             let Some(event) = self.events.try_next() else {
                 break;
             };
-            self.handle(event)?;
+            self.handle(event);
         }
-        Ok(())
     }
 
-    fn handle(&mut self, event: Event) -> Result<(), CaptureError> {
+    fn handle(&mut self, event: Event) {
         match event {
-            Event::Connected(connection) => self.note(&connection),
-            Event::Ended(connection, end) => {
-                self.end(&connection, &end);
-                Ok(())
+            Event::Connected(connection) => {
+                if let Some(link) = connection.link {
+                    self.note(&connection, link);
+                }
+                if let Err(error) = self.capture.learn(&connection) {
+                    let program = connection.program;
+                    tracing::warn!(%error, program, "rules for its file are not in force yet");
+                }
             }
-            Event::Refused(connection) => {
-                self.note_refused(&connection);
-                Ok(())
-            }
+            Event::Ended(connection, end) => self.end(&connection, &end),
+            Event::Refused(connection) => self.note_refused(&connection),
         }
     }
 
     /// A connection was placed: the director charges the same link, and the kernel hears what the
     /// director expects of such connections, if it did not know.
-    fn note(&mut self, connection: &Connection) -> Result<(), CaptureError> {
-        self.capture.learn(connection)?;
-        let Some(link) = connection.link else {
-            return Ok(());
-        };
-        let origin = origin(connection);
+    fn note(&mut self, connection: &Connection, link: LinkIndex) {
+        let origin = self.origin(connection);
         let decision = self.director.decide(&origin);
         let demand = Demand {
             class: connection.class,
@@ -260,19 +268,9 @@ impl KernelPlaces {
         self.director
             .note_kernels(&decision, connection.reason, demand);
         self.try_again(&decision, connection.remote);
-        let demand = Bytes::from(decision.demand);
-        if demand != connection.demand {
-            let port_class = PortClass::of(connection.remote.port());
-            let known = (connection.program.as_str(), port_class, demand);
-            self.capture.set_demands([known])?;
-        }
+        self.teach(connection, Bytes::from(decision.demand));
         if self.flows.len() < MAX_FLOWS {
-            let placed = Placed {
-                flow: self.director.open(&decision, link),
-                known: Bytes::default(),
-                told: self.director.now(),
-                is_connected: false,
-            };
+            let placed = Placed::new(self.director.open(&decision, link), self.director.now());
             self.flows.insert(connection.cookie, placed);
             if !connection.udp {
                 let (cookie, now) = (connection.cookie, self.director.now());
@@ -280,16 +278,44 @@ impl KernelPlaces {
                 self.unanswered.note(cookie, link, to, now);
             }
         }
-        Ok(())
+    }
+
+    /// Tells the kernel what the director expects of such connections.
+    fn teach(&mut self, connection: &Connection, demand: Bytes) {
+        if demand == connection.demand {
+            return;
+        }
+        let port_class = PortClass::of(connection.remote.port());
+        let known = (connection.program.as_str(), port_class, demand);
+        if let Err(error) = self.capture.set_demands([known]) {
+            tracing::debug!(%error, "the kernel's program keeps to the demands before");
+        }
     }
 
     /// The rules left it no link.
     fn note_refused(&self, connection: &Connection) {
-        let decision = self.director.decide(&origin(connection));
+        let decision = self.director.decide(&self.origin(connection));
         let demand = decision.demand;
         self.director.note_kernels(&decision, None, demand);
         self.director
             .note_failure(&decision, DialError::RefusedByPolicy);
+    }
+
+    /// What rules and estimates go by, and what the rules have left it already.
+    fn origin(&self, connection: &Connection) -> Origin {
+        Origin {
+            protocol: match connection.udp {
+                true => Protocol::Udp,
+                false => Protocol::Tcp,
+            },
+            remote: Some(connection.remote.ip()),
+            port: connection.remote.port(),
+            program: Some(connection.program.clone()),
+            user: Some(connection.user),
+            dscp: Some(connection.dscp),
+            among: self.capture.left_by_rules(connection),
+            ..Origin::default()
+        }
     }
 
     fn end(&mut self, connection: &Connection, end: &End) {
@@ -309,47 +335,6 @@ impl KernelPlaces {
         // Nobody knows when its last bytes came: after the last time that it was looked.
         placed.flow.heard(self.counted);
         placed.moved(now, moved);
-    }
-}
-
-impl Placed {
-    /// It was answered after so long, and this long ago. The kernel tells of it later, or only at the
-    /// end.
-    fn connected(&mut self, now: Instant, after: Duration, ago: Duration) {
-        if !std::mem::replace(&mut self.is_connected, true) {
-            self.flow.connected_since(Some(after), ago);
-            // Its beginning was heard of late, too.
-            self.told = self.told.min(now - ago);
-        }
-    }
-
-    fn advance(&mut self, progress: &Progress, now: Instant) {
-        if let Some(segments) = progress.segments {
-            self.flow.sent(segments);
-        }
-        if progress.moved != self.known
-            && let Some(ago) = progress.heard
-        {
-            self.flow.heard(now - ago);
-        }
-        self.moved(now, progress.moved);
-    }
-
-    /// It has moved so much in all.
-    fn moved(&mut self, now: Instant, moved: Bytes) {
-        let since = std::mem::replace(&mut self.told, now);
-        if moved == self.known {
-            return;
-        }
-        let more = |now: ByteCount, then: ByteCount| {
-            ByteCount::new(now.as_u64().saturating_sub(then.as_u64()))
-        };
-        let (up, down) = (
-            more(moved.up, self.known.up),
-            more(moved.down, self.known.down),
-        );
-        self.flow.moved_since(since, up, down);
-        self.known = moved;
     }
 }
 
@@ -379,20 +364,6 @@ async fn changed(routes: &mut Option<PrefixMonitor>) -> Arc<Vec<IpNet>> {
     match routes {
         Some(routes) => routes.changed().await,
         None => std::future::pending().await,
-    }
-}
-
-fn origin(connection: &Connection) -> Origin {
-    Origin {
-        protocol: match connection.udp {
-            true => Protocol::Udp,
-            false => Protocol::Tcp,
-        },
-        remote: Some(connection.remote.ip()),
-        port: connection.remote.port(),
-        program: Some(connection.program.clone()),
-        user: Some(connection.user),
-        ..Origin::default()
     }
 }
 

@@ -1,6 +1,8 @@
 use std::net::IpAddr;
 
+use hawser_capture::process::Process;
 use hawser_policy::{Facts, Protocol};
+use hawser_types::LinkIndex;
 
 use crate::destination::{Destination, Host};
 
@@ -26,6 +28,9 @@ pub struct Origin {
     pub cgroup: Option<String>,
     /// The class that it marks its packets with (RFC 2474), 0 to 63.
     pub dscp: Option<u8>,
+    /// The links that the rules leave it, where somebody has judged it who knows more than the facts
+    /// above; `None` where nobody has, or they name none.
+    pub among: Option<Vec<LinkIndex>>,
 }
 
 impl Origin {
@@ -55,6 +60,19 @@ impl Origin {
             domain,
             port: destination.port,
             ..self.clone()
+        }
+    }
+}
+
+impl From<Process> for Origin {
+    fn from(process: Process) -> Self {
+        let executable = process.executable.map(|path| path.into_os_string());
+        Self {
+            program: process.name,
+            executable: executable.and_then(|path| path.into_string().ok()),
+            user: process.user,
+            cgroup: process.cgroup,
+            ..Self::default()
         }
     }
 }

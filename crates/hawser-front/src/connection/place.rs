@@ -8,7 +8,7 @@ use hawser_path::DemandKey;
 use hawser_policy::{Avoid, LinkChoice, Protocol, Verdict};
 use hawser_sched::connection::{Demand, LinkView, Reason};
 use hawser_sched::rules::Permission;
-use hawser_types::Instant;
+use hawser_types::{Instant, LinkIndex};
 
 use super::decision::{Candidate, Decision, Standing, leads_to};
 use super::demands::Demands;
@@ -208,7 +208,10 @@ impl<'a> Placing<'a> {
         let mut families = self.families();
         let leads = families.any(|(v6, is_left)| !is_left && leads_to(link, v6));
         let permission = self.inner.terms.permission(link);
+        let index = LinkIndex::new(link.index);
+        let among = self.origin.among.as_ref();
         leads
+            && among.is_none_or(|among| among.contains(&index))
             && self.verdict.links.allows(&link.name)
             && !matches!(permission, Permission::Forbidden(_))
     }

@@ -23,8 +23,15 @@ impl KernelPlaces {
         // What came over the link last may tell of it.
         self.count()?;
         self.director.settle();
-        for question in self.questions(now) {
-            self.ask(question, now);
+        // What can't be asked makes room for the next.
+        for _ in 0..MAX_ROUNDS {
+            let questions = self.questions(now);
+            if questions.is_empty() {
+                break;
+            }
+            for question in questions {
+                self.ask(question, now);
+            }
         }
         Ok(())
     }
@@ -57,28 +64,12 @@ impl KernelPlaces {
 
     /// Asks for the place over the link and over others, in the background.
     fn ask(&mut self, question: Question, now: Instant) {
-        self.unanswered.note_asked(question.link, now);
         let decision = self.director.decide_untold(&question.origin);
         self.try_again(&decision, question.remote);
-        let address = question.remote.ip();
-        if decision.way(address) != Way::Links {
-            return;
-        }
-        let is_it = |candidate: &&Candidate| candidate.link.index == question.link.value();
-        let Some(it) = decision.candidates.iter().find(is_it) else {
-            return;
+        let Some((it, others)) = comparable(&decision, &question) else {
+            return self.unanswered.pass_over(question.cookie, now);
         };
-        let others = decision
-            .candidates
-            .iter()
-            .filter(|other| other.link.index != question.link.value() && other.leads_to(address));
-        let others: Vec<Arc<Link>> = others
-            .take(MAX_OTHERS)
-            .map(|other| Arc::clone(&other.link))
-            .collect();
-        if it.standing == Standing::Suspect || others.is_empty() {
-            return;
-        }
+        self.unanswered.note_asked(question.link, now);
         tracing::debug!(
             link = it.link.name,
             "nothing comes over a link where it is due"
@@ -99,21 +90,24 @@ impl KernelPlaces {
     ) -> Result<(), CaptureError> {
         let link = question.link;
         tracing::debug!(link = link.value(), ?found, "a link was asked");
+        self.unanswered.note_answered(link);
+        if !matches!(found, Comparison::Answers(_)) {
+            // It may be this place alone that the link, or no link, leads to.
+            let now = self.director.now();
+            self.unanswered.leave_alone(question.remote, now);
+        }
         match found {
             Comparison::Answers(after) => self.director.handle_answer(link, Some(after)),
             Comparison::Silent { waited, by, after } => {
                 self.director.handle_answer(by, Some(after));
                 // Whatever has come over the link meanwhile is in its favour.
-                self.catch_up()?;
+                self.catch_up();
                 self.look_at(self.unanswered.on(link), self.director.now())?;
                 self.count()?;
                 self.director.settle();
                 self.director.handle_silence(link, question.since, waited);
             }
-            Comparison::Nothing => {
-                let now = self.director.now();
-                self.unanswered.note_silent(question.remote, now);
-            }
+            Comparison::Nothing => {}
         }
         Ok(())
     }
@@ -129,5 +123,30 @@ impl KernelPlaces {
     }
 }
 
+/// The link in question and those that it can be compared with; `None` where there are none, or
+/// the connection may not take them.
+fn comparable<'a>(
+    decision: &'a Decision,
+    question: &Question,
+) -> Option<(&'a Candidate, Vec<Arc<Link>>)> {
+    let address = question.remote.ip();
+    if decision.way(address) != Way::Links {
+        return None;
+    }
+    let is_it = |candidate: &&Candidate| candidate.link.index == question.link.value();
+    let it = decision.candidates.iter().find(is_it)?;
+    let others = decision
+        .candidates
+        .iter()
+        .filter(|other| !is_it(other) && other.leads_to(address));
+    let others: Vec<Arc<Link>> = others
+        .take(MAX_OTHERS)
+        .map(|other| Arc::clone(&other.link))
+        .collect();
+    (it.standing != Standing::Suspect && !others.is_empty()).then_some((it, others))
+}
+
+/// Connections that can't be asked about are passed over so many at a time, for each link.
+const MAX_ROUNDS: usize = 8;
 /// One that is answered is enough, but one that is asked may be dead as well.
 const MAX_OTHERS: usize = 2;

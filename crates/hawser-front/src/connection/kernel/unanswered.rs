@@ -10,16 +10,24 @@ use super::super::Origin;
 /// their links.
 ///
 /// An answer that is overdue puts its link in question, unless something else has come over the link
-/// meanwhile: a packet may be lost. Questions are rare: two a second for a link, and for a while none
-/// about places that answered on no link.
+/// meanwhile: a packet may be lost. Questions are rare: two a second for a link and two at a time, and
+/// for a while none for places that did not answer over a link in question.
 #[derive(Debug, Default)]
 pub(super) struct Unanswered {
     /// By the sockets' cookies.
     waiting: BTreeMap<u64, Waiting>,
-    /// Until when a link is not asked about again.
-    asked: BTreeMap<LinkIndex, Instant>,
-    /// Until when places are left alone that nobody can reach.
-    silent: BTreeMap<SocketAddr, Instant>,
+    /// The links that are asked about, or were lately.
+    asked: BTreeMap<LinkIndex, Asked>,
+    /// Until when places are left alone that did not answer over a link that was asked about.
+    left_alone: BTreeMap<SocketAddr, Instant>,
+}
+
+#[derive(Debug)]
+struct Asked {
+    /// When it was last asked about.
+    at: Instant,
+    /// Questions without an answer yet.
+    open: u32,
 }
 
 #[derive(Debug)]
@@ -32,6 +40,8 @@ struct Waiting {
     began: Option<Instant>,
     /// When to look at it again.
     look: Instant,
+    /// Until when its link is not asked about for its sake, since that can't be.
+    passed_over: Option<Instant>,
 }
 
 /// Whether a link leads anywhere.
@@ -39,6 +49,7 @@ struct Waiting {
 pub(super) struct Question {
     pub(super) link: LinkIndex,
     /// A connection over it that waits for its answer.
+    pub(super) cookie: u64,
     pub(super) origin: Origin,
     pub(super) remote: SocketAddr,
     /// Since when.
@@ -61,6 +72,7 @@ impl Unanswered {
             noted: now,
             began: None,
             look: now + LOOK_EVERY,
+            passed_over: None,
         };
         self.waiting.insert(cookie, waiting);
     }
@@ -116,15 +128,17 @@ impl Unanswered {
         is_quiet: impl Fn(LinkIndex, Instant) -> bool,
     ) -> Vec<Question> {
         let mut questions: BTreeMap<LinkIndex, Question> = BTreeMap::new();
-        for waiting in self.waiting.values() {
+        for (cookie, waiting) in &self.waiting {
             let (link, remote) = (waiting.link, waiting.remote);
             let is_held = |until: Option<&Instant>| until.is_some_and(|until| now < *until);
             let Some(since) = waiting.began else {
                 continue;
             };
+            let asked = self.asked.get(&link);
             if questions.contains_key(&link)
-                || is_held(self.asked.get(&link))
-                || is_held(self.silent.get(&remote))
+                || asked.is_some_and(|asked| asked.is_held(now))
+                || is_held(waiting.passed_over.as_ref())
+                || is_held(self.left_alone.get(&remote))
             {
                 continue;
             }
@@ -133,6 +147,7 @@ impl Unanswered {
                 let origin = waiting.origin.clone();
                 let question = Question {
                     link,
+                    cookie: *cookie,
                     origin,
                     remote,
                     since,
@@ -143,18 +158,47 @@ impl Unanswered {
         questions.into_values().collect()
     }
 
-    /// The link is being asked about, or can't be.
+    /// A question about the link begins.
     pub(super) fn note_asked(&mut self, link: LinkIndex, now: Instant) {
-        self.asked.retain(|_, until| now < *until);
-        self.asked.insert(link, now + ASK_EVERY);
+        self.asked
+            .retain(|_, asked| asked.open > 0 || asked.is_held(now));
+        let asked = self.asked.entry(link);
+        let asked = asked.or_insert(Asked { at: now, open: 0 });
+        (asked.at, asked.open) = (now, asked.open + 1);
     }
 
-    /// The place has answered on no link.
-    pub(super) fn note_silent(&mut self, place: SocketAddr, now: Instant) {
-        self.silent.retain(|_, until| now < *until);
-        if self.silent.len() < MAX_SILENT {
-            self.silent.insert(place, now + SILENT_FOR);
+    /// One has ended.
+    pub(super) fn note_answered(&mut self, link: LinkIndex) {
+        if let Some(asked) = self.asked.get_mut(&link) {
+            asked.open = asked.open.saturating_sub(1);
         }
+    }
+
+    /// One has ended, and nobody knows which.
+    pub(super) fn release_all(&mut self) {
+        self.asked.clear();
+    }
+
+    /// The connection's link can't be asked about for its sake: others on the link come first.
+    pub(super) fn pass_over(&mut self, cookie: u64, now: Instant) {
+        if let Some(waiting) = self.waiting.get_mut(&cookie) {
+            waiting.passed_over = Some(now + LEFT_ALONE_FOR);
+        }
+    }
+
+    /// The place has not answered over a link that was asked about.
+    pub(super) fn leave_alone(&mut self, place: SocketAddr, now: Instant) {
+        self.left_alone.retain(|_, until| now < *until);
+        if self.left_alone.len() < MAX_LEFT_ALONE {
+            self.left_alone.insert(place, now + LEFT_ALONE_FOR);
+        }
+    }
+}
+
+impl Asked {
+    /// Whether the link is not to be asked about now.
+    fn is_held(&self, now: Instant) -> bool {
+        self.open >= MAX_OPEN || now.since(self.at) < ASK_EVERY
     }
 }
 
@@ -165,9 +209,12 @@ const GIVE_UP: Duration = Duration::from_millis(500);
 /// A link is asked about so often at most. Each time costs the place a connection over two or three
 /// links, which are closed as soon as they stand.
 const ASK_EVERY: Duration = Duration::from_millis(500);
-/// As long as a place is left alone that answered on no link.
-const SILENT_FOR: Duration = Duration::from_secs(10);
-const MAX_SILENT: usize = 256;
+/// Of a link at a time: a place that answers on no link is asked for seconds, and another may tell
+/// sooner.
+const MAX_OPEN: u32 = 2;
+/// As long as a place is left alone that has just shown what it can show.
+const LEFT_ALONE_FOR: Duration = Duration::from_secs(10);
+const MAX_LEFT_ALONE: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -215,6 +262,36 @@ mod tests {
     }
 
     #[test]
+    fn no_more_than_two_questions_about_a_link_are_open() {
+        let mut unanswered = Unanswered::default();
+        wait(&mut unanswered, 1, 10, 50);
+        unanswered.note_asked(LINK, at(110));
+        unanswered.note_asked(LINK, at(610));
+        assert_eq!(asked(&unanswered, 3000, 0), []);
+        unanswered.note_answered(LINK);
+        // Other links have questions of their own.
+        unanswered.note_asked(LinkIndex::new(8), at(3000));
+        assert_eq!(asked(&unanswered, 3000, 0), [place(1)]);
+        unanswered.note_asked(LINK, at(3000));
+        assert_eq!(asked(&unanswered, 9000, 0), []);
+        unanswered.release_all();
+        assert_eq!(asked(&unanswered, 9000, 0), [place(1)]);
+    }
+
+    #[test]
+    fn what_cannot_be_asked_about_does_not_hide_others() {
+        let mut unanswered = Unanswered::default();
+        wait(&mut unanswered, 1, 10, 50);
+        wait(&mut unanswered, 2, 10, 50);
+        assert_eq!(asked(&unanswered, 200, 0), [place(1)]);
+        unanswered.pass_over(1, at(200));
+        assert_eq!(asked(&unanswered, 200, 0), [place(2)]);
+        unanswered.pass_over(2, at(200));
+        assert_eq!(asked(&unanswered, 200, 0), []);
+        assert_eq!(asked(&unanswered, 10_200, 0), [place(1)]);
+    }
+
+    #[test]
     fn a_link_that_is_heard_meanwhile_is_not_in_question() {
         let mut unanswered = Unanswered::default();
         wait(&mut unanswered, 1, 10, 50);
@@ -227,7 +304,7 @@ mod tests {
     fn a_place_that_answers_nobody_does_not_hide_others() {
         let mut unanswered = Unanswered::default();
         wait(&mut unanswered, 1, 10, 50);
-        unanswered.note_silent(place(1), at(200));
+        unanswered.leave_alone(place(1), at(200));
         assert_eq!(asked(&unanswered, 200, 0), []);
         wait(&mut unanswered, 2, 40, 60);
         assert_eq!(asked(&unanswered, 200, 0), [place(2)]);
@@ -235,9 +312,9 @@ mod tests {
         assert_eq!(asked(&unanswered, 20_000, 0), [place(1)]);
         for number in 0..300_u32 {
             let place = SocketAddr::from((std::net::Ipv4Addr::from_bits(number), 80));
-            unanswered.note_silent(place, at(20_000));
+            unanswered.leave_alone(place, at(20_000));
         }
-        assert_eq!(unanswered.silent.len(), MAX_SILENT);
+        assert_eq!(unanswered.left_alone.len(), MAX_LEFT_ALONE);
     }
 
     #[test]

@@ -1,0 +1,125 @@
+use std::time::Duration;
+
+use hawser_capture::{Bytes, Progress};
+use hawser_types::{ByteCount, Instant};
+
+use super::super::Flow;
+
+/// A connection on both books.
+#[derive(Debug)]
+pub(super) struct Placed {
+    pub(super) flow: Flow,
+    /// What the director knows that it has moved.
+    known: Bytes,
+    /// Until when that is known.
+    told: Instant,
+    /// Whether the director knows that it was answered.
+    is_connected: bool,
+    /// Since when the kernel knows nothing of it.
+    missing: Option<Instant>,
+}
+
+impl Placed {
+    pub(super) fn new(flow: Flow, now: Instant) -> Self {
+        Self {
+            flow,
+            known: Bytes::default(),
+            told: now,
+            is_connected: false,
+            missing: None,
+        }
+    }
+
+    /// It was answered after so long, and this long ago. The kernel tells of it later, or only at the
+    /// end.
+    pub(super) fn connected(&mut self, now: Instant, after: Duration, ago: Duration) {
+        if !std::mem::replace(&mut self.is_connected, true) {
+            self.flow.connected_since(Some(after), ago);
+            // Its beginning was heard of late, too.
+            self.told = self.told.min(now - ago);
+        }
+    }
+
+    /// Takes in how far it has come by what the kernel has just counted, and gives whether it goes on.
+    /// What the kernel has known nothing of for a while has ended, and the event that said so was
+    /// lost; it knows nothing of those either whose event is still to be read.
+    pub(super) fn goes_on(&mut self, progress: Option<Progress>, now: Instant) -> bool {
+        let Some(progress) = progress else {
+            return now.since(*self.missing.get_or_insert(now)) < GONE_FOR;
+        };
+        self.missing = None;
+        self.advance(&progress, now);
+        true
+    }
+
+    fn advance(&mut self, progress: &Progress, now: Instant) {
+        if let Some(segments) = progress.segments {
+            self.flow.sent(segments);
+        }
+        if progress.moved != self.known
+            && let Some(ago) = progress.heard
+        {
+            self.flow.heard(now - ago);
+        }
+        self.moved(now, progress.moved);
+    }
+
+    /// It has moved so much in all.
+    pub(super) fn moved(&mut self, now: Instant, moved: Bytes) {
+        let since = std::mem::replace(&mut self.told, now);
+        if moved == self.known {
+            return;
+        }
+        let more = |now: ByteCount, then: ByteCount| {
+            ByteCount::new(now.as_u64().saturating_sub(then.as_u64()))
+        };
+        let (up, down) = (
+            more(moved.up, self.known.up),
+            more(moved.down, self.known.down),
+        );
+        self.flow.moved_since(since, up, down);
+        self.known = moved;
+    }
+}
+
+/// Far longer than events wait to be read.
+const GONE_FOR: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use hawser_net::links::Link;
+    use hawser_sched::connection::ConnectionPolicy;
+    use hawser_types::LinkIndex;
+
+    use super::super::super::decision::tests::link;
+    use super::super::super::{Director, Origin};
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(10 + seconds)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_kernel_has_forgotten_is_on_no_link_any_more() {
+        let director = Director::new(ConnectionPolicy::default(), Vec::new());
+        director.set_links(&[Link::clone(&link("a"))]);
+        let decision = director.decide(&Origin::default());
+        let flow = director.open(&decision, LinkIndex::new(link("a").index));
+        let mut places = vec![Placed::new(flow, at(0))];
+        let mut counted = |progress: Option<Progress>, now: Instant| {
+            places.retain_mut(|placed| placed.goes_on(progress, now));
+            director.open_count()
+        };
+        let there = Progress {
+            moved: Bytes::default(),
+            heard: None,
+            segments: None,
+        };
+        assert_eq!(counted(None, at(0)), 1, "it may not have been counted yet");
+        assert_eq!(counted(Some(there), at(4)), 1);
+        assert_eq!(counted(Some(there), at(100)), 1, "however long it lasts");
+        assert_eq!(counted(None, at(101)), 1);
+        assert_eq!(counted(None, at(105)), 1, "its end may be still to be read");
+        assert_eq!(counted(None, at(106)), 0);
+    }
+}
