@@ -123,7 +123,10 @@ impl Director {
                     link: Arc::new(link),
                     ..book
                 },
-                _ => LinkBook::new(Arc::new(link)),
+                _ => LinkBook {
+                    since: now,
+                    ..LinkBook::new(Arc::new(link))
+                },
             };
             inner.links.insert(index, book);
         }

@@ -12,6 +12,8 @@ use super::health::{Health, Record};
 #[derive(Debug)]
 pub(super) struct LinkBook {
     pub(super) link: Arc<Link>,
+    /// When the link came.
+    pub(super) since: Instant,
     pub(super) record: Record,
     pub(super) up: Capacity,
     pub(super) down: Capacity,
@@ -34,6 +36,7 @@ impl LinkBook {
     pub(super) fn new(link: Arc<Link>) -> Self {
         Self {
             link,
+            since: Instant::ZERO,
             record: Record::new(),
             up: Capacity::default(),
             down: Capacity::default(),
@@ -140,7 +143,7 @@ const MAX_PATIENCE: Duration = Duration::from_secs(2);
 /// A link on which something was received so lately still leads somewhere.
 const ALIVE: Duration = Duration::from_millis(500);
 /// Nobody waits for longer, whatever the queue.
-const MOST_SLOW: Duration = Duration::from_secs(15);
+pub(super) const MOST_SLOW: Duration = Duration::from_secs(15);
 
 #[cfg(test)]
 mod tests {

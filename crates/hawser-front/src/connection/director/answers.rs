@@ -36,7 +36,7 @@ impl Director {
 
     /// A connection over `link` that was begun at `since` went unanswered, and so did another beside
     /// it, for `waited`, while another link was answered in their place. That is two misses, unless
-    /// anything has come over the link since then.
+    /// anything has come over the link since then, or the link itself.
     pub(in super::super) fn handle_silence(
         &self,
         link: LinkIndex,
@@ -44,7 +44,7 @@ impl Director {
         waited: Duration,
     ) {
         self.with_book(link, |book, now| {
-            if !book.record.was_heard_since(since) {
+            if book.since <= since && !book.record.was_heard_since(since) {
                 book.latency.on_lower_bound(waited);
                 book.record.handle_miss(now);
                 book.record.handle_miss(now);

@@ -10,7 +10,7 @@ use hawser_sched::connection::{Demand, Load, remaining};
 use hawser_types::{ByteCount, Instant};
 
 use super::super::flow::Moved;
-use super::super::link_book::LinkBook;
+use super::super::link_book::{LinkBook, MOST_SLOW};
 use super::super::sites::Site;
 use super::super::story::TryId;
 use super::{Inner, way_of};
@@ -52,9 +52,10 @@ impl Inner {
             self.settle(entry, now);
             let book = self.book_mut(entry.link);
             let latency = book.map_or(Duration::ZERO, |book| book.latency.smoothed());
-            // One that is not connected yet waits for its link and nothing else.
-            let is_idle = entry.connected.is_some() && entry.activity.is_idle(now, latency);
-            if is_idle {
+            // One that is not connected yet waits for its link and nothing else, if it still waits.
+            let waits = entry.connected.is_none() && now.since(entry.begun) < MOST_SLOW;
+            let is_idle = !waits && entry.activity.is_idle(now, latency);
+            if is_idle && entry.connected.is_some() {
                 self.learn_burst(entry, now);
             }
             let [up, down] = entry.activity.moved();
@@ -165,8 +166,11 @@ impl Inner {
 }
 
 impl Entry {
+    /// One that was never answered, as far as anybody knows, is one as long as it is open: what the
+    /// kernel placed as datagrams is seen neither to be answered nor to move anything.
     fn is_call(&self) -> bool {
-        self.demand.class == Class::RealTime && self.charge.connections > 0
+        let lives = self.charge.connections > 0 || self.connected.is_none();
+        self.demand.class == Class::RealTime && lives
     }
 }
 

@@ -1,6 +1,7 @@
 use hawser_net::links::LinkKind;
 use hawser_policy::{Action, Avoid, Class, Condition, LinkChoice, Rule, Source};
 
+use super::super::Health;
 use super::super::decision::Way;
 use super::super::decision::tests::link;
 use super::*;
@@ -121,11 +122,69 @@ async fn what_waits_in_a_long_queue_still_counts() {
     assert_eq!(load().connections, 1);
     tokio::time::advance(Duration::from_millis(200)).await;
     assert_eq!(load(), Load::default());
-    // One whose link has not answered yet waits for nothing else.
+    // One whose link has not answered yet waits for nothing else, for as long as anybody waits.
     let decision = director.decide(&by("wget"));
     let _begun = director.open(&decision, flow.link());
-    tokio::time::advance(Duration::from_secs(60)).await;
+    tokio::time::advance(Duration::from_secs(14)).await;
     assert_eq!(load().connections, 1);
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert_eq!(load(), Load::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_sees_move_is_a_call_for_as_long_as_it_is_open() {
+    let director = director(ConnectionPolicy::OnlyOne, &["a", "b"]);
+    let then = |then| director.set_rules(rule(then));
+    then(Action {
+        class: Some(Class::RealTime),
+        links: Some(LinkChoice::Only(names(&["a"]))),
+        ..Action::default()
+    });
+    let decision = director.decide(&by("phone"));
+    let call = director.open(&decision, LinkIndex::new(link("a").index));
+    then(Action {
+        avoid: Some(vec![Avoid::Calls]),
+        ..Action::default()
+    });
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(order(&director, &by("x")), ["b", "a"]);
+    assert_eq!(director.report().links[0].load, Load::default());
+    drop(call);
+    assert_eq!(order(&director, &by("x")), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_asked_of_a_link_says_nothing_of_it_after_it_came_back() {
+    let director = director(ConnectionPolicy::Auto, &["a"]);
+    let index = LinkIndex::new(link("a").index);
+    let (silent, waited) = (director.now(), Duration::from_millis(250));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    set_links(&director, &[]);
+    set_links(&director, &["a"]);
+    director.handle_silence(index, silent, waited);
+    assert_eq!(director.report().links[0].health, Health::Sound);
+    director.handle_silence(index, director.now(), waited);
+    assert_eq!(director.report().links[0].health, Health::Suspect);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_rules_in_the_kernel_leave_a_connection_is_all_it_is_asked_over() {
+    let director = director(ConnectionPolicy::RoundRobin, &["a", "b", "c"]);
+    let index = |name| LinkIndex::new(link(name).index);
+    director.handle_silence(index("b"), director.now(), Duration::from_millis(250));
+    tokio::time::advance(Duration::from_secs(2)).await;
+    let bound = Origin {
+        among: Some(vec![index("a"), index("c")]),
+        ..by("x")
+    };
+    let decision = director.decide(&bound);
+    let mut candidates: Vec<_> = decision.candidates.iter().map(|it| &it.link.name).collect();
+    candidates.sort();
+    assert_eq!(candidates, ["a", "c"]);
+    assert!(decision.trial.is_none());
+    // Others are still there to try the suspect.
+    let trial = director.decide(&by("x")).trial;
+    assert_eq!(trial.map(|link| link.name.clone()).as_deref(), Some("b"));
 }
 
 #[tokio::test(start_paused = true)]
