@@ -1,7 +1,7 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{Response, StatusSnapshot, WhyReport};
+use crate::{Event, Response, StatusSnapshot, WhyReport};
 
 /// One line of JSON, its line end included, that says `body` in this version of the API.
 ///
@@ -15,13 +15,15 @@ pub fn encode<T: Serialize>(body: &T) -> Result<Vec<u8>, CodecError> {
     Ok(line)
 }
 
-/// Like [`encode`]; a snapshot that is too long is shortened until it fits, and of the connections
-/// that were placed the oldest are left out.
+/// Like [`encode`]; a snapshot that is too long is shortened until it fits. Of connections that were
+/// placed the oldest are left out, of events the latest, so that whoever follows them can ask for
+/// those next.
 pub fn encode_response(response: &Response) -> Result<Vec<u8>, CodecError> {
     let mut outcome = encode(response);
     let snapshot = match response {
         Response::Status(snapshot) => snapshot,
         Response::Why(report) => return shorten_placed(report, outcome),
+        Response::Events { events, latest } => return shorten_events(events, *latest, outcome),
         _ => return outcome,
     };
     for (sessions, streams) in SHORTER {
@@ -159,6 +161,22 @@ fn shorten_placed(
     outcome
 }
 
+/// With half as many events, and half of these, until it fits or none is left.
+fn shorten_events(
+    mut events: &[Event],
+    latest: u64,
+    mut outcome: Result<Vec<u8>, CodecError>,
+) -> Result<Vec<u8>, CodecError> {
+    while let (Err(CodecError::TooLong { .. }), [_, ..]) = (&outcome, events) {
+        events = events.split_at(events.len() / 2).0;
+        outcome = encode(&Response::Events {
+            events: events.to_vec(),
+            latest,
+        });
+    }
+    outcome
+}
+
 /// The same snapshot with at most so many sessions, and streams in each.
 fn shorten(snapshot: &StatusSnapshot, sessions: usize, streams: usize) -> StatusSnapshot {
     let mut short = snapshot.clone();
@@ -196,7 +214,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        ChannelStatus, PathStatus, PlacedConnection, PlacedReport, Request, SessionStatus,
+        Change, ChannelStatus, PathStatus, PlacedConnection, PlacedReport, Request, SessionStatus,
         StreamStatus,
     };
 
@@ -356,6 +374,28 @@ mod tests {
         let told = report.placed.unwrap();
         let ids: Vec<u64> = told.connections.iter().map(|it| it.id).collect();
         assert_eq!(ids, (193..=256).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn of_too_many_events_the_oldest_are_told_first() {
+        let event = |id| Event {
+            id,
+            at_unix_ms: 0,
+            what: Change::LinkGone {
+                link: "a".repeat(3000),
+            },
+        };
+        let line = encode_response(&Response::Events {
+            events: (1..=1000).map(event).collect(),
+            latest: 1000,
+        });
+        let mut decoder = LineDecoder::new();
+        decoder.handle_bytes(&line.unwrap()).unwrap();
+        let Some(Response::Events { events, latest }) = decoder.poll_message().unwrap() else {
+            panic!("another answer");
+        };
+        let ids: Vec<u64> = events.iter().map(|it| it.id).collect();
+        assert_eq!((ids, latest), ((1..=250).collect(), 1000));
     }
 
     #[test]

@@ -9,9 +9,11 @@
 //! Nothing in here does I/O: the caller moves the bytes.
 #![forbid(unsafe_code)]
 
+mod changes;
 mod codec;
 mod connections;
 mod event;
+mod event_log;
 mod history;
 mod message;
 mod placed;
@@ -25,10 +27,12 @@ mod table;
 mod units;
 mod why;
 
+pub use changes::{changes_between, policy_changes};
 pub use codec::{API, CodecError, LineDecoder, MAX_LINE, decode, encode, encode_response};
 pub use connections::{ConnectionsStatus, GatewayStatus, PlacingStatus};
 pub use event::{Change, Event};
-pub use history::{HistoryReport, LinkHistory};
+pub use event_log::EventLog;
+pub use history::{History, HistoryReport, LinkHistory};
 pub use message::{ErrorReason, LinkChange, PeerStatus, Request, Response};
 pub use placed::{PlacedCandidate, PlacedConnection, PlacedReport, PlacedRule, PlacedTry};
 pub use policy::{PolicyStatus, RuleStatus, Scheduled};

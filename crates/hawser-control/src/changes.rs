@@ -1,0 +1,345 @@
+//! From two pictures of a daemon to what has changed between them.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    Change, ConnectionsStatus, LinkAllowed, LinkState, LinkStatus, PathState, PolicyStatus,
+    Scheduled, SessionState, SessionStatus, StatusSnapshot,
+};
+
+/// What has changed from one picture of a daemon to a later one, links before sessions.
+///
+/// What has come and gone between them is not seen.
+pub fn changes_between(before: &StatusSnapshot, after: &StatusSnapshot) -> Vec<Change> {
+    let mut changes = Vec::new();
+    links(&mut changes, &before.links, &after.links);
+    if let (Some(before), Some(after)) = (&before.connections, &after.connections) {
+        connections(&mut changes, before, after);
+    }
+    sessions(&mut changes, &before.sessions, &after.sessions);
+    changes
+}
+
+/// What has changed in how a daemon chooses links.
+pub fn policy_changes(before: &PolicyStatus, after: &PolicyStatus) -> Vec<Change> {
+    let scheduler = |of: Scheduled, from: &String, to: &String| {
+        (from != to).then(|| Change::Scheduler {
+            of,
+            from: from.clone(),
+            to: to.clone(),
+        })
+    };
+    let of_sessions = scheduler(Scheduled::Sessions, &before.sessions, &after.sessions);
+    let connections = before.connections.as_ref().zip(after.connections.as_ref());
+    let of_connections =
+        connections.and_then(|(from, to)| scheduler(Scheduled::Connections, from, to));
+    let has_other_rules = before.rules != after.rules || before.profile != after.profile;
+    let own = after.rules.iter().filter(|rule| rule.source != "profile");
+    let rules = has_other_rules.then(|| Change::Rules {
+        count: own.count() as u64,
+        profile: after.profile.clone().unwrap_or_default(),
+    });
+    let all = of_sessions.into_iter().chain(of_connections);
+    all.chain(rules).collect()
+}
+
+fn links(changes: &mut Vec<Change>, before: &[LinkStatus], after: &[LinkStatus]) {
+    let (old, new) = (by(before, |it| &it.name), by(after, |it| &it.name));
+    let gone = old.keys().filter(|name| !new.contains_key(**name));
+    changes.extend(gone.map(|name| Change::LinkGone {
+        link: (*name).to_owned(),
+    }));
+    for link in after {
+        match old.get(link.name.as_str()) {
+            None => changes.push(Change::LinkAppeared {
+                link: link.name.clone(),
+                state: link.state,
+            }),
+            Some(before) => one_link(changes, before, link),
+        }
+    }
+}
+
+fn one_link(changes: &mut Vec<Change>, before: &LinkStatus, after: &LinkStatus) {
+    let link = || after.name.clone();
+    if before.state != after.state {
+        changes.push(Change::LinkState {
+            link: link(),
+            from: before.state,
+            to: after.state,
+            reason: after
+                .reason
+                .clone()
+                .filter(|_| after.state != LinkState::Up),
+        });
+    }
+    // Nothing is said of a link that is used like any other and has carried nothing.
+    let nothing = LinkAllowed::default();
+    let old = before.allowed.as_ref().unwrap_or(&nothing);
+    let new = after.allowed.as_ref().unwrap_or(&nothing);
+    if (old.up, old.down) != (new.up, new.down) {
+        changes.push(Change::LinkUse {
+            link: link(),
+            up: new.up,
+            down: new.down,
+        });
+    }
+    if old.limit != new.limit {
+        changes.push(Change::Allowance {
+            link: link(),
+            limit: new.limit.clone(),
+        });
+    }
+}
+
+fn connections(changes: &mut Vec<Change>, before: &ConnectionsStatus, after: &ConnectionsStatus) {
+    let old = by(&before.links, |it| &it.name);
+    for link in &after.links {
+        let before = old.get(link.name.as_str());
+        if let Some(before) = before.filter(|before| before.state != link.state) {
+            changes.push(Change::LinkHealth {
+                link: link.name.clone(),
+                from: before.state.clone(),
+                to: link.state.clone(),
+            });
+        }
+    }
+    let is_up = |status: &ConnectionsStatus| status.gateway.as_ref().map(|gateway| gateway.is_up);
+    if let (Some(from), Some(is_up)) = (is_up(before), is_up(after))
+        && from != is_up
+    {
+        changes.push(Change::Gateway { is_up });
+    }
+}
+
+fn sessions(changes: &mut Vec<Change>, before: &[SessionStatus], after: &[SessionStatus]) {
+    let (old, new) = (begun(before), begun(after));
+    let gone = old.keys().filter(|id| !new.contains_key(**id));
+    changes.extend(gone.map(|id| Change::SessionEnded {
+        session: (*id).to_owned(),
+    }));
+    for (id, session) in new {
+        match old.get(id) {
+            None => changes.push(Change::SessionBegan {
+                session: id.to_owned(),
+                peer: session.peer.clone(),
+            }),
+            Some(before) => one_session(changes, before, session),
+        }
+    }
+}
+
+/// Those that have got so far that they have a name of their own.
+fn begun(sessions: &[SessionStatus]) -> BTreeMap<&str, &SessionStatus> {
+    let mut all = by(sessions, |it| &it.id);
+    all.retain(|_, session| session.state != SessionState::Connecting);
+    all
+}
+
+fn one_session(changes: &mut Vec<Change>, before: &SessionStatus, after: &SessionStatus) {
+    let session = || after.id.clone();
+    if before.state != after.state {
+        changes.push(Change::SessionState {
+            session: session(),
+            from: before.state,
+            to: after.state,
+        });
+    }
+    for path in &after.paths {
+        let mut old = before.paths.iter();
+        let old = old.find(|old| old.id == path.id && old.link == path.link);
+        if let Some(old) = old.filter(|old| old.state != path.state) {
+            changes.push(Change::PathState {
+                session: session(),
+                link: path.link.clone(),
+                from: old.state,
+                to: path.state,
+                reason: path.reason.clone().filter(|_| path.state != PathState::Up),
+            });
+        }
+    }
+}
+
+fn by<'a, T>(list: &'a [T], name: impl Fn(&'a T) -> &'a str) -> BTreeMap<&'a str, &'a T> {
+    list.iter().map(|one| (name(one), one)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{GatewayStatus, LinkUse, PathStatus, PlacingStatus, RuleStatus};
+
+    fn link(name: &str, state: LinkState) -> LinkStatus {
+        LinkStatus {
+            name: name.to_owned(),
+            state,
+            reason: Some("a reason".to_owned()),
+            ..LinkStatus::default()
+        }
+    }
+
+    fn with_links(links: &[LinkStatus]) -> StatusSnapshot {
+        StatusSnapshot {
+            links: links.to_vec(),
+            ..StatusSnapshot::default()
+        }
+    }
+
+    fn session(id: &str, state: SessionState, path: PathState) -> StatusSnapshot {
+        let session = SessionStatus {
+            id: id.to_owned(),
+            peer: "gateway".to_owned(),
+            state,
+            paths: vec![PathStatus {
+                link: "dsl".to_owned(),
+                state: path,
+                reason: Some("a reason".to_owned()),
+                ..PathStatus::default()
+            }],
+            ..SessionStatus::default()
+        };
+        StatusSnapshot {
+            sessions: vec![session],
+            ..StatusSnapshot::default()
+        }
+    }
+
+    fn placing(health: &str, is_up: bool) -> StatusSnapshot {
+        let status = ConnectionsStatus {
+            links: vec![PlacingStatus {
+                name: "dsl".to_owned(),
+                state: health.to_owned(),
+                ..PlacingStatus::default()
+            }],
+            gateway: Some(GatewayStatus {
+                is_up,
+                ..GatewayStatus::default()
+            }),
+            ..ConnectionsStatus::default()
+        };
+        StatusSnapshot {
+            connections: Some(status),
+            ..StatusSnapshot::default()
+        }
+    }
+
+    /// The changes as their JSON tells them, without braces.
+    fn told(before: &StatusSnapshot, after: &StatusSnapshot) -> Vec<String> {
+        assert_eq!(changes_between(after, after), []);
+        let changes = changes_between(before, after);
+        let json = changes.iter().map(|it| serde_json::to_string(it).unwrap());
+        json.map(|it| it.trim_matches(['{', '}']).replace('"', ""))
+            .collect()
+    }
+
+    #[test]
+    fn links_come_go_and_change() {
+        let before = with_links(&[link("dsl", LinkState::Up), link("usb0", LinkState::Up)]);
+        let after = with_links(&[link("dsl", LinkState::Down), link("lte", LinkState::Up)]);
+        let expected = [
+            "event:link-gone,link:usb0",
+            "event:link-state,link:dsl,from:up,to:down,reason:a reason",
+            "event:link-appeared,link:lte,state:up",
+        ];
+        assert_eq!(told(&before, &after), expected);
+        let up = with_links(&[link("dsl", LinkState::Up)]);
+        assert_eq!(
+            told(&with_links(&[link("dsl", LinkState::NoRoute)]), &up),
+            ["event:link-state,link:dsl,from:no-route,to:up"]
+        );
+    }
+
+    #[test]
+    fn what_the_user_says_of_a_link_and_its_allowance_is_told() {
+        let allowed = |usage, limit: Option<&str>| {
+            let mut link = link("dsl", LinkState::Up);
+            link.allowed = Some(LinkAllowed {
+                up: usage,
+                limit: limit.map(str::to_owned),
+                ..LinkAllowed::default()
+            });
+            with_links(&[link])
+        };
+        let before = with_links(&[link("dsl", LinkState::Up)]);
+        // It has carried something, and that is all.
+        assert_eq!(
+            changes_between(&before, &allowed(LinkUse::Normal, None)),
+            []
+        );
+        let expected = [
+            "event:link-use,link:dsl,up:never,down:normal",
+            "event:allowance,link:dsl,limit:stopped",
+        ];
+        let after = allowed(LinkUse::Never, Some("stopped"));
+        assert_eq!(told(&before, &after), expected);
+        let again = ["event:allowance,link:dsl"];
+        assert_eq!(told(&after, &allowed(LinkUse::Never, None)), again);
+    }
+
+    #[test]
+    fn links_that_do_not_answer_and_the_gateway_are_told() {
+        let expected = [
+            "event:link-health,link:dsl,from:sound,to:suspect",
+            "event:gateway,is_up:false",
+        ];
+        assert_eq!(
+            told(&placing("sound", true), &placing("suspect", false)),
+            expected
+        );
+    }
+
+    #[test]
+    fn sessions_are_told_of_once_they_have_a_name() {
+        let connecting = session("-", SessionState::Connecting, PathState::Connecting);
+        let begun = session("1a", SessionState::Established, PathState::Up);
+        let cut = session("1a", SessionState::Interrupted, PathState::Dead);
+        assert_eq!(
+            told(&connecting, &begun),
+            ["event:session-began,session:1a,peer:gateway"]
+        );
+        let expected = [
+            "event:session-state,session:1a,from:established,to:interrupted",
+            "event:path-state,session:1a,link:dsl,from:up,to:dead,reason:a reason",
+        ];
+        assert_eq!(told(&begun, &cut), expected);
+        assert_eq!(told(&cut, &connecting), ["event:session-ended,session:1a"]);
+        let another = session("2b", SessionState::Established, PathState::Up);
+        let expected = [
+            "event:session-ended,session:1a",
+            "event:session-began,session:2b,peer:gateway",
+        ];
+        assert_eq!(told(&begun, &another), expected);
+    }
+
+    #[test]
+    fn another_policy_and_other_rules_are_told() {
+        let policy = |sessions: &str, rules: &[&str]| PolicyStatus {
+            sessions: sessions.to_owned(),
+            connections: Some("auto".to_owned()),
+            profile: Some("office".to_owned()),
+            rules: rules
+                .iter()
+                .map(|source| RuleStatus {
+                    source: (*source).to_owned(),
+                    ..RuleStatus::default()
+                })
+                .collect(),
+            ..PolicyStatus::default()
+        };
+        let before = policy("auto", &["profile"]);
+        assert_eq!(policy_changes(&before, &before), []);
+        let after = policy("backlog", &["session", "user", "profile"]);
+        let expected = [
+            Change::Scheduler {
+                of: Scheduled::Sessions,
+                from: "auto".to_owned(),
+                to: "backlog".to_owned(),
+            },
+            Change::Rules {
+                count: 2,
+                profile: "office".to_owned(),
+            },
+        ];
+        assert_eq!(policy_changes(&before, &after), expected);
+    }
+}
