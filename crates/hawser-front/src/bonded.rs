@@ -10,7 +10,7 @@ use hawser_net::client::{Client, OpenStreamError};
 use hawser_net::stream::{BondStream, ResetByPeer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::connection::{Observation, Observe};
+use crate::connection::{Observation, Observe, Origin};
 use crate::destination::Destination;
 use crate::file::UnorderedRead;
 use crate::gateway::IncomingStream;
@@ -221,6 +221,14 @@ impl Dialer for BondDialer {
     type Stream = Bonded;
 
     async fn dial(&self, destination: &Destination) -> Result<Bonded, DialError> {
+        self.dial_for(destination, &Origin::default()).await
+    }
+
+    async fn dial_for(
+        &self,
+        destination: &Destination,
+        origin: &Origin,
+    ) -> Result<Bonded, DialError> {
         let opening = Bytes::from(destination.to_bytes());
         let mut stream = self
             .client
@@ -230,6 +238,9 @@ impl Dialer for BondDialer {
                 OpenStreamError::Refused(_) => DialError::LimitReached,
                 _ => DialError::GatewayUnavailable,
             })?;
+        if let Some(program) = &origin.program {
+            stream.set_label(program.as_str().into());
+        }
         match stream.accepted().await {
             Ok(_) => Ok(Bonded {
                 stream,

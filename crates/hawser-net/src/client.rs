@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hawser_sched::rules::Terms;
 use hawser_session::{CloseReason, OpenError, SessionConfig, SessionSnapshot};
-use hawser_types::ByteCount;
+use hawser_types::{ByteCount, StreamId};
 use tokio::sync::watch;
 
 use crate::bind::SocketOptions;
@@ -272,6 +272,15 @@ impl Client {
             session,
             problem,
             links,
+        }
+    }
+
+    /// Whose the streams of the session are that runs, as far as
+    /// [`BondStream::set_label`] has said.
+    pub fn labels(&self) -> BTreeMap<StreamId, Arc<str>> {
+        match &*self.shared.current.borrow() {
+            State::Running(driver) => driver.labels(),
+            _ => BTreeMap::new(),
         }
     }
 

@@ -8,7 +8,9 @@ mod inner;
 mod sample;
 mod timer;
 
+use std::collections::BTreeMap;
 use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -119,6 +121,14 @@ impl Driver {
     /// The numbers of the channels that live.
     pub(crate) fn channels(&self) -> Vec<ChannelId> {
         self.shared.lock().channels.keys().copied().collect()
+    }
+
+    /// This end's addresses of the channels that live.
+    pub(crate) fn addresses(&self) -> BTreeMap<ChannelId, IpAddr> {
+        let inner = self.shared.lock();
+        let channels = inner.channels.iter();
+        let addresses = channels.filter_map(|(id, handle)| Some((*id, handle.gauge.local?)));
+        addresses.collect()
     }
 
     /// How many bulk channels a link is to have.
@@ -243,6 +253,21 @@ impl Driver {
     /// Why the peer reset a stream, if it did.
     pub(crate) fn reset_code(&self, id: StreamId) -> Option<u32> {
         self.shared.lock().streams.get(&id)?.reset
+    }
+
+    /// Says whose a stream is.
+    pub(crate) fn set_label(&self, id: StreamId, label: Arc<str>) {
+        if let Some(wakers) = self.shared.lock().streams.get_mut(&id) {
+            wakers.label = Some(label);
+        }
+    }
+
+    /// Whose the streams are, as far as anybody has said.
+    pub(crate) fn labels(&self) -> BTreeMap<StreamId, Arc<str>> {
+        let inner = self.shared.lock();
+        let labels = inner.streams.iter();
+        let labels = labels.filter_map(|(id, stream)| Some((*id, stream.label.clone()?)));
+        labels.collect()
     }
 
     /// Whether this side opened the stream.

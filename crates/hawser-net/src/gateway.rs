@@ -6,8 +6,8 @@ mod memory;
 mod port;
 mod session;
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hawser_session::recorder::Recorder;
 use hawser_session::{OpenError, SessionConfig, SessionSnapshot};
-use hawser_types::{Instant, SessionId};
+use hawser_types::{ChannelId, Instant, SessionId};
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -141,6 +141,8 @@ pub struct GatewaySession {
     pub peer: PublicKey,
     /// Where the session began from.
     pub remote: SocketAddr,
+    /// The addresses of this machine that its channels came to.
+    pub addresses: BTreeMap<ChannelId, IpAddr>,
     /// The session.
     pub session: SessionSnapshot,
 }
@@ -225,6 +227,7 @@ impl Gateway {
             id: *id,
             peer: entry.peer,
             remote: entry.remote,
+            addresses: entry.driver.addresses(),
             session: entry.driver.snapshot(max_streams),
         };
         sessions.iter().map(snapshot).collect()

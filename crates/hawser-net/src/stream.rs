@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -52,6 +53,14 @@ impl BondStream {
     /// The stream's number in its session.
     pub fn id(&self) -> StreamId {
         self.id
+    }
+
+    /// Says whose the stream is, for those who look at its client: [`Client::labels`]. The peer does not
+    /// hear of it.
+    ///
+    /// [`Client::labels`]: crate::client::Client::labels
+    pub fn set_label(&self, label: Arc<str>) {
+        self.driver.set_label(self.id, label);
     }
 
     /// What the peer said when it opened this stream; empty for a stream of one's own.

@@ -477,6 +477,7 @@ impl ChannelSnapshot {
             sent: ByteCount::new(channel.payload_sent),
             received: ByteCount::new(channel.payload_received),
             retransmissions: kernel.retransmissions,
+            segments_delivered: kernel.delivered,
             incoming_queue: channel.path.one_way().queue(),
             peer: channel.peer,
         }

@@ -71,6 +71,8 @@ pub struct ChannelSnapshot {
     pub received: ByteCount,
     /// TCP segments sent again.
     pub retransmissions: u64,
+    /// TCP segments with data that the peer has received; `None` where the kernel does not say.
+    pub segments_delivered: Option<u64>,
     /// What queues add to the delay of what comes from the peer; `None` until it is known.
     pub incoming_queue: Option<Duration>,
     /// How the peer last saw the channel; `None` until it has said so.

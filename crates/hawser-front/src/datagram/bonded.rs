@@ -60,7 +60,7 @@ impl BondPorts {
 }
 
 impl DatagramPorts for BondPorts {
-    fn open(&self, _asker: Origin) -> Result<Box<dyn DatagramPort>, DialError> {
+    fn open(&self, asker: Origin) -> Result<Box<dyn DatagramPort>, DialError> {
         if self.client.takes_datagrams() == Some(false) {
             tracing::warn!("the gateway is of a version that carries no datagrams");
             return Err(DialError::GatewayUnavailable);
@@ -70,6 +70,7 @@ impl DatagramPorts for BondPorts {
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Box::new(BondPort {
             client: Arc::clone(&self.client),
+            program: asker.program.map(Arc::from),
             limits: self.limits,
             flows: BTreeMap::new(),
             arrives,
@@ -81,6 +82,8 @@ impl DatagramPorts for BondPorts {
 
 struct BondPort {
     client: Arc<Client>,
+    /// Whose it is.
+    program: Option<Arc<str>>,
     limits: BondLimits,
     flows: BTreeMap<Destination, Flow>,
     arrives: Sender<(SocketAddr, Bytes)>,
@@ -147,7 +150,8 @@ impl BondPort {
         }
         let (outgoing, to_send) = mpsc::channel(MAX_OUTGOING);
         let (client, arrives) = (Arc::clone(&self.client), self.arrives.clone());
-        let carried = carry(client, destination.clone(), to_send, arrives);
+        let whose = (self.program.clone(), destination.clone());
+        let carried = carry(client, whose, to_send, arrives);
         let flow = Flow {
             outgoing,
             task: tokio::spawn(carried).abort_handle(),
@@ -167,7 +171,7 @@ impl Drop for Flow {
 /// Carries one flow until either side ends it.
 async fn carry(
     client: Arc<Client>,
-    destination: Destination,
+    (program, destination): (Option<Arc<str>>, Destination),
     mut outgoing: Receiver<Bytes>,
     arrives: Sender<(SocketAddr, Bytes)>,
 ) {
@@ -175,6 +179,9 @@ async fn carry(
         return;
     };
     drop(client);
+    if let Some(program) = program {
+        stream.set_label(program);
+    }
     let Some(source) = begin(&mut stream, &destination, &mut outgoing).await else {
         tracing::debug!(%destination, code = ?stream.reset_code(), "a flow is refused");
         return;

@@ -104,7 +104,7 @@ where
         let at_peer = Destination::new(Host::Ip(address), destination.port);
         let direct = self.direct.dial_for(destination, origin);
         let on_loss = |loss| self.judge(address, loss);
-        dial_either(way.dial(&at_peer), HEAD_START, direct, on_loss).await
+        dial_either(way.dial_for(&at_peer, origin), HEAD_START, direct, on_loss).await
     }
 
     /// The peer of a destination, and a session with it that runs.

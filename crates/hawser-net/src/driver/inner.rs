@@ -36,7 +36,7 @@ pub(super) struct Handle {
     pub(super) tasks: [tokio::task::AbortHandle; 2],
 }
 
-/// Who waits for what on one stream.
+/// Who waits for what on one stream, and what else the driver keeps of it.
 #[derive(Default)]
 pub(super) struct Wakers {
     pub(super) read: Option<Waker>,
@@ -45,6 +45,8 @@ pub(super) struct Wakers {
     pub(super) acknowledged: Option<Waker>,
     pub(super) datagram: Option<Waker>,
     pub(super) reset: Option<u32>,
+    /// Whose it is, for people.
+    pub(super) label: Option<Arc<str>>,
 }
 
 /// What a stream may wait for.

@@ -1,4 +1,5 @@
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,13 +14,17 @@ use crate::{sys, tcp_info};
 /// Measures one channel's connection.
 pub(super) struct Gauge {
     stream: Arc<TcpStream>,
+    /// The address at this end.
+    pub(super) local: Option<IpAddr>,
     /// Bytes that the session gave out and the kernel has not taken yet.
     pending: AtomicU64,
 }
 
 impl Gauge {
     pub(super) fn new(stream: Arc<TcpStream>) -> Self {
+        let local = stream.local_addr().ok();
         Self {
+            local: local.map(|address| address.ip().to_canonical()),
             stream,
             pending: AtomicU64::new(0),
         }
