@@ -1,31 +1,39 @@
 //! What the long-running commands have in common: one of them in a state directory, a control
 //! socket, and books over what moves.
 
+mod answers;
 mod books;
 mod counters;
+mod events;
+mod link_books;
 mod lock;
+mod meter;
 mod picture;
 mod recording;
 mod server;
 mod why;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use hawser_control::{ConnectionsStatus, LinkStatus, LinkUse, PlacedReport, Role, StatusSnapshot};
+use hawser_control::{
+    ConnectionsStatus, History, LinkStatus, LinkUse, PlacedReport, PolicyStatus, Role,
+};
 use hawser_net::store::StateDir;
 use hawser_session::SessionSnapshot;
 use hawser_session::recorder::Recorder;
-use hawser_types::{Instant, LinkIndex};
-use tokio::sync::Notify;
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, StreamId};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
 use books::Books;
 pub(crate) use counters::flat;
+use events::Told;
+use link_books::LinkBooks;
 use lock::Lock;
+use why::milliseconds;
 pub(crate) use why::since_1970;
 
 use crate::placed::Which;
@@ -44,6 +52,17 @@ pub(crate) trait Subject: Send + Sync + 'static {
 
     /// How it places connections on links, where it does.
     fn connections(&self) -> Option<ConnectionsStatus> {
+        None
+    }
+
+    /// What connections have moved over each link since the start that it has placed on links, by the
+    /// links' names: sent and received.
+    fn moved(&self) -> BTreeMap<String, [ByteCount; 2]> {
+        BTreeMap::new()
+    }
+
+    /// How it chooses links, where it does.
+    fn policy(&self) -> Option<PolicyStatus> {
         None
     }
 
@@ -76,6 +95,10 @@ pub(crate) struct View {
     pub(crate) scheduler: &'static str,
     /// The congestion control that its channels ask for.
     pub(crate) congestion: String,
+    /// The programs that asked for its streams, as far as they are known.
+    pub(crate) programs: BTreeMap<StreamId, Arc<str>>,
+    /// The addresses of this machine that its channels use, where its links are the far end's to know.
+    pub(crate) addresses: BTreeMap<ChannelId, IpAddr>,
     /// The session; none while it is being made.
     pub(crate) session: Option<SessionSnapshot>,
 }
@@ -94,7 +117,7 @@ impl View {
 #[derive(Default)]
 pub(crate) struct Way {
     pub(crate) link: String,
-    pub(crate) address: Option<std::net::IpAddr>,
+    pub(crate) address: Option<IpAddr>,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) problem: Option<String>,
 }
@@ -107,14 +130,25 @@ pub(crate) struct Daemon {
     _lock: Lock,
 }
 
-/// What the control socket's connections see.
-struct Shared {
+/// What those see who ask the daemon.
+pub(crate) struct Shared {
     role: Role,
     started: tokio::time::Instant,
     listen: OnceLock<SocketAddr>,
     subject: OnceLock<Box<dyn Subject>>,
-    books: Mutex<Books>,
+    record: Mutex<Record>,
+    told: Mutex<Told>,
+    /// Counts entries in the record, and events.
+    changes: watch::Sender<u64>,
     stop: Notify,
+}
+
+/// What is written down of what moves.
+#[derive(Default)]
+struct Record {
+    sessions: Books,
+    links: LinkBooks,
+    history: History,
 }
 
 impl Daemon {
@@ -129,12 +163,15 @@ impl Daemon {
             started: tokio::time::Instant::now(),
             listen: OnceLock::new(),
             subject: OnceLock::new(),
-            books: Mutex::default(),
+            record: Mutex::default(),
+            told: Mutex::default(),
+            changes: watch::Sender::new(0),
             stop: Notify::new(),
         });
         let tasks = vec![
             tokio::spawn(server::serve(listener, Arc::clone(&shared))),
-            tokio::spawn(keep_books(Arc::clone(&shared))),
+            tokio::spawn(keep_record(Arc::clone(&shared))),
+            tokio::spawn(events::watch(Arc::clone(&shared))),
         ];
         Ok(Self {
             shared,
@@ -147,6 +184,7 @@ impl Daemon {
     /// From now on the daemon shows this. Once only.
     pub(crate) fn show(&self, subject: impl Subject) {
         let _ = self.shared.subject.set(Box::new(subject));
+        self.shared.notice();
     }
 
     /// The daemon takes connections at this address. Once only.
@@ -170,48 +208,36 @@ impl Drop for Daemon {
 }
 
 impl Shared {
-    fn status(&self) -> StatusSnapshot {
-        let subject = self.subject.get();
-        let views = subject.map_or_else(Vec::new, |subject| subject.sessions(MAX_STREAMS));
-        let now = tokio::time::Instant::now();
-        let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
-        let sessions: Vec<_> = views
-            .into_iter()
-            .map(|view| picture::session(view, &books, now))
-            .collect();
-        drop(books);
-        StatusSnapshot {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            role: self.role,
-            process_id: std::process::id(),
-            uptime: self.started.elapsed(),
-            listen: self.listen.get().copied().into_iter().collect(),
-            links: subject.map(|subject| subject.links()).unwrap_or_default(),
-            connections: subject.and_then(|subject| subject.connections()),
-            session_count: sessions.len() as u64,
-            counters: subject
-                .map(|subject| subject.counters())
-                .unwrap_or_default(),
-            memory: picture::memory(&sessions),
-            sessions,
-        }
+    /// Writes down how much has moved by now.
+    fn enter(&self) {
+        let Some(subject) = self.subject.get() else {
+            return;
+        };
+        let (views, placed) = (subject.sessions(MAX_STREAMS), subject.moved());
+        let (mut links, connections) = (subject.links(), subject.connections());
+        let mut record = self.record();
+        let span = record.sessions.enter(tokio::time::Instant::now(), &views);
+        record.links.enter(span, (&views, &placed), &links);
+        record.links.fill(&mut links, connections.as_ref());
+        record.history.enter(milliseconds(since_1970()), &links);
+        drop(record);
+        self.has_changed();
+    }
+
+    fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Writes down once a second how much has moved.
-async fn keep_books(shared: Arc<Shared>) {
-    let mut tick = tokio::time::interval(BOOKS_PERIOD);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+/// Enters every second what has moved.
+async fn keep_record(shared: Arc<Shared>) {
+    let mut ticks = tokio::time::interval(History::EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        tick.tick().await;
-        if let Some(subject) = shared.subject.get() {
-            let views = subject.sessions(0);
-            let mut books = shared.books.lock().unwrap_or_else(PoisonError::into_inner);
-            books.enter(tokio::time::Instant::now(), &views);
-        }
+        ticks.tick().await;
+        shared.enter();
     }
 }
 
-const BOOKS_PERIOD: Duration = Duration::from_secs(1);
 /// Streams shown of each session.
 const MAX_STREAMS: usize = 500;

@@ -125,6 +125,8 @@ impl Subject for GatewaySubject {
                     ways,
                     scheduler: self.names.scheduler,
                     congestion: self.names.congestion.clone(),
+                    programs: BTreeMap::new(),
+                    addresses: session.addresses,
                     session: Some(session.session),
                 }
             })

@@ -18,7 +18,7 @@ use hawser_net::links::Link;
 use hawser_net::store::{ClientStore, StateDir};
 use hawser_net::unix_time::UnixTime;
 use hawser_session::recorder::Recorder;
-use hawser_types::Instant;
+use hawser_types::{ByteCount, Instant};
 use tokio::sync::watch;
 
 use crate::daemon::{Subject, View, Way, flat, since_1970};
@@ -201,6 +201,11 @@ impl ClientSubject {
             ways,
             scheduler: self.scheduler,
             congestion: client.congestion().unwrap_or_default().to_owned(),
+            programs: match max_streams {
+                0 => BTreeMap::new(),
+                _ => client.labels(),
+            },
+            addresses: BTreeMap::new(),
             session: snapshot.session,
         }
     }
@@ -225,6 +230,11 @@ impl Subject for ClientSubject {
         let over_peers = self.peers.as_ref().map_or(0, PeerSessions::opened);
         let director = self.director.as_ref();
         director.map(|director| direct::status(director, over_peers))
+    }
+
+    fn moved(&self) -> BTreeMap<String, [ByteCount; 2]> {
+        let director = self.director.as_ref();
+        director.map(Director::moved).unwrap_or_default()
     }
 
     fn placed(&self, which: Which) -> Option<PlacedReport> {

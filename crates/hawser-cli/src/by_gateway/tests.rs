@@ -23,6 +23,7 @@ fn channel(number: u32, link: u32, milliseconds: u64, suspect: bool) -> ChannelS
         sent: ByteCount::ZERO,
         received: ByteCount::ZERO,
         retransmissions: 0,
+        segments_delivered: None,
         incoming_queue: None,
         peer: None,
     }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hawser_session::ChannelSnapshot;
-use hawser_types::{ByteCount, ChannelId, Rate};
+use hawser_session::{ChannelSnapshot, SessionSnapshot, StreamSnapshot};
+use hawser_types::{ChannelId, Rate, StreamId};
 use tokio::time::Instant;
 
 use super::View;
+use super::meter::{Meter, Moved};
 
 /// An account of every session, entered once a second.
 #[derive(Default)]
@@ -20,29 +21,16 @@ pub(super) struct Books {
 pub(super) struct Account {
     /// When it was first seen.
     pub(super) begun: Instant,
-    channels: BTreeMap<ChannelId, Channel>,
+    channels: BTreeMap<ChannelId, Meter>,
+    streams: BTreeMap<StreamId, Meter>,
     /// What channels had moved that are gone.
     gone: Moved,
 }
 
-/// One channel at the last entry.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Channel {
-    last: Moved,
-    pub(super) up: Rate,
-    pub(super) down: Rate,
-}
-
-/// Bytes in both directions.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Moved {
-    pub(super) sent: u64,
-    pub(super) received: u64,
-}
-
 impl Books {
-    /// Enters what the sessions have moved by now, and forgets those that are over.
-    pub(super) fn enter(&mut self, now: Instant, views: &[View]) {
+    /// Enters what the sessions have moved by now, and forgets those that are over. Gives the time
+    /// since the last entry.
+    pub(super) fn enter(&mut self, now: Instant, views: &[View]) -> Duration {
         let span = self.entered.map(|before| now - before).unwrap_or_default();
         self.entered = Some(now);
         let is_there = |id: &String| views.iter().any(|view| view.id == *id);
@@ -50,9 +38,11 @@ impl Books {
         for view in views {
             let account = self.sessions.entry(view.id.clone());
             let account = account.or_insert_with(|| Account::new(now));
-            let channels = view.session.as_ref().map(|session| &session.channels);
-            account.enter(span, channels.map_or(&[], Vec::as_slice));
+            if let Some(session) = &view.session {
+                account.enter(span, session);
+            }
         }
+        span
     }
 
     /// What is known of the session `id`.
@@ -66,11 +56,13 @@ impl Account {
         Self {
             begun,
             channels: BTreeMap::new(),
+            streams: BTreeMap::new(),
             gone: Moved::default(),
         }
     }
 
-    fn enter(&mut self, span: Duration, channels: &[ChannelSnapshot]) {
+    fn enter(&mut self, span: Duration, session: &SessionSnapshot) {
+        let channels = &session.channels;
         let gone = &mut self.gone;
         self.channels.retain(|id, channel| {
             let is_there = channels.iter().any(|now| now.id == *id);
@@ -80,24 +72,32 @@ impl Account {
             is_there
         });
         for now in channels {
-            let moved = Moved::of(now);
-            // One that came since the last entry has moved all of it since then.
-            let channel = self.channels.entry(now.id).or_default();
-            let rate = |now: u64, before: u64| match span.is_zero() {
-                true => Rate::default(),
-                false => Rate::over(ByteCount::new(now.saturating_sub(before)), span),
+            let meter = self.channels.entry(now.id).or_default();
+            meter.enter(moved(now), span);
+        }
+        let mut before = std::mem::take(&mut self.streams);
+        for now in &session.streams {
+            let moved = Moved::new(now.sent, now.received);
+            // One that was not listed before may be an old one.
+            let begun = || match now.age > span.saturating_mul(2) {
+                true => Meter::at(moved),
+                false => Meter::default(),
             };
-            *channel = Channel {
-                last: moved,
-                up: rate(moved.sent, channel.last.sent),
-                down: rate(moved.received, channel.last.received),
-            };
+            let mut meter = before.remove(&now.id).unwrap_or_else(begun);
+            meter.enter(moved, span);
+            self.streams.insert(now.id, meter);
         }
     }
 
     /// What the channel moves now.
-    pub(super) fn channel(&self, id: ChannelId) -> Channel {
+    pub(super) fn channel(&self, id: ChannelId) -> Meter {
         self.channels.get(&id).copied().unwrap_or_default()
+    }
+
+    /// What the stream moves now, both ways together; zero until it was seen for a second.
+    pub(super) fn stream(&self, stream: &StreamSnapshot) -> Rate {
+        let meter = self.streams.get(&stream.id);
+        meter.map_or(Rate::ZERO, |meter| meter.up + meter.down)
     }
 
     /// What the session has moved by channels that are gone.
@@ -112,28 +112,21 @@ impl Account {
     }
 }
 
-impl Moved {
-    pub(super) fn of(channel: &ChannelSnapshot) -> Self {
-        Self {
-            sent: channel.sent.as_u64(),
-            received: channel.received.as_u64(),
-        }
-    }
-
-    pub(super) fn add(&mut self, other: Self) {
-        self.sent = self.sent.saturating_add(other.sent);
-        self.received = self.received.saturating_add(other.received);
-    }
+/// What a channel has moved.
+pub(super) fn moved(channel: &ChannelSnapshot) -> Moved {
+    Moved::new(channel.sent, channel.received)
 }
 
 #[cfg(test)]
-mod tests {
-    use hawser_session::SessionSnapshot;
-    use hawser_types::LinkIndex;
+pub(super) mod tests {
+    use hawser_types::{ByteCount, LinkIndex};
 
+    use super::super::Way;
     use super::*;
 
-    fn view(channels: &[(u32, u64)]) -> View {
+    /// A session named `s` over the link `dsl`, whose number is 2, with channels that have sent so
+    /// much and received twice that, and streams that have received so much.
+    pub(in super::super) fn view(channels: &[(u32, u64)], streams: &[(u64, u64)]) -> View {
         let channel = |&(id, sent): &(u32, u64)| ChannelSnapshot {
             id: ChannelId::new(id),
             role: hawser_wire::ChannelRole::Bulk,
@@ -146,20 +139,36 @@ mod tests {
             sent: ByteCount::new(sent),
             received: ByteCount::new(2 * sent),
             retransmissions: 0,
+            segments_delivered: None,
             incoming_queue: None,
             peer: None,
+        };
+        let stream = |&(id, received): &(u64, u64)| StreamSnapshot {
+            id: StreamId::new(id),
+            metadata: Default::default(),
+            sent: ByteCount::ZERO,
+            queued: ByteCount::ZERO,
+            received: ByteCount::new(received),
+            readable: ByteCount::ZERO,
+            age: Duration::from_secs(1),
+        };
+        let way = Way {
+            link: "dsl".to_owned(),
+            ..Way::default()
         };
         View {
             id: "s".to_owned(),
             peer: String::new(),
-            ways: BTreeMap::new(),
+            ways: BTreeMap::from([(2, way)]),
             scheduler: "",
             congestion: String::new(),
+            programs: BTreeMap::new(),
+            addresses: BTreeMap::new(),
             session: Some(SessionSnapshot {
                 channels: channels.iter().map(channel).collect(),
                 links: Vec::new(),
-                streams: Vec::new(),
-                stream_count: 0,
+                streams: streams.iter().map(stream).collect(),
+                stream_count: streams.len(),
                 counters: hawser_session::Counters::default(),
                 unacknowledged: ByteCount::ZERO,
                 credit_lent: ByteCount::ZERO,
@@ -172,8 +181,8 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut books = Books::default();
-        books.enter(at(0), &[view(&[(0, 1000)])]);
-        books.enter(at(1), &[view(&[(0, 4000), (4, 500)])]);
+        books.enter(at(0), &[view(&[(0, 1000)], &[])]);
+        books.enter(at(1), &[view(&[(0, 4000), (4, 500)], &[])]);
         let account = books.account("s").unwrap();
         let rate = |id| account.channel(ChannelId::new(id));
         assert_eq!(rate(0).up.bytes_per_second(), 3000);
@@ -181,11 +190,33 @@ mod tests {
         assert_eq!(rate(4).up.bytes_per_second(), 500);
         // A channel that died since the last entry, and one that died before it.
         assert_eq!(account.gone(&[]).sent, 4500);
-        books.enter(at(2), &[view(&[(4, 500)])]);
+        books.enter(at(2), &[view(&[(4, 500)], &[])]);
         let account = books.account("s").unwrap();
         assert_eq!(account.gone(&[]).received, 9000);
         assert_eq!(account.channel(ChannelId::new(4)).up, Rate::default());
         books.enter(at(3), &[]);
         assert!(books.account("s").is_none());
+    }
+
+    #[test]
+    fn an_old_stream_that_is_listed_anew_has_not_moved_all_of_it_now() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let rates = |books: &Books, view: &View| -> Vec<u64> {
+            let account = books.account("s").unwrap();
+            let streams = view.session.iter().flat_map(|session| &session.streams);
+            let rates = streams.map(|stream| account.stream(stream));
+            rates.map(Rate::bytes_per_second).collect()
+        };
+        let mut books = Books::default();
+        books.enter(at(0), &[view(&[], &[(4, 100)])]);
+        let mut both = view(&[], &[(4, 150), (8, 70_000)]);
+        books.enter(at(1), std::slice::from_ref(&both));
+        assert_eq!(rates(&books, &both), [50, 70_000], "8 is a new one");
+        let mut books = Books::default();
+        books.enter(at(0), &[view(&[], &[(4, 100)])]);
+        both.session.as_mut().unwrap().streams[1].age = Duration::from_secs(60);
+        books.enter(at(1), std::slice::from_ref(&both));
+        assert_eq!(rates(&books, &both), [50, 0]);
     }
 }

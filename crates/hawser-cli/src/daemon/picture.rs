@@ -11,11 +11,11 @@ use hawser_front::datagram::opening;
 use hawser_front::destination::Destination;
 use hawser_sched::governor::{Exclusion, Harm, Standing};
 use hawser_session::{ChannelSnapshot, Counters, LinkSnapshot, SessionSnapshot, StreamSnapshot};
-use hawser_types::{ByteCount, LinkIndex, PathId};
+use hawser_types::{ByteCount, LinkIndex, PathId, Rate};
 use hawser_wire::ChannelRole;
 use tokio::time::Instant;
 
-use super::books::{Account, Books, Moved};
+use super::books::{Account, Books, moved};
 use super::{View, Way};
 
 /// One session as it is shown.
@@ -33,22 +33,21 @@ pub(super) fn session(view: View, books: &Books, now: Instant) -> SessionStatus 
     status.up = status.paths.iter().map(|path| path.up).sum();
     status.down = status.paths.iter().map(|path| path.down).sum();
     if let Some(session) = &view.session {
-        let mut moved = account.map(|a| a.gone(channels)).unwrap_or_default();
-        channels
-            .iter()
-            .for_each(|channel| moved.add(Moved::of(channel)));
+        let mut all = account.map(|a| a.gone(channels)).unwrap_or_default();
+        channels.iter().for_each(|channel| all.add(moved(channel)));
         let twice = session.counters.bytes_again + session.counters.bytes_duplicated;
         status.state = match channels.is_empty() {
             true => SessionState::Interrupted,
             false => SessionState::Established,
         };
-        status.bytes_sent = ByteCount::new(moved.sent.saturating_sub(twice));
-        status.bytes_received = ByteCount::new(moved.received);
+        status.bytes_sent = ByteCount::new(all.sent.saturating_sub(twice));
+        status.bytes_received = ByteCount::new(all.received);
         status.unacknowledged_bytes = session.unacknowledged;
         status.memory_bytes = session.unacknowledged + session.credit_lent;
         status.counters = counters(session);
         status.stream_count = session.stream_count as u64;
-        status.streams = session.streams.iter().map(stream).collect();
+        let streams = session.streams.iter();
+        status.streams = streams.map(|it| stream(it, &view, account)).collect();
     }
     status.id = view.id;
     status.peer = view.peer;
@@ -181,14 +180,15 @@ fn channel(channel: &ChannelSnapshot, view: &View) -> ChannelStatus {
     }
 }
 
-fn stream(stream: &StreamSnapshot) -> StreamStatus {
+fn stream(stream: &StreamSnapshot, view: &View, account: Option<&Account>) -> StreamStatus {
     StreamStatus {
         id: stream.id,
         destination: destination(&stream.metadata),
         bytes_sent: stream.sent,
         bytes_received: stream.received,
         age: stream.age,
-        ..StreamStatus::default()
+        program: view.programs.get(&stream.id).map(ToString::to_string),
+        rate: account.map_or(Rate::ZERO, |account| account.stream(stream)),
     }
 }
 

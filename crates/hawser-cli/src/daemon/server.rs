@@ -6,15 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use hawser_control::{ErrorReason, LineDecoder, LinkChange, Request, Response, encode_response};
+use hawser_control::{CodecError, ErrorReason, LineDecoder, Request, Response, encode_response};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use super::Shared;
 use super::recording::Copy;
-use super::{Shared, why};
-use crate::placed::Which;
 
 /// The socket's name in the file system, which goes with the daemon.
 pub(super) struct SocketFile(PathBuf);
@@ -57,8 +56,8 @@ pub(super) async fn serve(listener: UnixListener, shared: Arc<Shared>) {
                 let shared = Arc::clone(&shared);
                 tokio::spawn(async move {
                     let _place = place;
-                    if timeout(PATIENCE, converse(stream, &shared)).await.is_err() {
-                        tracing::debug!("a control connection has had its time");
+                    if let Err(error) = converse(stream, &shared).await {
+                        tracing::debug!(%error, "a control connection is over");
                     }
                 });
             }
@@ -79,84 +78,83 @@ fn is_trusted(stream: &UnixStream) -> bool {
         .is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
 }
 
-async fn converse(mut stream: UnixStream, shared: &Shared) -> std::io::Result<()> {
-    let mut decoder = LineDecoder::new();
-    let mut buffer = vec![0; READ_SIZE];
-    let mut copy = Copy::default();
+/// Questions and answers, in turns.
+struct Conversation {
+    stream: UnixStream,
+    decoder: LineDecoder,
+    buffer: Vec<u8>,
+    copy: Copy,
+}
+
+async fn converse(stream: UnixStream, shared: &Shared) -> std::io::Result<()> {
+    let mut conversation = Conversation {
+        stream,
+        decoder: LineDecoder::new(),
+        buffer: vec![0; READ_SIZE],
+        copy: Copy::default(),
+    };
     loop {
-        let response = match decoder.poll_message::<Request>() {
-            Ok(None) => {
-                let read = stream.read(&mut buffer).await?;
-                let bytes = buffer.get(..read).unwrap_or_default();
-                if bytes.is_empty() {
-                    return Ok(());
-                }
-                if let Err(error) = decoder.handle_bytes(bytes) {
-                    return say(&mut stream, &malformed(&error)).await;
-                }
-                continue;
+        match timeout(PATIENCE, conversation.turn(shared)).await {
+            Ok(Ok(true)) => {}
+            Ok(outcome) => return outcome.map(drop),
+            Err(_) => return Err(std::io::ErrorKind::TimedOut.into()),
+        }
+    }
+}
+
+impl Conversation {
+    /// One question and its answer; whether another may follow.
+    async fn turn(&mut self, shared: &Shared) -> std::io::Result<bool> {
+        let request = loop {
+            match self.decoder.poll_message::<Request>() {
+                Ok(Some(request)) => break request,
+                Ok(None) => {}
+                Err(error) => return self.refuse(&error).await,
             }
-            Ok(Some(request)) => answer(&request, shared, &mut copy),
-            Err(error) => return say(&mut stream, &malformed(&error)).await,
+            let read = self.stream.read(&mut self.buffer).await?;
+            let bytes = self.buffer.get(..read).unwrap_or_default();
+            if bytes.is_empty() {
+                return Ok(false);
+            }
+            if let Err(error) = self.decoder.handle_bytes(bytes) {
+                return self.refuse(&error).await;
+            }
         };
-        say(&mut stream, &response).await?;
+        let response = self.answer(&request, shared).await;
+        say(&mut self.stream, &response).await?;
         if response == Response::Stopping {
             shared.stop.notify_one();
         }
+        Ok(true)
     }
-}
 
-fn answer(request: &Request, shared: &Shared, copy: &mut Copy) -> Response {
-    match request {
-        Request::Status => Response::Status(Box::new(shared.status())),
-        Request::Why {
-            connection: Some(number),
-            ..
-        } => why::answer_placed(shared, Which::One(*number)),
-        Request::Why {
-            connections: Some(count),
-            ..
-        } => {
-            let count = usize::try_from(*count).unwrap_or(usize::MAX);
-            why::answer_placed(shared, Which::Latest(count.min(MAX_PLACED)))
+    async fn answer(&mut self, request: &Request, shared: &Shared) -> Response {
+        match request {
+            Request::Stop => Response::Stopping,
+            Request::Recording {
+                session,
+                destinations,
+                offset,
+            } => {
+                let session = session.as_deref();
+                self.copy.answer(shared, session, *destinations, *offset)
+            }
+            Request::Events {
+                after,
+                wait: Some(wait),
+            } => shared.events_within(*after, *wait).await,
+            request => shared.answer(request),
         }
-        Request::Why {
-            session, stream, ..
-        } => why::answer(shared, session.as_deref(), *stream),
-        Request::Recording {
-            session,
-            destinations,
-            offset,
-        } => copy.answer(shared, session.as_deref(), *destinations, *offset),
-        Request::Stop => Response::Stopping,
-        Request::SetLink(change) => set_link(shared, change),
-        _ => Response::Error {
-            reason: ErrorReason::Unsupported,
-            message: "invites and peers are in the state directory's files: `hawser invite` and \
-                      `hawser peers` work on them"
-                .to_owned(),
-        },
+    }
+
+    async fn refuse(&mut self, error: &CodecError) -> std::io::Result<bool> {
+        say(&mut self.stream, &malformed(error))
+            .await
+            .map(|()| false)
     }
 }
 
-fn set_link(shared: &Shared, change: &LinkChange) -> Response {
-    let Some(name) = hawser_config::read_link_name(&change.name) else {
-        return Response::Error {
-            reason: ErrorReason::NotFound,
-            message: "no interface can have this name".to_owned(),
-        };
-    };
-    let subject = shared.subject.get();
-    match subject.is_some_and(|subject| subject.set_link(&name, change.up, change.down)) {
-        true => Response::Done { saved: None },
-        false => Response::Error {
-            reason: ErrorReason::Unsupported,
-            message: "only `hawser up`, once it has connected, has links to choose from".to_owned(),
-        },
-    }
-}
-
-fn malformed(error: &hawser_control::CodecError) -> Response {
+fn malformed(error: &CodecError) -> Response {
     Response::Error {
         reason: ErrorReason::Malformed,
         message: error.to_string(),
@@ -173,11 +171,10 @@ async fn say(stream: &mut UnixStream, response: &Response) -> std::io::Result<()
     }
 }
 
-const MAX_CONNECTIONS: usize = 16;
-/// Connections in one answer.
-const MAX_PLACED: usize = 256;
+/// Some wait for events all the time.
+const MAX_CONNECTIONS: usize = 64;
 const READ_SIZE: usize = 4096;
-/// For a whole conversation.
+/// For a question and its answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 

@@ -1,0 +1,102 @@
+//! What changes in a daemon, noticed a few times a second.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use hawser_control::{
+    EventLog, PolicyStatus, Response, StatusSnapshot, changes_between, policy_changes,
+};
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::Shared;
+use super::why::{milliseconds, since_1970};
+
+/// What was seen last, and what has changed until then.
+#[derive(Default)]
+pub(super) struct Told {
+    seen: Option<Seen>,
+    log: EventLog,
+}
+
+struct Seen {
+    status: StatusSnapshot,
+    policy: Option<PolicyStatus>,
+}
+
+/// Looks for changes for as long as the daemon lives.
+pub(super) async fn watch(shared: Arc<Shared>) {
+    let mut ticks = interval(LOOK_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        shared.notice();
+    }
+}
+
+impl Shared {
+    /// Changes once a second, after each entry in the books, and whenever there is a new event.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Looks for what has changed since this was last called. How it all is at first is no news.
+    pub(super) fn notice(&self) {
+        let Some(subject) = self.subject.get() else {
+            return;
+        };
+        // Held throughout, so that what is seen first is also entered first.
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Seen {
+            status: self.picture(&**subject, 0),
+            policy: subject.policy(),
+        };
+        let mut news = Vec::new();
+        if let Some(before) = &told.seen {
+            news = changes_between(&before.status, &now.status);
+            if let (Some(before), Some(now)) = (&before.policy, &now.policy) {
+                news.extend(policy_changes(before, now));
+            }
+        }
+        told.seen = Some(now);
+        if news.is_empty() {
+            return;
+        }
+        let at_unix_ms = milliseconds(since_1970());
+        for change in news {
+            told.log.note(at_unix_ms, change);
+        }
+        drop(told);
+        self.has_changed();
+    }
+
+    /// What has changed after the event with this number.
+    pub(super) fn events(&self, after: u64) -> Response {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        Response::Events {
+            events: told.log.after(after),
+            latest: told.log.latest(),
+        }
+    }
+
+    /// The same, as soon as there is something, or after `wait`; for [`MAX_WAIT`] at most.
+    pub(super) async fn events_within(&self, after: u64, wait: Duration) -> Response {
+        let is_there = || {
+            let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            told.log.latest() > after
+        };
+        let mut changes = self.changes();
+        // It ends in no other way.
+        let _ = timeout(wait.min(MAX_WAIT), changes.wait_for(|_| is_there())).await;
+        self.events(after)
+    }
+
+    pub(super) fn has_changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+}
+
+/// People take what comes sooner for immediate.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Within the patience of a conversation.
+const MAX_WAIT: Duration = Duration::from_secs(25);

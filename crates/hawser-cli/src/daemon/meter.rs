@@ -1,0 +1,67 @@
+//! Bytes that something has moved, and how fast it moves them.
+
+use std::time::Duration;
+
+use hawser_types::{ByteCount, Rate};
+
+/// Bytes in both directions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) struct Moved {
+    pub(super) sent: u64,
+    pub(super) received: u64,
+}
+
+/// What something had moved at the last entry, and how fast it did so.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Meter {
+    pub(super) last: Moved,
+    pub(super) up: Rate,
+    pub(super) down: Rate,
+}
+
+impl Moved {
+    pub(super) const fn new(sent: ByteCount, received: ByteCount) -> Self {
+        Self {
+            sent: sent.as_u64(),
+            received: received.as_u64(),
+        }
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.sent = self.sent.saturating_add(other.sent);
+        self.received = self.received.saturating_add(other.received);
+    }
+
+    /// What has come on top of `before`.
+    pub(super) const fn since(self, before: Self) -> Self {
+        Self {
+            sent: self.sent.saturating_sub(before.sent),
+            received: self.received.saturating_sub(before.received),
+        }
+    }
+}
+
+impl Meter {
+    /// Begins at what was moved before.
+    pub(super) fn at(last: Moved) -> Self {
+        Self {
+            last,
+            ..Self::default()
+        }
+    }
+
+    /// It has moved so much in all by now, `span` after the last entry. What was not there then has
+    /// moved all of it since.
+    pub(super) fn enter(&mut self, now: Moved, span: Duration) {
+        let new = now.since(self.last);
+        let rate = |bytes: u64| match span.is_zero() {
+            true => Rate::ZERO,
+            false => Rate::over(ByteCount::new(bytes), span),
+        };
+        *self = Self {
+            last: now,
+            up: rate(new.sent),
+            down: rate(new.received),
+        };
+    }
+}
