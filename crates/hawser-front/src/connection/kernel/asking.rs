@@ -90,12 +90,8 @@ impl KernelPlaces {
     ) -> Result<(), CaptureError> {
         let link = question.link;
         tracing::debug!(link = link.value(), ?found, "a link was asked");
-        self.unanswered.note_answered(link);
-        if !matches!(found, Comparison::Answers(_)) {
-            // It may be this place alone that the link, or no link, leads to.
-            let now = self.director.now();
-            self.unanswered.leave_alone(question.remote, now);
-        }
+        let now = self.director.now();
+        self.unanswered.note_found(question, found, now);
         match found {
             Comparison::Answers(after) => self.director.handle_answer(link, Some(after)),
             Comparison::Silent { waited, by, after } => {
@@ -150,3 +146,39 @@ fn comparable<'a>(
 const MAX_ROUNDS: usize = 8;
 /// One that is answered is enough, but one that is asked may be dead as well.
 const MAX_OTHERS: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use hawser_types::LinkIndex;
+
+    use super::super::super::Origin;
+    use super::super::super::decision::tests::{candidate, decision, link};
+    use super::*;
+
+    /// The links that `a` is compared with.
+    fn compared(candidates: &[(&str, Standing)]) -> Option<Vec<String>> {
+        let question = Question {
+            link: LinkIndex::new(link("a").index),
+            cookie: 1,
+            origin: Origin::default(),
+            remote: "198.51.100.1:80".parse().unwrap(),
+            since: Instant::ZERO,
+        };
+        let candidates = candidates.iter().map(|(name, it)| candidate(name, *it));
+        let decision = decision(candidates.collect());
+        let (it, others) = comparable(&decision, &question)?;
+        assert_eq!(it.link.name, "a");
+        Some(others.iter().map(|link| link.name.clone()).collect())
+    }
+
+    #[test]
+    fn a_link_is_compared_with_two_others_that_the_connection_may_take() {
+        let all = ["b", "a", "c", "d"].map(|name| (name, Standing::Equal));
+        assert_eq!(compared(&all).unwrap(), ["b", "c"]);
+        assert_eq!(compared(&[("a", Standing::Equal)]), None);
+        assert_eq!(compared(&[("b", Standing::Equal)]), None);
+        assert_eq!(compared(&[]), None);
+        let suspect = [("b", Standing::Equal), ("a", Standing::Suspect)];
+        assert_eq!(compared(&suspect), None, "that is known already");
+    }
+}

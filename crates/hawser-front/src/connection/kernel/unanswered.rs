@@ -5,6 +5,7 @@ use std::time::Duration;
 use hawser_types::{Instant, LinkIndex};
 
 use super::super::Origin;
+use super::super::trial::Comparison;
 
 /// Captured connections that have had no answer when they were last looked at, and what they ask of
 /// their links.
@@ -167,10 +168,14 @@ impl Unanswered {
         (asked.at, asked.open) = (now, asked.open + 1);
     }
 
-    /// One has ended.
-    pub(super) fn note_answered(&mut self, link: LinkIndex) {
-        if let Some(asked) = self.asked.get_mut(&link) {
+    /// It has ended.
+    pub(super) fn note_found(&mut self, question: &Question, found: Comparison, now: Instant) {
+        if let Some(asked) = self.asked.get_mut(&question.link) {
             asked.open = asked.open.saturating_sub(1);
+        }
+        // It may be this place alone that the link does not lead to, or nobody can reach.
+        if !matches!(found, Comparison::Answers(_)) {
+            self.leave_alone(question.remote, now);
         }
     }
 
@@ -187,7 +192,7 @@ impl Unanswered {
     }
 
     /// The place has not answered over a link that was asked about.
-    pub(super) fn leave_alone(&mut self, place: SocketAddr, now: Instant) {
+    fn leave_alone(&mut self, place: SocketAddr, now: Instant) {
         self.left_alone.retain(|_, until| now < *until);
         if self.left_alone.len() < MAX_LEFT_ALONE {
             self.left_alone.insert(place, now + LEFT_ALONE_FOR);
@@ -238,14 +243,16 @@ mod tests {
         unanswered.still_waits(number.into(), waited, at(now));
     }
 
-    /// The place that links are asked for at `now`, where they were last heard at `heard`.
-    fn asked(unanswered: &Unanswered, now: u64, heard: u64) -> Vec<SocketAddr> {
+    /// What there is to ask at `now`, where links were last heard at `heard`.
+    fn questions(unanswered: &Unanswered, now: u64, heard: u64) -> Vec<Question> {
         let patience = |_| Some(Duration::from_millis(100));
-        let questions = unanswered.questions(at(now), patience, |_, since| at(heard) < since);
-        questions
-            .into_iter()
-            .map(|question| question.remote)
-            .collect()
+        unanswered.questions(at(now), patience, |_, since| at(heard) < since)
+    }
+
+    /// The places that are to be asked for.
+    fn asked(unanswered: &Unanswered, now: u64, heard: u64) -> Vec<SocketAddr> {
+        let questions = questions(unanswered, now, heard).into_iter();
+        questions.map(|question| question.remote).collect()
     }
 
     #[test]
@@ -265,10 +272,11 @@ mod tests {
     fn no_more_than_two_questions_about_a_link_are_open() {
         let mut unanswered = Unanswered::default();
         wait(&mut unanswered, 1, 10, 50);
+        let question = questions(&unanswered, 110, 0).remove(0);
         unanswered.note_asked(LINK, at(110));
         unanswered.note_asked(LINK, at(610));
         assert_eq!(asked(&unanswered, 3000, 0), []);
-        unanswered.note_answered(LINK);
+        unanswered.note_found(&question, Comparison::Answers(Duration::ZERO), at(3000));
         // Other links have questions of their own.
         unanswered.note_asked(LinkIndex::new(8), at(3000));
         assert_eq!(asked(&unanswered, 3000, 0), [place(1)]);
@@ -315,6 +323,23 @@ mod tests {
             unanswered.leave_alone(place, at(20_000));
         }
         assert_eq!(unanswered.left_alone.len(), MAX_LEFT_ALONE);
+    }
+
+    #[test]
+    fn a_place_that_only_others_lead_to_does_not_condemn_a_link_again_and_again() {
+        let mut unanswered = Unanswered::default();
+        wait(&mut unanswered, 1, 10, 50);
+        let question = questions(&unanswered, 110, 0).remove(0);
+        unanswered.note_asked(LINK, at(110));
+        let found = Comparison::Silent {
+            waited: Duration::from_millis(100),
+            by: LinkIndex::new(8),
+            after: Duration::from_millis(20),
+        };
+        unanswered.note_found(&question, found, at(200));
+        wait(&mut unanswered, 1, 1000, 1200);
+        assert_eq!(asked(&unanswered, 10_199, 0), []);
+        assert_eq!(asked(&unanswered, 10_200, 0), [place(1)]);
     }
 
     #[test]
