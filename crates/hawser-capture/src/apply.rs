@@ -11,6 +11,7 @@ use hawser_policy::{Rule, RuleSet};
 use hawser_types::LinkIndex;
 
 use crate::maps::{replace, replace_trie, take};
+use crate::process::is_outermost;
 use crate::rules::{self, Names};
 use crate::tables::{self, ApplicationKey, ApplicationRow, COMM, Rules};
 use crate::{Capture, CaptureError, Connection, group};
@@ -105,7 +106,8 @@ impl Capture {
         if self.rules.executables.len() >= MAX_APPLICATIONS {
             self.rules.executables.clear();
         }
-        let file = fs::read_link(format!("/proc/{}/exe", connection.process)).ok();
+        let path = format!("/proc/{}/exe", connection.process);
+        let file = is_outermost().then(|| fs::read_link(path).ok()).flatten();
         let file = file.map(|file| file.to_string_lossy().into_owned());
         self.rules.executables.insert(key, file);
         let applied = self.apply_applications();

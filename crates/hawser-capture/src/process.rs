@@ -1,6 +1,7 @@
 //! Who makes a connection.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 /// A process as it was when it made a connection. What could not be found out is left out: it may
@@ -42,10 +43,21 @@ impl Process {
     }
 }
 
+/// Whether numbers of processes are here what the kernel's programs have them as. In a namespace of
+/// processes the same number is another's.
+pub fn is_outermost() -> bool {
+    fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == OUTERMOST)
+}
+
 /// The line of version 2 among the hierarchies of a process.
 fn unified(groups: &str) -> Option<&str> {
     groups.lines().find_map(|line| line.strip_prefix("0::"))
 }
+
+/// The number of the first namespace of processes, the same everywhere.
+///
+/// Source: the kernel's `linux/proc_ns.h`, `PROC_PID_INIT_INO`.
+const OUTERMOST: u64 = 0xEFFF_FFFC;
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use hawser_capture::process::Process;
+use hawser_capture::process::{Process, is_outermost};
 use hawser_capture::{Capture, Origins, Settings, Unruled, mount_point};
 use hawser_front::connection::{Director, KernelPlaces, Origin};
 use hawser_front::redirect::{Lookup, RedirectServer, Redirected};
@@ -134,7 +134,7 @@ impl Lookup for Captives {
     fn take(&self, peer: SocketAddr, _local: SocketAddr) -> Option<Redirected<()>> {
         let found = self.0.find(peer)?;
         // Rules ask for more than the kernel's program tells.
-        let process = Process::read(Some(found.process), found.user);
+        let process = Process::read(is_outermost().then_some(found.process), found.user);
         Some(Redirected {
             destination: found.remote,
             origin: Origin {
