@@ -14,6 +14,7 @@ mod codec;
 mod connections;
 mod event;
 mod event_log;
+mod gain;
 mod history;
 mod message;
 mod placed;
@@ -36,11 +37,12 @@ pub use history::{History, HistoryReport, LinkHistory};
 pub use message::{ErrorReason, LinkChange, PeerStatus, Request, Response};
 pub use placed::{PlacedCandidate, PlacedConnection, PlacedReport, PlacedRule, PlacedTry};
 pub use policy::{PolicyStatus, RuleStatus, Scheduled};
-pub use render::render_status;
-pub use render_why::render_why;
+pub use render::{render_status, size, span};
+pub use render_why::{clock, render_why};
 pub use snapshot::{
     ChannelKind, ChannelState, ChannelStatus, LinkAllowed, LinkState, LinkStatus, LinkTraffic,
     LinkUse, MemoryStatus, PathStanding, PathState, PathStatus, Role, SessionState, SessionStatus,
     StatusSnapshot, StreamStatus,
 };
+pub use table::printable;
 pub use why::{WhyCount, WhyEvent, WhyLater, WhyLink, WhyReport, WhySession, WhySpan, WhyStream};

@@ -81,6 +81,23 @@ pub struct PlacedConnection {
     pub rate: Rate,
 }
 
+impl PlacedConnection {
+    /// What it went over, for people: the link, with the first choice before it where that was
+    /// another, or in brackets what it went over instead of a link.
+    pub fn over(&self) -> String {
+        let first = self.tries.first().and_then(|first| first.link.as_deref());
+        match (self.link.as_deref(), first, self.why.as_str()) {
+            (Some(link), Some(first), _) if link != first => format!("{first}>{link}"),
+            (Some(link), ..) => link.to_owned(),
+            (None, _, "peer") => "(session)".to_owned(),
+            (None, _, "gateway") => "(gateway)".to_owned(),
+            (None, None, "closed") => "(none)".to_owned(),
+            (None, None, _) => "(system)".to_owned(),
+            (None, Some(first), _) => first.to_owned(),
+        }
+    }
+}
+
 /// What one rule said of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PlacedRule {

@@ -282,7 +282,7 @@ fn percent(part: u64, all: u64) -> Option<String> {
 }
 
 /// A count in at most seven characters: `512 B`, `12.3 kB`, `1.20 MB`.
-pub(crate) fn size(bytes: ByteCount) -> String {
+pub fn size(bytes: ByteCount) -> String {
     let mut value = bytes.as_u64() as f64;
     if value < 1e3 {
         return format!("{value} B");
@@ -304,7 +304,7 @@ pub(crate) fn size(bytes: ByteCount) -> String {
 }
 
 /// A span in its two largest units: `3d 4h`, `12m 05s`, `7s`.
-pub(crate) fn span(span: Duration) -> String {
+pub fn span(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
         0..60 => format!("{seconds}s"),

@@ -34,7 +34,7 @@ fn overview(connections: &[PlacedConnection], width: usize) -> Vec<String> {
             clock(one.at_unix_ms).chars().take(8).collect(),
             one.program.clone().unwrap_or_else(|| "?".to_owned()),
             one.destination.clone(),
-            over(one),
+            one.over(),
             why_in_short(one),
             match one.state.as_str() {
                 "open" | "ended" => size(moved),
@@ -48,20 +48,6 @@ fn overview(connections: &[PlacedConnection], width: usize) -> Vec<String> {
     let more = "`hawser why --connection ID` says more of one.";
     wrap(&mut lines, more, width);
     lines
-}
-
-/// The link that it went over; where it was not the first choice, that stands before it.
-fn over(one: &PlacedConnection) -> String {
-    let first = one.tries.first().and_then(|first| first.link.as_deref());
-    match (one.link.as_deref(), first, one.why.as_str()) {
-        (Some(link), Some(first), _) if link != first => format!("{first}>{link}"),
-        (Some(link), ..) => link.to_owned(),
-        (None, _, "peer") => "(session)".to_owned(),
-        (None, _, "gateway") => "(gateway)".to_owned(),
-        (None, None, "closed") => "(none)".to_owned(),
-        (None, None, _) => "(system)".to_owned(),
-        (None, Some(first), _) => first.to_owned(),
-    }
 }
 
 fn why_in_short(one: &PlacedConnection) -> String {

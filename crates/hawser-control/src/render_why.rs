@@ -246,8 +246,8 @@ pub(crate) fn seconds(span: Duration) -> String {
     }
 }
 
-/// The time of day.
-pub(crate) fn clock(unix_ms: u64) -> String {
+/// The time of day of a moment in milliseconds since 1970-01-01 00:00 UTC: `12:03:04.1 UTC`.
+pub fn clock(unix_ms: u64) -> String {
     let tenths = unix_ms / 100 % 864_000;
     let (seconds, tenth) = (tenths / 10, tenths % 10);
     let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);

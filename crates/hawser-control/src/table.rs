@@ -83,9 +83,18 @@ pub(crate) fn clip(text: &str, room: usize) -> String {
     short
 }
 
-/// Names come from others: a terminal must not take them for commands.
-pub(crate) fn printable(text: &str) -> String {
-    text.replace(char::is_control, "?")
+/// The text with `?` in place of characters that command a terminal, or that hide or turn round what
+/// stands beside them: names come from others.
+pub fn printable(text: &str) -> String {
+    text.replace(|it: char| it.is_control() || is_unseen(it), "?")
+}
+
+/// Marks without width, and those that change the direction of writing.
+fn is_unseen(character: char) -> bool {
+    matches!(
+        character,
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+    )
 }
 
 const GAP: &str = "  ";
@@ -116,5 +125,6 @@ mod tests {
         let mut table = Table::new([("NAME", Side::Left)]);
         table.push(["\u{1b}[31mred\n".into()]);
         assert_eq!(table.lines(0, 80)[1], "?[31mred?");
+        assert_eq!(printable("txt.\u{202e}exe\u{200b}"), "txt.?exe?");
     }
 }

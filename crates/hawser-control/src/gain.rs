@@ -1,0 +1,84 @@
+use hawser_types::Rate;
+
+use crate::{LinkStatus, LinkTraffic, StatusSnapshot};
+
+impl StatusSnapshot {
+    /// What leaves by all links now.
+    pub fn up(&self) -> Rate {
+        self.links.iter().map(|link| link.traffic.up).sum()
+    }
+
+    /// What arrives by all links now.
+    pub fn down(&self) -> Rate {
+        self.links.iter().map(|link| link.traffic.down).sum()
+    }
+
+    /// What all links carry now, divided by what the busiest of them carries, both directions
+    /// together: 1 where one link does it all. None while nothing moves.
+    pub fn gain(&self) -> Option<f64> {
+        let all = self.links.iter().map(|link| link.traffic.both());
+        let busiest = all.max()?;
+        quotient(self.up() + self.down(), busiest)
+    }
+
+    /// The part of what all links carry now that goes over `link`, both directions together, from 0 to 1.
+    /// None while nothing moves.
+    pub fn share(&self, link: &LinkStatus) -> Option<f64> {
+        quotient(link.traffic.both(), self.up() + self.down())
+    }
+}
+
+impl LinkTraffic {
+    /// What leaves and arrives by it now.
+    pub fn both(&self) -> Rate {
+        self.up + self.down
+    }
+}
+
+fn quotient(part: Rate, whole: Rate) -> Option<f64> {
+    let whole = whole.bits_per_second();
+    (whole > 0).then(|| part.bits_per_second() as f64 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(up: u64, down: u64) -> LinkStatus {
+        LinkStatus {
+            traffic: LinkTraffic {
+                up: Rate::from_bits_per_second(up * 1_000_000),
+                down: Rate::from_bits_per_second(down * 1_000_000),
+                ..LinkTraffic::default()
+            },
+            ..LinkStatus::default()
+        }
+    }
+
+    fn snapshot(links: Vec<LinkStatus>) -> StatusSnapshot {
+        StatusSnapshot {
+            links,
+            ..StatusSnapshot::default()
+        }
+    }
+
+    #[test]
+    fn the_gain_is_what_all_links_carry_by_what_the_busiest_does() {
+        let two = snapshot(vec![link(1, 49), link(0, 30), link(0, 0)]);
+        assert_eq!(two.gain(), Some(1.6));
+        assert_eq!(two.share(&two.links[1]), Some(0.375));
+        assert_eq!(
+            (two.up().bits_per_second(), two.down().bits_per_second()),
+            (1_000_000, 79_000_000)
+        );
+        assert_eq!(snapshot(vec![link(0, 7), link(0, 0)]).gain(), Some(1.0));
+    }
+
+    #[test]
+    fn nothing_has_no_gain() {
+        for idle in [snapshot(Vec::new()), snapshot(vec![link(0, 0)])] {
+            assert_eq!(idle.gain(), None);
+            assert_eq!(idle.share(&link(0, 0)), None);
+        }
+    }
+}
