@@ -3,6 +3,7 @@
 //! What a flag says goes over what the configuration file says: each `apply_to` does that for one
 //! command, once.
 
+mod events;
 mod rule;
 mod run;
 
@@ -21,6 +22,7 @@ use hawser_types::{ByteCount, StreamId};
 
 use crate::captured::Scope;
 
+pub(crate) use events::EventsArgs;
 pub(crate) use rule::{RuleAction, RuleArgs, RuleTestArgs, Spot};
 pub(crate) use run::{RunArgs, Via};
 
@@ -101,6 +103,12 @@ pub(crate) enum Command {
     Peers(PeersArgs),
     /// Show what the running daemon is doing
     Status(TableArgs),
+    /// List the links, and what moves over each
+    Links(TableArgs),
+    /// List what programs have open, and over which links it goes
+    Streams(TableArgs),
+    /// Say what has changed: links, sessions, paths, rules
+    Events(EventsArgs),
     /// Use a link otherwise from now on, until the daemon ends
     Link(LinkArgs),
     /// List, test or change the rules for connections

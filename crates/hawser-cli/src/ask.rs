@@ -1,5 +1,6 @@
 //! Questions to the daemon that runs in a state directory.
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -45,7 +46,16 @@ impl Conversation {
 
     /// Asks, and waits for the answer. What the daemon refuses is an error.
     pub(crate) async fn ask(&mut self, request: &Request) -> anyhow::Result<Response> {
-        let answer = tokio::time::timeout(PATIENCE, self.exchange(request));
+        self.ask_for(Duration::ZERO, request).await
+    }
+
+    /// The same where the daemon may wait for so long before it answers.
+    pub(crate) async fn ask_for(
+        &mut self,
+        wait: Duration,
+        request: &Request,
+    ) -> anyhow::Result<Response> {
+        let answer = tokio::time::timeout(wait + PATIENCE, self.exchange(request));
         match answer.await.context("the daemon does not answer")?? {
             Response::Error { message, .. } => bail!("the daemon says: {message}"),
             response => Ok(response),
@@ -53,12 +63,13 @@ impl Conversation {
     }
 
     async fn exchange(&mut self, request: &Request) -> anyhow::Result<Response> {
-        self.stream.write_all(&encode(request)?).await?;
+        let line = encode(request)?;
+        self.stream.write_all(&line).await.map_err(ended)?;
         let mut buffer = vec![0; READ_SIZE];
         loop {
-            let read = self.stream.read(&mut buffer).await?;
+            let read = self.stream.read(&mut buffer).await.map_err(ended)?;
             if read == 0 {
-                bail!("the daemon ended before it answered");
+                return Err(DaemonEnded.into());
             }
             let bytes = buffer.get(..read).unwrap_or_default();
             self.decoder.handle_bytes(bytes)?;
@@ -66,6 +77,20 @@ impl Conversation {
                 return Ok(response);
             }
         }
+    }
+}
+
+/// The daemon at the other end is there no more.
+#[derive(Debug, thiserror::Error)]
+#[error("the daemon ended before it answered")]
+pub(crate) struct DaemonEnded;
+
+/// One that is killed leaves no clean end.
+fn ended(error: io::Error) -> anyhow::Error {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    match error.kind() {
+        BrokenPipe | ConnectionReset => DaemonEnded.into(),
+        _ => error.into(),
     }
 }
 

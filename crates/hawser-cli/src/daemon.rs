@@ -184,6 +184,7 @@ impl Daemon {
     /// From now on the daemon shows this. Once only.
     pub(crate) fn show(&self, subject: impl Subject) {
         let _ = self.shared.subject.set(Box::new(subject));
+        self.shared.enter();
         self.shared.notice();
     }
 

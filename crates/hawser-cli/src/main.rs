@@ -11,8 +11,10 @@ mod daemon;
 mod direct;
 mod doctor;
 mod door;
+mod events;
 mod far_end;
 mod link;
+mod links;
 mod measure;
 mod peering;
 mod peers;
@@ -27,6 +29,7 @@ mod serve;
 mod session;
 mod setup;
 mod status;
+mod streams;
 mod up;
 mod why;
 
@@ -69,6 +72,9 @@ fn run(setup: &Setup, command: Command) -> anyhow::Result<ExitCode> {
             Command::Invite(args) => peers::invite(setup, &args),
             Command::Peers(args) => peers::peers(setup, &args).await,
             Command::Status(args) => status::run(setup, args).await,
+            Command::Links(args) => links::run(setup, args).await,
+            Command::Streams(args) => streams::run(setup, args).await,
+            Command::Events(args) => events::run(setup, args).await,
             Command::Link(args) => link::run(setup, &args).await,
             Command::Rule(args) => rule::run(setup, args).await,
             Command::Why(args) => why::run(setup, &args).await,

@@ -10,7 +10,8 @@ use crate::setup::{Setup, show, show_json};
 
 /// Shows what the daemon is doing.
 pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
-    let snapshot = status(Conversation::with_daemon(&setup.state).await?).await?;
+    let mut conversation = Conversation::with_daemon(&setup.state).await?;
+    let snapshot = status(&mut conversation).await?;
     match args.json {
         true => show_json(&snapshot),
         false => show(&render_status(&snapshot, width())),
@@ -20,12 +21,13 @@ pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
 /// What the daemon of `state` is doing; `None` where there is none.
 pub(crate) async fn ask(state: &StateDir) -> anyhow::Result<Option<StatusSnapshot>> {
     match Conversation::begin(state).await? {
-        Some(conversation) => status(conversation).await.map(Some),
+        Some(mut conversation) => status(&mut conversation).await.map(Some),
         None => Ok(None),
     }
 }
 
-async fn status(mut conversation: Conversation) -> anyhow::Result<StatusSnapshot> {
+/// What the daemon is doing that is at the other end.
+pub(crate) async fn status(conversation: &mut Conversation) -> anyhow::Result<StatusSnapshot> {
     match conversation.ask(&Request::Status).await? {
         Response::Status(snapshot) => Ok(*snapshot),
         _ => bail!(OTHER_ANSWER),

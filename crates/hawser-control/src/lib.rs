@@ -21,7 +21,10 @@ mod placed;
 mod policy;
 mod render;
 mod render_connections;
+mod render_event;
+mod render_links;
 mod render_placed;
+mod render_streams;
 mod render_why;
 mod snapshot;
 mod table;
@@ -38,6 +41,9 @@ pub use message::{ErrorReason, LinkChange, PeerStatus, Request, Response};
 pub use placed::{PlacedCandidate, PlacedConnection, PlacedReport, PlacedRule, PlacedTry};
 pub use policy::{PolicyStatus, RuleStatus, Scheduled};
 pub use render::{render_status, size, span};
+pub use render_event::render_change;
+pub use render_links::render_links;
+pub use render_streams::render_streams;
 pub use render_why::{clock, render_why};
 pub use snapshot::{
     ChannelKind, ChannelState, ChannelStatus, LinkAllowed, LinkState, LinkStatus, LinkTraffic,

@@ -68,33 +68,48 @@ fn head(snapshot: &StatusSnapshot, width: usize) -> Vec<String> {
     lines.iter().map(|line| clip(line, width)).collect()
 }
 
+/// With the rates where there is room for them.
 fn links(links: &[LinkStatus], width: usize) -> Vec<String> {
-    let mut table = Table::new([
+    let [link, index, state, usage, month] = [
         ("LINK", Side::Left),
         ("INDEX", Side::Right),
         ("STATE", Side::Left),
         ("USE", Side::Left),
         ("THIS MONTH", Side::Left),
-        ("ADDRESSES", Side::Flexible),
-        ("WHY", Side::Flexible),
-    ]);
+    ];
+    let [up, down] = [("UP Mbit/s", Side::Right), ("DOWN", Side::Right)];
+    let [addresses, why] = [("ADDRESSES", Side::Flexible), ("WHY", Side::Flexible)];
+    let mut narrow = Table::new([link, index, state, usage, month, addresses, why]);
+    let mut wide = Table::new([link, index, state, usage, up, down, month, addresses, why]);
     for link in links {
-        let addresses: Vec<_> = link.addresses.iter().map(ToString::to_string).collect();
-        table.push([
-            link.name.clone(),
-            link.index.value().to_string(),
-            link.state.to_string(),
-            link.allowed.as_ref().map(usage).unwrap_or_default(),
-            link.allowed.as_ref().map(month).unwrap_or_default(),
-            addresses.join(" "),
-            link.reason.clone().unwrap_or_default(),
-        ]);
+        let row = link_row(link);
+        let [name, index, state, usage, month, addresses, why] = row.clone();
+        let [up, down] = [link.traffic.up, link.traffic.down].map(megabits);
+        wide.push([name, index, state, usage, up, down, month, addresses, why]);
+        narrow.push(row);
     }
-    table.lines(0, width)
+    let lines = wide.lines(0, usize::MAX);
+    match lines.iter().all(|line| line.chars().count() <= width) {
+        true => lines,
+        false => narrow.lines(0, width),
+    }
+}
+
+fn link_row(link: &LinkStatus) -> [String; 7] {
+    let addresses: Vec<_> = link.addresses.iter().map(ToString::to_string).collect();
+    [
+        link.name.clone(),
+        link.index.value().to_string(),
+        link.state.to_string(),
+        link.allowed.as_ref().map(usage).unwrap_or_default(),
+        link.allowed.as_ref().map(month).unwrap_or_default(),
+        addresses.join(" "),
+        link.reason.clone().unwrap_or_default(),
+    ]
 }
 
 /// When a link is used: one word, or one for each direction.
-fn usage(allowed: &LinkAllowed) -> String {
+pub(crate) fn usage(allowed: &LinkAllowed) -> String {
     match allowed.up == allowed.down {
         true => allowed.up.to_string(),
         false => format!("{}/{}", allowed.up, allowed.down),
@@ -164,7 +179,7 @@ fn paths(paths: &[PathStatus], width: usize) -> Vec<String> {
 fn twice(session: &SessionStatus) -> Option<String> {
     let counted = |name| session.counters.get(name).copied().unwrap_or(0);
     let sent = session.bytes_sent.as_u64();
-    let share = |name| percent(counted(name), sent).unwrap_or_default();
+    let share = |name| part_of(counted(name), sent).unwrap_or_default();
     (sent > 0).then(|| {
         let (ahead, again) = (share("bytes-duplicated"), share("bytes-again"));
         format!("  of what was sent {ahead} twice ahead of need, {again} again after a failure")
@@ -188,7 +203,7 @@ fn shares(paths: &[PathStatus], width: usize) -> Vec<String> {
     let (sent, received) = (all(|path| path.bytes_sent), all(|path| path.bytes_received));
     let nothing = || "-".to_owned();
     for path in paths {
-        let share = |part: ByteCount, all| percent(part.as_u64(), all).unwrap_or_else(nothing);
+        let share = |part: ByteCount, all| part_of(part.as_u64(), all).unwrap_or_else(nothing);
         table.push([
             path.link.clone(),
             path.standing.to_string(),
@@ -268,17 +283,22 @@ pub(crate) fn left_out(total: u64, shown: usize, what: &str) -> Option<String> {
     (more > 0).then(|| format!("  and {more} more {what}"))
 }
 
-fn megabits(rate: Rate) -> String {
+pub(crate) fn megabits(rate: Rate) -> String {
     format!("{:.2}", rate.bits_per_second() as f64 / 1e6)
 }
 
-fn milliseconds(span: Duration) -> String {
+pub(crate) fn milliseconds(span: Duration) -> String {
     format!("{:.1}", span.as_secs_f64() * 1e3)
 }
 
 /// `None` of nothing.
-fn percent(part: u64, all: u64) -> Option<String> {
-    (all > 0).then(|| format!("{:.1} %", part as f64 / all as f64 * 1e2))
+fn part_of(part: u64, all: u64) -> Option<String> {
+    (all > 0).then(|| percent(part as f64 / all as f64))
+}
+
+/// A share from 0 to 1.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 1e2)
 }
 
 /// A count in at most seven characters: `512 B`, `12.3 kB`, `1.20 MB`.

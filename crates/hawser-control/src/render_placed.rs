@@ -50,7 +50,7 @@ fn overview(connections: &[PlacedConnection], width: usize) -> Vec<String> {
     lines
 }
 
-fn why_in_short(one: &PlacedConnection) -> String {
+pub(crate) fn why_in_short(one: &PlacedConnection) -> String {
     match one.in_kernel {
         true => format!("{} (kernel)", one.why),
         false => one.why.clone(),
@@ -385,7 +385,7 @@ mod tests {
             state: "failed".to_owned(),
             ..PlacedConnection::default()
         };
-        assert_eq!(over(&by_gateway), "(gateway)");
+        assert_eq!(by_gateway.over(), "(gateway)");
         let text = say(by_gateway);
         for expected in [
             "It was to go over the gateway, since its mode is bonded.",

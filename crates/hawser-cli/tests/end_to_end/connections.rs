@@ -234,11 +234,16 @@ fn cut(cut: impl FnOnce(&Neighbour)) {
 
 /// Links dsl and lte of this namespace lead to the neighbour, who has 10.99.0.1.
 pub(crate) fn two_links() -> Neighbour {
+    links(&["dsl", "lte"])
+}
+
+/// The same with these links.
+pub(crate) fn links(names: &[&str]) -> Neighbour {
     let neighbour = Neighbour::start();
     ip("link set lo up");
     neighbour.ip("link set lo up");
     neighbour.ip("address add 10.99.0.1/32 dev lo");
-    for (number, name) in ["dsl", "lte"].into_iter().enumerate() {
+    for (number, name) in names.iter().enumerate() {
         let (net, metric) = (number + 1, 100 * (number + 1));
         ip(&format!("link add {name} type veth peer name far"));
         neighbour.take("far");
@@ -311,7 +316,11 @@ pub(crate) fn serve_web(neighbour: &Neighbour) {
 }
 
 /// Those of so many connections through the proxy that came about and carry data.
-async fn connect_many(proxy: SocketAddr, count: usize, every: Duration) -> Vec<TcpStream> {
+pub(crate) async fn connect_many(
+    proxy: SocketAddr,
+    count: usize,
+    every: Duration,
+) -> Vec<TcpStream> {
     let mut connecting = JoinSet::new();
     let mut ticks = interval(every.max(Duration::from_millis(1)));
     for _ in 0..count {
@@ -366,4 +375,4 @@ const SERVER: (&str, u16) = ("10.99.0.1", 7000);
 /// Of those that live, each is answered within a moment.
 const DEAD_AFTER: Duration = Duration::from_secs(2);
 /// A hundred in a second.
-const EVERY: Duration = Duration::from_millis(10);
+pub(crate) const EVERY: Duration = Duration::from_millis(10);

@@ -145,6 +145,11 @@ impl Daemon {
         read(&self.log)
     }
 
+    /// Its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).ok();
         kill_process(id.and_then(Pid::from_raw).unwrap(), signal).unwrap();

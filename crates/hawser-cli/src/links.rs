@@ -1,0 +1,17 @@
+//! `hawser links`: the links of the daemon that runs, and what moves over each of them.
+
+use hawser_control::render_links;
+
+use crate::args::TableArgs;
+use crate::ask::{Conversation, width};
+use crate::setup::{Setup, show, show_json};
+use crate::status::status;
+
+/// Lists them.
+pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
+    let snapshot = status(&mut Conversation::with_daemon(&setup.state).await?).await?;
+    match args.json {
+        true => show_json(&snapshot.links),
+        false => show(&render_links(&snapshot, width())),
+    }
+}
