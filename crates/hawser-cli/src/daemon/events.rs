@@ -7,7 +7,7 @@ use hawser_control::{
     EventLog, PolicyStatus, Response, StatusSnapshot, changes_between, policy_changes,
 };
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Shared;
 use super::why::{milliseconds, since_1970};
@@ -24,13 +24,13 @@ struct Seen {
     policy: Option<PolicyStatus>,
 }
 
-/// Looks for changes for as long as the daemon lives.
+/// Looks for changes for as long as the daemon lives; less often where a look takes long, as at a
+/// gateway with many sessions.
 pub(super) async fn watch(shared: Arc<Shared>) {
-    let mut ticks = interval(LOOK_EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
+        let begun = Instant::now();
         shared.notice();
+        sleep(LOOK_EVERY.max(begun.elapsed() * REST)).await;
     }
 }
 
@@ -98,5 +98,7 @@ impl Shared {
 
 /// People take what comes sooner for immediate.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// For each moment of looking so many of rest: at most two per cent of a core.
+const REST: u32 = 50;
 /// Within the patience of a conversation.
 const MAX_WAIT: Duration = Duration::from_secs(25);
