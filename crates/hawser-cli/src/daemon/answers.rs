@@ -38,9 +38,10 @@ impl Shared {
                 self.notice();
                 response
             }
-            Request::Stop | Request::Recording { .. } => {
-                unsupported("this is for the control socket only")
-            }
+            Request::Stop | Request::Recording { .. } => Response::Error {
+                reason: ErrorReason::Forbidden,
+                message: "this is for the control socket only".to_owned(),
+            },
             _ => unsupported(
                 "invites and peers are in the state directory's files: `hawser invite` and \
                  `hawser peers` work on them",
