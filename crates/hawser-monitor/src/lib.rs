@@ -2,4 +2,5 @@
 //! `hawser-control`.
 #![forbid(unsafe_code)]
 
+pub mod metrics;
 pub mod web;

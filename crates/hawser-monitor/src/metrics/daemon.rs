@@ -1,0 +1,97 @@
+//! The process, and what it has counted by name.
+
+use hawser_control::StatusSnapshot;
+
+use super::text::Text;
+
+pub(super) fn write(text: &mut Text, snapshot: &StatusSnapshot) {
+    process(text, snapshot);
+    relayed(text, snapshot);
+    counted(text, snapshot);
+}
+
+fn process(text: &mut Text, snapshot: &StatusSnapshot) {
+    let role = snapshot.role.to_string();
+    let labels = [
+        ("version", snapshot.version.as_str()),
+        ("role", role.as_str()),
+    ];
+    text.gauge("hawser_build_info", "Always 1; the labels say what runs.")
+        .put(&labels, 1_u64);
+    text.gauge(
+        "hawser_uptime_seconds",
+        "Time since the daemon was started.",
+    )
+    .put(&[], snapshot.uptime);
+    let memory = &snapshot.memory;
+    text.gauge(
+        "hawser_resident_memory_bytes",
+        "Memory of the process, as the kernel counts it.",
+    )
+    .put(&[], memory.resident_bytes);
+    text.gauge(
+        "hawser_data_memory_bytes",
+        "Memory held for data of all sessions.",
+    )
+    .put(&[], memory.used_bytes);
+}
+
+/// What goes through the proxy port of a client, or to destinations from a gateway.
+fn relayed(text: &mut Text, snapshot: &StatusSnapshot) {
+    let count = |name: &str| snapshot.counters.get(name).copied().unwrap_or(0);
+    let mut family = text.counter(
+        "hawser_relayed_bytes_total",
+        "Bytes passed on between applications and destinations.",
+    );
+    for (direction, names) in RELAYED {
+        let bytes = names.map(count).into_iter().fold(0, u64::saturating_add);
+        family.put(&[("direction", direction)], bytes);
+    }
+    for (counter, name, help) in GAUGES {
+        text.gauge(name, help).put(&[], count(counter));
+    }
+}
+
+fn counted(text: &mut Text, snapshot: &StatusSnapshot) {
+    let mut family = text.counter(
+        "hawser_events_total",
+        "What the daemon has counted: requests, refusals, faults.",
+    );
+    let is_elsewhere = |name: &str| {
+        RELAYED.iter().any(|(_, names)| names.contains(&name))
+            || GAUGES.iter().any(|(counter, ..)| *counter == name)
+    };
+    let counters = snapshot.counters.iter();
+    let counters = counters.filter(|(name, _)| !is_elsewhere(name));
+    for (name, count) in counters.take(MAX_EVENTS) {
+        family.put(&[("event", name)], *count);
+    }
+}
+
+/// By the names that counters have in a snapshot.
+const RELAYED: [(&str, [&str; 2]); 2] = [
+    ("up", ["proxy-bytes-up", "gateway-bytes-up"]),
+    ("down", ["proxy-bytes-down", "gateway-bytes-down"]),
+];
+
+/// Those among the counters that may fall.
+const GAUGES: [(&str, &str, &str); 3] = [
+    (
+        "proxy-current",
+        "hawser_proxy_connections",
+        "Connections of applications that are open at the proxy port.",
+    ),
+    (
+        "proxy-associations",
+        "hawser_proxy_associations",
+        "Ports for datagrams of applications that are open.",
+    ),
+    (
+        "gateway-current",
+        "hawser_relay_streams",
+        "Streams of clients that a gateway serves.",
+    ),
+];
+
+/// More names than a daemon has, by far.
+const MAX_EVENTS: usize = 256;

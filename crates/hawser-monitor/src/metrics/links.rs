@@ -1,0 +1,212 @@
+//! Links: the only names from outside that become labels.
+
+use std::collections::BTreeSet;
+
+use hawser_control::{LinkAllowed, LinkState, LinkStatus, LinkUse, PlacingStatus, StatusSnapshot};
+use hawser_types::ByteCount;
+
+use super::text::{Family, Label, Text, Value};
+
+/// Links beyond so many are only counted.
+pub const MAX_LINKS: usize = 64;
+
+pub(super) fn write(text: &mut Text, snapshot: &StatusSnapshot) {
+    let links = Shown::of(snapshot);
+    let states = snapshot.links.iter().map(|link| link.state);
+    text.gauge("hawser_links", "Links of this machine, by state.")
+        .put_counts("state", LinkState::ALL, states);
+    text.gauge(
+        "hawser_links_omitted",
+        "Links that have no samples of their own since they are too many.",
+    )
+    .put(&[], links.omitted);
+    let mut state = text.gauge("hawser_link_state", "1 for the state that a link is in.");
+    for link in &links.list {
+        state.put_state(&[link.label()], "state", LinkState::ALL, &link.status.state);
+    }
+    links.traffic(text);
+    links.uses(text);
+    links.month(text);
+    links.placing(text);
+    links.estimates(text);
+}
+
+/// The links that have samples of their own: those that could be used, and those that were.
+struct Shown<'a> {
+    list: Vec<Link<'a>>,
+    omitted: u64,
+    /// Whether connections are placed on links here.
+    is_placing: bool,
+}
+
+struct Link<'a> {
+    status: &'a LinkStatus,
+    /// What is known of connections on it; none while they can't be placed on it.
+    placing: Option<&'a PlacingStatus>,
+}
+
+impl<'a> Shown<'a> {
+    fn of(snapshot: &'a StatusSnapshot) -> Self {
+        let connections = snapshot.connections.as_ref();
+        let placings = connections.map_or(&[][..], |connections| &connections.links);
+        let link = |status: &'a LinkStatus| Link {
+            status,
+            placing: placings.iter().find(|it| it.index == status.index),
+        };
+        let mut names = BTreeSet::new();
+        let mut list: Vec<_> = snapshot
+            .links
+            .iter()
+            .map(link)
+            .filter(Link::is_worth_it)
+            .filter(|link| names.insert(link.status.name.as_str()))
+            .collect();
+        let omitted = list.len().saturating_sub(MAX_LINKS) as u64;
+        list.truncate(MAX_LINKS);
+        Self {
+            list,
+            omitted,
+            is_placing: connections.is_some(),
+        }
+    }
+
+    fn traffic(&self, text: &mut Text) {
+        let sent = "Bytes sent over a link for this daemon.";
+        let sent = text.counter("hawser_link_sent_bytes_total", sent);
+        self.put(sent, |link| Some(link.status.traffic.sent_bytes));
+        let received = "Bytes received over a link for this daemon.";
+        let received = text.counter("hawser_link_received_bytes_total", received);
+        self.put(received, |link| Some(link.status.traffic.received_bytes));
+        let rtt = "A link's round-trip time; absent while unknown.";
+        let rtt = text.gauge("hawser_link_rtt_seconds", rtt);
+        self.put(rtt, |link| link.status.traffic.rtt);
+        let loss =
+            "Share of what a link was sent lately that was sent again; absent while unknown.";
+        let loss = text.gauge("hawser_link_loss_ratio", loss);
+        self.put(loss, |link| link.status.traffic.up_loss);
+        let queue = "Delay that queues on a link add; absent while unknown.";
+        let queue = text.gauge("hawser_link_queue_seconds", queue);
+        self.put(queue, |link| link.status.traffic.queue);
+        let window = "Congestion windows of a link's channels together.";
+        let window = text.gauge("hawser_link_congestion_window_bytes", window);
+        self.put(window, |link| Some(link.status.traffic.cwnd_bytes));
+    }
+
+    /// What the user allows.
+    fn uses(&self, text: &mut Text) {
+        let mut family = text.gauge(
+            "hawser_link_use",
+            "1 for when a link is used in a direction, by the user's word.",
+        );
+        for link in &self.list {
+            let Some(allowed) = link.allowed() else {
+                continue;
+            };
+            for (direction, usage) in [("up", allowed.up), ("down", allowed.down)] {
+                let labels = [link.label(), ("direction", direction)];
+                family.put_state(&labels, "use", LinkUse::ALL, &usage);
+            }
+        }
+    }
+
+    fn month(&self, text: &mut Text) {
+        let sent = "Bytes sent over a link since its month began.";
+        let sent = text.gauge("hawser_link_month_sent_bytes", sent);
+        self.put(sent, |link| Some(link.allowed()?.sent_bytes));
+        let received = "Bytes received over a link since its month began.";
+        let received = text.gauge("hawser_link_month_received_bytes", received);
+        self.put(received, |link| Some(link.allowed()?.received_bytes));
+        let allowance = "What may go over a link in a month, both ways; +Inf without a limit.";
+        let allowance = text.gauge("hawser_link_allowance_bytes", allowance);
+        self.put(allowance, |link| {
+            let bytes = link.allowed()?.allowance_bytes.map(Value::from);
+            Some(bytes.unwrap_or(Value::Real(f64::INFINITY)))
+        });
+        let is_used_up = "Whether a link's allowance is used up.";
+        let is_used_up = text.gauge("hawser_link_allowance_used_up", is_used_up);
+        self.put(is_used_up, |link| Some(link.allowed()?.limit.is_some()));
+    }
+
+    /// Connections that each go over one link.
+    fn placing(&self, text: &mut Text) {
+        let placed = "Connections placed on a link.";
+        let placed = text.counter("hawser_link_connections_total", placed);
+        self.put(placed, |link| self.count(link, |it| it.placed));
+        let open = "Connections placed on a link that are open.";
+        let open = text.gauge("hawser_link_connections_open", open);
+        self.put(open, |link| self.count(link, |it| it.open));
+        let active = "Connections placed on a link that moved something lately.";
+        let active = text.gauge("hawser_link_connections_active", active);
+        self.put(active, |link| self.count(link, |it| it.active));
+        let health = "1 for what connecting over a link has shown it to be.";
+        let mut health = text.gauge("hawser_link_health", health);
+        for link in &self.list {
+            if let Some(placing) = link.placing {
+                let state = placing.state.as_str();
+                health.put_state(&[link.label()], "health", &HEALTHS, &state);
+            }
+        }
+    }
+
+    /// What links are thought to carry, which no counter says.
+    fn estimates(&self, text: &mut Text) {
+        let capacity = "What a link is thought to carry; 0 while unknown.";
+        let capacity = text.gauge("hawser_link_capacity_bytes_per_second", capacity);
+        self.put_both(capacity, |placing| [placing.up, placing.down]);
+        let confidence = "How much is to be thought of a link's capacity, from 0 to 1.";
+        let confidence = text.gauge("hawser_link_capacity_confidence_ratio", confidence);
+        self.put_both(confidence, |placing| {
+            [placing.up_confidence, placing.down_confidence]
+        });
+    }
+
+    /// Zero for a link that connections can't be placed on now: it had some before, and may again.
+    fn count(&self, link: &Link<'_>, count: fn(&PlacingStatus) -> u64) -> Option<u64> {
+        self.is_placing.then(|| link.placing.map_or(0, count))
+    }
+
+    /// One sample for each link of which `value` is known.
+    fn put<V: Into<Value>>(&self, mut family: Family<'_>, value: impl Fn(&Link<'a>) -> Option<V>) {
+        for link in &self.list {
+            family.put_known(&[link.label()], value(link));
+        }
+    }
+
+    /// One sample for each direction of each link that connections are placed on.
+    fn put_both<V: Into<Value>>(
+        &self,
+        mut family: Family<'_>,
+        values: impl Fn(&PlacingStatus) -> [V; 2],
+    ) {
+        for link in &self.list {
+            let Some(placing) = link.placing else {
+                continue;
+            };
+            for (direction, value) in ["up", "down"].into_iter().zip(values(placing)) {
+                family.put(&[link.label(), ("direction", direction)], value);
+            }
+        }
+    }
+}
+
+impl<'a> Link<'a> {
+    fn label(&self) -> Label<'a> {
+        ("link", &self.status.name)
+    }
+
+    fn allowed(&self) -> Option<&'a LinkAllowed> {
+        self.status.allowed.as_ref()
+    }
+
+    /// Interfaces that are nobody's way out come and go with containers, under ever new names.
+    fn is_worth_it(&self) -> bool {
+        let traffic = self.status.traffic;
+        self.status.state != LinkState::Unused
+            || traffic.sent_bytes > ByteCount::ZERO
+            || traffic.received_bytes > ByteCount::ZERO
+            || self.placing.is_some_and(|it| it.placed > 0)
+    }
+}
+
+/// As [`PlacingStatus::state`] has them.
+const HEALTHS: [&str; 3] = ["sound", "suspect", "portal"];
