@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -109,16 +109,20 @@ pub(crate) fn private_dir(dir: &Path) -> Result<(), FileError> {
 /// Replaces the file `path` by `bytes`, mode 0600: a reader, or this program after a crash, finds
 /// either all of the old bytes or all of the new ones.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    let temporary = written_temporary(path, bytes)?;
-    temporary
-        .persist(path)
-        .map_err(|e| FileError::io("write", path, e.error))?;
-    sync_parent(path)
+    persist(written_temporary(path, bytes)?, path)
 }
 
-/// As [`replace`], but fails with [`FileError::is_already_there`] when the file exists.
+/// As [`replace`], for a file of a state directory: see [`leave_to_owner`].
+pub(crate) fn replace_state(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    let temporary = written_temporary(path, bytes)?;
+    leave_to_owner(temporary.as_file(), path);
+    persist(temporary, path)
+}
+
+/// As [`replace_state`], but fails with [`FileError::is_already_there`] when the file exists.
 pub(crate) fn create_new(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let temporary = written_temporary(path, bytes)?;
+    leave_to_owner(temporary.as_file(), path);
     temporary
         .persist_noclobber(path)
         .map_err(|e| FileError::io("create", path, e.error))?;
@@ -126,7 +130,7 @@ pub(crate) fn create_new(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
 }
 
 /// Opens `path`, which must belong to this process's user or root, with no permission bit set that
-/// `allowed` has not.
+/// `allowed` has not. Root may also open what belongs to the owner of the directory.
 pub(crate) fn open_private(path: &Path, allowed: u32) -> Result<File, FileError> {
     // Not blocking: a named pipe under this name must not hang the program.
     let file = OpenOptions::new()
@@ -146,7 +150,8 @@ pub(crate) fn open_private(path: &Path, allowed: u32) -> Result<File, FileError>
         });
     }
     let (owner, expected) = (metadata.uid(), sys::effective_user());
-    if owner != expected && owner != 0 {
+    let is_of_directory = || fs::metadata(parent(path)).is_ok_and(|dir| dir.uid() == owner);
+    if owner != expected && owner != 0 && !(expected == 0 && is_of_directory()) {
         return Err(FileError::WrongOwner {
             path: path.to_path_buf(),
             owner,
@@ -173,14 +178,7 @@ pub(crate) fn read_bounded(file: &File, path: &Path, limit: u64) -> Result<Vec<u
 
 /// Takes the lock file `path`, made when missing; the lock is given back when the file is dropped.
 pub(crate) fn lock(path: &Path) -> Result<File, FileError> {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
-        .map_err(|e| FileError::io("open", path, e))?;
+    let file = open_lock(path).map_err(|e| FileError::io("open", path, e))?;
     let started = Instant::now();
     loop {
         match sys::try_lock_exclusive(&file) {
@@ -201,6 +199,15 @@ pub(crate) fn lock(path: &Path) -> Result<File, FileError> {
     }
 }
 
+fn open_lock(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    match options.clone().create_new(true).open(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => options.open(path),
+        made => made.inspect(|file| leave_to_owner(file, path)),
+    }
+}
+
 fn written_temporary(path: &Path, bytes: &[u8]) -> Result<NamedTempFile, FileError> {
     // In the same directory, since a rename cannot cross file systems. Made with mode 0600.
     let mut temporary = Builder::new()
@@ -212,6 +219,25 @@ fn written_temporary(path: &Path, bytes: &[u8]) -> Result<NamedTempFile, FileErr
         .and_then(|()| temporary.as_file().sync_all())
         .map_err(|e| FileError::io("write", path, e))?;
     Ok(temporary)
+}
+
+/// What root writes into the state directory of another user, of a service for example, is that user's, who
+/// could not read it else. Where even root may not give files away, it stays root's.
+///
+/// Only for a file that this process has made: another one might be a link that the user has put there.
+fn leave_to_owner(file: &File, path: &Path) {
+    if sys::effective_user() == 0
+        && let Ok(dir) = fs::metadata(parent(path))
+    {
+        let _ = fchown(file, Some(dir.uid()), Some(dir.gid()));
+    }
+}
+
+fn persist(temporary: NamedTempFile, path: &Path) -> Result<(), FileError> {
+    temporary
+        .persist(path)
+        .map_err(|e| FileError::io("write", path, e.error))?;
+    sync_parent(path)
 }
 
 /// Without this the rename itself may be lost when the machine stops.

@@ -97,7 +97,7 @@ impl<T: Clone + Default + Serialize + DeserializeOwned> JsonFile<T> {
         let mut text = serde_json::to_string_pretty(value)
             .map_err(|e| FileError::io("write", &self.path, io::Error::other(e)))?;
         text.push('\n');
-        Ok(files::replace(&self.path, text.as_bytes())?)
+        Ok(files::replace_state(&self.path, text.as_bytes())?)
     }
 
     fn is_changed(&self, cached: &Cached<T>) -> Result<bool, StoreError> {

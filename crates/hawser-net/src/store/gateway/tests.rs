@@ -1,5 +1,5 @@
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::thread;
 
 use tempfile::TempDir;
@@ -217,3 +217,37 @@ fn of_too_many_unused_invites_those_that_expire_first_are_forgotten() {
     // The used one stays, so that it can be said that it was used.
     assert_eq!(left, [key(1), key(2)]);
 }
+
+#[test]
+fn what_root_changes_in_the_directory_of_a_service_stays_the_service_s() {
+    if crate::sys::effective_user() != 0 {
+        let name =
+            "hawser-net::what_root_changes_in_the_directory_of_a_service_stays_the_service_s";
+        return hawser_skip::skip(name, "only root may give files away");
+    }
+    let (parent, dir) = dir();
+    let owner = |path: &std::path::Path| fs::metadata(path).unwrap().uid();
+    dir.prepare().unwrap();
+    chown(dir.path(), Some(SERVICE), Some(SERVICE)).unwrap();
+    dir.identity().unwrap();
+    let store = GatewayStore::open(&dir).unwrap();
+    store.add_invite(key(1), LATER, NOW).unwrap();
+    for name in ["key", "gateway.json", "gateway.lock"] {
+        assert_eq!(owner(&dir.file(name)), SERVICE, "{name}");
+    }
+    // Root reads what the service has written, though not what a third user has.
+    assert_eq!(GatewayStore::open(&dir).unwrap().invites().len(), 1);
+    dir.identity().unwrap();
+    chown(dir.file("key"), Some(SERVICE + 1), None).unwrap();
+    assert!(dir.identity().is_err());
+    // A service that is not what it should be must not be given other files.
+    let other = parent.path().join("of-root");
+    fs::write(&other, "").unwrap();
+    fs::remove_file(dir.file("gateway.lock")).unwrap();
+    symlink(&other, dir.file("gateway.lock")).unwrap();
+    store.add_invite(key(2), LATER, NOW).unwrap();
+    assert_eq!(owner(&other), 0);
+}
+
+/// Nobody in particular.
+const SERVICE: u32 = 61_234;
