@@ -80,7 +80,7 @@ impl Capture {
     /// hierarchy of version 2. They leave everything alone until there are links.
     ///
     /// They are for the network namespace that the caller is in, and leave the caller's own
-    /// process alone. Needs Linux 5.15, CAP_BPF and CAP_NET_ADMIN.
+    /// process alone. Needs Linux 5.15, CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON.
     pub fn start(cgroup: &Path, settings: &Settings) -> Result<Self, CaptureError> {
         check_kernel()?;
         let group = open_group(cgroup)?;

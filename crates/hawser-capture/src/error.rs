@@ -11,8 +11,8 @@ use aya::programs::ProgramError;
 pub enum CaptureError {
     /// The process lacks a capability.
     #[error(
-        "capturing connections is not permitted: it needs CAP_BPF and CAP_NET_ADMIN (or root), \
-         and kernel lockdown off"
+        "capturing connections is not permitted: it needs CAP_BPF, CAP_NET_ADMIN and \
+         CAP_PERFMON (or root), and kernel lockdown off"
     )]
     NotPermitted(#[source] io::Error),
     /// Control groups of version 2 are mounted nowhere.
@@ -33,7 +33,7 @@ pub enum CaptureError {
     /// The kernel has no support for it.
     #[error(
         "this kernel can't run the programs that capture connections (CONFIG_BPF_SYSCALL, \
-         CONFIG_CGROUP_BPF): {0}"
+         CONFIG_CGROUP_BPF), or not without CAP_PERFMON: {0}"
     )]
     Refused(String),
     /// A table in the kernel can't be read or written.

@@ -184,7 +184,7 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) connection_scheduler: Option<ConnectionPolicy>,
     /// Take the connections of other programs, too, in the kernel: of all (system), or of those in
-    /// a control group; needs root, or CAP_BPF and CAP_NET_ADMIN
+    /// a control group; needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON
     #[arg(long, value_name = "system|cgroup:PATH")]
     pub(crate) capture: Option<Scope>,
 }

@@ -91,7 +91,7 @@ fn capturing() -> Check {
         Err(error) => Check::warn(
             name,
             format!("{error}; `hawser run` loads a library into programs instead"),
-            "run hawser as root, or give it CAP_BPF, CAP_NET_ADMIN and a control group of its own",
+            "run hawser as root, or give it CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and a control group of its own",
         ),
     }
 }
