@@ -51,6 +51,19 @@ pub(crate) struct Global {
     /// How much to log on standard error [default: info for daemons, else warn]
     #[arg(long, global = true, value_name = "LEVEL", hide_possible_values = true, help_heading = GLOBAL)]
     pub(crate) log: Option<LogLevel>,
+    /// How to log: text, or json, an object a line [default: text]
+    #[arg(long, global = true, value_name = "FORMAT", hide_possible_values = true, help_heading = GLOBAL)]
+    pub(crate) log_format: Option<LogFormat>,
+}
+
+/// What a line of the log looks like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
 }
 
 /// How much is logged.

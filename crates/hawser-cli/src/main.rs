@@ -43,12 +43,13 @@ use setup::Setup;
 
 fn main() -> ExitCode {
     let Cli { global, command } = Cli::parse();
+    let format = global.log_format.unwrap_or_default();
     let outcome = Setup::new(global, &command).and_then(|setup| run(&setup, command));
     match outcome {
         Ok(code) => code,
         Err(error) if setup::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("hawser: {}", setup::explained(&error));
+            setup::complain(&error, format);
             match setup::is_usage(&error) {
                 true => ExitCode::from(2),
                 false => ExitCode::FAILURE,

@@ -13,7 +13,7 @@ use hawser_types::LinkIndex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{Command, Global};
+use crate::args::{Command, Global, LogFormat};
 
 /// The configuration and the state directory.
 pub(crate) struct Setup {
@@ -43,11 +43,13 @@ impl Setup {
                 "{level},netlink_packet_route=error,aya=warn,aya_obj=warn"
             )),
         };
-        tracing_subscriber::fmt()
+        let log = tracing_subscriber::fmt()
             .with_env_filter(filter)
-            .with_writer(io::stderr)
-            .with_ansi(io::stderr().is_terminal())
-            .init();
+            .with_writer(io::stderr);
+        match global.log_format.unwrap_or_default() {
+            LogFormat::Text => log.with_ansi(io::stderr().is_terminal()).init(),
+            LogFormat::Json => log.json().init(),
+        }
         let config = match &global.config {
             Some(path) => Config::load(path)?,
             None => Config::default(),
@@ -146,6 +148,20 @@ pub(crate) fn show(text: &str) -> anyhow::Result<()> {
 /// Writes `value` as JSON to standard output.
 pub(crate) fn show_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     show(&format!("{}\n", serde_json::to_string_pretty(value)?))
+}
+
+/// Says on standard error why the program ends, as its log would.
+pub(crate) fn complain(error: &anyhow::Error, format: LogFormat) {
+    let message = explained(error);
+    match format {
+        LogFormat::Text => eprintln!("hawser: {message}"),
+        LogFormat::Json => {
+            let fields = serde_json::json!({ "message": message });
+            let line =
+                serde_json::json!({ "level": "ERROR", "fields": fields, "target": "hawser" });
+            eprintln!("{line}");
+        }
+    }
 }
 
 /// An error with its causes, without saying twice what a cause is quoted with already.
