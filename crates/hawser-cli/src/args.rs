@@ -4,6 +4,7 @@
 //! command, once.
 
 mod events;
+mod manual;
 mod rule;
 mod run;
 
@@ -23,6 +24,7 @@ use hawser_types::{ByteCount, StreamId};
 use crate::captured::Scope;
 
 pub(crate) use events::EventsArgs;
+pub(crate) use manual::{CompletionsArgs, ManArgs};
 pub(crate) use rule::{RuleAction, RuleArgs, RuleTestArgs, Spot};
 pub(crate) use run::{RunArgs, Via};
 
@@ -132,6 +134,10 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Find what would keep bonding from working here
     Doctor(TableArgs),
+    /// Print a script that completes commands and flags in a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write those of all commands
+    Man(ManArgs),
 }
 
 impl Command {

@@ -15,6 +15,7 @@ mod events;
 mod far_end;
 mod link;
 mod links;
+mod manual;
 mod measure;
 mod peering;
 mod peers;
@@ -81,6 +82,8 @@ fn run(setup: &Setup, command: Command) -> anyhow::Result<ExitCode> {
             Command::Why(args) => why::run(setup, &args).await,
             Command::Bench(args) => bench::run(setup, &args).await,
             Command::Doctor(args) => doctor::run(setup, args).await,
+            Command::Completions(args) => manual::completions(&args),
+            Command::Man(args) => manual::pages(&args),
         };
         done.map(|()| ExitCode::SUCCESS)
     });

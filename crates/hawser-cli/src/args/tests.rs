@@ -57,6 +57,10 @@ fn every_form_that_scripts_use_is_taken() {
         "bench --size 1000000",
         "doctor",
         "doctor --json",
+        "completions bash",
+        "man",
+        "man --out /tmp/man",
+        "up --log-format json",
     ] {
         command(line);
     }
@@ -153,6 +157,11 @@ fn a_wrong_value_is_refused_with_what_is_expected() {
             "--log loud status",
             "possible values: off, error, warn, info, debug, trace",
         ),
+        ("--log-format xml status", "possible values: text, json"),
+        (
+            "completions csh",
+            "possible values: bash, elvish, fish, powershell, zsh",
+        ),
         ("send a", "--to <URL|@FILE>"),
         ("send --to @i", "<FILE>..."),
         ("receive", "<DIR>"),
@@ -202,6 +211,8 @@ fn help_fits_seventy_nine_columns() {
         "events",
         "bench",
         "doctor",
+        "completions",
+        "man",
     ];
     for name in commands {
         for flag in ["-h", "--help"] {

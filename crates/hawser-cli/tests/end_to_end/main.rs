@@ -11,6 +11,7 @@ mod events;
 mod files;
 mod gateway;
 mod ledger;
+mod manual;
 mod origin;
 mod peer;
 mod program;

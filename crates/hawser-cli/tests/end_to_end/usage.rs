@@ -49,6 +49,8 @@ fn help_fits_the_terminal() {
         "why",
         "bench",
         "doctor",
+        "completions",
+        "man",
     ];
     for command in commands {
         let words: Vec<&str> = command.split(' ').chain(["-h"]).collect();
