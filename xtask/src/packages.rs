@@ -91,7 +91,7 @@ struct Need {
     tests: &'static str,
 }
 
-const NEEDS: [Need; 6] = [
+const NEEDS: [Need; 9] = [
     Need {
         program: "curl",
         package: "curl",
@@ -121,5 +121,20 @@ const NEEDS: [Need; 6] = [
         program: "chromium",
         package: "chromium",
         tests: "pages in a real browser, through the proxy port and on two links",
+    },
+    Need {
+        program: "promtool",
+        package: "prometheus",
+        tests: "the format of metrics, and what the dashboard for Grafana asks",
+    },
+    Need {
+        program: "systemd-analyze",
+        package: "systemd",
+        tests: "the units for systemd",
+    },
+    Need {
+        program: "man",
+        package: "man-db",
+        tests: "the manual pages",
     },
 ];

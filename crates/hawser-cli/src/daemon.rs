@@ -37,6 +37,7 @@ use why::milliseconds;
 pub(crate) use why::since_1970;
 
 use crate::placed::Which;
+use crate::service;
 use crate::setup::asked_to_end;
 
 /// The file name of the control socket in the state directory.
@@ -191,6 +192,7 @@ impl Daemon {
     /// The daemon takes connections at this address. Once only.
     pub(crate) fn set_listen(&self, listen: SocketAddr) {
         let _ = self.shared.listen.set(listen);
+        service::ready(listen);
     }
 
     /// Resolves when the program is asked to end, by a signal or over the socket.
@@ -199,6 +201,7 @@ impl Daemon {
             () = asked_to_end() => {}
             () = self.shared.stop.notified() => {}
         }
+        service::stopping();
     }
 }
 
@@ -237,6 +240,8 @@ async fn keep_record(shared: Arc<Shared>) {
     loop {
         ticks.tick().await;
         shared.enter();
+        // Neither the runtime nor a session stands still.
+        service::alive();
     }
 }
 

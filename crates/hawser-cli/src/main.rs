@@ -27,6 +27,7 @@ mod rules;
 mod run;
 mod send;
 mod serve;
+mod service;
 mod session;
 mod setup;
 mod status;

@@ -16,5 +16,7 @@ mod origin;
 mod peer;
 mod program;
 mod rules;
+mod service;
+mod units;
 mod usage;
 mod why;

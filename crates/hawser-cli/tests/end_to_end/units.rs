@@ -1,0 +1,113 @@
+//! The units for systemd, judged by its own tool.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::program::Place;
+
+#[test]
+fn units_are_ones_that_systemd_takes() {
+    let place = Place::new();
+    let folder = units(&place, Which::WithDropIns);
+    let units = UNITS.map(|name| folder.join(name));
+    let arguments = ["verify", "--man=no"];
+    analyze("units_are_ones_that_systemd_takes", &arguments, &units);
+}
+
+#[test]
+fn services_are_exposed_to_little() {
+    let place = Place::new();
+    for which in [Which::Alone, Which::WithDropIns] {
+        let folder = units(&place, which);
+        for name in UNITS {
+            // Tenths.
+            let arguments = ["security", "--offline=true", "--no-pager", "--threshold=30"];
+            analyze(
+                "services_are_exposed_to_little",
+                &arguments,
+                &[folder.join(name)],
+            );
+        }
+    }
+}
+
+#[test]
+fn units_start_what_there_is() {
+    let place = Place::new();
+    let folder = units(&place, Which::WithDropIns);
+    let mut files = UNITS.map(|name| folder.join(name)).to_vec();
+    let drop_ins = std::fs::read_dir(folder.join(DROP_INS)).unwrap();
+    files.extend(drop_ins.map(|file| file.unwrap().path()));
+    let texts = files
+        .iter()
+        .map(|file| std::fs::read_to_string(file).unwrap());
+    let starts = |text: String| {
+        let lines = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("ExecStart="));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let starts = texts.flat_map(starts).filter(|start| !start.is_empty());
+    let starts: Vec<String> = starts.collect();
+    assert_eq!(starts.len(), 3);
+    for start in starts {
+        // The administrator's flags are empty here; with one more it explains itself and starts nothing.
+        let words = start.split(' ').filter(|word| !word.starts_with('$'));
+        let words: Vec<&str> = words.chain(["-h"]).collect();
+        let output = Command::new(words[0]).args(&words[1..]).output().unwrap();
+        assert!(output.status.success(), "{start}: {output:?}");
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Which {
+    Alone,
+    WithDropIns,
+}
+
+/// A folder with the units, for the program as it was built.
+fn units(place: &Place, which: Which) -> PathBuf {
+    let folder = place.folder(match which {
+        Which::Alone => "alone",
+        Which::WithDropIns => "with-drop-ins",
+    });
+    let copy = |from: &Path, to: PathBuf| {
+        let text = std::fs::read_to_string(from).unwrap();
+        std::fs::write(to, text.replace(INSTALLED, env!("CARGO_BIN_EXE_hawser"))).unwrap();
+    };
+    for name in UNITS {
+        copy(&sources().join(name), folder.join(name));
+    }
+    if which == Which::WithDropIns {
+        let drop_ins = folder.join(DROP_INS);
+        std::fs::create_dir(&drop_ins).unwrap();
+        for file in std::fs::read_dir(sources().join(DROP_INS)).unwrap() {
+            let file = file.unwrap();
+            copy(&file.path(), drop_ins.join(file.file_name()));
+        }
+    }
+    folder
+}
+
+fn analyze(test: &str, arguments: &[&str], units: &[PathBuf]) {
+    let output = Command::new("systemd-analyze")
+        .args(arguments)
+        .args(units)
+        .output();
+    let Ok(output) = output else {
+        return hawser_skip::skip(&format!("end_to_end::{test}"), "systemd is not installed");
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{complaints}");
+    // A key that it does not know is only a warning.
+    assert_eq!(complaints, "");
+}
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/systemd")
+}
+
+const UNITS: [&str; 2] = ["hawser-up.service", "hawser-serve.service"];
+const DROP_INS: &str = "hawser-up.service.d";
+const INSTALLED: &str = "/usr/bin/hawser";
