@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use super::feed::Hub;
 use super::guard::{OwnNames, own_pages, token_holders};
 use super::{Daemon, Token, assets};
+use crate::metrics;
 
 /// What is served, and to whom.
 pub(super) struct Site {
@@ -33,6 +34,7 @@ pub(super) fn router(site: Site) -> Router {
     let mut router = Router::new()
         .route("/api/v1/ask", post(ask))
         .route("/api/v1/feed", get(feed))
+        .route("/metrics", get(scrape))
         .route_layer(from_fn_with_state(Arc::clone(&site), token_holders));
     for asset in assets::all() {
         let path = asset.path.clone();
@@ -73,6 +75,17 @@ async fn feed(State(site): State<Arc<Site>>, headers: HeaderMap) -> Response {
             let later = [(RETRY_AFTER, FEED_RETRY), (CONNECTION, "close")];
             (StatusCode::SERVICE_UNAVAILABLE, later, TOO_MANY_FEEDS).into_response()
         }
+    }
+}
+
+/// What the daemon is doing, for Prometheus.
+async fn scrape(State(site): State<Arc<Site>>) -> Response {
+    match site.daemon.answer(&Request::Status) {
+        hawser_control::Response::Status(snapshot) => {
+            let kind = [(CONTENT_TYPE, metrics::CONTENT_TYPE)];
+            (kind, metrics::render(&snapshot)).into_response()
+        }
+        other => told(StatusCode::INTERNAL_SERVER_ERROR, &other),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Who is let in.
 
+use hawser_monitor::metrics::CONTENT_TYPE;
+
 use super::client::{Client, request};
 use super::daemon::{Running, TOKEN};
 
@@ -40,7 +42,7 @@ async fn without_the_right_token_nothing_is_told() {
         assert_eq!(answered(&server, &with(wrong)).await, 401, "{wrong}");
     }
     let mut client = Client::connect(server.address).await;
-    for path in ["/api/v1/feed"] {
+    for path in ["/api/v1/feed", "/metrics"] {
         let answer = client.raw(&format!("GET {path}"), &[&host], "").await;
         assert_eq!(
             (answer.status, answer.headers["www-authenticate"].as_str()),
@@ -55,6 +57,21 @@ async fn without_the_right_token_nothing_is_told() {
             .load(std::sync::atomic::Ordering::Relaxed),
         1
     );
+}
+
+#[tokio::test]
+async fn metrics_are_told_to_holders_of_the_token() {
+    let server = Running::start();
+    let host = format!("Host: {}", server.address);
+    let token = format!("Authorization: Bearer {TOKEN}");
+    let mut client = Client::connect(server.address).await;
+    let answer = client.raw("GET /metrics", &[&host, &token], "").await;
+    assert_eq!(
+        (answer.status, answer.headers["content-type"].as_str()),
+        (200, CONTENT_TYPE)
+    );
+    let sample = "\nhawser_links{state=\"down\"} 1\n";
+    assert!(answer.body.contains(sample), "{}", answer.body);
 }
 
 #[tokio::test]
