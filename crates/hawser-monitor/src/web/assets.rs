@@ -63,4 +63,18 @@ macro_rules! files {
 }
 
 /// All that is in the folder.
-const FILES: &[(&str, &str)] = files!["app.js", "chart.js", "icon.svg", "index.html", "style.css",];
+const FILES: &[(&str, &str)] = files![
+    "api.js",
+    "app.js",
+    "change.js",
+    "chart.js",
+    "dom.js",
+    "events.js",
+    "flows.js",
+    "icon.svg",
+    "index.html",
+    "links.js",
+    "policy.js",
+    "samples.js",
+    "style.css",
+];

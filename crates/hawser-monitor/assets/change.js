@@ -1,0 +1,20 @@
+// Changes that the user asks for.
+
+import { ask } from './api.js';
+import { printable, setText } from './dom.js';
+
+/** Asks for a change, and says what came of it. Gives whether it was done. */
+export async function send(said, ...requests) {
+  said.classList.remove('bad');
+  setText(said, '…');
+  try {
+    let saved = null;
+    for (const request of requests) saved = (await ask(request)).saved ?? saved;
+    setText(said, saved ? `Done, and saved to ${printable(saved)}.` : 'Done.');
+    return true;
+  } catch (error) {
+    said.classList.add('bad');
+    setText(said, `Not done: ${printable(error.message)}.`);
+    return false;
+  }
+}

@@ -1,0 +1,141 @@
+// How links are chosen: schedulers, gateway, profile, rules.
+
+import { send } from './change.js';
+import { find, h, keep, printable, setChoices, setText } from './dom.js';
+
+let links = '';
+
+/** Shows the policy, as far as the user is not about to change it. */
+export function showPolicy(policy, status) {
+  const isClient = status?.role !== 'gateway';
+  for (const field of find('policy-form').querySelectorAll('[data-of]')) showChoice(field, policy, isClient);
+  find('policy-form').querySelector('button').hidden = !isClient;
+  find('rule-form').hidden = !isClient;
+  find('rules-none').hidden = policy.rules.length > 0;
+  find('rule-table').hidden = policy.rules.length === 0;
+  keep(find('rule-table'), policy.rules, (rule) => JSON.stringify(rule), makeRule);
+  const names = (status?.links ?? []).map((link) => link.name);
+  if (links !== names.join('\n')) {
+    links = names.join('\n');
+    showTargets();
+  }
+}
+
+/** One select: what is in force, and what else may be. */
+function showChoice(field, policy, isClient) {
+  const select = field.querySelector('select');
+  const of = field.dataset.of;
+  const chosen = policy[of];
+  field.hidden = !chosen;
+  if (!chosen) return;
+  const known = of === 'gateway' ? GATEWAY : policy[of === 'profile' ? 'profiles_known' : `${of}_known`];
+  // What the user has chosen and not applied yet stays.
+  const isTouched = select.dataset.shown !== undefined && select.value !== select.dataset.shown;
+  setChoices(select, known.includes(chosen) ? known : [chosen, ...known], isTouched ? undefined : chosen);
+  select.dataset.shown = chosen;
+  select.disabled = !isClient;
+}
+
+function applyPolicy(event) {
+  event.preventDefault();
+  const form = find('policy-form');
+  const save = form.elements.save.checked;
+  const changed = [...form.querySelectorAll('[data-of]')].filter((field) => {
+    const select = field.querySelector('select');
+    return !field.hidden && (save || select.value !== select.dataset.shown);
+  });
+  const requests = changed.map((field) => {
+    const [of, value] = [field.dataset.of, field.querySelector('select').value];
+    if (of === 'gateway') return { request: 'set-gateway', usage: value, save };
+    if (of === 'profile') return { request: 'set-profile', profile: value, save };
+    return { request: 'set-scheduler', of, scheduler: value, save };
+  });
+  const said = form.querySelector('.said');
+  if (requests.length) send(said, ...requests);
+  else setText(said, 'Nothing was changed.');
+}
+
+/** A rule in words. One that is written down is removed by a second press only. */
+function makeRule(rule) {
+  const isWritten = rule.source === 'user';
+  const said = h('p', { class: 'said', role: 'status' });
+  let isSure = !isWritten;
+  const button = h('button', { onclick: async () => {
+    if (!isSure) {
+      isSure = true;
+      return setText(button, 'Remove it from the configuration');
+    }
+    const done = await send(said, { request: 'remove-rule', number: rule.number, save: isWritten });
+    if (done) find('rules-title').focus();
+  } }, 'Remove');
+  button.addEventListener('blur', () => {
+    isSure = !isWritten;
+    setText(button, 'Remove');
+  });
+  const name = rule.name ? `${rule.name}: ` : '';
+  const cell = (label, kind, text) => h('td', { class: kind, 'data-label': label }, h('bdi', {}, printable(text)));
+  const act = h('td', { class: 'act' }, rule.source === 'profile' ? null : button, said);
+  return { node: h('tbody', {}, h('tr', {}, cell('No.', 'number', rule.number),
+    cell('Applies to', 'words', name + rule.when), cell('Says', 'words', rule.then),
+    cell('From', 'words', rule.source), act)), update() {} };
+}
+
+/** What may stand after "which is", for what is chosen before it. */
+function showTargets() {
+  const { effect, target } = find('rule-form').elements;
+  setChoices(target, EFFECTS[effect.value].of ?? links.split('\n'));
+  showRule();
+}
+
+/** The rule in the configuration's own words. */
+function ruleText() {
+  const { key, value, effect, target, name } = find('rule-form').elements;
+  const isNumber = (text) => NUMBERED.includes(key.value) && /^\d+$/.test(text);
+  const values = value.value.split(',').map((one) => (isNumber(one.trim()) ? one.trim() : quote(one.trim())));
+  const list = values.length > 1 ? `[${values.join(', ')}]` : values[0];
+  const lines = [`${key.value} = ${list}`, `${EFFECTS[effect.value].key} = ${quote(target.value)}`];
+  if (name.value.trim()) lines.unshift(`name = ${quote(name.value.trim())}`);
+  return lines.join('\n');
+}
+
+const showRule = () => setText(find('rule-text'), printableLines(ruleText()));
+
+const printableLines = (text) => text.split('\n').map(printable).join('\n');
+
+/** A string in TOML, which has JSON's escapes. */
+const quote = (text) => JSON.stringify(text).replaceAll('\u007f', '\\u007f');
+
+async function addRule(event) {
+  event.preventDefault();
+  const form = find('rule-form');
+  const done = await send(form.querySelector('.said'), {
+    request: 'add-rule',
+    rule: ruleText(),
+    save: form.elements.save.checked,
+  });
+  if (!done) return;
+  form.elements.value.value = '';
+  showRule();
+}
+
+const GATEWAY = ['always', 'auto', 'never'];
+/** What may be named by a number. */
+const NUMBERED = ['port', 'user'];
+const KEYS = ['program', 'executable', 'domain', 'address', 'port', 'user', 'cgroup', 'protocol'];
+const EFFECTS = {
+  'only over the link': { key: 'only' },
+  'never over the link': { key: 'never' },
+  'not over links': { key: 'avoid', of: ['metered', 'calls'] },
+  'by the way': { key: 'mode', of: ['direct', 'bonded', 'auto'] },
+  'as of the class': { key: 'class', of: ['real-time', 'interactive', 'bulk'] },
+};
+
+{
+  const form = find('rule-form');
+  setChoices(form.elements.key, KEYS);
+  setChoices(form.elements.effect, Object.keys(EFFECTS));
+  form.elements.effect.addEventListener('change', showTargets);
+  form.addEventListener('input', showRule);
+  form.addEventListener('submit', addRule);
+  find('policy-form').addEventListener('submit', applyPolicy);
+}
