@@ -5,6 +5,7 @@ mod join;
 mod keeper;
 mod reach;
 mod rules;
+mod scheduler;
 mod status;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::rules::Terms;
 use hawser_session::{CloseReason, OpenError, SessionConfig, SessionSnapshot};
 use hawser_types::{ByteCount, StreamId};
@@ -46,7 +48,7 @@ pub struct ClientConfig {
     /// What the user's rules make of links, by name; others are used like any. As it is at first:
     /// [`Client::set_rules`] changes it.
     pub rules: BTreeMap<String, Terms>,
-    /// The session's behaviour.
+    /// The session's behaviour. Its scheduler is the one at first: [`Client::set_scheduler`] changes it.
     pub session: SessionConfig,
     /// Congestion control of the channels; `None`: where bbr is permitted, as the session chooses
     /// for each, else the system's default.
@@ -69,6 +71,7 @@ struct Shared {
     congestion: Congestion,
     links: watch::Receiver<Arc<Vec<Link>>>,
     rules: watch::Sender<BTreeMap<String, Terms>>,
+    scheduler: watch::Sender<ChunkPolicy>,
     current: watch::Sender<State>,
     keepers: Mutex<BTreeMap<u32, LinkStatus>>,
     /// Whether the next session begins with the invite rather than with the client's own key.
@@ -160,6 +163,7 @@ impl Client {
         let shared = Arc::new(Shared {
             enrolling: AtomicBool::new(enrolling),
             rules: watch::Sender::new(config.rules.clone()),
+            scheduler: watch::Sender::new(config.session.scheduler),
             config,
             congestion,
             links,

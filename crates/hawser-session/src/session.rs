@@ -22,7 +22,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use hawser_path::{ChannelCount, Control, KernelSample};
 use hawser_sched::PathView;
-use hawser_sched::chunk::{ChunkPolicy, ChunkScheduler, express_scheduler};
+use hawser_sched::chunk::{ChunkScheduler, express_scheduler};
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, SegmentNumber, StreamId};
 use hawser_wire::{ChannelRole, CommandDecoder};
 
@@ -35,7 +35,7 @@ use crate::grant::{Granted, Received};
 use crate::ledger::{ChunkKey, Ledger};
 use crate::range_set::RangeSet;
 use crate::reassembly::Reassembly;
-use crate::recorder::{Note, Recorder};
+use crate::recorder::Recorder;
 use crate::snapshot::{ChannelSnapshot, Counters, SessionSnapshot, StreamSnapshot};
 use crate::stream::{Pool, Stream};
 use crate::{Payload, SessionConfig};
@@ -359,14 +359,6 @@ impl Session {
     /// Whether any channel is left.
     pub fn has_channels(&self) -> bool {
         !self.channels.is_empty()
-    }
-
-    /// Places bulk chunks by another policy from now on.
-    pub fn set_scheduler(&mut self, now: Instant, policy: ChunkPolicy) {
-        if self.bulk.policy() != policy {
-            self.bulk = policy.scheduler();
-            self.recorder.note(now, Note::Policy(policy));
-        }
     }
 
     /// What was decided, and why.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use hawser_session::seal::{Direction, SessionKeys};
-use hawser_session::{ChannelSpec, Side};
+use hawser_session::{ChannelSpec, SessionConfig, Side};
 use hawser_types::{ChannelId, LinkIndex};
 use hawser_wire::{ChannelRole, Enrolment};
 
@@ -137,12 +137,11 @@ fn begin(shared: &Arc<Shared>, link: Link, remote: SocketAddr, handshake: Handsh
         stream: handshake.stream,
     };
     let challenge = keys.enrolment_challenge();
-    let driver = Driver::start(
-        Side::Client,
-        config.session.clone(),
-        keys,
-        shared.congestion.clone(),
-    );
+    let session = SessionConfig {
+        scheduler: *shared.scheduler.borrow(),
+        ..config.session.clone()
+    };
+    let driver = Driver::start(Side::Client, session, keys, shared.congestion.clone());
     if shared.invite().is_some() {
         driver.enrol(Enrolment {
             key: *config.identity.public().as_bytes(),

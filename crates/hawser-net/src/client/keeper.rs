@@ -23,6 +23,7 @@ pub(super) async fn keep(shared: &Arc<Shared>, first: First) {
     let driver = first.driver.clone();
     let mut links = shared.links.clone();
     let mut rules = shared.rules.subscribe();
+    let mut scheduler = shared.scheduler.subscribe();
     let mut changes = driver.changes();
     let mut tasks = JoinSet::new();
     let mut running: BTreeMap<u32, (Link, tokio::task::AbortHandle)> = BTreeMap::new();
@@ -30,6 +31,7 @@ pub(super) async fn keep(shared: &Arc<Shared>, first: First) {
     while driver.closed().is_none() {
         // Links come and go, and what is said of their names holds for their numbers.
         shared.tell_rules(&driver);
+        shared.tell_scheduler(&driver);
         let wanted = shared.usable_links();
         running.retain(|index, (link, task)| {
             let same = wanted
@@ -53,6 +55,7 @@ pub(super) async fn keep(shared: &Arc<Shared>, first: First) {
         tokio::select! {
             _ = links.changed() => {}
             _ = rules.changed() => {}
+            _ = scheduler.changed() => {}
             _ = changes.changed() => {}
             Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
         }

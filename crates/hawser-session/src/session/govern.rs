@@ -1,4 +1,5 @@
-//! Which links may be used for what, by the user's rules and by what the governor found.
+//! Which links may be used for what, by the user's rules and by what the governor found, and which
+//! policy chooses among them.
 //!
 //! A rule holds for one direction. The client has both, keeps its own and tells the gateway the
 //! other. Policies see no channel of a link that is excluded; the channel stands, and
@@ -6,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::governor::{Exclusion, Standing};
 use hawser_sched::rules::{Permission, Terms, exclusion};
 use hawser_types::{Instant, LinkIndex};
@@ -13,6 +15,7 @@ use hawser_wire::{Command, LinkTerms, LinkUse, MAX_LINK_TERMS};
 use smallvec::SmallVec;
 
 use super::{Session, Side};
+use crate::recorder::Note;
 
 /// The user's rules, for what this side sends.
 #[derive(Debug, Default)]
@@ -47,6 +50,16 @@ impl Session {
         }
         self.apply_terms();
         self.schedule(now);
+    }
+
+    /// Places bulk chunks by another policy from now on, those that wait already among them.
+    pub fn set_scheduler(&mut self, now: Instant, policy: ChunkPolicy) {
+        if self.bulk.policy() != policy {
+            self.bulk = policy.scheduler();
+            self.recorder.note(now, Note::Policy(policy));
+            // The one before may have waited for what this one does not wait for.
+            self.schedule(now);
+        }
     }
 
     /// The client says what its user allows for this side's direction.

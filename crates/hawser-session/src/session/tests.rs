@@ -7,6 +7,7 @@ mod pause;
 mod random;
 mod raw;
 mod report;
+mod scheduler;
 mod silence;
 mod tail;
 mod transfer;

@@ -1,0 +1,30 @@
+//! The policy that places what a client sends.
+
+use hawser_sched::chunk::ChunkPolicy;
+
+use super::{Client, Shared, State};
+use crate::driver::Driver;
+
+impl Client {
+    /// Places bulk chunks by `policy` from now on, in the session that runs and in later ones. What the
+    /// gateway sends it places as it was told itself.
+    pub fn set_scheduler(&self, policy: ChunkPolicy) {
+        self.shared.scheduler.send_replace(policy);
+        if let State::Running(driver) = &*self.shared.current.borrow() {
+            self.shared.tell_scheduler(driver);
+        }
+    }
+
+    /// The policy that places bulk chunks.
+    pub fn scheduler(&self) -> ChunkPolicy {
+        *self.shared.scheduler.borrow()
+    }
+}
+
+impl Shared {
+    /// Tells a session which policy holds now.
+    pub(super) fn tell_scheduler(&self, driver: &Driver) {
+        let policy = *self.scheduler.borrow();
+        driver.with(|session, now| session.set_scheduler(now, policy));
+    }
+}

@@ -1,0 +1,47 @@
+use bytes::Bytes;
+use hawser_sched::chunk::ChunkPolicy;
+use hawser_wire::ChannelRole;
+
+use super::pair::{CLIENT, GATEWAY, Pair, link, pattern};
+use crate::SessionConfig;
+
+/// Two bulk channels, 1 and 2, that take turns.
+fn in_turns() -> Pair {
+    let config = SessionConfig {
+        scheduler: ChunkPolicy::RoundRobin,
+        ..SessionConfig::default()
+    };
+    let mut pair = Pair::new(config);
+    pair.add_channel(0, ChannelRole::Express, &link(1, 20, 20));
+    pair.run_for(100);
+    pair.add_channel(1, ChannelRole::Bulk, &link(1, 20, 20));
+    pair.add_channel(2, ChannelRole::Bulk, &link(2, 50, 5));
+    pair.run_for(100);
+    pair
+}
+
+#[test]
+fn what_is_under_way_arrives_whole_whatever_the_policy_becomes() {
+    let data = pattern(6_000_000);
+    let mut pair = in_turns();
+    let now = pair.now;
+    let id = pair.sides[CLIENT].open_stream(now, Bytes::new()).unwrap();
+    let mut rest = Bytes::from(data.clone());
+    let mut got = Vec::new();
+    let mut policies = ChunkPolicy::ALL.iter().cycle();
+    while got.len() < data.len() {
+        let now = pair.now;
+        pair.sides[CLIENT].set_scheduler(now, *policies.next().unwrap());
+        if !rest.is_empty() {
+            let _ = pair.sides[CLIENT].write(now, id, &mut rest);
+        }
+        pair.run_for(50);
+        pair.read_into(GATEWAY, id, &mut got);
+        assert!(
+            pair.now.as_nanos() < 60_000_000_000,
+            "{} of it came",
+            got.len()
+        );
+    }
+    assert!(got == data);
+}
