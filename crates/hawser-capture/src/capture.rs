@@ -8,6 +8,7 @@ use std::sync::Arc;
 use aya::maps::{Array, HashMap, LpmTrie, MapData, PerCpuArray, RingBuf};
 use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 use hawser_path::PortClass;
+use hawser_sched::connection::ConnectionPolicy;
 use ipnet::IpNet;
 
 use crate::apply::RuleTables;
@@ -22,7 +23,8 @@ use crate::tables::{
     SettingsRow,
 };
 use crate::{
-    Bytes, CaptureError, Connection, Events, LinkEntry, OriginTable, Origins, Settings, sys,
+    Bytes, CaptureError, Connection, Events, LinkEntry, OriginTable, Origins, Settings, Unruled,
+    sys,
 };
 
 /// The programs in the kernel that place the connections of one control group, and of all below
@@ -142,6 +144,25 @@ impl Capture {
     pub fn set_settings(&mut self, settings: &Settings) -> Result<(), CaptureError> {
         fill(&mut self.settings, settings);
         Ok(self.tables.settings.set(0, self.settings, 0)?)
+    }
+
+    /// From now on links are chosen by `policy`, and what rules say nothing of is treated as `unruled`
+    /// says, or as before. Everything else stays as it was set.
+    pub fn set_choice(
+        &mut self,
+        policy: ConnectionPolicy,
+        unruled: Option<Unruled>,
+    ) -> Result<(), CaptureError> {
+        let row = SettingsRow {
+            policy: policy_number(policy),
+            auto_mode: unruled.map_or(self.settings.auto_mode, Unruled::number),
+            ..self.settings
+        };
+        if [row.policy, row.auto_mode] != [self.settings.policy, self.settings.auto_mode] {
+            self.tables.settings.set(0, row, 0)?;
+            self.settings = row;
+        }
+        Ok(())
     }
 
     /// The links there are. What a link carries stays with it; one that is left out takes no

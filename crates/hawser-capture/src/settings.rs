@@ -1,6 +1,6 @@
 use std::net::{SocketAddrV4, SocketAddrV6};
 
-use hawser_sched::connection::{ConnectionPolicy, Demand};
+use hawser_sched::connection::{ConnectionPolicy, Demand, GatewayUse};
 use hawser_types::{ByteCount, LinkIndex, Rate};
 use std::time::Duration;
 
@@ -116,6 +116,16 @@ pub(crate) const fn policy_number(policy: ConnectionPolicy) -> u32 {
         ConnectionPolicy::WeightedRoundRobin => 2,
         ConnectionPolicy::MaxThroughput => 3,
         _ => 4,
+    }
+}
+
+impl From<GatewayUse> for Unruled {
+    /// Where there is a gateway, and what is redirected goes to who decides for each connection.
+    fn from(usage: GatewayUse) -> Self {
+        match usage {
+            GatewayUse::Never => Self::Direct,
+            GatewayUse::Always | GatewayUse::Auto => Self::Bonded,
+        }
     }
 }
 

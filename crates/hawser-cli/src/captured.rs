@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use hawser_capture::process::{Process, is_outermost};
-use hawser_capture::{Capture, Origins, Settings, Unruled, mount_point};
+use hawser_capture::{Capture, Origins, Settings, mount_point};
 use hawser_front::connection::{Director, KernelPlaces, Origin};
 use hawser_front::redirect::{Lookup, RedirectServer, Redirected};
 use hawser_front::transport::Dialer;
@@ -114,10 +114,7 @@ pub(crate) async fn redirect<D: Dialer>(
         .context("can't take connections on loopback")?;
     let v6 = |port| SocketAddrV6::new(Ipv6Addr::LOCALHOST, port, 0, 0);
     capture.set_settings(&Settings {
-        unruled: match usage {
-            GatewayUse::Never => Unruled::Direct,
-            GatewayUse::Always | GatewayUse::Auto => Unruled::Bonded,
-        },
+        unruled: usage.into(),
         redirect_ipv4: Some(SocketAddrV4::new(Ipv4Addr::LOCALHOST, server.v4())),
         redirect_ipv6: server.v6().map(v6),
         ..settings

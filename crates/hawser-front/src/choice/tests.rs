@@ -191,6 +191,21 @@ async fn a_gateway_for_nothing_gets_what_rules_give_it_while_it_is_there() {
 }
 
 #[tokio::test]
+async fn a_gateway_that_is_used_otherwise_keeps_what_is_known_of_it() {
+    let scene = scene(GatewayUse::Always).await;
+    assert_eq!(scene.dial(OUT_THERE).await, BY_GATEWAY);
+    scene.director.set_gateway(GatewayUse::Never);
+    for to in [OUT_THERE, "127.0.0.1"] {
+        assert_eq!(scene.dial(to).await, STRAIGHT, "{to}");
+    }
+    scene.director.set_gateway(GatewayUse::Always);
+    assert_eq!(scene.dial("127.0.0.1").await, BY_GATEWAY);
+    let gateway = scene.director.report().gateway.unwrap();
+    assert!(gateway.is_up);
+    assert_eq!(gateway.opened, 2);
+}
+
+#[tokio::test]
 async fn where_it_is_weighed_a_connection_never_depends_on_the_gateway() {
     // No link leads anywhere here, so that the gateway is always the better one.
     let scene = scene(GatewayUse::Auto).await;

@@ -43,7 +43,8 @@ pub struct Director {
 #[derive(Debug)]
 struct Shared {
     inner: Mutex<Inner>,
-    /// Counts the changes after which a connection that is being made may have to go elsewhere.
+    /// Counts the changes after which a connection that is being made may have to go elsewhere, and
+    /// the kernel's programs are to hear of at once.
     changes: watch::Sender<u64>,
     /// Whether a session with the gateway runs: asked for each datagram.
     has_session: AtomicBool,
@@ -135,6 +136,21 @@ impl Director {
         self.change();
     }
 
+    /// Places connections by another policy from now on. Those that are open stay on their links.
+    pub fn set_policy(&self, policy: ConnectionPolicy) {
+        let mut inner = self.lock();
+        if inner.scheduler.policy() != policy {
+            inner.scheduler = policy.scheduler();
+            drop(inner);
+            self.change();
+        }
+    }
+
+    /// The policy that places connections.
+    pub fn policy(&self) -> ConnectionPolicy {
+        self.lock().scheduler.policy()
+    }
+
     /// The user's rules for connections.
     pub fn set_rules(&self, rules: Arc<RuleSet>) {
         self.lock().rules = rules;
@@ -142,7 +158,12 @@ impl Director {
 
     /// What the user allows on the links.
     pub fn set_terms(&self, terms: LinkTerms) {
-        self.lock().terms = terms;
+        let mut inner = self.lock();
+        if inner.terms != terms {
+            inner.terms = terms;
+            drop(inner);
+            self.change();
+        }
     }
 
     /// What was learned in earlier runs.
@@ -247,7 +268,8 @@ impl Director {
         }
     }
 
-    /// Changes whenever a link comes, goes, or is found to be sound or not.
+    /// Changes whenever a link comes, goes, or is found to be sound or not, and whenever the user says
+    /// otherwise how links or the gateway are used.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.shared.changes.subscribe()
     }
@@ -392,7 +414,7 @@ impl Director {
         inner.learn_burst(&mut entry, now);
     }
 
-    fn change(&self) {
+    pub(super) fn change(&self) {
         self.shared.changes.send_modify(|count| *count += 1);
     }
 

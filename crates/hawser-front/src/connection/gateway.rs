@@ -122,6 +122,12 @@ impl Director {
             Some(gateway) => gateway.usage = usage,
             none => *none = Some(Box::new(GatewayBook::new(usage))),
         }
+        self.change();
+    }
+
+    /// What the gateway is used for; none where there is none.
+    pub fn gateway_use(&self) -> Option<GatewayUse> {
+        self.lock().gateway.as_ref().map(|it| it.usage)
     }
 
     /// The session with the gateway as it is now. To be told every half second.
@@ -144,9 +150,7 @@ impl Director {
 
     /// Whether the gateway is for everything.
     pub fn is_all_by_gateway(&self) -> bool {
-        let inner = self.lock();
-        let usage = inner.gateway.as_ref().map(|it| it.usage);
-        usage == Some(GatewayUse::Always)
+        self.gateway_use() == Some(GatewayUse::Always)
     }
 
     /// Which way a connection takes; over a link, where there is no gateway. `is_near`: it leads to

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_capture::{Bytes, Capture, CaptureError, Connection, End, Event, Events};
+use hawser_capture::{Bytes, Capture, CaptureError, Connection, End, Event, Events, Unruled};
 use hawser_net::links::PrefixMonitor;
 use hawser_path::PortClass;
 use hawser_policy::{Protocol, RuleSet};
@@ -181,6 +181,9 @@ impl KernelPlaces {
         self.catch_up();
         self.count()?;
         let report = self.director.report();
+        let usage = report.gateway.map(|gateway| gateway.usage);
+        self.capture
+            .set_choice(report.policy, usage.map(Unruled::from))?;
         let mut links = entries(&report);
         self.surroundings.hold_back(&mut links, &report);
         let placed = self.capture.set_links(&links);

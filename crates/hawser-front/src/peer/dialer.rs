@@ -68,7 +68,8 @@ where
         }
     }
 
-    /// Tells `director` of connections that go over sessions, so that it can say where they went.
+    /// Tells `director` of connections that go over sessions, so that it can say where they went. While it
+    /// has everything go over a gateway, none does.
     #[must_use]
     pub fn telling(self, director: Director) -> Self {
         Self {
@@ -83,7 +84,7 @@ where
         origin: &Origin,
     ) -> Result<Stream<D, S>, DialError> {
         let stream = self.direct.dial_for(destination, origin).await?;
-        if let Some(remote) = stream.remote() {
+        if let Some(remote) = stream.remote().filter(|_| !self.is_all_by_gateway()) {
             // Beside the connection, which has begun.
             self.finder.ask(remote);
             if let Host::Name(name) = &destination.host {
@@ -109,6 +110,9 @@ where
 
     /// The peer of a destination, and a session with it that runs.
     fn way(&self, destination: &Destination, origin: &Origin) -> Option<(IpAddr, S::Way)> {
+        if self.is_all_by_gateway() {
+            return None;
+        }
         let address = match &destination.host {
             Host::Ip(address) => *address,
             Host::Name(name) => self.names.address(name)?,
@@ -125,6 +129,12 @@ where
         // It is looked for again in time.
         self.finder.ask(address);
         Some((address, way))
+    }
+
+    /// Whether everything is for a gateway, as long as its user says so: then nobody looks for peers.
+    fn is_all_by_gateway(&self) -> bool {
+        let director = self.director.as_ref();
+        director.is_some_and(Director::is_all_by_gateway)
     }
 
     /// Draws the conclusion from a dial for which the peer was of no use.

@@ -1,5 +1,7 @@
 use hawser_net::links::LinkKind;
 use hawser_policy::{Action, Avoid, Class, Condition, LinkChoice, Rule, Source};
+use hawser_sched::governor::Exclusion;
+use hawser_sched::rules::Terms;
 
 use super::super::Health;
 use super::super::decision::Way;
@@ -107,6 +109,39 @@ async fn what_a_connection_has_moved_is_no_load_any_more_and_idle_ones_are_none(
     flow.moved(ByteCount::ZERO, ByteCount::new(1));
     tokio::time::advance(Duration::from_millis(100)).await;
     assert_eq!(director.report().links[0].load.connections, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_connections_go_by_another_policy_and_what_is_open_stays() {
+    let director = director(ConnectionPolicy::OnlyOne, &["a", "b"]);
+    let first = connect(&director, &by("x"));
+    let mut changes = director.changes();
+    director.set_policy(ConnectionPolicy::OnlyOne);
+    assert!(!changes.has_changed().unwrap());
+    director.set_policy(ConnectionPolicy::RoundRobin);
+    assert!(changes.has_changed().unwrap());
+    changes.mark_unchanged();
+    assert_eq!(director.policy(), ConnectionPolicy::RoundRobin);
+    let next: Vec<Flow> = (0..4).map(|_| connect(&director, &by("x"))).collect();
+    let on_first = next.iter().filter(|it| it.link() == first.link()).count();
+    assert_eq!(on_first, 2);
+    assert_eq!(director.open_count(), 5);
+
+    let never = Terms {
+        up: Permission::Forbidden(Exclusion::Never),
+        ..Terms::default()
+    };
+    let terms = LinkTerms {
+        terms: [("a".to_owned(), never)].into(),
+        ..LinkTerms::default()
+    };
+    for is_news in [true, false] {
+        director.set_terms(terms.clone());
+        assert_eq!(changes.has_changed().unwrap(), is_news);
+        changes.mark_unchanged();
+    }
+    assert_eq!(order(&director, &by("x")), ["b"]);
+    assert_eq!(director.open_count(), 5);
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hawser_net::identity::Identity;
 use hawser_net::tls::server_handshake;
 use hawser_policy::{Action, Avoid, Rule};
+use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::super::PeerSettings;
@@ -180,6 +181,22 @@ async fn a_port_where_nothing_listens_does_not_speak_against_the_peer() {
     assert!(!scene.is_bonded(&origin).await);
     *scene.sessions.answer.lock().unwrap() = Answer::Opens;
     assert!(scene.is_bonded(&origin).await);
+}
+
+#[tokio::test]
+async fn while_everything_is_for_a_gateway_no_peer_is_looked_for_or_used() {
+    let director = Director::new(ConnectionPolicy::Auto, Vec::new());
+    let mut scene = scene(Answer::Opens).await;
+    scene.dialer = scene.dialer.telling(director.clone());
+    let origin = scene.origin.to_string();
+    director.set_gateway(GatewayUse::Always);
+    assert!(!scene.is_bonded(&origin).await);
+    director.set_gateway(GatewayUse::Auto);
+    assert!(!scene.is_bonded(&origin).await);
+    scene.found().await;
+    assert!(scene.is_bonded(&origin).await);
+    director.set_gateway(GatewayUse::Always);
+    assert!(!scene.is_bonded(&origin).await);
 }
 
 #[tokio::test]
