@@ -7,6 +7,7 @@ mod events;
 mod manual;
 mod rule;
 mod run;
+mod steer;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,7 +18,6 @@ use hawser_config::{
     ConnectionConfig, ConnectionPolicy, GatewaySource, GatewayUse, HostPort, IpNet, ServeConfig,
     UpConfig,
 };
-use hawser_control::LinkUse;
 use hawser_net::identity::PublicKey;
 use hawser_types::{ByteCount, StreamId};
 
@@ -27,6 +27,7 @@ pub(crate) use events::EventsArgs;
 pub(crate) use manual::{CompletionsArgs, ManArgs};
 pub(crate) use rule::{RuleAction, RuleArgs, RuleTestArgs, Spot};
 pub(crate) use run::{RunArgs, Via};
+pub(crate) use steer::{LinkArgs, PolicyAction, PolicyArgs, PolicySetArgs};
 
 /// Makes all of a machine's internet links act as one.
 #[derive(Debug, Parser)]
@@ -126,6 +127,8 @@ pub(crate) enum Command {
     Events(EventsArgs),
     /// Use a link otherwise from now on, until the daemon ends
     Link(LinkArgs),
+    /// Show or change how the running daemon chooses links
+    Policy(PolicyArgs),
     /// List, test or change the rules for connections
     Rule(RuleArgs),
     /// Say why the running daemon used a link, or did not
@@ -261,23 +264,6 @@ pub(crate) enum PeersAction {
     },
 }
 
-/// `hawser link`.
-#[derive(Args, Debug)]
-pub(crate) struct LinkArgs {
-    /// The interface
-    #[arg(value_name = "NAME", value_parser = link_name)]
-    pub(crate) name: String,
-    /// In both directions: normal, prefer, backup or never
-    #[arg(long = "use", value_name = "WHEN", value_parser = link_use, required_unless_present_any = ["up", "down"])]
-    pub(crate) both: Option<LinkUse>,
-    /// To send
-    #[arg(long, value_name = "WHEN", value_parser = link_use)]
-    pub(crate) up: Option<LinkUse>,
-    /// To receive
-    #[arg(long, value_name = "WHEN", value_parser = link_use)]
-    pub(crate) down: Option<LinkUse>,
-}
-
 /// `hawser why`.
 #[derive(Args, Debug)]
 pub(crate) struct WhyArgs {
@@ -381,12 +367,6 @@ fn network(text: &str) -> Result<IpNet, String> {
 fn link_name(text: &str) -> Result<String, String> {
     let expected = "expected the name of an interface such as wwan0";
     hawser_config::read_link_name(text).ok_or_else(|| expected.to_owned())
-}
-
-fn link_use(text: &str) -> Result<LinkUse, String> {
-    let mut all = LinkUse::ALL.iter().copied();
-    let found = all.find(|usage| usage.to_string() == text);
-    found.ok_or_else(|| "expected normal, prefer, backup or never".to_owned())
 }
 
 fn time_to_live(text: &str) -> Result<Duration, String> {

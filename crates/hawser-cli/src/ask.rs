@@ -5,13 +5,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use hawser_control::{LineDecoder, Request, Response, encode};
+use hawser_control::{ErrorReason, LineDecoder, Request, Response, encode};
 use hawser_net::store::StateDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
 use crate::daemon::SOCKET;
 use crate::receive;
+use crate::setup::{Usage, show};
 
 /// A connection to a daemon's control socket.
 pub(crate) struct Conversation {
@@ -55,11 +56,33 @@ impl Conversation {
         wait: Duration,
         request: &Request,
     ) -> anyhow::Result<Response> {
-        let answer = tokio::time::timeout(wait + PATIENCE, self.exchange(request));
-        match answer.await.context("the daemon does not answer")?? {
+        match self.answer(wait, request).await? {
             Response::Error { message, .. } => bail!("the daemon says: {message}"),
             response => Ok(response),
         }
+    }
+
+    /// Has it do otherwise, and says where that was written down, if it was. What it does not know, or
+    /// does not allow, is for the user to say otherwise.
+    pub(crate) async fn change(&mut self, request: &Request) -> anyhow::Result<()> {
+        use ErrorReason::{Invalid, NotFound};
+        match self.answer(Duration::ZERO, request).await? {
+            Response::Done { saved: None } => Ok(()),
+            Response::Done { saved: Some(file) } => show(&format!("saved to {file}\n")),
+            Response::Error { reason, message } => {
+                let message = format!("the daemon says: {message}");
+                match reason {
+                    Invalid | NotFound => Err(Usage(message).into()),
+                    _ => bail!(message),
+                }
+            }
+            _ => bail!(OTHER_ANSWER),
+        }
+    }
+
+    async fn answer(&mut self, wait: Duration, request: &Request) -> anyhow::Result<Response> {
+        let answer = tokio::time::timeout(wait + PATIENCE, self.exchange(request));
+        answer.await.context("the daemon does not answer")?
     }
 
     async fn exchange(&mut self, request: &Request) -> anyhow::Result<Response> {

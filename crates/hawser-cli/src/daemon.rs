@@ -11,6 +11,7 @@ mod meter;
 mod picture;
 mod recording;
 mod server;
+mod steer;
 mod why;
 
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use hawser_control::{
-    ConnectionsStatus, History, LinkStatus, LinkUse, PlacedReport, PolicyStatus, Role,
+    ConnectionsStatus, History, LinkStatus, PlacedReport, PolicyStatus, Request, Role,
 };
 use hawser_net::store::StateDir;
 use hawser_session::SessionSnapshot;
@@ -39,6 +40,7 @@ pub(crate) use why::since_1970;
 use crate::placed::Which;
 use crate::service;
 use crate::setup::asked_to_end;
+use crate::steer::Changed;
 
 /// The file name of the control socket in the state directory.
 pub(crate) const SOCKET: &str = "control.sock";
@@ -72,9 +74,10 @@ pub(crate) trait Subject: Send + Sync + 'static {
         None
     }
 
-    /// Uses a link otherwise from now on; what is `None` stays as it is. Whether it can.
-    fn set_link(&self, _name: &str, _up: Option<LinkUse>, _down: Option<LinkUse>) -> bool {
-        false
+    /// Does otherwise from now on what is asked to be done so, as a whole or not at all. May wait for
+    /// the disk, for a moment. `None`: it can't do otherwise.
+    fn change(&self, _asked: &Request) -> Option<Changed> {
+        None
     }
 
     /// Lets `read` see what the session with this name has recorded. `false`: there is none.

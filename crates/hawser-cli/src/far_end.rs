@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use hawser_config::ServeConfig;
-use hawser_control::{LinkStatus, Role};
+use hawser_control::{LinkStatus, PolicyStatus, Role};
 use hawser_front::gateway::GatewayCounters;
 use hawser_net::gateway::{Gateway, Incoming};
 use hawser_net::links::{Link, LinkMonitor};
 use hawser_net::store::StateDir;
+use hawser_sched::chunk::ChunkPolicy;
 use hawser_session::recorder::Recorder;
 use hawser_types::Instant;
 use tokio::sync::watch;
@@ -137,6 +138,14 @@ impl Subject for GatewaySubject {
 
     fn links(&self) -> Vec<LinkStatus> {
         link_list(&self.links.borrow(), &[])
+    }
+
+    fn policy(&self) -> Option<PolicyStatus> {
+        Some(PolicyStatus {
+            sessions: self.names.scheduler.to_owned(),
+            sessions_known: ChunkPolicy::ALL.map(|it| it.name().to_owned()).into(),
+            ..PolicyStatus::default()
+        })
     }
 
     fn recorder(&self, session: &str, read: &mut dyn FnMut(&Recorder, Instant)) -> bool {

@@ -1,10 +1,9 @@
-//! `hawser link`: tells the running daemon when to use a link.
+//! `hawser link`: tells the running daemon how to use a link.
 
-use anyhow::bail;
-use hawser_control::{LinkChange, Request, Response};
+use hawser_control::{LinkChange, Request};
 
 use crate::args::LinkArgs;
-use crate::ask::{Conversation, OTHER_ANSWER};
+use crate::ask::Conversation;
 use crate::setup::Setup;
 
 /// Has the daemon use the link as the flags say.
@@ -13,11 +12,11 @@ pub(crate) async fn run(setup: &Setup, args: &LinkArgs) -> anyhow::Result<()> {
         name: args.name.clone(),
         up: args.up.or(args.both),
         down: args.down.or(args.both),
-        ..LinkChange::default()
+        weight: args.weight,
+        price: args.price.clone(),
+        allowance: args.allowance.clone(),
+        save: args.save,
     });
     let mut conversation = Conversation::with_daemon(&setup.state).await?;
-    match conversation.ask(&asked).await? {
-        Response::Done { .. } => Ok(()),
-        _ => bail!(OTHER_ANSWER),
-    }
+    conversation.change(&asked).await
 }

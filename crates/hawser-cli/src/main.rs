@@ -15,23 +15,28 @@ mod events;
 mod far_end;
 mod link;
 mod links;
+mod live_rules;
 mod manual;
 mod measure;
 mod peering;
 mod peers;
 mod placed;
+mod policy;
 mod receive;
 mod rule;
 mod rule_files;
 mod rules;
 mod run;
+mod saved;
 mod send;
 mod serve;
 mod service;
 mod session;
 mod setup;
 mod status;
+mod steer;
 mod streams;
+mod toml_file;
 mod up;
 mod why;
 
@@ -80,6 +85,7 @@ fn run(setup: &Setup, command: Command) -> anyhow::Result<ExitCode> {
             Command::Events(args) => events::run(setup, args).await,
             Command::Link(args) => link::run(setup, &args).await,
             Command::Rule(args) => rule::run(setup, args).await,
+            Command::Policy(args) => policy::run(setup, &args).await,
             Command::Why(args) => why::run(setup, &args).await,
             Command::Bench(args) => bench::run(setup, &args).await,
             Command::Doctor(args) => doctor::run(setup, args).await,

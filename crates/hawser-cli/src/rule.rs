@@ -1,47 +1,78 @@
 //! `hawser rule`: lists, tests and changes the rules for connections.
 
-mod edit;
+pub(crate) mod edit;
 mod report;
 
 use anyhow::bail;
-use hawser_config::HostPort;
+use hawser_config::{HostPort, parse_rules};
+use hawser_control::{Request, RuleStatus};
 use hawser_net::links::LinkMonitor;
 use hawser_net::store::ClientStore;
-use hawser_policy::{Dscp, Facts, Protocol, RuleSet, Source, User};
+use hawser_policy::{Dscp, Facts, Protocol, Rule, RuleSet, Source, User};
 use hawser_sched::connection::GatewayUse;
 
 use crate::args::{RuleAction, RuleArgs, RuleTestArgs};
-use crate::rule_files::RuleFiles;
+use crate::ask::Conversation;
+use crate::policy;
+use crate::rule_files::{RuleFiles, Said};
 use crate::setup::{Setup, show, show_json};
 
 /// Does what is asked with the rules.
 pub(crate) async fn run(setup: &Setup, args: RuleArgs) -> anyhow::Result<()> {
     let files = RuleFiles::of(setup);
     match args.action {
-        RuleAction::List { builtin, table } => list(&files, builtin, table.json).await,
-        RuleAction::Test(args) => test(setup, &files, &args),
+        RuleAction::List { builtin, table } => {
+            let told = told(setup).await?;
+            list(&files, &told, builtin, table.json).await
+        }
+        RuleAction::Test(args) => test(setup, &files, &told(setup).await?, &args),
+        RuleAction::Add(args) if args.now => {
+            let rule = edit::text(&args.rule());
+            let asked = Request::AddRule { rule, save: false };
+            let mut conversation = Conversation::with_daemon(&setup.state).await?;
+            conversation.change(&asked).await
+        }
         RuleAction::Add(args) => {
             if files.config.is_none() {
                 setup.state.prepare()?;
             }
+            let ahead = told(setup).await?.said.rules.len();
             let spot = args.spot();
-            let path = edit::add(&files, &args.rule(), &spot)?;
+            let path = edit::add(&files, &args.rule(), &spot, ahead)?;
             show(&format!("added to {}\n", path.display()))
         }
-        RuleAction::Remove { number } => {
-            let (rule, path) = edit::remove(&files, number)?;
-            let (when, then) = (&rule.when, &rule.then);
-            show(&format!(
-                "removed from {}: {when}: {then}\n",
-                path.display()
-            ))
-        }
+        RuleAction::Remove { number } => remove(setup, &files, number).await,
     }
 }
 
-async fn list(files: &RuleFiles, builtin: bool, json: bool) -> anyhow::Result<()> {
-    let set = files.read()?.set();
-    let shown = |source: Source| builtin || source == Source::User;
+async fn remove(setup: &Setup, files: &RuleFiles, number: u32) -> anyhow::Result<()> {
+    let said = told(setup).await?.said.rules;
+    let place = number as usize - 1;
+    let (rule, from) = match said.get(place) {
+        Some(rule) => {
+            let number = number.into();
+            let asked = Request::RemoveRule {
+                number,
+                save: false,
+            };
+            let mut conversation = Conversation::with_daemon(&setup.state).await?;
+            conversation.change(&asked).await?;
+            (rule.clone(), "the running daemon".to_owned())
+        }
+        None => {
+            let (rule, path) = edit::remove(files, place + 1, said.len())?;
+            (rule, path.display().to_string())
+        }
+    };
+    show(&format!(
+        "removed from {from}: {}: {}\n",
+        rule.when, rule.then
+    ))
+}
+
+async fn list(files: &RuleFiles, told: &Told, builtin: bool, json: bool) -> anyhow::Result<()> {
+    let set = files.read()?.set(&told.said);
+    let shown = |source: Source| builtin || source <= Source::User;
     let present = present_links().await;
     if json {
         return show_json(&report::list_json(&set, shown, present.as_deref()));
@@ -49,8 +80,8 @@ async fn list(files: &RuleFiles, builtin: bool, json: bool) -> anyhow::Result<()
     show(&report::list_text(&set, shown, present.as_deref()))
 }
 
-fn test(setup: &Setup, files: &RuleFiles, args: &RuleTestArgs) -> anyhow::Result<()> {
-    let set: RuleSet = files.read()?.set();
+fn test(setup: &Setup, files: &RuleFiles, told: &Told, args: &RuleTestArgs) -> anyhow::Result<()> {
+    let set: RuleSet = files.read()?.set(&told.said);
     let Some(port) = args.to.port() else {
         bail!("{} has no port", args.to);
     };
@@ -71,11 +102,45 @@ fn test(setup: &Setup, files: &RuleFiles, args: &RuleTestArgs) -> anyhow::Result
         cgroup: args.cgroup.as_deref(),
         dscp: args.dscp.map(Dscp::value),
     };
-    let gateway = gateway(setup);
+    let gateway = told.gateway.or_else(|| gateway(setup));
     match args.table.json {
         true => show_json(&report::test_json(&set, &facts, gateway)),
         false => show(&report::test_text(&set, &facts, args.all, gateway)),
     }
+}
+
+/// What the daemon of the state directory has been told, where one runs.
+#[derive(Default)]
+struct Told {
+    said: Said,
+    /// What the gateway is used for, where there is one.
+    gateway: Option<GatewayUse>,
+}
+
+async fn told(setup: &Setup) -> anyhow::Result<Told> {
+    let Some(mut conversation) = Conversation::begin(&setup.state).await? else {
+        return Ok(Told::default());
+    };
+    let policy = match policy::ask(&mut conversation).await {
+        Ok(policy) => policy,
+        // One that has not connected yet, say: it has been told nothing.
+        Err(error) => {
+            tracing::debug!(%error, "what the daemon has been told is not known");
+            return Ok(Told::default());
+        }
+    };
+    let is_said = |rule: &&RuleStatus| rule.source == Source::Session.to_string();
+    let said = policy.rules.iter().filter(is_said);
+    let text: String = said.map(|it| format!("[[rule]]\n{}\n", it.rule)).collect();
+    let rules = parse_rules("the daemon's rules", &text)?.into_iter();
+    let source = Source::Session;
+    Ok(Told {
+        said: Said {
+            rules: rules.map(|rule| Rule { source, ..rule }).collect(),
+            profile: policy.profile.and_then(|name| name.parse().ok()),
+        },
+        gateway: policy.gateway.and_then(|name| name.parse().ok()),
+    })
 }
 
 /// What the gateway is for, where this machine has enrolled with one.

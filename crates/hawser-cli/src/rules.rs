@@ -1,6 +1,7 @@
 //! The user's rules for links: what the configuration says of them, what was changed since, and
 //! what the links have used of their allowances.
 
+mod change;
 mod usage;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use hawser_types::ByteCount;
 use tokio::task::JoinHandle;
 
 use crate::session::Links;
+pub(crate) use change::CheckedChange;
 use usage::Accounts;
 
 /// The rules in force, by the names of links, and the accounts that go with them.
@@ -59,14 +61,6 @@ impl LinkRules {
     /// The ledger that the accounts are kept in, if it can be used.
     pub(crate) fn ledger(&self) -> Option<SharedLedger> {
         self.ledger.clone()
-    }
-
-    /// Uses the link called `name` otherwise from now on; what is `None` stays as it is.
-    pub(crate) fn set_use(&self, name: &str, up: Option<LinkUse>, down: Option<LinkUse>) {
-        let mut inner = self.lock();
-        let rule = inner.rules.entry(name.to_owned()).or_default();
-        rule.up = up.map_or(rule.up, to_rule);
-        rule.down = down.map_or(rule.down, to_rule);
     }
 
     /// What the rules come to today.
@@ -249,6 +243,9 @@ impl Inner {
             allowance_bytes: rule.allowance.map(|allowance| allowance.bytes),
             limit: limit.map(|allowance| at_limit(allowance.at_limit).to_owned()),
             cost: (rule.price > 0.0).then(|| cost().trim_end().to_owned()),
+            price: (rule.price > 0.0).then(|| format!("{}{currency}/GB", rule.price)),
+            // A whole number, as it is read.
+            weight: Some(rule.weight as u64),
         })
     }
 }

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use crate::args::{RunArgs, Via};
 use crate::by_gateway::ByGateway;
 use crate::direct::{ConnectionRules, Direct};
+use crate::live_rules::LiveRules;
 use crate::peering::Peering;
 use crate::rule_files::RuleFiles;
 use crate::rules::LinkRules;
@@ -55,10 +56,10 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
         bail!("--mode bonded: no gateway is enrolled; `hawser up --gateway URL` enrols with one");
     }
     let kernel = kernel(args.via)?;
-    let followed = RuleFiles::of(setup).follow()?;
+    let live_rules = LiveRules::follow(RuleFiles::of(setup))?;
     let followed = match args.class {
-        Some(class) => all_of_class(followed, class),
-        None => followed,
+        Some(class) => all_of_class(live_rules.subscribe(), class),
+        None => live_rules.subscribe(),
     };
     let direct = Direct::start(&config, links.clone(), &rules, followed.clone()).await;
     let sources = Sources {
@@ -94,7 +95,9 @@ fn peering(
     if !config.connection.peers || mode == Mode::Direct {
         return Ok(None);
     }
-    Peering::start(setup, &config.up.links, links, rules, connection_rules).map(Some)
+    let scheduler = Arc::new(watch::Sender::new(config.session.scheduler));
+    let (wanted, links) = (&config.up.links, (links, rules));
+    Peering::start(setup, wanted, links, connection_rules, &scheduler).map(Some)
 }
 
 /// Connections that go over the gateway or over one link, each as rules and configuration have it.

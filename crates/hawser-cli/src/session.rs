@@ -1,12 +1,12 @@
 //! The client's side of `up`, `send` and `bench`: which gateway, and how to reach it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use hawser_config::{GatewaySource, SessionConfig};
-use hawser_control::{ConnectionsStatus, LinkStatus, LinkUse, PlacedReport};
+use hawser_control::{ConnectionsStatus, LinkStatus, PlacedReport, PolicyStatus, Request};
 use hawser_front::connection::Director;
 use hawser_front::peer::PeerSessions;
 use hawser_front::proxy::ProxyCounters;
@@ -17,18 +17,24 @@ use hawser_net::invite::{Invite, read_reference};
 use hawser_net::links::Link;
 use hawser_net::store::{ClientStore, StateDir};
 use hawser_net::unix_time::UnixTime;
+use hawser_sched::chunk::ChunkPolicy;
 use hawser_session::recorder::Recorder;
 use hawser_types::{ByteCount, Instant};
 use tokio::sync::watch;
 
 use crate::daemon::{Subject, View, Way, flat, since_1970};
 use crate::direct;
+use crate::live_rules::LiveRules;
 use crate::placed::{self, Which};
 use crate::rules::LinkRules;
 use crate::setup::{Setup, link_list};
+use crate::steer::Changed;
 
 /// The links of this machine, as they come and go.
 pub(crate) type Links = watch::Receiver<Arc<Vec<Link>>>;
+
+/// The policy that places the chunks of all sessions of a daemon, later ones too.
+pub(crate) type ChunkChoice = Arc<watch::Sender<ChunkPolicy>>;
 
 /// How to reach a gateway, and whether it knows this client.
 pub(crate) struct Target {
@@ -140,7 +146,10 @@ pub(crate) struct ClientSubject {
     pub(crate) links: Links,
     pub(crate) wanted: Vec<String>,
     pub(crate) rules: Arc<LinkRules>,
-    pub(crate) scheduler: &'static str,
+    pub(crate) connection_rules: LiveRules,
+    pub(crate) scheduler: ChunkChoice,
+    /// One change at a time.
+    pub(crate) changing: Mutex<()>,
     /// The gateway's key.
     pub(crate) peer: String,
 }
@@ -152,6 +161,7 @@ impl ClientSubject {
         wanted: &[String],
         links: &Links,
         rules: &Arc<LinkRules>,
+        connection_rules: &LiveRules,
     ) -> Self {
         Self {
             client: None,
@@ -161,13 +171,15 @@ impl ClientSubject {
             links: links.clone(),
             wanted: wanted.to_vec(),
             rules: Arc::clone(rules),
-            scheduler: setup.config.session.scheduler.name(),
+            connection_rules: connection_rules.clone(),
+            scheduler: Arc::new(watch::Sender::new(setup.config.session.scheduler)),
+            changing: Mutex::default(),
             peer: String::new(),
         }
     }
 
     /// The clients, with the keys of those at the other end.
-    fn clients(&self) -> Vec<(String, Arc<Client>)> {
+    pub(crate) fn clients(&self) -> Vec<(String, Arc<Client>)> {
         let gateway = self.client.as_ref().and_then(Weak::upgrade);
         let gateway = gateway.map(|client| (self.peer.clone(), client));
         let peers = self.peers.as_ref().map(PeerSessions::clients);
@@ -199,7 +211,7 @@ impl ClientSubject {
                 None => peer.to_owned(),
             },
             ways,
-            scheduler: self.scheduler,
+            scheduler: client.scheduler().name(),
             congestion: client.congestion().unwrap_or_default().to_owned(),
             programs: match max_streams {
                 0 => BTreeMap::new(),
@@ -242,15 +254,12 @@ impl Subject for ClientSubject {
         Some(placed::report(director, which, since_1970()))
     }
 
-    fn set_link(&self, name: &str, up: Option<LinkUse>, down: Option<LinkUse>) -> bool {
-        self.rules.set_use(name, up, down);
-        for (_, client) in self.clients() {
-            client.set_rules(self.rules.terms());
-        }
-        if let Some(director) = &self.director {
-            director.set_terms(self.rules.link_terms());
-        }
-        true
+    fn policy(&self) -> Option<PolicyStatus> {
+        Some(self.policy_status())
+    }
+
+    fn change(&self, asked: &Request) -> Option<Changed> {
+        Some(self.do_otherwise(asked))
     }
 
     fn recorder(&self, session: &str, read: &mut dyn FnMut(&Recorder, Instant)) -> bool {

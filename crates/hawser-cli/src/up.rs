@@ -12,17 +12,17 @@ use hawser_front::proxy::{ProxyConfig, ProxyServer};
 use hawser_front::transport::Dialer;
 use hawser_net::client::Client;
 use hawser_net::links::{Link, LinkMonitor};
-use hawser_sched::connection::GatewayUse;
 
 use crate::args::UpArgs;
 use crate::by_gateway::ByGateway;
 use crate::captured::{Capturing, Scope};
 use crate::daemon::Daemon;
 use crate::direct::{ConnectionRules, Direct};
+use crate::live_rules::LiveRules;
 use crate::peering::{self, Peering};
 use crate::rule_files::RuleFiles;
 use crate::rules::{Keeping, LinkRules};
-use crate::session::{ClientSubject, Links, Target};
+use crate::session::{ChunkChoice, ClientSubject, Links, Target};
 use crate::setup::{Setup, Usage};
 
 /// Runs the proxy until it is asked to end.
@@ -36,7 +36,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         .context("can't follow the links")?;
     refuse_unknown(&args.links, &links.borrow())?;
     let proxy = proxy_config(&config);
-    let connection_rules = RuleFiles::of(setup).follow()?;
+    let live_rules = LiveRules::follow(RuleFiles::of(setup))?;
     let rules = LinkRules::open(&setup.config, &setup.state);
     for peer in &args.peers {
         peering::enrol(setup, peer, &config.links, &links, &rules)?;
@@ -46,7 +46,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         true => None,
         false => Target::find(setup, &setup.state, gateway, &config.links, &rules)?,
     };
-    let subject = ClientSubject::new(setup, &config.links, &links, &rules);
+    let subject = ClientSubject::new(setup, &config.links, &links, &rules, &live_rules);
     if target.is_none() && !args.direct {
         tracing::warn!("no gateway is enrolled: each connection goes straight, over one link");
     }
@@ -59,7 +59,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         config: &whole,
         links: &links,
         rules: &rules,
-        connection_rules,
+        connection_rules: live_rules.subscribe(),
         capture: args.capture.as_ref(),
         gateway: gateway.as_ref(),
     };
@@ -144,7 +144,7 @@ impl Serving<'_> {
         proxy: ProxyConfig,
         mut subject: ClientSubject,
     ) -> anyhow::Result<()> {
-        let peering = self.peering()?;
+        let peering = self.peering(&subject.scheduler)?;
         let connection_rules = self.connection_rules.clone();
         let direct = Direct::start(
             self.config,
@@ -197,16 +197,15 @@ impl Serving<'_> {
         served
     }
 
-    /// Looks for peers among destinations, unless that is not wanted, or everything is for the
-    /// gateway.
-    fn peering(&self) -> anyhow::Result<Option<Peering>> {
-        let connection = &self.config.connection;
-        let is_all = self.gateway.is_some() && connection.gateway == GatewayUse::Always;
-        if !connection.peers || is_all {
+    /// Looks for peers among destinations, unless that is not wanted, and whenever not everything is
+    /// for the gateway.
+    fn peering(&self, scheduler: &ChunkChoice) -> anyhow::Result<Option<Peering>> {
+        if !self.config.connection.peers {
             return Ok(None);
         }
         let (wanted, rules) = (&self.config.up.links, self.connection_rules.clone());
-        Peering::start(self.setup, wanted, self.links, self.rules, rules).map(Some)
+        let links = (self.links, self.rules);
+        Peering::start(self.setup, wanted, links, rules, scheduler).map(Some)
     }
 
     async fn serve_by<D: Dialer>(
@@ -220,7 +219,7 @@ impl Serving<'_> {
         let capturing = self.capture.map(|scope| Capturing {
             scope,
             policy: self.config.connection.scheduler,
-            director,
+            director: director.clone(),
             rules: self.connection_rules.clone(),
             gateway: usage,
         });
@@ -232,9 +231,8 @@ impl Serving<'_> {
             tracing::warn!(%error, "which programs ask can't be found out");
         });
         let rules = self.connection_rules.clone();
-        let is_all = usage == Some(GatewayUse::Always);
         // Where everything goes one way, only rules can make it matter who asks.
-        let matters = move || !is_all || rules.borrow().chooses_ways();
+        let matters = move || !director.is_all_by_gateway() || rules.borrow().chooses_ways();
         let rules = self.connection_rules.clone();
         let binds = move || rules.borrow().binds_askers();
         let who = who.ok();

@@ -24,6 +24,7 @@ mod render_connections;
 mod render_event;
 mod render_links;
 mod render_placed;
+mod render_policy;
 mod render_streams;
 mod render_why;
 mod snapshot;
@@ -43,6 +44,7 @@ pub use policy::{PolicyStatus, RuleStatus, Scheduled};
 pub use render::{render_status, size, span};
 pub use render_event::render_change;
 pub use render_links::render_links;
+pub use render_policy::render_policy;
 pub use render_streams::render_streams;
 pub use render_why::{clock, render_why};
 pub use snapshot::{

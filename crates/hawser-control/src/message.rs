@@ -99,7 +99,7 @@ pub enum Request {
         /// The keys and values of a `[[rule]]` of the configuration, in TOML:
         /// `program = "firefox"`, a line end, `only = "eth0"`.
         rule: String,
-        /// To write it to the configuration, too; without, it ends with the daemon.
+        /// To write it down, ahead of the others there; without, it ends with the daemon.
         #[serde(default)]
         save: bool,
     },
@@ -233,6 +233,8 @@ pub enum ErrorReason {
     Forbidden,
     /// What the request names does not exist.
     NotFound,
+    /// A value in the request is not among those that are allowed.
+    Invalid,
     /// It should have worked.
     Failed,
 }

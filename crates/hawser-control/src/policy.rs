@@ -27,7 +27,8 @@ pub struct PolicyStatus {
     /// The rules for connections that are not built in, in the order in which they are asked.
     #[serde(default)]
     pub rules: Vec<RuleStatus>,
-    /// The file that changes can be saved to; none where no configuration was named.
+    /// The file that changes can be saved to; none where no configuration was named. Rules can be saved
+    /// all the same.
     #[serde(default)]
     pub file: Option<String>,
 }
@@ -46,6 +47,9 @@ pub struct RuleStatus {
     pub when: String,
     /// What it says, in words.
     pub then: String,
+    /// Its keys and values, as [`Request::AddRule`](crate::Request::AddRule) takes them.
+    #[serde(default)]
+    pub rule: String,
 }
 
 /// What a policy chooses links for.

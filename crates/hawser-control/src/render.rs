@@ -435,7 +435,7 @@ mod tests {
                     received_bytes: ByteCount::new(9_000_000_000),
                     allowance_bytes: Some(ByteCount::new(10_000_000_000)),
                     cost: Some("24.50 EUR".to_owned()),
-                    limit: None,
+                    ..LinkAllowed::default()
                 }),
                 ..LinkStatus::default()
             }],

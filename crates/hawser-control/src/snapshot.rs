@@ -132,6 +132,13 @@ pub struct LinkAllowed {
     pub limit: Option<String>,
     /// What this month's use has cost, with its unit, where it has a price.
     pub cost: Option<String>,
+    /// What a gigabyte costs, as [`LinkChange::price`](crate::LinkChange::price) takes it; none where it
+    /// is free.
+    #[serde(default)]
+    pub price: Option<String>,
+    /// What weighted policies multiply its rate with, from 1 to 1000; none while nobody has told.
+    #[serde(default)]
+    pub weight: Option<u64>,
 }
 
 /// When a link is used, by the user's word.

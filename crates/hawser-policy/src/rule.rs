@@ -21,6 +21,8 @@ pub struct Rule {
 /// Where a rule stands; those of the first come before those of the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Source {
+    /// Nowhere: it was said while the daemon runs, and ends with it.
+    Session,
     /// In the user's configuration.
     #[default]
     User,
@@ -132,6 +134,7 @@ impl fmt::Display for LinkChoice {
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
+            Self::Session => "session",
             Self::User => "user",
             Self::Profile => "profile",
             Self::BuiltIn => "built-in",

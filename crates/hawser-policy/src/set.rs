@@ -40,8 +40,8 @@ pub struct Explained<'a> {
 }
 
 impl RuleSet {
-    /// `rules` by where they stand: the user's, the profile's, the built-in ones, each in the
-    /// order given.
+    /// `rules` by where they stand: the session's, the user's, the profile's, the built-in ones, each
+    /// in the order given.
     pub fn new(rules: impl IntoIterator<Item = Rule>) -> Self {
         let mut rules: Vec<Rule> = rules.into_iter().collect();
         rules.sort_by_key(|rule| rule.source);

@@ -22,7 +22,7 @@ pub(crate) struct RuleArgs {
 /// What to do with the rules for connections.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RuleAction {
-    /// List the rules in the order in which they are asked
+    /// List the rules in the order in which they are asked, a running daemon's too
     List {
         /// Show those of the profile and the built-in ones too
         #[arg(long)]
@@ -35,7 +35,7 @@ pub(crate) enum RuleAction {
     Test(Box<RuleTestArgs>),
     /// Add a rule, behind your others unless it is said where
     Add(Box<RuleAddArgs>),
-    /// Remove a rule of your own
+    /// Remove a rule of your own, or one that a running daemon has been told
     Remove {
         /// Its number in `hawser rule list`
         #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -87,6 +87,10 @@ pub(crate) struct RuleTestArgs {
 #[command(override_usage = "hawser rule add [OPTIONS]")]
 #[command(group = ArgGroup::new("which").multiple(false))]
 pub(crate) struct RuleAddArgs {
+    /// Have the running daemon follow it at once, before all others, until it ends; nothing is
+    /// written
+    #[arg(long, conflicts_with_all = ["first", "before"])]
+    pub(crate) now: bool,
     /// Put it before all others, so that it wins over them
     #[arg(long, conflicts_with = "before")]
     first: bool,

@@ -1,14 +1,13 @@
 //! What a daemon answers at once.
 
-use hawser_control::{ErrorReason, LinkChange, Request, Response, StatusSnapshot};
+use hawser_control::{ErrorReason, Request, Response, StatusSnapshot};
 
-use super::why;
-use super::{MAX_STREAMS, Shared, Subject, picture};
+use super::{MAX_STREAMS, Shared, Subject, picture, steer, why};
 use crate::placed::Which;
 
 impl Shared {
-    /// The answer to a request. Never waits: events are those that there are, and what takes a
-    /// conversation, or ends the daemon, is for the control socket.
+    /// The answer to a request. Never waits, but for the disk where something is to be saved: events are
+    /// those that there are, and what takes a conversation, or ends the daemon, is for the control socket.
     pub(crate) fn answer(&self, request: &Request) -> Response {
         match request {
             Request::Status => Response::Status(Box::new(self.status())),
@@ -33,8 +32,14 @@ impl Shared {
                 Response::History(Box::new(self.record().history.report(count)))
             }
             Request::Events { after, .. } => self.events(*after),
-            Request::SetLink(change) => {
-                let response = set_link(self, change);
+            Request::Policy => steer::policy(self),
+            Request::SetLink(_)
+            | Request::SetScheduler { .. }
+            | Request::SetGateway { .. }
+            | Request::SetProfile { .. }
+            | Request::AddRule { .. }
+            | Request::RemoveRule { .. } => {
+                let response = steer::change(self, request);
                 self.notice();
                 response
             }
@@ -89,21 +94,7 @@ impl Shared {
     }
 }
 
-fn set_link(shared: &Shared, change: &LinkChange) -> Response {
-    let Some(name) = hawser_config::read_link_name(&change.name) else {
-        return Response::Error {
-            reason: ErrorReason::NotFound,
-            message: "no interface can have this name".to_owned(),
-        };
-    };
-    let subject = shared.subject.get();
-    match subject.is_some_and(|subject| subject.set_link(&name, change.up, change.down)) {
-        true => Response::Done { saved: None },
-        false => unsupported("only `hawser up`, once it has connected, has links to choose from"),
-    }
-}
-
-fn unsupported(message: &str) -> Response {
+pub(super) fn unsupported(message: &str) -> Response {
     Response::Error {
         reason: ErrorReason::Unsupported,
         message: message.to_owned(),

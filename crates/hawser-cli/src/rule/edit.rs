@@ -1,35 +1,34 @@
 //! Changes the files that hold rules. What the user has written there stays as it is.
 
-use std::fs;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
-use hawser_config::{Config, parse_rules};
 use hawser_policy::{Field, Rule};
-use rustix::fs::{FlockOperation, flock};
-use toml_edit::{
-    Array, ArrayOfTables, DocumentMut, Item, RawString, Table, TomlError, Value, value,
-};
+use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, RawString, Table, Value, value};
 
 use crate::args::Spot;
 use crate::rule_files::{RuleFiles, UserRules};
 use crate::setup::Usage;
+use crate::toml_file::{Content, RULES_HEAD, change};
 
 /// Writes `rule` into the configuration, or into the state directory where no configuration is
-/// named, or where the rule stands that it is to come before; says where.
-pub(super) fn add(files: &RuleFiles, rule: &Rule, spot: &Spot) -> anyhow::Result<PathBuf> {
+/// named, or where the rule stands that it is to come before; says where. Numbers count `ahead` rules
+/// that are in no file.
+pub(crate) fn add(
+    files: &RuleFiles,
+    rule: &Rule,
+    spot: &Spot,
+    ahead: usize,
+) -> anyhow::Result<PathBuf> {
     let (path, place) = match spot {
         Spot::Last => (files.config.as_ref().unwrap_or(&files.own).clone(), None),
         Spot::First => (files.config.as_ref().unwrap_or(&files.own).clone(), Some(0)),
         Spot::Before(other) => {
-            let place = find(&files.read()?, other)?;
+            let place = find(&files.read()?, other, ahead)?;
             let (path, place) = file_of(files, place)?;
             (path, Some(place))
         }
     };
-    let is_config = files.config.as_ref() == Some(&path);
-    change(&path, is_config, |document| {
+    change(&path, content(files, &path), |document| {
         let rules = document.entry(RULE).or_insert_with(no_rules);
         let Item::ArrayOfTables(rules) = rules else {
             let problem = format!("{}: `rule` is not made of [[rule]]", path.display());
@@ -46,7 +45,7 @@ pub(super) fn add(files: &RuleFiles, rule: &Rule, spot: &Spot) -> anyhow::Result
 }
 
 /// The place among the user's rules of the one with this name or, if none has it, this number.
-fn find(read: &UserRules, other: &str) -> anyhow::Result<usize> {
+fn find(read: &UserRules, other: &str, ahead: usize) -> anyhow::Result<usize> {
     let all: Vec<&Rule> = read.configured.iter().chain(&read.own).collect();
     let is_named = |rule: &&Rule| rule.name.as_deref() == Some(other);
     let mut named = all.iter().enumerate().filter(|(_, rule)| is_named(rule));
@@ -59,7 +58,8 @@ fn find(read: &UserRules, other: &str) -> anyhow::Result<usize> {
             }
         };
     }
-    let number = other.parse::<usize>().ok().and_then(|it| it.checked_sub(1));
+    let number = other.parse::<usize>().ok();
+    let number = number.and_then(|it| it.checked_sub(ahead + 1));
     let place = number.filter(|place| *place < all.len());
     place.ok_or_else(|| {
         let count = all.len();
@@ -77,6 +77,13 @@ fn file_of(files: &RuleFiles, place: usize) -> anyhow::Result<(PathBuf, usize)> 
     })
 }
 
+fn content(files: &RuleFiles, path: &Path) -> Content {
+    match files.config.as_deref() == Some(path) {
+        true => Content::Config,
+        false => Content::Rules,
+    }
+}
+
 /// What stood at the end of the file stays where it was: ahead of its first rule.
 fn keep_ahead(document: &mut DocumentMut) {
     let end = document.trailing().as_str().unwrap_or_default().to_owned();
@@ -89,7 +96,7 @@ fn keep_ahead(document: &mut DocumentMut) {
     if end.is_empty() {
         return;
     }
-    let gap = if end == OWN_HEAD { "" } else { "\n" };
+    let gap = if end == RULES_HEAD { "" } else { "\n" };
     first.decor_mut().set_prefix(format!("{end}{gap}"));
     document.set_trailing("");
 }
@@ -108,8 +115,8 @@ fn insert(rules: &mut ArrayOfTables, place: usize, mut table: Table) {
         let before = next.decor().prefix().and_then(RawString::as_str);
         let before = before.unwrap_or_default().to_owned();
         // What heads the file stays at its head.
-        let (head, own) = match before.strip_prefix(OWN_HEAD) {
-            Some(own) => (OWN_HEAD, own),
+        let (head, own) = match before.strip_prefix(RULES_HEAD) {
+            Some(own) => (RULES_HEAD, own),
             None => ("", before.as_str()),
         };
         let is_apart = own.starts_with('\n');
@@ -128,19 +135,23 @@ fn insert(rules: &mut ArrayOfTables, place: usize, mut table: Table) {
     }
 }
 
-/// Takes the user's rule with that number out; gives it and the file that it stood in.
-pub(super) fn remove(files: &RuleFiles, number: u32) -> anyhow::Result<(Rule, PathBuf)> {
+/// Takes the user's rule with that number out; gives it and the file that it stood in. Numbers count
+/// `ahead` rules that are in no file.
+pub(crate) fn remove(
+    files: &RuleFiles,
+    number: usize,
+    ahead: usize,
+) -> anyhow::Result<(Rule, PathBuf)> {
     let read = files.read()?;
-    let place = number as usize - 1;
     let all = read.configured.len() + read.own.len();
     let mut user = read.configured.into_iter().chain(read.own);
-    let Some(rule) = user.nth(place) else {
+    let place = number.checked_sub(ahead + 1);
+    let Some((place, rule)) = place.and_then(|place| Some((place, user.nth(place)?))) else {
         let problem = format!("there is no rule {number} of your own; you have {all}");
         return Err(Usage(problem).into());
     };
     let (path, place) = file_of(files, place)?;
-    let is_config = files.config.as_ref() == Some(&path);
-    change(&path, is_config, |document| {
+    change(&path, content(files, &path), |document| {
         let rules = document.get_mut(RULE);
         let rules = rules.and_then(Item::as_array_of_tables_mut);
         let Some(rules) = rules.filter(|rules| place < rules.len()) else {
@@ -153,57 +164,9 @@ pub(super) fn remove(files: &RuleFiles, number: u32) -> anyhow::Result<(Rule, Pa
     Ok((rule, path))
 }
 
-/// Changes the file as a whole or not at all; never to something that could not be read back.
-fn change(
-    path: &Path,
-    is_config: bool,
-    edit: impl FnOnce(&mut DocumentMut) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    // A link stays one, and what it leads to is replaced.
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    let folder = target
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    let lock = fs::File::open(folder).with_context(|| folder.display().to_string())?;
-    // Given back with the file; two changes at once would undo one another.
-    flock(&lock, FlockOperation::LockExclusive).with_context(|| folder.display().to_string())?;
-    let text = match fs::read_to_string(&target) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !is_config => OWN_HEAD.to_owned(),
-        read => read.with_context(|| format!("cannot read {}", path.display()))?,
-    };
-    let name = path.display().to_string();
-    let check = |text: &str| match is_config {
-        true => Config::parse(&name, text).map(drop),
-        false => parse_rules(&name, text).map(drop),
-    };
-    check(&text)?;
-    let mut document: DocumentMut = text.parse().map_err(|error: TomlError| {
-        let problem = error.message();
-        Usage(format!(
-            "{name} can't be changed by this program: {problem}"
-        ))
-    })?;
-    edit(&mut document)?;
-    let text = document.to_string();
-    check(&text)?;
-    replace(&target, folder, &text).with_context(|| format!("cannot write {name}"))
-}
-
-fn replace(target: &Path, folder: &Path, text: &str) -> io::Result<()> {
-    let mut file = tempfile::Builder::new()
-        .prefix(".hawser-")
-        .tempfile_in(folder)?;
-    file.write_all(text.as_bytes())?;
-    if let Ok(old) = fs::metadata(target) {
-        use std::os::unix::fs::{MetadataExt as _, fchown};
-        file.as_file().set_permissions(old.permissions())?;
-        // Another's file stays theirs where that is allowed.
-        let _ = fchown(file.as_file(), Some(old.uid()), Some(old.gid()));
-    }
-    file.as_file().sync_all()?;
-    file.persist(target)?;
-    fs::File::open(folder)?.sync_all()
+/// The keys and values of a `[[rule]]` that says the same.
+pub(crate) fn text(rule: &Rule) -> String {
+    table(rule).to_string()
 }
 
 /// `[[rule]]` with everything that the rule says.
@@ -238,8 +201,5 @@ fn no_rules() -> Item {
 }
 
 const RULE: &str = "rule";
-/// Begins the file in the state directory.
-const OWN_HEAD: &str = "# Rules for connections, as `hawser rule add` has written them.\n";
-
 #[cfg(test)]
 mod tests;

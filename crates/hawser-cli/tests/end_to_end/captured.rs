@@ -96,6 +96,56 @@ fn what_rules_keep_off_a_link_is_asked_for_over_it_by_nobody() {
 }
 
 #[test]
+fn the_kernel_follows_what_a_running_daemon_is_told() {
+    let name = "captured::the_kernel_follows_what_a_running_daemon_is_told";
+    captured(name, |stage| {
+        let group = &stage.group;
+        let say = |line: &str| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let ended = stage.place.run("client", &words);
+            assert_eq!(ended.code, 0, "{ended:?}");
+        };
+        let all = |expected: &str| {
+            let is_so = || [(); 4].map(|()| from(group, SERVER)) == [expected; 4];
+            until(expected, is_so, || stage.log());
+        };
+        let both = || {
+            let is_so = || {
+                let mut taken = [(); 4].map(|()| from(group, SERVER));
+                taken.sort();
+                taken == [DSL, DSL, LTE, LTE]
+            };
+            until("links take turns", is_so, || stage.log());
+        };
+        say("rule add --now --program curl --only lte");
+        all(LTE);
+        say("policy set --profile calls");
+        say("rule add --now --program curl --only dsl");
+        all(DSL);
+        say("rule remove 1");
+        all(LTE);
+        say("rule remove 1");
+        both();
+        say("link lte --use never");
+        all(DSL);
+        say("link lte --use normal");
+        both();
+        say("link dsl --use backup");
+        all(LTE);
+        say("link dsl --use normal");
+        say("policy set --connection-scheduler only-one");
+        let is_one = || {
+            let taken = [(); 4].map(|()| from(group, SERVER));
+            taken.iter().all(|one| *one == taken[0])
+        };
+        until("one link takes all", is_one, || stage.log());
+        say("policy set --connection-scheduler round-robin");
+        both();
+        stage.daemon.end();
+    });
+}
+
+#[test]
 fn a_route_that_appears_is_kept_to() {
     let name = "captured::a_route_that_appears_is_kept_to";
     captured(name, |stage| {

@@ -124,9 +124,49 @@ fn captured_programs_go_by_the_gateway_but_for_what_rules_leave_to_the_kernel() 
         until("the daemon has heard of both", is_heard_of, || {
             up.log() + &scene.status().to_string()
         });
+        let use_it = |usage: &str| {
+            let arguments = ["policy", "set", "--via-gateway", usage];
+            assert_eq!(scene.place.run("client", &arguments).code, 0);
+        };
+        use_it("never");
+        let is_direct = || [DSL, LTE].contains(&seen(SERVER, 81).as_str());
+        until("it goes straight", is_direct, || up.log());
+        use_it("always");
+        until("it goes by the gateway again", is_captured, || up.log());
         up.kill();
         let after = seen(SERVER, 81);
         assert_eq!(after, DSL, "as without");
+    });
+}
+
+#[test]
+fn a_gateway_is_left_and_taken_again_while_the_daemon_runs() {
+    let name = "choice::a_gateway_is_left_and_taken_again_while_the_daemon_runs";
+    in_namespace(name, || {
+        let Some(scene) = Scene::new(name) else {
+            return;
+        };
+        scene.config("# All by the gateway.\n[connection]\ngateway = \"always\" # for now\n");
+        let up = scene.up(&[]);
+        scene.until_there_is_a_session(&up);
+        let use_it = |usage: &str, more: &[&str]| {
+            let arguments = ["policy", "set", "--via-gateway", usage];
+            let ended = scene.place.run("client", &[&arguments[..], more].concat());
+            assert_eq!(ended.code, 0, "{ended:?}");
+        };
+        assert_eq!(scene.seen(&up, SERVER, 81), SERVER);
+        use_it("never", &["--save"]);
+        let direct = scene.seen(&up, SERVER, 81);
+        assert!([DSL, LTE].contains(&direct.as_str()), "{direct}");
+        assert_eq!(scene.status()["gateway"]["use"], "never");
+        let written = std::fs::read_to_string(scene.place.path("hawser.toml")).unwrap();
+        let expected = "# All by the gateway.\n[connection]\ngateway = \"never\" # for now\n";
+        assert_eq!(written, expected);
+        use_it("always", &[]);
+        assert_eq!(scene.seen(&up, SERVER, 81), SERVER);
+        // What was counted before is not forgotten.
+        assert_eq!(scene.status()["gateway"]["placed"], 2);
+        up.end();
     });
 }
 

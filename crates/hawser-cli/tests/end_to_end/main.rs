@@ -17,6 +17,7 @@ mod peer;
 mod program;
 mod rules;
 mod service;
+mod steering;
 mod units;
 mod usage;
 mod why;

@@ -43,6 +43,9 @@ fn help_fits_the_terminal() {
         "invite",
         "peers",
         "status",
+        "link",
+        "policy",
+        "policy set",
         "rule",
         "rule add",
         "rule test",
@@ -107,3 +110,99 @@ fn a_reader_that_has_gone_is_no_failure() {
     assert_eq!((ended.code, ended.err.as_str()), (0, ""));
     gateway.end();
 }
+
+#[test]
+fn what_makes_no_sense_to_a_daemon_ends_in_one_line() {
+    let place = Place::new();
+    let without = place.run("client", &["policy"]);
+    without.expect(1, "no hawser daemon runs");
+    let up = place.up("client", &[]);
+    let gateway = place.serve();
+    for (state, line, code, problem) in NONSENSE {
+        let words: Vec<&str> = line.split(' ').collect();
+        let ended = place.run(state, &words);
+        ended.expect(code, problem);
+        assert_eq!(ended.out, "", "{line}");
+        let is_grammar = ended.err.starts_with("error:");
+        assert!(is_grammar || ended.err.lines().count() == 1, "{ended:?}");
+    }
+    let list = place.run("client", &["rule", "list"]).out;
+    assert!(list.contains("no rule of your own"), "{list}");
+    let shown = place.run("gateway", &["policy"]).out;
+    assert!(shown.starts_with("sessions     auto, or: "), "{shown}");
+    gateway.end();
+    up.end();
+}
+
+/// Who is told what, the exit code, and what is said of it.
+const NONSENSE: [(&str, &str, i32, &str); 14] = [
+    ("client", "policy set", 2, "required"),
+    (
+        "client",
+        "policy set --scheduler fast",
+        2,
+        "unknown scheduler `fast`: allowed are",
+    ),
+    (
+        "client",
+        "policy set --connection-scheduler ecf",
+        2,
+        "for connections `ecf`: allowed are",
+    ),
+    (
+        "client",
+        "policy set --profile home",
+        2,
+        "unknown profile `home`: allowed are speed calls",
+    ),
+    (
+        "client",
+        "policy set --via-gateway often",
+        2,
+        "allowed are always auto never",
+    ),
+    (
+        "client",
+        "policy set --via-gateway auto",
+        1,
+        "no gateway is enrolled",
+    ),
+    (
+        "client",
+        "policy set --profile calls --save",
+        1,
+        "start it with `hawser --config FILE up`",
+    ),
+    ("client", "link lo", 2, "required"),
+    (
+        "client",
+        "link nolink0 --use never",
+        2,
+        "no link is called nolink0; there are lo",
+    ),
+    (
+        "client",
+        "link lo --price cheap",
+        2,
+        "`price` is \"cheap\"; allowed: a price from 0",
+    ),
+    (
+        "client",
+        "link lo --allowance much",
+        2,
+        "`allowance` is \"much\"; allowed: a size",
+    ),
+    ("client", "link lo --weight 0", 2, "1..=1000"),
+    (
+        "gateway",
+        "policy set --scheduler ecf",
+        1,
+        "only `hawser up`",
+    ),
+    (
+        "gateway",
+        "rule add --now --class bulk",
+        1,
+        "only `hawser up`",
+    ),
+];

@@ -1,3 +1,5 @@
+use std::fs;
+
 use hawser_policy::{Action, Class, Condition, LinkChoice, Mode, User};
 
 use super::*;
@@ -40,7 +42,7 @@ fn what_is_added_reads_back_and_the_rest_stays_as_it_was() {
     let before = "# mine\n[up]   # odd  spaces\nlinks = [ \"eth0\" ]\n\n# first\n[[rule]]\nclass = \"bulk\" # because\n";
     let folder = tempfile::tempdir().unwrap();
     let files = files(folder.path(), Some(before));
-    let path = add(&files, &rule(), &Spot::Last).unwrap();
+    let path = add(&files, &rule(), &Spot::Last, 0).unwrap();
     let after = read(&path);
     assert!(after.starts_with(before), "{after}");
     let read = files.read().unwrap();
@@ -61,7 +63,7 @@ fn without_a_configuration_rules_are_kept_in_the_state_directory() {
         ..Rule::default()
     };
     for rule in [rule(), second.clone()] {
-        assert_eq!(add(&files, &rule, &Spot::Last).unwrap(), files.own);
+        assert_eq!(add(&files, &rule, &Spot::Last, 0).unwrap(), files.own);
     }
     assert_eq!(files.read().unwrap().own, [rule(), second]);
 }
@@ -72,9 +74,9 @@ fn the_rule_with_the_number_goes_and_its_remark_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut files = files(folder.path(), Some(config));
     let config = files.config.take();
-    add(&files, &rule(), &Spot::Last).unwrap();
+    add(&files, &rule(), &Spot::Last, 0).unwrap();
     files.config = config;
-    let (gone, path) = remove(&files, 1).unwrap();
+    let (gone, path) = remove(&files, 1, 0).unwrap();
     assert_eq!(gone.then.class, Some(Class::Bulk));
     let after = read(&path);
     assert!(
@@ -83,8 +85,8 @@ fn the_rule_with_the_number_goes_and_its_remark_with_it() {
     );
     assert!(after.starts_with("# head\n[connection]\n") && after.contains("# two"));
     // The next is the only one left in the configuration, and then one of the state directory.
-    assert_eq!(remove(&files, 2).unwrap(), (rule(), files.own.clone()));
-    let problem = remove(&files, 2).unwrap_err();
+    assert_eq!(remove(&files, 2, 0).unwrap(), (rule(), files.own.clone()));
+    let problem = remove(&files, 2, 0).unwrap_err();
     assert!(is_usage(&problem), "{problem}");
     assert!(
         problem
@@ -102,7 +104,7 @@ fn a_file_that_is_broken_is_not_touched() {
         "rule = []\n",
     ] {
         let files = files(folder.path(), Some(broken));
-        let problem = add(&files, &rule(), &Spot::Last).unwrap_err();
+        let problem = add(&files, &rule(), &Spot::Last, 0).unwrap_err();
         assert!(is_usage(&problem), "{problem}");
         assert!(problem.to_string().contains("hawser.toml"), "{problem}");
         assert_eq!(read(files.config.as_ref().unwrap()), broken);
@@ -122,7 +124,7 @@ fn a_file_keeps_its_mode_and_a_link_stays_one() {
         config: Some(link.clone()),
         own: folder.path().join("rules.toml"),
     };
-    add(&files, &rule(), &Spot::Last).unwrap();
+    add(&files, &rule(), &Spot::Last, 0).unwrap();
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(
         fs::metadata(&real).unwrap().permissions().mode() & 0o777,
@@ -148,11 +150,11 @@ fn a_rule_can_be_put_before_others_and_what_stands_there_stays_as_it_was() {
                   # two\n[[rule]]\nname = \"two\"\nmode = \"direct\"\n\n[up]\nlinks = [\"eth0\"]\n";
     let folder = tempfile::tempdir().unwrap();
     let files = files(folder.path(), Some(config));
-    add(&files, &mode(Mode::Auto, "first"), &Spot::First).unwrap();
+    add(&files, &mode(Mode::Auto, "first"), &Spot::First, 0).unwrap();
     let by_name = Spot::Before("two".to_owned());
-    add(&files, &mode(Mode::Bonded, "middle"), &by_name).unwrap();
+    add(&files, &mode(Mode::Bonded, "middle"), &by_name, 0).unwrap();
     let by_number = Spot::Before("2".to_owned());
-    add(&files, &mode(Mode::Direct, "second"), &by_number).unwrap();
+    add(&files, &mode(Mode::Direct, "second"), &by_number, 0).unwrap();
     let expected = "# head\n[connection]\nprofile = \"calls\"\n\n\
          [[rule]]\nname = \"first\"\nmode = \"auto\"\n\n\
          [[rule]]\nname = \"second\"\nmode = \"direct\"\n\n\
@@ -167,11 +169,11 @@ fn the_head_of_the_programs_own_file_stays_at_its_head() {
     let folder = tempfile::tempdir().unwrap();
     let files = files(folder.path(), None);
     for name in ["a", "b", "c"] {
-        add(&files, &mode(Mode::Auto, name), &Spot::First).unwrap();
+        add(&files, &mode(Mode::Auto, name), &Spot::First, 0).unwrap();
     }
     let own = read(&files.own);
     assert!(
-        own.starts_with(&format!("{OWN_HEAD}[[rule]]\nname = \"c\"")),
+        own.starts_with(&format!("{RULES_HEAD}[[rule]]\nname = \"c\"")),
         "{own}"
     );
     let names: Vec<_> = files
@@ -198,7 +200,7 @@ fn remarks_at_the_end_of_a_file_stay_ahead_of_its_first_rule() {
         ),
     ] {
         let files = files(folder.path(), Some(before));
-        add(&files, &mode(Mode::Auto, "x"), &Spot::Last).unwrap();
+        add(&files, &mode(Mode::Auto, "x"), &Spot::Last, 0).unwrap();
         assert_eq!(read(files.config.as_ref().unwrap()), expected);
     }
 }
@@ -208,10 +210,10 @@ fn a_rule_goes_into_the_file_of_the_one_that_it_is_to_come_before() {
     let folder = tempfile::tempdir().unwrap();
     let mut files = files(folder.path(), Some("[[rule]]\nclass = \"bulk\"\n"));
     let config = files.config.take();
-    add(&files, &mode(Mode::Auto, "own"), &Spot::Last).unwrap();
+    add(&files, &mode(Mode::Auto, "own"), &Spot::Last, 0).unwrap();
     files.config = config;
     let before = |rule: &str| Spot::Before(rule.to_owned());
-    let path = add(&files, &mode(Mode::Direct, "new"), &before("own")).unwrap();
+    let path = add(&files, &mode(Mode::Direct, "new"), &before("own"), 0).unwrap();
     assert_eq!(path, files.own);
     let names = files
         .read()
@@ -225,14 +227,14 @@ fn a_rule_goes_into_the_file_of_the_one_that_it_is_to_come_before() {
         ("0", "there is no rule 0"),
         ("4", "there is no rule 4"),
     ] {
-        let error = add(&files, &mode(Mode::Auto, "x"), &before(rule)).unwrap_err();
+        let error = add(&files, &mode(Mode::Auto, "x"), &before(rule), 0).unwrap_err();
         assert!(
             is_usage(&error) && error.to_string().contains(problem),
             "{error}"
         );
     }
-    add(&files, &mode(Mode::Auto, "new"), &Spot::Last).unwrap();
-    let error = add(&files, &mode(Mode::Auto, "x"), &before("new")).unwrap_err();
+    add(&files, &mode(Mode::Auto, "new"), &Spot::Last, 0).unwrap();
+    let error = add(&files, &mode(Mode::Auto, "x"), &before("new"), 0).unwrap_err();
     assert!(
         error
             .to_string()
@@ -247,7 +249,7 @@ fn many_that_add_at_once_lose_nothing() {
     let files = files(folder.path(), None);
     std::thread::scope(|scope| {
         for _ in 0..8 {
-            scope.spawn(|| add(&files, &rule(), &Spot::Last).unwrap());
+            scope.spawn(|| add(&files, &rule(), &Spot::Last, 0).unwrap());
         }
     });
     assert_eq!(files.read().unwrap().own.len(), 8);

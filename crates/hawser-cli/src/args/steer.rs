@@ -1,0 +1,88 @@
+//! `hawser link` and `hawser policy`.
+
+use clap::{ArgGroup, Args, Subcommand};
+use hawser_config::{ChunkPolicy, ConnectionPolicy, GatewayUse};
+use hawser_control::LinkUse;
+use hawser_policy::Profile;
+
+use super::{TableArgs, link_name};
+
+/// `hawser link`.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("says").required(true).multiple(true))]
+#[command(override_usage = "hawser link [OPTIONS] NAME")]
+pub(crate) struct LinkArgs {
+    /// The interface
+    #[arg(value_name = "NAME", value_parser = link_name)]
+    pub(crate) name: String,
+    /// In both directions: normal, prefer, backup or never
+    #[arg(long = "use", value_name = "WHEN", value_parser = link_use, group = "says")]
+    pub(crate) both: Option<LinkUse>,
+    /// To send
+    #[arg(long, value_name = "WHEN", value_parser = link_use, group = "says")]
+    pub(crate) up: Option<LinkUse>,
+    /// To receive
+    #[arg(long, value_name = "WHEN", value_parser = link_use, group = "says")]
+    pub(crate) down: Option<LinkUse>,
+    /// Multiply its rate with this where schedulers weigh links, from 1 to 1000
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), group = "says")]
+    pub(crate) weight: Option<u64>,
+    /// What a gigabyte costs, such as 2.5EUR/GB, or 0
+    #[arg(long, value_name = "PRICE", group = "says")]
+    pub(crate) price: Option<String>,
+    /// How much may go over it in a month, such as 10GB, or none for as much as wanted
+    #[arg(long, value_name = "SIZE", group = "says")]
+    pub(crate) allowance: Option<String>,
+    /// Write it to the daemon's configuration, too
+    #[arg(long)]
+    pub(crate) save: bool,
+}
+
+/// `hawser policy`.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct PolicyArgs {
+    /// What to do with it; shows it when missing.
+    #[command(subcommand)]
+    pub(crate) action: Option<PolicyAction>,
+    /// How to show it.
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
+}
+
+/// What to do with what chooses links.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyAction {
+    /// Choose links otherwise from now on, until the daemon ends
+    Set(PolicySetArgs),
+}
+
+/// `hawser policy set`.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("says").required(true).multiple(true))]
+#[command(override_usage = "hawser policy set [OPTIONS]")]
+pub(crate) struct PolicySetArgs {
+    /// Place the chunks of sessions by this policy: auto, backlog, round-robin,
+    /// weighted-round-robin, least-rtt, load-index, ecf, blest or redundant
+    #[arg(long, value_name = "NAME", group = "says")]
+    pub(crate) scheduler: Option<ChunkPolicy>,
+    /// Place connections that go over one link each by this policy: auto, max-throughput,
+    /// round-robin, weighted-round-robin or only-one
+    #[arg(long, value_name = "NAME", group = "says")]
+    pub(crate) connection_scheduler: Option<ConnectionPolicy>,
+    /// Send over the gateway what no rule speaks of: always, auto (what gains by it) or never
+    #[arg(long, value_name = "WHEN", group = "says")]
+    pub(crate) via_gateway: Option<GatewayUse>,
+    /// Put these rules in force behind your own: speed, calls or saver
+    #[arg(long, value_name = "NAME", group = "says")]
+    pub(crate) profile: Option<Profile>,
+    /// Write it to the daemon's configuration, too
+    #[arg(long)]
+    pub(crate) save: bool,
+}
+
+fn link_use(text: &str) -> Result<LinkUse, String> {
+    let mut all = LinkUse::ALL.iter().copied();
+    let found = all.find(|usage| usage.to_string() == text);
+    found.ok_or_else(|| "expected normal, prefer, backup or never".to_owned())
+}
