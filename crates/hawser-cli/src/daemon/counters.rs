@@ -30,6 +30,12 @@ fn collect(list: &mut BTreeMap<String, u64>, name: &str, value: &Value) {
 
 #[cfg(test)]
 mod tests {
+    use hawser_control::StatusSnapshot;
+    use hawser_front::gateway::GatewayStats;
+    use hawser_front::proxy::ProxyStats;
+    use hawser_monitor::metrics::render;
+    use hawser_types::ByteCount;
+
     use super::*;
 
     #[test]
@@ -39,5 +45,39 @@ mod tests {
         flat(&mut list, "door", &stats);
         let expected = [("door-accepted", 3), ("door-refused-policy", 2)];
         assert_eq!(list, expected.map(|(k, v)| (k.to_owned(), v)).into());
+    }
+
+    #[test]
+    fn metrics_know_by_their_names_which_of_them_are_no_events() {
+        let proxy = ProxyStats {
+            current: 3,
+            associations: 4,
+            bytes_up: ByteCount::new(10),
+            bytes_down: ByteCount::new(20),
+            ..ProxyStats::default()
+        };
+        let gateway = GatewayStats {
+            current: 5,
+            bytes_up: ByteCount::new(1),
+            bytes_down: ByteCount::new(2),
+            ..GatewayStats::default()
+        };
+        let mut snapshot = StatusSnapshot::default();
+        flat(&mut snapshot.counters, "proxy", &proxy);
+        flat(&mut snapshot.counters, "gateway", &gateway);
+        let text = render(&snapshot);
+        for sample in [
+            "hawser_proxy_connections 3",
+            "hawser_proxy_associations 4",
+            "hawser_relay_streams 5",
+            "hawser_relayed_bytes_total{direction=\"up\"} 11",
+            "hawser_relayed_bytes_total{direction=\"down\"} 22",
+            "hawser_events_total{event=\"gateway-opened\"} 0",
+        ] {
+            assert!(
+                text.lines().any(|line| line == sample),
+                "{sample} in {text}"
+            );
+        }
     }
 }
