@@ -125,6 +125,8 @@ pub(crate) enum Command {
     Streams(TableArgs),
     /// Say what has changed: links, sessions, paths, rules
     Events(EventsArgs),
+    /// Print the address of the running daemon's dashboard, with its token
+    Web,
     /// Use a link otherwise from now on, until the daemon ends
     Link(LinkArgs),
     /// Show or change how the running daemon chooses links
@@ -159,6 +161,9 @@ pub(crate) struct ServeArgs {
     /// Let clients reach this private, link-local or loopback network; may be repeated
     #[arg(long, value_name = "CIDR", value_parser = network)]
     pub(crate) allow_destination: Vec<IpNet>,
+    /// Serve the dashboard and the metrics at this loopback address, such as 127.0.0.1:7481
+    #[arg(long, value_name = "ADDR:PORT", value_parser = web_address)]
+    pub(crate) web: Option<SocketAddr>,
 }
 
 /// Where the far end listens, and what invites say.
@@ -209,6 +214,9 @@ pub(crate) struct UpArgs {
     /// a control group; needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON
     #[arg(long, value_name = "system|cgroup:PATH")]
     pub(crate) capture: Option<Scope>,
+    /// Serve the dashboard and the metrics at this loopback address, such as 127.0.0.1:7480
+    #[arg(long, value_name = "ADDR:PORT", value_parser = web_address)]
+    pub(crate) web: Option<SocketAddr>,
 }
 
 /// `hawser send`.
@@ -317,6 +325,7 @@ impl ServeArgs {
         if !self.allow_destination.is_empty() {
             config.allow_destination.clone_from(&self.allow_destination);
         }
+        config.web = self.web.or(config.web);
     }
 }
 
@@ -351,12 +360,18 @@ impl UpArgs {
             config.gateway.clone_from(&self.gateway);
         }
         config.allow_lan |= self.allow_lan;
+        config.web = self.web.or(config.web);
     }
 }
 
 fn socket_address(text: &str) -> Result<SocketAddr, String> {
     let expected = "expected an address and a port such as 127.0.0.1:1080 or [::]:7443";
     text.parse().map_err(|_| expected.to_owned())
+}
+
+fn web_address(text: &str) -> Result<SocketAddr, String> {
+    let expected = || format!("expected {}", hawser_config::WEB_ADDRESS);
+    hawser_config::read_web_address(text).ok_or_else(expected)
 }
 
 fn network(text: &str) -> Result<IpNet, String> {

@@ -8,6 +8,7 @@ mod events;
 mod link_books;
 mod lock;
 mod meter;
+mod monitor;
 mod picture;
 mod recording;
 mod server;
@@ -139,6 +140,7 @@ pub(crate) struct Shared {
     role: Role,
     started: tokio::time::Instant,
     listen: OnceLock<SocketAddr>,
+    web: OnceLock<SocketAddr>,
     subject: OnceLock<Box<dyn Subject>>,
     record: Mutex<Record>,
     told: Mutex<Told>,
@@ -166,6 +168,7 @@ impl Daemon {
             role,
             started: tokio::time::Instant::now(),
             listen: OnceLock::new(),
+            web: OnceLock::new(),
             subject: OnceLock::new(),
             record: Mutex::default(),
             told: Mutex::default(),

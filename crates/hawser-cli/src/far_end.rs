@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use crate::daemon::{Daemon, Subject, View, Way, flat};
 use crate::door::{Door, watch_peers};
 use crate::setup::{Setup, link_list};
+use crate::web::Web;
 
 /// A daemon that clients come to.
 pub(crate) struct FarEnd<'a> {
@@ -41,6 +42,7 @@ impl FarEnd<'_> {
     /// asked to end. Then all sessions end in order.
     pub(crate) async fn run(self, serve: impl Fn(Incoming)) -> anyhow::Result<()> {
         let daemon = Daemon::start(self.state, self.role)?;
+        let web = Web::start(self.config.web, self.state, &daemon)?;
         let (_monitor, links) = LinkMonitor::start()
             .await
             .context("can't follow the links")?;
@@ -59,6 +61,7 @@ impl FarEnd<'_> {
         accept(&daemon, &gateway, serve).await;
         tracing::info!("ending");
         gateway.close(END_PATIENCE).await;
+        web.end().await;
         Ok(())
     }
 }

@@ -38,6 +38,7 @@ mod steer;
 mod streams;
 mod toml_file;
 mod up;
+mod web;
 mod why;
 
 use std::process::ExitCode;
@@ -83,6 +84,7 @@ fn run(setup: &Setup, command: Command) -> anyhow::Result<ExitCode> {
             Command::Links(args) => links::run(setup, args).await,
             Command::Streams(args) => streams::run(setup, args).await,
             Command::Events(args) => events::run(setup, args).await,
+            Command::Web => web::run(setup).await,
             Command::Link(args) => link::run(setup, &args).await,
             Command::Rule(args) => rule::run(setup, args).await,
             Command::Policy(args) => policy::run(setup, &args).await,

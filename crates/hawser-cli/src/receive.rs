@@ -27,6 +27,8 @@ pub(crate) async fn run(setup: &Setup, args: &ReceiveArgs) -> anyhow::Result<()>
         .with_context(|| format!("can't receive into {}", directory.display()))?;
     let mut config = setup.config.serve.clone();
     args.door.apply_to(&mut config);
+    // That is the gateway's, which may run beside.
+    config.web = None;
     // Whoever may send files is not thereby a client of the gateway, nor the other way round.
     let state = substate(&setup.state, STATE)?;
     let far_end = FarEnd {

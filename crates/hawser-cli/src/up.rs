@@ -24,6 +24,7 @@ use crate::rule_files::RuleFiles;
 use crate::rules::{Keeping, LinkRules};
 use crate::session::{ChunkChoice, ClientSubject, Links, Target};
 use crate::setup::{Setup, Usage};
+use crate::web::Web;
 
 /// Runs the proxy until it is asked to end.
 pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
@@ -31,6 +32,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     args.apply_to(&mut whole.up, &mut whole.connection);
     let config = whole.up.clone();
     let daemon = Daemon::start(&setup.state, Role::Client)?;
+    let web = Web::start(config.web, &setup.state, &daemon)?;
     let (_monitor, links) = LinkMonitor::start()
         .await
         .context("can't follow the links")?;
@@ -67,6 +69,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     if let Some(gateway) = gateway {
         gateway.end().await;
     }
+    web.end().await;
     served
 }
 

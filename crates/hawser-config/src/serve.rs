@@ -19,6 +19,8 @@ pub struct ServeConfig {
     pub allow_destination: Vec<IpNet>,
     /// `limits`: what one client and all of them together may use.
     pub limits: ServeLimits,
+    /// `web`: where the dashboard is served. None by default: nowhere.
+    pub web: Option<SocketAddr>,
 }
 
 /// `[serve.limits]`: what one client and all of them together may use.
@@ -45,6 +47,7 @@ impl Default for ServeConfig {
             advertise: Vec::new(),
             allow_destination: Vec::new(),
             limits: ServeLimits::default(),
+            web: None,
         }
     }
 }
@@ -66,7 +69,7 @@ impl TryFrom<Section<'_>> for ServeConfig {
     type Error = ConfigError;
 
     fn try_from(section: Section<'_>) -> Result<Self, ConfigError> {
-        section.allow_only(&["listen", "advertise", "allow-destination", "limits"])?;
+        section.allow_only(&["listen", "advertise", "allow-destination", "limits", "web"])?;
         let mut config = Self::default();
         if let Some(field) = section.field("listen") {
             config.listen = read_listen(&field)?;
@@ -84,6 +87,7 @@ impl TryFrom<Section<'_>> for ServeConfig {
             config.allow_destination = read.collect::<Result<_, _>>()?;
         }
         config.limits = section.section_or_default("limits")?;
+        config.web = read_web(&section)?;
         Ok(config)
     }
 }
@@ -124,6 +128,24 @@ impl TryFrom<Section<'_>> for ServeLimits {
 pub(crate) fn read_listen(field: &Field<'_>) -> Result<SocketAddr, ConfigError> {
     field.parse("an address and a port such as \"127.0.0.1:1080\" or \"[::]:7443\"")
 }
+
+/// Where the dashboard is served, if a section says it.
+pub(crate) fn read_web(section: &Section<'_>) -> Result<Option<SocketAddr>, ConfigError> {
+    let field = section.field("web");
+    let read = field.map(|field| field.parse_with(read_web_address, WEB_ADDRESS));
+    read.transpose()
+}
+
+/// An address to serve the dashboard at: one that other machines do not reach. Port 0 lets the system
+/// choose.
+pub fn read_web_address(text: &str) -> Option<SocketAddr> {
+    let address = text.parse::<SocketAddr>().ok();
+    address.filter(|address| address.ip().is_loopback())
+}
+
+/// What [`read_web_address`] takes, for those who have written something else.
+pub const WEB_ADDRESS: &str = "a loopback address and a port such as 127.0.0.1:7480; from other machines it is \
+     reached by ssh -L 7480:127.0.0.1:7480 HOST";
 
 /// Where a gateway listens when nothing else is said.
 pub const DEFAULT_GATEWAY_PORT: u16 = 7443;

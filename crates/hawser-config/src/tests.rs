@@ -34,11 +34,13 @@ fn every_key_reaches_its_place() {
         advertise = ["gw.example", "[2001:db8::1]:7443"]
         allow-destination = ["192.168.7.0/24", "fd00::/8"]
         limits = { sessions = 1, sessions-per-client = 2, streams-per-session = 3, memory = "16MiB", half-open-handshakes = 5, connects-per-second = 0x6 }
+        web = "[::1]:7481"
         [up]
         listen = "[::1]:0"
         links = ["eth0", "wwan0"]
         gateway = "@/etc/hawser/invite"
         allow-lan = true
+        web = "127.0.0.1:7480"
         [session]
         scheduler = "least-rtt"
         channels-per-link = 2
@@ -91,6 +93,8 @@ fn every_key_reaches_its_place() {
         Some(GatewaySource::File("/etc/hawser/invite".into()))
     );
     assert!(config.up.allow_lan);
+    let web = [config.up.web, config.serve.web].map(|web| web.unwrap().to_string());
+    assert_eq!(web, ["127.0.0.1:7480", "[::1]:7481"]);
     let session = SessionConfig {
         scheduler: ChunkPolicy::LeastRtt,
         channels_per_link: hawser_session::Spread::Fixed(2),
@@ -200,6 +204,16 @@ fn a_wrong_value_is_shown_with_what_is_allowed() {
             "up.listen = \"1080\"",
             "1: `up.listen` is \"1080\"; allowed: an address and a port such as \
              \"127.0.0.1:1080\" or \"[::]:7443\"",
+        ),
+        (
+            "up.web = \"0.0.0.0:7480\"",
+            "1: `up.web` is \"0.0.0.0:7480\"; allowed: a loopback address and a port such as \
+             127.0.0.1:7480; from other machines it is reached by ssh -L 7480:127.0.0.1:7480 HOST",
+        ),
+        (
+            "serve.web = 7480",
+            "1: `serve.web` is 7480; allowed: a loopback address and a port such as \
+             127.0.0.1:7480; from other machines it is reached by ssh -L 7480:127.0.0.1:7480 HOST",
         ),
         (
             "up.links = [\"a/b\"]",
@@ -323,6 +337,7 @@ fn the_shipped_example_says_the_defaults() {
     assert_eq!(config.links.len(), 2);
     assert_eq!(config.rules.len(), 4);
     assert!(config.links[1].rule.allowance.is_some());
+    assert!(config.up.web.is_some() && config.serve.web.is_some());
     assert!(config.up.gateway.is_some() && !config.serve.advertise.is_empty());
 }
 

@@ -2,7 +2,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::document::Section;
 use crate::link::{LINK_NAME, read_link_name};
-use crate::serve::read_listen;
+use crate::serve::{read_listen, read_web};
 use crate::{ConfigError, GatewaySource};
 
 /// `[up]`: the proxy port and the way to the gateway.
@@ -18,6 +18,8 @@ pub struct UpConfig {
     /// `allow-lan`: whether `listen` may be an address that other machines reach. The port asks
     /// for no password, so the default is no.
     pub allow_lan: bool,
+    /// `web`: where the dashboard is served. None by default: nowhere.
+    pub web: Option<SocketAddr>,
 }
 
 impl UpConfig {
@@ -34,6 +36,7 @@ impl Default for UpConfig {
             links: Vec::new(),
             gateway: None,
             allow_lan: false,
+            web: None,
         }
     }
 }
@@ -42,7 +45,7 @@ impl TryFrom<Section<'_>> for UpConfig {
     type Error = ConfigError;
 
     fn try_from(section: Section<'_>) -> Result<Self, ConfigError> {
-        section.allow_only(&["listen", "links", "gateway", "allow-lan"])?;
+        section.allow_only(&["listen", "links", "gateway", "allow-lan", "web"])?;
         let mut config = Self::default();
         if let Some(field) = section.field("listen") {
             config.listen = read_listen(&field)?;
@@ -60,6 +63,7 @@ impl TryFrom<Section<'_>> for UpConfig {
         if let Some(field) = section.field("allow-lan") {
             config.allow_lan = field.boolean()?;
         }
+        config.web = read_web(&section)?;
         Ok(config)
     }
 }

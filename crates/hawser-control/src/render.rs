@@ -421,6 +421,7 @@ mod tests {
             process_id: 4711,
             uptime: Duration::from_secs(90_061),
             listen: vec![([127, 0, 0, 1], 1080).into()],
+            web: None,
             links: vec![LinkStatus {
                 name: "eth0".to_owned(),
                 index: LinkIndex::new(2),

@@ -25,6 +25,9 @@ pub struct StatusSnapshot {
     pub uptime: Duration,
     /// Where it takes connections from applications or clients.
     pub listen: Vec<SocketAddr>,
+    /// Where its dashboard is served, if it is.
+    #[serde(default)]
+    pub web: Option<SocketAddr>,
     /// The links of this machine that it knows.
     pub links: Vec<LinkStatus>,
     /// Connections that each go over one link; none where they go over a gateway.

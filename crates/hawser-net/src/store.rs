@@ -8,10 +8,13 @@
 mod client;
 mod gateway;
 mod json_file;
+mod secret;
 
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+
+use zeroize::Zeroizing;
 
 use crate::identity::{FileError, Identity, IdentityError, PublicKey};
 use crate::{files, sys};
@@ -76,6 +79,12 @@ impl StateDir {
     pub fn identity(&self) -> Result<Identity, IdentityError> {
         Identity::load_or_create(&self.file("key"))
     }
+
+    /// 256 random bits that whoever can read the directory knows, as text (base64url without padding, 43
+    /// characters): the content of the file `name`, mode 0600, which is made at the first call.
+    pub fn secret(&self, name: &str) -> Result<Zeroizing<String>, StoreError> {
+        secret::load_or_create(&self.file(name))
+    }
 }
 
 /// Why the stored state cannot be read or changed.
@@ -88,6 +97,9 @@ pub enum StoreError {
     /// A file could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// The system gives no random numbers.
+    #[error("the system gives no random numbers to make a secret of")]
+    NoRandomness,
     /// A file was changed by something else than this program.
     #[error("{} is damaged: {reason}; correct it, or move it away to start anew", path.display())]
     Corrupt {

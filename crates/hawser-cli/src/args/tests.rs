@@ -35,6 +35,9 @@ fn every_form_that_scripts_use_is_taken() {
         "up",
         "up --gateway hawser://gw:7443/#abc --listen 127.0.0.1:1080 --link eth0 --link wwan0",
         "up --gateway @/run/i --allow-lan",
+        "up --web 127.0.0.1:7480",
+        "serve --web [::1]:0",
+        "web",
         "send a b --to @/run/i",
         "send --to hawser://gw:7443/#abc a",
         "receive /srv",
@@ -97,7 +100,8 @@ fn flags_go_over_the_file() {
         links: vec!["lan0".to_owned()],
         ..UpConfig::default()
     };
-    let Command::Up(up) = command("up --listen [::1]:9 --gateway @i --allow-lan") else {
+    let line = "up --listen [::1]:9 --gateway @i --allow-lan --web 127.0.0.1:1";
+    let Command::Up(up) = command(line) else {
         panic!("another command");
     };
     up.apply_to(&mut config, &mut ConnectionConfig::default());
@@ -105,6 +109,7 @@ fn flags_go_over_the_file() {
     assert_eq!(config.gateway, Some(GatewaySource::File("i".into())));
     assert_eq!(config.links, ["lan0"]);
     assert!(config.allow_lan);
+    assert_eq!(config.web.map(|web| web.port()), Some(1));
 
     let mut config = ServeConfig::default();
     let line = "serve --listen 1.2.3.4:5 --advertise a:1 --allow-destination 127.0.0.1";
@@ -146,6 +151,8 @@ fn a_wrong_value_is_refused_with_what_is_expected() {
             "expected a network such as 192.168.7.0/24",
         ),
         ("serve --allow-destination 10.1.1.1/8", "expected a network"),
+        ("up --web 0.0.0.0:7480", "ssh -L 7480:127.0.0.1:7480 HOST"),
+        ("serve --web 7480", "expected a loopback address and a port"),
         ("serve --advertise a:b:c", "is no HOST[:PORT]"),
         ("up --link a/b", "expected the name of an interface"),
         (
@@ -216,6 +223,7 @@ fn help_fits_seventy_nine_columns() {
         "links",
         "streams",
         "events",
+        "web",
         "bench",
         "doctor",
         "completions",

@@ -65,6 +65,7 @@ impl Shared {
             process_id: std::process::id(),
             uptime: self.started.elapsed(),
             listen: self.listen.get().copied().into_iter().collect(),
+            web: self.web.get().copied(),
             counters: subject
                 .map(|subject| subject.counters())
                 .unwrap_or_default(),

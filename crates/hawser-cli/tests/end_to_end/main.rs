@@ -20,4 +20,5 @@ mod service;
 mod steering;
 mod units;
 mod usage;
+mod web;
 mod why;

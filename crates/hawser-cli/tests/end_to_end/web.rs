@@ -1,0 +1,126 @@
+//! The dashboard of a daemon, and who gets to see it.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::Value;
+
+use super::program::{Place, until};
+
+/// Where the daemon of `state` serves its dashboard.
+fn web(place: &Place, state: &str) -> Option<String> {
+    Some(place.status(state)?["web"].as_str()?.to_owned())
+}
+
+/// The token in the address that `hawser web` prints.
+fn token(place: &Place, state: &str) -> String {
+    let url = place.run(state, &["web"]).out;
+    let (before, token) = url.trim_end().split_once("/#token=").unwrap();
+    assert_eq!(before, format!("http://{}", web(place, state).unwrap()));
+    token.to_owned()
+}
+
+/// Asks the control API for what the daemon is doing: the status and the body of the answer.
+fn ask(web: &str, token: &str) -> (u16, String) {
+    let body = r#"{"api":1,"request":"status"}"#;
+    let mut stream = TcpStream::connect(web).unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "POST /api/v1/ask HTTP/1.1\r\nHost: {web}\r\nAuthorization: Bearer {token}\r\n\
+         Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, body.to_owned())
+}
+
+#[test]
+fn the_dashboard_is_served_to_who_has_the_token() {
+    let place = Place::new();
+    let up = place.up("client", &["--web", "127.0.0.1:0"]);
+    let (web, token) = (web(&place, "client").unwrap(), token(&place, "client"));
+    let (status, body) = ask(&web, &token);
+    assert_eq!(status, 200, "{body}");
+    let snapshot: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(
+        (&snapshot["role"], &snapshot["web"]),
+        (&"client".into(), &web.as_str().into())
+    );
+    assert_eq!(ask(&web, "wrong").0, 401);
+    // The log says where, not the secret.
+    assert!(
+        up.log().contains(&web) && !up.log().contains(&token),
+        "{}",
+        up.log()
+    );
+    let mode = std::fs::metadata(place.path("client/web-token"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    up.end();
+
+    // Who has bookmarked it finds it again.
+    let up = place.up("client", &["--web", &web]);
+    assert_eq!(ask(&web, &token).0, 200);
+    up.end();
+    assert!(TcpStream::connect(&web).is_err());
+}
+
+#[test]
+fn a_gateway_has_one_as_well_and_an_open_feed_does_not_hold_it_up() {
+    let place = Place::new();
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--web", "127.0.0.1:0"];
+    let gateway = place.start("gateway", &arguments);
+    let (web, token) = (web(&place, "gateway").unwrap(), token(&place, "gateway"));
+    let mut feed = TcpStream::connect(&web).unwrap();
+    write!(
+        feed,
+        "GET /api/v1/feed HTTP/1.1\r\nHost: {web}\r\nAuthorization: Bearer {token}\r\n\r\n"
+    )
+    .unwrap();
+    let mut begun = String::new();
+    until(
+        "the feed shows the daemon",
+        || {
+            let mut buffer = [0; 65536];
+            let read = feed.read(&mut buffer).unwrap();
+            begun += std::str::from_utf8(&buffer[..read]).unwrap();
+            begun.contains("event: status\ndata: {\"api\":1,\"response\":\"status\"")
+        },
+        || gateway.log(),
+    );
+    gateway.end();
+    let mut rest = String::new();
+    feed.read_to_string(&mut rest).unwrap();
+    assert!(rest.ends_with("0\r\n\r\n"), "{rest}");
+}
+
+#[test]
+fn nothing_is_served_unless_asked_for_and_never_to_other_machines() {
+    let place = Place::new();
+    let up = place.up("client", &[]);
+    assert_eq!(web(&place, "client"), None);
+    place
+        .run("client", &["web"])
+        .expect(1, "serves no dashboard; start it with --web");
+    assert!(!place.path("client/web-token").exists());
+    up.end();
+    place
+        .run("client", &["web"])
+        .expect(1, "no hawser daemon runs");
+    let exposed = ["up", "--web", "0.0.0.0:7480"];
+    place
+        .run("client", &exposed)
+        .expect(2, "ssh -L 7480:127.0.0.1:7480");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    place
+        .run("client", &["up", "--web", &taken])
+        .expect(1, "can't serve the dashboard at");
+}
