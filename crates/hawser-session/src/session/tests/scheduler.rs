@@ -1,9 +1,10 @@
 use bytes::Bytes;
 use hawser_sched::chunk::ChunkPolicy;
+use hawser_types::ChannelId;
 use hawser_wire::ChannelRole;
 
 use super::pair::{CLIENT, GATEWAY, Pair, link, pattern};
-use crate::SessionConfig;
+use crate::{Session, SessionConfig};
 
 /// Two bulk channels, 1 and 2, that take turns.
 fn in_turns() -> Pair {
@@ -18,6 +19,28 @@ fn in_turns() -> Pair {
     pair.add_channel(2, ChannelRole::Bulk, &link(2, 50, 5));
     pair.run_for(100);
     pair
+}
+
+#[test]
+fn what_one_policy_lets_wait_goes_at_once_when_another_does_not() {
+    let mut pair = in_turns();
+    let now = pair.now;
+    let id = pair.sides[CLIENT].open_stream(now, Bytes::new()).unwrap();
+    let mut data = Bytes::from(pattern(4_000_000));
+    pair.sides[CLIENT].write(now, id, &mut data).unwrap();
+    pair.run_for(30);
+    let (now, client) = (pair.now, &mut pair.sides[CLIENT]);
+    let waits = |client: &Session| client.snapshot(now, 1).streams[0].queued;
+    let [busy, ready] = [1, 2].map(ChannelId::new);
+    client.handle_full(busy);
+    // It may have had a turn left, but not two.
+    client.handle_writable(now, ready);
+    client.handle_writable(now, ready);
+    let before = waits(client);
+    client.set_scheduler(now, ChunkPolicy::RoundRobin);
+    assert_eq!(waits(client), before, "it is the busy one's turn");
+    client.set_scheduler(now, ChunkPolicy::Backlog);
+    assert!(waits(client) < before);
 }
 
 #[test]
