@@ -3,4 +3,5 @@
 #![forbid(unsafe_code)]
 
 pub mod metrics;
+pub mod top;
 pub mod web;

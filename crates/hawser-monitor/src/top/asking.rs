@@ -1,0 +1,78 @@
+//! What is asked of the daemon, one request after the other.
+
+use std::collections::VecDeque;
+
+use hawser_control::Request;
+
+/// A request, and what it is for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Asked {
+    pub(super) request: Request,
+    /// The change that it makes, in words; none where it only asks.
+    pub(super) change: Option<String>,
+}
+
+/// Requests that wait until the one before them is answered. There are never many.
+#[derive(Debug, Default)]
+pub(super) struct Asking {
+    changes: VecDeque<Asked>,
+    questions: VecDeque<Request>,
+    current: Option<Asked>,
+}
+
+impl Asking {
+    /// Asks unless the same waits already.
+    pub(super) fn question(&mut self, request: Request) {
+        if !self.questions.contains(&request) {
+            self.questions.push_back(request);
+        }
+    }
+
+    /// Asks for a change, before any questions. Whether there was room for it.
+    pub(super) fn change(&mut self, request: Request, words: String) -> bool {
+        let has_room = self.changes.len() < MAX_CHANGES;
+        if has_room {
+            let change = Some(words);
+            self.changes.push_back(Asked { request, change });
+        }
+        has_room
+    }
+
+    /// Whether all questions are answered.
+    pub(super) fn is_idle(&self) -> bool {
+        self.current.is_none() && self.changes.is_empty() && self.questions.is_empty()
+    }
+
+    /// The next request, when nothing is being asked.
+    pub(super) fn poll_request(&mut self) -> Option<Request> {
+        if self.current.is_some() {
+            return None;
+        }
+        let change = self.changes.pop_front();
+        self.current = change.or_else(|| {
+            let request = self.questions.pop_front()?;
+            let change = None;
+            Some(Asked { request, change })
+        });
+        self.current.as_ref().map(|asked| asked.request.clone())
+    }
+
+    /// What the answer that has come is to.
+    pub(super) fn answered(&mut self) -> Option<Asked> {
+        self.current.take()
+    }
+
+    /// Forgets the questions that wait.
+    pub(super) fn forget_questions(&mut self) {
+        self.questions.clear();
+    }
+
+    /// Forgets what waits; the changes that are never made.
+    pub(super) fn give_up(&mut self) -> Vec<String> {
+        self.forget_questions();
+        self.changes.drain(..).filter_map(|it| it.change).collect()
+    }
+}
+
+/// More than anybody asks for within the time of one answer.
+const MAX_CHANGES: usize = 16;

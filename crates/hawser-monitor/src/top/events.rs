@@ -1,0 +1,31 @@
+//! What has changed, the latest first.
+
+use hawser_control::{Event, clock, render_change};
+use ratatui::Frame;
+use ratatui::layout::Rect;
+
+use super::screen::draw_lines;
+use super::state::State;
+use super::traffic::contains;
+
+/// One line for each event that matches the filter.
+pub(super) fn lines(state: &State) -> impl Iterator<Item = String> {
+    let lines = state.seen.events.iter().map(line);
+    lines.filter(move |line| contains(line, &state.filter))
+}
+
+pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect) {
+    let lines: Vec<String> = lines(state).collect();
+    match lines.is_empty() {
+        true => draw_lines(state, frame, area, ["Nothing has changed yet."].into_iter()),
+        false => draw_lines(state, frame, area, lines.iter().map(String::as_str)),
+    }
+}
+
+fn line(event: &Event) -> String {
+    format!(
+        "{}  {}",
+        clock(event.at_unix_ms),
+        render_change(&event.what)
+    )
+}

@@ -1,0 +1,67 @@
+//! Quantities in few columns.
+
+use std::time::Duration;
+
+use hawser_control::{LinkAllowed, LinkUse, size};
+use hawser_types::Rate;
+
+/// Mbit/s, in at most six columns below a terabit.
+pub(super) fn megabits(rate: Rate) -> String {
+    let value = rate.bits_per_second() as f64 / 1e6;
+    match value {
+        ..9.995 => format!("{value:.2}"),
+        ..99.95 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+/// Milliseconds; a dash where nothing is known.
+pub(super) fn milliseconds(span: Option<Duration>) -> String {
+    let Some(span) = span else {
+        return UNKNOWN.to_owned();
+    };
+    let value = span.as_secs_f64() * 1e3;
+    match value {
+        ..99.95 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+/// A part of a whole, from 0 to 1; a dash where nothing is known.
+pub(super) fn percent(part: Option<f64>) -> String {
+    part.map_or_else(|| UNKNOWN.to_owned(), |part| format!("{:.0} %", part * 1e2))
+}
+
+/// When a link is used: a word, or a letter for each direction, which is also the key that sets it.
+pub(super) fn usage(allowed: &LinkAllowed) -> String {
+    match allowed.up == allowed.down {
+        true => allowed.up.to_string(),
+        false => format!("{}/{}", letter(allowed.up), letter(allowed.down)),
+    }
+}
+
+fn letter(usage: LinkUse) -> char {
+    match usage {
+        LinkUse::Prefer => 'p',
+        LinkUse::Backup => 'b',
+        LinkUse::Never => 'x',
+        _ => 'n',
+    }
+}
+
+/// What went over a link this month, of how much, at what cost.
+pub(super) fn month(allowed: &LinkAllowed) -> String {
+    let mut text = size(allowed.sent_bytes + allowed.received_bytes);
+    if let Some(allowance) = allowed.allowance_bytes {
+        text += &format!(" of {}", size(allowance));
+    }
+    if let Some(cost) = &allowed.cost {
+        text += &format!(", {cost}");
+    }
+    if let Some(limit) = &allowed.limit {
+        text += &format!(": {limit}");
+    }
+    text
+}
+
+const UNKNOWN: &str = "-";

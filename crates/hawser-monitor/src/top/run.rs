@@ -1,0 +1,163 @@
+//! Moves keys, answers and seconds to the state, requests to the daemon and pictures to the terminal.
+
+use std::io;
+use std::pin::Pin;
+use std::time::Duration;
+
+use hawser_control::{Request, Response};
+use ratatui::crossterm::event::Event;
+use rustix::process::Signal;
+use tokio::signal::unix::{self, SignalKind};
+use tokio::sync::mpsc;
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+
+use super::keys::Wish;
+use super::look::Look;
+use super::state::State;
+use super::terminal::{Screen, listen};
+
+/// A way to ask the daemon.
+pub trait Ask {
+    /// Asks, and waits for the answer, for a bounded time.
+    fn ask(&self, request: Request) -> impl Future<Output = Result<Response, NoAnswer>>;
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoAnswer {
+    /// There is nobody to ask.
+    #[error("no daemon runs")]
+    NoDaemon,
+    /// Somebody was asked, in vain.
+    #[error("the daemon does not answer: {why}")]
+    Failed {
+        /// What happened.
+        why: String,
+    },
+}
+
+/// Shows on this process's terminal what the daemon is doing, and steers it, until the user quits or a signal
+/// ends it.
+///
+/// The daemon is asked a few things once a second, one after the other. Fails when the terminal does.
+pub async fn run(look: Look, daemon: impl Ask) -> io::Result<()> {
+    let mut ends = Ends::listen()?;
+    // The process goes on after it was stopped.
+    let mut carry_on = unix::signal(SignalKind::from_raw(Signal::CONT.as_raw()))?;
+    let mut screen = Screen::open()?;
+    let mut keys = listen();
+    let mut state = State::new(look, screen.size()?);
+    let mut second = ticks(SECOND);
+    let mut pictures = ticks(PICTURE);
+    let mut answer: Option<Answer<'_>> = None;
+    let mut is_stale = true;
+    loop {
+        if answer.is_none() {
+            let request = state.poll_request();
+            answer = request.map(|request| Box::pin(daemon.ask(request)) as Answer<'_>);
+        }
+        tokio::select! {
+            event = keys.recv() => {
+                match take_keys(&mut state, event, &mut keys)? {
+                    Wish::Show => {}
+                    Wish::Repaint => screen.repaint()?,
+                    Wish::Suspend => {
+                        screen.suspend()?;
+                        // The stop comes at once, or never.
+                        let _ = timeout(STOP, carry_on.recv()).await;
+                        screen.resume()?;
+                    }
+                    Wish::Quit => return Ok(()),
+                }
+                screen.draw(&state)?;
+                is_stale = false;
+            }
+            outcome = arrival(&mut answer) => {
+                answer = None;
+                state.handle_answer(outcome);
+                is_stale = true;
+            }
+            _ = second.tick() => state.handle_second(),
+            _ = pictures.tick(), if is_stale => {
+                screen.draw(&state)?;
+                is_stale = false;
+            }
+            _ = carry_on.recv() => {
+                screen.resume()?;
+                is_stale = true;
+            }
+            () = ends.any() => return Ok(()),
+        }
+    }
+}
+
+/// Something that the daemon was asked.
+type Answer<'a> = Pin<Box<dyn Future<Output = Result<Response, NoAnswer>> + 'a>>;
+
+/// The answer, when something was asked.
+async fn arrival(answer: &mut Option<Answer<'_>>) -> Result<Response, NoAnswer> {
+    match answer {
+        Some(answer) => answer.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Takes a key and those that wait behind it, up to one that the terminal has to act upon.
+fn take_keys(
+    state: &mut State,
+    first: Option<io::Result<Event>>,
+    more: &mut mpsc::Receiver<io::Result<Event>>,
+) -> io::Result<Wish> {
+    let mut next = first;
+    while let Some(event) = next {
+        match event? {
+            Event::Key(key) => match state.handle_key(key) {
+                Wish::Show => {}
+                wish => return Ok(wish),
+            },
+            Event::Resize(columns, lines) => state.handle_size((columns, lines)),
+            _ => {}
+        }
+        next = more.try_recv().ok();
+    }
+    Ok(Wish::Show)
+}
+
+/// Signals that end the program.
+struct Ends {
+    terminate: unix::Signal,
+    interrupt: unix::Signal,
+    hang_up: unix::Signal,
+}
+
+impl Ends {
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            terminate: unix::signal(SignalKind::terminate())?,
+            interrupt: unix::signal(SignalKind::interrupt())?,
+            hang_up: unix::signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Resolves when one of them comes.
+    async fn any(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.hang_up.recv() => {}
+        }
+    }
+}
+
+fn ticks(period: Duration) -> Interval {
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Pictures are at least so far apart, unless a key was pressed.
+const PICTURE: Duration = Duration::from_millis(500);
+/// By when a process that has asked to be stopped is.
+const STOP: Duration = Duration::from_millis(200);

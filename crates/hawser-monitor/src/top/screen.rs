@@ -1,0 +1,300 @@
+//! The whole picture: head, views, the line for what is said and filled in, the line of keys.
+
+use hawser_control::{StatusSnapshot, span};
+use ratatui::Frame;
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Clear, HighlightSpacing, Row, TableState};
+
+use super::cursor::first_shown;
+use super::figures::megabits;
+use super::input::{Input, List};
+use super::look::Look;
+use super::state::{State, View};
+use super::{events, help, links, policy, traffic, why};
+
+/// Draws what `state` has to show.
+pub(super) fn draw(state: &State, frame: &mut Frame<'_>) {
+    let area = frame.area();
+    if area.width < MIN_WIDTH || area.height < MIN_HEIGHT {
+        return too_small(state, frame);
+    }
+    let bars = [1, 1, body_height(area.height), 1, 1].map(Constraint::Length);
+    let [head_area, tab_area, body, note_area, key_area] = Layout::vertical(bars).areas(area);
+    head(state, frame, head_area);
+    tabs(state, frame, tab_area);
+    match state.view {
+        View::Links => links::draw(state, frame, body),
+        View::Traffic => traffic::draw(state, frame, body),
+        View::Why => why::draw(state, frame, body),
+        View::Events => events::draw(state, frame, body),
+        View::Policy => policy::draw(state, frame, body),
+    }
+    note(state, frame, note_area);
+    frame.render_widget(Line::raw(keys(state)), key_area);
+    match &state.input {
+        Some(Input::List(list)) => pick(state.look, list, frame, body),
+        Some(Input::Help) => {
+            frame.render_widget(Clear, body);
+            draw_lines(state, frame, body, help::LINES.into_iter());
+        }
+        Some(Input::Line(_)) | None => {}
+    }
+}
+
+/// The lines that a view has on a terminal of this height.
+pub(super) fn body_height(height: u16) -> u16 {
+    height.saturating_sub(4)
+}
+
+/// Lines of text from the first one that is to be shown.
+pub(super) fn draw_lines<'a>(
+    state: &State,
+    frame: &mut Frame<'_>,
+    area: Rect,
+    lines: impl Iterator<Item = &'a str>,
+) {
+    let shown = lines.skip(state.scroll).zip(area.rows());
+    for (line, row) in shown {
+        frame.render_widget(Line::raw(state.look.text(line)), row);
+    }
+}
+
+/// The upper lines of an area, and the others.
+pub(super) fn split_top(area: Rect, height: u16) -> (Rect, Rect) {
+    let parts = [Constraint::Length(height), Constraint::Fill(1)];
+    let [top, rest] = Layout::vertical(parts).areas(area);
+    (top, rest)
+}
+
+/// A column of a table.
+pub(super) struct Column {
+    head: &'static str,
+    width: Constraint,
+    side: Alignment,
+}
+
+impl Column {
+    pub(super) const fn left(head: &'static str, width: Constraint) -> Self {
+        Self {
+            head,
+            width,
+            side: Alignment::Left,
+        }
+    }
+
+    pub(super) const fn right(head: &'static str, width: Constraint) -> Self {
+        Self {
+            head,
+            width,
+            side: Alignment::Right,
+        }
+    }
+}
+
+/// Rows under a head, of which one may be selected.
+pub(super) struct Table<'a> {
+    pub(super) columns: &'a [Column],
+    pub(super) selected: Option<usize>,
+    /// How many rows there are.
+    pub(super) count: usize,
+    /// What is said where there are none.
+    pub(super) empty: &'static str,
+}
+
+impl Table<'_> {
+    /// Draws the rows that fit, the selected one among them; `row` makes them by their places.
+    pub(super) fn draw(
+        &self,
+        look: Look,
+        frame: &mut Frame<'_>,
+        area: Rect,
+        row: impl Fn(usize) -> Option<Vec<Span<'static>>>,
+    ) {
+        if self.count == 0 {
+            return frame.render_widget(Line::raw(self.empty), area);
+        }
+        let room = usize::from(area.height.saturating_sub(1));
+        let first = first_shown(self.selected.unwrap_or(0), self.count, room);
+        let rows = (first..first + room).map_while(row);
+        let heads = self
+            .columns
+            .iter()
+            .map(|it| Line::raw(it.head).alignment(it.side));
+        let aligned = |cells: Vec<Span<'static>>| {
+            let cells = cells.into_iter().zip(self.columns);
+            Row::new(cells.map(|(cell, column)| Line::from(cell).alignment(column.side)))
+        };
+        let widths = self.columns.iter().map(|column| column.width);
+        let table = ratatui::widgets::Table::new(rows.map(aligned), widths)
+            .header(Row::new(heads).style(look.head()))
+            .column_spacing(1)
+            .row_highlight_style(look.selected())
+            .highlight_symbol("> ")
+            .highlight_spacing(HighlightSpacing::Always);
+        let selected = self.selected.map(|place| place.saturating_sub(first));
+        let mut shown = TableState::new().with_selected(selected);
+        frame.render_stateful_widget(table, area, &mut shown);
+    }
+}
+
+/// The daemon, and what all links carry.
+fn head(state: &State, frame: &mut Frame<'_>, area: Rect) {
+    let Some(status) = &state.seen.status else {
+        return frame.render_widget(Line::styled("hawser", state.look.head()), area);
+    };
+    let daemon = format!(
+        "hawser {} {}, running for {}",
+        status.version,
+        status.role,
+        span(status.uptime)
+    );
+    let total = total(state.look, status);
+    let width = u16::try_from(total.chars().count()).unwrap_or(u16::MAX);
+    let parts = [Constraint::Fill(1), Constraint::Length(width)];
+    let [left, right] = Layout::horizontal(parts).spacing(1).areas(area);
+    frame.render_widget(
+        Line::styled(state.look.text(&daemon), state.look.head()),
+        left,
+    );
+    frame.render_widget(Line::styled(total, state.look.head()), right);
+}
+
+fn total(look: Look, status: &StatusSnapshot) -> String {
+    let gain = match status.gain() {
+        Some(gain) => format!("{} {gain:.2}", look.times()),
+        None => "-".to_owned(),
+    };
+    format!(
+        "up {} down {} Mbit/s  gain {gain}",
+        megabits(status.up()),
+        megabits(status.down())
+    )
+}
+
+fn tabs(state: &State, frame: &mut Frame<'_>, area: Rect) {
+    let tab = |(place, view): (usize, &View)| {
+        let name = format!("{} {}", place + 1, view.name());
+        // In brackets too: not every terminal shows the style.
+        match *view == state.view {
+            true => Span::styled(format!("[{name}]"), state.look.selected()),
+            false => Span::raw(format!(" {name} ")),
+        }
+    };
+    let tabs: Line<'_> = View::ALL.iter().enumerate().map(tab).collect();
+    frame.render_widget(tabs, area);
+    let mut modes = Vec::new();
+    if !state.filter.is_empty() {
+        modes.push(format!("only \"{}\"", state.look.text(&state.filter)));
+    }
+    if state.save {
+        modes.push("saving".to_owned());
+    }
+    let modes = Line::styled(modes.join(", "), state.look.notable());
+    frame.render_widget(modes.right_aligned(), area);
+}
+
+/// What is being filled in, else what goes wrong, else what came of the last change.
+fn note(state: &State, frame: &mut Frame<'_>, area: Rect) {
+    let look = state.look;
+    if let Some(Input::Line(input)) = &state.input {
+        let text = look.text(&format!("{}: {}", input.title, input.text));
+        let line = Line::styled(text, look.notable());
+        let end = u16::try_from(line.width()).unwrap_or(u16::MAX);
+        let end = area
+            .x
+            .saturating_add(end)
+            .min(area.right().saturating_sub(1));
+        frame.render_widget(line, area);
+        return frame.set_cursor_position((end, area.y));
+    }
+    let line = match (&state.silence, &state.note) {
+        (_, Some(note)) if note.is_bad => {
+            Line::styled(format!("! {}", look.text(&note.text)), look.bad())
+        }
+        (Some(silence), _) => {
+            let text = format!("! {silence}; trying again");
+            Line::styled(look.text(&text), look.bad())
+        }
+        (None, Some(note)) => Line::styled(look.text(&note.text), look.good()),
+        (None, None) => Line::default(),
+    };
+    frame.render_widget(line, area);
+}
+
+fn keys(state: &State) -> String {
+    let own = match (&state.input, state.view) {
+        (Some(Input::Line(_)), _) => return "Enter: do it   Esc: leave it".to_owned(),
+        (Some(Input::List(_)), _) => {
+            return "arrows: choose   Enter: do it   Esc: leave it".to_owned();
+        }
+        (Some(Input::Help), _) => return "arrows: more   any other key: back".to_owned(),
+        (None, View::Links) => {
+            let direction = state.direction.word();
+            format!("n p b x use ({direction}: d)  w weight  c price  a allowance")
+        }
+        (None, View::Traffic) => "Enter why  r rule  o order  / filter".to_owned(),
+        (None, View::Why) => "arrows scroll".to_owned(),
+        (None, View::Events) => "arrows scroll  / filter".to_owned(),
+        (None, View::Policy) => "Enter change  x remove rule".to_owned(),
+    };
+    format!("{own}  s save  ? help  q quit")
+}
+
+/// The choices of a list, over what is below.
+fn pick(look: Look, list: &List, frame: &mut Frame<'_>, area: Rect) {
+    let widest = list
+        .choices
+        .iter()
+        .chain([&list.title])
+        .map(|it| it.chars().count())
+        .max();
+    let width = u16::try_from(widest.unwrap_or(0) + 6)
+        .unwrap_or(u16::MAX)
+        .min(area.width);
+    let height = u16::try_from(list.choices.len() + 2)
+        .unwrap_or(u16::MAX)
+        .min(area.height);
+    let area = area.centered(Constraint::Length(width), Constraint::Length(height));
+    let block = Block::bordered()
+        .border_set(look.border())
+        .title(look.text(&list.title));
+    let inner = block.inner(area);
+    frame.render_widget(Clear, area);
+    frame.render_widget(block, area);
+    let first = first_shown(list.place, list.choices.len(), inner.height.into());
+    let choices = list.choices.iter().enumerate().skip(first);
+    for ((place, choice), row) in choices.zip(inner.rows()) {
+        let choice = look.text(choice);
+        let line = match place == list.place {
+            true => Line::styled(format!("> {choice}"), look.selected()),
+            false => Line::raw(format!("  {choice}")),
+        };
+        frame.render_widget(line, row);
+    }
+}
+
+/// Nothing can be listed in so little room; the sum of it all can be told.
+fn too_small(state: &State, frame: &mut Frame<'_>) {
+    let area = frame.area();
+    let total = state
+        .seen
+        .status
+        .as_ref()
+        .map(|status| total(state.look, status));
+    let total = total.unwrap_or_default();
+    let lines = [
+        total,
+        format!(
+            "Lists need {MIN_WIDTH} columns and {MIN_HEIGHT} lines; here are {} and {}.",
+            area.width, area.height
+        ),
+        "q quits".to_owned(),
+    ];
+    for (line, row) in lines.into_iter().zip(area.rows()) {
+        frame.render_widget(Line::raw(line), row);
+    }
+}
+
+const MIN_WIDTH: u16 = 60;
+const MIN_HEIGHT: u16 = 16;

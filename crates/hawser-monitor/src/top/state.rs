@@ -1,0 +1,381 @@
+//! All of `hawser top` but its terminal and its socket.
+
+use hawser_control::{ErrorReason, LinkChange, LinkState, LinkStatus, LinkUse, Request, Response};
+use hawser_types::LinkIndex;
+
+use super::NoAnswer;
+use super::asking::{Asked, Asking};
+use super::cursor::Cursor;
+use super::input::Input;
+use super::look::Look;
+use super::policy::PolicyKey;
+use super::seen::Seen;
+use super::traffic::{Flow, FlowKey, Order, contains, flows};
+
+/// What is shown and what is asked.
+///
+/// Tell it of keys ([`handle_key`](Self::handle_key)), of answers ([`handle_answer`](Self::handle_answer)), of the terminal's
+/// size ([`handle_size`](Self::handle_size)), and of every second ([`handle_second`](Self::handle_second)). After each, take what
+/// is to be asked from [`poll_request`](Self::poll_request); it gives nothing before that is answered. What it
+/// looks like is drawn by [`screen::draw`](super::screen::draw).
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) look: Look,
+    pub(super) seen: Seen,
+    pub(super) view: View,
+    pub(super) links: Cursor<LinkIndex>,
+    pub(super) flows: Cursor<FlowKey>,
+    pub(super) policy: Cursor<PolicyKey>,
+    pub(super) order: Order,
+    /// In small letters.
+    pub(super) filter: String,
+    /// What `why` is asked about; none for all.
+    pub(super) about: Option<FlowKey>,
+    /// Lines of text above those that are shown.
+    pub(super) scroll: usize,
+    pub(super) direction: Direction,
+    /// Whether changes are written to the configuration.
+    pub(super) save: bool,
+    pub(super) input: Option<Input>,
+    pub(super) note: Option<Note>,
+    /// Why the daemon does not answer, while it doesn't.
+    pub(super) silence: Option<String>,
+    /// The terminal's columns and lines.
+    pub(super) size: (u16, u16),
+    asking: Asking,
+    /// Seconds until the policy is asked for again.
+    until_policy: u8,
+}
+
+/// What fills the screen.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) enum View {
+    #[default]
+    Links,
+    Traffic,
+    Why,
+    Events,
+    Policy,
+}
+
+/// Which way of a link is changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) enum Direction {
+    #[default]
+    Both,
+    Up,
+    Down,
+}
+
+/// What came of the last change.
+#[derive(Debug)]
+pub(super) struct Note {
+    pub(super) text: String,
+    pub(super) is_bad: bool,
+    /// Seconds that it is shown.
+    left: u8,
+}
+
+impl View {
+    pub(super) const ALL: [Self; 5] = [
+        Self::Links,
+        Self::Traffic,
+        Self::Why,
+        Self::Events,
+        Self::Policy,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Links => "Links",
+            Self::Traffic => "Traffic",
+            Self::Why => "Why",
+            Self::Events => "Events",
+            Self::Policy => "Policy",
+        }
+    }
+}
+
+impl Direction {
+    pub(super) fn next(self) -> Self {
+        match self {
+            Self::Both => Self::Up,
+            Self::Up => Self::Down,
+            Self::Down => Self::Both,
+        }
+    }
+
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Both => "both",
+            Self::Up => "up",
+            Self::Down => "down",
+        }
+    }
+}
+
+impl State {
+    /// Knows nothing yet.
+    pub(super) fn new(look: Look, size: (u16, u16)) -> Self {
+        Self {
+            look,
+            seen: Seen::default(),
+            view: View::default(),
+            links: Cursor::default(),
+            flows: Cursor::default(),
+            policy: Cursor::default(),
+            order: Order::default(),
+            filter: String::new(),
+            about: None,
+            scroll: 0,
+            direction: Direction::default(),
+            save: false,
+            input: None,
+            note: None,
+            silence: None,
+            size,
+            asking: Asking::default(),
+            until_policy: 0,
+        }
+    }
+
+    /// Takes the terminal's columns and lines.
+    pub(super) fn handle_size(&mut self, size: (u16, u16)) {
+        self.size = size;
+    }
+
+    /// A second is over: asks anew for what is shown, unless the last answers are still due.
+    pub(super) fn handle_second(&mut self) {
+        self.note = self.note.take().and_then(Note::older);
+        if self.asking.is_idle() {
+            self.until_policy = self.until_policy.saturating_sub(1);
+            self.asking.question(Request::Status);
+            let after = self.seen.latest_event;
+            self.asking.question(Request::Events { after, wait: None });
+            self.ask_for_view();
+        }
+    }
+
+    /// The next request, once the one before is answered.
+    pub(super) fn poll_request(&mut self) -> Option<Request> {
+        self.asking.poll_request()
+    }
+
+    /// Takes the answer to the last request.
+    pub(super) fn handle_answer(&mut self, answer: Result<Response, NoAnswer>) {
+        let asked = self.asking.answered();
+        match (answer, asked) {
+            (Ok(response), Some(asked)) => {
+                self.silence = None;
+                match asked.change {
+                    Some(change) => self.handle_outcome(&change, response),
+                    None => self.handle_news(&asked.request, response),
+                }
+            }
+            (Err(why), asked) => self.handle_silence(&why, asked),
+            (Ok(_), None) => {}
+        }
+    }
+
+    /// Asks for a change; `words` say which.
+    pub(super) fn change(&mut self, request: Request, words: String) {
+        if !self.asking.change(request, words) {
+            self.complain("too many changes wait for the daemon; this one is not made");
+        }
+    }
+
+    /// Uses the link that is selected otherwise, in the direction that is chosen.
+    pub(super) fn use_link(&mut self, usage: LinkUse) {
+        let Some(link) = self.link() else {
+            return self.complain("no link is selected");
+        };
+        let name = link.name.clone();
+        let (up, down) = match self.direction {
+            Direction::Both => (true, true),
+            Direction::Up => (true, false),
+            Direction::Down => (false, true),
+        };
+        let words = match self.direction {
+            Direction::Both => format!("{name}: {usage}"),
+            one => format!("{name}: {usage} for {}", one.word()),
+        };
+        let change = LinkChange {
+            name,
+            up: up.then_some(usage),
+            down: down.then_some(usage),
+            save: self.save,
+            ..LinkChange::default()
+        };
+        self.change(Request::SetLink(change), words);
+    }
+
+    /// Shows another view, and asks for what is in it.
+    pub(super) fn show(&mut self, view: View) {
+        if self.view != view {
+            self.view = view;
+            self.scroll = 0;
+        }
+        self.until_policy = 0;
+        self.ask_for_view();
+    }
+
+    /// Asks why for one flow, or for all of them.
+    pub(super) fn ask_why(&mut self, about: Option<FlowKey>) {
+        self.about = about;
+        self.seen.why = None;
+        self.show(View::Why);
+    }
+
+    /// The links that match the filter; those that are not for use come last.
+    pub(super) fn shown_links(&self) -> Vec<&LinkStatus> {
+        let links = self.seen.links().iter();
+        let matching = links.filter(|link| contains(&link.name, &self.filter));
+        let mut shown: Vec<&LinkStatus> = matching.collect();
+        shown.sort_by_key(|link| link.state == LinkState::Unused);
+        shown
+    }
+
+    /// The link that is selected.
+    pub(super) fn link(&self) -> Option<&LinkStatus> {
+        let links = self.shown_links();
+        let keys: Vec<LinkIndex> = links.iter().map(|link| link.index).collect();
+        links.get(self.links.place(&keys)?).copied()
+    }
+
+    /// What applications move, as it is listed.
+    pub(super) fn shown_flows(&self) -> Vec<Flow> {
+        flows(&self.seen, self.order, &self.filter)
+    }
+
+    /// The flow that is selected.
+    pub(super) fn flow(&self) -> Option<Flow> {
+        let mut flows = self.shown_flows();
+        let keys: Vec<FlowKey> = flows.iter().map(|flow| flow.key.clone()).collect();
+        let place = self.flows.place(&keys)?;
+        Some(flows.swap_remove(place))
+    }
+
+    pub(super) fn say(&mut self, text: String) {
+        self.note = Some(Note {
+            text,
+            is_bad: false,
+            left: NOTE_SECONDS,
+        });
+    }
+
+    pub(super) fn complain(&mut self, text: &str) {
+        let text = text.to_owned();
+        self.note = Some(Note {
+            text,
+            is_bad: true,
+            left: NOTE_SECONDS,
+        });
+    }
+
+    /// What the view shows beside the status.
+    fn ask_for_view(&mut self) {
+        match self.view {
+            View::Links => self.asking.question(Request::History {
+                samples: Some(SAMPLES),
+            }),
+            View::Traffic if self.seen.places() => self.asking.question(Request::Why {
+                session: None,
+                stream: None,
+                connection: None,
+                connections: Some(CONNECTIONS),
+            }),
+            View::Why => self.asking.question(self.question_why()),
+            View::Traffic | View::Events | View::Policy => {}
+        }
+        if self.seen.policy.is_none() || self.until_policy == 0 {
+            self.until_policy = POLICY_SECONDS;
+            self.asking.question(Request::Policy);
+        }
+    }
+
+    /// Why what the user asks about goes where it goes.
+    fn question_why(&self) -> Request {
+        let (session, stream, connection) = match &self.about {
+            None => (None, None, None),
+            Some(FlowKey::Connection(id)) => (None, None, Some(*id)),
+            Some(FlowKey::Stream { session, id }) => (Some(session.clone()), Some(*id), None),
+        };
+        Request::Why {
+            session,
+            stream,
+            connection,
+            connections: None,
+        }
+    }
+
+    /// What came of a change.
+    fn handle_outcome(&mut self, change: &str, response: Response) {
+        match response {
+            Response::Done { saved: Some(file) } => self.say(format!("{change}; saved in {file}")),
+            Response::Done { saved: None } => self.say(format!("{change}, until the daemon ends")),
+            Response::Error { message, .. } => self.complain(&format!("{change}: {message}")),
+            _ => self.complain("the daemon answers something else than was asked"),
+        }
+        self.until_policy = 0;
+        self.asking.question(Request::Status);
+        self.asking.question(Request::Policy);
+    }
+
+    /// The answer to a question.
+    fn handle_news(&mut self, request: &Request, response: Response) {
+        // The user may ask about something else by now.
+        let is_why = *request == self.question_why();
+        match (request, response) {
+            (_, Response::Status(status)) => {
+                if self.seen.handle_status(*status) {
+                    self.asking.forget_questions();
+                    self.say("the daemon was restarted".to_owned());
+                }
+            }
+            (_, Response::Why(report)) if is_why => self.seen.why = Some(Ok(*report)),
+            (
+                Request::Why {
+                    connections: Some(_),
+                    ..
+                },
+                Response::Why(report),
+            ) => {
+                self.seen.placed = report.placed.map_or(Vec::new(), |it| it.connections);
+            }
+            (_, Response::Error { message, .. }) if is_why => self.seen.why = Some(Err(message)),
+            // An older daemon, or one of another role, does not know of everything.
+            (
+                _,
+                Response::Error {
+                    reason: ErrorReason::Unsupported | ErrorReason::Malformed,
+                    ..
+                },
+            ) => {}
+            (_, Response::Error { message, .. }) => self.complain(&message),
+            (_, response) => self.seen.handle_answer(response),
+        }
+    }
+
+    fn handle_silence(&mut self, why: &NoAnswer, asked: Option<Asked>) {
+        self.silence = Some(why.to_string());
+        let mut undone = self.asking.give_up();
+        undone.extend(asked.and_then(|asked| asked.change));
+        if let Some(change) = undone.pop() {
+            self.complain(&format!("{change}: nobody knows whether that was done"));
+        }
+    }
+}
+
+impl Note {
+    fn older(self) -> Option<Self> {
+        let left = self.left.checked_sub(1)?;
+        Some(Self { left, ..self })
+    }
+}
+
+const NOTE_SECONDS: u8 = 10;
+const POLICY_SECONDS: u8 = 5;
+/// Of history: as many as the widest bars that are drawn.
+const SAMPLES: u64 = 240;
+/// Connections placed by themselves that are listed at most.
+const CONNECTIONS: u64 = 256;

@@ -1,0 +1,3 @@
+mod keys;
+mod pictures;
+mod scene;

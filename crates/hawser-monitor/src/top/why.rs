@@ -1,0 +1,33 @@
+//! Why links were used or not, in words.
+
+use hawser_control::render_why;
+use ratatui::Frame;
+use ratatui::layout::Rect;
+
+use super::screen::draw_lines;
+use super::state::State;
+use super::traffic::FlowKey;
+
+/// All of it in lines as wide as the terminal.
+pub(super) fn lines(state: &State) -> Vec<String> {
+    let width = usize::from(state.size.0);
+    let about = match &state.about {
+        None => "all that goes over links; Enter in the list of traffic asks about one".to_owned(),
+        Some(FlowKey::Connection(id)) => format!("connection {id}; Esc: all"),
+        Some(FlowKey::Stream { session, id }) => {
+            format!("stream {} of session {session}; Esc: all", id.value())
+        }
+    };
+    let mut lines = vec![format!("About {about}"), String::new()];
+    match &state.seen.why {
+        None => lines.push("Asking.".to_owned()),
+        Some(Err(message)) => lines.push(message.clone()),
+        Some(Ok(report)) => lines.extend(render_why(report, width).lines().map(str::to_owned)),
+    }
+    lines
+}
+
+pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect) {
+    let lines = lines(state);
+    draw_lines(state, frame, area, lines.iter().map(String::as_str));
+}
