@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         ["layers"] => layers::check(&workspace_root()),
         ["lines"] => lines::check(&workspace_root()),
         ["packages"] => packages::provide(),
+        ["capture-top"] => capture_top(),
         ["test"] => test(true),
         ["test", "--no-install"] => test(false),
         [] | ["help" | "-h" | "--help"] => {
@@ -108,6 +109,17 @@ fn test(install: bool) -> Result<()> {
     tests_run::run(&workspace_root())
 }
 
+/// Writes down what `hawser top` shows of a real download, as the README has it.
+fn capture_top() -> Result<()> {
+    let file = workspace_root().join("docs/images/top.txt");
+    let test = ["test", "-p", "hawser-cli", "--test", "end_to_end"];
+    let name = ["--", "--exact", "top::a_download_over_two_links_is_seen"];
+    run(cargo()
+        .args(test)
+        .args(name)
+        .env("HAWSER_CAPTURE_TOP", file))
+}
+
 /// The cargo that runs this program.
 fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -148,4 +160,6 @@ cargo xtask COMMAND
   lines                 length of files and functions
   test [--no-install]   install what the tests need (as root on Debian), build,
                         run all tests, list those that were skipped
-  packages              only install what the tests need";
+  packages              only install what the tests need
+  capture-top           write docs/images/top.txt anew: `hawser top` during a real
+                        download over two links";

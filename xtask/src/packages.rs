@@ -91,7 +91,7 @@ struct Need {
     tests: &'static str,
 }
 
-const NEEDS: [Need; 9] = [
+const NEEDS: [Need; 10] = [
     Need {
         program: "curl",
         package: "curl",
@@ -116,6 +116,11 @@ const NEEDS: [Need; 9] = [
         program: "ethtool",
         package: "ethtool",
         tests: "everything on shaped links: the lab",
+    },
+    Need {
+        program: "tmux",
+        package: "tmux",
+        tests: "`hawser top` on a terminal",
     },
     Need {
         program: "chromium",

@@ -127,6 +127,8 @@ pub(crate) enum Command {
     Events(EventsArgs),
     /// Print the address of the running daemon's dashboard, with its token
     Web,
+    /// Watch and steer the running daemon on the terminal
+    Top(TopArgs),
     /// Use a link otherwise from now on, until the daemon ends
     Link(LinkArgs),
     /// Show or change how the running daemon chooses links
@@ -270,6 +272,17 @@ pub(crate) enum PeersAction {
         #[arg(value_name = "KEY", value_parser = key, allow_hyphen_values = true)]
         key: PublicKey,
     },
+}
+
+/// `hawser top`.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct TopArgs {
+    /// Show ASCII only [default: where the locale is not one of UTF-8]
+    #[arg(long)]
+    pub(crate) ascii: bool,
+    /// Show no colours [default: with NO_COLOR, and on terminals that have none]
+    #[arg(long)]
+    pub(crate) no_color: bool,
 }
 
 /// `hawser why`.

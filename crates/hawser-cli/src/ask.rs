@@ -80,7 +80,12 @@ impl Conversation {
         }
     }
 
-    async fn answer(&mut self, wait: Duration, request: &Request) -> anyhow::Result<Response> {
+    /// The same as [`Conversation::ask_for`], where a refusal is an answer, too.
+    pub(crate) async fn answer(
+        &mut self,
+        wait: Duration,
+        request: &Request,
+    ) -> anyhow::Result<Response> {
         let answer = tokio::time::timeout(wait + PATIENCE, self.exchange(request));
         answer.await.context("the daemon does not answer")?
     }

@@ -37,6 +37,7 @@ mod status;
 mod steer;
 mod streams;
 mod toml_file;
+mod top;
 mod up;
 mod web;
 mod why;
@@ -85,6 +86,7 @@ fn run(setup: &Setup, command: Command) -> anyhow::Result<ExitCode> {
             Command::Streams(args) => streams::run(setup, args).await,
             Command::Events(args) => events::run(setup, args).await,
             Command::Web => web::run(setup).await,
+            Command::Top(args) => top::run(setup, args).await,
             Command::Link(args) => link::run(setup, &args).await,
             Command::Rule(args) => rule::run(setup, args).await,
             Command::Policy(args) => policy::run(setup, &args).await,

@@ -62,6 +62,8 @@ fn every_form_that_scripts_use_is_taken() {
         "policy set --scheduler ecf",
         "policy set --connection-scheduler only-one --via-gateway auto --profile calls --save",
         "rule add --now --program firefox --only wlan0",
+        "top",
+        "top --ascii --no-color",
         "bench",
         "bench --json --size 20MB",
         "bench --size 1000000",

@@ -187,14 +187,7 @@ impl Scene {
         }
         let (place, neighbour) = (Place::new(), two_links());
         let web = Nginx::start(&neighbour);
-        let invite = place.path("invite");
-        let mut serve = neighbour.command(env!("CARGO_BIN_EXE_hawser"));
-        serve.arg("--state").arg(place.path("gateway"));
-        serve.args(["serve", "--listen", "10.99.0.1:7443"]);
-        serve.args(["--allow-destination", "10.99.0.0/16"]);
-        serve.arg("--invite-file").arg(&invite);
-        let gateway = place.launch_command("gateway", serve);
-        until("an invite is written", || invite.exists(), || gateway.log());
+        let gateway = gateway(&place, &neighbour);
         Some(Self {
             place,
             neighbour,
@@ -245,6 +238,19 @@ impl Scene {
         curl.args(["--noproxy", "", "--proxy", &proxy]);
         said(curl)
     }
+}
+
+/// A gateway in the neighbour; its invite is in the place.
+pub(crate) fn gateway(place: &Place, neighbour: &Neighbour) -> Daemon {
+    let invite = place.path("invite");
+    let mut serve = neighbour.command(env!("CARGO_BIN_EXE_hawser"));
+    serve.arg("--state").arg(place.path("gateway"));
+    serve.args(["serve", "--listen", "10.99.0.1:7443"]);
+    serve.args(["--allow-destination", "10.99.0.0/16"]);
+    serve.arg("--invite-file").arg(&invite);
+    let gateway = place.launch_command("gateway", serve);
+    until("an invite is written", || invite.exists(), || gateway.log());
+    gateway
 }
 
 fn curl(server: &str, port: u16) -> Command {

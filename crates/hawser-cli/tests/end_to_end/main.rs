@@ -18,6 +18,7 @@ mod program;
 mod rules;
 mod service;
 mod steering;
+mod top;
 mod units;
 mod usage;
 mod web;

@@ -9,6 +9,9 @@ fn exit_codes_are_those_of_the_manual() {
     place
         .run("s", &["status"])
         .expect(1, "no hawser daemon runs");
+    place
+        .run("s", &["top"])
+        .expect(1, "`hawser top` needs a terminal; `hawser status`");
     place.run("s", &["peers"]).expect(1, "no gateway has run");
     place.run("s", &["invite"]).expect(1, "no gateway has run");
     place
@@ -46,6 +49,7 @@ fn help_fits_the_terminal() {
         "link",
         "policy",
         "policy set",
+        "top",
         "rule",
         "rule add",
         "rule test",
