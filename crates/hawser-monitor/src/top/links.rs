@@ -279,8 +279,15 @@ fn words(link: &LinkStatus) -> Vec<String> {
             true => allowed.up.to_string(),
             false => format!("{} up, {} down", allowed.up, allowed.down),
         };
-        let (since, month) = (&allowed.since, month(allowed));
-        lines.push(format!("use {usage}; since {since} {month}"));
+        let mut line = format!("use {usage}");
+        if let Some(weight) = allowed.weight {
+            line += &format!(", weight {weight}");
+        }
+        if let Some(price) = &allowed.price {
+            line += &format!(", {price}");
+        }
+        line += &format!("; since {} {}", allowed.since, month(allowed));
+        lines.push(line);
     }
     lines
 }

@@ -88,6 +88,7 @@ fn allowed() -> LinkAllowed {
         allowance_bytes: Some(ByteCount::new(10_000_000_000)),
         limit: Some("stopped".to_owned()),
         cost: None,
+        ..LinkAllowed::default()
     }
 }
 

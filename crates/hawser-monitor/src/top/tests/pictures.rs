@@ -221,7 +221,7 @@ RTT    20.3 ms                                                                �
                                                                           ▄█████
                                                                           ██████
 loss 0.1 %  queue 12.0 ms  cwnd 64.0 kB  in all 1.00 MB up, 50.0 MB down
-use normal; since 2026-11-01 1.20 GB of 10.0 GB, 2.40 EUR
+use normal, weight 1, 2EUR/GB; since 2026-11-01 1.20 GB of 10.0 GB, 2.40 EUR
 
 
 

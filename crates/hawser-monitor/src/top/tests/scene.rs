@@ -175,6 +175,8 @@ pub(super) fn link(name: &str, index: u32, up: u64, down: u64) -> LinkStatus {
             allowance_bytes: Some(ByteCount::new(10_000_000_000)),
             limit: None,
             cost: Some("2.40 EUR".to_owned()),
+            price: Some("2EUR/GB".to_owned()),
+            weight: Some(1),
         }),
         traffic: LinkTraffic {
             up: megabits(up),
