@@ -83,8 +83,9 @@ fn a_log_in_json_has_an_object_a_line_and_no_secret_at_any_level() {
     let listen = ["--listen", "127.0.0.1:0"];
     let serve = ["serve", "--invite-file", invite_file.to_str().unwrap()];
     let gateway = place.start("gateway", &[&serve[..], &listen, &logged].concat());
+    let web = ["--web", "127.0.0.1:0"];
     let up = ["up", "--link", "lo", "--gateway", &invite];
-    let up = place.start("client", &[&up[..], &listen, &logged].concat());
+    let up = place.start("client", &[&up[..], &listen, &web, &logged].concat());
     let secrets = secrets(&place);
     let logs = [&gateway, &up].map(Daemon::log);
     up.end();
@@ -151,7 +152,8 @@ fn root_looks_after_the_gateway_that_runs_as_another_user() {
     gateway.end();
 }
 
-/// The invite's secret part and both ends' private keys, in every way that somebody might write them.
+/// The invite's secret part, both ends' private keys and the dashboard's token, in every way that somebody
+/// might write them.
 fn secrets(place: &Place) -> Vec<String> {
     let invite = read(&place.path("invite"));
     let (_, fragment) = invite.trim().split_once('#').unwrap();
@@ -172,7 +174,10 @@ fn secrets(place: &Place) -> Vec<String> {
         let texts = [STANDARD_NO_PAD.encode(bytes), URL_SAFE_NO_PAD.encode(bytes)];
         [list, hex.to_uppercase(), hex].into_iter().chain(texts)
     });
-    written.chain([fragment.to_owned()]).collect()
+    let token = read(&place.path("client/web-token"));
+    assert_eq!(token.trim().len(), 43);
+    let texts = [fragment.to_owned(), token.trim().to_owned()];
+    written.chain(texts).collect()
 }
 
 /// Nobody in particular.

@@ -1,8 +1,10 @@
 //! The dashboard of a daemon, and who gets to see it.
 
+use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -23,12 +25,21 @@ fn token(place: &Place, state: &str) -> String {
 
 /// Asks the control API for what the daemon is doing: the status and the body of the answer.
 fn ask(web: &str, token: &str) -> (u16, String) {
-    let body = r#"{"api":1,"request":"status"}"#;
+    exchange(
+        web,
+        token,
+        "POST /api/v1/ask",
+        r#"{"api":1,"request":"status"}"#,
+    )
+}
+
+/// The status and the body of the answer to a request.
+fn exchange(web: &str, token: &str, request: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(web).unwrap();
     let length = body.len();
     write!(
         stream,
-        "POST /api/v1/ask HTTP/1.1\r\nHost: {web}\r\nAuthorization: Bearer {token}\r\n\
+        "{request} HTTP/1.1\r\nHost: {web}\r\nAuthorization: Bearer {token}\r\n\
          Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
     )
     .unwrap();
@@ -70,6 +81,36 @@ fn the_dashboard_is_served_to_who_has_the_token() {
     assert_eq!(ask(&web, &token).0, 200);
     up.end();
     assert!(TcpStream::connect(&web).is_err());
+}
+
+#[test]
+fn the_metrics_of_a_daemon_are_ones_for_prometheus() {
+    let place = Place::new();
+    let gateway = place.serve();
+    let arguments = ["--web", "127.0.0.1:0", "--gateway", &place.invite()];
+    let up = place.up("client", &arguments);
+    let (web, token) = (web(&place, "client").unwrap(), token(&place, "client"));
+    let scrape = || exchange(&web, &token, "GET /metrics", "");
+    let is_in_session = || scrape().1.contains("\nhawser_gateway_up 1\n");
+    until("the session is shown", is_in_session, || up.log());
+    let (status, text) = scrape();
+    assert_eq!(status, 200, "{text}");
+    assert!(text.contains("\nhawser_sessions{state=\"established\"} 1\n"));
+    assert!(text.contains("\nhawser_link_rtt_seconds{link=\"lo\"} 0."));
+    let file = place.path("metrics");
+    std::fs::write(&file, &text).unwrap();
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]);
+    promtool.stdin(File::open(&file).unwrap());
+    match promtool.output() {
+        Ok(output) => assert!(output.status.success(), "{output:?}"),
+        Err(_) => hawser_skip::skip(
+            "end_to_end::the_metrics_of_a_daemon_are_ones_for_prometheus",
+            "promtool is not installed",
+        ),
+    }
+    up.end();
+    gateway.end();
 }
 
 #[test]
