@@ -76,9 +76,8 @@ pub(crate) fn run(place: &Place, command: &mut Command) -> Done {
     command
         .stdin(Stdio::null())
         .stdout(File::create(&out).unwrap())
-        .stderr(File::create(&err).unwrap())
-        .process_group(0);
-    let mut family = Family(command.spawn().unwrap());
+        .stderr(File::create(&err).unwrap());
+    let mut family = Family::start(command);
     let deadline = Instant::now() + PATIENCE;
     while !family.has_ended() {
         assert!(Instant::now() < deadline, "no end of {}", read(&err));
@@ -92,21 +91,26 @@ pub(crate) fn run(place: &Place, command: &mut Command) -> Done {
 }
 
 /// A program and what it started; all are killed when dropped.
-struct Family(Child);
+pub(crate) struct Family(Child);
 
 impl Family {
+    /// Starts it in a process group of its own.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        Self(command.process_group(0).spawn().unwrap())
+    }
+
     fn id(&self) -> Pid {
         Pid::from_raw(i32::try_from(self.0.id()).unwrap()).unwrap()
     }
 
     /// Whether the first of them has ended. It is left waiting, so that its number stays its own
     /// until the others are killed.
-    fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         waitid(WaitId::Pid(self.id()), options).unwrap().is_some()
     }
 
-    fn end(&mut self) -> ExitStatus {
+    pub(crate) fn end(&mut self) -> ExitStatus {
         let _ = kill_process_group(self.id(), Signal::KILL);
         self.0.wait().unwrap()
     }

@@ -2,8 +2,10 @@
 //! loopback interface, and captured in a network with two links.
 
 mod browser;
+mod chromium;
 mod clients;
 mod curl;
+mod dashboard;
 mod git;
 mod many;
 mod network;

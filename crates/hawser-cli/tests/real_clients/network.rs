@@ -51,16 +51,21 @@ impl Drop for Namespace {
     }
 }
 
-/// A client with the links `up1` and `up2`, each with a default route, and a server that both lead
-/// to at [`SERVER`].
+/// A client with two links, each with a default route, and a server that both lead to at [`SERVER`].
 pub(crate) struct TwoLinks {
     pub(crate) client: Namespace,
     pub(crate) server: Namespace,
+    names: [&'static str; 2],
 }
 
 impl TwoLinks {
-    /// Says so and gives none where the system forbids that.
+    /// With the links `up1` and `up2`. Says so and gives none where the system forbids that.
     pub(crate) fn new(test: &str) -> Option<Self> {
+        Self::named(test, ["up1", "up2"])
+    }
+
+    /// The same with links of these names.
+    pub(crate) fn named(test: &str, names: [&'static str; 2]) -> Option<Self> {
         let (Some(client), Some(server)) = (Namespace::new(), Namespace::new()) else {
             hawser_skip::skip(
                 &format!("real_clients::{test}"),
@@ -70,36 +75,53 @@ impl TwoLinks {
         };
         server.ip(&format!("address add {SERVER}/32 dev lo"));
         server.ip(&format!("address add {SERVER_V6}/128 dev lo nodad"));
-        for n in [1, 2] {
-            let far = server.0.id();
+        for (n, link) in (1..).zip(names) {
+            let (peer, far) = (format!("far{n}"), server.0.id());
             client.ip(&format!(
-                "link add up{n} type veth peer name far{n} netns {far}"
+                "link add {link} type veth peer name {peer} netns {far}"
             ));
-            for (end, name, host) in [(&client, "up", 2), (&server, "far", 1)] {
-                end.ip(&format!("address add 10.7.{n}.{host}/24 dev {name}{n}"));
+            for (end, name, host) in [(&client, link, 2), (&server, &peer, 1)] {
+                end.ip(&format!("address add 10.7.{n}.{host}/24 dev {name}"));
                 end.ip(&format!(
-                    "address add 2001:db8:{n}::{host}/64 dev {name}{n} nodad"
+                    "address add 2001:db8:{n}::{host}/64 dev {name} nodad"
                 ));
-                end.ip(&format!("link set {name}{n} up"));
+                end.ip(&format!("link set {name} up"));
             }
             let metric = 100 + n;
             for gateway in [format!("10.7.{n}.1"), format!("2001:db8:{n}::1")] {
                 client.ip(&format!(
-                    "route add default via {gateway} dev up{n} metric {metric}"
+                    "route add default via {gateway} dev {link} metric {metric}"
                 ));
             }
         }
-        Some(Self { client, server })
+        Some(Self {
+            client,
+            server,
+            names,
+        })
+    }
+
+    /// Gives the links these rates in Mbit/s, both ways, behind queues of some 50 ms.
+    pub(crate) fn shape(&self, rates: [u32; 2]) {
+        for ((n, link), rate) in (1..).zip(self.names).zip(rates) {
+            for (end, name) in [(&self.client, link), (&self.server, &format!("far{n}"))] {
+                let shape = format!("{name} root tbf rate {rate}mbit burst 16kb latency 50ms");
+                let mut tc = end.command("tc");
+                tc.args(["qdisc", "add", "dev"]).args(shape.split(' '));
+                assert!(tc.status().unwrap().success(), "{shape}");
+            }
+        }
     }
 
     /// Bytes that the client has received by each link.
     pub(crate) fn received(&self) -> [u64; 2] {
         let output = self.client.command("cat").arg("/proc/net/dev").output();
         let table = String::from_utf8(output.unwrap().stdout).unwrap();
-        ["up1:", "up2:"].map(|name| {
-            let line = table
-                .lines()
-                .find_map(|line| line.trim().strip_prefix(name));
+        self.names.map(|name| {
+            let line = table.lines().find_map(|line| {
+                let line = line.trim().strip_prefix(name)?;
+                line.strip_prefix(':')
+            });
             let bytes = line.and_then(|line| line.split_whitespace().next());
             bytes.unwrap().parse().unwrap()
         })
