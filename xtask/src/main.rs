@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         ["doc"] => doc(),
         ["layers"] => layers::check(&workspace_root()),
         ["lines"] => lines::check(&workspace_root()),
+        ["screenshots"] => screenshots(),
         ["packages"] => packages::provide(),
         ["capture-top"] => capture_top(),
         ["test"] => test(true),
@@ -120,6 +121,13 @@ fn capture_top() -> Result<()> {
         .env("HAWSER_CAPTURE_TOP", file))
 }
 
+/// Takes the pictures in `docs/images` anew, of real transfers.
+fn screenshots() -> Result<()> {
+    let tests = ["test", "-p", "hawser-cli", "--test", "real_clients"];
+    let chosen = ["--", "--ignored", "--nocapture", "screenshots"];
+    run(cargo().args(tests).args(chosen))
+}
+
 /// The cargo that runs this program.
 fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -161,5 +169,6 @@ cargo xtask COMMAND
   test [--no-install]   install what the tests need (as root on Debian), build,
                         run all tests, list those that were skipped
   packages              only install what the tests need
+  screenshots           take the pictures in docs/images anew, of real transfers
   capture-top           write docs/images/top.txt anew: `hawser top` during a real
                         download over two links";
