@@ -1,6 +1,6 @@
 //! `hawser top`: a daemon on a terminal, to look at and to steer.
 //!
-//! [`State`](state::State) is all of it but the terminal and the socket: it takes keys and answers, and gives
+//! `State` is all of it but the terminal and the socket: it takes keys and answers, and gives
 //! requests and a picture. [`run()`] moves those to and fro.
 
 mod asking;
