@@ -132,7 +132,9 @@ impl ClientSubject {
     /// Does what is asked.
     pub(crate) fn do_otherwise(&self, asked: &Request) -> Changed {
         // Else what is written and what is in force could come from different ones.
-        let _turn = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        // Who has the turn may be waiting for the disk.
+        let turn = on_disk(|| self.changing.lock());
+        let _turn = turn.unwrap_or_else(PoisonError::into_inner);
         match asked {
             Request::SetLink(change) => self.use_link(change),
             Request::SetScheduler {

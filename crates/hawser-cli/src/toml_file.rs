@@ -2,11 +2,15 @@
 
 use std::fs;
 use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use hawser_config::{Config, parse_rules};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use toml_edit::{DocumentMut, Item, Table, TableLike, TomlError, Value};
 
 use crate::setup::Usage;
@@ -34,7 +38,7 @@ pub(crate) fn change(
     let folder = folder.unwrap_or(Path::new("."));
     let lock = fs::File::open(folder).with_context(|| folder.display().to_string())?;
     // Given back with the file; two changes at once would undo one another.
-    flock(&lock, FlockOperation::LockExclusive).with_context(|| folder.display().to_string())?;
+    take(&lock).with_context(|| folder.display().to_string())?;
     let is_new =
         |error: &io::Error| error.kind() == io::ErrorKind::NotFound && content == Content::Rules;
     let text = match fs::read_to_string(&target) {
@@ -56,7 +60,26 @@ pub(crate) fn change(
     edit(&mut document)?;
     let text = document.to_string();
     check(&text)?;
+    if text.len() > MAX_FILE {
+        bail!("{name} would be longer than {MAX_FILE} bytes, and could not be read again");
+    }
     replace(&target, folder, &text).with_context(|| format!("cannot write {name}"))
+}
+
+/// Locks the folder, which anybody who may read it can hold for as long as they like.
+fn take(folder: &fs::File) -> io::Result<()> {
+    let begun = Instant::now();
+    loop {
+        match flock(folder, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if begun.elapsed() < LOCK_PATIENCE => thread::sleep(LOCK_POLL),
+            Err(Errno::WOULDBLOCK) => {
+                let text = "another program keeps it locked; nothing was changed";
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
+            }
+            Err(Errno::INTR) => {}
+            taken => return Ok(taken?),
+        }
+    }
 }
 
 /// Sets a key. What is remarked beside it stays.
@@ -88,11 +111,14 @@ fn replace(target: &Path, folder: &Path, text: &str) -> io::Result<()> {
         .prefix(".hawser-")
         .tempfile_in(folder)?;
     file.write_all(text.as_bytes())?;
-    if let Ok(old) = fs::metadata(target) {
-        use std::os::unix::fs::{MetadataExt as _, fchown};
+    let old = fs::metadata(target);
+    if let Ok(old) = &old {
         file.as_file().set_permissions(old.permissions())?;
-        // Another's file stays theirs where that is allowed.
-        let _ = fchown(file.as_file(), Some(old.uid()), Some(old.gid()));
+    }
+    // Another's file stays theirs where that is allowed, and a new one is for whom its folder is for: a
+    // service has to read what root begins there.
+    if let Ok(whose) = old.or_else(|_| fs::metadata(folder)) {
+        let _ = fchown(file.as_file(), Some(whose.uid()), Some(whose.gid()));
     }
     file.as_file().sync_all()?;
     file.persist(target)?;
@@ -102,3 +128,57 @@ fn replace(target: &Path, folder: &Path, text: &str) -> io::Result<()> {
 /// Begins a file of rules.
 pub(crate) const RULES_HEAD: &str =
     "# Rules for connections, as `hawser rule add` has written them.\n";
+
+/// As much as is read of a configuration.
+const MAX_FILE: usize = 1 << 20;
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_POLL: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add_nothing(path: &Path) -> anyhow::Result<()> {
+        change(path, Content::Rules, |_| Ok(()))
+    }
+
+    #[test]
+    fn what_is_begun_is_whose_the_folder_is() {
+        let folder = tempfile::tempdir().unwrap();
+        // Only root can give files away; others see that theirs stay theirs.
+        let _ = std::os::unix::fs::chown(folder.path(), Some(4711), Some(4712));
+        let path = folder.path().join("rules.toml");
+        add_nothing(&path).unwrap();
+        let (whose, its) = (fs::metadata(folder.path()), fs::metadata(&path));
+        let owner = |it: io::Result<fs::Metadata>| it.map(|it| (it.uid(), it.gid())).unwrap();
+        assert_eq!(owner(its), owner(whose));
+    }
+
+    #[test]
+    fn a_folder_that_stays_locked_is_waited_for_no_longer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rules.toml");
+        let held = fs::File::open(folder.path()).unwrap();
+        flock(&held, FlockOperation::LockExclusive).unwrap();
+        let error = add_nothing(&path).unwrap_err();
+        assert!(
+            format!("{error:#}").contains("keeps it locked"),
+            "{error:#}"
+        );
+        assert!(!path.exists());
+        drop(held);
+        add_nothing(&path).unwrap();
+    }
+
+    #[test]
+    fn a_file_does_not_grow_beyond_what_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rules.toml");
+        let outcome = change(&path, Content::Rules, |document| {
+            document.set_trailing("#".repeat(MAX_FILE + 1));
+            Ok(())
+        });
+        assert!(outcome.unwrap_err().to_string().contains("longer than"));
+        assert!(!path.exists());
+    }
+}

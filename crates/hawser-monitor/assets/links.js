@@ -77,7 +77,7 @@ function makeLink({ link, slot }) {
     setText(month, allowed ? monthWords(allowed) : '–');
     bar.hidden = !allowed?.allowance_bytes;
     if (!bar.hidden) bar.firstChild.style.width = `${Math.min(100, (100 * used(allowed)) / allowed.allowance_bytes)}%`;
-    button.hidden = !isClient || !allowed;
+    button.hidden = !isClient || (link.state === 'unused' && !allowed);
   };
   return { node, update };
 }
@@ -95,6 +95,7 @@ function monthWords(allowed) {
 
 /** Says when to use a link, and what it costs. Fields that are left empty change nothing. */
 function changeForm(link) {
+  const before = { up: link.allowed?.up ?? 'normal', down: link.allowed?.down ?? 'normal' };
   const choice = (name, chosen) =>
     h('select', { name }, ...USES.map((use) => h('option', { selected: use === chosen }, use)));
   const said = h('p', { class: 'said', role: 'status' });
@@ -102,8 +103,8 @@ function changeForm(link) {
   const text = (name, placeholder) => h('input', { name, placeholder, size: 12, autocomplete: 'off' });
   const form = h('form', { class: 'fields', onsubmit: (event) => submit(event) },
     h('fieldset', {}, h('legend', {}, `Use of ${printable(link.name)}`),
-      field('Down', choice('down', link.allowed.down)),
-      field('Up', choice('up', link.allowed.up)),
+      field('Down', choice('down', before.down)),
+      field('Up', choice('up', before.up)),
       field('Weight, 1 to 1000', h('input', { name: 'weight', type: 'number', min: 1, max: 1000, placeholder: 'as it is' })),
       field('Price, 0 is free', text('price', '2.5EUR/GB')),
       field('Allowance a month', text('allowance', '10GB or none')),
@@ -111,13 +112,16 @@ function changeForm(link) {
       h('button', {}, 'Apply')), said);
   const submit = (event) => {
     event.preventDefault();
-    send(said, linkChange(link.name, form.elements));
+    send(said, linkChange(link.name, before, form.elements));
   };
   return form;
 }
 
-function linkChange(name, { up, down, weight, price, allowance, save }) {
-  const change = { request: 'set-link', name, up: up.value, down: down.value, save: save.checked };
+/** What was not touched is not said: it may have been changed elsewhere meanwhile. */
+function linkChange(name, before, { up, down, weight, price, allowance, save }) {
+  const change = { request: 'set-link', name, save: save.checked };
+  if (up.value !== before.up) change.up = up.value;
+  if (down.value !== before.down) change.down = down.value;
   if (weight.value) change.weight = Number(weight.value);
   if (price.value.trim()) change.price = price.value.trim();
   if (allowance.value.trim()) change.allowance = allowance.value.trim();
