@@ -366,7 +366,7 @@ impl Session {
         &self.recorder
     }
 
-    /// The session at this moment, with at most `max_streams` of its streams.
+    /// The session at this moment, with at most `max_streams` of its streams, the latest.
     pub fn snapshot(&self, now: Instant, max_streams: usize) -> SessionSnapshot {
         let stream = |(id, stream): (&StreamId, &Stream)| StreamSnapshot {
             id: *id,
@@ -377,10 +377,13 @@ impl Session {
             readable: ByteCount::new(stream.receive.reassembly.ready_bytes()),
             age: now.since(stream.opened_at),
         };
+        let latest = self.streams.iter().rev().take(max_streams);
+        let mut streams: Vec<_> = latest.map(stream).collect();
+        streams.reverse();
         SessionSnapshot {
             channels: self.channels.values().map(ChannelSnapshot::of).collect(),
             links: self.link_snapshots(),
-            streams: self.streams.iter().take(max_streams).map(stream).collect(),
+            streams,
             stream_count: self.streams.len(),
             counters: self.counters,
             unacknowledged: ByteCount::new(self.ledger.bytes()),

@@ -2,12 +2,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 
 use anyhow::{Context as _, bail};
 use hawser_control::Role;
 use hawser_net::store::StateDir;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
 /// Held for as long as the daemon runs; the kernel gives it back however that ends.
@@ -25,8 +25,16 @@ impl Lock {
             .create(true)
             .truncate(false)
             .mode(0o600)
+            // In a service's directory root must not be led elsewhere: what it finds it overwrites.
+            .custom_flags(OFlags::NOFOLLOW.bits() as i32)
             .open(&path)
             .with_context(|| format!("can't open {}", path.display()))?;
+        if !file
+            .metadata()
+            .is_ok_and(|it| it.is_file() && it.nlink() == 1)
+        {
+            bail!("{} is not a file of its own", path.display());
+        }
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
@@ -81,5 +89,20 @@ mod tests {
         );
         drop(first);
         Lock::take(&state, Role::Client).unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_leads_elsewhere_is_refused_and_nothing_is_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir::resolve(Some(folder.path().to_path_buf())).unwrap();
+        let (lock, other) = (state.file("daemon.lock"), state.file("precious"));
+        std::fs::write(&other, "precious").unwrap();
+        std::os::unix::fs::symlink(&other, &lock).unwrap();
+        assert!(Lock::take(&state, Role::Client).is_err());
+        std::fs::remove_file(&lock).unwrap();
+        std::fs::hard_link(&other, &lock).unwrap();
+        let error = Lock::take(&state, Role::Client).err().unwrap().to_string();
+        assert!(error.contains("not a file of its own"), "{error}");
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "precious");
     }
 }
