@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         ["screenshots"] => screenshots(),
         ["packages"] => packages::provide(),
         ["capture-top"] => capture_top(),
+        ["cost"] => cost(),
         ["test"] => test(true),
         ["test", "--no-install"] => test(false),
         [] | ["help" | "-h" | "--help"] => {
@@ -128,6 +129,13 @@ fn screenshots() -> Result<()> {
     run(cargo().args(tests).args(chosen))
 }
 
+/// Measures what it costs a daemon to be looked at.
+fn cost() -> Result<()> {
+    let test = ["test", "-p", "hawser-cli", "--test", "end_to_end"];
+    let name = ["--", "--ignored", "--nocapture", "cost::what_looking_costs"];
+    run(cargo().args(test).args(name))
+}
+
 /// The cargo that runs this program.
 fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -171,4 +179,5 @@ cargo xtask COMMAND
   packages              only install what the tests need
   screenshots           take the pictures in docs/images anew, of real transfers
   capture-top           write docs/images/top.txt anew: `hawser top` during a real
-                        download over two links";
+                        download over two links
+  cost                  measure what it costs a daemon to be looked at";

@@ -26,7 +26,7 @@ fn enter(test: &str, arguments: &[&str], body: impl FnOnce()) {
     let output = Command::new("unshare")
         .args(arguments)
         .arg(env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
+        .args(["--exact", test, "--include-ignored", "--nocapture"])
         .env(INSIDE, test)
         .output();
     let output = match output {

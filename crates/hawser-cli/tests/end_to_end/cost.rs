@@ -1,11 +1,4 @@
-//! What it costs to be looked at: a measurement, which prints and asserts no time. It needs a network
-//! namespace, which it does not make by itself as it is not run by default:
-//!
-//! ```text
-//! cargo test -p hawser-cli --test end_to_end --no-run
-//! HAWSER_TEST_INSIDE_NAMESPACE=cost::what_looking_costs unshare --user --map-root-user --net -- \
-//!     TEST-BINARY --exact cost::what_looking_costs --ignored --nocapture
-//! ```
+//! What it costs to be looked at: a measurement, which prints and asserts no time.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -13,25 +6,19 @@ use std::time::{Duration, Instant};
 
 use hawser_skip::namespace::in_namespace;
 
+use super::choice::gateway;
 use super::connections::{connect_many, links, run, serve_echo};
 use super::program::{Daemon, Place, until};
 
 #[test]
-#[ignore = "a measurement"]
+#[ignore = "measures for minutes and asserts no time: cargo xtask cost"]
 fn what_looking_costs() {
     in_namespace("cost::what_looking_costs", || {
         let names: Vec<String> = (0..LINKS).map(|number| format!("link{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let (place, neighbour) = (Place::new(), links(&names));
         serve_echo(&neighbour);
-        let invite = place.path("invite");
-        let mut serve = neighbour.command(env!("CARGO_BIN_EXE_hawser"));
-        serve.arg("--state").arg(place.path("gateway"));
-        serve.args(["serve", "--listen", "10.99.0.1:7443", "--invite-file"]);
-        serve.arg(&invite);
-        serve.args(["--allow-destination", "10.99.0.0/16"]);
-        let gateway = place.launch_command("gateway", serve);
-        until("an invite is written", || invite.exists(), || gateway.log());
+        let gateway = gateway(&place, &neighbour);
         let arguments = [
             "up",
             "--listen",

@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
+use super::choice::gateway;
 use super::connections::{run, serve_there, two_links};
 use super::program::{Daemon, Place, until};
 
@@ -94,17 +95,7 @@ fn datagrams_to_a_gateway_go_on_when_a_link_swallows_them() {
 fn lose_beneath_a_gateway() {
     let (place, neighbour) = (Place::new(), two_links());
     serve_there(&neighbour, name_senders);
-    let gateway = {
-        let invite = place.path("invite");
-        let mut serve = neighbour.command(env!("CARGO_BIN_EXE_hawser"));
-        serve.arg("--state").arg(place.path("gateway"));
-        serve.args(["serve", "--listen", "10.99.0.1:7443"]);
-        serve.args(["--allow-destination", "10.99.0.0/16"]);
-        serve.arg("--invite-file").arg(&invite);
-        let gateway = place.launch_command("gateway", serve);
-        until("an invite is written", || invite.exists(), || gateway.log());
-        gateway
-    };
+    let gateway = gateway(&place, &neighbour);
     let arguments = ["up", "--listen", "127.0.0.1:0", "--gateway"];
     let up = place.start("client", &[&arguments[..], &[&place.invite()]].concat());
     let proxy = up.listen(&place).unwrap().parse().unwrap();

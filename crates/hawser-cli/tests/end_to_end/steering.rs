@@ -11,6 +11,7 @@ use std::time::Duration;
 use hawser_skip::namespace::{Neighbour, in_namespace};
 use serde_json::Value;
 
+use super::choice::gateway;
 use super::connections::{connect_many, run, serve_echo, two_links};
 use super::origin::page;
 use super::program::{Daemon, Ended, Place, until};
@@ -236,14 +237,7 @@ impl Scene {
     fn new() -> Self {
         let (place, neighbour) = (Place::new(), two_links());
         serve_echo(&neighbour);
-        let invite = place.path("invite");
-        let mut serve = neighbour.command(env!("CARGO_BIN_EXE_hawser"));
-        serve.arg("--state").arg(place.path("gateway"));
-        serve.args(["serve", "--listen", "10.99.0.1:7443"]);
-        serve.args(["--allow-destination", "10.99.0.0/16"]);
-        serve.arg("--invite-file").arg(&invite);
-        let gateway = place.launch_command("gateway", serve);
-        until("an invite is written", || invite.exists(), || gateway.log());
+        let gateway = gateway(&place, &neighbour);
         Self {
             place,
             _neighbour: neighbour,

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use super::chromium::ALONE;
 use super::clients::{Rope, is_without, run};
 use super::nginx::Nginx;
 use super::program::Place;
@@ -17,7 +18,8 @@ fn a_browser_loads_a_page_with_its_images_and_scripts() {
     let names = publish(&nginx);
     let mut chromium = Command::new("chromium");
     chromium
-        .args(FLAGS)
+        .args(ALONE)
+        .arg(BY_PROXY)
         .arg(format!("--user-data-dir={}", place.path("user").display()))
         .arg(format!("--proxy-server=socks5://{}", rope.proxy))
         .args(["--dump-dom", &nginx.url("index.html")])
@@ -63,17 +65,5 @@ addEventListener('load', () => {
 
 const DATA: usize = 1_000_000;
 
-/// Alone in a sandbox of the test's, and silent but for the page. Root may not use its own sandbox,
-/// and it would go around the proxy for addresses of this machine.
-const FLAGS: [&str; 10] = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-    "--proxy-bypass-list=<-loopback>",
-];
+/// Otherwise it would go around the proxy for addresses of this machine.
+const BY_PROXY: &str = "--proxy-bypass-list=<-loopback>";

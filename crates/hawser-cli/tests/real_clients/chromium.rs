@@ -38,7 +38,7 @@ impl Chromium {
         let log = place.path("chromium.log");
         let mut command = network.command("sh");
         command.args(["-c", script, "sh"]).args([&to, &from]);
-        command.arg("chromium").args(FLAGS);
+        command.arg("chromium").args(ALONE).args(DRIVEN);
         command.arg(format!("--user-data-dir={}", place.path("user").display()));
         command
             .env("HOME", place.folder("home"))
@@ -186,9 +186,8 @@ fn messages(from: &Path) -> Receiver<Value> {
 }
 
 /// Alone in a sandbox of the test's, and silent but for the page. Root may not use its own sandbox.
-const FLAGS: [&str; 12] = [
+pub(crate) const ALONE: [&str; 9] = [
     "--headless",
-    "--remote-debugging-pipe",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -197,6 +196,9 @@ const FLAGS: [&str; 12] = [
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
+];
+const DRIVEN: [&str; 3] = [
+    "--remote-debugging-pipe",
     "--no-proxy-server",
     "--hide-scrollbars",
 ];
