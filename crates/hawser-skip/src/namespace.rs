@@ -42,6 +42,8 @@ fn enter(test: &str, arguments: &[&str], body: impl FnOnce()) {
             output.status.success(),
             "in the namespace:\n{out}\n{errors}"
         );
+        // What it has measured; the runner keeps it to itself unless it is told otherwise.
+        print!("{out}");
     } else {
         skip(
             &named(test),
