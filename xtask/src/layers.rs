@@ -205,13 +205,14 @@ enum Io {
 }
 
 /// The rooms from the top: a crate depends on crates above it only.
-const ROOMS: [(&str, Io); 19] = [
+const ROOMS: [(&str, Io); 20] = [
     ("hawser-types", Io::None),
     ("hawser-wire", Io::None),
     ("hawser-path", Io::None),
     ("hawser-sched", Io::None),
     ("hawser-policy", Io::None),
     ("hawser-session", Io::None),
+    ("hawser-sctp", Io::None),
     ("hawser-control", Io::None),
     ("hawser-scenario", Io::None),
     ("hawser-sim", Io::None),

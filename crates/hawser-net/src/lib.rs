@@ -1,6 +1,7 @@
 //! The only clock and the only sockets: links, binding, TLS, channels and the tokio driver.
 
 pub mod asker;
+pub mod association;
 pub mod bind;
 pub mod client;
 pub mod clock;

@@ -107,7 +107,7 @@ impl DeliveryRate {
     pub fn confidence(&self, now: Instant) -> f64 {
         self.last_proof.map_or(0.0, |at| {
             let age = now.since(at).as_secs_f64() / HALF_LIFE.as_secs_f64();
-            self.weight / (self.weight + FEW) * 0.5_f64.powf(age)
+            self.weight / (self.weight + FEW) * (-age).exp2()
         })
     }
 }

@@ -50,6 +50,9 @@ pub struct Expectation {
 }
 
 impl Silence {
+    /// No shorter silence makes a path suspect, whatever is expected of it.
+    pub const SHORTEST: Duration = FLOW_MARGIN;
+
     /// Bytes were written; if nothing was waiting before, the wait begins.
     pub fn on_written(&mut self, now: Instant) {
         self.waiting_since.get_or_insert(now);

@@ -15,6 +15,8 @@ mod channel;
 mod config;
 mod error;
 mod event;
+#[doc(hidden)]
+pub mod fuzzing;
 mod grant;
 mod held;
 mod ledger;

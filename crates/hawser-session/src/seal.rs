@@ -1,4 +1,6 @@
-//! Keys, sealed records, and the way from received bytes back to records.
+//! Keys, sealed records, and the way from received bytes back to records; and sealed datagrams.
+
+pub mod datagram;
 
 use std::time::Duration;
 

@@ -377,6 +377,7 @@ impl Session {
             readable: ByteCount::new(stream.receive.reassembly.ready_bytes()),
             age: now.since(stream.opened_at),
         };
+        let unsent = self.streams.values().map(|stream| stream.send.queued());
         let latest = self.streams.iter().rev().take(max_streams);
         let mut streams: Vec<_> = latest.map(stream).collect();
         streams.reverse();
@@ -386,6 +387,7 @@ impl Session {
             streams,
             stream_count: self.streams.len(),
             counters: self.counters,
+            unsent: ByteCount::new(unsent.sum()),
             unacknowledged: ByteCount::new(self.ledger.bytes()),
             credit_lent: ByteCount::new(self.pool.lent()),
         }

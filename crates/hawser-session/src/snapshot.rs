@@ -17,6 +17,8 @@ pub struct SessionSnapshot {
     pub stream_count: usize,
     /// What was counted since the session began.
     pub counters: Counters,
+    /// Bytes of all streams that wait for a chunk.
+    pub unsent: ByteCount,
     /// Bytes kept until the peer acknowledges them.
     pub unacknowledged: ByteCount,
     /// Receive memory promised to streams beyond their own share.

@@ -112,3 +112,38 @@ fn the_next_phase_is_that_of_the_specification() {
     let iv = expand(NEXT_SECRET, b"hawser iv", 12);
     assert_eq!(sealed[..], record(1, &key, &iv, 1, b"after"));
 }
+
+#[test]
+fn sealed_datagrams_are_those_of_the_specification() {
+    let expected = [
+        "25f0b8a498220715 000000000000 074e7afe9a27 66735c61c1a034b3b7365bbc83869b23",
+        "25f0b8a498220715 000000000001 5b5cc9e9132e59 b7f91aadcdaa906cf37d50c04b5efc14",
+        "25f0b8a498220715 000000800000 b7d3b0a5a1 c8a9bfc648c96353f963e92833db362d",
+    ];
+    let later = Instant::ZERO + Duration::from_secs(3600);
+    let packets = [
+        (Instant::ZERO, &b"packet"[..]),
+        (Instant::ZERO, b"another"),
+        (later, b"after"),
+    ];
+    let mut sealer = keys().datagram_sealer(ChannelId::new(3), UP);
+    let mut opener = keys().datagram_opener(ChannelId::new(3), UP);
+    for ((now, packet), expected) in packets.into_iter().zip(expected) {
+        let mut datagram = BytesMut::new();
+        sealer.seal(now, packet, &mut datagram).unwrap();
+        assert_eq!(datagram[..], hex(expected));
+        assert_eq!(opener.open(now, datagram).unwrap()[..], *packet);
+    }
+}
+
+#[test]
+fn a_datagram_of_the_specification_is_sealed_with_chacha_too() {
+    let keys = SessionKeys::new(Zeroizing::new([7; 32]), Aead::ChaCha20Poly1305);
+    let mut sealer = keys.datagram_sealer(ChannelId::new(3), UP);
+    let mut datagram = BytesMut::new();
+    sealer
+        .seal(Instant::ZERO, b"packet", &mut datagram)
+        .unwrap();
+    let expected = "25f0b8a498220715 000000000000 e85a51771345 a4188c5529b0513fe9dc60baff78e25e";
+    assert_eq!(datagram[..], hex(expected));
+}

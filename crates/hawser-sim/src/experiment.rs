@@ -269,16 +269,16 @@ fn added_delay(scenario: &Scenario, outcome: &Outcome) -> Option<u64> {
     added.max()
 }
 
-fn kilobits(bytes: ByteCount, took: Duration) -> u64 {
+pub(crate) fn kilobits(bytes: ByteCount, took: Duration) -> u64 {
     Rate::over(bytes, took).bits_per_second() / 1000
 }
 
 /// When a transfer is given up: fifty times what the rate allows, and two minutes.
-fn limit(bytes: ByteCount, rate: Rate) -> Duration {
+pub(crate) fn limit(bytes: ByteCount, rate: Rate) -> Duration {
     rate.time_for(bytes).unwrap_or_default() * 50 + Duration::from_secs(120)
 }
 
 /// Between transfers, and before the first.
-const PAUSE: Duration = Duration::from_millis(300);
+pub(crate) const PAUSE: Duration = Duration::from_millis(300);
 const START_STEP: Duration = Duration::from_millis(20);
 const START_LIMIT: Duration = Duration::from_secs(30);

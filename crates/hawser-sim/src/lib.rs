@@ -1,4 +1,5 @@
-//! The simulator: sessions over packet-level TCP and modelled links, in virtual time.
+//! The simulator: sessions over packet-level TCP, associations over datagrams, and modelled links,
+//! in virtual time.
 //!
 //! The session code is the production code. Below it stand what the driver does, in short, and
 //! connections that behave like those of Linux over links that behave like those of the lab. The
@@ -6,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+pub mod association;
 pub mod bond;
 pub mod bulk;
 pub mod connections;

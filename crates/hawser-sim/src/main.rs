@@ -43,6 +43,8 @@ enum Command {
     Fairness(commands::FairnessArguments),
     /// Draw link sets and report the worst breaches of the promise
     Hunt(commands::HuntArguments),
+    /// Associations: SCTP that uses every path at once
+    Association(commands::AssociationArguments),
     /// Ask a policy again what a recording says that one was asked
     Replay(commands::ReplayArguments),
 }
@@ -132,6 +134,7 @@ fn main() -> ExitCode {
         Command::Connections(arguments) => arguments.execute(),
         Command::Fairness(arguments) => arguments.execute(),
         Command::Hunt(arguments) => arguments.execute(),
+        Command::Association(arguments) => arguments.execute(),
         Command::Replay(arguments) => arguments.execute(),
     };
     match result {

@@ -80,7 +80,7 @@ pub fn run(
 }
 
 impl Spread {
-    fn of(times: impl Iterator<Item = Option<Duration>>) -> Self {
+    pub(crate) fn of(times: impl Iterator<Item = Option<Duration>>) -> Self {
         let mut times: Vec<u64> = times
             .map(|took| took.map_or(u64::MAX, |took| took.as_micros() as u64))
             .collect();

@@ -1,5 +1,7 @@
 //! Reports as text.
 
+mod association;
+
 use std::fmt::{self, Display};
 
 use hawser_scenario::promise::{FIRST_BYTE, FULL_RATE};
@@ -9,6 +11,8 @@ use crate::failover::FailoverReport;
 use crate::fairness::{self, FairnessReport};
 use crate::hunt::{self, Finding};
 use crate::objects::ObjectReport;
+
+pub use association::{Comparisons, DelayTable};
 
 /// Reports, one a line, with a heading.
 #[derive(Debug)]

@@ -1,7 +1,8 @@
-//! Bytes and back: varints, records, frames, commands and the join prelude; no state.
+//! Bytes and back: varints, records, frames, commands and the join prelude, and SCTP; no state.
 //!
-//! `docs/protocol.md` is the specification; this crate is its only implementation here. Every
-//! decoder takes bytes from a stranger: none panics, none allocates more than the input's size.
+//! `docs/protocol.md` is the specification of all but SCTP; this crate is its only implementation
+//! here. Every decoder takes bytes from a stranger: none panics, none allocates more than a few times
+//! the input's size.
 #![forbid(unsafe_code)]
 
 mod command;
@@ -11,6 +12,7 @@ mod frame;
 pub mod fuzzing;
 mod join;
 mod record;
+pub mod sctp;
 mod terms;
 mod varint;
 

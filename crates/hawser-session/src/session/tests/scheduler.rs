@@ -30,7 +30,12 @@ fn what_one_policy_lets_wait_goes_at_once_when_another_does_not() {
     pair.sides[CLIENT].write(now, id, &mut data).unwrap();
     pair.run_for(30);
     let (now, client) = (pair.now, &mut pair.sides[CLIENT]);
-    let waits = |client: &Session| client.snapshot(now, 1).streams[0].queued;
+    let waits = |client: &Session| {
+        let seen = client.snapshot(now, 1);
+        // However few streams are listed.
+        assert_eq!(client.snapshot(now, 0).unsent, seen.streams[0].queued);
+        seen.unsent
+    };
     let [busy, ready] = [1, 2].map(ChannelId::new);
     client.handle_full(busy);
     // It may have had a turn left, but not two.

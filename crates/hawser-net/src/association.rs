@@ -1,0 +1,447 @@
+//! Associations over UDP: the sockets, and who drives them.
+//!
+//! Packets travel as they are, so that other stacks understand them (RFC 6951), or each sealed as a
+//! datagram with the keys of a session.
+
+mod carrier;
+mod handle;
+mod socket;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::BytesMut;
+use carrier::{Carrier, CarrierId, Carriers};
+use hawser_sctp::{
+    Association, AssociationConfig, AssociationId, Closed, ConnectError, Event, Handled, Local,
+    Route, Transmit,
+};
+use hawser_session::seal::datagram::KeyId;
+use hawser_types::Instant;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use crate::clock;
+pub use carrier::Seal;
+pub use handle::{AssociationHandle, Expected};
+use socket::LinkSocket;
+
+/// One end of any number of associations: its sockets, and the tasks that drive them.
+///
+/// Dropping it ends every association without a word; end them before, by their handles.
+#[derive(Debug)]
+pub struct AssociationEndpoint {
+    shared: Arc<Shared>,
+    /// Ended when this is dropped.
+    _tasks: JoinSet<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// The first timer may be earlier than it was.
+    sooner: Notify,
+    /// An association has come.
+    arrived: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    carriers: Carriers,
+    locals: Vec<Local>,
+    sockets: Vec<Arc<LinkSocket>>,
+    associations: BTreeMap<Id, Entry>,
+    /// Associations that were accepted, and nobody has taken yet.
+    incoming: VecDeque<Id>,
+    /// When the task that drives timers looks again.
+    awake_at: Option<Instant>,
+}
+
+/// An association, and what carries it.
+type Id = (CarrierId, AssociationId);
+
+#[derive(Debug)]
+struct Entry {
+    association: Association,
+    is_established: bool,
+    closed: Option<Closed>,
+    /// Something changed for those who wait on it.
+    changed: Arc<Notify>,
+}
+
+impl AssociationEndpoint {
+    /// Binds a socket for each place, all of them to the UDP port `port`; 0 lets the system choose
+    /// one for all. Anybody may begin associations, and nothing is sealed. Must be called within a
+    /// tokio runtime.
+    ///
+    /// # Errors
+    /// When a socket can't be had, or can't be bound to its link.
+    pub fn bind(config: AssociationConfig, locals: &[Local], port: u16) -> io::Result<Self> {
+        let endpoint = Self::bind_sealed(locals, port)?;
+        let plain = Carrier::plain(config, locals)?;
+        endpoint.shared.lock().carriers.insert(plain);
+        Ok(endpoint)
+    }
+
+    /// As [`Self::bind`], but silent towards everybody without keys: associations come about by
+    /// [`Self::expect`] and [`Self::connect_sealed`] alone.
+    ///
+    /// # Errors
+    /// As [`Self::bind`].
+    pub fn bind_sealed(locals: &[Local], port: u16) -> io::Result<Self> {
+        let mut sockets: Vec<Arc<LinkSocket>> = Vec::with_capacity(locals.len());
+        for local in locals {
+            let port = match sockets.first() {
+                Some(first) => first.port()?,
+                None => port,
+            };
+            sockets.push(Arc::new(LinkSocket::bind(*local, port)?));
+        }
+        let state = State {
+            carriers: Carriers::default(),
+            locals: locals.to_vec(),
+            sockets: sockets.clone(),
+            associations: BTreeMap::new(),
+            incoming: VecDeque::new(),
+            awake_at: None,
+        };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            sooner: Notify::new(),
+            arrived: Notify::new(),
+        });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(drive_timers(shared.clone()));
+        for socket in sockets {
+            tasks.spawn(socket::read(shared.clone(), socket.clone()));
+            tasks.spawn(socket::flush(socket));
+        }
+        Ok(Self {
+            shared,
+            _tasks: tasks,
+        })
+    }
+
+    /// The UDP port of all its sockets.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn port(&self) -> io::Result<u16> {
+        let state = self.shared.lock();
+        let first = state.sockets.first().cloned();
+        drop(state);
+        first.map_or(Err(io::ErrorKind::NotConnected.into()), |socket| {
+            socket.port()
+        })
+    }
+
+    /// Begins an association that is not sealed with a host at these addresses (with their UDP ports).
+    ///
+    /// # Errors
+    /// When none of them can be reached from here, there is an association with it already, or
+    /// everything is sealed here.
+    pub fn connect(
+        &self,
+        config: AssociationConfig,
+        remotes: &[SocketAddr],
+    ) -> Result<AssociationHandle, ConnectError> {
+        self.connect_over(None, config, remotes)
+    }
+
+    /// Begins an association under a seal with the peer at these addresses (with their UDP ports),
+    /// who expects it.
+    ///
+    /// # Errors
+    /// See [`SealedError`].
+    pub fn connect_sealed(
+        &self,
+        config: AssociationConfig,
+        remotes: &[SocketAddr],
+        seal: Seal,
+    ) -> Result<AssociationHandle, SealedError> {
+        let config = carrier::below_seal(config);
+        let expected = self.insert_sealed(config.clone(), seal, false)?;
+        Ok(self.connect_over(Some(expected.key()), config, remotes)?)
+    }
+
+    /// Expects that the peer begins an association under this seal. Call it before the peer is told.
+    ///
+    /// # Errors
+    /// See [`SealedError`].
+    pub fn expect(&self, config: AssociationConfig, seal: Seal) -> Result<Expected, SealedError> {
+        self.insert_sealed(carrier::below_seal(config), seal, true)
+    }
+
+    /// The next association without a seal that somebody else began.
+    pub async fn accept(&self) -> AssociationHandle {
+        self.shared.accept(None).await
+    }
+
+    fn insert_sealed(
+        &self,
+        config: AssociationConfig,
+        seal: Seal,
+        accepts: bool,
+    ) -> Result<Expected, SealedError> {
+        let mut state = self.shared.lock();
+        let key = seal.key_id();
+        let carrier = Carrier::sealed(config, &state.locals, seal, accepts)?;
+        state.carriers.remove_ended(clock::now());
+        if !state.carriers.insert(carrier) {
+            return Err(SealedError::KeyInUse);
+        }
+        drop(state);
+        Ok(Expected::new(self.shared.clone(), key))
+    }
+
+    fn connect_over(
+        &self,
+        carrier: CarrierId,
+        config: AssociationConfig,
+        remotes: &[SocketAddr],
+    ) -> Result<AssociationHandle, ConnectError> {
+        let now = clock::now();
+        let mut state = self.shared.lock();
+        let locals = state.locals.clone();
+        let found = state.carriers.get(carrier).ok_or(ConnectError::NoRoute)?;
+        let (id, association) = found.endpoint.connect(now, config, &locals, remotes)?;
+        let id = (carrier, id);
+        let changed = state.insert(id, association);
+        state.pump(now, id);
+        self.shared.look_at_timers(&mut state);
+        drop(state);
+        Ok(AssociationHandle::new(self.shared.clone(), id, changed))
+    }
+}
+
+/// Why there is no association under a seal.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SealedError {
+    /// The system gives no random numbers.
+    #[error("can't make keys for cookies: {0}")]
+    Random(#[from] io::Error),
+    /// The number of the datagram channel was used before, or another's keys have the same name.
+    #[error("the datagram channel's keys are in use")]
+    KeyInUse,
+    /// It can't begin.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Who holds it does not panic; if it did, what it left would be no worse than a lost packet.
+        self.state
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The next association over `carrier` that the peer began.
+    async fn accept(self: &Arc<Self>, carrier: CarrierId) -> AssociationHandle {
+        loop {
+            let arrived = self.arrived.notified();
+            tokio::pin!(arrived);
+            arrived.as_mut().enable();
+            let taken = {
+                let mut state = self.lock();
+                let id = state.take_incoming(carrier);
+                id.and_then(|id| Some((id, state.associations.get(&id)?.changed.clone())))
+            };
+            if let Some((id, changed)) = taken {
+                return AssociationHandle::new(self.clone(), id, changed);
+            }
+            arrived.await;
+        }
+    }
+
+    /// Datagrams have come to a socket.
+    fn handle_datagrams(&self, local: Local, datagrams: &mut Vec<(SocketAddr, BytesMut)>) {
+        let now = clock::now();
+        let mut state = self.lock();
+        let mut touched: smallvec::SmallVec<[Id; 4]> = smallvec::SmallVec::new();
+        for (remote, datagram) in datagrams.drain(..) {
+            let route = Route { local, remote };
+            // What no carrier understands is not answered.
+            let Some((carrier, handled)) = state.carriers.handle(now, route, datagram) else {
+                continue;
+            };
+            match handled {
+                Handled::Ignored(_) => {}
+                Handled::Reply(transmit) => {
+                    state.send(now, carrier, &transmit);
+                    flush(&state.sockets);
+                }
+                Handled::Accepted(id, association) => {
+                    let id = (carrier, id);
+                    state.insert(id, *association);
+                    // Those under a seal are expected, so there are no more than somebody waits for.
+                    if carrier.is_some() || state.incoming.len() < MAX_INCOMING {
+                        state.incoming.push_back(id);
+                        self.arrived.notify_waiters();
+                        touched.push(id);
+                    } else {
+                        state.drop_association(now, id);
+                    }
+                }
+                Handled::For(id, packet) => {
+                    let id = (carrier, id);
+                    if let Some(entry) = state.associations.get_mut(&id) {
+                        entry.association.handle_packet(now, route, &packet);
+                        if !touched.contains(&id) {
+                            touched.push(id);
+                        }
+                    }
+                }
+            }
+        }
+        for id in touched {
+            state.pump(now, id);
+        }
+        self.look_at_timers(&mut state);
+    }
+
+    /// Wakes the task that drives timers if one has come nearer.
+    fn look_at_timers(&self, state: &mut State) {
+        let next = state.next_timeout();
+        if next.is_some_and(|at| state.awake_at.is_none_or(|awake| at < awake)) {
+            state.awake_at = next;
+            self.sooner.notify_one();
+        }
+    }
+}
+
+impl State {
+    fn insert(&mut self, id: Id, association: Association) -> Arc<Notify> {
+        let changed = Arc::new(Notify::new());
+        let entry = Entry {
+            association,
+            is_established: false,
+            closed: None,
+            changed: changed.clone(),
+        };
+        self.associations.insert(id, entry);
+        changed
+    }
+
+    fn take_incoming(&mut self, carrier: CarrierId) -> Option<Id> {
+        let at = self.incoming.iter().position(|id| id.0 == carrier)?;
+        self.incoming.remove(at)
+    }
+
+    /// Nobody waits for an association under this key any more, nor has one.
+    fn give_up(&mut self, key: KeyId) {
+        if let Some(id) = self.take_incoming(Some(key)) {
+            self.drop_association(clock::now(), id);
+        }
+        if !self.associations.keys().any(|id| id.0 == Some(key)) {
+            self.carriers.end(clock::now(), key);
+        }
+    }
+
+    /// Ends an association at once, if it is not over yet, and forgets it.
+    fn drop_association(&mut self, now: Instant, id: Id) {
+        if let Some(entry) = self.associations.get_mut(&id) {
+            entry.association.abort(bytes::Bytes::new());
+        }
+        self.pump(now, id);
+        self.associations.remove(&id);
+        if let Some(carrier) = self.carriers.get(id.0) {
+            carrier.endpoint.forget(id.1);
+        }
+    }
+
+    /// Sends what an association has to send, and takes what it has to tell.
+    fn pump(&mut self, now: Instant, id: Id) {
+        let (Some(entry), Some(carrier)) =
+            (self.associations.get_mut(&id), self.carriers.get(id.0))
+        else {
+            return;
+        };
+        while let Some(transmit) = entry.association.poll_transmit(now) {
+            carrier.send(now, &self.sockets, &transmit);
+        }
+        flush(&self.sockets);
+        let mut told = false;
+        while let Some(event) = entry.association.poll_event() {
+            told = true;
+            match event {
+                Event::Established => entry.is_established = true,
+                Event::PeerAddresses(known) => carrier.endpoint.addresses_changed(id.1, &known),
+                Event::Closed(why) => {
+                    entry.closed = Some(why);
+                    carrier.endpoint.forget(id.1);
+                }
+                _ => {}
+            }
+        }
+        if told {
+            entry.changed.notify_waiters();
+        }
+    }
+
+    fn send(&mut self, now: Instant, carrier: CarrierId, transmit: &Transmit) {
+        if let Some(carrier) = self.carriers.get(carrier) {
+            carrier.send(now, &self.sockets, transmit);
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        let associations = self.associations.values();
+        let timeouts = associations.filter_map(|entry| entry.association.poll_timeout());
+        timeouts.min()
+    }
+
+    fn handle_timeouts(&mut self, now: Instant) {
+        let is_due = |entry: &Entry| {
+            let at = entry.association.poll_timeout();
+            at.is_some_and(|at| at <= now)
+        };
+        let due = self.associations.iter().filter(|(_, entry)| is_due(entry));
+        let due: Vec<Id> = due.map(|(id, _)| *id).collect();
+        for id in due {
+            if let Some(entry) = self.associations.get_mut(&id) {
+                entry.association.handle_timeout(now);
+            }
+            self.pump(now, id);
+        }
+    }
+}
+
+fn flush(sockets: &[Arc<LinkSocket>]) {
+    for socket in sockets {
+        socket.flush();
+    }
+}
+
+async fn drive_timers(shared: Arc<Shared>) {
+    loop {
+        let sooner = shared.sooner.notified();
+        tokio::pin!(sooner);
+        sooner.as_mut().enable();
+        let next = {
+            let now = clock::now();
+            let mut state = shared.lock();
+            state.handle_timeouts(now);
+            state.awake_at = state.next_timeout();
+            state.awake_at
+        };
+        match next {
+            Some(at) => {
+                tokio::select! {
+                    () = tokio::time::sleep_until(clock::to_tokio(at)) => {}
+                    () = sooner => {}
+                }
+            }
+            None => sooner.await,
+        }
+    }
+}
+
+/// Associations that nobody has taken yet; what comes beyond is ended at once.
+const MAX_INCOMING: usize = if cfg!(test) { 2 } else { 1024 };
+
+#[cfg(test)]
+mod tests;

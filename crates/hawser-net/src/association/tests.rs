@@ -1,0 +1,188 @@
+use std::net::Ipv4Addr;
+
+use bytes::Bytes;
+use hawser_sctp::Message;
+use hawser_session::seal::{Direction, SessionKeys};
+use hawser_types::{ChannelId, LinkIndex};
+use hawser_wire::sctp::StreamNumber;
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+
+use super::*;
+use crate::identity::Identity;
+use crate::tls::{Handshake, client_handshake, server_handshake};
+
+/// The keys that both ends of a real handshake have.
+async fn keys() -> (SessionKeys, SessionKeys) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap());
+    let (client, server) = tokio::join!(client, listener.accept());
+    let (me, gateway) = (Identity::from_seed([1; 32]), Identity::from_seed([2; 32]));
+    let client = client_handshake(client.unwrap(), &me, gateway.public());
+    let allow: crate::tls::Allow = Arc::new(|_| true);
+    let server = server_handshake(server.unwrap().0, &[], &gateway, allow);
+    let (client, server) = tokio::join!(client, server);
+    let keys = |handshake: Handshake| SessionKeys::new(handshake.exporter, handshake.aead);
+    (keys(client.unwrap()), keys(server.unwrap()))
+}
+
+fn up(keys: &SessionKeys, channel: u32) -> Seal {
+    Seal::new(keys, ChannelId::new(channel), Direction::ClientToGateway)
+}
+
+fn down(keys: &SessionKeys, channel: u32) -> Seal {
+    Seal::new(keys, ChannelId::new(channel), Direction::GatewayToClient)
+}
+
+fn loopback() -> [Local; 1] {
+    [Local {
+        link: LinkIndex::new(0),
+        address: Ipv4Addr::LOCALHOST.into(),
+    }]
+}
+
+fn sealed_endpoint() -> (AssociationEndpoint, SocketAddr) {
+    let endpoint = AssociationEndpoint::bind_sealed(&loopback(), 0).unwrap();
+    let port = endpoint.port().unwrap();
+    (endpoint, (Ipv4Addr::LOCALHOST, port).into())
+}
+
+fn config() -> AssociationConfig {
+    AssociationConfig::default()
+}
+
+fn message(payload: Bytes) -> Message {
+    Message::new(payload)
+}
+
+async fn received(association: &AssociationHandle) -> Bytes {
+    association.receive().await.unwrap().payload()
+}
+
+const STREAM: StreamNumber = StreamNumber::new(0);
+
+#[tokio::test]
+async fn messages_go_both_ways_under_the_keys_of_a_session() {
+    let (client_keys, gateway_keys) = keys().await;
+    let (gateway, address) = sealed_endpoint();
+    let (client, _) = sealed_endpoint();
+    let expected = gateway.expect(config(), down(&gateway_keys, 1)).unwrap();
+    let there = client
+        .connect_sealed(config(), &[address], up(&client_keys, 1))
+        .unwrap();
+    let here = expected.accept().await;
+    there.established().await.unwrap();
+
+    let large = Bytes::from(vec![7; 300_000]);
+    there.send(STREAM, message(large.clone())).await.unwrap();
+    assert_eq!(received(&here).await, large);
+    here.send(STREAM, message("answer".into())).await.unwrap();
+    assert_eq!(received(&there).await, "answer");
+    let (ended, _) = tokio::join!(there.shutdown(), here.closed());
+    assert_eq!(ended, Closed::Shutdown);
+}
+
+#[tokio::test]
+async fn two_peers_share_a_port_and_each_has_its_own_association() {
+    let (gateway, address) = sealed_endpoint();
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        let (client_keys, gateway_keys) = keys().await;
+        let (client, _) = sealed_endpoint();
+        let expected = gateway.expect(config(), down(&gateway_keys, 1)).unwrap();
+        let seal = up(&client_keys, 1);
+        theirs.push(client.connect_sealed(config(), &[address], seal).unwrap());
+        clients.push(client);
+        ours.push(expected.accept().await);
+    }
+    for (number, there) in theirs.iter().enumerate().rev() {
+        let text = format!("from {number}");
+        there.send(STREAM, message(text.into())).await.unwrap();
+    }
+    for (number, here) in ours.iter().enumerate() {
+        assert_eq!(received(here).await, format!("from {number}"));
+    }
+}
+
+/// What a stranger sends before, between and after does not matter, and is not answered: an answer
+/// would be the first thing that comes back.
+#[tokio::test]
+async fn strangers_get_no_answer_and_change_nothing() {
+    let (client_keys, gateway_keys) = keys().await;
+    let (gateway, address) = sealed_endpoint();
+    let expected = gateway.expect(config(), down(&gateway_keys, 1)).unwrap();
+    let stranger = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let mut forged = BytesMut::new();
+    let other_keys = keys().await.0;
+    let mut sealer = other_keys.datagram_sealer(ChannelId::new(1), Direction::ClientToGateway);
+    sealer.seal(Instant::ZERO, b"packet", &mut forged).unwrap();
+    let right = client_keys.datagram_sealer(ChannelId::new(1), Direction::ClientToGateway);
+    let mut true_id = BytesMut::new();
+    { right }.seal(Instant::ZERO, b"", &mut true_id).unwrap();
+    forged[..8].copy_from_slice(&true_id[..8]);
+    for bytes in [&b""[..], b"x", &[0; 40], &forged] {
+        stranger.send_to(bytes, address).await.unwrap();
+    }
+
+    let (client, _) = sealed_endpoint();
+    let seal = up(&client_keys, 1);
+    let there = client.connect_sealed(config(), &[address], seal).unwrap();
+    let here = expected.accept().await;
+    stranger.send_to(&forged, address).await.unwrap();
+    there.send(STREAM, message("hello".into())).await.unwrap();
+    assert_eq!(received(&here).await, "hello");
+    let nothing = stranger.try_recv(&mut [0; 1]).unwrap_err();
+    assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+}
+
+#[tokio::test]
+async fn a_datagram_channel_is_used_once_and_without_one_nobody_connects() {
+    let (_, gateway_keys) = keys().await;
+    let (gateway, address) = sealed_endpoint();
+    let expected = gateway.expect(config(), down(&gateway_keys, 1)).unwrap();
+    let again = gateway.expect(config(), down(&gateway_keys, 1));
+    assert!(matches!(again, Err(SealedError::KeyInUse)), "{again:?}");
+    drop(expected);
+    let again = gateway.expect(config(), down(&gateway_keys, 1));
+    assert!(matches!(again, Err(SealedError::KeyInUse)), "{again:?}");
+    assert!(gateway.expect(config(), down(&gateway_keys, 2)).is_ok());
+    let plain = gateway.connect(config(), &[address]);
+    assert_eq!(plain.unwrap_err(), ConnectError::NoRoute);
+}
+
+/// What becomes of an association that a host begins at its SCTP port `port`.
+async fn begin(
+    from: &AssociationEndpoint,
+    to: SocketAddr,
+    port: u16,
+) -> (AssociationHandle, Result<(), Closed>) {
+    let config = AssociationConfig { port, ..config() };
+    let handle = from.connect(config, &[to]).unwrap();
+    let begun = tokio::time::timeout(PATIENCE, handle.established()).await;
+    (handle, begun.expect("it is decided soon"))
+}
+
+#[tokio::test]
+async fn associations_that_nobody_takes_are_bounded_and_those_beyond_are_ended() {
+    let plain = || AssociationEndpoint::bind(config(), &loopback(), 0).unwrap();
+    let (client, server) = (plain(), plain());
+    let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), server.port().unwrap());
+    let mut begun = Vec::new();
+    for port in 0..MAX_INCOMING as u16 {
+        let (handle, outcome) = begin(&client, address, 100 + port).await;
+        assert_eq!(outcome, Ok(()));
+        begun.push(handle);
+    }
+    let (refused, _) = begin(&client, address, 1000).await;
+    let why = tokio::time::timeout(PATIENCE, refused.closed()).await;
+    assert!(
+        matches!(why, Ok(Closed::Refused | Closed::AbortedByPeer(_))),
+        "{why:?}"
+    );
+    let mut state = server.shared.lock();
+    assert_eq!(state.associations.len(), MAX_INCOMING);
+    let plain = state.carriers.get(None).expect("strangers are welcome");
+    assert_eq!(plain.endpoint.len(), MAX_INCOMING);
+}
+
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);

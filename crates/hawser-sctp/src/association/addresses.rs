@@ -1,0 +1,202 @@
+//! Addresses that come and go while the association stands, at either end.
+
+use std::net::{IpAddr, SocketAddr};
+
+use hawser_types::{Instant, PathId};
+use hawser_wire::sctp::{Chunk, Parameter};
+
+use super::{Association, MAX_PEER_ADDRESSES};
+use crate::path::{AddressRequest, Asconf};
+use crate::{Checksum, Event, Local, Route};
+
+impl Association {
+    /// This host has another place to send from. Where packets are sealed below, the peer is told, and
+    /// takes it; others may not know what to make of it.
+    pub fn add_local(&mut self, now: Instant, local: Local) {
+        if self.locals.contains(&local) {
+            return;
+        }
+        self.locals.push(local);
+        self.setup.locals_changed(&self.locals);
+        for remote in self.peer_addresses() {
+            self.add_path(now, Route { local, remote }, false);
+        }
+        self.request(AddressRequest::Add(local.address));
+    }
+
+    /// A place is gone: what was under way from there goes over other paths.
+    pub fn remove_local(&mut self, now: Instant, local: Local) {
+        self.locals.retain(|known| *known != local);
+        self.setup.locals_changed(&self.locals);
+        self.control.retain(|(route, _)| route.local != local);
+        for gone in self.paths.remove_local(local) {
+            self.on_path_gone(now, gone);
+        }
+        // Another link may have the same address.
+        if self.locals.iter().all(|it| it.address != local.address) {
+            self.request(AddressRequest::Delete(local.address));
+        }
+    }
+
+    /// Paths between every place of this host and every address of the peer.
+    pub(super) fn add_paths(&mut self, now: Instant) {
+        for local in self.locals.clone() {
+            for remote in self.peer_addresses() {
+                self.add_path(now, Route { local, remote }, false);
+            }
+        }
+    }
+
+    /// Places of different families do not reach each other.
+    pub(super) fn add_path(&mut self, now: Instant, route: Route, confirmed: bool) {
+        if route.local.address.is_ipv4() == route.remote.is_ipv4() {
+            self.paths.add(now, route, confirmed);
+        }
+    }
+
+    pub(super) fn on_path_gone(&mut self, now: Instant, gone: PathId) {
+        if let Some(flow) = &mut self.flow {
+            flow.outbound.on_path_gone(now, &mut self.paths, gone);
+        }
+    }
+
+    /// A packet with the right tag has come some way. A translator may have given its sender another
+    /// port (RFC 6951 §5.4); under a seal the whole address may be new.
+    pub(super) fn on_way(&mut self, now: Instant, route: Route) {
+        if self.flow.is_none() || self.paths.find(&route).is_some() {
+            return;
+        }
+        if self.paths.on_port_changed(route) {
+            return self.replace_address(route.remote);
+        }
+        let is_sealed = self.config.checksum == Checksum::Below;
+        if is_sealed
+            && self.locals.contains(&route.local)
+            && self.has_place_for(now, route.remote.ip())
+        {
+            self.add_path(now, route, false);
+            self.on_peer_address(now, route.remote);
+        }
+    }
+
+    /// Whether the peer may have this address too. Where it has too many, the one that has not
+    /// answered for longest makes room; those that answer stay, lest packets that somebody repeats
+    /// from elsewhere drive them out.
+    fn has_place_for(&mut self, now: Instant, address: IpAddr) -> bool {
+        let known = self.peer_addresses();
+        if known.len() < MAX_PEER_ADDRESSES || known.iter().any(|it| it.ip() == address) {
+            return true;
+        }
+        let silent = |it: &SocketAddr| Some((self.paths.silent_since(it.ip())?, it.ip()));
+        let Some((_, oldest)) = known.iter().filter_map(silent).min() else {
+            return false;
+        };
+        self.on_peer_address_gone(now, oldest);
+        true
+    }
+
+    /// An ASCONF has come.
+    pub(super) fn on_asconf(
+        &mut self,
+        now: Instant,
+        route: Route,
+        serial: u32,
+        parameters: &[Parameter],
+    ) {
+        let known: Vec<IpAddr> = self.peer_addresses().iter().map(SocketAddr::ip).collect();
+        let Some(asconf) = self.flow.as_mut().and_then(|flow| flow.asconf.as_mut()) else {
+            return;
+        };
+        let Some(reply) = asconf.on_asconf(serial, parameters, route.remote.ip(), &known) else {
+            return;
+        };
+        self.answer(route, reply.chunk);
+        for change in reply.changes {
+            match change {
+                AddressRequest::Add(address) => {
+                    let remote = SocketAddr::new(address, route.remote.port());
+                    self.on_peer_address(now, remote);
+                }
+                AddressRequest::Delete(address) => self.on_peer_address_gone(now, address),
+                AddressRequest::Prefer(address) => self.paths.prefer(address),
+            }
+        }
+    }
+
+    pub(super) fn on_asconf_ack(&mut self, serial: u32, parameters: &[Parameter]) {
+        if let Some(asconf) = self.flow.as_mut().and_then(|flow| flow.asconf.as_mut()) {
+            for answered in asconf.on_ack(serial, parameters) {
+                tracing::debug!(?answered, "the peer has answered about an address");
+            }
+        }
+    }
+
+    /// Queues what the peer is to be told of this end's addresses.
+    pub(super) fn queue_asconf(&mut self, now: Instant) {
+        let asconf = self.flow.as_ref().and_then(|flow| flow.asconf.as_ref());
+        let due = asconf.and_then(Asconf::poll_timeout);
+        if due.is_none_or(|at| at > now) {
+            return;
+        }
+        let Some(path) = self.paths.best(now).and_then(|id| self.paths.path(id)) else {
+            return;
+        };
+        let (route, rto) = (path.route, path.rtt.rto());
+        let Some(asconf) = self.flow.as_mut().and_then(|flow| flow.asconf.as_mut()) else {
+            return;
+        };
+        if let Some(chunk @ Chunk::Asconf { .. }) = asconf.poll_chunk(now, route.local.address, rto)
+        {
+            self.control.push_back((route, chunk));
+        }
+    }
+
+    pub(super) fn peer_addresses(&self) -> Vec<SocketAddr> {
+        let terms = self.setup.terms();
+        terms.map_or(Vec::new(), |terms| terms.peer_addresses.clone())
+    }
+
+    fn request(&mut self, request: AddressRequest) {
+        if let Some(asconf) = self.flow.as_mut().and_then(|flow| flow.asconf.as_mut()) {
+            asconf.request(request);
+        }
+    }
+
+    /// The peer can be reached there too.
+    fn on_peer_address(&mut self, now: Instant, remote: SocketAddr) {
+        let mut known = self.peer_addresses();
+        if !known.iter().any(|it| it.ip() == remote.ip()) {
+            known.push(remote);
+            self.set_peer_addresses(known);
+        }
+        self.add_paths(now);
+    }
+
+    fn on_peer_address_gone(&mut self, now: Instant, address: IpAddr) {
+        self.control
+            .retain(|(route, _)| route.remote.ip() != address);
+        for gone in self.paths.remove_remote(address) {
+            self.on_path_gone(now, gone);
+        }
+        let mut known = self.peer_addresses();
+        known.retain(|it| it.ip() != address);
+        self.set_peer_addresses(known);
+    }
+
+    /// The peer is reached at another port of one of its addresses.
+    fn replace_address(&mut self, remote: SocketAddr) {
+        let mut known = self.peer_addresses();
+        for address in known.iter_mut().filter(|it| it.ip() == remote.ip()) {
+            address.set_port(remote.port());
+        }
+        self.set_peer_addresses(known);
+    }
+
+    fn set_peer_addresses(&mut self, addresses: Vec<SocketAddr>) {
+        self.setup.addresses_changed(&addresses);
+        self.events.push_back(Event::PeerAddresses(addresses));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+use std::net::IpAddr;
+use std::time::Duration;
+
+use hawser_types::Instant;
+use hawser_wire::sctp::{Chunk, Parameter};
+
+use super::offer::{MAX_PEER_ADDRESSES, Offer, PeerOffer};
+use super::scope::{is_host, may_meet};
+use super::terms::{Names, Terms};
+use crate::endpoint::{Cookie, CookieKey};
+use crate::{Local, Route};
+
+/// What answers to an INIT are made of.
+#[derive(Debug)]
+pub(crate) struct Answer<'a> {
+    pub(crate) offer: &'a Offer,
+    pub(crate) locals: &'a [Local],
+    pub(crate) key: &'a CookieKey,
+    /// How long the cookie is good for.
+    pub(crate) life: Duration,
+}
+
+impl Answer<'_> {
+    /// The INIT ACK. `tie`: see [`Cookie::tie`].
+    ///
+    /// It has at most three times the bytes of the INIT on the wire: own addresses that are too many are
+    /// left out.
+    pub(crate) fn init_ack(
+        &self,
+        now: Instant,
+        route: Route,
+        names: Names,
+        tie: u64,
+        peer: &PeerOffer,
+    ) -> Chunk {
+        let terms = Terms::agree(self.offer, names, peer, route.remote);
+        let life = self.life + peer.patience.min(self.life);
+        let cookie = self.key.seal(&Cookie {
+            expires: now + life,
+            tie,
+            terms,
+        });
+        let reported: usize = peer.unrecognized.iter().map(|it| it.len() + 8).sum();
+        let mut room = (MAX_GROWTH * (peer.said + LOWER_HEADERS))
+            .saturating_sub(LOWER_HEADERS + ANSWER_BASE + cookie.len() + reported);
+        let mut addresses = own_addresses(self.locals, route, peer.families);
+        addresses.retain(|address| {
+            let size = if address.is_ipv4() { 8 } else { 20 };
+            let fits = size <= room;
+            room -= if fits { size } else { 0 };
+            fits
+        });
+        let mut init = self.offer.init(names, &addresses);
+        init.parameters.push(Parameter::Cookie(cookie));
+        init.parameters.extend(
+            peer.unrecognized
+                .iter()
+                .cloned()
+                .map(Parameter::Unrecognized),
+        );
+        Chunk::InitAck(init)
+    }
+}
+
+/// The addresses of this end to tell the one at the other end of `route`, but for the one in use.
+/// `families`: it can use IPv4, and IPv6.
+pub(crate) fn own_addresses(locals: &[Local], route: Route, families: [bool; 2]) -> Vec<IpAddr> {
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for Local { address, .. } in locals {
+        let is_new = *address != route.local.address && !addresses.contains(address);
+        let is_usable = is_host(*address)
+            && may_meet(route.remote.ip(), *address)
+            && families[usize::from(address.is_ipv6())];
+        if is_new && is_usable && addresses.len() + 1 < MAX_PEER_ADDRESSES {
+            addresses.push(*address);
+        }
+    }
+    addresses
+}
+
+/// So many times an INIT's size on the wire its answer may have.
+const MAX_GROWTH: usize = 3;
+
+/// IPv4 and UDP.
+const LOWER_HEADERS: usize = 28;
+
+/// An INIT ACK without addresses, its cookie's content and reports, with all that can be offered:
+/// common header 12, chunk 20, FORWARD-TSN 4, zero checksum 8, extensions 12, the cookie's header 4
+/// and padding 3.
+const ANSWER_BASE: usize = 63;

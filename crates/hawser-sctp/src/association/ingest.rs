@@ -1,0 +1,247 @@
+//! What comes in.
+
+use hawser_types::Instant;
+use hawser_wire::sctp::{Cause, Chunk, Data, Packet, UnknownAction};
+
+use super::{Arrival, Association, SetupNews, ShutdownNews, Terms, asked_for};
+use crate::error::{Closed, Misbehaviour};
+use crate::{Event, Route};
+
+impl Association {
+    /// A packet of this association has come, by [`crate::Endpoint::handle_datagram`].
+    pub fn handle_packet(&mut self, now: Instant, route: Route, packet: &Packet) {
+        let mut chunks = packet.chunks();
+        let Some(Ok(first)) = chunks.next() else {
+            return;
+        };
+        if self.is_closed || !self.setup.admits(packet.tag, &first) {
+            return;
+        }
+        self.on_way(now, route);
+        let arrival = Arrival {
+            route,
+            tag: packet.tag,
+            acknowledging: self.shutdown.is_acknowledging(),
+        };
+        let mut had_data = false;
+        for chunk in std::iter::once(Ok(first)).chain(chunks) {
+            // Of what follows a chunk that can't be read nothing can be said.
+            let Ok(chunk) = chunk else {
+                break;
+            };
+            had_data |= matches!(chunk, Chunk::Data(_));
+            match self.on_chunk(now, arrival, chunk) {
+                Ok(Next::Chunk) if !self.is_closed => {}
+                Ok(_) => break,
+                Err(fault) => return self.on_misbehaviour(fault),
+            }
+        }
+        if self.is_closed {
+            return;
+        }
+        if had_data {
+            self.on_data_end(now, route);
+        }
+        self.look_whether_settled(now);
+    }
+
+    fn on_chunk(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        chunk: Chunk,
+    ) -> Result<Next, Misbehaviour> {
+        match chunk {
+            Chunk::Init(_)
+            | Chunk::InitAck(_)
+            | Chunk::CookieEcho(_)
+            | Chunk::CookieAck
+            | Chunk::Error(_)
+            | Chunk::Abort { .. } => {
+                let news = self.setup.on_chunk(now, arrival, &chunk);
+                return Ok(self.on_setup_news(now, Some(arrival.route), news));
+            }
+            Chunk::Unknown { action, chunk, .. } => {
+                return Ok(self.on_unknown(arrival.route, action, chunk));
+            }
+            Chunk::ShutdownComplete { .. } => {
+                let news = self.shutdown.on_shutdown_complete();
+                self.on_shutdown_news(now, news);
+                return Ok(Next::Packet);
+            }
+            _ => {}
+        }
+        self.on_flow_chunk(now, arrival.route, chunk)?;
+        Ok(Next::Chunk)
+    }
+
+    /// A chunk that has a meaning only while the association stands.
+    fn on_flow_chunk(
+        &mut self,
+        now: Instant,
+        route: Route,
+        chunk: Chunk,
+    ) -> Result<(), Misbehaviour> {
+        let takes_data = self.shutdown.takes_data();
+        let Some(flow) = &mut self.flow else {
+            self.setup.on_early_chunk(now, route);
+            return Ok(());
+        };
+        match chunk {
+            Chunk::Data(data) if takes_data => self.on_data(now, data)?,
+            Chunk::Sack(sack) => {
+                flow.outbound.on_sack(now, &sack, &mut self.paths)?;
+            }
+            Chunk::ForwardTsn(forward) if takes_data => {
+                flow.inbound.on_forward_tsn(now, &forward)?;
+            }
+            Chunk::Heartbeat(info) => self.answer(route, Chunk::HeartbeatAck(info)),
+            Chunk::Asconf { serial, parameters } => {
+                self.on_asconf(now, route, serial, &parameters);
+            }
+            Chunk::AsconfAck { serial, parameters } => self.on_asconf_ack(serial, &parameters),
+            Chunk::HeartbeatAck(info) => self.paths.on_heartbeat_ack(now, &info),
+            Chunk::Shutdown(cumulative) => {
+                flow.outbound
+                    .on_cumulative(now, cumulative, &mut self.paths)?;
+                let news = self.shutdown.on_shutdown(now);
+                self.on_shutdown_news(now, news);
+            }
+            Chunk::ShutdownAck => {
+                let news = self.shutdown.on_shutdown_ack();
+                self.on_shutdown_news(now, news);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn on_data(&mut self, now: Instant, data: Data) -> Result<(), Misbehaviour> {
+        if data.payload.is_empty() {
+            let cause = Cause::NoUserData(data.tsn);
+            self.end(vec![cause], Closed::Misbehaved(Misbehaviour::EmptyData));
+            return Ok(());
+        }
+        match &mut self.flow {
+            Some(flow) => flow.inbound.on_data(now, data),
+            None => Ok(()),
+        }
+    }
+
+    /// A packet with data was read.
+    fn on_data_end(&mut self, now: Instant, route: Route) {
+        if let Some(flow) = &mut self.flow {
+            flow.data_from = Some(route);
+            flow.inbound.on_packet_end(now);
+            let unknown = flow.inbound.poll_unknown_stream();
+            self.shutdown.on_data();
+            if let Some(stream) = unknown {
+                let cause = Cause::InvalidStream(stream.value());
+                self.answer(route, Chunk::Error(vec![cause]));
+            }
+        }
+    }
+
+    pub(super) fn on_setup_news(
+        &mut self,
+        now: Instant,
+        route: Option<Route>,
+        news: SetupNews,
+    ) -> Next {
+        match news {
+            SetupNews::Nothing => return Next::Chunk,
+            SetupNews::Discard => {}
+            SetupNews::Established(terms) => {
+                self.establish(now, &terms);
+                self.on_confirmed(now, route, &terms);
+                self.events.push_back(Event::Established);
+                return Next::Chunk;
+            }
+            SetupNews::Restarted(terms) => {
+                self.start_anew();
+                self.establish(now, &terms);
+                self.on_confirmed(now, route, &terms);
+                self.events.push_back(Event::Restarted);
+                return Next::Chunk;
+            }
+            SetupNews::Late => self.shutdown.on_late_beginning(),
+            SetupNews::Closed(why) => self.close(why),
+        }
+        Next::Packet
+    }
+
+    /// Forgets everything about the peer that was.
+    fn start_anew(&mut self) {
+        let locals = self.locals.clone();
+        for local in locals {
+            self.paths.remove_local(local);
+        }
+        self.control.clear();
+        self.shutdown.start_anew();
+        self.flow = None;
+    }
+
+    /// The handshake has passed this way both ways. If its last packet came from elsewhere, nothing is
+    /// known of either address: one proves nothing by sending, the other has not sent.
+    fn on_confirmed(&mut self, now: Instant, route: Option<Route>, terms: &Terms) {
+        let answered = terms.peer_addresses.first();
+        if let Some(route) = route.filter(|route| Some(&route.remote) == answered) {
+            self.add_path(now, route, true);
+        }
+    }
+
+    pub(super) fn on_shutdown_news(&mut self, now: Instant, news: ShutdownNews) {
+        match news {
+            ShutdownNews::Nothing => {}
+            ShutdownNews::PeerClosing => self.events.push_back(Event::PeerClosing),
+            ShutdownNews::TimedOut => {
+                if let Some(path) = self.paths.best(now) {
+                    self.paths.on_timeout_counted(path);
+                }
+            }
+            ShutdownNews::Complete => self.close(Closed::Shutdown),
+            ShutdownNews::GaveUp => self.end(Vec::new(), Closed::Unreachable),
+        }
+    }
+
+    fn on_unknown(&mut self, route: Route, action: UnknownAction, chunk: bytes::Bytes) -> Next {
+        let (stops, reports) = asked_for(action);
+        if reports {
+            let cause = Cause::UnrecognizedChunk(chunk.slice(..chunk.len().min(MAX_REPORTED)));
+            self.answer(route, Chunk::Error(vec![cause]));
+        }
+        if stops { Next::Packet } else { Next::Chunk }
+    }
+
+    /// Queues an answer. A peer that asks more than it lets be answered is not answered.
+    pub(super) fn answer(&mut self, route: Route, chunk: Chunk) {
+        if self.control.len() < MAX_ANSWERS {
+            self.control.push_back((route, chunk));
+        }
+    }
+
+    fn on_misbehaviour(&mut self, fault: Misbehaviour) {
+        let said = bytes::Bytes::from(fault.to_string());
+        self.end(
+            vec![Cause::ProtocolViolation(said)],
+            Closed::Misbehaved(fault),
+        );
+    }
+}
+
+/// How to go on with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// With its next chunk.
+    Chunk,
+    /// With the next packet.
+    Packet,
+}
+
+/// Answers that wait to be sent.
+const MAX_ANSWERS: usize = 64;
+/// Bytes of an unknown chunk that its sender gets back.
+const MAX_REPORTED: usize = 256;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+//! Beginnings that meet an association: both ends at once, or one anew (RFC 9260 §5.2).
+
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use hawser_types::Instant;
+use hawser_wire::sctp::{Cause, Chunk, Init, Tsn, VerificationTag};
+use rand::Rng as _;
+
+use super::{Arrival, Setup, SetupNews, Stage};
+use crate::association::answer::Answer;
+use crate::association::offer::PeerOffer;
+use crate::association::terms::{Names, Terms};
+use crate::endpoint::Cookie;
+
+impl Setup {
+    /// INIT never changes an association; at most it is answered.
+    pub(super) fn on_init(&mut self, now: Instant, arrival: Arrival, init: &Init) -> SetupNews {
+        if arrival.acknowledging {
+            return SetupNews::Late;
+        }
+        let Arrival { route, .. } = arrival;
+        let peer = match PeerOffer::read(init, route.remote.ip(), route.local.address) {
+            Ok(peer) => peer,
+            Err(fault) => {
+                if let Some(cause) = fault.cause() {
+                    let causes = vec![cause];
+                    self.send(
+                        route,
+                        init.tag,
+                        Chunk::Abort {
+                            reflected: false,
+                            causes,
+                        },
+                    );
+                }
+                return SetupNews::Discard;
+            }
+        };
+        let (names, tie) = match &self.stage {
+            Stage::CookieWait { .. } => (self.names, 0),
+            Stage::CookieEchoed { .. } => (self.names, self.tie()),
+            Stage::Established(_) => (self.draw_names(), self.tie()),
+            Stage::Accepting(_) | Stage::Closed => return SetupNews::Discard,
+        };
+        let chunk = match self.new_addresses(&peer, route.remote.ip()) {
+            // Whoever may add addresses by beginning anew may take the association over (§5.2.2).
+            Some(added) => Chunk::Abort {
+                reflected: false,
+                causes: vec![Cause::RestartWithNewAddresses(added)],
+            },
+            None => {
+                let answer = Answer {
+                    offer: &self.offer,
+                    locals: &self.beginning.locals,
+                    key: &self.beginning.key,
+                    life: self.beginning.config.cookie_life,
+                };
+                answer.init_ack(now, route, names, tie, &peer)
+            }
+        };
+        self.send(route, peer.tag, chunk);
+        SetupNews::Discard
+    }
+
+    /// By the table of §5.2.4.
+    pub(super) fn on_cookie_echo(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        sealed: &Bytes,
+    ) -> SetupNews {
+        let Ok(cookie) = self.beginning.key.open(sealed) else {
+            return SetupNews::Discard;
+        };
+        if !cookie.fits(
+            arrival.route.remote,
+            arrival.tag,
+            self.names.port,
+            self.names.peer_port,
+        ) {
+            return SetupNews::Discard;
+        }
+        let knows_local = cookie.terms.local_tag == self.names.tag;
+        let knows_peer = self.peer_tag() == Some(cookie.terms.peer_tag);
+        let knows_tie = cookie.tie == self.tie();
+        match (knows_local, knows_peer) {
+            (true, true) => self.on_known_cookie(arrival),
+            (true, false) => self.on_crossing_cookie(now, arrival, cookie),
+            (false, false) if knows_tie => self.on_restart_cookie(now, arrival, cookie),
+            // A cookie that has been overtaken, or one of an association that is gone.
+            (false, _) => SetupNews::Discard,
+        }
+    }
+
+    /// Case D: the peer has not heard yet that its cookie arrived. Its age does not matter.
+    fn on_known_cookie(&mut self, arrival: Arrival) -> SetupNews {
+        let (terms, is_new) = match &self.stage {
+            Stage::CookieEchoed { terms, .. } | Stage::Accepting(terms) => (terms.clone(), true),
+            Stage::Established(terms) => (terms.clone(), false),
+            Stage::CookieWait { .. } | Stage::Closed => return SetupNews::Discard,
+        };
+        self.send(arrival.route, terms.peer_tag, Chunk::CookieAck);
+        if is_new {
+            self.establish(terms)
+        } else {
+            SetupNews::Nothing
+        }
+    }
+
+    /// Case B: both ends began at about the same time, and the peer took another tag than it first
+    /// answered with.
+    fn on_crossing_cookie(&mut self, now: Instant, arrival: Arrival, cookie: Cookie) -> SetupNews {
+        if self.refuse_stale(now, arrival, &cookie) {
+            return SetupNews::Discard;
+        }
+        let is_new = match &self.stage {
+            Stage::CookieWait { .. } | Stage::CookieEchoed { .. } => true,
+            Stage::Established(_) if !arrival.acknowledging => false,
+            Stage::Accepting(_) | Stage::Established(_) | Stage::Closed => {
+                return SetupNews::Discard;
+            }
+        };
+        self.send(arrival.route, cookie.terms.peer_tag, Chunk::CookieAck);
+        let news = self.establish(cookie.terms);
+        if is_new { news } else { anew(news) }
+    }
+
+    /// Case A: the peer has lost the association and begins anew.
+    fn on_restart_cookie(&mut self, now: Instant, arrival: Arrival, cookie: Cookie) -> SetupNews {
+        let Stage::Established(terms) = &self.stage else {
+            return SetupNews::Discard;
+        };
+        let is_known = |it: &SocketAddr| is_listed(terms, it.ip());
+        if !cookie.terms.peer_addresses.iter().all(is_known) {
+            return SetupNews::Discard;
+        }
+        if self.refuse_stale(now, arrival, &cookie) {
+            return SetupNews::Discard;
+        }
+        let (route, tag) = (arrival.route, cookie.terms.peer_tag);
+        if arrival.acknowledging {
+            self.send(
+                route,
+                tag,
+                Chunk::Error(vec![Cause::CookieWhileShuttingDown]),
+            );
+            return SetupNews::Late;
+        }
+        self.names.tag = cookie.terms.local_tag;
+        self.names.initial_tsn = cookie.terms.initial_tsn;
+        self.send(route, tag, Chunk::CookieAck);
+        anew(self.establish(cookie.terms))
+    }
+
+    /// Tells the peer, if so.
+    fn refuse_stale(&mut self, now: Instant, arrival: Arrival, cookie: &Cookie) -> bool {
+        let Some(cause) = cookie.stale_cause(now) else {
+            return false;
+        };
+        self.send(
+            arrival.route,
+            cookie.terms.peer_tag,
+            Chunk::Error(vec![cause]),
+        );
+        true
+    }
+
+    /// Addresses that the association does not have yet, as parameters; `None` where it has all of
+    /// them, or does not know the peer's yet.
+    fn new_addresses(&self, peer: &PeerOffer, source: IpAddr) -> Option<Bytes> {
+        let (Stage::CookieEchoed { terms, .. } | Stage::Established(terms)) = &self.stage else {
+            return None;
+        };
+        let said = std::iter::once(&source).chain(&peer.addresses);
+        let mut added = BytesMut::new();
+        for address in said.filter(|it| !is_listed(terms, **it)) {
+            put_address(&mut added, *address);
+        }
+        (!added.is_empty()).then(|| added.freeze())
+    }
+
+    /// Whoever has to begin anew must not learn the tag in use.
+    fn draw_names(&mut self) -> Names {
+        let random = &mut self.beginning.random;
+        Names {
+            tag: VerificationTag::new(random.random_range(1..=u32::MAX)),
+            initial_tsn: Tsn::new(random.random()),
+            ..self.names
+        }
+    }
+}
+
+fn anew(news: SetupNews) -> SetupNews {
+    match news {
+        SetupNews::Established(terms) => SetupNews::Restarted(terms),
+        other => other,
+    }
+}
+
+fn is_listed(terms: &Terms, address: IpAddr) -> bool {
+    terms.peer_addresses.iter().any(|it| it.ip() == address)
+}
+
+/// As a parameter. Source: RFC 9260 §3.3.2.1.
+fn put_address(out: &mut BytesMut, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => {
+            out.put_u16(5);
+            out.put_u16(8);
+            out.put_slice(&address.octets());
+        }
+        IpAddr::V6(address) => {
+            out.put_u16(6);
+            out.put_u16(20);
+            out.put_slice(&address.octets());
+        }
+    }
+}

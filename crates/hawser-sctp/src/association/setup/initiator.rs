@@ -1,0 +1,181 @@
+//! This end begins: what it sends until it is answered, and what it makes of the answers.
+
+use std::time::Duration;
+
+use hawser_types::Instant;
+use hawser_wire::sctp::{Cause, Chunk, Init, Parameter, VerificationTag};
+use smallvec::{SmallVec, smallvec};
+
+use super::rounds::Rounds;
+use super::{Arrival, MAX_OUTGOING, Outgoing, Setup, SetupNews, Stage};
+use crate::association::answer::own_addresses;
+use crate::association::offer::{MAX_PEER_ADDRESSES, PeerOffer};
+use crate::association::terms::Terms;
+use crate::error::{Closed, Misbehaviour};
+use crate::{Checksum, Route};
+
+impl Setup {
+    pub(super) fn on_init_ack(&mut self, now: Instant, arrival: Arrival, init: &Init) -> SetupNews {
+        let Stage::CookieWait { rounds, stale, .. } = &self.stage else {
+            return SetupNews::Nothing;
+        };
+        let stale = *stale;
+        let Route { local, remote } = arrival.route;
+        // Data would go to where the answer seems to come from.
+        if !rounds.remotes().any(|asked| asked.ip() == remote.ip()) {
+            return SetupNews::Discard;
+        }
+        let (peer, cookie) = match PeerOffer::read(init, remote.ip(), local.address) {
+            Ok(PeerOffer { cookie: None, .. }) => {
+                let missing = Cause::MissingParameters(vec![COOKIE]);
+                return self.refuse(arrival.route, init.tag, missing);
+            }
+            Ok(mut peer) => {
+                let cookie = peer.cookie.take().unwrap_or_default();
+                (peer, cookie)
+            }
+            Err(fault) => {
+                return match fault.cause() {
+                    None => self.close(Closed::Misbehaved(Misbehaviour::InvalidInit)),
+                    Some(cause) => self.refuse(arrival.route, init.tag, cause),
+                };
+            }
+        };
+        if cookie.len() > MAX_COOKIE {
+            return self.refuse(arrival.route, init.tag, Cause::InvalidParameter);
+        }
+        let mut chunks: SmallVec<[Chunk; 2]> = smallvec![Chunk::CookieEcho(cookie)];
+        if !peer.unrecognized.is_empty() {
+            let cause = Cause::UnrecognizedParameters(peer.unrecognized_whole());
+            chunks.push(Chunk::Error(vec![cause]));
+        }
+        let mut terms = Terms::agree(&self.offer, self.names, &peer, remote);
+        self.add_given(&mut terms);
+        let rounds = Rounds::new(
+            now,
+            &self.beginning,
+            &terms.peer_addresses,
+            Some(arrival.route),
+        );
+        self.move_to(Stage::CookieEchoed {
+            rounds,
+            chunks,
+            terms,
+            stale,
+        });
+        self.handle_timeout(now)
+    }
+
+    /// What the owner said of the peer's addresses: the ports of those that the peer lists too, and,
+    /// where packets are authenticated below, others as well: a peer behind a translator does not
+    /// know its own.
+    fn add_given(&self, terms: &mut Terms) {
+        let Stage::CookieWait { rounds, .. } = &self.stage else {
+            return;
+        };
+        let takes_others = self.beginning.config.checksum == Checksum::Below;
+        for given in rounds.remotes() {
+            let addresses = &mut terms.peer_addresses;
+            match addresses.iter().position(|it| it.ip() == given.ip()) {
+                // Where the answer came from is known better.
+                Some(0) => {}
+                Some(place) => addresses[place] = given,
+                None if takes_others && addresses.len() < MAX_PEER_ADDRESSES => {
+                    addresses.push(given);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// A chunk has come that has a meaning only while the association stands. If it is about to, the peer
+    /// has got the cookie, and its COOKIE ACK is lost or late: the cookie asks for another.
+    pub(crate) fn on_early_chunk(&mut self, now: Instant, route: Route) {
+        if let Stage::CookieEchoed { rounds, .. } = &mut self.stage
+            && rounds.hasten(now)
+        {
+            self.send_first(route);
+        }
+    }
+
+    pub(super) fn on_cookie_ack(&mut self) -> SetupNews {
+        let Stage::CookieEchoed { terms, .. } = &self.stage else {
+            return SetupNews::Nothing;
+        };
+        let terms = terms.clone();
+        self.establish(terms)
+    }
+
+    /// Only one error matters here: the cookie came too late, so that a new one is asked for that is
+    /// good for longer (§5.2.6).
+    pub(super) fn on_error(&mut self, now: Instant, causes: &[Cause]) -> SetupNews {
+        let Stage::CookieEchoed { stale, terms, .. } = &self.stage else {
+            return SetupNews::Nothing;
+        };
+        let late = causes.iter().find_map(|cause| match cause {
+            Cause::StaleCookie(micros) => Some(Duration::from_micros(u64::from(*micros))),
+            _ => None,
+        });
+        let Some(late) = late else {
+            return SetupNews::Nothing;
+        };
+        if *stale >= MAX_STALE {
+            return self.close(Closed::Refused);
+        }
+        let rounds = Rounds::new(now, &self.beginning, &terms.peer_addresses, None);
+        let stale = stale + 1;
+        self.move_to(Stage::CookieWait {
+            rounds,
+            stale,
+            patience: late * 2,
+        });
+        self.handle_timeout(now)
+    }
+
+    /// Sends what the stage sends until it is answered.
+    pub(super) fn send_first(&mut self, route: Route) {
+        match &self.stage {
+            Stage::CookieWait { patience, .. } => {
+                let chunk = Chunk::Init(self.init(route, *patience));
+                self.send(route, VerificationTag::NONE, chunk);
+            }
+            Stage::CookieEchoed { chunks, terms, .. } => {
+                let (tag, chunks) = (terms.peer_tag, chunks.clone());
+                self.queue(Outgoing { route, tag, chunks });
+            }
+            Stage::Accepting(_) | Stage::Established(_) | Stage::Closed => {}
+        }
+    }
+
+    fn init(&self, route: Route, patience: Duration) -> Init {
+        let addresses = own_addresses(&self.beginning.locals, route, [true, true]);
+        let mut init = self.offer.init(self.names, &addresses);
+        if !patience.is_zero() {
+            let millis = u32::try_from(patience.as_millis() + 1).unwrap_or(u32::MAX);
+            init.parameters.push(Parameter::CookiePreservative(millis));
+        }
+        init
+    }
+
+    /// An INIT ACK that can't be used ends it all.
+    fn refuse(&mut self, route: Route, tag: VerificationTag, cause: Cause) -> SetupNews {
+        self.send(
+            route,
+            tag,
+            Chunk::Abort {
+                reflected: false,
+                causes: vec![cause],
+            },
+        );
+        self.close(Closed::Misbehaved(Misbehaviour::InvalidInit))
+    }
+}
+
+/// So often a cookie that came too late is replaced.
+const MAX_STALE: u32 = 3;
+
+/// What of it a peer's cookie may take.
+const MAX_COOKIE: usize = MAX_OUTGOING - 64;
+
+/// The parameter type of the cookie.
+const COOKIE: u16 = 7;

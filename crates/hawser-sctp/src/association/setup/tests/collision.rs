@@ -1,0 +1,319 @@
+use bytes::Bytes;
+use hawser_wire::sctp::{Cause, Chunk, Init, Parameter, VerificationTag};
+
+use super::*;
+use crate::endpoint::CookieKey;
+use crate::testing::{cookie_of, ip};
+
+/// What the peer calls itself when it begins anew.
+const ANEW: u32 = 22;
+
+fn acknowledging(tag: u32) -> Arrival {
+    Arrival {
+        acknowledging: true,
+        ..arrival(tag)
+    }
+}
+
+/// The answer to an INIT.
+fn answered(setup: &mut Setup, tag: u32) -> Init {
+    let (news, sent) = deliver(setup, 0, Chunk::Init(init(tag, vec![])));
+    assert_eq!(news, SetupNews::Discard);
+    assert_eq!(sent[0].tag.value(), tag);
+    sent[0].init_ack().clone()
+}
+
+/// Brings a cookie back, with the tag that came with it.
+fn echo(setup: &mut Setup, answer: &Init) -> (SetupNews, Vec<Sent>) {
+    deliver(
+        setup,
+        answer.tag.value(),
+        Chunk::CookieEcho(cookie_of(answer)),
+    )
+}
+
+#[test]
+fn an_init_never_changes_an_association() {
+    for mut setup in [waiting(), echoed(), established(), closed()] {
+        let (stage, names) = (setup.stage.name(), setup.names);
+        let wake_up = setup.poll_timeout();
+        let (news, _) = deliver(&mut setup, 0, Chunk::Init(init(ANEW, vec![])));
+        assert_eq!(news, SetupNews::Discard);
+        assert_eq!(
+            (setup.stage.name(), setup.names, setup.poll_timeout()),
+            (stage, names, wake_up)
+        );
+    }
+}
+
+#[test]
+fn an_init_that_crosses_ours_is_answered_by_the_same_name() {
+    for mut setup in [waiting(), echoed()] {
+        let answer = answered(&mut setup, ANEW);
+        assert_eq!(
+            (answer.tag, answer.initial_tsn),
+            (names(OWN).tag, names(OWN).initial_tsn)
+        );
+    }
+}
+
+#[test]
+fn an_init_to_what_is_established_learns_nothing_of_its_tags() {
+    let mut setup = established();
+    let (first, second) = (answered(&mut setup, ANEW), answered(&mut setup, ANEW));
+    assert_ne!(first.tag, names(OWN).tag);
+    assert_ne!(first.tag, second.tag);
+    let cookie = cookie_of(&first);
+    for tag in [OWN, PEER] {
+        let bytes = tag.to_be_bytes();
+        assert!(
+            !cookie.chunks_exact(4).any(|it| it == bytes),
+            "the cookie tells a tag"
+        );
+    }
+}
+
+#[test]
+fn an_init_with_numbers_that_are_not_allowed_is_refused_and_nothing_changes() {
+    let no_streams = Init {
+        outbound_streams: 0,
+        ..init(ANEW, vec![])
+    };
+    let no_window = Init {
+        window: 100,
+        ..init(ANEW, vec![])
+    };
+    for broken in [no_streams, no_window] {
+        let mut setup = established();
+        let (news, sent) = deliver(&mut setup, 0, Chunk::Init(broken));
+        assert_eq!(news, SetupNews::Discard);
+        let causes = vec![Cause::InvalidParameter];
+        assert_eq!(
+            sent[0].chunks,
+            [Chunk::Abort {
+                reflected: false,
+                causes
+            }]
+        );
+        assert_eq!(sent[0].tag.value(), ANEW);
+        assert!(setup.terms().is_some());
+    }
+}
+
+#[test]
+fn an_init_with_new_addresses_is_refused_and_nothing_changes() {
+    let added = Parameter::Address(ip("203.0.113.66"));
+    let known = Parameter::Address(ip(AWAY_TOO));
+    for mut setup in [echoed(), established()] {
+        let chunk = Chunk::Init(init(ANEW, vec![added.clone()]));
+        let (news, sent) = deliver(&mut setup, 0, chunk);
+        assert_eq!(news, SetupNews::Discard);
+        let added = Bytes::from_static(&[0, 5, 0, 8, 203, 0, 113, 66]);
+        let causes = vec![Cause::RestartWithNewAddresses(added)];
+        assert_eq!(
+            sent[0].chunks,
+            [Chunk::Abort {
+                reflected: false,
+                causes
+            }]
+        );
+        assert_eq!(sent[0].tag.value(), ANEW);
+    }
+    let mut setup = established();
+    let (_, sent) = deliver(&mut setup, 0, Chunk::Init(init(ANEW, vec![known])));
+    sent[0].init_ack();
+}
+
+#[test]
+fn who_begins_while_its_shutdown_is_acknowledged_hears_so_again() {
+    let mut setup = established();
+    let chunk = Chunk::Init(init(ANEW, vec![]));
+    let (news, sent) = deliver_by(&mut setup, seconds(1), acknowledging(0), chunk);
+    assert_eq!((news, sent), (SetupNews::Late, Vec::new()));
+}
+
+/// §5.2.4, case A.
+#[test]
+fn a_peer_that_lost_the_association_begins_anew() {
+    let mut setup = established();
+    let answer = answered(&mut setup, ANEW);
+    let (news, sent) = echo(&mut setup, &answer);
+    let SetupNews::Restarted(terms) = news else {
+        panic!("not restarted: {news:?}");
+    };
+    assert_eq!(
+        (terms.local_tag, terms.peer_tag.value()),
+        (answer.tag, ANEW)
+    );
+    assert_eq!(setup.names.tag, answer.tag);
+    assert_eq!(setup.names.initial_tsn, answer.initial_tsn);
+    assert_eq!(
+        (sent[0].tag.value(), &sent[0].chunks[..]),
+        (ANEW, &[Chunk::CookieAck][..])
+    );
+    // The same cookie again is case D now, and the tags of before are forged ones.
+    assert_eq!(echo(&mut setup, &answer).0, SetupNews::Nothing);
+    assert!(!setup.admits(VerificationTag::new(OWN), &Chunk::CookieAck));
+}
+
+#[test]
+fn a_second_cookie_of_a_new_beginning_does_not_begin_it_again() {
+    let mut setup = established();
+    let answers = [answered(&mut setup, ANEW), answered(&mut setup, ANEW)];
+    assert!(matches!(
+        echo(&mut setup, &answers[0]).0,
+        SetupNews::Restarted(_)
+    ));
+    assert_eq!(
+        echo(&mut setup, &answers[1]),
+        (SetupNews::Discard, Vec::new())
+    );
+}
+
+#[test]
+fn a_new_beginning_during_shutdown_is_refused() {
+    let mut setup = established();
+    let answer = answered(&mut setup, ANEW);
+    let arrival = acknowledging(answer.tag.value());
+    let chunk = Chunk::CookieEcho(cookie_of(&answer));
+    let (news, sent) = deliver_by(&mut setup, seconds(1), arrival, chunk);
+    assert_eq!(news, SetupNews::Late);
+    assert_eq!(
+        sent[0].chunks,
+        [Chunk::Error(vec![Cause::CookieWhileShuttingDown])]
+    );
+    assert_eq!(sent[0].tag.value(), ANEW);
+}
+
+#[test]
+fn a_new_beginning_that_comes_too_late_is_told_so() {
+    let mut setup = established();
+    let answer = answered(&mut setup, ANEW);
+    let chunk = Chunk::CookieEcho(cookie_of(&answer));
+    let arrival = arrival(answer.tag.value());
+    let (news, sent) = deliver_by(&mut setup, seconds(62), arrival, chunk);
+    assert_eq!(news, SetupNews::Discard);
+    assert_eq!(
+        sent[0].chunks,
+        [Chunk::Error(vec![Cause::StaleCookie(1_000_000)])]
+    );
+    assert_eq!(setup.names.tag.value(), OWN);
+}
+
+#[test]
+fn a_new_beginning_must_not_use_addresses_removed_meanwhile() {
+    let mut setup = established();
+    let answer = answered(&mut setup, ANEW);
+    setup.addresses_changed(&[socket(AWAY_TOO)]);
+    assert_eq!(echo(&mut setup, &answer), (SetupNews::Discard, Vec::new()));
+}
+
+/// §5.2.4, case B.
+#[test]
+fn beginnings_that_cross_become_one_association() {
+    for mut setup in [waiting(), echoed()] {
+        let answer = answered(&mut setup, ANEW);
+        let (news, sent) = echo(&mut setup, &answer);
+        assert_eq!(news, SetupNews::Established(terms(OWN, ANEW, &[AWAY])));
+        assert_eq!(
+            (sent[0].tag.value(), &sent[0].chunks[..]),
+            (ANEW, &[Chunk::CookieAck][..])
+        );
+        assert_eq!(setup.poll_timeout(), None);
+        assert_eq!(
+            deliver(&mut setup, OWN, Chunk::CookieAck).0,
+            SetupNews::Nothing
+        );
+    }
+}
+
+/// §5.2.4, case C.
+#[test]
+fn a_cookie_that_was_overtaken_is_dropped() {
+    let mut other = Setup::connect(seconds(1), beginning(&[HOME]), names(5), &[socket(AWAY)]);
+    drain(&mut other);
+    let answer = answered(&mut other, PEER);
+    for mut setup in [echoed(), established()] {
+        assert_eq!(echo(&mut setup, &answer), (SetupNews::Discard, Vec::new()));
+    }
+}
+
+/// §5.2.4, case D.
+#[test]
+fn a_known_cookie_is_acknowledged_again_whatever_its_age() {
+    let mut setup = echoed();
+    let answer = answered(&mut setup, PEER);
+    let (news, sent) = echo(&mut setup, &answer);
+    assert_eq!(news, SetupNews::Established(terms(OWN, PEER, &[AWAY])));
+    assert_eq!(sent[0].chunks, [Chunk::CookieAck]);
+
+    let chunk = Chunk::CookieEcho(cookie_of(&answer));
+    let (news, sent) = deliver_by(&mut setup, seconds(10_000), arrival(OWN), chunk);
+    assert_eq!(news, SetupNews::Nothing);
+    assert_eq!(
+        (sent[0].tag.value(), &sent[0].chunks[..]),
+        (PEER, &[Chunk::CookieAck][..])
+    );
+}
+
+#[test]
+fn a_cookie_of_another_association_with_the_same_peer_is_dropped() {
+    // Neither tag is known, and it names another predecessor or none.
+    let mut other = established();
+    other.names.tag = VerificationTag::new(55);
+    let answer = answered(&mut other, ANEW);
+    assert_eq!(
+        echo(&mut established(), &answer),
+        (SetupNews::Discard, Vec::new())
+    );
+}
+
+#[test]
+fn altered_and_forged_cookies_are_dropped() {
+    let mut setup = waiting();
+    let answer = answered(&mut setup, ANEW);
+    let cookie = cookie_of(&answer);
+    for at in 0..cookie.len() {
+        let mut altered = cookie.to_vec();
+        altered[at] ^= 1;
+        let chunk = Chunk::CookieEcho(altered.into());
+        assert_eq!(
+            deliver(&mut setup, OWN, chunk),
+            (SetupNews::Discard, Vec::new()),
+            "{at}"
+        );
+    }
+    for end in 0..cookie.len() {
+        let chunk = Chunk::CookieEcho(cookie.slice(..end));
+        assert_eq!(
+            deliver(&mut setup, OWN, chunk),
+            (SetupNews::Discard, Vec::new()),
+            "{end}"
+        );
+    }
+    let key = CookieKey::new([8; 32]);
+    let forged = key.seal(&setup.beginning.key.open(&cookie).unwrap());
+    let (news, _) = deliver(&mut setup, OWN, Chunk::CookieEcho(forged));
+    assert_eq!(news, SetupNews::Discard);
+    assert!(
+        matches!(echo(&mut setup, &answer).0, SetupNews::Established(_)),
+        "the true one does"
+    );
+}
+
+#[test]
+fn a_cookie_counts_only_with_its_tag_its_ports_and_from_its_addresses() {
+    let mut setup = waiting();
+    let answer = answered(&mut setup, ANEW);
+    let chunk = Chunk::CookieEcho(cookie_of(&answer));
+    let elsewhere = Arrival {
+        route: route(HOME, "203.0.113.99"),
+        ..arrival(OWN)
+    };
+    for from in [elsewhere, arrival(ANEW), arrival(0)] {
+        let (news, sent) = deliver_by(&mut setup, seconds(1), from, chunk.clone());
+        assert_eq!((news, sent), (SetupNews::Discard, Vec::new()));
+    }
+    setup.names.peer_port = 10;
+    assert_eq!(deliver(&mut setup, OWN, chunk).0, SetupNews::Discard);
+}

@@ -1,0 +1,153 @@
+//! What goes out.
+
+use hawser_types::Instant;
+use hawser_wire::sctp::{ChecksumRule, Chunk, PacketWriter};
+
+use super::{Association, Flow};
+use crate::path::HeartbeatToSend;
+use crate::{AssociationConfig, Route, Transmit};
+
+impl Association {
+    /// The next packet to send; `None` when there is none for now.
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
+        if let Some(transmit) = self.setup.poll_transmit() {
+            return Some(transmit);
+        }
+        if self.is_closed {
+            return self.last_packet(now);
+        }
+        self.flow.as_ref()?;
+        self.shutdown_packet(now)
+            .or_else(|| self.heartbeat_packet(now))
+            .or_else(|| self.control_packet(now))
+            .or_else(|| self.data_packet(now))
+            .or_else(|| self.sack_packet(now))
+    }
+
+    /// SHUTDOWN COMPLETE.
+    fn last_packet(&mut self, now: Instant) -> Option<Transmit> {
+        self.shutdown_packet(now)
+    }
+
+    fn shutdown_packet(&mut self, now: Instant) -> Option<Transmit> {
+        if !self.shutdown.has_chunk() {
+            return None;
+        }
+        let id = self.paths.best(now)?;
+        let path = self.paths.path(id)?;
+        let (route, rto) = (path.route, path.rtt.rto());
+        let flow = self.flow.as_ref()?;
+        let cumulative = flow.inbound.cumulative();
+        let chunk = self.shutdown.poll_chunk(now, cumulative, rto)?;
+        let mut writer = self.writer(AssociationConfig::BASE_PACKET)?;
+        writer.put(&chunk);
+        self.finish(route, writer)
+    }
+
+    fn heartbeat_packet(&mut self, now: Instant) -> Option<Transmit> {
+        let HeartbeatToSend { path, info, pad } = self.paths.poll_heartbeat(now)?;
+        let route = self.paths.path(path)?.route;
+        let mut writer = self.writer(usize::from(u16::MAX))?;
+        writer.put(&Chunk::Heartbeat(info));
+        if pad > 0 {
+            writer.put(&Chunk::Pad(pad));
+        }
+        self.finish(route, writer)
+    }
+
+    /// Answers, as many as go the same way.
+    fn control_packet(&mut self, now: Instant) -> Option<Transmit> {
+        self.queue_forward_tsn(now);
+        self.queue_asconf(now);
+        let route = self.control.front()?.0;
+        let mut writer = self.writer(AssociationConfig::BASE_PACKET)?;
+        while let Some((to, chunk)) = self.control.front()
+            && *to == route
+        {
+            // One that has no room in an empty packet has none anywhere.
+            if !writer.put(chunk) && !writer.is_empty() {
+                break;
+            }
+            self.control.pop_front();
+        }
+        self.finish(route, writer)
+    }
+
+    fn queue_forward_tsn(&mut self, now: Instant) {
+        let is_due = |flow: &Flow| flow.outbound.is_forward_tsn_due();
+        if !self.flow.as_ref().is_some_and(is_due) {
+            return;
+        }
+        let Some(route) = self.best_route(now) else {
+            return;
+        };
+        if let Some(flow) = &mut self.flow
+            && let Some(forward) = flow.outbound.poll_forward_tsn(now)
+        {
+            self.control.push_back((route, Chunk::ForwardTsn(forward)));
+        }
+    }
+
+    /// Chunks of messages, with a SACK ahead of them where one is useful and goes the same way.
+    fn data_packet(&mut self, now: Instant) -> Option<Transmit> {
+        loop {
+            let flow = self.flow.as_mut()?;
+            let id = flow.outbound.next_path(now, &mut self.paths)?;
+            let path = self.paths.path(id)?;
+            let (route, size) = (path.route, flow.outbound.packet_size(path));
+            let mut writer = self.writer(size)?;
+            self.put_sack(now, route, &mut writer);
+            let flow = self.flow.as_mut()?;
+            let filled = flow.outbound.fill(now, &mut self.paths, id, &mut writer);
+            if filled || !writer.is_empty() {
+                return self.finish(route, writer);
+            }
+        }
+    }
+
+    fn put_sack(&mut self, now: Instant, route: Route, writer: &mut PacketWriter) {
+        if let Some(flow) = &mut self.flow
+            && flow.data_from == Some(route)
+            && let Some(sack) = flow.inbound.poll_sack(now, true)
+        {
+            writer.put(&Chunk::Sack(sack));
+        }
+    }
+
+    /// An acknowledgement goes back the way that its data came: that way is alive.
+    fn sack_packet(&mut self, now: Instant) -> Option<Transmit> {
+        let flow = self.flow.as_mut()?;
+        let sack = flow.inbound.poll_sack(now, false)?;
+        let from = flow.data_from;
+        let known = |route: &Route| self.paths.find(route).is_some();
+        let route = from.filter(known).or_else(|| self.best_route(now))?;
+        let mut writer = self.writer(AssociationConfig::BASE_PACKET)?;
+        writer.put(&Chunk::Sack(sack));
+        self.finish(route, writer)
+    }
+
+    pub(super) fn best_route(&self, now: Instant) -> Option<Route> {
+        let id = self.paths.best(now)?;
+        Some(self.paths.path(id)?.route)
+    }
+
+    fn writer(&self, capacity: usize) -> Option<PacketWriter> {
+        let terms = self.setup.terms()?;
+        Some(PacketWriter::new(
+            terms.port,
+            terms.peer_port,
+            terms.peer_tag,
+            capacity,
+        ))
+    }
+
+    /// `None` for a packet without chunks.
+    fn finish(&self, route: Route, writer: PacketWriter) -> Option<Transmit> {
+        let rule = match self.setup.terms()?.zero_checksum {
+            true => ChecksumRule::Zero,
+            false => ChecksumRule::Crc32c,
+        };
+        let datagram = (!writer.is_empty()).then(|| writer.finish(rule))?;
+        Some(Transmit { route, datagram })
+    }
+}

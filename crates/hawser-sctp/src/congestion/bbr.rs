@@ -1,0 +1,415 @@
+mod model;
+
+use std::time::Duration;
+
+use hawser_types::{ByteCount, Instant, Rate};
+
+use super::{Acknowledged, CongestionControl, Lost, MAX_WINDOW, initial_window};
+use model::Model;
+
+/// Sends as fast as the path has shown to deliver, with little more under way than fits on it.
+///
+/// The states and gains are those of draft-ietf-ccwg-bbr. What differs:
+///
+/// - Losses bound the window only where they are more than chance explains for a path that loses as
+///   many as this one always does, 2 % or more: packets that a radio link loses say nothing of a
+///   queue. A queue that overflows under a probe loses far more.
+/// - The rate is probed every eight round trips, as BBR's first version does, so that links whose rate
+///   changes are followed.
+#[derive(Debug)]
+pub(crate) struct Bbr {
+    packet: u64,
+    window: u64,
+    pacing: Option<u64>,
+    phase: Phase,
+    model: Model,
+    /// The most that may be under way, as a probe that lost too much has shown.
+    highest: Option<u64>,
+    /// Likewise until the next probe, by losses without a probe.
+    cautious: Option<Cautious>,
+    startup: Startup,
+    /// Time-outs in a row.
+    timeouts: u32,
+    /// The window before the first of them.
+    before: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    /// Doubles with each round trip.
+    Startup,
+    /// The queue that this has made leaves.
+    Drain,
+    /// Less than the rate, so that the queue of the last probe leaves.
+    Down { since: Instant },
+    /// The rate.
+    Cruise { until: Instant, rounds: u32 },
+    /// The rate for a round trip, without caution: the path is full before it is probed.
+    Refill { rounds: u32 },
+    /// More than the rate, by `gain`. `best`: the rate when that began.
+    Up {
+        since: Instant,
+        best: u64,
+        gain: f64,
+    },
+    /// Little for a short time, to see the path's delay without a queue.
+    ProbeRtt {
+        lowest: Option<Duration>,
+        done: Option<Instant>,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Cautious {
+    rate: u64,
+    flight: u64,
+}
+
+/// Whether the rate still grows.
+#[derive(Debug, Default)]
+struct Startup {
+    best: u64,
+    rounds: u32,
+    /// The path was full once.
+    is_over: bool,
+}
+
+impl Bbr {
+    pub(crate) fn new(packet: ByteCount) -> Self {
+        let packet = packet.as_u64().max(1);
+        Self {
+            packet,
+            window: initial_window(packet),
+            pacing: None,
+            phase: Phase::Startup,
+            model: Model::default(),
+            highest: None,
+            cautious: None,
+            startup: Startup::default(),
+            timeouts: 0,
+            before: 0,
+        }
+    }
+
+    /// At the end of a round.
+    fn judge_losses(&mut self) {
+        if !self.model.loses_too_much(self.packet) {
+            return;
+        }
+        let carried = self.model.round_carried();
+        match self.phase {
+            Phase::Startup | Phase::Refill { .. } | Phase::Up { .. } => {
+                let least = self.product(1.0);
+                self.highest = Some(carried.max(least));
+                self.startup.is_over = true;
+            }
+            _ => {
+                let before = self.cautious.unwrap_or(Cautious {
+                    rate: self.model.rate(),
+                    flight: self.window,
+                });
+                self.cautious = Some(Cautious {
+                    rate: ((before.rate as f64 * KEPT) as u64).max(self.model.round_rate()),
+                    flight: ((before.flight as f64 * KEPT) as u64).max(carried),
+                });
+            }
+        }
+    }
+
+    fn judge_startup(&mut self) {
+        if self.startup.is_over || self.model.is_limited() {
+            return;
+        }
+        let rate = self.model.rate();
+        if rate as f64 >= self.startup.best as f64 * STILL_GROWING {
+            (self.startup.best, self.startup.rounds) = (rate, 0);
+            return;
+        }
+        self.startup.rounds += 1;
+        self.startup.is_over = self.startup.rounds >= FULL_ROUNDS;
+    }
+
+    fn advance(&mut self, news: &Acknowledged, too_much: bool) {
+        let (now, flight) = (news.now, news.flight.as_u64());
+        let before = news.flight_before.as_u64();
+        let round = self.model.is_round_start();
+        match self.phase {
+            Phase::Startup if self.startup.is_over => self.phase = Phase::Drain,
+            Phase::Drain if flight <= self.product(1.0) => self.cruise(now),
+            Phase::Down { since } => {
+                let long = now.since(since) > self.model.min_rtt();
+                if flight <= self.product(1.0) || long {
+                    self.cruise(now);
+                }
+            }
+            Phase::Cruise { until, rounds } => {
+                let rounds = rounds.saturating_add(u32::from(round));
+                self.phase = if now >= until && rounds >= CRUISE_ROUNDS {
+                    self.cautious = None;
+                    Phase::Refill { rounds: 0 }
+                } else {
+                    Phase::Cruise { until, rounds }
+                };
+            }
+            Phase::Refill { rounds } if round => {
+                self.phase = if rounds > 0 {
+                    self.up(now, GAIN_UP)
+                } else {
+                    Phase::Refill { rounds: 1 }
+                };
+            }
+            Phase::Up { since, best, gain } => {
+                let elapsed = now.since(since);
+                let full = before >= self.product(gain) || before + self.packet > self.window;
+                let tried = full || self.model.is_limited() || elapsed > news.smoothed_rtt * 3;
+                if too_much || elapsed > self.model.min_rtt() && tried {
+                    let least = 1.0 + (gain - 1.0) * STILL_RISING;
+                    let grows = self.model.rate() as f64 > best as f64 * least;
+                    if !too_much {
+                        self.raise();
+                    }
+                    self.phase = if grows && !too_much {
+                        self.up(now, (gain * gain).min(STEEPEST))
+                    } else {
+                        Phase::Down { since: now }
+                    };
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The probe did no harm.
+    fn raise(&mut self) {
+        let raised = self
+            .highest
+            .map(|highest| (highest as f64 * GAIN_UP) as u64);
+        self.highest = raised.filter(|raised| *raised < 3 * self.product(1.0));
+    }
+
+    fn up(&mut self, now: Instant, gain: f64) -> Phase {
+        self.model.next_cycle();
+        Phase::Up {
+            since: now,
+            best: self.model.rate(),
+            gain,
+        }
+    }
+
+    fn cruise(&mut self, now: Instant) {
+        // Not in step with others on the same link: some bits of the time are as good as chance.
+        let spread = (now.as_nanos().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 62) as u32;
+        let pause = self.model.min_rtt() * (CRUISE + spread);
+        self.phase = Phase::Cruise {
+            until: now + pause.min(LONGEST_CRUISE),
+            rounds: 0,
+        };
+    }
+
+    /// Looks for the path's delay when none as low was seen for long.
+    fn probe_rtt(&mut self, news: &Acknowledged) {
+        let (now, flight) = (news.now, news.flight.as_u64());
+        let low = self.window_of_probe();
+        match &mut self.phase {
+            Phase::ProbeRtt { lowest, done } => {
+                *lowest = [*lowest, news.rtt].into_iter().flatten().min();
+                if done.is_none() && flight <= low {
+                    *done = Some(now + PROBE_RTT.max(news.smoothed_rtt));
+                }
+                if done.is_some_and(|done| now >= done) {
+                    if let Some(lowest) = *lowest {
+                        self.model.renew_min_rtt(now, lowest);
+                    }
+                    if self.startup.is_over {
+                        self.cruise(now);
+                    } else {
+                        self.phase = Phase::Startup;
+                    }
+                }
+            }
+            _ if !self.model.is_min_rtt_old(now) => {}
+            _ if news.flight_before.as_u64() <= low => {
+                // Nothing of its own delays what it sends.
+                if let Some(rtt) = news.rtt {
+                    self.model.renew_min_rtt(now, rtt);
+                }
+            }
+            phase => {
+                *phase = Phase::ProbeRtt {
+                    lowest: None,
+                    done: None,
+                }
+            }
+        }
+    }
+
+    fn rate(&self) -> u64 {
+        let most = self.cautious.map_or(u64::MAX, |cautious| cautious.rate);
+        self.model.rate().min(most)
+    }
+
+    /// Rate times delay times `gain`.
+    fn product(&self, gain: f64) -> u64 {
+        let product = self.rate() as f64 * self.model.min_rtt().as_secs_f64() * gain;
+        if product > 0.0 {
+            product.min(MAX_WINDOW as f64) as u64
+        } else {
+            initial_window(self.packet)
+        }
+    }
+
+    fn set_pacing(&mut self, news: &Acknowledged) {
+        let gain = match self.phase {
+            Phase::Startup => GAIN_STARTUP,
+            Phase::Drain => 1.0 / GAIN_STARTUP,
+            Phase::Down { .. } => GAIN_DOWN,
+            Phase::Up { gain, .. } => gain,
+            Phase::Cruise { .. } | Phase::Refill { .. } | Phase::ProbeRtt { .. } => 1.0,
+        };
+        let known = self.rate();
+        let rate = if known > 0 {
+            known as f64 * gain * MARGIN
+        } else if let Some(rtt) = news.rtt.filter(|rtt| !rtt.is_zero()) {
+            self.window as f64 / rtt.as_secs_f64() * gain
+        } else {
+            return;
+        };
+        let rate = (rate as u64).clamp(MIN_PACING, MAX_PACING);
+        if self.startup.is_over || self.pacing.is_none_or(|old| rate > old) {
+            self.pacing = Some(rate);
+        }
+    }
+
+    fn set_window(&mut self, news: &Acknowledged) {
+        let bytes = news.bytes.as_u64();
+        let gain = match self.phase {
+            Phase::Up { gain, .. } => 1.0 + gain,
+            _ => 2.0,
+        };
+        let target = self.product(gain) + self.model.aggregated() + 3 * self.quantum();
+        let grown = self.window.saturating_add(bytes);
+        if self.startup.is_over {
+            self.window = grown.min(target);
+        } else if self.window < target || self.model.delivered() < initial_window(self.packet) {
+            self.window = grown;
+        }
+        self.window = self.window.min(self.bound());
+        if let Phase::ProbeRtt { .. } = self.phase {
+            self.window = self.window.min(self.window_of_probe());
+        }
+        self.window = self.window.clamp(MIN_PACKETS * self.packet, MAX_WINDOW);
+    }
+
+    /// What losses have shown.
+    fn bound(&self) -> u64 {
+        let highest = self.highest.unwrap_or(u64::MAX);
+        match self.phase {
+            Phase::Up { .. } => (highest as f64 * GAIN_UP) as u64,
+            // Room for others.
+            Phase::Cruise { .. } | Phase::Down { .. } => {
+                let cautious = self.cautious.map_or(u64::MAX, |cautious| cautious.flight);
+                cautious.min((highest as f64 * HEADROOM) as u64)
+            }
+            _ => highest,
+        }
+    }
+
+    fn window_of_probe(&self) -> u64 {
+        self.product(0.5).max(MIN_PACKETS * self.packet)
+    }
+
+    /// What may leave at once.
+    fn quantum(&self) -> u64 {
+        let millisecond = self.pacing.unwrap_or(0) / 1000;
+        millisecond.clamp(2 * self.packet, MAX_QUANTUM.max(2 * self.packet))
+    }
+}
+
+impl CongestionControl for Bbr {
+    fn window(&self) -> ByteCount {
+        ByteCount::new(self.window)
+    }
+
+    fn pacing(&self) -> Option<Rate> {
+        self.pacing.map(Rate::from_bytes_per_second)
+    }
+
+    fn on_sent(&mut self, now: Instant, _: ByteCount, flight: ByteCount) {
+        if flight == ByteCount::ZERO {
+            self.model.on_idle(now);
+        }
+    }
+
+    fn on_acknowledged(&mut self, news: &Acknowledged) {
+        self.timeouts = 0;
+        self.model.on_acknowledged(news, self.window);
+        let round = self.model.is_round_start();
+        let too_much = round && self.model.loses_too_much(self.packet);
+        if round {
+            self.judge_losses();
+            self.judge_startup();
+        }
+        self.advance(news, too_much);
+        self.probe_rtt(news);
+        if round {
+            let steady = matches!(self.phase, Phase::Cruise { .. } | Phase::Refill { .. });
+            self.model.begin_round(steady);
+        }
+        self.set_pacing(news);
+        self.set_window(news);
+    }
+
+    fn on_lost(&mut self, lost: &Lost) {
+        self.model.on_lost(lost.bytes.as_u64());
+    }
+
+    fn on_timeout(&mut self, _: Instant) {
+        self.timeouts = self.timeouts.saturating_add(1);
+        if self.timeouts == 1 {
+            self.before = self.window;
+        }
+        if self.timeouts == FORGETS {
+            // After so long, it may be another path.
+            *self = Self {
+                timeouts: FORGETS,
+                ..Self::new(ByteCount::new(self.packet))
+            };
+        }
+        self.window = self.packet;
+    }
+
+    fn on_spurious(&mut self, _: Instant) {
+        self.window = self.window.max(std::mem::take(&mut self.before));
+    }
+
+    fn on_packet_size(&mut self, size: ByteCount) {
+        self.packet = size.as_u64().max(1);
+        self.window = self.window.max(self.packet);
+    }
+}
+
+const GAIN_STARTUP: f64 = 2.77;
+const GAIN_UP: f64 = 1.25;
+const GAIN_DOWN: f64 = 0.75;
+/// One per cent less than measured, so that no queue stays.
+const MARGIN: f64 = 0.99;
+const STILL_GROWING: f64 = 1.25;
+const FULL_ROUNDS: u32 = 3;
+/// A probe that finds so much of what it tries, which is more than a neighbour gives way to, is followed
+/// by a steeper one at once.
+const STILL_RISING: f64 = 0.6;
+const STEEPEST: f64 = 2.0;
+/// Round trips between probes, and up to three more.
+const CRUISE: u32 = 5;
+const CRUISE_ROUNDS: u32 = 2;
+const LONGEST_CRUISE: Duration = Duration::from_secs(3);
+/// What losses leave.
+const KEPT: f64 = 0.7;
+const HEADROOM: f64 = 0.85;
+const PROBE_RTT: Duration = Duration::from_millis(200);
+const MIN_PACKETS: u64 = 4;
+const MAX_QUANTUM: u64 = 64 * 1024;
+/// Bytes per second; less would stop the path for good.
+const MIN_PACING: u64 = 1000;
+const MAX_PACING: u64 = 1 << 40;
+const FORGETS: u32 = 3;

@@ -1,0 +1,185 @@
+use std::time::Duration;
+
+use hawser_types::Instant;
+
+use crate::congestion::Acknowledged;
+
+/// What is known of the path: rate, delay, losses, and by how much acknowledgements come in bursts.
+#[derive(Debug, Default)]
+pub(super) struct Model {
+    /// The most of this cycle of probes and of the one before, in bytes per second.
+    rates: [u64; 2],
+    min_rtt: Option<(Duration, Instant)>,
+    delivered: u64,
+    /// A round ends when something is acknowledged that was sent when more than this was delivered.
+    round_end: u64,
+    round_start: bool,
+    round: Round,
+    /// The share of bytes that the path loses when nothing is probed.
+    background: f64,
+    limited: bool,
+    aggregation: Aggregation,
+}
+
+/// What has happened in one round trip.
+#[derive(Debug, Default)]
+struct Round {
+    delivered: u64,
+    lost: u64,
+    /// The best rate.
+    rate: u64,
+    /// The most that was delivered within one packet's round trip.
+    carried: u64,
+}
+
+/// What is acknowledged beyond the rate, in bursts. Source: draft-ietf-ccwg-bbr §5.5.9.
+#[derive(Debug, Default)]
+struct Aggregation {
+    since: Instant,
+    acknowledged: u64,
+    /// The most of the last rounds, and of those before.
+    extra: [u64; 2],
+    rounds: u32,
+}
+
+impl Model {
+    pub(super) fn on_acknowledged(&mut self, news: &Acknowledged, window: u64) {
+        self.round_start = false;
+        let bytes = news.bytes.as_u64();
+        self.round.delivered = self.round.delivered.saturating_add(bytes);
+        if let Some(rtt) = news.rtt.filter(|rtt| !rtt.is_zero())
+            && self.min_rtt.is_none_or(|(lowest, _)| rtt <= lowest)
+        {
+            self.min_rtt = Some((rtt, news.now));
+        }
+        if let Some(sample) = &news.sample {
+            self.delivered = sample.delivered.as_u64();
+            self.round_start = sample.delivered_before.as_u64() >= self.round_end;
+            self.limited = sample.application_limited;
+            let rate = sample.rate.bytes_per_second().min(MAX_RATE);
+            let carried = self
+                .delivered
+                .saturating_sub(sample.delivered_before.as_u64());
+            self.round.rate = self.round.rate.max(rate);
+            self.round.carried = self.round.carried.max(carried);
+            if !self.limited || rate > self.rate() {
+                self.rates[0] = self.rates[0].max(rate);
+            }
+        }
+        self.note_aggregation(news.now, bytes, window);
+    }
+
+    pub(super) fn on_lost(&mut self, bytes: u64) {
+        self.round.lost = self.round.lost.saturating_add(bytes);
+    }
+
+    /// Something leaves on an empty path: what comes back before says nothing of bursts.
+    pub(super) fn on_idle(&mut self, now: Instant) {
+        self.aggregation.since = now;
+        self.aggregation.acknowledged = 0;
+    }
+
+    /// Begins the next round after everything was asked of the last one. `steady`: it was not a
+    /// probe.
+    pub(super) fn begin_round(&mut self, steady: bool) {
+        let all = self.round.delivered.saturating_add(self.round.lost);
+        if steady && all > 0 {
+            let share = self.round.lost as f64 / all as f64;
+            self.background += (share.min(MOST_BACKGROUND) - self.background) / 8.0;
+        }
+        self.round = Round::default();
+        self.round_end = self.delivered;
+        let aggregation = &mut self.aggregation;
+        aggregation.rounds += 1;
+        if aggregation.rounds >= AGGREGATION_ROUNDS {
+            aggregation.rounds = 0;
+            aggregation.extra = [0, aggregation.extra[0]];
+        }
+    }
+
+    /// The last acknowledgement ended a round.
+    pub(super) fn is_round_start(&self) -> bool {
+        self.round_start
+    }
+
+    /// More was lost in the round than chance explains where 2 % are lost on average, or as many as
+    /// this path loses without a probe: two deviations beyond, and a packet.
+    pub(super) fn loses_too_much(&self, packet: u64) -> bool {
+        let all = self.round.delivered.saturating_add(self.round.lost) / packet;
+        let expected = all as f64 * self.background.max(HARMLESS);
+        let lost = (self.round.lost / packet) as f64;
+        lost > expected + 2.0 * expected.sqrt() + 1.0
+    }
+
+    /// What the path carried within one round trip of the round.
+    pub(super) fn round_carried(&self) -> u64 {
+        self.round.carried
+    }
+
+    /// The best rate of the round.
+    pub(super) fn round_rate(&self) -> u64 {
+        self.round.rate
+    }
+
+    /// Bytes per second; 0 while unknown.
+    pub(super) fn rate(&self) -> u64 {
+        self.rates[0].max(self.rates[1])
+    }
+
+    /// A new cycle of probes begins.
+    pub(super) fn next_cycle(&mut self) {
+        if self.rates[0] > 0 {
+            self.rates = [0, self.rates[0]];
+        }
+    }
+
+    /// Zero while unknown.
+    pub(super) fn min_rtt(&self) -> Duration {
+        self.min_rtt.map_or(Duration::ZERO, |(rtt, _)| rtt)
+    }
+
+    pub(super) fn is_min_rtt_old(&self, now: Instant) -> bool {
+        self.min_rtt
+            .is_some_and(|(_, at)| now.since(at) > MIN_RTT_LASTS)
+    }
+
+    pub(super) fn renew_min_rtt(&mut self, now: Instant, rtt: Duration) {
+        self.min_rtt = Some((rtt, now));
+    }
+
+    /// The sender had no more to send when the latest sample was taken.
+    pub(super) fn is_limited(&self) -> bool {
+        self.limited
+    }
+
+    pub(super) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// How much more than rate times delay has to be under way for bursts not to leave gaps; no more
+    /// than a tenth of a second's worth.
+    pub(super) fn aggregated(&self) -> u64 {
+        let [now, before] = self.aggregation.extra;
+        now.max(before).min(self.rate() / 10)
+    }
+
+    fn note_aggregation(&mut self, now: Instant, bytes: u64, window: u64) {
+        let rate = self.rate();
+        let state = &mut self.aggregation;
+        let elapsed = now.since(state.since).as_secs_f64();
+        let mut expected = (rate as f64 * elapsed) as u64;
+        if state.acknowledged <= expected {
+            (state.since, state.acknowledged, expected) = (now, 0, 0);
+        }
+        state.acknowledged = state.acknowledged.saturating_add(bytes);
+        let extra = state.acknowledged.saturating_sub(expected).min(window);
+        state.extra[0] = state.extra[0].max(extra);
+    }
+}
+
+/// Bytes per second: a bound for arithmetic alone.
+const MAX_RATE: u64 = 1 << 40;
+const MIN_RTT_LASTS: Duration = Duration::from_secs(10);
+const AGGREGATION_ROUNDS: u32 = 5;
+const HARMLESS: f64 = 0.02;
+const MOST_BACKGROUND: f64 = 0.1;

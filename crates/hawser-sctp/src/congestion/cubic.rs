@@ -1,0 +1,217 @@
+mod hystart;
+
+use std::time::Duration;
+
+use hawser_types::{ByteCount, Instant, Rate};
+
+use super::{Acknowledged, CongestionControl, Coupling, Lost, MAX_WINDOW, initial_window, pace};
+use hystart::HyStart;
+
+/// CUBIC with fast convergence and the Reno-friendly region; slow start ends when the round-trip time
+/// rises. Paced, at somewhat more than the window in a round trip.
+///
+/// Source: RFC 9438, with HyStart++ (RFC 9406). On paths that share a bottleneck the window grows as
+/// RFC 6356 §3 says, since a cubic for several paths is not specified.
+#[derive(Debug)]
+pub(crate) struct Cubic {
+    packet: f64,
+    window: f64,
+    threshold: f64,
+    /// W_max.
+    last_max: f64,
+    epoch: Option<Epoch>,
+    /// What was sent before this belongs to a reduction that was made already.
+    recovery: Option<Instant>,
+    /// As it was before the last reduction.
+    before: Option<Before>,
+    hystart: HyStart,
+    smoothed: Duration,
+    acknowledged: Instant,
+    coupling: Option<Coupling>,
+}
+
+/// Since the last reduction.
+#[derive(Debug)]
+struct Epoch {
+    /// Time in which the window was not used does not count: then this moves on.
+    began: Instant,
+    /// Seconds to the plateau.
+    k: f64,
+    origin: f64,
+    /// What Reno's window would be.
+    reno: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    window: f64,
+    threshold: f64,
+    last_max: f64,
+}
+
+impl Cubic {
+    pub(crate) fn new(packet: ByteCount) -> Self {
+        let packet = packet.as_u64().max(1);
+        Self {
+            packet: packet as f64,
+            window: initial_window(packet) as f64,
+            threshold: f64::MAX,
+            last_max: 0.0,
+            epoch: None,
+            recovery: None,
+            before: None,
+            hystart: HyStart::default(),
+            smoothed: Duration::ZERO,
+            acknowledged: Instant::ZERO,
+            coupling: None,
+        }
+    }
+
+    fn is_slow_start(&self) -> bool {
+        self.window < self.threshold
+    }
+
+    fn slow_start(&mut self, news: &Acknowledged, bytes: f64) {
+        if let Some(rtt) = news.rtt {
+            self.hystart.on_rtt(news.now, news.newest_sent, rtt);
+        }
+        if self.hystart.is_over() {
+            self.threshold = self.window;
+            return;
+        }
+        if news.flight_before.as_u64() as f64 * 2.0 >= self.window {
+            let grown = self.window + bytes / self.hystart.divisor();
+            self.window = grown.min(self.threshold);
+        }
+    }
+
+    fn avoid_congestion(&mut self, news: &Acknowledged, bytes: f64) {
+        if let Some(coupling) = self.coupling {
+            self.window += coupling.increase(bytes, self.packet, self.window);
+            return;
+        }
+        let (packet, window, last_max) = (self.packet, self.window, self.last_max);
+        let epoch = self.epoch.get_or_insert_with(|| Epoch {
+            began: news.now,
+            k: ((last_max - window).max(0.0) / packet / C).cbrt(),
+            origin: last_max.max(window),
+            reno: window,
+        });
+        // As fast as Reno, which halves, on average; past the old window as fast as Reno itself.
+        let alpha = if epoch.reno < last_max {
+            3.0 * (1.0 - BETA) / (1.0 + BETA)
+        } else {
+            1.0
+        };
+        epoch.reno += alpha * packet * bytes / window;
+        let elapsed = (news.now.since(epoch.began) + self.smoothed).as_secs_f64();
+        let offset = elapsed - epoch.k;
+        let target = epoch.origin + C * offset * offset * offset * packet;
+        let target = target.clamp(window, 1.5 * window);
+        self.window += ((target - window) * bytes / window).min(bytes / 2.0);
+        self.window = self.window.max(epoch.reno.min(1.5 * window));
+    }
+
+    /// The window is not used: what would have happened is not known.
+    fn stand_still(&mut self, now: Instant) {
+        if let Some(epoch) = &mut self.epoch {
+            epoch.began = (epoch.began + now.since(self.acknowledged)).min(now);
+        }
+    }
+
+    fn reduce(&mut self, now: Instant) {
+        self.before = Some(Before {
+            window: self.window,
+            threshold: self.threshold,
+            last_max: self.last_max,
+        });
+        // Fast convergence: what is taken away from a flow that did not reach its old window is left
+        // to a newcomer.
+        self.last_max = if self.window < self.last_max {
+            self.window * (1.0 + BETA) / 2.0
+        } else {
+            self.window
+        };
+        self.window = (self.window * BETA).max(2.0 * self.packet);
+        self.threshold = self.window;
+        self.epoch = None;
+        self.recovery = Some(now);
+    }
+}
+
+impl CongestionControl for Cubic {
+    fn window(&self) -> ByteCount {
+        ByteCount::new(self.window as u64)
+    }
+
+    fn pacing(&self) -> Option<Rate> {
+        let gain = if self.is_slow_start() { 2.0 } else { 1.25 };
+        pace(self.window * gain, self.smoothed)
+    }
+
+    fn on_sent(&mut self, _: Instant, _: ByteCount, _: ByteCount) {}
+
+    fn on_acknowledged(&mut self, news: &Acknowledged) {
+        self.smoothed = news.smoothed_rtt;
+        let bytes = (news.bytes.as_u64() as f64).min(self.window);
+        let recovers = self.recovery.is_some_and(|since| news.newest_sent <= since);
+        if recovers {
+            // The window waits until what follows the reduction is acknowledged.
+        } else if self.is_slow_start() {
+            self.slow_start(news, bytes);
+        } else if news.flight_before.as_u64() as f64 + 2.0 * self.packet > self.window {
+            self.avoid_congestion(news, bytes);
+        } else {
+            self.stand_still(news.now);
+        }
+        self.window = self.window.min(MAX_WINDOW as f64);
+        self.acknowledged = news.now;
+    }
+
+    fn on_lost(&mut self, lost: &Lost) {
+        if self.recovery.is_none_or(|since| lost.newest_sent > since) {
+            self.reduce(lost.now);
+        }
+    }
+
+    fn on_timeout(&mut self, now: Instant) {
+        // One reduction for what was under way, however often it has to be sent again.
+        if self.window > self.packet {
+            self.reduce(now);
+        }
+        self.window = self.packet;
+        self.recovery = Some(now);
+        self.hystart = HyStart::default();
+    }
+
+    fn on_spurious(&mut self, _: Instant) {
+        if let Some(before) = self.before.take() {
+            self.window = self.window.max(before.window);
+            self.threshold = self.threshold.max(before.threshold);
+            self.last_max = before.last_max;
+            self.epoch = None;
+        }
+    }
+
+    fn on_idle(&mut self, timeouts: u32) {
+        // RFC 9438 §5.8 leaves it to RFC 7661: by halves, down to a new path's window.
+        let least = (initial_window(self.packet as u64) as f64).min(self.window);
+        self.threshold = self.threshold.max(self.window);
+        self.window = (self.window * 0.5_f64.powi(timeouts.min(64) as i32)).max(least);
+        self.epoch = None;
+    }
+
+    fn on_packet_size(&mut self, size: ByteCount) {
+        self.packet = size.as_u64().max(1) as f64;
+        self.window = self.window.max(self.packet);
+    }
+
+    fn couple(&mut self, coupling: Option<Coupling>) {
+        self.coupling = coupling;
+        self.epoch = None;
+    }
+}
+
+const BETA: f64 = 0.7;
+/// In packets per second cubed.
+const C: f64 = 0.4;

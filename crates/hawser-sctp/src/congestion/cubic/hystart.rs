@@ -1,0 +1,110 @@
+use std::time::Duration;
+
+use hawser_types::Instant;
+
+/// Finds the end of slow start by a rising round-trip time, before anything is lost.
+///
+/// Source: RFC 9406 §4.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HyStart {
+    /// A round ends when something is acknowledged that was sent after this.
+    round_began: Instant,
+    last: Option<Duration>,
+    current: Option<Duration>,
+    samples: u32,
+    careful: Option<Careful>,
+    over: bool,
+}
+
+/// Growing slowly, to see whether the rise stays.
+#[derive(Clone, Copy, Debug)]
+struct Careful {
+    baseline: Duration,
+    rounds: u32,
+}
+
+impl HyStart {
+    pub(super) fn on_rtt(&mut self, now: Instant, sent: Instant, rtt: Duration) {
+        if sent >= self.round_began {
+            self.next_round(now);
+        }
+        let current = self.current.map_or(rtt, |lowest| lowest.min(rtt));
+        self.current = Some(current);
+        self.samples = self.samples.saturating_add(1);
+        let Some(last) = self.last.filter(|_| self.samples >= SAMPLES) else {
+            return;
+        };
+        match self.careful {
+            None if current >= last + (last / 8).clamp(MIN_RISE, MAX_RISE) => {
+                self.careful = Some(Careful {
+                    baseline: current,
+                    rounds: 0,
+                });
+            }
+            Some(careful) if current < careful.baseline => self.careful = None,
+            _ => {}
+        }
+    }
+
+    /// Slow start is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// The window grows by what was acknowledged, divided by this.
+    pub(super) fn divisor(&self) -> f64 {
+        if self.careful.is_some() { 4.0 } else { 1.0 }
+    }
+
+    fn next_round(&mut self, now: Instant) {
+        self.round_began = now;
+        self.last = self.current.take();
+        self.samples = 0;
+        if let Some(careful) = &mut self.careful {
+            careful.rounds += 1;
+            self.over |= careful.rounds >= CAREFUL_ROUNDS;
+        }
+    }
+}
+
+const SAMPLES: u32 = 8;
+const MIN_RISE: Duration = Duration::from_millis(4);
+const MAX_RISE: Duration = Duration::from_millis(16);
+const CAREFUL_ROUNDS: u32 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One round of ten samples; time is counted in rounds of a second.
+    fn round(hystart: &mut HyStart, number: u64, rtt: u64) {
+        let sent = Instant::ZERO + Duration::from_secs(number);
+        for _ in 0..10 {
+            let now = sent + Duration::from_millis(500);
+            hystart.on_rtt(now, sent, Duration::from_millis(rtt));
+        }
+    }
+
+    #[test]
+    fn a_rise_that_stays_ends_slow_start_after_five_careful_rounds() {
+        let mut hystart = HyStart::default();
+        (1..5).for_each(|n| round(&mut hystart, n, 40));
+        assert_eq!(hystart.divisor(), 1.0);
+        round(&mut hystart, 5, 46);
+        assert_eq!(hystart.divisor(), 4.0);
+        (6..10).for_each(|n| round(&mut hystart, n, 50));
+        assert!(!hystart.is_over());
+        round(&mut hystart, 10, 50);
+        assert!(hystart.is_over());
+    }
+
+    #[test]
+    fn a_rise_that_passes_does_not() {
+        let mut hystart = HyStart::default();
+        round(&mut hystart, 1, 40);
+        round(&mut hystart, 2, 50);
+        assert_eq!(hystart.divisor(), 4.0);
+        (3..20).for_each(|n| round(&mut hystart, n, 41));
+        assert!(!hystart.is_over() && hystart.divisor() == 1.0);
+    }
+}

@@ -1,0 +1,268 @@
+use std::time::Duration;
+
+use hawser_types::{ByteCount, Instant, Rate};
+use proptest::prelude::*;
+
+use super::bench::{Link, PACKET, Sender, share};
+use super::{Acknowledged, CongestionControl, Coupling, Lost, RateSample};
+use crate::Control;
+
+const ALL: [Control; 3] = [Control::Reno, Control::Cubic, Control::Bbr];
+const RTT: Duration = Duration::from_millis(40);
+
+fn sender(control: Control) -> Sender {
+    Sender::new(super::new(control, PACKET))
+}
+
+fn at(seconds: u64) -> Instant {
+    Instant::ZERO + Duration::from_secs(seconds)
+}
+
+#[test]
+fn each_fills_a_link_with_a_queue_of_one_bandwidth_delay_product() {
+    for control in ALL {
+        let mut link = Link::new(10, RTT);
+        let mut senders = [sender(control)];
+        let begin = share(&mut link, &mut senders, 0, 5)[0];
+        let then = share(&mut link, &mut senders, 5, 30)[0];
+        assert!(begin > 0.8 && then > 0.95, "{control:?}: {begin} {then}");
+    }
+}
+
+#[test]
+fn bbr_does_not_mind_random_loss() {
+    for (loss, least) in [(0.02, 0.9), (0.05, 0.8)] {
+        let mut link = Link::new(10, RTT);
+        link.loss = loss;
+        let mut senders = [sender(Control::Bbr)];
+        share(&mut link, &mut senders, 0, 2);
+        let then = share(&mut link, &mut senders, 2, 30)[0];
+        assert!(then > least, "{loss}: {then}");
+    }
+}
+
+#[test]
+fn bbr_fills_links_whose_acknowledgements_come_in_bursts() {
+    for (rtt, turns, loss) in [(40, 25, 0.0), (10, 25, 0.0), (10, 60, 0.02)] {
+        let mut link = Link::new(10, Duration::from_millis(rtt));
+        link.queue = link.rate * RTT;
+        link.turns = Duration::from_millis(turns);
+        link.loss = loss;
+        let mut senders = [sender(Control::Bbr)];
+        share(&mut link, &mut senders, 0, 3);
+        let then = share(&mut link, &mut senders, 3, 20)[0];
+        assert!(then > 0.92, "{rtt} {turns} {loss}: {then}");
+    }
+}
+
+#[test]
+fn bbr_leaves_a_queue_mostly_empty() {
+    let mut link = Link::new(10, RTT);
+    link.queue = ByteCount::new(1_000_000);
+    let mut senders = [sender(Control::Bbr)];
+    share(&mut link, &mut senders, 0, 3);
+    senders[0].most_under_way = ByteCount::ZERO;
+    let then = share(&mut link, &mut senders, 3, 20)[0];
+    let product = link.rate * RTT;
+    let most = senders[0].most_under_way;
+    assert!(then > 0.95, "{then}");
+    assert!(
+        most.as_u64() < product.as_u64() * 3 / 2,
+        "{most} of {product}"
+    );
+}
+
+#[test]
+fn a_short_queue_and_a_long_way_are_used_too() {
+    for (mbit, rtt, queue, least) in [
+        (10, 40, 12_000, 0.85),
+        (30, 20, 20_000, 0.85),
+        (10, 600, 750_000, 0.85),
+        (1, 100, 12_500, 0.85),
+    ] {
+        for control in [Control::Cubic, Control::Bbr] {
+            let mut link = Link::new(mbit, Duration::from_millis(rtt));
+            link.queue = ByteCount::new(queue);
+            let mut senders = [sender(control)];
+            share(&mut link, &mut senders, 0, 15);
+            let then = share(&mut link, &mut senders, 15, 40)[0];
+            assert!(then > least, "{control:?} {mbit} {rtt}: {then}");
+        }
+    }
+}
+
+#[test]
+fn two_flows_share_a_link() {
+    for control in ALL {
+        let mut link = Link::new(10, RTT);
+        let mut senders = [sender(control), sender(control)];
+        senders[1].begins = at(5);
+        share(&mut link, &mut senders, 0, 20);
+        let shares = share(&mut link, &mut senders, 20, 60);
+        assert!(
+            shares.iter().all(|share| *share > 0.3),
+            "{control:?}: {shares:?}"
+        );
+        assert!(shares.iter().sum::<f64>() > 0.93, "{control:?}: {shares:?}");
+    }
+}
+
+#[test]
+fn bbr_neither_starves_cubic_nor_is_starved_by_it() {
+    let mut link = Link::new(10, RTT);
+    let mut senders = [sender(Control::Cubic), sender(Control::Bbr)];
+    share(&mut link, &mut senders, 0, 10);
+    let shares = share(&mut link, &mut senders, 10, 60);
+    assert!(shares.iter().all(|share| *share > 0.15), "{shares:?}");
+}
+
+#[test]
+fn bbr_fills_short_and_long_ways_alike() {
+    for rtt in [2, 20, 200, 800] {
+        let mut link = Link::new(5, Duration::from_millis(rtt));
+        link.queue = link.queue.max(ByteCount::new(20_000));
+        let mut senders = [sender(Control::Bbr)];
+        share(&mut link, &mut senders, 0, 15);
+        let then = share(&mut link, &mut senders, 15, 40)[0];
+        assert!(then > 0.93, "{rtt}: {then}");
+    }
+}
+
+#[test]
+fn after_an_outage_the_link_is_filled_again() {
+    for control in ALL {
+        for outage in [1, 8] {
+            let mut link = Link::new(10, RTT);
+            let mut senders = [sender(control)];
+            share(&mut link, &mut senders, 0, 10);
+            link.cut = true;
+            share(&mut link, &mut senders, 10, 10 + outage);
+            link.cut = false;
+            // The time-out that is under way may last as long as the outage again.
+            let again = 10 + 3 * outage + 4;
+            share(&mut link, &mut senders, 10 + outage, again);
+            let then = share(&mut link, &mut senders, again, again + 10)[0];
+            assert!(then > 0.9, "{control:?} after {outage} s: {then}");
+        }
+    }
+}
+
+#[test]
+fn bbr_follows_a_rate_that_changes() {
+    let mut link = Link::new(10, RTT);
+    let mut senders = [sender(Control::Bbr)];
+    share(&mut link, &mut senders, 0, 10);
+    link.rate = Rate::from_bits_per_second(40_000_000);
+    link.queue = link.rate * RTT;
+    share(&mut link, &mut senders, 10, 13);
+    let up = share(&mut link, &mut senders, 13, 20)[0];
+    link.rate = Rate::from_bits_per_second(4_000_000);
+    share(&mut link, &mut senders, 20, 24);
+    let down = share(&mut link, &mut senders, 24, 30)[0];
+    assert!(up > 0.93 && down > 0.93, "{up} {down}");
+    assert!(senders[0].control.window() < link.rate * (RTT * 5));
+}
+
+#[test]
+fn what_the_application_holds_back_is_not_taken_for_the_path() {
+    for control in ALL {
+        let mut link = Link::new(10, RTT);
+        let mut senders = [sender(control)];
+        senders[0].demand = Some(Rate::from_bits_per_second(1_000_000));
+        let held = share(&mut link, &mut senders, 0, 10)[0];
+        assert!(held > 0.095, "{control:?}: {held}");
+        senders[0].demand = None;
+        share(&mut link, &mut senders, 10, 13);
+        let then = share(&mut link, &mut senders, 13, 20)[0];
+        assert!(then > 0.93, "{control:?}: {then}");
+    }
+}
+
+#[test]
+fn coupled_paths_take_together_what_one_flow_takes() {
+    for control in [Control::Reno, Control::Cubic] {
+        let others = |coupled: bool| {
+            let mut link = Link::new(10, RTT);
+            let mut senders = [sender(control), sender(control), sender(control)];
+            let (mut sum, mut all) = (0.0, 0.0);
+            for second in 0..60 {
+                let pair = [0, 1].map(|n| (senders[n].control.window(), RTT * 3 / 2));
+                for sender in senders[..2].iter_mut().filter(|_| coupled) {
+                    sender.control.couple(Coupling::among(&pair));
+                }
+                let shares = share(&mut link, &mut senders, second, second + 1);
+                if second >= 20 {
+                    sum += shares[2];
+                    all += shares.iter().sum::<f64>();
+                }
+            }
+            sum / all
+        };
+        let (alone, coupled) = (others(false), others(true));
+        assert!(alone < 0.42, "{control:?}: {alone}");
+        assert!(coupled > alone + 0.05, "{control:?}: {coupled} {alone}");
+    }
+}
+
+proptest! {
+    /// Nothing that a path can report, plausible or not, leads to a panic, to a window that closes for
+    /// good or to one without bound.
+    #[test]
+    fn odd_news_do_no_harm(
+        steps in prop::collection::vec(
+            (0u8..7, prop_oneof![0..5u64, 0..100_000u64, any::<u64>()], prop_oneof![0..5u64, 0..2_000_000_000u64, any::<u64>()]),
+            1..300,
+        ),
+    ) {
+        for control in ALL {
+            let mut control = super::new(control, PACKET);
+            let mut now = Instant::ZERO;
+            for (step, bytes, nanos) in &steps {
+                let span = Duration::from_nanos(*nanos);
+                let size = ByteCount::new(*bytes);
+                now += Duration::from_nanos(nanos % 10_000_000_000);
+                apply(&mut *control, now, *step, size, span);
+                let window = control.window().as_u64();
+                prop_assert!((1..=1 << 33).contains(&window), "{window}");
+                prop_assert!(control.pacing() != Some(Rate::ZERO));
+            }
+        }
+    }
+}
+
+fn apply(
+    control: &mut dyn CongestionControl,
+    now: Instant,
+    step: u8,
+    size: ByteCount,
+    span: Duration,
+) {
+    match step {
+        0 => control.on_sent(now, size, ByteCount::new(size.as_u64() / 2)),
+        1 => control.on_lost(&Lost {
+            now,
+            bytes: size,
+            newest_sent: now - span,
+        }),
+        2 => control.on_timeout(now),
+        3 => control.on_spurious(now),
+        4 => control.on_idle(size.as_u64() as u32),
+        5 => control.on_packet_size(ByteCount::new(size.as_u64() % 70_000)),
+        _ => control.on_acknowledged(&Acknowledged {
+            now,
+            bytes: size,
+            flight_before: size,
+            flight: ByteCount::new(size.as_u64() / 3),
+            rtt: Some(span),
+            smoothed_rtt: span,
+            newest_sent: now - span,
+            may_grow: true,
+            sample: Some(RateSample {
+                rate: Rate::over(size, span),
+                delivered: size,
+                delivered_before: ByteCount::new(size.as_u64() / 2),
+                application_limited: size.as_u64().is_multiple_of(2),
+            }),
+        }),
+    }
+}

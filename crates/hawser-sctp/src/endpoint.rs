@@ -1,0 +1,265 @@
+//! Where datagrams come in: cookies for strangers, the right association for the others.
+
+mod config;
+mod cookie;
+mod limit;
+mod stranger;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use hawser_types::Instant;
+use hawser_wire::sctp::{ChecksumRule, Chunk, Packet, Tsn, VerificationTag};
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+
+use crate::association::{Association, Beginning, Names, Setup, is_host};
+use crate::{AssociationConfig, Checksum, Local, Route, Transmit};
+pub use config::EndpointConfig;
+pub(crate) use cookie::{Cookie, CookieKey};
+use limit::AnswerLimit;
+use table::{Ports, Table};
+
+/// All associations of a host: begins them, answers strangers, and finds whom a packet is for.
+///
+/// It sends only what [`Handled::Reply`] says. Nothing is kept of a stranger before it has brought
+/// back the cookie that it was given, and what strangers are answered is short and limited in number.
+/// After [`crate::Event::Closed`], the owner calls [`Self::forget`]; when the peer's addresses have
+/// changed, [`Self::addresses_changed`].
+#[derive(Debug)]
+pub struct Endpoint {
+    config: EndpointConfig,
+    key: CookieKey,
+    random: StdRng,
+    table: Table,
+    /// Of answers to INITs and cookies.
+    beginnings: AnswerLimit,
+    /// Of answers to all else, so that it can't use up the others.
+    unexpected: AnswerLimit,
+}
+
+/// An association of an [`Endpoint`]; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AssociationId(pub(crate) u64);
+
+/// What became of a datagram.
+#[derive(Debug)]
+pub enum Handled {
+    /// It is dropped.
+    Ignored(Ignored),
+    /// It is answered.
+    Reply(Transmit),
+    /// A peer has begun an association. What it sent has been handed over already.
+    Accepted(AssociationId, Box<Association>),
+    /// It is for [`Association::handle_packet`] of this one.
+    For(AssociationId, Packet),
+}
+
+/// Why a datagram is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Ignored {
+    /// It is no SCTP packet, or its checksum is wrong.
+    Malformed,
+    /// It comes from an address or a port that no host has.
+    Source,
+    /// Its tag is not that of the association between these addresses and ports.
+    WrongTag,
+    /// It is for no association, and needs no answer.
+    Stranger,
+    /// Its cookie is none of this host's, has been changed, or was given to somebody else.
+    ForgedCookie,
+    /// Its cookie's association is over.
+    UsedCookie,
+    /// So many were answered lately that this one is not.
+    TooMany,
+}
+
+/// Why an association can't be begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// No local address can reach any of the peer's.
+    #[error("no local address can reach the peer")]
+    NoRoute,
+    /// There is one already between these ports and one of these addresses.
+    #[error("there is an association with the peer already")]
+    Exists,
+    /// There are as many associations as allowed.
+    #[error("there are {0} associations, which is as many as allowed")]
+    Full(usize),
+}
+
+impl Endpoint {
+    /// An endpoint without associations. `secret` makes its cookies and tags: nobody else may know it,
+    /// and no two endpoints have the same. `seed` makes two of one secret draw different numbers.
+    pub fn new(config: EndpointConfig, secret: [u8; 32], seed: u64) -> Self {
+        let derived = |what: &str| blake3::derive_key(what, &secret);
+        let mut drawn = blake3::Hasher::new_keyed(&derived("hawser-sctp 2026 random numbers"));
+        drawn.update(&seed.to_be_bytes());
+        Self {
+            key: CookieKey::new(derived("hawser-sctp 2026 cookies")),
+            random: StdRng::from_seed(*drawn.finalize().as_bytes()),
+            table: Table::default(),
+            beginnings: AnswerLimit::new(derived("hawser-sctp 2026 limits"), MAX_BEGINNINGS),
+            unexpected: AnswerLimit::new(derived("hawser-sctp 2026 limits"), MAX_UNEXPECTED),
+            config,
+        }
+    }
+
+    /// Begins an association with who is at `remotes`, which are all its own. Packets leave from
+    /// `locals`. Ports are those of `config`, checksums those of the endpoint.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        config: AssociationConfig,
+        locals: &[Local],
+        remotes: &[SocketAddr],
+    ) -> Result<(AssociationId, Association), ConnectError> {
+        let reaches = |remote: &SocketAddr| {
+            let mut locals = locals.iter();
+            is_host(remote.ip()) && locals.any(|it| it.address.is_ipv4() == remote.is_ipv4())
+        };
+        let remotes: Vec<SocketAddr> = remotes.iter().copied().filter(reaches).collect();
+        if remotes.is_empty() {
+            return Err(ConnectError::NoRoute);
+        }
+        let ports = Ports {
+            own: config.port,
+            peer: config.peer_port,
+        };
+        if remotes
+            .iter()
+            .any(|it| self.table.by_address(ports, *it).is_some())
+        {
+            return Err(ConnectError::Exists);
+        }
+        if self.table.len() >= self.config.max_associations {
+            return Err(ConnectError::Full(self.table.len()));
+        }
+        let names = self.draw_names(ports);
+        let id = self.table.insert(ports, names.tag, &remotes);
+        let checksum = self.config.association.checksum;
+        let config = AssociationConfig { checksum, ..config };
+        let beginning = self.beginning(config.clone(), locals);
+        let setup = Setup::connect(now, beginning, names, &remotes);
+        let seed = self.random.random();
+        Ok((id, Association::new(setup, config, locals.to_vec(), seed)))
+    }
+
+    /// A datagram has come in.
+    pub fn handle_datagram(&mut self, now: Instant, route: Route, datagram: Bytes) -> Handled {
+        self.table.on_time(now);
+        let rule = match self.config.association.checksum {
+            Checksum::Crc32c => ChecksumRule::Crc32c,
+            Checksum::Below => ChecksumRule::Zero,
+        };
+        let Ok(packet) = Packet::decode(datagram, rule) else {
+            return Handled::Ignored(Ignored::Malformed);
+        };
+        let ports = Ports {
+            own: packet.destination_port,
+            peer: packet.source_port,
+        };
+        if let Some(id) = self.table.by_tag(packet.tag, ports) {
+            return Handled::For(id, packet);
+        }
+        if !is_host(route.remote.ip()) || ports.own == 0 || ports.peer == 0 {
+            return Handled::Ignored(Ignored::Source);
+        }
+        let Some(Ok(first)) = packet.chunks().next() else {
+            return Handled::Ignored(Ignored::Malformed);
+        };
+        match first {
+            Chunk::Init(init) => self.on_init(now, route, packet, &init),
+            _ if packet.tag == VerificationTag::NONE => Handled::Ignored(Ignored::WrongTag),
+            Chunk::CookieEcho(cookie) => self.on_cookie_echo(now, route, packet, &cookie),
+            Chunk::Abort {
+                reflected: true, ..
+            }
+            | Chunk::ShutdownComplete { reflected: true } => self
+                .table
+                .by_address(ports, route.remote)
+                .map_or(Handled::Ignored(Ignored::Stranger), |id| {
+                    Handled::For(id, packet)
+                }),
+            first => self.on_unexpected(now, route, &packet, &first),
+        }
+    }
+
+    /// The association is over; its owner has dropped it, or will.
+    pub fn forget(&mut self, id: AssociationId) {
+        self.table
+            .remove(id, self.config.association.cookie_life * 2);
+    }
+
+    /// The peer of this association has these addresses from now on.
+    pub fn addresses_changed(&mut self, id: AssociationId, addresses: &[SocketAddr]) {
+        self.table.set_addresses(id, addresses);
+    }
+
+    /// This host has these addresses from now on: new associations are told so. Those that exist are
+    /// told by [`Association`].
+    pub fn set_locals(&mut self, locals: &[Local]) {
+        self.config.locals = locals.to_vec();
+    }
+
+    /// How many associations there are.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether it is still known.
+    #[cfg(test)]
+    fn has(&self, id: AssociationId) -> bool {
+        self.table.has(id)
+    }
+
+    fn draw_names(&mut self, ports: Ports) -> Names {
+        loop {
+            let tag = VerificationTag::new(self.random.random_range(1..=u32::MAX));
+            if self.table.is_free(tag) {
+                let initial_tsn = Tsn::new(self.random.random());
+                return Names {
+                    tag,
+                    initial_tsn,
+                    port: ports.own,
+                    peer_port: ports.peer,
+                };
+            }
+        }
+    }
+
+    fn beginning(&mut self, config: AssociationConfig, locals: &[Local]) -> Beginning {
+        Beginning {
+            config,
+            locals: locals.to_vec(),
+            key: self.key.clone(),
+            random: StdRng::from_rng(&mut self.random),
+        }
+    }
+}
+
+impl fmt::Display for AssociationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "association {}", self.0)
+    }
+}
+
+/// Answers to beginnings in a second. Each takes a few microseconds and some 200 bytes.
+const MAX_BEGINNINGS: u32 = 10_000;
+
+/// Answers to other packets of no association in a second.
+const MAX_UNEXPECTED: u32 = 1000;

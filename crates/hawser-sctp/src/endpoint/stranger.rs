@@ -1,0 +1,190 @@
+//! Packets of no association: beginnings, and what is out of the blue (RFC 9260 §5.1, §8.4).
+
+use bytes::Bytes;
+use hawser_types::Instant;
+use hawser_wire::sctp::{Cause, ChecksumRule, Chunk, Init, Packet, PacketWriter, VerificationTag};
+
+use rand::Rng as _;
+
+use super::table::Ports;
+use super::{Cookie, Endpoint, Handled, Ignored};
+use crate::association::{Answer, Association, MAX_OUTGOING, Offer, PeerOffer, Setup};
+use crate::{Route, Transmit};
+
+impl Endpoint {
+    /// Somebody wants to begin: gets a cookie, and nothing is kept.
+    pub(super) fn on_init(
+        &mut self,
+        now: Instant,
+        route: Route,
+        packet: Packet,
+        init: &Init,
+    ) -> Handled {
+        if packet.tag != VerificationTag::NONE || init.tag == VerificationTag::NONE {
+            return Handled::Ignored(Ignored::WrongTag);
+        }
+        if !self.beginnings.take(now, route.remote.ip()) {
+            return Handled::Ignored(Ignored::TooMany);
+        }
+        let ports = ports(&packet);
+        if let Some(id) = self.table.by_address(ports, route.remote) {
+            return Handled::For(id, packet);
+        }
+        if !self.config.accepts || ports.own != self.config.association.port {
+            return refusal(route, ports, init.tag, None);
+        }
+        if self.is_full_for(route) {
+            return refusal(route, ports, init.tag, Some(Cause::OutOfResource));
+        }
+        let peer = match PeerOffer::read(init, route.remote.ip(), route.local.address) {
+            Ok(peer) => peer,
+            Err(fault) => return refusal(route, ports, init.tag, fault.cause()),
+        };
+        let names = self.draw_names(ports);
+        let answer = Answer {
+            offer: &Offer::new(&self.config.association),
+            locals: &self.config.locals,
+            key: &self.key,
+            life: self.config.association.cookie_life,
+        };
+        reply(
+            route,
+            ports,
+            peer.tag,
+            &answer.init_ack(now, route, names, 0, &peer),
+        )
+    }
+
+    /// Somebody brings a cookie back: only now there is an association.
+    pub(super) fn on_cookie_echo(
+        &mut self,
+        now: Instant,
+        route: Route,
+        packet: Packet,
+        sealed: &Bytes,
+    ) -> Handled {
+        let ports = ports(&packet);
+        let Ok(cookie) = self.key.open(sealed) else {
+            return Handled::Ignored(Ignored::ForgedCookie);
+        };
+        if !cookie.fits(route.remote, packet.tag, ports.own, ports.peer) {
+            return Handled::Ignored(Ignored::ForgedCookie);
+        }
+        if self.table.is_spent(packet.tag) {
+            return Handled::Ignored(Ignored::UsedCookie);
+        }
+        if let Some(id) = self.table.by_address(ports, route.remote) {
+            let key = &self.key;
+            self.table
+                .on_restart(id, packet.tag, |tag| key.tie(tag) == cookie.tie);
+            return Handled::For(id, packet);
+        }
+        if cookie.tie != 0 {
+            // What it was to replace is over.
+            return Handled::Ignored(Ignored::UsedCookie);
+        }
+        let refused = match cookie.stale_cause(now) {
+            None if self.is_full_for(route) => Some(Chunk::Abort {
+                reflected: false,
+                causes: vec![Cause::OutOfResource],
+            }),
+            cause => cause.map(|it| Chunk::Error(vec![it])),
+        };
+        match refused {
+            None => self.accept(now, route, packet, cookie),
+            Some(_) if !self.beginnings.take(now, route.remote.ip()) => {
+                Handled::Ignored(Ignored::TooMany)
+            }
+            Some(chunk) => reply(route, ports, cookie.terms.peer_tag, &chunk),
+        }
+    }
+
+    /// Out of the blue, or with a wrong tag. What is answered is never shorter than the answer.
+    pub(super) fn on_unexpected(
+        &mut self,
+        now: Instant,
+        route: Route,
+        packet: &Packet,
+        first: &Chunk,
+    ) -> Handled {
+        let ports = ports(packet);
+        let chunk = match first {
+            // The answer to one that got lost may have been SHUTDOWN COMPLETE.
+            Chunk::ShutdownAck => Chunk::ShutdownComplete { reflected: true },
+            _ if self.table.by_address(ports, route.remote).is_some() => {
+                return Handled::Ignored(Ignored::WrongTag);
+            }
+            _ if is_unanswerable(packet) => return Handled::Ignored(Ignored::Stranger),
+            _ => Chunk::Abort {
+                reflected: true,
+                causes: Vec::new(),
+            },
+        };
+        if !self.unexpected.take(now, route.remote.ip()) {
+            return Handled::Ignored(Ignored::TooMany);
+        }
+        reply(route, ports, packet.tag, &chunk)
+    }
+
+    fn accept(&mut self, now: Instant, route: Route, packet: Packet, cookie: Cookie) -> Handled {
+        let Cookie { terms, .. } = cookie;
+        let id = self
+            .table
+            .insert(ports(&packet), terms.local_tag, &terms.peer_addresses);
+        self.table.set_host(id, route.remote.ip());
+        let (config, mut locals) = (self.config.association.clone(), self.config.locals.clone());
+        // The owner may not have told of it yet; that packets come there shows that it is one.
+        if !locals.contains(&route.local) {
+            locals.push(route.local);
+        }
+        let setup = Setup::accept(self.beginning(config.clone(), &locals), terms);
+        let seed = self.random.random();
+        let mut association = Association::new(setup, config, locals, seed);
+        association.handle_packet(now, route, &packet);
+        Handled::Accepted(id, Box::new(association))
+    }
+
+    fn is_full_for(&self, route: Route) -> bool {
+        self.table.len() >= self.config.max_associations
+            || self.table.count_of(route.remote.ip()) >= self.config.max_associations_per_host
+    }
+}
+
+/// Whether an answer would do harm, or answer an answer: ABORT, SHUTDOWN COMPLETE, COOKIE ACK, the
+/// report of a stale cookie, or what can't be read.
+fn is_unanswerable(packet: &Packet) -> bool {
+    packet.chunks().any(|chunk| match chunk {
+        Ok(Chunk::Abort { .. } | Chunk::ShutdownComplete { .. } | Chunk::CookieAck) | Err(_) => {
+            true
+        }
+        Ok(Chunk::Error(causes)) => causes.iter().any(|it| matches!(it, Cause::StaleCookie(_))),
+        Ok(_) => false,
+    })
+}
+
+fn ports(packet: &Packet) -> Ports {
+    Ports {
+        own: packet.destination_port,
+        peer: packet.source_port,
+    }
+}
+
+fn refusal(route: Route, ports: Ports, tag: VerificationTag, cause: Option<Cause>) -> Handled {
+    let causes = cause.into_iter().collect();
+    reply(
+        route,
+        ports,
+        tag,
+        &Chunk::Abort {
+            reflected: false,
+            causes,
+        },
+    )
+}
+
+fn reply(route: Route, ports: Ports, tag: VerificationTag, chunk: &Chunk) -> Handled {
+    let mut writer = PacketWriter::new(ports.own, ports.peer, tag, MAX_OUTGOING);
+    writer.put(chunk);
+    let datagram = writer.finish(ChecksumRule::Crc32c);
+    Handled::Reply(Transmit { route, datagram })
+}

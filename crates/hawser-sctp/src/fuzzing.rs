@@ -1,0 +1,178 @@
+//! The entry point for the fuzzer: takes any bytes and must return.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use bytes::Bytes;
+use hawser_types::{Instant, LinkIndex};
+use hawser_wire::sctp::{
+    ChecksumRule, Chunk, Init, Packet, PacketWriter, Parameter, Tsn, VerificationTag,
+};
+
+use crate::{
+    Association, AssociationConfig, Checksum, Endpoint, EndpointConfig, Handled, Local, Route,
+};
+
+/// Packets for an endpoint with one association that stands, and for that association.
+///
+/// Each packet is a byte that says what its tag is and what else happens, a length, and so many bytes of
+/// chunks; there are no checksums, so that a fuzzer need not find them.
+pub fn fuzz_endpoint(mut data: &[u8]) {
+    let mut world = World::new();
+    while let Some(([how, length], rest)) = data.split_first_chunk() {
+        let (chunks, rest) = rest.split_at(rest.len().min(usize::from(*length)));
+        data = rest;
+        world.step(*how, chunks);
+    }
+}
+
+struct World {
+    now: Instant,
+    endpoint: Endpoint,
+    association: Option<Box<Association>>,
+    /// What packets to the association carry.
+    tag: VerificationTag,
+    /// What the last INIT ACK said.
+    given: Option<(VerificationTag, Bytes)>,
+}
+
+impl World {
+    fn new() -> Self {
+        let config = AssociationConfig {
+            checksum: Checksum::Below,
+            ..AssociationConfig::default()
+        };
+        let mut world = Self {
+            now: Instant::ZERO,
+            endpoint: Endpoint::new(EndpointConfig::new(config, &[HERE]), [1; 32], 0),
+            association: None,
+            tag: VerificationTag::NONE,
+            given: None,
+        };
+        let init = Chunk::Init(Init {
+            tag: PEER,
+            window: 1 << 16,
+            outbound_streams: 10,
+            inbound_streams: 10,
+            initial_tsn: Tsn::new(1),
+            parameters: vec![
+                Parameter::ForwardTsnSupported,
+                Parameter::SupportedExtensions(vec![0x40, 0x80, 0xC0, 0xC1, 0xC2]),
+            ],
+        });
+        world.handle(THERE, packet(VerificationTag::NONE, Some(init), &[]));
+        world.bring_cookie(THERE, &[]);
+        world
+    }
+
+    fn step(&mut self, how: u8, chunks: &[u8]) {
+        let tag = match how & 3 {
+            0 => self.tag,
+            1 => VerificationTag::NONE,
+            2 => PEER,
+            // That of what has begun anew, or a stranger's.
+            _ => self.given.as_ref().map_or(STRANGER, |given| given.0),
+        };
+        let from = if how & 4 == 0 { THERE } else { ELSEWHERE };
+        if how & 8 != 0 {
+            self.wake_up();
+        }
+        match how & 16 == 0 {
+            true => self.handle(from, packet(tag, None, chunks)),
+            false => self.bring_cookie(from, chunks),
+        }
+        self.drain();
+    }
+
+    fn bring_cookie(&mut self, from: SocketAddr, chunks: &[u8]) {
+        if let Some((tag, cookie)) = self.given.clone() {
+            let echo = Chunk::CookieEcho(cookie);
+            self.handle(from, packet(tag, Some(echo), chunks));
+        }
+    }
+
+    fn handle(&mut self, from: SocketAddr, datagram: Bytes) {
+        let route = Route {
+            local: HERE,
+            remote: from,
+        };
+        match self.endpoint.handle_datagram(self.now, route, datagram) {
+            Handled::Ignored(_) => {}
+            Handled::Reply(transmit) => self.look_at(&transmit.datagram),
+            Handled::Accepted(_, association) => {
+                self.association = Some(association);
+                self.tag = self.given.as_ref().map_or(self.tag, |given| given.0);
+            }
+            Handled::For(_, packet) => {
+                if let Some(association) = &mut self.association {
+                    association.handle_packet(self.now, route, &packet);
+                }
+            }
+        }
+    }
+
+    fn wake_up(&mut self) {
+        if let Some(association) = &mut self.association {
+            let due = association.poll_timeout();
+            self.now = due.map_or(self.now, |at| at.max(self.now));
+            association.handle_timeout(self.now);
+        }
+    }
+
+    /// One packet is answered by few.
+    fn drain(&mut self) {
+        for count in 0.. {
+            let Some(association) = &mut self.association else {
+                return;
+            };
+            while association.receive().is_some() {}
+            while association.poll_event().is_some() {}
+            let Some(transmit) = association.poll_transmit(self.now) else {
+                return;
+            };
+            assert!(count < MAX_AT_ONCE, "it never stops sending");
+            self.look_at(&transmit.datagram);
+        }
+    }
+
+    /// Keeps what an INIT ACK says.
+    fn look_at(&mut self, datagram: &Bytes) {
+        let packet = Packet::decode(datagram.clone(), ChecksumRule::Zero);
+        let first = packet.ok().and_then(|packet| packet.chunks().next()?.ok());
+        if let Some(Chunk::InitAck(init)) = first {
+            let cookie = init.parameters.iter().find_map(|it| match it {
+                Parameter::Cookie(cookie) => Some(cookie.clone()),
+                _ => None,
+            });
+            self.given = cookie.map(|cookie| (init.tag, cookie));
+        }
+    }
+}
+
+/// A packet with this chunk and these bytes of more.
+fn packet(tag: VerificationTag, first: Option<Chunk>, more: &[u8]) -> Bytes {
+    let mut writer = PacketWriter::new(9, 9, tag, 4096);
+    if let Some(first) = first {
+        writer.put(&first);
+    }
+    let mut datagram = writer.finish(ChecksumRule::Zero).to_vec();
+    datagram.extend_from_slice(more);
+    // The writer gives beginnings a checksum all the same.
+    datagram[8..12].fill(0);
+    datagram.into()
+}
+
+const PEER: VerificationTag = VerificationTag::new(2);
+const STRANGER: VerificationTag = VerificationTag::new(77);
+const HERE: Local = Local {
+    link: LinkIndex::new(1),
+    address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+};
+const THERE: SocketAddr = socket([198, 51, 100, 1]);
+const ELSEWHERE: SocketAddr = socket([203, 0, 113, 1]);
+
+const fn socket([a, b, c, d]: [u8; 4]) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(a, b, c, d)), 9899)
+}
+
+/// More packets at once than any input makes one send.
+const MAX_AT_ONCE: u32 = 1000;

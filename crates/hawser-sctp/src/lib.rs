@@ -1,0 +1,34 @@
+//! Association mode without I/O: SCTP associations that use every path at once.
+//!
+//! An association by RFC 9260 between hosts with several addresses, with the paper's virtual
+//! associations: every useful pair of addresses is a path of its own, with its own window, timer
+//! and loss recovery, and every chunk is placed by itself. How it decides is told in
+//! `docs/design/association.md`.
+#![forbid(unsafe_code)]
+
+mod association;
+mod config;
+mod congestion;
+mod endpoint;
+mod error;
+mod event;
+#[doc(hidden)]
+pub mod fuzzing;
+mod path;
+mod ranges;
+mod receive;
+mod route;
+mod send;
+mod snapshot;
+#[cfg(test)]
+mod testing;
+
+pub use association::Association;
+pub use config::{AssociationConfig, Checksum, Control, LossRule, Selection};
+pub use endpoint::{AssociationId, ConnectError, Endpoint, EndpointConfig, Handled, Ignored};
+pub use error::{Closed, Misbehaviour, SendError};
+pub use event::Event;
+pub use receive::{End, Received};
+pub use route::{Local, Route, Transmit};
+pub use send::{Message, Reliability};
+pub use snapshot::PathSnapshot;

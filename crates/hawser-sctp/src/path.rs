@@ -1,0 +1,218 @@
+//! The table of virtual associations: what is known of each pair of addresses.
+
+mod asconf;
+mod coupling;
+mod flight;
+mod heartbeat;
+mod packet_size;
+mod rtt;
+mod selection;
+mod table;
+mod view;
+
+use std::time::Duration;
+
+use hawser_path::{DeliveryRate, Expectation, Limit, Silence};
+use hawser_types::{ByteCount, ChannelId, Instant, PathId, Rate};
+
+use crate::AssociationConfig;
+use crate::congestion::{self, Acknowledged, CongestionControl, Lost};
+use crate::route::Route;
+pub(crate) use asconf::{AddressRequest, Asconf};
+use coupling::Tally;
+pub(crate) use flight::{Flight, SentPacket};
+use heartbeat::Heartbeat;
+pub(crate) use heartbeat::HeartbeatToSend;
+use packet_size::PacketSize;
+pub(crate) use rtt::RttEstimator;
+pub(crate) use table::Paths;
+
+/// One virtual association. Source: SCTP aggregation §3.1, table 1.
+#[derive(Debug)]
+pub(crate) struct Path {
+    pub(crate) id: PathId,
+    pub(crate) route: Route,
+    pub(crate) state: PathState,
+    /// It was selected to carry data (§3.2).
+    pub(crate) selected: bool,
+    /// The largest packet known to pass, with its SCTP header.
+    pub(crate) packet_size: usize,
+    pub(crate) rtt: RttEstimator,
+    pub(crate) congestion: Box<dyn CongestionControl>,
+    /// What is under way.
+    pub(crate) flight: Flight,
+    /// Time-outs in a row.
+    errors: u32,
+    /// Those of data alone: that heartbeats are answered says nothing of larger packets.
+    data_errors: u32,
+    heartbeat: Heartbeat,
+    size: PacketSize,
+    delivery: DeliveryRate,
+    silence: Silence,
+    /// It had been silent for too long when it was last looked at.
+    was_suspect: bool,
+    tally: Tally,
+    /// When it answered last; until it does, when it was added.
+    heard_at: Instant,
+    /// When a chunk that measures the round-trip time was last sent, or the path was added.
+    last_sent: Instant,
+    sack_delay: Duration,
+}
+
+/// Whether a path can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PathState {
+    /// It has not answered yet: no data (RFC 9260 §5.4).
+    Unconfirmed,
+    /// It answers.
+    Active,
+    /// It did not answer too often in a row.
+    Inactive,
+}
+
+impl Path {
+    fn new(now: Instant, id: PathId, route: Route, config: &AssociationConfig) -> Self {
+        let packet_size = config.base_packet();
+        Self {
+            id,
+            route,
+            state: PathState::Unconfirmed,
+            selected: false,
+            packet_size,
+            rtt: RttEstimator::new(config),
+            congestion: congestion::new(config.control, ByteCount::from(packet_size)),
+            flight: Flight::new(config.losses),
+            errors: 0,
+            data_errors: 0,
+            heartbeat: Heartbeat::new(now),
+            size: PacketSize::new(config),
+            delivery: DeliveryRate::default(),
+            silence: Silence::default(),
+            was_suspect: false,
+            tally: Tally::default(),
+            heard_at: now,
+            last_sent: now,
+            sack_delay: config.sack_delay,
+        }
+    }
+
+    /// What schedulers call the path.
+    pub(crate) fn channel(&self) -> ChannelId {
+        ChannelId::new(self.id.value())
+    }
+
+    /// A packet with `size` bytes of chunks that are to be acknowledged leaves, `flight` being under
+    /// way already.
+    pub(crate) fn on_sent(&mut self, now: Instant, size: ByteCount, flight: ByteCount) {
+        if flight == ByteCount::ZERO {
+            let idle = now.since(self.last_sent).as_nanos();
+            let timeouts = idle / self.rtt.rto_without_backoff().as_nanos().max(1);
+            if timeouts > 0 {
+                self.congestion
+                    .on_idle(u32::try_from(timeouts).unwrap_or(u32::MAX));
+            }
+        }
+        self.last_sent = now;
+        self.silence.on_written(now);
+        self.congestion.on_sent(now, size, flight);
+    }
+
+    /// News of the path, its round-trip time having been given to [`Self::rtt`] already.
+    pub(crate) fn on_acknowledged(&mut self, news: &Acknowledged) {
+        self.data_errors = 0;
+        self.tally.delivered += self.packets(news.bytes);
+        if let Some(sample) = &news.sample {
+            let limit = if sample.application_limited {
+                Limit::Application
+            } else {
+                Limit::Path
+            };
+            self.delivery
+                .on_sample(news.now, sample.rate, news.smoothed_rtt, limit);
+        }
+        self.congestion.on_acknowledged(news);
+    }
+
+    /// Chunks were found lost.
+    pub(crate) fn on_lost(&mut self, lost: &Lost) {
+        self.tally.lost += self.packets(lost.bytes);
+        self.congestion.on_lost(lost);
+    }
+
+    /// Nothing came back for a whole [`RttEstimator::rto`], which is longer the next time.
+    pub(crate) fn on_timeout(&mut self, now: Instant) {
+        self.rtt.back_off();
+        self.congestion.on_timeout(now);
+        self.data_errors = self.data_errors.saturating_add(1);
+        if self.data_errors == BLACK_HOLE {
+            self.size.on_black_hole(now);
+            self.take_packet_size();
+        }
+    }
+
+    /// How fast it delivers; zero while unknown.
+    pub(crate) fn delivery_rate(&self) -> Rate {
+        self.delivery.rate()
+    }
+
+    /// Whether the window has room.
+    pub(crate) fn has_room(&self) -> bool {
+        self.flight.bytes() < self.congestion.window()
+    }
+
+    /// It has answered: what was expected has come, or at least it is there.
+    fn on_heard(&mut self, now: Instant) {
+        // After time-outs it was no false alarm.
+        if std::mem::take(&mut self.was_suspect) && self.errors == 0 {
+            self.silence.on_false_alarm();
+        }
+        self.errors = 0;
+        self.heard_at = now;
+        let flight = self.flight.bytes();
+        self.silence
+            .on_sample(now, flight > ByteCount::ZERO, flight, Duration::ZERO);
+    }
+
+    /// Silent for longer than its round trips explain: it gets nothing new while another is there.
+    pub(crate) fn is_suspect(&self, now: Instant) -> bool {
+        // For every packet this is asked of every path: hardly any is silent for so long.
+        self.silence.current(now) >= Silence::SHORTEST
+            && self.suspect_at().is_some_and(|at| at <= now)
+    }
+
+    /// When it becomes that if nothing is heard; `None` while nothing is expected.
+    pub(crate) fn suspect_at(&self) -> Option<Instant> {
+        let began = self.silence.began()?;
+        Some(began + self.silence.suspect_after(self.expectation()))
+    }
+
+    /// What the search has found is used from now on.
+    fn take_packet_size(&mut self) {
+        let known = self.size.known();
+        if known != self.packet_size {
+            self.packet_size = known;
+            self.congestion.on_packet_size(ByteCount::from(known));
+        }
+    }
+
+    /// How many packets so much is, for statistics.
+    fn packets(&self, bytes: ByteCount) -> u64 {
+        bytes.as_u64().div_ceil(self.packet_size as u64)
+    }
+
+    fn expectation(&self) -> Expectation {
+        let rtt = self.rtt.smoothed().unwrap_or_else(|| self.rtt.rto());
+        let rate = self.delivery.rate();
+        Expectation {
+            // The last packets of a flight are acknowledged when the peer has waited for another.
+            rtt: rtt + self.sack_delay,
+            variation: self.rtt.variation(),
+            own_variation: self.rtt.variation(),
+            drain: rate.time_for(self.flight.bytes()).unwrap_or_default(),
+            due: rtt,
+        }
+    }
+}
+
+/// After so many time-outs in a row, packets may have become too large for the path.
+const BLACK_HOLE: u32 = 2;

@@ -1,0 +1,94 @@
+use std::time::Duration;
+
+use super::SentPacket;
+use crate::path::rtt::RttEstimator;
+
+/// How long a packet may be late before it counts as lost, learnt from those that were taken for
+/// lost and were not.
+///
+/// Source: RFC 9002 §6.1 (three packets, 9/8 of a round trip); that both grow when they were too
+/// small is from RFC 8985 §6.2.
+#[derive(Debug)]
+pub(super) struct Reordering {
+    packets: u64,
+    /// Eighths of a round trip beyond a whole one.
+    eighths: u32,
+    episode: Episode,
+}
+
+/// The losses that one reduction of the window answered.
+#[derive(Debug, Default)]
+struct Episode {
+    /// The packets from the one to before the other belong to it.
+    begin: u64,
+    end: u64,
+    /// Chunks, and how many of them turned out to be only late.
+    lost: usize,
+    late: usize,
+    by_timeout: bool,
+    undone: bool,
+}
+
+impl Reordering {
+    pub(super) fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    pub(super) fn patience(&self, rtt: &RttEstimator) -> Duration {
+        let trip = rtt.smoothed().unwrap_or_default().max(rtt.latest());
+        (trip + trip / 8 * self.eighths).max(GRANULARITY)
+    }
+
+    /// `next`: the number of the packet that leaves next.
+    pub(super) fn on_lost(&mut self, packet: &SentPacket, next: u64) {
+        if packet.number >= self.episode.end {
+            self.episode = Episode {
+                begin: self.episode.end,
+                end: next,
+                ..Episode::default()
+            };
+        }
+        self.episode.lost += packet.open;
+    }
+
+    pub(super) fn on_timeout(&mut self, lost: &[SentPacket], next: u64) {
+        self.episode = Episode {
+            begin: lost.first().map_or(next, |packet| packet.number),
+            end: next,
+            lost: lost.iter().map(|packet| packet.open).sum(),
+            by_timeout: true,
+            ..Episode::default()
+        };
+    }
+
+    pub(super) fn on_late(&mut self, number: u64) -> bool {
+        let episode = &mut self.episode;
+        if !(episode.begin..episode.end).contains(&number) || episode.undone {
+            return false;
+        }
+        if !episode.by_timeout && episode.late == 0 {
+            self.packets = (self.packets * 2).min(MAX_PACKETS);
+            self.eighths = (self.eighths + 1).min(MAX_EIGHTHS);
+        }
+        episode.late += 1;
+        // Of what T3 took for lost, one that arrives late shows that the answers were late.
+        // Source: RFC 5682 (F-RTO).
+        episode.undone = episode.by_timeout || episode.late >= episode.lost;
+        episode.undone
+    }
+}
+
+impl Default for Reordering {
+    fn default() -> Self {
+        Self {
+            packets: MIN_PACKETS,
+            eighths: 1,
+            episode: Episode::default(),
+        }
+    }
+}
+
+const MIN_PACKETS: u64 = 3;
+const MAX_PACKETS: u64 = 96;
+const MAX_EIGHTHS: u32 = 8;
+const GRANULARITY: Duration = Duration::from_millis(1);

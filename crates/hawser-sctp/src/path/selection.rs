@@ -1,0 +1,145 @@
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::route::{Local, Route};
+
+/// A pair of addresses that could carry data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub(super) route: Route,
+    /// `None` for a pair that does not answer.
+    pub(super) rtt: Option<Duration>,
+}
+
+/// An address of either end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum End {
+    Local(Local),
+    Remote(SocketAddr),
+}
+
+/// The pairs that carry data, by their places in `candidates`, quickest first: at most max(m, n) of
+/// the m × n, none slower than `theta` times the quickest, and every address at least once where the
+/// rest allows it.
+///
+/// Source: SCTP aggregation §3.2, steps ② to ⑥; ① is the table's heartbeats, ⑦ what each path has
+/// of its own. Where the paper leaves it open:
+///
+/// - A newcomer may itself be what makes another pair redundant. Counted otherwise, two hosts with
+///   two addresses each could never have all of them in two pairs.
+/// - The quickest pair is replaced only where no other can be.
+pub(super) fn select(candidates: &[Candidate], theta: f64) -> Vec<usize> {
+    // ②
+    let mut sorted: Vec<(Duration, usize)> = candidates
+        .iter()
+        .enumerate()
+        .filter_map(|(place, candidate)| Some((candidate.rtt?, place)))
+        .collect();
+    sorted.sort();
+    let Some(&(quickest, _)) = sorted.first() else {
+        return Vec::new();
+    };
+    let limit = quickest.as_secs_f64() * theta.max(1.0);
+    let within = |(rtt, _): &(Duration, usize)| rtt.as_secs_f64() <= limit;
+    sorted.retain(within);
+    // ③
+    let most = larger_count(&ends(candidates));
+    let rest = sorted.split_off(most.min(sorted.len()));
+    let mut table = Proposals {
+        candidates,
+        proposed: sorted,
+        rest,
+    };
+    // ④, ⑤
+    for end in table.missing() {
+        if !table.has(end) {
+            table.bring_in(end);
+        }
+    }
+    // ⑥
+    table.proposed.sort();
+    table.proposed.into_iter().map(|(_, place)| place).collect()
+}
+
+/// The pairs proposed, and those left; both within θ.
+struct Proposals<'a> {
+    candidates: &'a [Candidate],
+    /// The quickest comes first.
+    proposed: Vec<(Duration, usize)>,
+    rest: Vec<(Duration, usize)>,
+}
+
+impl Proposals<'_> {
+    fn missing(&self) -> Vec<End> {
+        let all = ends(self.candidates).into_iter();
+        all.filter(|end| !self.has(*end)).collect()
+    }
+
+    fn has(&self, end: End) -> bool {
+        let mut proposed = self.proposed.iter();
+        proposed.any(|(_, place)| self.touches(*place, end))
+    }
+
+    /// Takes in the quickest of the left pairs with that address for the slowest redundant one.
+    fn bring_in(&mut self, end: End) {
+        let first_to_keep = [1, 0];
+        for keep in first_to_keep {
+            for left in 0..self.rest.len() {
+                let newcomer = self.rest[left];
+                if !self.touches(newcomer.1, end) {
+                    continue;
+                }
+                let redundant = (keep..self.proposed.len()).rev().find(|place| {
+                    // The slowest comes last, as long as newcomers are put where they belong.
+                    self.is_redundant(*place, newcomer.1)
+                });
+                if let Some(place) = redundant {
+                    let out = self.proposed.remove(place);
+                    self.rest[left] = out;
+                    self.rest.sort();
+                    let at = self.proposed.partition_point(|pair| *pair < newcomer);
+                    self.proposed.insert(at, newcomer);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Both its addresses are in other proposals, or in the newcomer.
+    fn is_redundant(&self, place: usize, newcomer: usize) -> bool {
+        let route = self.candidates[self.proposed[place].1].route;
+        [End::Local(route.local), End::Remote(route.remote)]
+            .into_iter()
+            .all(|end| {
+                let others = self.proposed.iter().enumerate();
+                self.touches(newcomer, end)
+                    || others
+                        .filter(|(other, _)| *other != place)
+                        .any(|(_, (_, pair))| self.touches(*pair, end))
+            })
+    }
+
+    fn touches(&self, candidate: usize, end: End) -> bool {
+        let route = self.candidates[candidate].route;
+        end == End::Local(route.local) || end == End::Remote(route.remote)
+    }
+}
+
+/// max(m, n)
+fn larger_count(ends: &BTreeSet<End>) -> usize {
+    let locals = ends.iter().filter(|end| matches!(end, End::Local(_)));
+    let locals = locals.count();
+    locals.max(ends.len() - locals)
+}
+
+fn ends(candidates: &[Candidate]) -> BTreeSet<End> {
+    let both = |candidate: &Candidate| {
+        let Route { local, remote } = candidate.route;
+        [End::Local(local), End::Remote(remote)]
+    };
+    candidates.iter().flat_map(both).collect()
+}
+
+#[cfg(test)]
+mod tests;

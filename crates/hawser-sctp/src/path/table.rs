@@ -1,0 +1,304 @@
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use hawser_sched::PathView;
+use hawser_types::{Instant, PathId};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use super::coupling::Coupler;
+use super::selection::{self, Candidate};
+use super::{HeartbeatToSend, Path, PathState};
+use crate::event::Event;
+use crate::route::{Local, Route};
+use crate::{AssociationConfig, Selection};
+
+/// Every pair of addresses of an association, which of them are used, and how each does.
+#[derive(Debug)]
+pub(crate) struct Paths {
+    pub(super) config: AssociationConfig,
+    /// In the order of their numbers, which are never used twice.
+    pub(super) paths: Vec<Path>,
+    next: PathId,
+    /// Where the peer would rather be reached.
+    preferred: Option<IpAddr>,
+    pub(super) rng: StdRng,
+    pub(super) coupler: Coupler,
+    pub(super) views: Vec<PathView>,
+    events: VecDeque<Event>,
+    /// When [`Selection::Paper`] looks at the round-trip times again.
+    reselect: Instant,
+}
+
+impl Paths {
+    pub(crate) fn new(config: &AssociationConfig, seed: u64) -> Self {
+        Self {
+            config: config.clone(),
+            paths: Vec::new(),
+            next: PathId::default(),
+            preferred: None,
+            rng: StdRng::seed_from_u64(seed),
+            coupler: Coupler::default(),
+            views: Vec::new(),
+            events: VecDeque::new(),
+            reselect: Instant::ZERO,
+        }
+    }
+
+    /// Adds a path, or finds it; `None` when there are too many already. `confirmed`: the peer has
+    /// answered over it, as it did to the handshake's packets.
+    pub(crate) fn add(&mut self, now: Instant, route: Route, confirmed: bool) -> Option<PathId> {
+        let id = match self.find(&route) {
+            Some(id) => id,
+            None if self.paths.len() >= MAX_PATHS => return None,
+            None => {
+                let id = self.next;
+                self.next = id.next();
+                self.paths.push(Path::new(now, id, route, &self.config));
+                id
+            }
+        };
+        if confirmed {
+            self.on_answered(now, id);
+        }
+        Some(id)
+    }
+
+    /// Removes all paths from that place, and says which. What was under way on them is lost.
+    pub(crate) fn remove_local(&mut self, local: Local) -> Vec<PathId> {
+        let gone = self.remove_where(|route| route.local == local);
+        if !self
+            .paths
+            .iter()
+            .any(|path| path.route.local.link == local.link)
+        {
+            self.forget_link(local.link);
+        }
+        gone
+    }
+
+    /// Likewise all paths to an address of the peer, whatever the port.
+    pub(crate) fn remove_remote(&mut self, remote: IpAddr) -> Vec<PathId> {
+        self.remove_where(|route| route.remote.ip() == remote)
+    }
+
+    /// The peer would rather be reached there: control chunks go there while it answers. Data goes where
+    /// it arrives first, as before.
+    pub(crate) fn prefer(&mut self, remote: IpAddr) {
+        self.preferred = Some(remote);
+    }
+
+    /// The peer's packets to a place come from another port of a known address; whether one is known.
+    pub(crate) fn on_port_changed(&mut self, route: Route) -> bool {
+        let same = |path: &&mut Path| {
+            let known = path.route;
+            known.local == route.local && known.remote.ip() == route.remote.ip()
+        };
+        let path = self.paths.iter_mut().find(same);
+        path.map(|path| path.route = route).is_some()
+    }
+
+    pub(crate) fn find(&self, route: &Route) -> Option<PathId> {
+        let path = self.paths.iter().find(|path| path.route == *route)?;
+        Some(path.id)
+    }
+
+    /// `None` for one that was removed.
+    pub(crate) fn path(&self, id: PathId) -> Option<&Path> {
+        let place = self.place(id)?;
+        self.paths.get(place)
+    }
+
+    /// As [`Self::path`].
+    pub(crate) fn path_mut(&mut self, id: PathId) -> Option<&mut Path> {
+        let place = self.place(id)?;
+        self.paths.get_mut(place)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Path> {
+        self.paths.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Path> {
+        self.paths.iter_mut()
+    }
+
+    /// Since when no path to the peer's address has answered; `None` while one does.
+    pub(crate) fn silent_since(&self, remote: IpAddr) -> Option<Instant> {
+        let mut since = Instant::ZERO;
+        for path in &self.paths {
+            if path.route.remote.ip() == remote {
+                since = since.max(path.heard_at);
+                if path.state == PathState::Active {
+                    return None;
+                }
+            }
+        }
+        Some(since)
+    }
+
+    /// Where control chunks go: over a path that answers, one that has failed to least often of late,
+    /// to where the peer prefers, the quickest.
+    pub(crate) fn best(&self, now: Instant) -> Option<PathId> {
+        let rank = |path: &&Path| {
+            let rtt = path.rtt.smoothed().unwrap_or_else(|| path.rtt.rto());
+            let state = match path.state {
+                PathState::Active if path.is_suspect(now) => 1,
+                PathState::Active => 0,
+                PathState::Inactive => 2,
+                PathState::Unconfirmed => 3,
+            };
+            let unwanted = self
+                .preferred
+                .is_some_and(|it| it != path.route.remote.ip());
+            (state, path.errors, unwanted, rtt, path.id)
+        };
+        Some(self.paths.iter().min_by_key(rank)?.id)
+    }
+
+    /// The largest packet that every path in use takes: a chunk of it can be sent again anywhere.
+    pub(crate) fn smallest_packet(&self) -> usize {
+        let sizes = self.paths.iter().filter(|path| path.selected);
+        sizes
+            .map(|path| path.packet_size)
+            .min()
+            .unwrap_or(self.config.base_packet())
+    }
+
+    /// A retransmission time-out has passed on a path, or a heartbeat was not answered.
+    pub(crate) fn on_timeout_counted(&mut self, id: PathId) {
+        let most = self.config.path_max_retransmissions;
+        let Some(path) = self.path_mut(id) else {
+            return;
+        };
+        path.errors = path.errors.saturating_add(1);
+        if path.state == PathState::Active && path.errors > most {
+            path.state = PathState::Inactive;
+            let route = path.route;
+            tracing::debug!(path = %id, "path is down");
+            self.events.push_back(Event::PathDown(route));
+            self.select();
+        }
+    }
+
+    /// The peer has acknowledged what was sent over a path.
+    pub(crate) fn on_answered(&mut self, now: Instant, id: PathId) {
+        let Some(path) = self.path_mut(id) else {
+            return;
+        };
+        path.on_heard(now);
+        if path.state != PathState::Active {
+            path.state = PathState::Active;
+            let route = path.route;
+            tracing::debug!(path = %id, "path is up");
+            self.events.push_back(Event::PathUp(route));
+            self.select();
+        }
+        self.couple(now, id);
+    }
+
+    /// No path has answered any more for so many times that the association is to be given up.
+    ///
+    /// RFC 9260 §8.1 counts the time-outs of all paths together, of which one at a time carries data
+    /// there. Here all do, so that a short outage of all would add up: each path counts its own, and
+    /// the association is lost when the last of them is. One without any path waits for a new one.
+    pub(crate) fn is_lost(&self) -> bool {
+        let most = self.config.association_max_retransmissions;
+        !self.paths.is_empty() && self.paths.iter().all(|path| path.is_given_up(most))
+    }
+
+    /// A HEARTBEAT ACK has come; one that answers nothing that was asked is passed over.
+    pub(crate) fn on_heartbeat_ack(&mut self, now: Instant, info: &[u8]) {
+        if let Some(id) = self.answered_by(now, info) {
+            self.on_answered(now, id);
+            self.select();
+        }
+    }
+
+    /// A HEARTBEAT that is due.
+    pub(crate) fn poll_heartbeat(&mut self, now: Instant) -> Option<HeartbeatToSend> {
+        self.heartbeat_due(now)
+    }
+
+    /// Counts what was not answered in time.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        for path in &mut self.paths {
+            path.was_suspect = path.is_suspect(now);
+        }
+        for id in self.unanswered(now) {
+            self.on_timeout_counted(id);
+        }
+        if self.reselects() && self.reselect <= now {
+            self.reselect = now + self.config.heartbeat_interval;
+            self.select();
+        }
+    }
+
+    /// When [`Self::handle_timeout`] or [`Self::poll_heartbeat`] has something to do.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let reselect = Some(self.reselect).filter(|_| self.reselects());
+        let wakes = self.paths.iter().map(|path| self.wakes_at(path));
+        wakes.chain(reselect).min()
+    }
+
+    /// [`Event::PathUp`] and [`Event::PathDown`].
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn reselects(&self) -> bool {
+        matches!(self.config.selection, Selection::Paper { .. })
+    }
+
+    /// Decides which paths carry data.
+    fn select(&mut self) {
+        let chosen = match self.config.selection {
+            Selection::Answering => None,
+            Selection::Paper { theta } => {
+                let candidates: Vec<Candidate> = self.paths.iter().map(candidate).collect();
+                Some(selection::select(&candidates, theta))
+            }
+        };
+        for (place, path) in self.paths.iter_mut().enumerate() {
+            path.selected = match &chosen {
+                Some(chosen) => chosen.contains(&place),
+                None => path.state == PathState::Active,
+            };
+        }
+    }
+
+    fn remove_where(&mut self, leaves: impl Fn(&Route) -> bool) -> Vec<PathId> {
+        let mut gone = Vec::new();
+        self.paths.retain(|path| {
+            let stays = !leaves(&path.route);
+            if !stays {
+                gone.push(path.id);
+            }
+            stays
+        });
+        if !gone.is_empty() {
+            self.select();
+        }
+        gone
+    }
+
+    fn place(&self, id: PathId) -> Option<usize> {
+        self.paths.binary_search_by_key(&id, |path| path.id).ok()
+    }
+}
+
+/// By the time that the path takes without a queue: one that is slow since it is full would else be
+/// taken out and in again.
+fn candidate(path: &Path) -> Candidate {
+    let answers = path.state == PathState::Active;
+    Candidate {
+        route: path.route,
+        rtt: path.rtt.min().filter(|_| answers),
+    }
+}
+
+/// Eight addresses of this host with eight of the peer.
+const MAX_PATHS: usize = 64;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,33 @@
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::Bytes;
+use hawser_types::LinkIndex;
+
+/// Where packets of this host leave: a link, and one of its addresses.
+///
+/// Two links may have the same address, so that only both together name the place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Local {
+    /// The link.
+    pub link: LinkIndex,
+    /// The source address.
+    pub address: IpAddr,
+}
+
+/// A pair of addresses: what the paper calls a virtual association is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Route {
+    /// This host's end.
+    pub local: Local,
+    /// The peer's address, with the UDP port that its encapsulated packets come from (RFC 6951).
+    pub remote: SocketAddr,
+}
+
+/// A datagram to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// From where to where.
+    pub route: Route,
+    /// The SCTP packet: what UDP carries.
+    pub datagram: Bytes,
+}

@@ -1,0 +1,323 @@
+//! What SACKs say.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use hawser_types::{ByteCount, Instant, PathId};
+use hawser_wire::sctp::{Sack, Tsn};
+use smallvec::SmallVec;
+
+use super::Outbound;
+use super::window::{Place, Status};
+use crate::congestion::Acknowledged;
+use crate::path::Paths;
+use crate::{LossRule, Misbehaviour};
+
+type TouchedPaths = SmallVec<[PathId; 8]>;
+
+impl Outbound {
+    /// Reads a SACK; the payload that it acknowledges for the first time. One that acknowledges what
+    /// was never sent changes nothing.
+    ///
+    /// The work is in proportion to what is new: what earlier ones said is passed over run by run.
+    pub(crate) fn on_sack(
+        &mut self,
+        now: Instant,
+        sack: &Sack,
+        paths: &mut Paths,
+    ) -> Result<ByteCount, Misbehaviour> {
+        let Some(first) = self.slides_to(sack.cumulative)? else {
+            return Ok(ByteCount::ZERO);
+        };
+        let runs = self.runs(first, sack)?;
+        self.peer_window = u64::from(sack.window);
+        let acknowledged = self.acknowledge(now, first, &runs, paths);
+        for tsn in sack.duplicates.iter().take(MAX_MENDED) {
+            self.on_duplicate(now, *tsn, paths);
+        }
+        Ok(acknowledged)
+    }
+
+    /// Likewise the cumulative TSN of a SHUTDOWN, which says nothing of gaps or of the peer's window.
+    pub(crate) fn on_cumulative(
+        &mut self,
+        now: Instant,
+        cumulative: Tsn,
+        paths: &mut Paths,
+    ) -> Result<ByteCount, Misbehaviour> {
+        match self.slides_to(cumulative)? {
+            Some(first) => Ok(self.acknowledge(now, first, &[], paths)),
+            None => Ok(ByteCount::ZERO),
+        }
+    }
+
+    fn acknowledge(
+        &mut self,
+        now: Instant,
+        first: u64,
+        runs: &[Range<u64>],
+        paths: &mut Paths,
+    ) -> ByteCount {
+        self.heard_at = now;
+        let advanced = first > self.window.first();
+        let mut acknowledged = ByteCount::ZERO;
+        let mut touched = TouchedPaths::new();
+        let mut newest = None;
+        for chunk in self.window.first()..first {
+            let length = self.on_acknowledged(now, chunk, paths, &mut touched);
+            newest = newest.max(Some(chunk).filter(|_| length > ByteCount::ZERO));
+            acknowledged += length;
+        }
+        self.slide(first);
+        let mut fresh = std::mem::take(&mut self.fresh);
+        for run in runs {
+            self.window.acknowledge(run.clone(), &mut fresh);
+        }
+        newest = newest.max(fresh.iter().copied().max());
+        for chunk in fresh.drain(..) {
+            acknowledged += self.on_acknowledged(now, chunk, paths, &mut touched);
+        }
+        self.fresh = fresh;
+        self.look_for_reneging(runs);
+        let may_grow = self.may_grow(advanced);
+        for id in touched {
+            self.conclude(now, id, may_grow, paths);
+        }
+        self.count_reports(now, advanced, newest, paths);
+        self.advance_abandoned();
+        self.note_room();
+        acknowledged
+    }
+
+    /// Where the window begins by this cumulative TSN; `None` for one that is behind.
+    fn slides_to(&self, cumulative: Tsn) -> Result<Option<u64>, Misbehaviour> {
+        let before = self.window.cumulative();
+        if before.is_after(cumulative) {
+            return Ok(None);
+        }
+        let first = self.window.first() + u64::from(cumulative.since(before));
+        match first <= self.window.end() {
+            true => Ok(Some(first)),
+            false => Err(Misbehaviour::AcknowledgedUnsent),
+        }
+    }
+
+    /// The gap blocks as runs of chunks; blocks that make no sense are passed over.
+    fn runs(&self, first: u64, sack: &Sack) -> Result<SmallVec<[Range<u64>; 8]>, Misbehaviour> {
+        let mut runs = SmallVec::new();
+        for block in &sack.gaps {
+            if block.first < 2 || block.last < block.first {
+                continue;
+            }
+            let run = first + u64::from(block.first) - 1..first + u64::from(block.last);
+            if run.end > self.window.end() {
+                return Err(Misbehaviour::AcknowledgedUnsent);
+            }
+            runs.push(run);
+        }
+        Ok(runs)
+    }
+
+    /// A chunk is acknowledged for the first time: books that where it was under way. Its payload.
+    fn on_acknowledged(
+        &mut self,
+        now: Instant,
+        chunk: u64,
+        paths: &mut Paths,
+        touched: &mut TouchedPaths,
+    ) -> ByteCount {
+        let Some(record) = self.window.get_mut(chunk) else {
+            return ByteCount::ZERO;
+        };
+        if matches!(record.status, Status::Ack | Status::Abandoned) {
+            return ByteCount::ZERO;
+        }
+        let once = record.transmissions == 1;
+        let (size, failed) = (record.size(), record.failed.last().copied());
+        let length = ByteCount::from(record.data.payload.len());
+        let (places, twin) = (std::mem::take(&mut record.places), record.twin);
+        self.window.set_status(chunk, Status::Ack);
+        let judged = judge(now, &places, once, paths);
+        let credited = credited(&judged, twin);
+        for it in &judged {
+            let Some(path) = paths.path_mut(it.place.path) else {
+                continue;
+            };
+            if credited.contains(&it.place) {
+                let measures = once || twin && is_alone(it, &judged);
+                path.flight
+                    .acknowledge(now, it.place.packet, size, measures);
+                if !touched.contains(&it.place.path) {
+                    touched.push(it.place.path);
+                }
+            } else {
+                path.flight.forget(it.place.packet, size);
+                if once {
+                    path.ask_for_heartbeat();
+                }
+            }
+        }
+        match failed {
+            Some(failed) if !credited.is_empty() => self.remember(chunk, failed),
+            Some(failed) if judged.iter().all(|it| it.is_early) => {
+                self.on_late(now, failed, paths);
+            }
+            _ => {}
+        }
+        length
+    }
+
+    /// A chunk that was sent again has arrived; which of the two has, nobody knows yet.
+    fn remember(&mut self, chunk: u64, failed: Place) {
+        if self.mended.len() == MAX_MENDED {
+            self.mended.pop_front();
+        }
+        self.mended.push_back((chunk, failed));
+    }
+
+    /// A chunk has arrived twice: if it was sent again after it had counted as lost, it was not.
+    /// Source: RFC 3708.
+    fn on_duplicate(&mut self, now: Instant, tsn: Tsn, paths: &mut Paths) {
+        let is_it = |(chunk, _): &(u64, Place)| self.window.tsn(*chunk) == tsn;
+        let place = self.mended.iter().position(is_it);
+        if let Some((_, failed)) = place.and_then(|place| self.mended.remove(place)) {
+            self.on_late(now, failed, paths);
+        }
+    }
+
+    /// What counted as lost has arrived: nothing that was sent later can have brought it so soon.
+    fn on_late(&mut self, now: Instant, place: Place, paths: &mut Paths) {
+        let Some(path) = paths.path_mut(place.path) else {
+            return;
+        };
+        if self.losses == LossRule::PerPath && path.flight.on_late(place.packet) {
+            path.congestion.on_spurious(now);
+        }
+        paths.on_answered(now, place.path);
+    }
+
+    /// Draws the conclusions for one path of what a SACK brought.
+    fn conclude(&mut self, now: Instant, id: PathId, may_grow: bool, paths: &mut Paths) {
+        let Some(path) = paths.path_mut(id) else {
+            return;
+        };
+        let Some(news) = path.flight.take_news() else {
+            return;
+        };
+        let rtt = news.measurable.map(|at| now.since(at));
+        if let Some(rtt) = rtt {
+            path.rtt.on_sample(now, rtt);
+        }
+        let min_rtt = path.rtt.min().unwrap_or_default();
+        let sample = path.flight.rate_sample(&news, min_rtt);
+        if self.losses == LossRule::PerPath {
+            self.find_lost(now, id, paths);
+        }
+        let Some(path) = paths.path_mut(id) else {
+            return;
+        };
+        path.on_acknowledged(&Acknowledged {
+            now,
+            bytes: news.bytes,
+            flight_before: news.flight_before,
+            flight: path.flight.bytes(),
+            rtt,
+            smoothed_rtt: path.rtt.smoothed().unwrap_or_default(),
+            newest_sent: news.newest_sent,
+            may_grow,
+            sample,
+        });
+        paths.on_answered(now, id);
+    }
+
+    /// Slides the window, and forgets messages that have arrived.
+    fn slide(&mut self, first: u64) {
+        for chunk in self.window.first()..first {
+            let record = self.window.get(chunk).filter(|record| record.data.last);
+            if let Some(id) = record.and_then(|record| record.message) {
+                self.abandon.forget(id);
+            }
+        }
+        self.window.slide(first);
+    }
+
+    /// A chunk that follows the cumulative TSN and had been acknowledged beyond a hole was dropped
+    /// by the peer: who still has it would have counted it. SACKs that have overtaken each other never
+    /// look like this, other than gap blocks that are missing, which are therefore no sign.
+    fn look_for_reneging(&mut self, held: &[Range<u64>]) {
+        let first = self.window.get(self.window.first());
+        if first.is_some_and(|record| record.status == Status::Ack) {
+            tracing::debug!("the peer dropped what it had acknowledged");
+            self.window.renege(held);
+        }
+    }
+}
+
+/// What an acknowledgement that comes now has to do with a place where the chunk was under way.
+struct Judged {
+    place: Place,
+    /// It can be for what left there.
+    is_plausible: bool,
+    /// It is much too soon for that.
+    is_early: bool,
+    /// How far it is from when it was to be expected.
+    distance: Duration,
+}
+
+/// Judges all places of a chunk. `once`: it was sent nowhere else, and never before.
+///
+/// After a chunk was sent again, an acknowledgement sooner than the path's shortest round trip is for
+/// what was sent before. For others a round trip of less than half the shortest is hardly a path's
+/// but that of a peer that acknowledges before it has received: nothing is credited for it, until a
+/// heartbeat, whose content the peer can't know before, has shown that the path is so quick.
+fn judge(now: Instant, places: &[Place], once: bool, paths: &Paths) -> SmallVec<[Judged; 2]> {
+    let judged = places.iter().filter_map(|place| {
+        let path = paths.path(place.path)?;
+        let age = now.since(path.flight.sent_at(place.packet)?);
+        let shortest = path.rtt.min().unwrap_or_default();
+        let least = match once {
+            true if shortest < LONG => Duration::ZERO,
+            true => shortest / 2,
+            false => shortest,
+        };
+        Some(Judged {
+            place: *place,
+            is_plausible: age >= least,
+            is_early: age < shortest / 2,
+            distance: age.abs_diff(path.rtt.smoothed().unwrap_or_default()),
+        })
+    });
+    judged.collect()
+}
+
+/// The places that an acknowledgement is for: both of a chunk that was sent twice from the beginning,
+/// else one.
+///
+/// Of several on one path it is the oldest: a later one would make all between them look lost. Of
+/// several paths it is the one that it fits best, so that a dead path does not seem to answer when
+/// copies of what was under way on it arrive.
+fn credited(judged: &[Judged], twin: bool) -> SmallVec<[Place; 2]> {
+    if twin {
+        return judged.iter().map(|it| it.place).collect();
+    }
+    let mut oldest: SmallVec<[&Judged; 2]> = SmallVec::new();
+    for it in judged.iter().filter(|it| it.is_plausible) {
+        if oldest.iter().all(|known| known.place.path != it.place.path) {
+            oldest.push(it);
+        }
+    }
+    let best = oldest.into_iter().min_by_key(|it| it.distance);
+    best.map(|it| it.place).into_iter().collect()
+}
+
+/// Whether no other place can have brought it.
+fn is_alone(it: &Judged, judged: &[Judged]) -> bool {
+    let mut others = judged.iter().filter(|other| other.place != it.place);
+    it.is_plausible && others.all(|other| !other.is_plausible)
+}
+
+/// So many chunks are remembered that were sent again and have arrived, and so many duplicates
+/// looked at in one SACK.
+const MAX_MENDED: usize = 64;
+/// Shorter round trips vary by more than half for reasons of the hosts' own.
+const LONG: Duration = Duration::from_millis(5);

@@ -1,0 +1,170 @@
+//! What is lost, and what has to be sent again.
+
+use hawser_types::{ByteCount, Instant, PathId};
+use smallvec::SmallVec;
+
+use super::Outbound;
+use super::abandon::MessageId;
+use super::window::{Place, Status};
+use crate::LossRule;
+use crate::congestion::Lost;
+use crate::path::{Path, Paths, SentPacket};
+
+impl Outbound {
+    /// When [`Self::handle_timeout`] or [`Self::next_path`] has something to do.
+    pub(crate) fn poll_timeout(&self, paths: &Paths) -> Option<Instant> {
+        let of_paths = paths.iter().flat_map(|path| self.timers(path));
+        of_paths
+            .flatten()
+            .chain(self.wake_at)
+            .chain(self.abandon.deadline())
+            .chain(self.abandon.told_again_at(&self.window, paths))
+            .min()
+    }
+
+    /// Time has gone by.
+    pub(crate) fn handle_timeout(&mut self, now: Instant, paths: &mut Paths) {
+        self.wake_at = self.wake_at.filter(|at| *at > now);
+        let is_due = |path: &&Path| self.timers(path).into_iter().flatten().any(|at| at <= now);
+        let due: SmallVec<[PathId; 8]> = paths.iter().filter(is_due).map(|path| path.id).collect();
+        for id in due {
+            self.handle_path_timeout(now, id, paths);
+        }
+        self.expire(now, paths);
+        self.tell_again(now, paths);
+    }
+
+    /// A path is gone: what was under way on it goes over others.
+    pub(crate) fn on_path_gone(&mut self, _now: Instant, paths: &mut Paths, gone: PathId) {
+        if let Some(path) = paths.path_mut(gone) {
+            path.flight.take_all();
+        }
+        self.job = self.job.take().filter(|job| job.path != gone);
+        self.copies = self.copies.take().filter(|(path, _)| *path != gone);
+        for chunk in self.window.chunks() {
+            let Some(record) = self.window.get_mut(chunk) else {
+                continue;
+            };
+            record.failed.retain(|place| place.path != gone);
+            record.places.retain(|place| place.path != gone);
+            if record.places.is_empty() && record.status == Status::Wait {
+                self.window.set_status(chunk, Status::Fail);
+            }
+        }
+    }
+
+    /// Takes for lost what acknowledgements and the time say, and tells the path's control.
+    pub(super) fn find_lost(&mut self, now: Instant, id: PathId, paths: &mut Paths) {
+        let Some(path) = paths.path_mut(id) else {
+            return;
+        };
+        let mut packets: SmallVec<[SentPacket; 4]> = SmallVec::new();
+        while let Some(packet) = path.flight.pop_lost(now, &path.rtt) {
+            packets.push(packet);
+        }
+        let Some(newest_sent) = packets.last().map(|packet| packet.at) else {
+            return;
+        };
+        let bytes = self.on_lost(now, id, &packets, paths);
+        if let Some(path) = paths.path_mut(id).filter(|_| bytes > ByteCount::ZERO) {
+            path.on_lost(&Lost {
+                now,
+                bytes,
+                newest_sent,
+            });
+        }
+    }
+
+    fn handle_path_timeout(&mut self, now: Instant, id: PathId, paths: &mut Paths) {
+        let Some(path) = paths.path_mut(id) else {
+            return;
+        };
+        let [t3, loss, probe] = self.timers(path);
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if is_due(t3) {
+            return self.on_t3(now, id, paths);
+        }
+        if is_due(probe) {
+            path.flight.ask_for_probe();
+        }
+        if is_due(loss) {
+            self.find_lost(now, id, paths);
+        }
+    }
+
+    /// T3 has expired: everything under way on the path is lost (RFC 9260 §6.3.3).
+    fn on_t3(&mut self, now: Instant, id: PathId, paths: &mut Paths) {
+        let Some(path) = paths.path_mut(id) else {
+            return;
+        };
+        let packets = path.flight.take_all();
+        let newest = packets.last().map(|packet| packet.at).unwrap_or_default();
+        tracing::debug!(path = %id, packets = packets.len(), "T3 expired");
+        let bytes = self.on_lost(now, id, &packets, paths);
+        let Some(path) = paths.path_mut(id) else {
+            return;
+        };
+        if bytes > ByteCount::ZERO {
+            path.on_timeout(now);
+            paths.on_timeout_counted(id);
+        } else {
+            // The peer had no room for it: that is not the path's fault, unless it is silent too.
+            path.rtt.back_off();
+            if self.heard_at <= newest {
+                paths.on_timeout_counted(id);
+            }
+        }
+    }
+
+    /// Packets of a path are lost: their chunks fail. The bytes that the path is to blame for.
+    fn on_lost(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        packets: &[SentPacket],
+        paths: &mut Paths,
+    ) -> ByteCount {
+        let mut bytes = 0;
+        let mut spent: SmallVec<[MessageId; 4]> = SmallVec::new();
+        for packet in packets {
+            let mut is_path_to_blame = false;
+            let place = Place {
+                path,
+                packet: packet.number,
+            };
+            for chunk in &packet.chunks {
+                let Some(record) = self.window.get(*chunk) else {
+                    continue;
+                };
+                if !record.places.contains(&place) {
+                    continue;
+                }
+                is_path_to_blame |= !record.window_probe;
+                let (message, transmissions) = (record.message, record.transmissions);
+                if self.window.on_lost(now, *chunk, place) {
+                    spent.extend(message.filter(|id| self.abandon.is_spent(*id, transmissions)));
+                }
+            }
+            if is_path_to_blame {
+                bytes += packet.bytes;
+            }
+        }
+        for id in spent {
+            self.give_up(id, paths);
+        }
+        ByteCount::new(bytes)
+    }
+
+    /// T3, the oldest overtaken packet, and the probe.
+    fn timers(&self, path: &Path) -> [Option<Instant>; 3] {
+        let (flight, rtt) = (&path.flight, &path.rtt);
+        if self.losses == LossRule::Reports {
+            return [flight.t3(rtt), None, None];
+        }
+        [
+            flight.t3(rtt),
+            flight.loss_at(rtt),
+            flight.probe_at(rtt, self.sack_delay),
+        ]
+    }
+}

@@ -1,0 +1,79 @@
+//! Losses by missing reports over the whole association, as SCTP was first specified: for experiments.
+//!
+//! Source: RFC 2960 §7.2, with RFC 4460 §2.8 (which SACKs report a chunk missing) and §2.26 (one
+//! reduction for what was under way).
+
+use hawser_types::{ByteCount, Instant};
+use smallvec::SmallVec;
+
+use super::Outbound;
+use super::window::{Place, Status};
+use crate::LossRule;
+use crate::congestion::Lost;
+use crate::path::Paths;
+
+impl Outbound {
+    /// Whether windows may grow with a SACK. `advanced`: it has moved the cumulative TSN.
+    pub(super) fn may_grow(&self, advanced: bool) -> bool {
+        self.losses == LossRule::PerPath || advanced && self.window.first() >= self.recovery
+    }
+
+    /// A SACK was read, and `newest` is the last chunk that it acknowledged for the first time: what
+    /// is missing before it has one missing report more. The fourth makes it lost, if it was sent once.
+    pub(super) fn count_reports(
+        &mut self,
+        now: Instant,
+        advanced: bool,
+        newest: Option<u64>,
+        paths: &mut Paths,
+    ) {
+        let Some(newest) = newest.filter(|_| self.losses == LossRule::Reports) else {
+            return;
+        };
+        let recovers = advanced && newest < self.recovery;
+        let end = match self.window.last_acknowledged() {
+            Some(last) if recovers => last,
+            _ => newest,
+        };
+        for chunk in self.window.first()..end {
+            let Some(record) = self.window.get_mut(chunk) else {
+                continue;
+            };
+            if record.status == Status::Wait && record.transmissions == 1 {
+                record.reports += 1;
+                if record.reports >= REPORTS {
+                    self.on_missing(now, chunk, paths);
+                }
+            }
+        }
+    }
+
+    /// Takes a chunk for lost. Of those that were under way together the first one reduces the window
+    /// of its path, and no other window is reduced.
+    fn on_missing(&mut self, now: Instant, chunk: u64, paths: &mut Paths) {
+        let Some(record) = self.window.get(chunk) else {
+            return;
+        };
+        let (size, places): (_, SmallVec<[Place; 2]>) = (record.size(), record.places.clone());
+        for place in places {
+            let Some(path) = paths.path_mut(place.path) else {
+                continue;
+            };
+            let sent_at = path.flight.sent_at(place.packet);
+            path.flight.forget(place.packet, size);
+            self.window.on_lost(now, chunk, place);
+            if let Some(newest_sent) = sent_at.filter(|_| chunk >= self.recovery) {
+                let bytes = ByteCount::new(size);
+                path.on_lost(&Lost {
+                    now,
+                    bytes,
+                    newest_sent,
+                });
+                self.recovery = self.window.end();
+            }
+        }
+    }
+}
+
+/// Source: RFC 2960 §7.2.4.
+const REPORTS: u32 = 4;

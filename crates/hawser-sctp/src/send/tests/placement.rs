@@ -1,0 +1,329 @@
+//! Which chunk goes where: the compound window, the policies, streams and messages.
+
+use hawser_wire::sctp::DataOrder;
+
+use super::hostile::open;
+use super::*;
+use crate::SendError;
+
+/// Table 2 of the paper: 1004 failed on path 1, 1003 was acknowledged on path 2, the others wait.
+#[test]
+fn the_papers_table_of_records() {
+    let mut bench = Bench::with_rtts(&[10, 20], &config());
+    (0..5).for_each(|_| bench.write(0, FULL));
+    // Path 1 has the lesser round-trip time, and room for four packets.
+    let sent = bench.pump();
+    let paths: Vec<_> = sent.iter().map(|packet| packet.path.value()).collect();
+    assert_eq!(paths, [0, 0, 0, 0, 1]);
+    let records: Vec<_> = (0..5)
+        .map(|chunk| bench.outbound.window.get(chunk).unwrap())
+        .map(|record| (record.places[0].path.value(), record.status))
+        .collect();
+    assert_eq!(records[..4], [(0, Status::Wait); 4]);
+    assert_eq!(records[4], (1, Status::Wait));
+    bench.wait(20);
+    bench.sack(0, &[(3, 3)]).unwrap();
+    assert_eq!(bench.status(3), Some(Status::Ack));
+    // Three later ones of the same path were acknowledged, counting packets and not reports.
+    assert_eq!(bench.status(0), Some(Status::Fail));
+    assert_eq!(
+        bench.status(4),
+        Some(Status::Wait),
+        "nothing later went over path 2"
+    );
+    assert_eq!(
+        bench.outbound.window.cumulative(),
+        tsn(u64::MAX),
+        "nor does the window slide"
+    );
+    bench.sack(4, &[]).unwrap();
+    assert_eq!(bench.outbound.window.first(), 4);
+}
+
+#[test]
+fn a_path_gets_no_more_than_its_window_and_the_quickest_is_filled_first() {
+    let mut bench = Bench::with_rtts(&[30, 10, 20], &config());
+    (0..60).for_each(|_| bench.write(0, FULL));
+    let sent = bench.pump();
+    let order: Vec<_> = sent.iter().map(|packet| packet.path.value()).collect();
+    let mut runs = order.clone();
+    runs.dedup();
+    assert_eq!(runs, [1, 2, 0]);
+    for path in 0..3 {
+        assert!(bench.under_way(path) >= bench.window(path).as_u64());
+        assert!(bench.under_way(path) < bench.window(path).as_u64() + 1200);
+    }
+}
+
+#[test]
+fn what_failed_goes_over_the_quickest_path_that_has_not_failed_it() {
+    let mut bench = Bench::with_rtts(&[10, 30, 20], &config());
+    (0..4).for_each(|_| bench.write(0, FULL));
+    bench.pump();
+    bench.wait(10);
+    bench.sack(0, &[(1, 3)]).unwrap();
+    let again = bench.pump();
+    assert_eq!(numbers(&again), [0]);
+    assert_eq!(again[0].path, PathId::new(2));
+}
+
+#[test]
+fn where_there_is_no_other_path_it_goes_over_the_same_one() {
+    let mut bench = Bench::with_rtts(&[10], &config());
+    (0..4).for_each(|_| bench.write(0, FULL));
+    bench.pump();
+    bench.wait(10);
+    bench.sack(0, &[(1, 3)]).unwrap();
+    assert_eq!(numbers(&bench.pump()), [0]);
+}
+
+/// The paper's dead-lock: the first chunk has to go over a path that is full of later ones.
+#[test]
+fn the_first_chunk_of_all_may_exceed_a_full_window_by_a_packet_and_no_other_may() {
+    let mut bench = Bench::with_rtts(&[10, 20], &config());
+    (0..60).for_each(|_| bench.write(0, FULL));
+    bench.pump();
+    let full = bench.under_way(1);
+    bench.wait(10);
+    // 0 and 1 failed on the first path, whose window is halved; the second one's is full.
+    bench.sack(0, &[(2, 3)]).unwrap();
+    bench.wait(2);
+    let sent = bench.pump();
+    let again: Vec<_> = sent
+        .iter()
+        .filter(|packet| packet.path == PathId::new(1))
+        .flat_map(Sent::numbers)
+        .collect();
+    assert_eq!(again, [0]);
+    assert_eq!(bench.under_way(1), full + 1200);
+    assert!(bench.outbound.window.again().any(|chunk| chunk == 1));
+    assert!(bench.pump().is_empty());
+}
+
+#[test]
+fn messages_are_cut_to_what_every_path_takes_and_small_ones_share_packets() {
+    let mut bench = Bench::new(1, &config());
+    bench.write(0, 3 * FULL + 5);
+    bench.write(1, 40);
+    bench.write(2, 40);
+    let sent = bench.pump();
+    let sizes: Vec<Vec<_>> = sent
+        .iter()
+        .map(|packet| {
+            packet
+                .chunks
+                .iter()
+                .map(|data| data.payload.len())
+                .collect()
+        })
+        .collect();
+    // Streams take turns, chunk by chunk.
+    assert_eq!(
+        sizes,
+        [vec![FULL], vec![40, 40, FULL - 120], vec![FULL], vec![125]]
+    );
+}
+
+#[test]
+fn with_interleaving_parts_of_several_messages_come_in_turns() {
+    let mut bench = Bench::new(1, &config());
+    open(&mut bench, 0);
+    bench.write(3, 2 * FULL);
+    bench.write(4, 2 * FULL);
+    let sent: Vec<_> = bench
+        .pump()
+        .into_iter()
+        .flat_map(|packet| packet.chunks)
+        .collect();
+    let streams: Vec<_> = sent.iter().map(|data| data.stream.value()).collect();
+    assert_eq!(streams, [3, 4, 3, 4]);
+    let order = |message, fragment| DataOrder::Interleaved { message, fragment };
+    assert_eq!(sent[2].order, order(0, 1));
+    assert!(sent[0].first && !sent[0].last && !sent[2].first && sent[2].last);
+}
+
+#[test]
+fn without_interleaving_a_message_has_consecutive_tsns() {
+    let plain = AssociationConfig {
+        interleaving: false,
+        ..config()
+    };
+    let mut bench = Bench::new(1, &plain);
+    open(&mut bench, 0);
+    bench.write(3, 2 * FULL);
+    bench.write(4, 10);
+    bench.write(3, 10);
+    let sent: Vec<_> = bench
+        .pump()
+        .into_iter()
+        .flat_map(|packet| packet.chunks)
+        .collect();
+    let order: Vec<_> = sent
+        .iter()
+        .map(|data| (data.stream.value(), data.order))
+        .collect();
+    let sequence = DataOrder::Sequence;
+    let expected = [
+        (3, sequence(0)),
+        (3, sequence(0)),
+        (4, sequence(0)),
+        (3, sequence(1)),
+    ];
+    assert_eq!(order, expected);
+}
+
+#[test]
+fn ordered_and_unordered_messages_are_counted_apart() {
+    let mut bench = Bench::new(1, &config());
+    for unordered in [false, true, false] {
+        let message = Message {
+            unordered,
+            ..message(10)
+        };
+        bench
+            .outbound
+            .send(bench.now, StreamNumber::new(0), message)
+            .unwrap();
+    }
+    let sent: Vec<_> = bench
+        .pump()
+        .into_iter()
+        .flat_map(|packet| packet.chunks)
+        .collect();
+    let counted: Vec<_> = sent
+        .iter()
+        .map(|data| match data.order {
+            DataOrder::Interleaved { message, .. } => (data.unordered, message),
+            DataOrder::Sequence(_) => unreachable!(),
+        })
+        .collect();
+    assert_eq!(counted, [(false, 0), (true, 0), (false, 1)]);
+}
+
+#[test]
+fn the_buffer_refuses_when_it_is_full_and_tells_when_there_is_room() {
+    let small = AssociationConfig {
+        send_buffer: AssociationConfig::MIN_BUFFER,
+        ..config()
+    };
+    let mut bench = Bench::with_rtts(&[10], &small);
+    let mut taken = 0;
+    while bench
+        .outbound
+        .send(bench.now, StreamNumber::new(0), message(1000))
+        .is_ok()
+    {
+        taken += 1;
+    }
+    assert!((48..=64).contains(&taken), "{taken}");
+    assert_eq!(bench.outbound.poll_event(), None);
+    let mut acknowledged = 0;
+    while acknowledged < taken {
+        acknowledged += numbers(&bench.pump()).len() as u64;
+        bench.wait(10);
+        bench.sack(acknowledged, &[]).unwrap();
+    }
+    assert_eq!(bench.outbound.poll_event(), Some(crate::Event::Writable));
+    assert_eq!(bench.outbound.poll_event(), None);
+}
+
+#[test]
+fn tiny_messages_count_for_what_they_take_of_memory() {
+    let small = AssociationConfig {
+        send_buffer: AssociationConfig::MIN_BUFFER,
+        ..config()
+    };
+    let mut bench = Bench::new(1, &small);
+    let mut taken = 0;
+    while bench
+        .outbound
+        .send(bench.now, StreamNumber::new(0), message(1))
+        .is_ok()
+    {
+        taken += 1;
+    }
+    assert!(taken <= 64 * 1024 / 256, "{taken}");
+}
+
+#[test]
+fn messages_that_can_not_be_sent_are_refused_with_the_reason() {
+    let mut bench = Bench::new(1, &config());
+    let stream = StreamNumber::new(16);
+    let none = SendError::NoSuchStream { stream, count: 16 };
+    assert_eq!(
+        bench.outbound.send(bench.now, stream, message(1)),
+        Err(none)
+    );
+    for size in [0, (1 << 20) + 1] {
+        let refused = SendError::Size {
+            size: ByteCount::from(size),
+            max: ByteCount::from_mib(1),
+        };
+        let answer = bench
+            .outbound
+            .send(bench.now, StreamNumber::new(0), message(size));
+        assert_eq!(answer, Err(refused));
+    }
+}
+
+#[test]
+fn the_redundant_policy_sends_each_chunk_over_two_paths() {
+    let twice = AssociationConfig {
+        policy: ChunkPolicy::Redundant,
+        ..config()
+    };
+    let mut bench = Bench::with_rtts(&[10, 20], &twice);
+    bench.write(0, FULL);
+    bench.write(0, FULL);
+    let sent = bench.pump();
+    let order: Vec<_> = sent
+        .iter()
+        .map(|packet| (packet.path.value(), packet.numbers()))
+        .collect();
+    assert_eq!(
+        order,
+        [(0, vec![0]), (1, vec![0]), (0, vec![1]), (1, vec![1])]
+    );
+    bench.wait(20);
+    bench.sack(2, &[]).unwrap();
+    assert_eq!((bench.under_way(0), bench.under_way(1)), (0, 0));
+}
+
+#[test]
+fn a_full_receiver_is_helped_by_a_copy_of_what_it_waits_for_over_a_quicker_path() {
+    let mut bench = Bench::with_rtts(&[200, 10], &config());
+    let mut terms = terms(&config());
+    terms.peer_window = 10 * FULL as u32;
+    bench.outbound = Outbound::new(&config(), &terms);
+    (0..12).for_each(|_| bench.write(0, FULL));
+    let sent = bench.pump();
+    assert_eq!(
+        numbers(&sent),
+        (0..8).collect::<Vec<_>>(),
+        "both windows are full"
+    );
+    bench.wait(10);
+    // The quick path's four have come, the peer's window is nearly used up by them.
+    let mut sack = bench.sack_of(0, &[]);
+    sack.cumulative = tsn(3);
+    sack.window = 4 * FULL as u32;
+    bench.read(&sack).unwrap();
+    let copy = bench.pump();
+    assert_eq!(numbers(&copy), [4, 5, 6, 7]);
+    assert!(copy.iter().all(|packet| packet.path == PathId::new(1)));
+    assert!(bench.pump().is_empty(), "once");
+}
+
+#[test]
+fn at_the_end_of_a_transfer_an_idle_path_takes_over_from_a_much_slower_one() {
+    let mut bench = Bench::with_rtts(&[10, 200], &config());
+    (0..5).for_each(|_| bench.write(0, FULL));
+    let sent = bench.pump();
+    assert_eq!(sent[4].path, PathId::new(1));
+    bench.wait(10);
+    bench.sack(4, &[]).unwrap();
+    let copies = bench.pump();
+    assert_eq!(numbers(&copies), [4]);
+    assert_eq!(copies[0].path, PathId::new(0));
+    assert!(bench.pump().is_empty());
+}

@@ -1,0 +1,283 @@
+//! How packets are filled.
+
+use hawser_types::{ByteCount, Instant, PathId};
+use hawser_wire::sctp::{PACKET_HEADER_LENGTH, PacketWriter, data_header_length};
+use smallvec::SmallVec;
+
+use super::Outbound;
+use super::window::{Place, Record, Status};
+use crate::path::{Path, Paths};
+
+/// What the next packet is for.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) path: PathId,
+    pub(super) kind: Kind,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// Chunks that failed elsewhere, this one first.
+    Again(u64),
+    /// Chunks that were never sent; `second`: where they go as well.
+    New { second: Option<PathId> },
+    /// Chunks that are under way elsewhere.
+    Copy(SmallVec<[u64; 2]>),
+    /// Chunks that have just left over another path, since the policy wants them on two.
+    Twin(SmallVec<[u64; 2]>),
+    /// To bring an answer after silence.
+    Probe,
+}
+
+/// A packet that is being filled for a path.
+#[derive(Debug, Default)]
+struct Filling {
+    path: PathId,
+    number: u64,
+    chunks: SmallVec<[u64; 2]>,
+    bytes: u64,
+    /// The peer is to answer at once (RFC 7053).
+    immediate: bool,
+}
+
+impl Outbound {
+    /// The path that the next packet goes over; [`Self::fill`] is to be called with it. `None`
+    /// when nothing may leave now.
+    pub(crate) fn next_path(&mut self, now: Instant, paths: &mut Paths) -> Option<PathId> {
+        self.expire(now, paths);
+        self.wake_at = None;
+        self.job = self.choose(now, paths);
+        if self.job.is_none() {
+            self.on_nothing_to_do(now, paths);
+        }
+        self.job.as_ref().map(|job| job.path)
+    }
+
+    /// How large the packet should be that [`Self::fill`] is given, with its SCTP header: more than
+    /// the path's packets only for a chunk that was cut when they were larger.
+    pub(crate) fn packet_size(&self, path: &Path) -> usize {
+        let chunk = match &self.job {
+            Some(Job { path: of, kind }) if *of == path.id => match kind {
+                Kind::Again(chunk) => self.window.get(*chunk),
+                Kind::Copy(chunks) | Kind::Twin(chunks) => {
+                    chunks.first().and_then(|chunk| self.window.get(*chunk))
+                }
+                Kind::Probe => path
+                    .flight
+                    .latest()
+                    .and_then(|packet| packet.chunks.first())
+                    .and_then(|chunk| self.window.get(*chunk)),
+                Kind::New { .. } => None,
+            },
+            _ => None,
+        };
+        let chunk = chunk.map_or(0, |record| record.size() as usize + PACKET_HEADER_LENGTH);
+        path.packet_size.max(chunk)
+    }
+
+    /// Puts chunks into a packet that leaves now over the path that [`Self::next_path`] gave; whether
+    /// there were any. Where other chunks left no room for them, they come with the next packet.
+    pub(crate) fn fill(
+        &mut self,
+        now: Instant,
+        paths: &mut Paths,
+        id: PathId,
+        writer: &mut PacketWriter,
+    ) -> bool {
+        let Some(job) = self.job.take().filter(|job| job.path == id) else {
+            return false;
+        };
+        let Some(path) = paths.path(id) else {
+            return false;
+        };
+        let few = path.congestion.window() <= ByteCount::from(FEW_PACKETS * path.packet_size);
+        let mut filling = Filling {
+            path: id,
+            number: path.flight.next_number(),
+            bytes: PACKET_HEADER_LENGTH as u64,
+            immediate: few,
+            ..Filling::default()
+        };
+        match job.kind {
+            Kind::Again(chunk) => self.fill_again(chunk, paths, &mut filling, writer),
+            Kind::New { second } => {
+                self.fill_new(paths, &mut filling, writer);
+                let copied = second.filter(|_| !filling.chunks.is_empty());
+                self.copies = copied.map(|second| (second, filling.chunks.clone()));
+            }
+            Kind::Copy(chunks) => self.fill_copies(&chunks, false, &mut filling, writer),
+            Kind::Twin(chunks) => self.fill_copies(&chunks, true, &mut filling, writer),
+            Kind::Probe => self.fill_probe(paths, &mut filling, writer),
+        }
+        self.on_filled(now, paths, filling)
+    }
+
+    fn fill_again(
+        &mut self,
+        first: u64,
+        paths: &mut Paths,
+        filling: &mut Filling,
+        writer: &mut PacketWriter,
+    ) {
+        if !self.put(first, filling, writer) {
+            return;
+        }
+        let others: SmallVec<[u64; LOOK_AHEAD]> = self.window.again().take(LOOK_AHEAD).collect();
+        let is_only = paths.iter().filter(|path| path.selected).count() < 2;
+        for chunk in others {
+            let Some(record) = self.window.get(chunk) else {
+                continue;
+            };
+            let fits = record.size() as usize <= writer.room();
+            let allowed = is_only || !record.failed_on(filling.path);
+            if fits && allowed && self.may_repeat(chunk, record) {
+                self.put(chunk, filling, writer);
+            }
+        }
+    }
+
+    fn fill_new(&mut self, paths: &Paths, filling: &mut Filling, writer: &mut PacketWriter) {
+        let limit = self.smallest_payload(paths);
+        let header = data_header_length(&self.queue.order());
+        while let Some((_, rest)) = self.queue.next() {
+            let Some(space) = writer.room().checked_sub(header).filter(|space| *space > 0) else {
+                return;
+            };
+            let length = rest.min(space).min(limit);
+            let is_short = length < rest && length < limit / 4;
+            let is_over = length as u64 > self.room();
+            // One chunk may go to a peer without room, to learn when it has some.
+            let may_probe = self.window.under_way() == 0 && filling.chunks.is_empty();
+            if (is_short && !writer.is_empty()) || (is_over && !may_probe) {
+                return;
+            }
+            let Some(part) = self.queue.cut(length) else {
+                return;
+            };
+            let last = part.data.last;
+            let message = part.message;
+            let chunk = self.window.push(part.data, message);
+            let limited = message.is_some_and(|id| self.abandon.on_cut(id, chunk, last));
+            if let Some(record) = self.window.get_mut(chunk) {
+                record.message = message.filter(|_| limited);
+            }
+            if !self.put(chunk, filling, writer) {
+                self.window.set_status(chunk, Status::Fail);
+                return;
+            }
+        }
+    }
+
+    fn fill_copies(
+        &mut self,
+        chunks: &[u64],
+        twin: bool,
+        filling: &mut Filling,
+        writer: &mut PacketWriter,
+    ) {
+        for chunk in chunks {
+            let record = self.window.get(*chunk);
+            let may = record.is_some_and(|record| record.status == Status::Wait);
+            if may && self.put(*chunk, filling, writer) {
+                self.window.on_copied(*chunk, twin);
+            }
+        }
+    }
+
+    /// Something new, or else what was sent last: an answer to it shows what is missing before it.
+    /// Source: RFC 8985 §7.3.
+    fn fill_probe(&mut self, paths: &mut Paths, filling: &mut Filling, writer: &mut PacketWriter) {
+        filling.immediate = true;
+        let (path, number) = (filling.path, filling.number);
+        self.fill_new_within_room(paths, filling, writer);
+        let latest = paths.path(path).and_then(|path| path.flight.latest());
+        let latest = latest.filter(|_| filling.chunks.is_empty());
+        for chunk in latest.into_iter().flat_map(|packet| packet.chunks.clone()) {
+            let place = |place: &Place| place.path == path && place.packet < number;
+            let record = self.window.get(chunk);
+            if record.is_some_and(|record| record.places.iter().any(place)) {
+                self.put(chunk, filling, writer);
+            }
+        }
+        if let Some(path) = paths.path_mut(path).filter(|_| filling.chunks.is_empty()) {
+            path.flight.give_up_probe();
+        }
+    }
+
+    /// New chunks for a path that the policy was not asked about.
+    fn fill_new_within_room(
+        &mut self,
+        paths: &Paths,
+        filling: &mut Filling,
+        writer: &mut PacketWriter,
+    ) {
+        let rest = self.queue.next().map_or(0, |(_, rest)| rest);
+        let payload = rest.min(self.smallest_payload(paths));
+        if payload > 0 && payload as u64 <= self.room() {
+            self.fill_new(paths, filling, writer);
+        }
+    }
+
+    /// Puts one chunk into the packet; `false` where it has no room.
+    fn put(&mut self, chunk: u64, filling: &mut Filling, writer: &mut PacketWriter) -> bool {
+        let room = self.room();
+        let Some(record) = self.window.get_mut(chunk) else {
+            return false;
+        };
+        record.data.immediate = filling.immediate;
+        if record.status == Status::Fail {
+            record.window_probe = record.data.payload.len() as u64 > room;
+        }
+        let size = record.size();
+        if !writer.put_data(&record.data) {
+            return false;
+        }
+        filling.chunks.push(chunk);
+        filling.bytes += size;
+        let place = Place {
+            path: filling.path,
+            packet: filling.number,
+        };
+        self.window.on_sent(chunk, place);
+        true
+    }
+
+    /// Books a packet that is full.
+    fn on_filled(&mut self, now: Instant, paths: &mut Paths, filling: Filling) -> bool {
+        let Some(path) = paths.path_mut(filling.path) else {
+            return false;
+        };
+        if filling.chunks.is_empty() {
+            return false;
+        }
+        let (flight, pace) = (path.flight.bytes(), path.congestion.pacing());
+        path.on_sent(now, ByteCount::new(filling.bytes), flight);
+        let (chunks, bytes) = (filling.chunks, filling.bytes);
+        path.flight.on_sent(now, chunks, bytes, pace);
+        true
+    }
+
+    /// The most payload of a chunk that can be sent again over any path.
+    pub(super) fn smallest_payload(&self, paths: &Paths) -> usize {
+        let packet = paths.smallest_packet();
+        let packet = packet - packet % 4;
+        packet.saturating_sub(PACKET_HEADER_LENGTH + data_header_length(&self.queue.order()))
+    }
+
+    /// Whether the peer has room for a new chunk of this payload; one at a time goes there anyway,
+    /// to learn when it has.
+    pub(super) fn has_room_for(&self, payload: usize) -> bool {
+        payload as u64 <= self.room() || self.window.under_way() == 0
+    }
+
+    /// Likewise for one that failed. The first of all always may: the peer waits for it.
+    pub(super) fn may_repeat(&self, chunk: u64, record: &Record) -> bool {
+        let length = record.data.payload.len();
+        chunk == self.window.first() || self.has_room_for(length)
+    }
+}
+
+/// So many chunks that failed are looked at for one that a path can take: those behind wait.
+pub(super) const LOOK_AHEAD: usize = 32;
+/// A window of no more packets than this asks for answers at once: what follows may have to wait.
+const FEW_PACKETS: usize = 2;

@@ -1,0 +1,97 @@
+use bytes::{Buf, Bytes};
+
+use super::element::Element;
+use super::{ChecksumRule, Chunk, VerificationTag, decode, kind};
+use crate::{Malformed, MalformedReason};
+
+/// Bytes of the header that all packets begin with.
+pub const PACKET_HEADER_LENGTH: usize = 12;
+
+/// A packet that has arrived; its checksum is right, its chunks have not been looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// The sender's SCTP port.
+    pub source_port: u16,
+    /// The receiver's.
+    pub destination_port: u16,
+    /// Shows that the sender belongs to the association.
+    pub tag: VerificationTag,
+    chunks: Bytes,
+}
+
+impl Packet {
+    /// Reads the header and looks at the checksum.
+    ///
+    /// # Errors
+    /// `Truncated` when there is no place for a chunk, `BadValue` when the checksum is wrong. By
+    /// RFC 9260 §6.8, such a packet is dropped without an answer.
+    pub fn decode(mut datagram: Bytes, checksum: ChecksumRule) -> Result<Self, Malformed> {
+        let Some((header, chunks)) = datagram.split_first_chunk::<PACKET_HEADER_LENGTH>() else {
+            return Err(Malformed::truncated("SCTP packet"));
+        };
+        if chunks.is_empty() {
+            return Err(Malformed::truncated("SCTP packet"));
+        }
+        if !checksum.accepts(header, chunks) {
+            return Err(Malformed::new("SCTP checksum", MalformedReason::BadValue));
+        }
+        let [s0, s1, d0, d1, t0, t1, t2, t3, ..] = *header;
+        datagram.advance(PACKET_HEADER_LENGTH);
+        Ok(Self {
+            source_port: u16::from_be_bytes([s0, s1]),
+            destination_port: u16::from_be_bytes([d0, d1]),
+            tag: VerificationTag::new(u32::from_be_bytes([t0, t1, t2, t3])),
+            chunks: datagram,
+        })
+    }
+
+    /// The chunks in their order. Payloads are slices of the datagram.
+    pub fn chunks(&self) -> Chunks {
+        Chunks {
+            rest: self.chunks.clone(),
+            is_first: true,
+        }
+    }
+}
+
+/// The chunks of a [`Packet`]; an error is the last item, since nothing can be said of what follows.
+#[derive(Clone, Debug)]
+pub struct Chunks {
+    rest: Bytes,
+    is_first: bool,
+}
+
+impl Iterator for Chunks {
+    type Item = Result<Chunk, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = self.take().transpose();
+        self.is_first = false;
+        if matches!(item, Some(Err(_))) {
+            self.rest.clear();
+        }
+        item
+    }
+}
+
+impl Chunks {
+    fn take(&mut self) -> Result<Option<Chunk>, Malformed> {
+        let Some(element) = Element::take(&mut self.rest, "SCTP chunk")? else {
+            return Ok(None);
+        };
+        let is_alone = self.is_first && self.rest.is_empty();
+        if is_single(element.head[0]) && !is_alone {
+            // Source: RFC 9260 §4.3.
+            return Err(Malformed::new(
+                "bundle of SCTP chunks",
+                MalformedReason::TrailingBytes,
+            ));
+        }
+        decode::chunk(element).map(Some)
+    }
+}
+
+/// Whether chunks of the type stand alone in their packets.
+fn is_single(kind: u8) -> bool {
+    matches!(kind, kind::INIT | kind::INIT_ACK | kind::SHUTDOWN_COMPLETE)
+}
