@@ -27,8 +27,8 @@ fn main() -> ExitCode {
         ["lines"] => lines::check(&workspace_root()),
         ["screenshots"] => screenshots(),
         ["packages"] => packages::provide(),
-        ["capture-top"] => capture_top(),
-        ["cost"] => cost(),
+        ["cost"] => cost(false),
+        ["cost", "--release"] => cost(true),
         ["test"] => test(true),
         ["test", "--no-install"] => test(false),
         [] | ["help" | "-h" | "--help"] => {
@@ -111,29 +111,29 @@ fn test(install: bool) -> Result<()> {
     tests_run::run(&workspace_root())
 }
 
-/// Writes down what `hawser top` shows of a real download, as the README has it.
-fn capture_top() -> Result<()> {
+/// Takes the pictures in `docs/images` anew, of real transfers: of the dashboard, and of `hawser top` as the
+/// README has it.
+fn screenshots() -> Result<()> {
+    let dashboard = ["--test", "real_clients", "--", "--ignored", "--nocapture"];
+    let package = ["test", "-p", "hawser-cli"];
+    run(cargo().args(package).args(dashboard).arg("screenshots"))?;
+    let top = ["--test", "end_to_end", "--", "--exact"];
     let file = workspace_root().join("docs/images/top.txt");
-    let test = ["test", "-p", "hawser-cli", "--test", "end_to_end"];
-    let name = ["--", "--exact", "top::a_download_over_two_links_is_seen"];
-    run(cargo()
-        .args(test)
-        .args(name)
+    let name = "top::a_download_over_two_links_is_seen";
+    let mut test = cargo();
+    run(test
+        .args(package)
+        .args(top)
+        .arg(name)
         .env("HAWSER_CAPTURE_TOP", file))
 }
 
-/// Takes the pictures in `docs/images` anew, of real transfers.
-fn screenshots() -> Result<()> {
-    let tests = ["test", "-p", "hawser-cli", "--test", "real_clients"];
-    let chosen = ["--", "--ignored", "--nocapture", "screenshots"];
-    run(cargo().args(tests).args(chosen))
-}
-
-/// Measures what it costs a daemon to be looked at.
-fn cost() -> Result<()> {
+/// Measures what it costs a daemon to be looked at, as it is built for users or as it is built for tests.
+fn cost(is_release: bool) -> Result<()> {
     let test = ["test", "-p", "hawser-cli", "--test", "end_to_end"];
+    let profile = is_release.then_some("--release");
     let name = ["--", "--ignored", "--nocapture", "cost::what_looking_costs"];
-    run(cargo().args(test).args(name))
+    run(cargo().args(test).args(profile).args(name))
 }
 
 /// The cargo that runs this program.
@@ -166,7 +166,8 @@ fn workspace_root() -> PathBuf {
 const USAGE: &str = "\
 cargo xtask COMMAND
 
-  check                 everything below except `packages`, installing nothing
+  check                 fmt, bpf --check, layers, lines, clippy, doc and test,
+                        installing nothing
   bpf [--check]         make the object of the kernel's programs from its source
                         (needs clang 14); check that the committed one is that
   fmt                   formatting
@@ -177,7 +178,7 @@ cargo xtask COMMAND
   test [--no-install]   install what the tests need (as root on Debian), build,
                         run all tests, list those that were skipped
   packages              only install what the tests need
-  screenshots           take the pictures in docs/images anew, of real transfers
-  capture-top           write docs/images/top.txt anew: `hawser top` during a real
-                        download over two links
-  cost                  measure what it costs a daemon to be looked at";
+  screenshots           take the pictures in docs/images anew, of real transfers:
+                        the dashboard, and in top.txt `hawser top`
+  cost [--release]      measure what it costs a daemon to be looked at, for three
+                        minutes, and print a table";

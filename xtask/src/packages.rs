@@ -18,14 +18,35 @@ pub(crate) fn provide() -> Result<()> {
     let mut names: Vec<&str> = missing.iter().map(|need| need.package).collect();
     names.dedup();
     eprintln!("installing {}", names.join(", "));
-    let update = apt(&["update", "-qq"]);
-    let mut install = vec!["install", "-y", "-qq", "--no-install-recommends"];
-    install.extend(&names);
-    if !update || !apt(&install) {
-        eprintln!("warning: apt-get failed; tests that need these programs will be skipped");
+    // Where one source is broken, what the others have may be enough.
+    apt(&["update", "-qq"]);
+    if !install(&names) {
+        // A package that this distribution does not have keeps all others out, too.
+        for name in &names {
+            if !install(&[name]) {
+                eprintln!("warning: {name} can't be installed");
+            }
+        }
     }
+    stop_services(missing.iter().filter(|need| is_installed(need.program)));
     report_missing();
     Ok(())
+}
+
+/// Ends the services that these packages have just started, and put among those that start with the machine:
+/// the tests start their own servers on their own ports, and nobody has asked for more.
+fn stop_services<'a>(installed: impl Iterator<Item = &'a &'a Need>) {
+    if !Path::new("/run/systemd/system").is_dir() {
+        return;
+    }
+    let packages = installed.map(|need| need.package);
+    for service in packages.filter(|package| SERVICES.contains(package)) {
+        let mut command = Command::new("systemctl");
+        let status = command.args(["disable", "--now", service]).status();
+        if !status.is_ok_and(|status| status.success()) {
+            eprintln!("warning: the service {service}, which no test needs, could not be disabled");
+        }
+    }
 }
 
 /// Says which programs are missing and what is skipped without them.
@@ -64,11 +85,16 @@ fn is_installed(program: &str) -> bool {
         .any(|folder| Path::new(folder).join(program).is_file())
 }
 
+fn install(packages: &[&str]) -> bool {
+    let command = ["install", "-y", "-qq", "--no-install-recommends"];
+    apt(&[&command, packages].concat())
+}
+
 fn apt(arguments: &[&str]) -> bool {
     Command::new("apt-get")
         .args(arguments)
         .env("DEBIAN_FRONTEND", "noninteractive")
-        // The tests start their own servers on their own ports; the system's need not start.
+        // Without systemd, services that come with packages do not start in this one.
         .env("RUNLEVEL", "1")
         .status()
         .is_ok_and(|status| status.success())
@@ -91,6 +117,9 @@ struct Need {
     tests: &'static str,
 }
 
+/// Of the packages below, those that are services of the same name.
+const SERVICES: [&str; 2] = ["nginx", "prometheus"];
+
 const NEEDS: [Need; 10] = [
     Need {
         program: "curl",
@@ -110,12 +139,7 @@ const NEEDS: [Need; 10] = [
     Need {
         program: "ip",
         package: "iproute2",
-        tests: "everything in network namespaces: the lab, links, handover",
-    },
-    Need {
-        program: "ethtool",
-        package: "ethtool",
-        tests: "everything on shaped links: the lab",
+        tests: "everything in network namespaces: the lab, links, handover, shaped links",
     },
     Need {
         program: "tmux",
@@ -136,6 +160,11 @@ const NEEDS: [Need; 10] = [
         program: "systemd-analyze",
         package: "systemd",
         tests: "the units for systemd",
+    },
+    Need {
+        program: "/usr/include/usrsctp.h",
+        package: "libusrsctp-dev",
+        tests: "associations with another SCTP stack",
     },
     Need {
         program: "man",

@@ -8,6 +8,7 @@ mod manual;
 mod rule;
 mod run;
 mod steer;
+mod web;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,9 +26,10 @@ use crate::captured::Scope;
 
 pub(crate) use events::EventsArgs;
 pub(crate) use manual::{CompletionsArgs, ManArgs};
-pub(crate) use rule::{RuleAction, RuleArgs, RuleTestArgs, Spot};
+pub(crate) use rule::{RuleAction, RuleAddArgs, RuleArgs, RuleTestArgs, Spot};
 pub(crate) use run::{RunArgs, Via};
 pub(crate) use steer::{LinkArgs, PolicyAction, PolicyArgs, PolicySetArgs};
+pub(crate) use web::WebArgs;
 
 /// Makes all of a machine's internet links act as one.
 #[derive(Debug, Parser)]
@@ -126,7 +128,7 @@ pub(crate) enum Command {
     /// Say what has changed: links, sessions, paths, rules
     Events(EventsArgs),
     /// Print the address of the running daemon's dashboard, with its token
-    Web,
+    Web(WebArgs),
     /// Watch and steer the running daemon on the terminal
     Top(TopArgs),
     /// Use a link otherwise from now on, until the daemon ends
@@ -202,7 +204,7 @@ pub(crate) struct UpArgs {
     /// Listen for applications at this address [default: 127.0.0.1:1080]
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address)]
     pub(crate) listen: Option<SocketAddr>,
-    /// Use this interface and no others; may be repeated [default: all]
+    /// Use this interface and no others, also when it comes later; may be repeated [default: all]
     #[arg(long = "link", value_name = "NAME", value_parser = link_name)]
     pub(crate) links: Vec<String>,
     /// Let --listen be an address that other machines reach; the port asks for no password

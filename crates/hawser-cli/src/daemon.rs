@@ -12,7 +12,9 @@ mod monitor;
 mod picture;
 mod recording;
 mod server;
+mod shown;
 mod steer;
+mod totals;
 mod why;
 
 use std::collections::BTreeMap;
@@ -20,7 +22,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use hawser_control::{
-    ConnectionsStatus, History, LinkStatus, PlacedReport, PolicyStatus, Request, Role,
+    AllSessions, ConnectionsStatus, History, LinkStatus, PlacedReport, PolicyStatus, Request, Role,
 };
 use hawser_net::store::StateDir;
 use hawser_session::SessionSnapshot;
@@ -35,6 +37,7 @@ pub(crate) use counters::flat;
 use events::Told;
 use link_books::LinkBooks;
 use lock::Lock;
+use totals::Totals;
 use why::milliseconds;
 pub(crate) use why::since_1970;
 
@@ -42,14 +45,30 @@ use crate::placed::Which;
 use crate::service;
 use crate::setup::asked_to_end;
 use crate::steer::Changed;
+use crate::web::Served;
 
 /// The file name of the control socket in the state directory.
 pub(crate) const SOCKET: &str = "control.sock";
 
 /// What a daemon shows of itself.
 pub(crate) trait Subject: Send + Sync + 'static {
-    /// Its sessions, each with at most `max_streams` of its streams.
-    fn sessions(&self, max_streams: usize) -> Vec<View>;
+    /// Its sessions whose names are `wanted`, each with at most `max_streams` of its streams. The others cost
+    /// nothing.
+    fn sessions(&self, wanted: &dyn Fn(&str) -> bool, max_streams: usize) -> Vec<View>;
+
+    /// How many sessions it has.
+    fn session_count(&self) -> usize;
+
+    /// The programs that asked for these streams of the session with this name, as far as they are known
+    /// by now. The others are looked for from then on.
+    fn programs(&self, _session: &str, _streams: &[StreamId]) -> BTreeMap<StreamId, Arc<str>> {
+        BTreeMap::new()
+    }
+
+    /// How many programs are being looked for, where that is done.
+    fn sought(&self) -> Option<watch::Receiver<usize>> {
+        None
+    }
 
     /// The links of this machine.
     fn links(&self) -> Vec<LinkStatus>;
@@ -100,8 +119,6 @@ pub(crate) struct View {
     pub(crate) scheduler: &'static str,
     /// The congestion control that its channels ask for.
     pub(crate) congestion: String,
-    /// The programs that asked for its streams, as far as they are known.
-    pub(crate) programs: BTreeMap<StreamId, Arc<str>>,
     /// The addresses of this machine that its channels use, where its links are the far end's to know.
     pub(crate) addresses: BTreeMap<ChannelId, IpAddr>,
     /// The session; none while it is being made.
@@ -140,7 +157,7 @@ pub(crate) struct Shared {
     role: Role,
     started: tokio::time::Instant,
     listen: OnceLock<SocketAddr>,
-    web: OnceLock<SocketAddr>,
+    web: OnceLock<Served>,
     subject: OnceLock<Box<dyn Subject>>,
     record: Mutex<Record>,
     told: Mutex<Told>,
@@ -153,6 +170,9 @@ pub(crate) struct Shared {
 #[derive(Default)]
 struct Record {
     sessions: Books,
+    totals: Totals,
+    /// As of the last look for what has changed.
+    all_sessions: AllSessions,
     links: LinkBooks,
     history: History,
 }
@@ -164,17 +184,7 @@ impl Daemon {
         state.prepare()?;
         let lock = Lock::take(state, role)?;
         let (listener, socket) = server::listen(&state.file(SOCKET))?;
-        let shared = Arc::new(Shared {
-            role,
-            started: tokio::time::Instant::now(),
-            listen: OnceLock::new(),
-            web: OnceLock::new(),
-            subject: OnceLock::new(),
-            record: Mutex::default(),
-            told: Mutex::default(),
-            changes: watch::Sender::new(0),
-            stop: Notify::new(),
-        });
+        let shared = Arc::new(Shared::new(role));
         let tasks = vec![
             tokio::spawn(server::serve(listener, Arc::clone(&shared))),
             tokio::spawn(keep_record(Arc::clone(&shared))),
@@ -218,15 +228,30 @@ impl Drop for Daemon {
 }
 
 impl Shared {
+    fn new(role: Role) -> Self {
+        Self {
+            role,
+            started: tokio::time::Instant::now(),
+            listen: OnceLock::new(),
+            web: OnceLock::new(),
+            subject: OnceLock::new(),
+            record: Mutex::default(),
+            told: Mutex::default(),
+            changes: watch::Sender::new(0),
+            stop: Notify::new(),
+        }
+    }
+
     /// Writes down how much has moved by now.
     fn enter(&self) {
         let Some(subject) = self.subject.get() else {
             return;
         };
-        let (views, placed) = (subject.sessions(MAX_STREAMS), subject.moved());
+        let (views, placed) = (self.all_views(&**subject), subject.moved());
         let (mut links, connections) = (subject.links(), subject.connections());
         let mut record = self.record();
         let span = record.sessions.enter(tokio::time::Instant::now(), &views);
+        record.totals.enter(&views);
         record.links.enter(span, (&views, &placed), &links);
         record.links.fill(&mut links, connections.as_ref());
         record.history.enter(milliseconds(since_1970()), &links);
@@ -250,6 +275,3 @@ async fn keep_record(shared: Arc<Shared>) {
         service::alive();
     }
 }
-
-/// Streams shown of each session.
-const MAX_STREAMS: usize = 500;

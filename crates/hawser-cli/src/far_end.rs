@@ -14,7 +14,7 @@ use hawser_net::links::{Link, LinkMonitor};
 use hawser_net::store::StateDir;
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_session::recorder::Recorder;
-use hawser_types::Instant;
+use hawser_types::{Instant, SessionId};
 use tokio::sync::watch;
 
 use crate::daemon::{Daemon, Subject, View, Way, flat};
@@ -107,11 +107,12 @@ impl GatewayNames {
 }
 
 impl Subject for GatewaySubject {
-    fn sessions(&self, max_streams: usize) -> Vec<View> {
+    fn sessions(&self, wanted: &dyn Fn(&str) -> bool, max_streams: usize) -> Vec<View> {
         let Some(gateway) = self.gateway.upgrade() else {
             return Vec::new();
         };
-        let sessions = gateway.sessions(max_streams).into_iter();
+        let is_wanted = |id: SessionId| wanted(&id.to_string());
+        let sessions = gateway.sessions_among(is_wanted, max_streams).into_iter();
         let mut views: Vec<View> = sessions
             .map(|session| {
                 let links = session.session.channels.iter().map(|it| it.link.value());
@@ -129,7 +130,6 @@ impl Subject for GatewaySubject {
                     ways,
                     scheduler: self.names.scheduler,
                     congestion: self.names.congestion.clone(),
-                    programs: BTreeMap::new(),
                     addresses: session.addresses,
                     session: Some(session.session),
                 }
@@ -139,8 +139,13 @@ impl Subject for GatewaySubject {
         views
     }
 
+    fn session_count(&self) -> usize {
+        let gateway = self.gateway.upgrade();
+        gateway.map_or(0, |gateway| gateway.session_count())
+    }
+
     fn links(&self) -> Vec<LinkStatus> {
-        link_list(&self.links.borrow(), &[])
+        link_list(&self.links.borrow(), &[], false)
     }
 
     fn policy(&self) -> Option<PolicyStatus> {

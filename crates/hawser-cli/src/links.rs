@@ -1,6 +1,6 @@
 //! `hawser links`: the links of the daemon that runs, and what moves over each of them.
 
-use hawser_control::render_links;
+use hawser_control::{Request, render_links};
 
 use crate::args::TableArgs;
 use crate::ask::{Conversation, width};
@@ -9,7 +9,8 @@ use crate::status::status;
 
 /// Lists them.
 pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
-    let snapshot = status(&mut Conversation::with_daemon(&setup.state).await?).await?;
+    let mut conversation = Conversation::with_daemon(&setup.state).await?;
+    let snapshot = status(&mut conversation, &Request::STATUS_WITHOUT_SESSIONS).await?;
     match args.json {
         true => show_json(&snapshot.links),
         false => show(&render_links(&snapshot, width())),

@@ -10,7 +10,7 @@ use hawser_policy::{Profile, Rule, RuleSet, Source};
 use tokio::sync::watch;
 
 use crate::direct::ConnectionRules;
-use crate::rule::edit;
+use crate::rule::edit::{self, RulesChanged};
 use crate::rule_files::{RuleFiles, Said, Stamp, UserRules};
 
 /// The rules in force. They are followed until the last clone is gone.
@@ -22,6 +22,8 @@ pub(crate) struct LiveRules {
 #[derive(Debug)]
 struct Shared {
     files: RuleFiles,
+    /// One reading at a time.
+    reading: Mutex<()>,
     known: Mutex<Known>,
     set: watch::Sender<Arc<RuleSet>>,
 }
@@ -45,6 +47,7 @@ impl LiveRules {
         let said = Said::default();
         let shared = Arc::new(Shared {
             set: watch::Sender::new(Arc::new(read.set(&said))),
+            reading: Mutex::default(),
             known: Mutex::new(Known { read, said, seen }),
             files,
         });
@@ -80,11 +83,19 @@ impl LiveRules {
         })
     }
 
-    /// Forgets the rule at this place, counted from 0, if it is one that ends with the daemon.
-    pub(crate) fn remove(&self, place: usize) -> Option<Rule> {
+    /// Forgets the rule at this place, counted from 0, if it is one that ends with the daemon; whether
+    /// it was. Another one than was `meant`, by its text, stays.
+    pub(crate) fn remove(&self, place: usize, meant: Option<&str>) -> Result<bool, RulesChanged> {
         self.shared.change(|known| {
             let rules = &mut known.said.rules;
-            (place < rules.len()).then(|| rules.remove(place))
+            let Some(rule) = rules.get(place) else {
+                return Ok(false);
+            };
+            if meant.is_some_and(|meant| !edit::is_meant(rule, meant)) {
+                return Err(RulesChanged);
+            }
+            rules.remove(place);
+            Ok(true)
         })
     }
 
@@ -99,9 +110,10 @@ impl LiveRules {
         self.shared.change(|known| known.said.profile = profile);
     }
 
-    /// Reads the files now, if they have changed.
-    pub(crate) fn read(&self) {
-        self.shared.read();
+    /// Reads the files now: what they say is in force from then on. Where one can't be read, the rules
+    /// stay as they were.
+    pub(crate) fn read(&self) -> Result<(), ConfigError> {
+        self.shared.read()
     }
 
     /// The rules that do not come along with the program, as monitors show them.
@@ -136,24 +148,29 @@ impl Shared {
         done
     }
 
-    fn read(&self) {
+    /// Reads the files if they have changed.
+    fn look(&self) {
+        let has_changed = self.files.stamp() != self.lock().seen;
+        if has_changed && let Err(error) = self.read() {
+            tracing::warn!("the rules for connections stay as they were: {error}");
+        }
+    }
+
+    fn read(&self) -> Result<(), ConfigError> {
+        // What is read first is put in force first.
+        let _turn = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = self.files.stamp();
-        if stamp == self.lock().seen {
-            return;
+        let read = self.files.read();
+        let mut known = self.lock();
+        known.seen = stamp;
+        let read = read?;
+        if known.read != read {
+            let own = read.all().count();
+            tracing::info!("the rules for connections have changed; {own} are yours");
         }
-        match self.files.read() {
-            Ok(read) => {
-                if self.lock().read != read {
-                    let own = read.configured.len() + read.own.len();
-                    tracing::info!("the rules for connections have changed; {own} are yours");
-                }
-                self.change(|known| (known.read, known.seen) = (read, stamp));
-            }
-            Err(error) => {
-                self.lock().seen = stamp;
-                tracing::warn!("the rules for connections stay as they were: {error}");
-            }
-        }
+        drop(known);
+        self.change(|known| known.read = read);
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -168,7 +185,7 @@ async fn watch(shared: Weak<Shared>) {
         let Some(shared) = shared.upgrade() else {
             return;
         };
-        shared.read();
+        shared.look();
     }
 }
 
@@ -260,8 +277,10 @@ mod tests {
         assert_eq!(told[3].source, "profile");
         assert_eq!(told[1].rule, "only = \"a\"\n");
 
-        assert_eq!(live.remove(1).unwrap().then, only("a").then);
-        assert_eq!(live.remove(1), None);
+        let text = |link| format!("only = \"{link}\"\n");
+        assert!(live.remove(0, Some(&text("a"))).is_err());
+        assert!(live.remove(1, Some(&text("a"))).unwrap());
+        assert!(!live.remove(1, None).unwrap());
         live.set_profile(None);
         assert_eq!(live.profile(), Profile::Saver);
         assert_eq!(users(&rules.borrow_and_update()), ["only b", "mode direct"]);

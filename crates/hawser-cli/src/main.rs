@@ -85,7 +85,7 @@ fn run(setup: &Setup, command: Command) -> anyhow::Result<ExitCode> {
             Command::Links(args) => links::run(setup, args).await,
             Command::Streams(args) => streams::run(setup, args).await,
             Command::Events(args) => events::run(setup, args).await,
-            Command::Web => web::run(setup).await,
+            Command::Web(args) => web::run(setup, args).await,
             Command::Top(args) => top::run(setup, args).await,
             Command::Link(args) => link::run(setup, &args).await,
             Command::Rule(args) => rule::run(setup, args).await,

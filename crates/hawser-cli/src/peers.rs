@@ -44,7 +44,9 @@ fn revoke(store: &GatewayStore, key: PublicKey) -> anyhow::Result<()> {
 }
 
 async fn list(state: &StateDir, store: &GatewayStore, json: bool) -> anyhow::Result<()> {
-    let running = status::ask(state).await.unwrap_or_default();
+    let running = status::ask(state, &status::ALL_SESSIONS)
+        .await
+        .unwrap_or_default();
     let sessions = running
         .map(|snapshot| snapshot.sessions)
         .unwrap_or_default();

@@ -1,7 +1,9 @@
 //! `hawser policy`: how the running daemon chooses links, and how it is to do so from now on.
 
+use std::time::Duration;
+
 use anyhow::bail;
-use hawser_control::{PolicyStatus, Request, Response, Scheduled, render_policy};
+use hawser_control::{ErrorReason, PolicyStatus, Request, Response, Scheduled, render_policy};
 
 use crate::args::{PolicyAction, PolicyArgs, PolicySetArgs};
 use crate::ask::{Conversation, OTHER_ANSWER, width};
@@ -24,9 +26,28 @@ pub(crate) async fn run(setup: &Setup, args: &PolicyArgs) -> anyhow::Result<()> 
 }
 
 /// How the daemon chooses links.
-pub(crate) async fn ask(conversation: &mut Conversation) -> anyhow::Result<PolicyStatus> {
+async fn ask(conversation: &mut Conversation) -> anyhow::Result<PolicyStatus> {
     match conversation.ask(&Request::Policy).await? {
         Response::Policy(policy) => Ok(*policy),
+        _ => bail!(OTHER_ANSWER),
+    }
+}
+
+/// The same; none where the daemon has no choice, or has not connected yet, or is too old to be asked:
+/// then nobody has told it to choose otherwise.
+pub(crate) async fn ask_if_any(
+    conversation: &mut Conversation,
+) -> anyhow::Result<Option<PolicyStatus>> {
+    use ErrorReason::{Malformed, Unsupported};
+    match conversation
+        .answer(Duration::ZERO, &Request::Policy)
+        .await?
+    {
+        Response::Policy(policy) => Ok(Some(*policy)),
+        Response::Error { reason, message } => match reason {
+            Malformed | Unsupported => Ok(None),
+            _ => bail!("the daemon says: {message}"),
+        },
         _ => bail!(OTHER_ANSWER),
     }
 }

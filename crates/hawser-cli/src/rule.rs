@@ -3,56 +3,81 @@
 pub(crate) mod edit;
 mod report;
 
+use std::path::PathBuf;
+
 use anyhow::bail;
 use hawser_config::{HostPort, parse_rules};
-use hawser_control::{Request, RuleStatus};
+use hawser_control::{Request, RuleStatus, printable};
 use hawser_net::links::LinkMonitor;
 use hawser_net::store::ClientStore;
 use hawser_policy::{Dscp, Facts, Protocol, Rule, RuleSet, Source, User};
 use hawser_sched::connection::GatewayUse;
 
-use crate::args::{RuleAction, RuleArgs, RuleTestArgs};
+use crate::args::{RuleAction, RuleAddArgs, RuleArgs, RuleTestArgs};
 use crate::ask::Conversation;
 use crate::policy;
 use crate::rule_files::{RuleFiles, Said};
-use crate::setup::{Setup, show, show_json};
+use crate::setup::{Setup, Usage, show, show_json};
 
 /// Does what is asked with the rules.
 pub(crate) async fn run(setup: &Setup, args: RuleArgs) -> anyhow::Result<()> {
-    let files = RuleFiles::of(setup);
-    match args.action {
-        RuleAction::List { builtin, table } => {
-            let told = told(setup).await?;
-            list(&files, &told, builtin, table.json).await
+    let action = match args.action {
+        RuleAction::Add(args) if args.now => return add_now(setup, *args).await,
+        action => action,
+    };
+    let told = told(setup).await?;
+    let mut files = RuleFiles::of(setup);
+    if let (None, Some(config)) = (&files.config, &told.config) {
+        let is_written = match &action {
+            RuleAction::Add(_) => true,
+            RuleAction::Remove { number } => *number as usize > told.said.rules.len(),
+            RuleAction::List { .. } | RuleAction::Test(_) => false,
+        };
+        // Root does not write where a service says.
+        if is_written {
+            let config = config.display();
+            let problem = format!(
+                "the daemon has a configuration, which has rules as well: name it to change any, with \
+                 `hawser --config {config} rule`"
+            );
+            return Err(Usage(problem).into());
         }
-        RuleAction::Test(args) => test(setup, &files, &told(setup).await?, &args),
-        RuleAction::Add(args) if args.now => {
-            let rule = edit::text(&args.rule());
-            let asked = Request::AddRule { rule, save: false };
-            let mut conversation = Conversation::with_daemon(&setup.state).await?;
-            conversation.change(&asked).await
-        }
+        files.config = Some(config.clone());
+    }
+    match action {
+        RuleAction::List { builtin, table } => list(&files, &told, builtin, table.json).await,
+        RuleAction::Test(args) => test(setup, &files, &told, &args),
         RuleAction::Add(args) => {
             if files.config.is_none() {
                 setup.state.prepare()?;
             }
-            let ahead = told(setup).await?.said.rules.len();
-            let spot = args.spot();
+            let (spot, ahead) = (args.spot(), told.said.rules.len());
             let path = edit::add(&files, &args.rule(), &spot, ahead)?;
             show(&format!("added to {}\n", path.display()))
         }
-        RuleAction::Remove { number } => remove(setup, &files, number).await,
+        RuleAction::Remove { number } => remove(setup, &files, &told.said.rules, number).await,
     }
 }
 
-async fn remove(setup: &Setup, files: &RuleFiles, number: u32) -> anyhow::Result<()> {
-    let said = told(setup).await?.said.rules;
+async fn add_now(setup: &Setup, args: RuleAddArgs) -> anyhow::Result<()> {
+    let rule = edit::text(&args.rule());
+    let asked = Request::AddRule { rule, save: false };
+    let mut conversation = Conversation::with_daemon(&setup.state).await?;
+    conversation.change(&asked).await
+}
+
+async fn remove(
+    setup: &Setup,
+    files: &RuleFiles,
+    said: &[Rule],
+    number: u32,
+) -> anyhow::Result<()> {
     let place = number as usize - 1;
     let (rule, from) = match said.get(place) {
         Some(rule) => {
-            let number = number.into();
             let asked = Request::RemoveRule {
-                number,
+                number: number.into(),
+                rule: Some(edit::text(rule)),
                 save: false,
             };
             let mut conversation = Conversation::with_daemon(&setup.state).await?;
@@ -60,7 +85,7 @@ async fn remove(setup: &Setup, files: &RuleFiles, number: u32) -> anyhow::Result
             (rule.clone(), "the running daemon".to_owned())
         }
         None => {
-            let (rule, path) = edit::remove(files, place + 1, said.len())?;
+            let (rule, path) = edit::remove(files, place + 1, said.len(), None)?;
             (rule, path.display().to_string())
         }
     };
@@ -113,6 +138,8 @@ fn test(setup: &Setup, files: &RuleFiles, told: &Told, args: &RuleTestArgs) -> a
 #[derive(Default)]
 struct Told {
     said: Said,
+    /// Its configuration, if it has one with a name that can be shown.
+    config: Option<PathBuf>,
     /// What the gateway is used for, where there is one.
     gateway: Option<GatewayUse>,
 }
@@ -121,24 +148,21 @@ async fn told(setup: &Setup) -> anyhow::Result<Told> {
     let Some(mut conversation) = Conversation::begin(&setup.state).await? else {
         return Ok(Told::default());
     };
-    let policy = match policy::ask(&mut conversation).await {
-        Ok(policy) => policy,
-        // One that has not connected yet, say: it has been told nothing.
-        Err(error) => {
-            tracing::debug!(%error, "what the daemon has been told is not known");
-            return Ok(Told::default());
-        }
+    let Some(policy) = policy::ask_if_any(&mut conversation).await? else {
+        return Ok(Told::default());
     };
     let is_said = |rule: &&RuleStatus| rule.source == Source::Session.to_string();
     let said = policy.rules.iter().filter(is_said);
     let text: String = said.map(|it| format!("[[rule]]\n{}\n", it.rule)).collect();
     let rules = parse_rules("the daemon's rules", &text)?.into_iter();
     let source = Source::Session;
+    let file = policy.file.filter(|file| printable(file) == *file);
     Ok(Told {
         said: Said {
             rules: rules.map(|rule| Rule { source, ..rule }).collect(),
             profile: policy.profile.and_then(|name| name.parse().ok()),
         },
+        config: file.map(PathBuf::from),
         gateway: policy.gateway.and_then(|name| name.parse().ok()),
     })
 }

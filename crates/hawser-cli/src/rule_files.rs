@@ -59,10 +59,14 @@ impl RuleFiles {
 }
 
 impl UserRules {
+    /// The user's, in the order in which they are asked.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Rule> {
+        self.configured.iter().chain(&self.own)
+    }
+
     /// All rules that are asked: those that were said to a daemon come first.
     pub(crate) fn set(&self, said: &Said) -> RuleSet {
-        let user = self.configured.iter().chain(&self.own);
-        let rules = said.rules.iter().chain(user).cloned();
+        let rules = said.rules.iter().chain(self.all()).cloned();
         rule_set(rules, said.profile.unwrap_or(self.profile))
     }
 }

@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::session::Links;
 pub(crate) use change::CheckedChange;
-use usage::Accounts;
+use usage::{Accounts, Seen};
 
 /// The rules in force, by the names of links, and the accounts that go with them.
 #[derive(Debug)]
@@ -39,6 +39,8 @@ struct Inner {
     rules: BTreeMap<String, Rule>,
     currencies: BTreeMap<String, String>,
     accounts: Accounts,
+    /// By the names of links, what connections over one link each have moved.
+    connections: Seen<String>,
 }
 
 impl LinkRules {
@@ -82,12 +84,11 @@ impl LinkRules {
     /// Takes in what has gone over the links in all since this program has begun, by their names,
     /// and writes it down.
     pub(crate) async fn enter(self: &Arc<Self>, moved: &BTreeMap<String, [ByteCount; 2]>) {
-        let today = today();
         {
             let mut inner = self.lock();
             for (name, moved) in moved {
-                let reset_day = inner.reset_day(name);
-                inner.accounts.enter("", name, *moved, today, reset_day);
+                let news = inner.connections.news(name.clone(), *moved);
+                inner.enter(name, news);
             }
         }
         self.write().await;
@@ -101,23 +102,30 @@ impl LinkRules {
     /// Keeps a client to the rules for as long as it lives: counts what goes over each link, and
     /// tells the client when an allowance is used up or a month begins.
     pub(crate) fn keep(self: &Arc<Self>, client: &Arc<Client>, links: &Links) -> Keeping {
-        let watched = Arc::clone(self).watch(Arc::downgrade(client), links.clone());
+        let counted = Arc::new(Mutex::new(Counted::default()));
+        let watched =
+            Arc::clone(self).watch(Arc::downgrade(client), links.clone(), Arc::clone(&counted));
         Keeping {
             rules: Arc::clone(self),
             links: links.clone(),
+            counted,
             watching: tokio::spawn(watched),
         }
     }
 
-    async fn watch(self: Arc<Self>, client: Weak<Client>, links: Links) {
+    async fn watch(
+        self: Arc<Self>,
+        client: Weak<Client>,
+        links: Links,
+        counted: Arc<Mutex<Counted>>,
+    ) {
         let mut ticks = tokio::time::interval(COUNT_EVERY);
-        let mut names = BTreeMap::new();
         for tick in 1_u64.. {
             ticks.tick().await;
             let Some(client) = client.upgrade() else {
                 return;
             };
-            self.count(&client, &links, &mut names);
+            self.count(&client, &links, &counted);
             client.set_rules(self.terms());
             if tick.is_multiple_of(WRITE_EVERY) {
                 self.write().await;
@@ -125,22 +133,23 @@ impl LinkRules {
         }
     }
 
-    /// `names`: of the links seen so far, some of which may be gone.
-    fn count(&self, client: &Client, links: &Links, names: &mut BTreeMap<u32, String>) {
-        for link in links.borrow().iter() {
-            names.insert(link.index, link.name.clone());
-        }
+    /// Takes in what a client has moved.
+    fn count(&self, client: &Client, links: &Links, counted: &Mutex<Counted>) {
+        let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((id, session)) = client.session_id().zip(client.snapshot(0).session) else {
             return;
         };
-        let (id, today) = (id.to_string(), today());
+        let there = links
+            .borrow()
+            .iter()
+            .map(|link| (link.index, link.name.clone()))
+            .collect();
+        let moved = session.links.iter();
+        let moved = moved.map(|link| (link.link.value(), [link.sent, link.received]));
+        let news = counted.news(&id.to_string(), there, moved.collect());
         let mut inner = self.lock();
-        for link in session.links {
-            if let Some(name) = names.get(&link.link.value()) {
-                let reset_day = inner.reset_day(name);
-                let moved = [link.sent, link.received];
-                inner.accounts.enter(&id, name, moved, today, reset_day);
-            }
+        for (name, news) in news {
+            inner.enter(&name, news);
         }
     }
 
@@ -181,10 +190,45 @@ impl LinkRules {
     }
 }
 
+/// What was counted of one client's sessions, one after the other.
+#[derive(Debug, Default)]
+struct Counted {
+    session: String,
+    /// By index: a link that comes back under its name counts from nothing.
+    seen: Seen<u32>,
+    /// Of the session's links, some of which may be gone.
+    names: BTreeMap<u32, String>,
+}
+
+impl Counted {
+    /// What is new of what the session has `moved` by now over its links, by their names; of links that
+    /// are `there`, or were while the session had them.
+    fn news(
+        &mut self,
+        session: &str,
+        there: BTreeMap<u32, String>,
+        moved: BTreeMap<u32, [ByteCount; 2]>,
+    ) -> Vec<(String, [ByteCount; 2])> {
+        if self.session != session {
+            *self = Self::default();
+            self.session = session.to_owned();
+        }
+        self.names.extend(there);
+        self.names.retain(|index, _| moved.contains_key(index));
+        let names = self.names.iter();
+        let of_link = |(index, name): (&u32, &String)| {
+            let moved = moved.get(index)?;
+            Some((name.clone(), self.seen.news(*index, *moved)))
+        };
+        names.filter_map(of_link).collect()
+    }
+}
+
 /// What keeps one client to the rules.
 pub(crate) struct Keeping {
     rules: Arc<LinkRules>,
     links: Links,
+    counted: Arc<Mutex<Counted>>,
     watching: JoinHandle<()>,
 }
 
@@ -192,7 +236,7 @@ impl Keeping {
     /// Ends it: counts once more what the client has moved, and writes everything down.
     pub(crate) async fn finish(self, client: &Client) {
         self.watching.abort();
-        self.rules.count(client, &self.links, &mut BTreeMap::new());
+        self.rules.count(client, &self.links, &self.counted);
         self.rules.write().await;
     }
 }
@@ -205,8 +249,14 @@ impl Inner {
         Self {
             rules: rules.collect(),
             currencies: currencies.collect(),
-            accounts: Accounts::default(),
+            ..Self::default()
         }
+    }
+
+    /// So much more has gone over a link.
+    fn enter(&mut self, name: &str, news: [ByteCount; 2]) {
+        let reset_day = self.reset_day(name);
+        self.accounts.enter(name, news, today(), reset_day);
     }
 
     fn reset_day(&self, name: &str) -> u8 {

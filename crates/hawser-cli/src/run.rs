@@ -23,8 +23,8 @@ use crate::peering::Peering;
 use crate::rule_files::RuleFiles;
 use crate::rules::LinkRules;
 use crate::session::{Links, Target};
-use crate::setup::Setup;
-use crate::up::{END_PATIENCE, refuse_unknown};
+use crate::setup::{Setup, Usage, missing_links};
+use crate::up::END_PATIENCE;
 use kernel::{Kernel, Sources};
 use shimmed::LeadsOut;
 
@@ -39,7 +39,10 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
     let (_monitor, links) = LinkMonitor::start()
         .await
         .context("can't follow the links")?;
-    refuse_unknown(&args.links, &links.borrow())?;
+    // The program connects now, and not when a link comes.
+    if let Some(missing) = missing_links(&args.links, &links.borrow()) {
+        return Err(Usage(missing).into());
+    }
     let rules = LinkRules::open(&config, &setup.state);
     let (gateway, wanted) = (config.up.gateway.as_ref(), &config.up.links);
     let target = match args.mode {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use hawser_config::{GatewaySource, SessionConfig};
 use hawser_control::{ConnectionsStatus, LinkStatus, PlacedReport, PolicyStatus, Request};
-use hawser_front::connection::Director;
+use hawser_front::connection::{Director, Who};
 use hawser_front::peer::PeerSessions;
 use hawser_front::proxy::ProxyCounters;
 use hawser_net::client::{Client, ClientConfig};
@@ -19,7 +19,7 @@ use hawser_net::store::{ClientStore, StateDir};
 use hawser_net::unix_time::UnixTime;
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_session::recorder::Recorder;
-use hawser_types::{ByteCount, Instant};
+use hawser_types::{ByteCount, Instant, StreamId};
 use tokio::sync::watch;
 
 use crate::daemon::{Subject, View, Way, flat, since_1970};
@@ -143,6 +143,8 @@ pub(crate) struct ClientSubject {
     /// Sessions with destinations themselves.
     pub(crate) peers: Option<PeerSessions>,
     pub(crate) proxy: Arc<ProxyCounters>,
+    /// Finds out which programs ask at the proxy port.
+    pub(crate) who: Option<Who>,
     pub(crate) links: Links,
     pub(crate) wanted: Vec<String>,
     pub(crate) rules: Arc<LinkRules>,
@@ -168,6 +170,7 @@ impl ClientSubject {
             director: None,
             peers: None,
             proxy: Arc::default(),
+            who: None,
             links: links.clone(),
             wanted: wanted.to_vec(),
             rules: Arc::clone(rules),
@@ -190,6 +193,12 @@ impl ClientSubject {
             .collect()
     }
 
+    /// The client whose session has this name.
+    fn client_of(&self, session: &str) -> Option<Arc<Client>> {
+        let mut clients = self.clients().into_iter().map(|(_, client)| client);
+        clients.find(|client| name(client) == session)
+    }
+
     fn view(&self, peer: &str, client: &Client, max_streams: usize) -> View {
         let snapshot = client.snapshot(max_streams);
         let mut ways: BTreeMap<u32, Way> = BTreeMap::new();
@@ -203,9 +212,8 @@ impl ClientSubject {
             };
             ways.insert(status.link.index, way);
         }
-        let id = client.session_id().map(|id| id.to_string());
         View {
-            id: id.unwrap_or_else(|| "-".to_owned()),
+            id: name(client),
             peer: match snapshot.problem {
                 Some(problem) => format!("{peer} ({problem})"),
                 None => peer.to_owned(),
@@ -213,10 +221,6 @@ impl ClientSubject {
             ways,
             scheduler: client.scheduler().name(),
             congestion: client.congestion().unwrap_or_default().to_owned(),
-            programs: match max_streams {
-                0 => BTreeMap::new(),
-                _ => client.labels(),
-            },
             addresses: BTreeMap::new(),
             session: snapshot.session,
         }
@@ -224,14 +228,30 @@ impl ClientSubject {
 }
 
 impl Subject for ClientSubject {
-    fn sessions(&self, max_streams: usize) -> Vec<View> {
+    fn sessions(&self, wanted: &dyn Fn(&str) -> bool, max_streams: usize) -> Vec<View> {
         let clients = self.clients();
+        let wanted = clients.iter().filter(|(_, client)| wanted(&name(client)));
         let view = |(peer, client): &(String, Arc<Client>)| self.view(peer, client, max_streams);
-        clients.iter().map(view).collect()
+        wanted.map(view).collect()
+    }
+
+    fn session_count(&self) -> usize {
+        self.clients().len()
+    }
+
+    fn programs(&self, session: &str, streams: &[StreamId]) -> BTreeMap<StreamId, Arc<str>> {
+        let client = self.client_of(session);
+        client.map_or_else(BTreeMap::new, |client| client.labels(streams))
+    }
+
+    fn sought(&self) -> Option<watch::Receiver<usize>> {
+        self.who.as_ref().map(Who::open)
     }
 
     fn links(&self) -> Vec<LinkStatus> {
-        let mut list = link_list(&self.links.borrow(), &self.wanted);
+        let gateway = self.client.as_ref().and_then(Weak::upgrade);
+        let is_near = gateway.is_some_and(|client| client.is_local());
+        let mut list = link_list(&self.links.borrow(), &self.wanted, is_near);
         for link in &mut list {
             link.allowed = self.rules.allowed(&link.name);
         }
@@ -263,10 +283,8 @@ impl Subject for ClientSubject {
     }
 
     fn recorder(&self, session: &str, read: &mut dyn FnMut(&Recorder, Instant)) -> bool {
-        self.clients().into_iter().any(|(_, client)| {
-            let id = client.session_id().map(|id| id.to_string());
-            id.as_deref() == Some(session) && client.recorder(&mut *read).is_some()
-        })
+        let client = self.client_of(session);
+        client.is_some_and(|client| client.recorder(read).is_some())
     }
 
     fn counters(&self) -> BTreeMap<String, u64> {
@@ -274,6 +292,12 @@ impl Subject for ClientSubject {
         flat(&mut list, "proxy", &self.proxy.snapshot());
         list
     }
+}
+
+/// The name of a client's session; `-` while it is being made.
+fn name(client: &Client) -> String {
+    let id = client.session_id();
+    id.map_or_else(|| "-".to_owned(), |id| id.to_string())
 }
 
 fn reference(source: &GatewaySource) -> String {

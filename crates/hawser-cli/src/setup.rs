@@ -104,14 +104,17 @@ pub(crate) fn open_files_before() -> Option<Rlimit> {
     OPEN_FILES_BEFORE.get().copied()
 }
 
-/// The links as they are shown; `wanted` are those that the user has named, empty for all.
-pub(crate) fn link_list(links: &[Link], wanted: &[String]) -> Vec<LinkStatus> {
+/// The links as they are shown; `wanted` are those that the user has named, empty for all. The loopback
+/// interface is among them where it was named, or `is_near` says that a session goes by it.
+pub(crate) fn link_list(links: &[Link], wanted: &[String], is_near: bool) -> Vec<LinkStatus> {
     let chosen = usable(links, wanted);
+    let is_shown = |link: &&Link| !link.loopback || is_near || wanted.contains(&link.name);
     let describe = |link: &Link| {
         let unusable = link.why_unusable();
         let is_chosen = chosen.iter().any(|other| other.index == link.index);
         let routed = link.has_default_route_v4 || link.has_default_route_v6;
         let (state, reason) = match unusable {
+            Some(_) if link.loopback && is_near => (LinkState::Up, None),
             Some(why) if link.loopback => (LinkState::Unused, Some(why.to_string())),
             Some(why) => (LinkState::Down, Some(why.to_string())),
             None if !is_chosen && !wanted.is_empty() => (LinkState::Unused, None),
@@ -134,7 +137,16 @@ pub(crate) fn link_list(links: &[Link], wanted: &[String]) -> Vec<LinkStatus> {
             ..LinkStatus::default()
         }
     };
-    links.iter().map(describe).collect()
+    links.iter().filter(is_shown).map(describe).collect()
+}
+
+/// Which of the links that the user has named are not there, as a sentence; none where all are.
+pub(crate) fn missing_links(wanted: &[String], links: &[Link]) -> Option<String> {
+    let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
+    let wanted = wanted.iter().map(String::as_str);
+    let missing: Vec<&str> = wanted.filter(|name| !names.contains(name)).collect();
+    let (missing, known) = (missing.join(" or "), names.join(", "));
+    (!missing.is_empty()).then(|| format!("no link is called {missing}; there are {known}"))
 }
 
 /// Writes to standard output; a reader that has gone is an error that counts as success.
@@ -195,7 +207,39 @@ static OPEN_FILES_BEFORE: OnceLock<Rlimit> = OnceLock::new();
 
 #[cfg(test)]
 mod tests {
+    use hawser_net::links::LinkKind;
+
     use super::*;
+
+    #[test]
+    fn the_loopback_interface_is_shown_where_it_was_named_or_is_used() {
+        let link = |name: &str, index, loopback| Link {
+            index,
+            name: name.to_owned(),
+            kind: LinkKind::Hardware,
+            addresses: vec!["192.0.2.1".parse().unwrap()],
+            enabled: true,
+            up: true,
+            has_default_route_v4: true,
+            has_default_route_v6: false,
+            takes_ordinary_v4: true,
+            takes_ordinary_v6: false,
+            loopback,
+        };
+        let links = [link("lo", 1, true), link("dsl", 2, false)];
+        let shown = |wanted: &[&str], is_near| {
+            let wanted: Vec<String> = wanted.iter().map(|&it| it.to_owned()).collect();
+            let list = link_list(&links, &wanted, is_near).into_iter();
+            list.map(|link| (link.name, link.state)).collect::<Vec<_>>()
+        };
+        let named = |name: &str, state| (name.to_owned(), state);
+        let dsl = named("dsl", LinkState::Up);
+        assert_eq!(shown(&[], false), std::slice::from_ref(&dsl));
+        assert_eq!(shown(&["dsl"], false), std::slice::from_ref(&dsl));
+        let lo = named("lo", LinkState::Unused);
+        assert_eq!(shown(&["lo", "dsl"], false), [lo, dsl.clone()]);
+        assert_eq!(shown(&[], true), [named("lo", LinkState::Up), dsl]);
+    }
 
     #[test]
     fn a_cause_is_not_said_twice() {

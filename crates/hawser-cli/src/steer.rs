@@ -1,7 +1,8 @@
 //! What can be changed of `hawser up` while it runs: links, policies, the gateway, rules.
 //!
 //! Each change is checked first, then written down where that is asked for, then done: where
-//! something is wrong with it nothing has changed.
+//! something is wrong with it nothing has changed. Only what is wrong with another file shows too late,
+//! and then it is said.
 
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
@@ -14,7 +15,7 @@ use hawser_sched::{chunk, connection};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::args::Spot;
-use crate::rule::edit;
+use crate::rule::edit::{self, RulesChanged};
 use crate::rules::CheckedChange;
 use crate::saved;
 use crate::session::ClientSubject;
@@ -68,6 +69,9 @@ pub(crate) enum Refused {
     /// Not one rule.
     #[error("one rule is expected, not {0}")]
     Rules(usize),
+    /// Every rule is shown with all that it says.
+    #[error("the rule has {0} bytes; allowed: {MAX_RULE}")]
+    TooLong(usize),
     /// Rules need room, in the kernel too.
     #[error("there are {0} rules until the daemon ends already, and there may be no more")]
     TooManyRules(usize),
@@ -79,6 +83,9 @@ pub(crate) enum Refused {
         /// How many such rules there are.
         count: usize,
     },
+    /// Another rule has that number by now.
+    #[error(transparent)]
+    RulesChanged(#[from] RulesChanged),
     /// There is no configuration to write to.
     #[error(
         "it can't be saved, since the daemon was started without a configuration: start it with \
@@ -88,6 +95,14 @@ pub(crate) enum Refused {
     /// It can't be written down.
     #[error("it can't be saved: {}", explained(.0))]
     Unsaved(anyhow::Error),
+    /// It was written down, but can't be put in force.
+    #[error("it is saved to {}, but the rules in force stay as they were: {error}", path.display())]
+    Unread {
+        /// Where it was written down.
+        path: PathBuf,
+        /// Why the rules can't be read again.
+        error: Box<ConfigError>,
+    },
     /// Some other request.
     #[error("this is nothing to be changed")]
     Unsupported,
@@ -97,11 +112,20 @@ impl Refused {
     /// The kind of fault, for programs.
     pub(crate) fn reason(&self) -> ErrorReason {
         match self {
-            Self::UnknownLink { .. } | Self::UnknownRule { .. } => ErrorReason::NotFound,
+            Self::UnknownLink { .. } | Self::UnknownRule { .. } | Self::RulesChanged(_) => {
+                ErrorReason::NotFound
+            }
             Self::NoGateway | Self::NoFile | Self::Unsupported => ErrorReason::Unsupported,
             Self::Unsaved(error) if !is_usage(error) => ErrorReason::Failed,
+            Self::Unread { .. } => ErrorReason::Failed,
             _ => ErrorReason::Invalid,
         }
+    }
+
+    fn by_writing(error: anyhow::Error) -> Self {
+        error
+            .downcast()
+            .map_or_else(Self::Unsaved, Self::RulesChanged)
     }
 }
 
@@ -113,6 +137,7 @@ impl ClientSubject {
         let connections = director.map(|it| name(it.policy().name()));
         let gateway = director.and_then(|it| it.gateway_use());
         let config = self.connection_rules.files().config.as_deref();
+        let rules = self.connection_rules.statuses();
         PolicyStatus {
             sessions: name(self.scheduler.borrow().name()),
             sessions_known: ChunkPolicy::ALL.map(|it| name(it.name())).into(),
@@ -124,7 +149,8 @@ impl ClientSubject {
             profile: Some(name(self.connection_rules.profile().name())),
             profiles_known: Profile::ALL.iter().map(|it| name(it.name())).collect(),
             gateway: gateway.map(|usage| name(usage.name())),
-            rules: self.connection_rules.statuses(),
+            rule_count: rules.len() as u64,
+            rules,
             file: config.map(|path| absolute(path).display().to_string()),
         }
     }
@@ -150,7 +176,9 @@ impl ClientSubject {
             Request::SetGateway { usage, save } => self.use_gateway(usage.parse()?, *save),
             Request::SetProfile { profile, save } => self.use_profile(profile.parse()?, *save),
             Request::AddRule { rule, save } => self.add_rule(rule, *save),
-            Request::RemoveRule { number, save } => self.remove_rule(*number, *save),
+            Request::RemoveRule { number, rule, save } => {
+                self.remove_rule(*number, rule.as_deref(), *save)
+            }
             _ => Err(Refused::Unsupported),
         }
     }
@@ -213,6 +241,9 @@ impl ClientSubject {
         if saved.is_some() {
             // From now on the file says it, and what is changed there later holds.
             rules.set_profile(None);
+            if let Err(error) = on_disk(|| rules.read()) {
+                tracing::warn!("the profile holds, but the rules stay as they were: {error}");
+            }
         }
         if rules.profile() != profile {
             rules.set_profile(Some(profile));
@@ -233,19 +264,21 @@ impl ClientSubject {
         }
     }
 
-    fn remove_rule(&self, number: u64, save: bool) -> Changed {
+    fn remove_rule(&self, number: u64, meant: Option<&str>, save: bool) -> Changed {
         let place = usize::try_from(number).unwrap_or(usize::MAX);
         let count = self.connection_rules.said_count();
         if save {
             let files = self.connection_rules.files();
-            let written = on_disk(|| edit::remove(files, place, count));
+            let written = on_disk(|| edit::remove(files, place, count, meant));
             return self.read_again(written.map(|(_, path)| path));
         }
-        let place = place.checked_sub(1);
-        let removed = place.and_then(|place| self.connection_rules.remove(place));
+        let removed = match place.checked_sub(1) {
+            Some(place) => self.connection_rules.remove(place, meant)?,
+            None => false,
+        };
         match removed {
-            Some(_) => Ok(None),
-            None => Err(Refused::UnknownRule { number, count }),
+            true => Ok(None),
+            false => Err(Refused::UnknownRule { number, count }),
         }
     }
 
@@ -260,14 +293,20 @@ impl ClientSubject {
         }
         let config = self.connection_rules.files().config.as_ref();
         let config = config.ok_or(Refused::NoFile)?;
-        self.read_again(on_disk(|| write(config)).map(|()| config.clone()))
+        on_disk(|| write(config)).map_err(Refused::Unsaved)?;
+        Ok(Some(absolute(config)))
     }
 
-    /// What was written is in force at once.
+    /// The rules that were written are in force at once.
     fn read_again(&self, written: anyhow::Result<PathBuf>) -> Changed {
-        let path = written.map_err(Refused::Unsaved)?;
-        on_disk(|| self.connection_rules.read());
-        Ok(Some(absolute(&path)))
+        let path = absolute(&written.map_err(Refused::by_writing)?);
+        match on_disk(|| self.connection_rules.read()) {
+            Ok(()) => Ok(Some(path)),
+            Err(error) => Err(Refused::Unread {
+                path,
+                error: Box::new(error),
+            }),
+        }
     }
 }
 
@@ -276,7 +315,11 @@ fn one_rule(text: &str) -> Result<Rule, Refused> {
     let rules = parse_rules("the rule", &format!("[[rule]]\n{text}")).map_err(Refused::Config)?;
     let count = rules.len();
     let rule = rules.into_iter().next().filter(|_| count == 1);
-    rule.ok_or(Refused::Rules(count))
+    let rule = rule.ok_or(Refused::Rules(count))?;
+    match edit::text(&rule).len() {
+        length if length > MAX_RULE => Err(Refused::TooLong(length)),
+        _ => Ok(rule),
+    }
 }
 
 /// As others find it who are in another folder.
@@ -291,6 +334,9 @@ fn on_disk<T>(work: impl FnOnce() -> T) -> T {
         _ => work(),
     }
 }
+
+/// Bytes of one rule, written out: as many such rules as may end with the daemon fit one answer.
+const MAX_RULE: usize = 3_000;
 
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,7 @@ use crate::status::status;
 /// Lists the streams of sessions, and connections that go over one link each.
 pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
     let mut conversation = Conversation::with_daemon(&setup.state).await?;
-    let snapshot = status(&mut conversation).await?;
+    let snapshot = status(&mut conversation, &Request::STATUS).await?;
     let placed = placed(&mut conversation, &snapshot).await?;
     match args.json {
         true => show_json(&Open::of(&snapshot, placed.as_ref())),
@@ -75,7 +75,7 @@ impl<'a> Open<'a> {
         let connections = placed.into_iter().flat_map(|report| &report.connections);
         Self {
             sessions: snapshot.sessions.iter().map(of_session).collect(),
-            connections: connections.filter(|one| one.is_open()).collect(),
+            connections: connections.filter(|one| one.is_open_by_itself()).collect(),
         }
     }
 }

@@ -1,15 +1,16 @@
 //! Changes to files that people write, too: what they have written there stays as it is.
 
-use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, fchown};
-use std::path::Path;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use hawser_config::{Config, parse_rules};
-use rustix::fs::{FlockOperation, flock};
+use hawser_config::{Config, ConfigError, parse_rules};
+use hawser_policy::Rule;
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use toml_edit::{DocumentMut, Item, Table, TableLike, TomlError, Value};
 
@@ -30,25 +31,24 @@ pub(crate) fn change(
     content: Content,
     edit: impl FnOnce(&mut DocumentMut) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    // A link stays one, and what it leads to is replaced.
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    let folder = target
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    let lock = fs::File::open(folder).with_context(|| folder.display().to_string())?;
+    let place = Place::of(path, content);
+    let folder = File::open(&place.folder).with_context(|| place.folder.display().to_string())?;
     // Given back with the file; two changes at once would undo one another.
-    take(&lock).with_context(|| folder.display().to_string())?;
-    let is_new =
-        |error: &io::Error| error.kind() == io::ErrorKind::NotFound && content == Content::Rules;
-    let text = match fs::read_to_string(&target) {
-        Err(error) if is_new(&error) => RULES_HEAD.to_owned(),
-        read => read.with_context(|| format!("cannot read {}", path.display()))?,
-    };
+    take(&folder).with_context(|| place.folder.display().to_string())?;
     let name = path.display().to_string();
-    let check = |text: &str| match content {
-        Content::Config => Config::parse(&name, text).map(drop),
-        Content::Rules => parse_rules(&name, text).map(drop),
+    let old = match open(&place.target) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && content == Content::Rules => None,
+        opened => Some(opened.with_context(|| format!("cannot open {name}"))?),
+    };
+    let text = match &old {
+        Some(file) => read(file).with_context(|| format!("cannot read {name}"))?,
+        None => RULES_HEAD.to_owned(),
+    };
+    let check = |text: &str| {
+        if text.len() > MAX_FILE {
+            bail!("{name} is longer than {MAX_FILE} bytes, or would be");
+        }
+        Ok(content.rules(&name, text).map(drop)?)
     };
     check(&text)?;
     let mut document: DocumentMut = text.parse().map_err(|error: TomlError| {
@@ -60,14 +60,90 @@ pub(crate) fn change(
     edit(&mut document)?;
     let text = document.to_string();
     check(&text)?;
-    if text.len() > MAX_FILE {
-        bail!("{name} would be longer than {MAX_FILE} bytes, and could not be read again");
+    let old = old.map(|file| file.metadata()).transpose();
+    old.and_then(|old| place.replace(&folder, old, &text))
+        .with_context(|| format!("cannot write {name}"))
+}
+
+impl Content {
+    /// The rules that `text` has in it, all of which is checked; `name` is the file's, for errors.
+    pub(crate) fn rules(self, name: &str, text: &str) -> Result<Vec<Rule>, ConfigError> {
+        match self {
+            Self::Config => Config::parse(name, text).map(|config| config.rules),
+            Self::Rules => parse_rules(name, text),
+        }
     }
-    replace(&target, folder, &text).with_context(|| format!("cannot write {name}"))
+}
+
+/// The file that is to be changed, and its folder.
+struct Place {
+    target: PathBuf,
+    folder: PathBuf,
+}
+
+impl Place {
+    fn of(path: &Path, content: Content) -> Self {
+        let target = match content {
+            // A link stays one, and what it leads to is replaced.
+            Content::Config => fs::canonicalize(path).ok(),
+            // The program's own. In a service's directory root must not be led elsewhere.
+            Content::Rules => None,
+        };
+        let target = target.unwrap_or_else(|| path.to_path_buf());
+        let folder = target.parent();
+        let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
+        Self {
+            folder: folder.unwrap_or(Path::new(".")).to_path_buf(),
+            target,
+        }
+    }
+
+    /// Puts a file with this text in the place of the `old` one.
+    fn replace(&self, folder: &File, old: Option<Metadata>, text: &str) -> io::Result<()> {
+        let mut file = tempfile::Builder::new()
+            .prefix(".hawser-")
+            .tempfile_in(&self.folder)?;
+        file.write_all(text.as_bytes())?;
+        if let Some(old) = &old {
+            file.as_file().set_permissions(old.permissions())?;
+        }
+        // Another's file stays theirs where that is allowed, and a new one is for whom its folder is for: a
+        // service has to read what root begins there.
+        if let Some(whose) = old.or_else(|| folder.metadata().ok()) {
+            let _ = fchown(file.as_file(), Some(whose.uid()), Some(whose.gid()));
+        }
+        file.as_file().sync_all()?;
+        file.persist(&self.target)?;
+        folder.sync_all()
+    }
+}
+
+/// Opens a file, and nothing else: no link leads elsewhere, and no pipe keeps anybody waiting.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits() as i32)
+        .open(path);
+    let no_file = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what);
+    match opened {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
+            Err(no_file("it is a link, which is not followed here"))
+        }
+        Ok(file) if !file.metadata()?.is_file() => Err(no_file("it is no file")),
+        opened => opened,
+    }
+}
+
+/// The text of a file, and enough of one that is too long to tell.
+fn read(file: &File) -> io::Result<String> {
+    let mut text = String::new();
+    file.take(MAX_FILE as u64 + 1).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// Locks the folder, which anybody who may read it can hold for as long as they like.
-fn take(folder: &fs::File) -> io::Result<()> {
+fn take(folder: &File) -> io::Result<()> {
     let begun = Instant::now();
     loop {
         match flock(folder, FlockOperation::NonBlockingLockExclusive) {
@@ -106,25 +182,6 @@ pub(crate) fn section_at_end(document: &mut DocumentMut) -> Table {
     section
 }
 
-fn replace(target: &Path, folder: &Path, text: &str) -> io::Result<()> {
-    let mut file = tempfile::Builder::new()
-        .prefix(".hawser-")
-        .tempfile_in(folder)?;
-    file.write_all(text.as_bytes())?;
-    let old = fs::metadata(target);
-    if let Ok(old) = &old {
-        file.as_file().set_permissions(old.permissions())?;
-    }
-    // Another's file stays theirs where that is allowed, and a new one is for whom its folder is for: a
-    // service has to read what root begins there.
-    if let Ok(whose) = old.or_else(|_| fs::metadata(folder)) {
-        let _ = fchown(file.as_file(), Some(whose.uid()), Some(whose.gid()));
-    }
-    file.as_file().sync_all()?;
-    file.persist(target)?;
-    fs::File::open(folder)?.sync_all()
-}
-
 /// Begins a file of rules.
 pub(crate) const RULES_HEAD: &str =
     "# Rules for connections, as `hawser rule add` has written them.\n";
@@ -136,6 +193,8 @@ const LOCK_POLL: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{CWD, FileType, Mode};
+
     use super::*;
 
     fn add_nothing(path: &Path) -> anyhow::Result<()> {
@@ -168,6 +227,25 @@ mod tests {
         assert!(!path.exists());
         drop(held);
         add_nothing(&path).unwrap();
+    }
+
+    #[test]
+    fn rules_are_kept_in_a_file_and_nothing_that_leads_elsewhere_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (
+            folder.path().join("rules.toml"),
+            folder.path().join("other"),
+        );
+        fs::write(&other, "").unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        let error = format!("{:#}", add_nothing(&path).unwrap_err());
+        assert!(error.contains("it is a link"), "{error}");
+        assert!(fs::symlink_metadata(&path).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&other).unwrap(), "");
+        fs::remove_file(&path).unwrap();
+        rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let error = format!("{:#}", add_nothing(&path).unwrap_err());
+        assert!(error.contains("it is no file"), "{error}");
     }
 
     #[test]

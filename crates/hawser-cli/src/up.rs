@@ -11,7 +11,7 @@ use hawser_front::datagram::DatagramPorts;
 use hawser_front::proxy::{ProxyConfig, ProxyServer};
 use hawser_front::transport::Dialer;
 use hawser_net::client::Client;
-use hawser_net::links::{Link, LinkMonitor};
+use hawser_net::links::LinkMonitor;
 
 use crate::args::UpArgs;
 use crate::by_gateway::ByGateway;
@@ -23,7 +23,7 @@ use crate::peering::{self, Peering};
 use crate::rule_files::RuleFiles;
 use crate::rules::{Keeping, LinkRules};
 use crate::session::{ChunkChoice, ClientSubject, Links, Target};
-use crate::setup::{Setup, Usage};
+use crate::setup::{Setup, missing_links};
 use crate::web::Web;
 
 /// Runs the proxy until it is asked to end.
@@ -36,7 +36,9 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     let (_monitor, links) = LinkMonitor::start()
         .await
         .context("can't follow the links")?;
-    refuse_unknown(&args.links, &links.borrow())?;
+    if let Some(missing) = missing_links(&config.links, &links.borrow()) {
+        tracing::warn!("{missing}; as soon as it comes it is used");
+    }
     let proxy = proxy_config(&config);
     let live_rules = LiveRules::follow(RuleFiles::of(setup))?;
     let rules = LinkRules::open(&setup.config, &setup.state);
@@ -71,20 +73,6 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     }
     web.end().await;
     served
-}
-
-/// What is named on the command line is meant to be there now; what the configuration names may be
-/// plugged in later.
-pub(crate) fn refuse_unknown(wanted: &[String], links: &[Link]) -> Result<(), Usage> {
-    let is_unknown = |name: &&String| links.iter().all(|link| link.name != **name);
-    let Some(unknown) = wanted.iter().find(is_unknown) else {
-        return Ok(());
-    };
-    let known: Vec<_> = links.iter().map(|link| link.name.as_str()).collect();
-    let known = known.join(", ");
-    Err(Usage(format!(
-        "no link is called {unknown}; there are {known}"
-    )))
 }
 
 fn proxy_config(config: &UpConfig) -> ProxyConfig {
@@ -234,7 +222,7 @@ impl Serving<'_> {
             tracing::warn!(%error, "which programs ask can't be found out");
         });
         let rules = self.connection_rules.clone();
-        // Where everything goes one way, only rules can make it matter who asks.
+        // Where everything goes one way, only rules can make connections wait until it is known who asks.
         let matters = move || !director.is_all_by_gateway() || rules.borrow().chooses_ways();
         let rules = self.connection_rules.clone();
         let binds = move || rules.borrow().binds_askers();
@@ -261,6 +249,7 @@ impl Port<'_> {
         let server = ProxyServer::bind(self.proxy, dialer).await?;
         let mut server = server.with_datagrams(self.datagrams);
         if let Some(who) = who {
+            self.subject.who = Some(who.clone());
             server = server.asking(who);
         }
         let listen = server.local_addr();

@@ -1,7 +1,7 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{Event, Response, StatusSnapshot, WhyReport};
+use crate::{Event, PolicyStatus, Response, StatusSnapshot, WhyReport};
 
 /// One line of JSON, its line end included, that says `body` in this version of the API.
 ///
@@ -17,21 +17,18 @@ pub fn encode<T: Serialize>(body: &T) -> Result<Vec<u8>, CodecError> {
 
 /// Like [`encode`]; a snapshot that is too long is shortened until it fits. Of connections that were
 /// placed the oldest are left out, of events the latest, so that whoever follows them can ask for
-/// those next.
+/// those next; of rules the last, which are asked last.
 pub fn encode_response(response: &Response) -> Result<Vec<u8>, CodecError> {
     let mut outcome = encode(response);
     let snapshot = match response {
         Response::Status(snapshot) => snapshot,
         Response::Why(report) => return shorten_placed(report, outcome),
         Response::Events { events, latest } => return shorten_events(events, *latest, outcome),
+        Response::Policy(policy) => return outcome.or_else(|_| shorten_policy(policy)),
         _ => return outcome,
     };
-    for (sessions, streams) in SHORTER {
-        if !matches!(outcome, Err(CodecError::TooLong { .. })) {
-            break;
-        }
-        let short = shorten(snapshot, sessions, streams);
-        outcome = encode(&Response::Status(Box::new(short)));
+    if matches!(outcome, Err(CodecError::TooLong { .. })) {
+        outcome = shorten(snapshot.clone());
     }
     outcome
 }
@@ -177,14 +174,40 @@ fn shorten_events(
     outcome
 }
 
-/// The same snapshot with at most so many sessions, and streams in each.
-fn shorten(snapshot: &StatusSnapshot, sessions: usize, streams: usize) -> StatusSnapshot {
-    let mut short = snapshot.clone();
-    short.sessions.truncate(sessions);
-    for session in &mut short.sessions {
-        session.streams.truncate(streams);
+/// With as many rules as fit.
+fn shorten_policy(policy: &PolicyStatus) -> Result<Vec<u8>, CodecError> {
+    let mut short = policy.clone();
+    let rules = std::mem::take(&mut short.rules);
+    let bare = encode(&Response::Policy(Box::new(short.clone())))?;
+    let mut room = MAX_LINE - bare.len();
+    for rule in rules {
+        // And a comma.
+        let length = serde_json::to_vec(&rule).map_err(malformed)?.len() + 1;
+        let Some(left) = room.checked_sub(length) else {
+            break;
+        };
+        room = left;
+        short.rules.push(rule);
     }
-    short
+    encode(&Response::Policy(Box::new(short)))
+}
+
+/// With ever fewer sessions, and streams of each, until it fits or none of either can be left out.
+fn shorten(short: Box<StatusSnapshot>) -> Result<Vec<u8>, CodecError> {
+    let mut response = Response::Status(short);
+    let mut outcome = Err(CodecError::TooLong { length: MAX_LINE });
+    for (sessions, streams) in SHORTER {
+        if let Response::Status(short) = &mut response {
+            short.sessions.truncate(sessions);
+            let listed = short.sessions.iter_mut();
+            listed.for_each(|session| session.streams.truncate(streams));
+        }
+        outcome = encode(&response);
+        if !matches!(outcome, Err(CodecError::TooLong { .. })) {
+            break;
+        }
+    }
+    outcome
 }
 
 /// The version of the API that this crate speaks.
@@ -214,8 +237,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        Change, ChannelStatus, PathStatus, PlacedConnection, PlacedReport, Request, SessionStatus,
-        StreamStatus,
+        Change, ChannelStatus, PathStatus, PlacedConnection, PlacedReport, Request, RuleStatus,
+        SessionStatus, StreamStatus,
     };
 
     fn decode_all(bytes: &[u8]) -> Result<Vec<Request>, CodecError> {
@@ -227,7 +250,7 @@ mod tests {
     #[test]
     fn requests_are_lines_of_json_with_a_version() {
         assert_eq!(
-            encode(&Request::Status).unwrap(),
+            encode(&Request::STATUS).unwrap(),
             b"{\"api\":1,\"request\":\"status\"}\n"
         );
         let invite = Request::Invite {
@@ -407,6 +430,43 @@ mod tests {
             files += 1;
         }
         assert!(files > 0, "the corpus is gone");
+    }
+
+    #[test]
+    fn a_policy_with_too_many_rules_has_the_first_of_them() {
+        let rule = |number: u64| RuleStatus {
+            number,
+            rule: "\"".repeat(number as usize % 7 * 1000),
+            ..RuleStatus::default()
+        };
+        let all: Vec<_> = (1..400).map(rule).collect();
+        let policy = PolicyStatus {
+            rule_count: all.len() as u64,
+            rules: all.clone(),
+            ..PolicyStatus::default()
+        };
+        let line = encode_response(&Response::Policy(Box::new(policy.clone()))).unwrap();
+        let Response::Policy(short) = decode(&line).unwrap() else {
+            panic!("another answer");
+        };
+        let shown = short.rules.len();
+        assert_eq!(short.rules, all[..shown]);
+        assert_eq!(short.rule_count, 399);
+        // No more would have fitted.
+        assert!(
+            shown < all.len() && line.len() > MAX_LINE - 13_000,
+            "{shown}"
+        );
+        // One that is too long by itself is left out, too.
+        let one = RuleStatus {
+            rule: "x".repeat(MAX_LINE),
+            ..rule(0)
+        };
+        let policy = PolicyStatus {
+            rules: vec![one],
+            ..policy
+        };
+        encode_response(&Response::Policy(Box::new(policy))).unwrap();
     }
 
     proptest! {

@@ -9,6 +9,7 @@
 //! Nothing in here does I/O: the caller moves the bytes.
 #![forbid(unsafe_code)]
 
+mod all_sessions;
 mod changes;
 mod codec;
 mod connections;
@@ -32,6 +33,7 @@ mod table;
 mod units;
 mod why;
 
+pub use all_sessions::AllSessions;
 pub use changes::{changes_between, policy_changes};
 pub use codec::{API, CodecError, LineDecoder, MAX_LINE, decode, encode, encode_response};
 pub use connections::{ConnectionsStatus, GatewayStatus, PlacingStatus};
@@ -41,7 +43,7 @@ pub use history::{History, HistoryReport, LinkHistory};
 pub use message::{ErrorReason, LinkChange, PeerStatus, Request, Response};
 pub use placed::{PlacedCandidate, PlacedConnection, PlacedReport, PlacedRule, PlacedTry};
 pub use policy::{PolicyStatus, RuleStatus, Scheduled};
-pub use render::{render_status, size, span};
+pub use render::{STREAMS_SHOWN, render_status, size, span};
 pub use render_event::render_change;
 pub use render_links::render_links;
 pub use render_policy::render_policy;

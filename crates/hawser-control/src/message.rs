@@ -10,8 +10,17 @@ use crate::{Event, HistoryReport, LinkUse, PolicyStatus, Scheduled, StatusSnapsh
 #[serde(tag = "request", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Request {
-    /// What it is doing. Answered with [`Response::Status`].
-    Status,
+    /// What it is doing. Answered with [`Response::Status`]. What is not shown need not be asked for: it
+    /// costs the daemon as much as what is.
+    Status {
+        /// At most so many sessions, the busiest; 64 when missing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sessions: Option<u64>,
+        /// At most so many streams of each of them, the latest; as many as there is room for when
+        /// missing. All of them together have room for 500.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        streams: Option<u64>,
+    },
     /// Why links were used or not. Answered with [`Response::Why`].
     Why {
         /// The session's name; all sessions when missing.
@@ -107,10 +116,17 @@ pub enum Request {
     RemoveRule {
         /// Its number, as [`PolicyStatus::rules`](crate::PolicyStatus::rules) has it.
         number: u64,
+        /// Its [`RuleStatus::rule`](crate::RuleStatus::rule): where another rule has the number by now,
+        /// that one stays, and the answer is an error. When missing, the number says it all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
         /// It is one that is written down, and is to be removed there.
         #[serde(default)]
         save: bool,
     },
+    /// To read the token of its dashboard again, which somebody has replaced. Answered with
+    /// [`Response::Done`], also where it serves none.
+    ReadToken,
     /// For a new invite; gateways only. Answered with [`Response::Invite`].
     Invite {
         /// How long the invite holds; the daemon's own choice when missing.
@@ -129,6 +145,20 @@ pub enum Request {
         /// The peer's public key as [`PeerStatus::key`] shows it.
         key: String,
     },
+}
+
+impl Request {
+    /// For what it is doing, without sessions.
+    pub const STATUS_WITHOUT_SESSIONS: Self = Self::Status {
+        sessions: Some(0),
+        streams: Some(0),
+    };
+
+    /// For what it is doing, with as many sessions and streams as a daemon tells unasked.
+    pub const STATUS: Self = Self::Status {
+        sessions: None,
+        streams: None,
+    };
 }
 
 /// What a daemon answers.

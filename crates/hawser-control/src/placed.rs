@@ -82,6 +82,16 @@ pub struct PlacedConnection {
 }
 
 impl PlacedConnection {
+    /// Whether it goes over a session, which lists it among its streams.
+    pub fn is_streamed(&self) -> bool {
+        matches!(self.why.as_str(), "gateway" | "peer") && !self.is_over()
+    }
+
+    /// Whether it has ended, or never came about.
+    pub fn is_over(&self) -> bool {
+        matches!(self.state.as_str(), "ended" | "failed")
+    }
+
     /// What it went over, for people: the link, with the first choice before it where that was
     /// another, or in brackets what it went over instead of a link.
     pub fn over(&self) -> String {

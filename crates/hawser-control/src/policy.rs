@@ -27,6 +27,9 @@ pub struct PolicyStatus {
     /// The rules for connections that are not built in, in the order in which they are asked.
     #[serde(default)]
     pub rules: Vec<RuleStatus>,
+    /// How many there are. Where they would make a message too long, the last ones are not listed.
+    #[serde(default)]
+    pub rule_count: u64,
     /// The file that changes can be saved to; none where no configuration was named. Rules can be saved
     /// all the same.
     #[serde(default)]

@@ -68,23 +68,24 @@ fn head(snapshot: &StatusSnapshot, width: usize) -> Vec<String> {
     lines.iter().map(|line| clip(line, width)).collect()
 }
 
-/// With the rates where there is room for them.
+/// With the numbers and addresses where there is room for them.
 fn links(links: &[LinkStatus], width: usize) -> Vec<String> {
-    let [link, index, state, usage, month] = [
+    let [link, index, state, usage] = [
         ("LINK", Side::Left),
         ("INDEX", Side::Right),
         ("STATE", Side::Left),
         ("USE", Side::Left),
-        ("THIS MONTH", Side::Left),
     ];
     let [up, down] = [("UP Mbit/s", Side::Right), ("DOWN", Side::Right)];
-    let [addresses, why] = [("ADDRESSES", Side::Flexible), ("WHY", Side::Flexible)];
-    let mut narrow = Table::new([link, index, state, usage, month, addresses, why]);
+    let [month, addresses, why] = ["THIS MONTH", "ADDRESSES", "WHY"].map(|it| (it, Side::Flexible));
+    let mut narrow = Table::new([link, state, usage, up, down, month, why]);
     let mut wide = Table::new([link, index, state, usage, up, down, month, addresses, why]);
     for link in links {
         let row = link_row(link);
-        let [name, index, state, usage, month, addresses, why] = row.clone();
-        let [up, down] = [link.traffic.up, link.traffic.down].map(megabits);
+        let [name, state, usage, up, down, month, why] = row.clone();
+        let index = link.index.value().to_string();
+        let addresses: Vec<_> = link.addresses.iter().map(ToString::to_string).collect();
+        let addresses = addresses.join(" ");
         wide.push([name, index, state, usage, up, down, month, addresses, why]);
         narrow.push(row);
     }
@@ -96,14 +97,13 @@ fn links(links: &[LinkStatus], width: usize) -> Vec<String> {
 }
 
 fn link_row(link: &LinkStatus) -> [String; 7] {
-    let addresses: Vec<_> = link.addresses.iter().map(ToString::to_string).collect();
     [
         link.name.clone(),
-        link.index.value().to_string(),
         link.state.to_string(),
         link.allowed.as_ref().map(usage).unwrap_or_default(),
+        megabits(link.traffic.up),
+        megabits(link.traffic.down),
         link.allowed.as_ref().map(month).unwrap_or_default(),
-        addresses.join(" "),
         link.reason.clone().unwrap_or_default(),
     ]
 }
@@ -256,7 +256,7 @@ fn streams(session: &SessionStatus, width: usize) -> Vec<String> {
         ("RECEIVED", Side::Right),
         ("AGE", Side::Right),
     ]);
-    let shown = session.streams.iter().take(MAX_STREAMS);
+    let shown = session.streams.iter().take(STREAMS_SHOWN);
     for stream in shown.clone() {
         table.push([
             stream.id.value().to_string(),
@@ -335,7 +335,8 @@ pub fn span(span: Duration) -> String {
 }
 
 pub(crate) const MIN_WIDTH: usize = 40;
-const MAX_STREAMS: usize = 20;
+/// How many streams of a session [`render_status`] shows at most.
+pub const STREAMS_SHOWN: usize = 20;
 
 #[cfg(test)]
 mod tests {
@@ -345,8 +346,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        ChannelKind, ChannelState, ChannelStatus, LinkState, LinkUse, MemoryStatus, PathState,
-        Role, SessionState, StreamStatus,
+        AllSessions, ChannelKind, ChannelState, ChannelStatus, LinkState, LinkTraffic, LinkUse,
+        MemoryStatus, PathState, Role, SessionState, StreamStatus,
     };
 
     fn channel(id: u32, kind: ChannelKind) -> ChannelStatus {
@@ -438,9 +439,14 @@ mod tests {
                     cost: Some("24.50 EUR".to_owned()),
                     ..LinkAllowed::default()
                 }),
-                ..LinkStatus::default()
+                traffic: LinkTraffic {
+                    up: Rate::from_bits_per_second(47_800_000),
+                    down: Rate::from_bits_per_second(104_250_000),
+                    ..LinkTraffic::default()
+                },
             }],
             session_count: 1,
+            all_sessions: AllSessions::default(),
             sessions: vec![session],
             counters: BTreeMap::from([("joins_refused".to_owned(), 3), ("resets".to_owned(), 0)]),
             memory: MemoryStatus {
@@ -457,8 +463,8 @@ mod tests {
 hawser 0.1.0 client, running for 1d 1h, at 127.0.0.1:1080
 process 4711, 12.00 MB of memory, 2.50 MB of 67.11 MB held for data
 
-LINK  INDEX  STATE  USE            THIS MONTH                     ADDRESSES  WHY
-eth0      2  up     backup/prefer  9.80 GB of 10.0 GB, 24.50 EUR  192.0.2.7
+LINK  STATE  USE            UP Mbit/s    DOWN  THIS MONTH
+eth0  up     backup/prefer      47.80  104.25  9.80 GB of 10.0 GB, 24.50 EUR
 
 SESSION 1a2b3c4d with gw.example:7443: established for 1h 02m, backlog
   up 47.80 Mbit/s, down 800 bit/s; sent 1.50 GB, received 0 B
@@ -481,6 +487,16 @@ COUNTED
 ";
         let shown = render_status(&snapshot(), 80);
         assert_eq!(shown, expected, "\n{shown}");
+    }
+
+    #[test]
+    fn addresses_are_shown_where_there_is_room() {
+        let shown = render_status(&snapshot(), 100);
+        let head = "LINK  INDEX  STATE  USE            UP Mbit/s    DOWN  THIS MONTH";
+        assert!(
+            shown.contains(head) && shown.contains("  192.0.2.7"),
+            "{shown}"
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
 use crate::PolicyStatus;
+use crate::render::left_out;
 use crate::render_why::wrap;
 use crate::table::{Side, Table, printable};
 
@@ -53,6 +54,7 @@ pub fn render_policy(policy: &PolicyStatus, width: usize) -> String {
         lines.push(String::new());
         lines.extend(rules.lines(0, width));
     }
+    lines.extend(left_out(policy.rule_count, policy.rules.len(), "rules"));
     lines.push(String::new());
     lines.join("\n")
 }
@@ -85,6 +87,7 @@ mod tests {
                 rule(1, "session", "program firefox", "only wlan0"),
                 rule(2, "user", "any connection", "class bulk"),
             ],
+            rule_count: 9,
             ..PolicyStatus::default()
         };
         let expected = "\
@@ -95,6 +98,7 @@ profile      calls, or: speed
 RULE  FROM     NAME  FOR              SAYS
    1  session        program firefox  only wlan0
    2  user           any connection   class bulk
+  and 7 more rules
 ";
         assert_eq!(render_policy(&policy, 80), expected);
     }

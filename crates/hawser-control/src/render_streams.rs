@@ -17,8 +17,11 @@ pub fn render_streams(
         lines.extend(of_session(session, width));
         lines.push(String::new());
     }
+    if let Some(more) = left_out(snapshot.session_count, snapshot.sessions.len(), "sessions") {
+        lines.extend([more, String::new()]);
+    }
     let open = placed.iter().flat_map(|report| &report.connections);
-    let open: Vec<_> = open.filter(|one| one.is_open()).collect();
+    let open: Vec<_> = open.filter(|one| one.is_open_by_itself()).collect();
     if !open.is_empty() {
         lines.extend(connections(open, width));
         lines.push(String::new());
@@ -38,9 +41,9 @@ impl SessionStatus {
 }
 
 impl PlacedConnection {
-    /// Whether it is open, or being made.
-    pub fn is_open(&self) -> bool {
-        matches!(self.state.as_str(), "open" | "connecting")
+    /// Whether it is open, or being made, and no session lists it among its streams.
+    pub fn is_open_by_itself(&self) -> bool {
+        matches!(self.state.as_str(), "open" | "connecting") && !self.is_streamed()
     }
 }
 
@@ -178,8 +181,14 @@ mod tests {
                 connection(1, "open"),
                 connection(2, "ended"),
                 connection(3, "open"),
+                // It is one of the streams.
+                PlacedConnection {
+                    why: "gateway".to_owned(),
+                    link: None,
+                    ..connection(4, "open")
+                },
             ],
-            latest_id: 3,
+            latest_id: 4,
         };
         let expected = "\
 STREAMS of session 1a2b over dsl lte by auto

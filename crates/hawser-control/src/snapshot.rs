@@ -6,12 +6,14 @@ use std::time::Duration;
 use hawser_types::{ByteCount, ChannelId, LinkIndex, PathId, Rate, StreamId};
 use serde::{Deserialize, Serialize};
 
+use crate::all_sessions::AllSessions;
 use crate::connections::ConnectionsStatus;
 
 /// What a daemon is doing, at one moment.
 ///
-/// Lists come in the order in which the daemon shows them. A snapshot too large for one line is
-/// shortened by [`encode_response`](crate::encode_response); the totals stay true.
+/// Lists come in the order in which the daemon shows them. Not all sessions and streams need be listed,
+/// and a snapshot too large for one line is shortened by [`encode_response`](crate::encode_response); the
+/// totals are of all.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct StatusSnapshot {
     /// The daemon's version, such as `0.1.0`.
@@ -35,6 +37,9 @@ pub struct StatusSnapshot {
     pub connections: Option<ConnectionsStatus>,
     /// How many sessions there are, also when not all are listed.
     pub session_count: u64,
+    /// All sessions together, as they were a moment ago.
+    #[serde(default)]
+    pub all_sessions: AllSessions,
     /// The sessions, each with its own far end.
     pub sessions: Vec<SessionStatus>,
     /// What was counted since the start, by name: refusals, faults, retries.
@@ -217,7 +222,9 @@ pub struct SessionStatus {
 }
 
 /// How far a session has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum SessionState {
@@ -294,7 +301,9 @@ pub struct PathStatus {
 }
 
 /// Whether a path is relied on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum PathState {
@@ -371,7 +380,9 @@ pub enum ChannelKind {
 }
 
 /// How far a channel has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ChannelState {

@@ -5,7 +5,7 @@
 pub(crate) enum Side {
     Left,
     Right,
-    /// Left, and cut when the line would be too long.
+    /// Left, and cut when the line would be too long, the widest column first; or left out where nothing stands in it.
     Flexible,
 }
 
@@ -37,6 +37,7 @@ impl<const N: usize> Table<N> {
         let line = |row: &[String; N]| {
             let cells = row.iter().zip(self.sides).zip(widths);
             let cells: Vec<String> = cells
+                .filter(|(_, room)| *room > 0)
                 .map(|((text, side), room)| cell(text, side, room))
                 .collect();
             let line = format!("{:indent$}{}", "", cells.join(GAP));
@@ -45,6 +46,7 @@ impl<const N: usize> Table<N> {
         self.rows.iter().map(line).collect()
     }
 
+    /// Zero for those that are left out.
     fn widths(&self, room: usize) -> [usize; N] {
         let mut widths = [0; N];
         for row in &self.rows {
@@ -54,14 +56,28 @@ impl<const N: usize> Table<N> {
         }
         let used = widths.iter().sum::<usize>() + GAP.len() * N.saturating_sub(1);
         let mut excess = used.saturating_sub(room);
-        for (width, side) in widths.iter_mut().zip(self.sides) {
-            if side == Side::Flexible {
-                let less = excess.min(width.saturating_sub(MIN_FLEXIBLE));
-                *width -= less;
-                excess -= less;
+        for (place, width) in widths.iter_mut().enumerate() {
+            if excess > 0 && self.is_bare(place) {
+                excess = excess.saturating_sub(*width + GAP.len());
+                *width = 0;
+            }
+        }
+        for _ in 0..excess {
+            let flexible = widths.iter_mut().zip(self.sides);
+            let flexible = flexible.filter(|(_, side)| *side == Side::Flexible);
+            // Of what is equally wide, the last.
+            match flexible.map(|(width, _)| width).max() {
+                Some(width) if *width > MIN_FLEXIBLE => *width -= 1,
+                _ => break,
             }
         }
         widths
+    }
+
+    /// Whether it is a flexible column with nothing but its head.
+    fn is_bare(&self, place: usize) -> bool {
+        let mut cells = self.rows.iter().skip(1).filter_map(|row| row.get(place));
+        self.sides.get(place) == Some(&Side::Flexible) && cells.all(String::is_empty)
     }
 }
 
@@ -118,6 +134,24 @@ mod tests {
                 .iter()
                 .all(|line| line.chars().count() <= 10)
         );
+    }
+
+    #[test]
+    fn a_flexible_column_without_anything_is_left_out_where_there_is_no_room() {
+        let heads = ["NAME", "WHY", "TO"].map(|head| (head, Side::Flexible));
+        let mut table = Table::new(heads);
+        table.push(["a-long-name".into(), String::new(), "x".into()]);
+        assert_eq!(table.lines(0, 20)[1], "a-long-name       x");
+        assert_eq!(table.lines(0, 15), ["NAME         TO", "a-long-name  x"]);
+        assert_eq!(table.lines(0, 13), ["NAME       TO", "a-long-n…  x"]);
+    }
+
+    #[test]
+    fn of_flexible_columns_the_widest_gives_way() {
+        let heads = ["MONTH", "WHY"].map(|head| (head, Side::Flexible));
+        let mut table = Table::new(heads);
+        table.push(["3 MB of 5 MB".into(), "a long story, of no use".into()]);
+        assert_eq!(table.lines(0, 30)[1], "3 MB of 5 MB  a long story, o…");
     }
 
     #[test]

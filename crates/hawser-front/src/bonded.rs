@@ -238,8 +238,8 @@ impl Dialer for BondDialer {
                 OpenStreamError::Refused(_) => DialError::LimitReached,
                 _ => DialError::GatewayUnavailable,
             })?;
-        if let Some(program) = &origin.program {
-            stream.set_label(program.as_str().into());
+        if let Some(label) = origin.label() {
+            stream.set_label(label);
         }
         match stream.accepted().await {
             Ok(_) => Ok(Bonded {

@@ -1,4 +1,4 @@
-//! Processor time of processes.
+//! What processes use: processor time, memory, descriptors.
 
 use std::io;
 use std::time::Duration;
@@ -35,6 +35,11 @@ pub(crate) fn resident(process: u32) -> io::Result<u64> {
     Ok(kib.ok_or(io::ErrorKind::InvalidData)? * 1024)
 }
 
+/// How many descriptors a process has open.
+pub(crate) fn descriptors(process: u32) -> io::Result<usize> {
+    Ok(std::fs::read_dir(format!("/proc/{process}/fd"))?.count())
+}
+
 /// User and kernel ticks, fields 14 and 15; the name before them may hold anything.
 fn ticks_in(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
@@ -59,5 +64,6 @@ mod tests {
     fn this_process_has_memory_and_time() {
         assert!(resident(std::process::id()).unwrap() > 100_000);
         assert!(of(std::process::id()).is_ok());
+        assert!(descriptors(std::process::id()).unwrap() > 2);
     }
 }

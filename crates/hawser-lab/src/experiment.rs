@@ -3,10 +3,11 @@
 
 mod arguments;
 
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use hawser_monitor::report::{Chart, Page};
 use hawser_types::Rate;
 use serde::Serialize;
 
@@ -29,6 +30,9 @@ pub(crate) struct Common {
     /// Write raw reports into DIR as EXPERIMENT-SCENARIO.json
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Write reports as pages with charts into DIR as EXPERIMENT-SCENARIO.html
+    #[arg(long, value_name = "DIR")]
+    html: Option<PathBuf>,
     /// The Hawser binary; else beside this one, else built
     #[arg(long, value_name = "PATH")]
     hawser: Option<PathBuf>,
@@ -67,7 +71,17 @@ impl Common {
         if let Some(folder) = &self.out {
             let head = report.head();
             let name = format!("{}-{}.json", head.experiment, head.scenario);
-            eprintln!("written: {}", write_json(report, folder, &name)?.display());
+            let json = serde_json::to_vec(report)?;
+            eprintln!("written: {}", write(&json, folder, &name)?.display());
+        }
+        if let Some(folder) = &self.html {
+            let head = report.head();
+            let name = format!("{}-{}.html", head.experiment, head.scenario);
+            let page = page(report).render();
+            eprintln!(
+                "written: {}",
+                write(page.as_bytes(), folder, &name)?.display()
+            );
         }
         if self.json {
             print(&serde_json::to_string(report)?)?;
@@ -151,6 +165,11 @@ pub(crate) trait Findings: Serialize {
 
     /// The report as text.
     fn render(&self) -> String;
+
+    /// What of it is shown as charts.
+    fn charts(&self) -> Vec<Chart> {
+        Vec::new()
+    }
 
     /// How many measurements failed.
     fn failures(&self) -> usize;
@@ -258,11 +277,26 @@ fn command(arguments: impl Iterator<Item = String>) -> String {
     words.join(" ")
 }
 
+/// The report with its charts.
+fn page(report: &impl Findings) -> Page {
+    let head = report.head();
+    Page {
+        title: format!("{} {}", head.experiment, head.scenario),
+        text: format!(
+            "{}{}\n{}\n",
+            report.render(),
+            report.judgement(),
+            head.command
+        ),
+        charts: report.charts(),
+    }
+}
+
 /// Writes a report as `FOLDER/NAME`, whole or not at all.
-fn write_json(report: &impl Serialize, folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
+fn write(report: &[u8], folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
     std::fs::create_dir_all(folder)?;
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    serde_json::to_writer(&mut file, report)?;
+    file.write_all(report)?;
     let path = folder.join(name);
     file.persist(&path)?;
     Ok(path)
@@ -275,7 +309,7 @@ fn exit_code(whole: bool) -> ExitCode {
     }
 }
 
-const PLACES: [&str; 3] = ["--out", "--logs", "--hawser"];
+const PLACES: [&str; 4] = ["--out", "--html", "--logs", "--hawser"];
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@
 //! a server host with these links between them; [`measure::run`] makes the same transfer over
 //! each link alone, over MPTCP and through Hawser, and reports.
 
+mod association;
 mod carrier;
 pub mod cli;
 mod commands;
@@ -12,6 +13,7 @@ mod connections;
 mod cpu;
 mod cut;
 mod demo;
+mod dialogue;
 pub mod emulator;
 mod ethtool;
 pub mod experiment;
@@ -34,8 +36,10 @@ mod request;
 pub mod scenario;
 mod short;
 mod statistics;
+mod timeline;
 pub mod topology;
 mod turns;
 mod unshaped;
 pub mod verdict;
+mod watchers;
 mod web;

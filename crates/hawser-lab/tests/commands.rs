@@ -278,6 +278,55 @@ fn a_lost_link_costs_only_what_was_on_it_in_each_way() {
     }
 }
 
+#[test]
+fn watchers_are_counted_and_transfers_go_on_beside_them() {
+    let arguments = [
+        "--rounds",
+        "1",
+        "--seconds",
+        "2",
+        "--direction",
+        "get",
+        "--rate",
+        "20",
+    ];
+    let Some(report) = report("watchers", &arguments) else {
+        return;
+    };
+    let cases = list(&report["cases"]);
+    let crowds: Vec<_> = cases.iter().map(|case| case["crowd"].clone()).collect();
+    assert_eq!(crowds, ["stalled", "page", "flood"]);
+    for case in cases {
+        assert!(case["of-without"].as_f64() > Some(0.0), "{case}");
+        assert_eq!(list(&case["with"]["samples"]).len(), 1, "{case}");
+    }
+    let answers = |case: usize, what: &str| {
+        let count = &cases[case]["seen"]["answers"][what];
+        count.as_u64().unwrap_or(0)
+    };
+    assert_eq!(cases[0]["seen"]["most-feeds"], 16, "{}", cases[0]);
+    assert!(answers(0, "feed: 503") > 0, "{}", cases[0]);
+    assert!(
+        cases[1]["seen"]["bytes"].as_u64() > Some(1_000),
+        "{}",
+        cases[1]
+    );
+    assert_eq!(answers(1, "feed: 200"), 1, "{}", cases[1]);
+    assert!(answers(2, "wrong token: 401") > 0, "{}", cases[2]);
+    assert!(answers(2, "other host: 403") > 0, "{}", cases[2]);
+    assert!(answers(2, "long body: 413") > 0, "{}", cases[2]);
+    // What a crowd may take is bounded; how fast transfers were is not asserted.
+    let verdicts = list(&report["verdicts"]).iter();
+    let bounds =
+        verdicts.filter(|verdict| !verdict["what"].as_str().unwrap().ends_with("of without"));
+    let bounds: Vec<_> = bounds.collect();
+    assert_eq!(bounds.len(), 8);
+    assert!(
+        bounds.iter().all(|verdict| verdict["met"] == true),
+        "{bounds:?}"
+    );
+}
+
 /// Runs an experiment on two links, and gives its report; nothing where the machine forbids labs.
 fn report(experiment: &str, arguments: &[&str]) -> Option<Value> {
     if !can_make_labs(experiment) {

@@ -68,6 +68,37 @@ fn what_interception_costs_is_measured_where_connections_are_captured() {
 }
 
 #[test]
+fn a_report_is_written_as_a_page_with_its_charts() {
+    let name = "a_report_is_written_as_a_page_with_its_charts";
+    if !can_make_labs(name) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("plain.toml");
+    std::fs::write(&scenario, PLAIN).unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_hawser-lab"))
+        .args(["run", "--only", "tcp", "--repeat", "1", "--seconds", "1"])
+        .args(["--direction", "get", "--html"])
+        .args([folder.path(), &scenario])
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let page = std::fs::read_to_string(folder.path().join("run-plain.html")).unwrap();
+    assert!(page.contains("<h2>get: rate over time</h2>"));
+    for name in ["tcp link 1 ", "tcp link 2 "] {
+        assert!(page.contains(&format!("\"name\":\"{name}")), "{page}");
+    }
+    // What is on the terminal is there, too.
+    let line = String::from_utf8_lossy(&output.stdout);
+    let line = line.lines().next().unwrap();
+    assert!(
+        line.starts_with("run plain: ") && page.contains(line),
+        "{line}"
+    );
+}
+
+#[test]
 fn two_labs_with_the_same_addresses_do_not_meet() {
     let name = "two_labs_with_the_same_addresses_do_not_meet";
     let (Some(first), Some(second)) = (lab(name, PLAIN), lab(name, PLAIN)) else {

@@ -63,7 +63,7 @@ use std::time::Duration;
 
 use hawser_sched::rules::{Date, Usage};
 use hawser_types::ByteCount;
-use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, params};
 
 pub use demand::MAX_DEMANDS;
 pub use rate::MAX_RATES;
@@ -106,7 +106,8 @@ pub enum LedgerError {
 
 impl Ledger {
     /// Opens the ledger at `path`, or begins one. A damaged one is set aside under the name that
-    /// comes back, and a new one begun.
+    /// comes back, and a new one begun. A link is refused: in a service's directory root must not be led
+    /// elsewhere.
     pub fn open(path: &Path) -> Result<(Self, Option<PathBuf>), LedgerError> {
         match Self::open_sound(path) {
             Ok(ledger) => Ok((ledger, None)),
@@ -123,7 +124,9 @@ impl Ledger {
             path: path.to_path_buf(),
             source,
         };
-        let mut database = Connection::open(path).map_err(fail)?;
+        let flags = OpenFlags::default() | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let mut database =
+            Connection::open_with_flags(in_real_folder(path), flags).map_err(fail)?;
         prepare(&database).map_err(fail)?;
         let version = migrate(&mut database).map_err(fail)?;
         if version > KNOWN {
@@ -178,6 +181,15 @@ impl Ledger {
     fn failed(&self, source: rusqlite::Error) -> LedgerError {
         let path = self.database.path().unwrap_or_default().into();
         LedgerError::Database { path, source }
+    }
+}
+
+/// The same file by a path of which nothing but the file may be a link, as SQLite wants it that is to
+/// follow none.
+fn in_real_folder(path: &Path) -> PathBuf {
+    match (path.parent().map(Path::canonicalize), path.file_name()) {
+        (Some(Ok(folder)), Some(name)) => folder.join(name),
+        _ => path.to_path_buf(),
     }
 }
 

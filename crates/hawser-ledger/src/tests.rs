@@ -79,6 +79,22 @@ fn a_damaged_file_is_set_aside_and_a_new_one_begun() {
 }
 
 #[test]
+fn a_link_is_not_followed_but_its_folder_may_be_one() {
+    use std::os::unix::fs::symlink;
+    let folder = tempfile::tempdir().unwrap();
+    let [real, linked] = ["real", "linked"].map(|name| folder.path().join(name));
+    std::fs::create_dir(&real).unwrap();
+    symlink(&real, &linked).unwrap();
+    open(&linked.join("ledger.db"));
+    assert!(real.join("ledger.db").exists());
+    let elsewhere = folder.path().join("elsewhere");
+    symlink(&elsewhere, real.join("other.db")).unwrap();
+    let error = Ledger::open(&real.join("other.db")).unwrap_err();
+    assert!(matches!(error, LedgerError::Database { .. }), "{error}");
+    assert!(!elsewhere.exists());
+}
+
+#[test]
 fn the_file_of_a_later_version_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.db");

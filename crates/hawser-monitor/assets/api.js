@@ -1,20 +1,30 @@
-// The daemon: the token, questions and the feed.
+// The daemon: who it is, questions and the feed.
+//
+// The token itself is never sent, and is nowhere but in this page's memory: another program may hold the
+// daemon's port when that has ended. Each connection begins with the daemon's proof that it knows the token.
+// What is shown to it then is a pass, which is made of the token for this run of the daemon, and is worth
+// nothing to anybody else.
 
-/** Takes the token from the address into this tab's memory, and out of the address bar. */
+let token = null;
+/** Of the daemon that has proved itself; null while none has. */
+let pass = null;
+
+/** Takes the token from the address, and out of the address bar. */
 export function takeToken() {
   const found = tokenIn(location.hash);
   if (!found) return;
-  sessionStorage.setItem(TOKEN, found);
+  token = found;
   history.replaceState(null, '', location.pathname);
 }
 
 /** Whatever has a token in it: an address, its end, or the token itself. */
 export function useToken(text) {
-  sessionStorage.setItem(TOKEN, tokenIn(text) ?? text.trim());
+  token = tokenIn(text) ?? text.trim();
 }
 
 /** Asks, and gives the answer. Throws what to tell the user. */
 export async function ask(request) {
+  if (!pass) throw new Error('the daemon does not answer');
   const body = JSON.stringify({ api: 1, ...request });
   const headers = { ...authorization(), 'Content-Type': 'application/json' };
   let response;
@@ -25,17 +35,18 @@ export async function ask(request) {
   }
   const answer = await response.json().catch(() => ({}));
   if (answer.response === 'error') throw new Error(answer.message);
-  if (!response.ok) throw new Error(`the daemon answered ${response.status}`);
+  if (!response.ok) throw new Answered(response.status);
   return answer;
 }
 
 /** Follows the feed for ever. `handlers`: `connected()`, `lost(why, ms)` until the next try, `refused()`
- * for a wrong token, and one for each kind of message. Gives a function that tries again at once. */
+ * where who answers does not know the token, and one for each kind of message. Gives a function that tries
+ * again at once. */
 export function follow(handlers) {
   let wake = () => {};
   const pause = (ms) =>
     new Promise((done) => {
-      const timer = ms === null ? 0 : setTimeout(done, ms);
+      const timer = setTimeout(done, ms);
       wake = () => {
         clearTimeout(timer);
         done();
@@ -47,9 +58,10 @@ export function follow(handlers) {
       try {
         await readFeed(handlers, () => (wait = FIRST_WAIT));
       } catch (error) {
+        pass = null;
         if (error instanceof Refused) {
           handlers.refused();
-          await pause(null);
+          await pause(LONGEST_WAIT);
         } else {
           handlers.lost(error.message, wait);
           await pause(wait);
@@ -71,16 +83,17 @@ async function readFeed(handlers, onMessage) {
   };
   alive();
   try {
+    pass = await passFor(controller.signal);
     const response = await fetch('/api/v1/feed', { headers: authorization(), signal: controller.signal });
     if (response.status === 401 || response.status === 403) throw new Refused();
-    if (!response.ok) throw new Error(`the daemon answered ${response.status}`);
+    if (!response.ok) throw new Answered(response.status);
     handlers.connected();
     for await (const [kind, data] of messages(response.body, alive)) {
       onMessage();
       hand(handlers[kind], JSON.parse(data));
     }
   } catch (error) {
-    if (error instanceof Refused || error instanceof SyntaxError) throw error;
+    if ([Refused, Answered, SyntaxError].some((kind) => error instanceof kind)) throw error;
     throw new Error(controller.signal.aborted ? 'the daemon is silent' : 'the daemon does not answer');
   } finally {
     clearTimeout(timer);
@@ -88,6 +101,30 @@ async function readFeed(handlers, onMessage) {
   }
   throw new Error('the daemon has ended the connection');
 }
+
+/** What to show who answers, once that has proved that it knows the token. */
+async function passFor(signal) {
+  const nonce = base64url(crypto.getRandomValues(new Uint8Array(32)));
+  const response = await fetch(`/api/v1/proof/${nonce}`, { signal });
+  if (!response.ok) throw new Answered(response.status);
+  const { run, proof } = await response.json();
+  // A page that was loaded anew has the former pass only, which holds until the daemon ends.
+  const made = token ? await mac(token, `hawser-pass\n${location.host}\n${run}`) : sessionStorage.getItem(PASS);
+  if (!made || (await mac(made, `hawser-proof\n${nonce}`)) !== proof) throw new Refused();
+  sessionStorage.setItem(PASS, made);
+  return made;
+}
+
+/** HMAC-SHA-256, as base64url. */
+async function mac(key, text) {
+  const bytes = (text) => new TextEncoder().encode(text);
+  const kind = { name: 'HMAC', hash: 'SHA-256' };
+  const imported = await crypto.subtle.importKey('raw', bytes(key), kind, false, ['sign']);
+  return base64url(new Uint8Array(await crypto.subtle.sign('HMAC', imported, bytes(text))));
+}
+
+const base64url = (bytes) =>
+  btoa(String.fromCharCode(...bytes)).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
 
 /** A fault in showing a message is no fault of the connection. */
 function hand(handler, message) {
@@ -121,11 +158,17 @@ async function* messages(body, onBytes) {
 
 const tokenIn = (text) => /[#&]token=([^&\s]+)/.exec(text)?.[1] ?? null;
 
-const authorization = () => ({ Authorization: `Bearer ${sessionStorage.getItem(TOKEN) ?? ''}` });
+const authorization = () => ({ Authorization: `Bearer ${pass}` });
 
 class Refused extends Error {}
 
-const TOKEN = 'hawser-token';
+class Answered extends Error {
+  constructor(status) {
+    super(status === 503 ? 'as many pages are open as there may be' : `the daemon answered ${status}`);
+  }
+}
+
+const PASS = 'hawser-pass';
 /** The daemon says something each second. */
 const SILENCE = 6000;
 const FIRST_WAIT = 500;

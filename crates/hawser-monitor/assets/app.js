@@ -47,7 +47,7 @@ const handlers = {
   },
   policy(policy) {
     state.policy = policy;
-    showPolicy(policy, state.status);
+    paint();
   },
   status(status) {
     state.status = status;
@@ -87,7 +87,7 @@ function paint() {
     showNow(state.status);
     showLinks(state.status, state.samples);
     showFlows(state.status);
-    if (state.policy) showPolicy(state.policy, state.status);
+    showPolicy(state.policy, state.status);
   });
 }
 
@@ -109,7 +109,7 @@ function showNow(status) {
   setText(find('now-gain'), busiest > 0 ? `× ${((down + up) / busiest).toFixed(2)}` : '–');
   const usable = status.links.filter((link) => link.state === 'up').length;
   setText(find('now-links'), `${usable} of ${status.links.length}`);
-  setText(find('now-streams'), String(status.sessions.reduce((all, one) => all + one.stream_count, 0)));
+  setText(find('now-streams'), String(status.all_sessions.stream_count));
   const placed = status.connections?.links ?? [];
   setText(find('now-connections'), String(placed.reduce((all, link) => all + link.open, 0)));
   setText(find('now-memory'), size(status.memory.resident_bytes));

@@ -18,3 +18,10 @@ export async function send(said, ...requests) {
     return false;
   }
 }
+
+/** Asks for what fields say. Once that is done they are shown as what is in force again. */
+export async function sendFields(said, fields, requests) {
+  const values = fields.map((field) => field.value);
+  if (!(await send(said, ...requests))) return;
+  fields.forEach((field, at) => (field.dataset.shown = values[at]));
+}

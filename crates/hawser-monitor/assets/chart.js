@@ -196,16 +196,19 @@ export class TimeChart {
   /** The line at the marked moment, and the values there in the legend. */
   #drawCursor(frame) {
     const { times, series, to, from } = this.data;
-    const { unit, stacked } = this.options;
-    const time = this.marked === null ? to : Math.max(from, to - this.marked);
-    const at = nearest(times, time);
-    const shown = this.marked !== null && at >= 0;
+    const { unit, stacked, fromStart } = this.options;
+    const isMarked = this.marked !== null;
+    const time = isMarked ? Math.max(from, to - this.marked) : to;
+    // What began long ago has no present to show.
+    const at = isMarked || !fromStart ? nearest(times, time) : -1;
+    const shown = isMarked && at >= 0;
     this.cursor.style.display = shown ? '' : 'none';
     const x = shown ? frame.x(Math.max(times[at], from)) : 0;
     for (const [key, value] of Object.entries({ x1: x, x2: x, y1: TOP, y2: frame.bottom })) {
       this.cursor.setAttribute(key, value);
     }
-    const word = (value) => (value === null || value === undefined ? '–' : unit.format(value));
+    const none = at < 0 && fromStart ? '' : '–';
+    const word = (value) => (value === null || value === undefined ? none : unit.format(value));
     const rows = series.map((one) => [one.name, word(one.values[at]), one.slot]);
     if (stacked) rows.push(['together', word(at < 0 ? null : frame.sum(at)), null]);
     writeRows(this.legend, rows);
@@ -216,7 +219,7 @@ export class TimeChart {
     setOnce(this.slider, 'step', '1000');
     if (this.slider.getAttribute('aria-valuetext') === null) {
       this.slider.value = '0';
-      this.slider.setAttribute('aria-valuetext', 'now');
+      this.slider.setAttribute('aria-valuetext', fromStart ? 'none' : 'now');
     }
   }
 
@@ -227,9 +230,11 @@ export class TimeChart {
   }
 
   #summary(frame) {
-    const { title, unit } = this.options;
+    const { title, unit, fromStart } = this.options;
     const { from, to, times, series } = this.data;
     if (!times.length) return `${title}: nothing yet`;
+    const names = series.map(({ name }) => name).join(', ');
+    if (fromStart) return `${title} over ${spanWords(to - from)}: ${names}; highest ${unit.format(frame.highest)}`;
     const last = times.length - 1;
     const now = series.map(({ name, values }) => {
       const value = values[last];
@@ -245,7 +250,7 @@ export class TimeChart {
     const { title, unit } = this.options;
     const { times, series, from } = this.data;
     const caption = element('caption', '', title);
-    const head = row('th', ['Link', 'Latest', 'Mean', 'Highest'], 'col');
+    const head = row('th', [this.options.fromStart ? 'Whose' : 'Link', 'Latest', 'Mean', 'Highest'], 'col');
     const first = firstShown(times, from);
     const rows = series.map(({ name, values }) => {
       const known = values.slice(first).filter((value) => value !== null && value !== undefined);

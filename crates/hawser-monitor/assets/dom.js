@@ -50,11 +50,22 @@ export function keep(parent, items, keyOf, make) {
 }
 
 /** Puts these words into a select, and keeps the choice where it can. */
-export function setChoices(select, words, chosen) {
-  const same = [...select.options].map((option) => option.value).join('\n') === words.join('\n');
-  if (!same) select.replaceChildren(...words.map((word) => h('option', { value: word }, printable(word))));
-  if (chosen !== undefined && select.value !== chosen) select.value = chosen;
+export function setChoices(select, words) {
+  const { value } = select;
+  if ([...select.options].map((option) => option.value).join('\n') === words.join('\n')) return;
+  select.replaceChildren(...words.map((word) => h('option', { value: word }, printable(word))));
+  if (words.includes(value)) select.value = value;
 }
+
+/** Puts what is in force into a field, unless the user is about to change it. */
+export function offer(field, value) {
+  const isNew = field.dataset.shown === undefined;
+  if ((isNew || !isChanged(field)) && field.value !== value) field.value = value;
+  field.dataset.shown = value;
+}
+
+/** Whether the user has changed what a field was offered with. */
+export const isChanged = (field) => field.value !== field.dataset.shown;
 
 export const rate = (bits) => RATE.format(bits);
 

@@ -17,8 +17,8 @@ export function showFlows(latest) {
   const flows = [...streams(), ...connections()].filter(isWanted);
   keep(find('flow-table'), flows.slice(0, MOST), (flow) => flow.key, makeFlow);
   const listed = status.sessions.reduce((all, one) => all + one.streams.length, 0);
-  const open = status.sessions.reduce((all, one) => all + one.stream_count, 0);
-  const more = Math.max(0, flows.length - MOST) + open - listed;
+  const unlisted = Math.max(0, status.all_sessions.stream_count - listed);
+  const more = Math.max(0, flows.length - MOST) + unlisted;
   const rest = more > 0 ? `and ${more} more` : '';
   setText(find('flow-rest'), flows.length ? rest : 'None.');
   find('flow-table').hidden = flows.length === 0;
@@ -57,10 +57,11 @@ function streams() {
   });
 }
 
-/** Connections, the latest first. */
+/** Connections, the latest first; but for those over a session, which are among its streams. */
 function connections() {
   const state = (one) => (one.state === 'open' ? '' : `, ${one.state}`);
-  const flows = placed.map((one) => ({
+  const isStreamed = (one) => ['gateway', 'peer'].includes(one.why) && !['ended', 'failed'].includes(one.state);
+  const flows = placed.filter((one) => !isStreamed(one)).map((one) => ({
     key: `connection ${one.id}`,
     placed: one,
     program: one.program,
@@ -99,7 +100,8 @@ function makeFlow(first) {
   button.setAttribute('aria-label', `Why this way to ${printable(first.destination ?? 'nowhere')}`);
   const to = cell('Destination', 'words');
   to.append(name(first.destination ?? '–'));
-  const row = h('tr', {}, h('th', { scope: 'row' }, name(first.program ?? '?')), to, over, ...numbers,
+  const program = name(first.program ?? '?');
+  const row = h('tr', {}, h('th', { scope: 'row' }, program), to, over, ...numbers,
     h('td', { class: 'act' }, button));
   const place = h('td', { colspan: 8 });
   const below = h('tr', { class: 'below', hidden: true }, place);
@@ -120,6 +122,7 @@ function makeFlow(first) {
     update(flow) {
       now = flow;
       node.className = flow.isOver ? 'over' : '';
+      setText(program, printable(flow.program ?? '?'));
       setText(over, printable(flow.over));
       [flow.rate, size(flow.sent), size(flow.received), flow.lasted].forEach((text, at) => setText(numbers[at], text));
     },

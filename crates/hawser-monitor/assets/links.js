@@ -1,8 +1,8 @@
 // The table of links, and the form that changes how one is used.
 
-import { send } from './change.js';
+import { sendFields } from './change.js';
 import { swatch } from './chart.js';
-import { delay, find, h, keep, percent, printable, rate, setClass, setText, size } from './dom.js';
+import { delay, find, h, isChanged, keep, offer, percent, printable, rate, setClass, setText, size } from './dom.js';
 
 /** Shows the links of a status. */
 export function showLinks(status, samples) {
@@ -55,14 +55,17 @@ function makeLink({ link, slot }) {
   const below = h('tr', { class: 'below', hidden: true }, place);
   const node = h('tbody', {}, row, below);
   let now = link;
+  let form = null;
   const toggle = () => {
     const opens = below.hidden;
-    if (opens) place.replaceChildren(changeForm(now));
+    form = opens ? changeForm(now) : null;
+    if (form) place.replaceChildren(form.node);
     below.hidden = !opens;
     button.setAttribute('aria-expanded', String(opens));
   };
   const update = ({ link, share, standing, isClient }) => {
     now = link;
+    form?.update(link);
     const { traffic, allowed } = link;
     setText(state, standing.word);
     setClass(state, `badge${standing.kind}`);
@@ -93,39 +96,58 @@ function monthWords(allowed) {
   return printable(`${size(used(allowed))}${of}${cost}${limit}`);
 }
 
-/** Says when to use a link, and what it costs. Fields that are left empty change nothing. */
+/** Says when to use a link, and what it costs: as it is now, as far as the user is not about to change it. */
 function changeForm(link) {
-  const before = { up: link.allowed?.up ?? 'normal', down: link.allowed?.down ?? 'normal' };
-  const choice = (name, chosen) =>
-    h('select', { name }, ...USES.map((use) => h('option', { selected: use === chosen }, use)));
+  const choice = (name) => h('select', { name }, ...USES.map((use) => h('option', {}, use)));
   const said = h('p', { class: 'said', role: 'status' });
   const field = (label, input) => h('label', {}, `${label} `, input);
-  const text = (name, placeholder) => h('input', { name, placeholder, size: 12, autocomplete: 'off' });
-  const form = h('form', { class: 'fields', onsubmit: (event) => submit(event) },
+  const text = (name) => h('input', { name, size: 12, autocomplete: 'off', required: true });
+  const node = h('form', { class: 'fields', onsubmit: (event) => submit(event) },
     h('fieldset', {}, h('legend', {}, `Use of ${printable(link.name)}`),
-      field('Down', choice('down', before.down)),
-      field('Up', choice('up', before.up)),
-      field('Weight, 1 to 1000', h('input', { name: 'weight', type: 'number', min: 1, max: 1000, placeholder: 'as it is' })),
-      field('Price, 0 is free', text('price', '2.5EUR/GB')),
-      field('Allowance a month', text('allowance', '10GB or none')),
+      field('Down', choice('down')),
+      field('Up', choice('up')),
+      field('Weight, 1 to 1000', h('input', { name: 'weight', type: 'number', min: 1, max: 1000, placeholder: 'not said' })),
+      field('Price, as 2.5EUR/GB; 0 is free', text('price')),
+      field('Allowance a month, as 10GB, or none', text('allowance')),
       h('label', { class: 'check' }, h('input', { name: 'save', type: 'checkbox' }), ' save to the configuration'),
       h('button', {}, 'Apply')), said);
+  const update = ({ allowed }) => {
+    for (const [name, value] of Object.entries(offered(allowed))) offer(node.elements[name], value);
+  };
   const submit = (event) => {
     event.preventDefault();
-    send(said, linkChange(link.name, before, form.elements));
+    const changed = FIELDS.map((name) => node.elements[name]).filter((field) => field.value.trim() && isChanged(field));
+    if (changed.length) sendFields(said, changed, [linkChange(link.name, changed, node.elements.save.checked)]);
+    else setText(said, 'Nothing was changed.');
   };
-  return form;
+  update(link);
+  return { node, update };
+}
+
+/** What the fields of the form have of a link. */
+const offered = (allowed) => ({
+  down: allowed?.down ?? 'normal',
+  up: allowed?.up ?? 'normal',
+  weight: String(allowed?.weight ?? ''),
+  price: allowed?.price ?? '0',
+  allowance: amount(allowed?.allowance_bytes),
+});
+
+/** Bytes as the configuration has them, every one counted. */
+function amount(bytes) {
+  if (!bytes) return 'none';
+  const [unit, factor] = AMOUNTS.find(([, factor]) => bytes % factor === 0);
+  return `${bytes / factor}${unit}`;
 }
 
 /** What was not touched is not said: it may have been changed elsewhere meanwhile. */
-function linkChange(name, before, { up, down, weight, price, allowance, save }) {
-  const change = { request: 'set-link', name, save: save.checked };
-  if (up.value !== before.up) change.up = up.value;
-  if (down.value !== before.down) change.down = down.value;
-  if (weight.value) change.weight = Number(weight.value);
-  if (price.value.trim()) change.price = price.value.trim();
-  if (allowance.value.trim()) change.allowance = allowance.value.trim();
+function linkChange(name, changed, save) {
+  const change = { request: 'set-link', name, save };
+  for (const field of changed) change[field.name] = field.value.trim();
+  if (change.weight) change.weight = Number(change.weight);
   return change;
 }
 
+const FIELDS = ['down', 'up', 'weight', 'price', 'allowance'];
 const USES = ['normal', 'prefer', 'backup', 'never'];
+const AMOUNTS = [['GB', 1e9], ['MB', 1e6], ['kB', 1e3], ['B', 1]];

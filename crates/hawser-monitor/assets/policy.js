@@ -1,57 +1,54 @@
 // How links are chosen: schedulers, gateway, profile, rules.
 
-import { send } from './change.js';
-import { find, h, keep, printable, setChoices, setText } from './dom.js';
+import { send, sendFields } from './change.js';
+import { find, h, isChanged, keep, offer, printable, setChoices, setText } from './dom.js';
 
 let links = '';
 
-/** Shows the policy, as far as the user is not about to change it. */
+/** Shows the policy, as far as the user is not about to change it; none where the daemon has no links to
+ * choose from. */
 export function showPolicy(policy, status) {
-  const isClient = status?.role !== 'gateway';
-  for (const field of find('policy-form').querySelectorAll('[data-of]')) showChoice(field, policy, isClient);
-  find('policy-form').querySelector('button').hidden = !isClient;
-  find('rule-form').hidden = !isClient;
-  find('rules-none').hidden = policy.rules.length > 0;
+  const isChoosing = policy !== null && status.role === 'client';
+  find('policy').hidden = !isChoosing;
+  if (!isChoosing) return;
+  for (const select of choices()) showChoice(select, policy);
+  const more = (policy.rule_count ?? 0) - policy.rules.length;
+  setText(find('rules-rest'), more > 0 ? `And ${more} more, which hawser rule list shows.` : 'None but the built-in ones.');
+  find('rules-rest').hidden = policy.rules.length > 0 && more <= 0;
   find('rule-table').hidden = policy.rules.length === 0;
   keep(find('rule-table'), policy.rules, (rule) => JSON.stringify(rule), makeRule);
-  const names = (status?.links ?? []).map((link) => link.name);
+  const names = status.links.map((link) => link.name);
   if (links !== names.join('\n')) {
     links = names.join('\n');
     showTargets();
   }
 }
 
+const choices = () => [...find('policy-form').querySelectorAll('select')];
+
 /** One select: what is in force, and what else may be. */
-function showChoice(field, policy, isClient) {
-  const select = field.querySelector('select');
-  const of = field.dataset.of;
+function showChoice(select, policy) {
+  const of = select.name;
   const chosen = policy[of];
-  field.hidden = !chosen;
+  select.closest('label').hidden = !chosen;
   if (!chosen) return;
   const known = of === 'gateway' ? GATEWAY : policy[of === 'profile' ? 'profiles_known' : `${of}_known`];
-  // What the user has chosen and not applied yet stays.
-  const isTouched = select.dataset.shown !== undefined && select.value !== select.dataset.shown;
-  setChoices(select, known.includes(chosen) ? known : [chosen, ...known], isTouched ? undefined : chosen);
-  select.dataset.shown = chosen;
-  select.disabled = !isClient;
+  setChoices(select, known.includes(chosen) ? known : [chosen, ...known]);
+  offer(select, chosen);
 }
 
 function applyPolicy(event) {
   event.preventDefault();
   const form = find('policy-form');
   const save = form.elements.save.checked;
-  const changed = [...form.querySelectorAll('[data-of]')].filter((field) => {
-    const select = field.querySelector('select');
-    return !field.hidden && (save || select.value !== select.dataset.shown);
-  });
-  const requests = changed.map((field) => {
-    const [of, value] = [field.dataset.of, field.querySelector('select').value];
+  const told = choices().filter((select) => !select.closest('label').hidden && (save || isChanged(select)));
+  const requests = told.map(({ name: of, value }) => {
     if (of === 'gateway') return { request: 'set-gateway', usage: value, save };
     if (of === 'profile') return { request: 'set-profile', profile: value, save };
     return { request: 'set-scheduler', of, scheduler: value, save };
   });
   const said = form.querySelector('.said');
-  if (requests.length) send(said, ...requests);
+  if (requests.length) sendFields(said, told, requests);
   else setText(said, 'Nothing was changed.');
 }
 
@@ -65,7 +62,7 @@ function makeRule(rule) {
       isSure = true;
       return setText(button, 'Remove it from the configuration');
     }
-    const done = await send(said, { request: 'remove-rule', number: rule.number, save: isWritten });
+    const done = await send(said, { request: 'remove-rule', number: rule.number, rule: rule.rule, save: isWritten });
     if (done) find('rules-title').focus();
   } }, 'Remove');
   button.addEventListener('blur', () => {

@@ -32,7 +32,8 @@ async fn main() -> ExitCode {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, wanted.port));
     // Nobody's secret: there is nothing behind it.
     let token = Token::new("example");
-    let server = match Server::bind(address, token.clone(), daemon.clone()) {
+    let (_tokens, tokens) = watch::channel(token.clone());
+    let server = match Server::bind(address, tokens, daemon.clone()) {
         Ok(server) => server,
         Err(error) => {
             eprintln!("{error}");
@@ -149,6 +150,7 @@ impl Made {
             uptime: self.begun.elapsed(),
             links: links.collect(),
             session_count: 1,
+            all_sessions: std::iter::once(&session).collect(),
             sessions: vec![session],
             ..StatusSnapshot::default()
         }
@@ -180,7 +182,7 @@ impl Made {
 impl Daemon for Made {
     fn answer(&self, request: &Request) -> Response {
         match request {
-            Request::Status => {
+            Request::Status { .. } => {
                 *self.taken.lock().unwrap_or_else(PoisonError::into_inner) += 1;
                 Response::Status(Box::new(self.status()))
             }

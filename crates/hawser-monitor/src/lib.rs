@@ -1,7 +1,8 @@
 //! What a daemon is doing, on a terminal, in a browser and as metrics: renderings of
-//! `hawser-control`.
+//! `hawser-control`. And charts, for reports too.
 #![forbid(unsafe_code)]
 
 pub mod metrics;
+pub mod report;
 pub mod top;
 pub mod web;

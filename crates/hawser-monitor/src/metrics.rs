@@ -24,7 +24,7 @@ pub fn render(snapshot: &StatusSnapshot) -> String {
     daemon::write(&mut text, snapshot);
     links::write(&mut text, snapshot);
     connections::write(&mut text, snapshot.connections.as_ref());
-    sessions::write(&mut text, &snapshot.sessions);
+    sessions::write(&mut text, snapshot);
     text.into_string()
 }
 

@@ -1,6 +1,6 @@
 //! The control API and the dashboard over HTTP, for browsers on the same machine.
 //!
-//! [`Server`] listens on loopback only, knows its users by a [`Token`], and does nothing while nobody
+//! [`Server`] listens on loopback only, knows its users by a [`Token`] or what only those who have it can make of it, and does nothing while nobody
 //! looks. Everything is bounded by [`Limits`]: who is slow, silent or many takes a place from others of
 //! his kind, never from the daemon.
 
@@ -17,7 +17,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hawser_control::{Request, Response};
+use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 
@@ -39,23 +42,28 @@ pub trait Daemon: Send + Sync + 'static {
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
-    token: Token,
+    token: watch::Receiver<Token>,
+    run: String,
     daemon: Arc<dyn Daemon>,
     limits: Limits,
 }
 
 impl Server {
-    /// Listens at `address`, of which port 0 lets the system choose. To be called within a runtime.
+    /// Listens at `address`, of which port 0 lets the system choose. To be called within a runtime. A token
+    /// that is replaced holds at once, and ends the feeds of those who have shown the one before.
     ///
-    /// Fails when other machines could reach the address, or it can't be had.
+    /// Fails when other machines could reach the address, it can't be had, or there is no randomness.
     pub fn bind(
         address: SocketAddr,
-        token: Token,
+        token: watch::Receiver<Token>,
         daemon: Arc<dyn Daemon>,
     ) -> Result<Self, BindError> {
         if !address.ip().is_loopback() {
             return Err(BindError::Exposed { address });
         }
+        let mut run = [0; RUN];
+        let drawn = SystemRandom::new().fill(&mut run);
+        drawn.map_err(|_| BindError::NoRandomness)?;
         let listen = || -> io::Result<(TcpListener, SocketAddr)> {
             let socket = match address.is_ipv4() {
                 true => TcpSocket::new_v4()?,
@@ -74,6 +82,7 @@ impl Server {
             listener,
             address: bound,
             token,
+            run: URL_SAFE_NO_PAD.encode(run),
             daemon,
             limits: Limits::default(),
         })
@@ -95,8 +104,10 @@ impl Server {
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let (closing, closed) = watch::channel(());
         let site = routes::Site {
+            address: self.address,
             names: OwnNames::of(self.address),
             token: self.token,
+            run: self.run,
             feeds: feed::Hub::new(Arc::clone(&self.daemon), self.limits.feeds, closed.clone()),
             daemon: self.daemon,
             patience: self.limits.patience,
@@ -166,9 +177,14 @@ pub enum BindError {
         /// Its answer.
         source: io::Error,
     },
+    /// The system gives no random numbers.
+    #[error("the system gives no random numbers to tell one run of the dashboard from another")]
+    NoRandomness,
 }
 
 /// What waits in the kernel for one reader, at most; Linux doubles it.
 const SEND_BUFFER: u32 = 128 * 1024;
+/// Bytes.
+const RUN: usize = 32;
 const BACKLOG: u32 = 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -3,7 +3,8 @@
 //! Asks the kernel for the socket (sock_diag(7)), then looks for it among the open files of
 //! processes. Without privilege that finds the processes of the same user only.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read as _};
 use std::net::{IpAddr, SocketAddr};
@@ -33,6 +34,8 @@ pub struct Askers {
     diagnosis: Socket,
     /// Processes that were found lately, the latest first: they tend to ask again.
     recent: VecDeque<u32>,
+    /// The sockets of one of these.
+    sockets: Option<Sockets>,
     /// Other users of whom nothing could be found, and when that was.
     hidden: BTreeMap<u32, Instant>,
     /// The user that this is.
@@ -48,6 +51,7 @@ impl Askers {
         Ok(Self {
             diagnosis,
             recent: VecDeque::new(),
+            sockets: None,
             hidden: BTreeMap::new(),
             own: effective_user(),
         })
@@ -57,18 +61,31 @@ impl Askers {
     /// share the socket any. `None` when that can't be found out.
     pub fn find(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<Process> {
         let (user, inode) = self.owner(local, remote)?;
-        let socket = format!("socket:[{inode}]");
-        let known = self
-            .recent
-            .iter()
-            .position(|process| holds(*process, &socket));
-        let process = match known {
-            Some(at) => self.recent.remove(at)?,
-            None => self.look_everywhere(user, &socket)?,
+        let process = match self.look_again(inode) {
+            Some(process) => process,
+            None => self.look_everywhere(user, &format!("socket:[{inode}]"))?,
         };
+        self.recent.retain(|recent| *recent != process);
         self.recent.push_front(process);
         self.recent.truncate(MAX_RECENT);
         describe(process, user)
+    }
+
+    /// Looks among processes that were found lately. Of one with many sockets many tend to be asked for at
+    /// once, when somebody wants to see what it has open.
+    fn look_again(&mut self, inode: u32) -> Option<u32> {
+        let fresh = self
+            .sockets
+            .as_ref()
+            .filter(|it| it.read.elapsed() < FRESH_FOR);
+        if let Some(known) = fresh.filter(|it| it.inodes.contains(&inode)) {
+            return Some(known.process);
+        }
+        let mut recent = self.recent.iter().map(|process| Sockets::of(*process));
+        let found = recent.find(|it| it.inodes.contains(&inode))?;
+        let process = found.process;
+        self.sockets = Some(found);
+        Some(process)
     }
 
     /// The user and the inode of a socket.
@@ -105,6 +122,30 @@ impl Askers {
             self.hidden.insert(user, now);
         }
         found
+    }
+}
+
+/// The sockets that a process has open.
+#[derive(Debug)]
+struct Sockets {
+    process: u32,
+    inodes: BTreeSet<u32>,
+    read: Instant,
+}
+
+impl Sockets {
+    fn of(process: u32) -> Self {
+        let read = Instant::now();
+        let inode = |link: OsString| {
+            let name = link.into_string().ok()?;
+            let number = name.strip_prefix("socket:[")?.strip_suffix(']')?;
+            number.parse().ok()
+        };
+        Self {
+            process,
+            inodes: open_files(process).filter_map(inode).collect(),
+            read,
+        }
     }
 }
 
@@ -149,11 +190,14 @@ fn octets(address: IpAddr) -> [u8; 16] {
 
 /// Whether the process has this socket among its open files.
 fn holds(process: u32, socket: &str) -> bool {
-    let Ok(files) = fs::read_dir(format!("/proc/{process}/fd")) else {
-        return false;
-    };
-    let mut files = files.flatten().take(MAX_FILES);
-    files.any(|file| fs::read_link(file.path()).is_ok_and(|link| link.as_os_str() == socket))
+    open_files(process).any(|file| file == socket)
+}
+
+/// What the files are that a process has open, as far as that may be known.
+fn open_files(process: u32) -> impl Iterator<Item = OsString> {
+    let files = fs::read_dir(format!("/proc/{process}/fd")).into_iter();
+    let files = files.flatten().flatten().take(MAX_FILES);
+    files.filter_map(|file| Some(fs::read_link(file.path()).ok()?.into_os_string()))
 }
 
 fn describe(process: u32, user: u32) -> Option<Process> {
@@ -185,6 +229,8 @@ const INODE_AT: usize = 84;
 const MAX_ANSWER: usize = 8192;
 /// The kernel answers at once or never.
 const PATIENCE: Duration = Duration::from_millis(200);
+/// For so long a process's sockets are taken to be its own still.
+const FRESH_FOR: Duration = Duration::from_millis(100);
 /// Programs that make connections at the same time.
 const MAX_RECENT: usize = 16;
 /// A process with more open files than that is not looked through to its end.
@@ -219,6 +265,28 @@ mod tests {
                 assert_eq!(process.executable.as_deref(), executable.to_str());
                 assert_eq!(process.user, effective_user());
             }
+        }
+        assert_eq!(askers.recent.len(), 1);
+    }
+
+    #[test]
+    fn of_many_connections_of_a_process_each_leads_there() {
+        let mut askers = Askers::open().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let connect = || {
+            (
+                TcpStream::connect(address).unwrap(),
+                listener.accept().unwrap(),
+            )
+        };
+        let many: Vec<_> = (0..50).map(|_| connect()).collect();
+        // One that is opened when its process was looked through already.
+        askers.find(many[0].1.1, address).unwrap();
+        askers.find(many[1].1.1, address).unwrap();
+        let later = connect();
+        for (_client, (_server, peer)) in many.iter().chain([&later]) {
+            assert_eq!(askers.find(*peer, address).unwrap().program, own_name());
         }
         assert_eq!(askers.recent.len(), 1);
     }

@@ -229,7 +229,7 @@ fn bind_to_link(socket: &Socket, link: &Link, remote: SocketAddr) -> Result<(), 
 }
 
 /// By index, not by name: a link may be renamed, and another one may get its name.
-fn bind_to_interface(socket: &Socket, index: u32) -> io::Result<()> {
+pub(crate) fn bind_to_interface(socket: &Socket, index: u32) -> io::Result<()> {
     let index =
         libc::c_int::try_from(index).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
     sys::set_int_option(

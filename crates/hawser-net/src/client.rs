@@ -130,7 +130,7 @@ pub enum OpenStreamError {
 }
 
 impl ClientConfig {
-    /// Whether the gateway is on this very machine, behind its loopback interface.
+    /// Whether all addresses are of this very machine, behind its loopback interface.
     fn is_local(&self) -> bool {
         let mut hosts = self.addresses.iter().map(HostPort::host);
         hosts.all(|host| match host {
@@ -279,11 +279,16 @@ impl Client {
         }
     }
 
-    /// Whose the streams of the session are that runs, as far as
-    /// [`BondStream::set_label`] has said.
-    pub fn labels(&self) -> BTreeMap<StreamId, Arc<str>> {
+    /// Whether the gateway is on this very machine, so that the loopback interface leads there.
+    pub fn is_local(&self) -> bool {
+        self.shared.config.is_local()
+    }
+
+    /// Whose these streams of the session are that runs, as far as [`BondStream::set_label`] has said
+    /// and its label knows by now.
+    pub fn labels(&self, streams: &[StreamId]) -> BTreeMap<StreamId, Arc<str>> {
         match &*self.shared.current.borrow() {
-            State::Running(driver) => driver.labels(),
+            State::Running(driver) => driver.labels(streams),
             _ => BTreeMap::new(),
         }
     }

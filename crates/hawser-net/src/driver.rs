@@ -24,6 +24,7 @@ use tokio::sync::Notify;
 
 use crate::clock;
 use crate::congestion::Congestion;
+use crate::stream::Label;
 pub(crate) use channel::NewChannel;
 pub(crate) use inner::Waiting;
 use inner::{Handle, Inner, Wakers};
@@ -256,18 +257,22 @@ impl Driver {
     }
 
     /// Says whose a stream is.
-    pub(crate) fn set_label(&self, id: StreamId, label: Arc<str>) {
+    pub(crate) fn set_label(&self, id: StreamId, label: Label) {
         if let Some(wakers) = self.shared.lock().streams.get_mut(&id) {
             wakers.label = Some(label);
         }
     }
 
-    /// Whose the streams are, as far as anybody has said.
-    pub(crate) fn labels(&self) -> BTreeMap<StreamId, Arc<str>> {
+    /// Whose these streams are, as far as that is known.
+    pub(crate) fn labels(&self, ids: &[StreamId]) -> BTreeMap<StreamId, Arc<str>> {
         let inner = self.shared.lock();
-        let labels = inner.streams.iter();
-        let labels = labels.filter_map(|(id, stream)| Some((*id, stream.label.clone()?)));
-        labels.collect()
+        let label = |id: &StreamId| Some((*id, inner.streams.get(id)?.label.clone()?));
+        let labels: Vec<(StreamId, Label)> = ids.iter().filter_map(label).collect();
+        drop(inner);
+        let told = labels
+            .into_iter()
+            .filter_map(|(id, say)| Some((id, say()?)));
+        told.collect()
     }
 
     /// Whether this side opened the stream.

@@ -202,6 +202,8 @@ pub(crate) fn lock(path: &Path) -> Result<File, FileError> {
 fn open_lock(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
+    // Root takes locks in the directories of others, and must not be led to what others hold.
+    options.custom_flags(libc::O_NOFOLLOW);
     match options.clone().create_new(true).open(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => options.open(path),
         made => made.inspect(|file| leave_to_owner(file, path)),

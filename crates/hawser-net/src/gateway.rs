@@ -222,15 +222,36 @@ impl Gateway {
 
     /// The sessions at this moment, each with at most `max_streams` of its streams.
     pub fn sessions(&self, max_streams: usize) -> Vec<GatewaySession> {
+        self.sessions_among(|_| true, max_streams)
+    }
+
+    /// The same for those that are `wanted`; the others cost nothing.
+    pub fn sessions_among(
+        &self,
+        wanted: impl Fn(SessionId) -> bool,
+        max_streams: usize,
+    ) -> Vec<GatewaySession> {
         let sessions = self.shared.lock_sessions();
-        let snapshot = |(id, entry): (&SessionId, &Entry)| GatewaySession {
-            id: *id,
-            peer: entry.peer,
-            remote: entry.remote,
-            addresses: entry.driver.addresses(),
-            session: entry.driver.snapshot(max_streams),
+        let wanted = sessions.iter().filter(|(id, _)| wanted(**id));
+        let handle = |(id, entry): (&SessionId, &Entry)| {
+            (*id, entry.peer, entry.remote, entry.driver.clone())
         };
-        sessions.iter().map(snapshot).collect()
+        let handles: Vec<_> = wanted.map(handle).collect();
+        // Clients that come do not wait for those who look.
+        drop(sessions);
+        let snapshot = |(id, peer, remote, driver): (SessionId, _, _, Driver)| GatewaySession {
+            id,
+            peer,
+            remote,
+            addresses: driver.addresses(),
+            session: driver.snapshot(max_streams),
+        };
+        handles.into_iter().map(snapshot).collect()
+    }
+
+    /// How many sessions there are.
+    pub fn session_count(&self) -> usize {
+        self.shared.lock_sessions().len()
     }
 
     /// The names of the sessions at this moment.

@@ -85,6 +85,11 @@ impl StateDir {
     pub fn secret(&self, name: &str) -> Result<Zeroizing<String>, StoreError> {
         secret::load_or_create(&self.file(name))
     }
+
+    /// Puts a new one in the place of that of [`secret`](Self::secret).
+    pub fn renew_secret(&self, name: &str) -> Result<Zeroizing<String>, StoreError> {
+        secret::renew(&self.file(name))
+    }
 }
 
 /// Why the stored state cannot be read or changed.

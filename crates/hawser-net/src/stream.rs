@@ -29,6 +29,10 @@ pub struct BondStream {
     unanswered: bool,
 }
 
+/// Says whose a stream is, for people; `None` while that is not known. Called when somebody looks, as
+/// often as that happens, and not to wait.
+pub type Label = Arc<dyn Fn() -> Option<Arc<str>> + Send + Sync>;
+
 /// The inner error of an [`io::Error`] of kind `ConnectionReset`: the peer reset the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the peer reset the stream with code {code}")]
@@ -59,7 +63,7 @@ impl BondStream {
     /// hear of it.
     ///
     /// [`Client::labels`]: crate::client::Client::labels
-    pub fn set_label(&self, label: Arc<str>) {
+    pub fn set_label(&self, label: Label) {
         self.driver.set_label(self.id, label);
     }
 

@@ -23,6 +23,9 @@ fn enter(test: &str, arguments: &[&str], body: impl FnOnce()) {
         println!("{ARRIVED}");
         return body();
     }
+    if let Some(reason) = no_ip() {
+        return skip(&named(test), &reason);
+    }
     let output = Command::new("unshare")
         .args(arguments)
         .arg(env::current_exe().unwrap())
@@ -56,6 +59,12 @@ fn enter(test: &str, arguments: &[&str], body: impl FnOnce()) {
 fn named(test: &str) -> String {
     let name = env::var("CARGO_PKG_NAME").unwrap_or_default();
     format!("{}::{test}", name.replace('-', "_"))
+}
+
+/// Why `ip`, which makes interfaces, cannot be run here; nothing where it can.
+pub fn no_ip() -> Option<String> {
+    let error = Command::new("ip").arg("-V").output().err()?;
+    Some(format!("cannot run ip: {error}"))
 }
 
 /// Runs `ip` with these arguments, separated by blanks.

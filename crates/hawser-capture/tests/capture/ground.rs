@@ -10,6 +10,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use hawser_capture::{Capture, CaptureError, LinkEntry, RunGroup, Settings};
+use hawser_skip::namespace::no_ip;
 use hawser_types::{LinkIndex, Rate};
 
 /// The server's addresses, behind both links.
@@ -22,8 +23,12 @@ pub(crate) struct Ground {
 }
 
 impl Ground {
-    /// Moves the calling thread into it; `None`, and says so, where that is forbidden.
+    /// Moves the calling thread into it; `None`, and says so, where that is forbidden or can't be built.
     pub(crate) fn new(test: &str) -> Option<Self> {
+        if let Some(reason) = no_ip() {
+            hawser_skip::skip(test, &reason);
+            return None;
+        }
         // SAFETY: takes no memory; only this thread moves.
         if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
             hawser_skip::skip(test, "no network namespace can be made here");

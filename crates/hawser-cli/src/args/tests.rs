@@ -38,6 +38,7 @@ fn every_form_that_scripts_use_is_taken() {
         "up --web 127.0.0.1:7480",
         "serve --web [::1]:0",
         "web",
+        "web --renew",
         "send a b --to @/run/i",
         "send --to hawser://gw:7443/#abc a",
         "receive /srv",

@@ -50,6 +50,7 @@ fn snapshot(channels: Vec<ChannelSnapshot>, links: Vec<LinkSnapshot>) -> Session
         streams: Vec::new(),
         stream_count: 0,
         counters: Default::default(),
+        unsent: ByteCount::ZERO,
         unacknowledged: ByteCount::ZERO,
         credit_lent: ByteCount::ZERO,
     }

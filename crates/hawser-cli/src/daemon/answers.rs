@@ -1,16 +1,22 @@
 //! What a daemon answers at once.
 
-use hawser_control::{ErrorReason, Request, Response, StatusSnapshot};
+use std::time::Duration;
 
-use super::{MAX_STREAMS, Shared, Subject, picture, steer, why};
+use hawser_control::{ErrorReason, Request, Response, SessionStatus, StatusSnapshot};
+use hawser_types::StreamId;
+use tokio::time::timeout;
+
+use super::shown::Most;
+use super::{Shared, Subject, monitor, picture, steer, why};
 use crate::placed::Which;
+use crate::web::Served;
 
 impl Shared {
     /// The answer to a request. Never waits, but for the disk where something is to be saved: events are
     /// those that there are, and what takes a conversation, or ends the daemon, is for the control socket.
     pub(crate) fn answer(&self, request: &Request) -> Response {
         match request {
-            Request::Status => Response::Status(Box::new(self.status())),
+            Request::Status { .. } => Response::Status(Box::new(self.status(Most::asked(request)))),
             Request::Why {
                 connection: Some(number),
                 ..
@@ -43,6 +49,7 @@ impl Shared {
                 self.notice();
                 response
             }
+            Request::ReadToken => monitor::read_token(self),
             Request::Stop | Request::Recording { .. } => Response::Error {
                 reason: ErrorReason::Forbidden,
                 message: "this is for the control socket only".to_owned(),
@@ -55,28 +62,46 @@ impl Shared {
     }
 
     /// What the daemon is doing.
-    fn status(&self) -> StatusSnapshot {
+    fn status(&self, most: Most) -> StatusSnapshot {
         let subject = self.subject.get();
-        let seen = subject.map(|subject| self.picture(&**subject, MAX_STREAMS));
+        let seen = subject.map(|subject| self.picture(&**subject, most));
         let seen = seen.unwrap_or_default();
+        let counters = subject.map(|subject| subject.counters());
+        let mut counters = counters.unwrap_or_default();
+        let record = self.record();
+        record.totals.list(&mut counters);
+        let all_sessions = record.all_sessions.clone();
+        drop(record);
         StatusSnapshot {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             role: self.role,
             process_id: std::process::id(),
             uptime: self.started.elapsed(),
             listen: self.listen.get().copied().into_iter().collect(),
-            web: self.web.get().copied(),
-            counters: subject
-                .map(|subject| subject.counters())
-                .unwrap_or_default(),
-            memory: picture::memory(&seen.sessions),
+            web: self.web.get().map(Served::address),
+            counters,
+            memory: picture::memory(all_sessions.memory_bytes),
+            all_sessions,
             ..seen
         }
     }
 
-    /// Links, connections, and sessions with at most `max_streams` of their streams.
-    pub(super) fn picture(&self, subject: &dyn Subject, max_streams: usize) -> StatusSnapshot {
-        let views = subject.sessions(max_streams);
+    /// The same as [`Shared::answer`]; programs that nobody has asked for yet get a moment to be found.
+    pub(super) async fn answer_named(&self, request: &Request) -> Response {
+        let mut response = self.answer(request);
+        let sought = self.subject.get().and_then(|subject| subject.sought());
+        let sought = sought.filter(|sought| *sought.borrow() > 0);
+        if let (Response::Status(status), Some(mut sought)) = (&mut response, sought) {
+            // What is not known then is known to the next one who asks.
+            let _ = timeout(NAMES_PATIENCE, sought.wait_for(|count| *count == 0)).await;
+            self.name_streams(&mut status.sessions);
+        }
+        response
+    }
+
+    /// Links, connections, and sessions with their streams.
+    pub(super) fn picture(&self, subject: &dyn Subject, most: Most) -> StatusSnapshot {
+        let (views, count) = (self.views(subject, most), subject.session_count());
         let connections = subject.connections();
         let mut links = subject.links();
         let now = tokio::time::Instant::now();
@@ -84,13 +109,29 @@ impl Shared {
         record.links.fill(&mut links, connections.as_ref());
         let sessions = views.into_iter();
         let sessions = sessions.map(|view| picture::session(view, &record.sessions, now));
-        let sessions: Vec<_> = sessions.collect();
+        let mut sessions: Vec<_> = sessions.collect();
+        drop(record);
+        self.name_streams(&mut sessions);
         StatusSnapshot {
             links,
             connections,
-            session_count: sessions.len() as u64,
+            session_count: count as u64,
             sessions,
             ..StatusSnapshot::default()
+        }
+    }
+
+    /// Says which programs have asked for streams, as far as that is known by now.
+    fn name_streams(&self, sessions: &mut [SessionStatus]) {
+        let Some(subject) = self.subject.get() else {
+            return;
+        };
+        for session in sessions.iter_mut().filter(|it| !it.streams.is_empty()) {
+            let ids: Vec<StreamId> = session.streams.iter().map(|stream| stream.id).collect();
+            let names = subject.programs(&session.id, &ids);
+            for stream in &mut session.streams {
+                stream.program = names.get(&stream.id).map(ToString::to_string);
+            }
         }
     }
 }
@@ -102,5 +143,7 @@ pub(super) fn unsupported(message: &str) -> Response {
     }
 }
 
+/// A look through all processes takes a few milliseconds.
+const NAMES_PATIENCE: Duration = Duration::from_millis(250);
 /// Connections in one answer.
 const MAX_PLACED: usize = 256;

@@ -1,6 +1,7 @@
 //! How much has moved, and how fast.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use hawser_session::{ChannelSnapshot, SessionSnapshot, StreamSnapshot};
@@ -23,6 +24,8 @@ pub(super) struct Account {
     pub(super) begun: Instant,
     channels: BTreeMap<ChannelId, Meter>,
     streams: BTreeMap<StreamId, Meter>,
+    /// Those included that are not listed.
+    stream_count: usize,
     /// What channels had moved that are gone.
     gone: Moved,
 }
@@ -33,16 +36,35 @@ impl Books {
     pub(super) fn enter(&mut self, now: Instant, views: &[View]) -> Duration {
         let span = self.entered.map(|before| now - before).unwrap_or_default();
         self.entered = Some(now);
-        let is_there = |id: &String| views.iter().any(|view| view.id == *id);
-        self.sessions.retain(|id, _| is_there(id));
+        let mut before = std::mem::take(&mut self.sessions);
         for view in views {
-            let account = self.sessions.entry(view.id.clone());
-            let account = account.or_insert_with(|| Account::new(now));
+            let account = before.remove(&view.id);
+            let mut account = account.unwrap_or_else(|| Account::new(now));
             if let Some(session) = &view.session {
                 account.enter(span, session);
             }
+            self.sessions.insert(view.id.clone(), account);
         }
         span
+    }
+
+    /// The names of so many sessions, those that moved most at the last entry.
+    pub(super) fn busiest(&self, count: usize) -> BTreeSet<String> {
+        let rate = |account: &Account| -> Rate {
+            let meters = account.channels.values();
+            meters.map(|meter| meter.up + meter.down).sum()
+        };
+        let all = self.sessions.iter();
+        let mut all: Vec<_> = all.map(|(id, it)| (Reverse(rate(it)), id)).collect();
+        all.sort_unstable();
+        let busiest = all.into_iter().take(count);
+        busiest.map(|(_, id)| id.clone()).collect()
+    }
+
+    /// How many streams the sessions had at the last entry whose names are `wanted`.
+    pub(super) fn stream_counts(&self, wanted: impl Fn(&str) -> bool) -> Vec<usize> {
+        let all = self.sessions.iter().filter(|(id, _)| wanted(id));
+        all.map(|(_, account)| account.stream_count).collect()
     }
 
     /// What is known of the session `id`.
@@ -57,6 +79,7 @@ impl Account {
             begun,
             channels: BTreeMap::new(),
             streams: BTreeMap::new(),
+            stream_count: 0,
             gone: Moved::default(),
         }
     }
@@ -75,6 +98,7 @@ impl Account {
             let meter = self.channels.entry(now.id).or_default();
             meter.enter(moved(now), span);
         }
+        self.stream_count = session.stream_count;
         let mut before = std::mem::take(&mut self.streams);
         for now in &session.streams {
             let moved = Moved::new(now.sent, now.received);
@@ -162,7 +186,6 @@ pub(super) mod tests {
             ways: BTreeMap::from([(2, way)]),
             scheduler: "",
             congestion: String::new(),
-            programs: BTreeMap::new(),
             addresses: BTreeMap::new(),
             session: Some(SessionSnapshot {
                 channels: channels.iter().map(channel).collect(),
@@ -170,6 +193,7 @@ pub(super) mod tests {
                 streams: streams.iter().map(stream).collect(),
                 stream_count: streams.len(),
                 counters: hawser_session::Counters::default(),
+                unsent: ByteCount::ZERO,
                 unacknowledged: ByteCount::ZERO,
                 credit_lent: ByteCount::ZERO,
             }),

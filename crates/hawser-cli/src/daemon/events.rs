@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Shared;
+use super::shown::Most;
 use super::why::{milliseconds, since_1970};
 
 /// What was seen last, and what has changed until then.
@@ -30,8 +31,14 @@ pub(super) async fn watch(shared: Arc<Shared>) {
     loop {
         let begun = Instant::now();
         shared.notice();
-        sleep(LOOK_EVERY.max(begun.elapsed() * REST)).await;
+        sleep(rest_after(begun.elapsed())).await;
     }
+}
+
+/// How long to rest after a look of this length. One that lasted since the machine was busy with something
+/// else must not leave the daemon without eyes for long.
+fn rest_after(look: Duration) -> Duration {
+    look.saturating_mul(REST).clamp(LOOK_EVERY, LOOK_AT_LEAST)
 }
 
 impl Shared {
@@ -48,9 +55,10 @@ impl Shared {
         // Held throughout, so that what is seen first is also entered first.
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Seen {
-            status: self.picture(&**subject, 0),
+            status: self.picture(&**subject, Most::SESSIONS),
             policy: subject.policy(),
         };
+        self.record().all_sessions = now.status.sessions.iter().collect();
         let mut news = Vec::new();
         if let Some(before) = &told.seen {
             news = changes_between(&before.status, &now.status);
@@ -98,7 +106,21 @@ impl Shared {
 
 /// People take what comes sooner for immediate.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// For each moment of looking so many of rest: at most two per cent of a core.
+const LOOK_AT_LEAST: Duration = Duration::from_secs(5);
+/// For each moment of looking so many of rest: two per cent of a core.
 const REST: u32 = 50;
 /// Within the patience of a conversation.
 const MAX_WAIT: Duration = Duration::from_secs(25);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_that_takes_long_is_followed_by_a_rest_that_ends() {
+        let ms = Duration::from_millis;
+        for (look, rest) in [(0, 250), (20, 1000), (2000, 5000)] {
+            assert_eq!(rest_after(ms(look)), ms(rest));
+        }
+    }
+}

@@ -1,12 +1,13 @@
 //! What monitors that run in the daemon see of it.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use hawser_control::{Request, Response};
+use hawser_control::{ErrorReason, Request, Response};
 use tokio::sync::watch;
 
 use super::{Daemon, Shared};
+use crate::setup::explained;
+use crate::web::Served;
 
 impl Daemon {
     /// What a web server shows and steers.
@@ -14,9 +15,20 @@ impl Daemon {
         self.shared.clone()
     }
 
-    /// The dashboard is served at this address. Once only.
-    pub(crate) fn set_web(&self, web: SocketAddr) {
+    /// The dashboard is served. Once only.
+    pub(crate) fn set_web(&self, web: Served) {
         let _ = self.shared.web.set(web);
+    }
+}
+
+/// From now on the dashboard's token is the one in the state directory.
+pub(super) fn read_token(shared: &Shared) -> Response {
+    match shared.web.get().map(Served::read_token) {
+        None | Some(Ok(())) => Response::Done { saved: None },
+        Some(Err(error)) => Response::Error {
+            reason: ErrorReason::Failed,
+            message: explained(&error),
+        },
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) fn session(view: View, books: &Books, now: Instant) -> SessionStatus 
         status.counters = counters(session);
         status.stream_count = session.stream_count as u64;
         let streams = session.streams.iter();
-        status.streams = streams.map(|it| stream(it, &view, account)).collect();
+        status.streams = streams.map(|it| stream(it, account)).collect();
     }
     status.id = view.id;
     status.peer = view.peer;
@@ -55,11 +55,10 @@ pub(super) fn session(view: View, books: &Books, now: Instant) -> SessionStatus 
 }
 
 /// The process's memory, and what all sessions hold of it.
-pub(super) fn memory(sessions: &[SessionStatus]) -> MemoryStatus {
-    let held = sessions.iter().map(|session| session.memory_bytes);
+pub(super) fn memory(used_bytes: ByteCount) -> MemoryStatus {
     MemoryStatus {
         resident_bytes: resident().unwrap_or(ByteCount::ZERO),
-        used_bytes: held.sum(),
+        used_bytes,
         limit_bytes: None,
     }
 }
@@ -180,14 +179,14 @@ fn channel(channel: &ChannelSnapshot, view: &View) -> ChannelStatus {
     }
 }
 
-fn stream(stream: &StreamSnapshot, view: &View, account: Option<&Account>) -> StreamStatus {
+fn stream(stream: &StreamSnapshot, account: Option<&Account>) -> StreamStatus {
     StreamStatus {
         id: stream.id,
         destination: destination(&stream.metadata),
         bytes_sent: stream.sent,
         bytes_received: stream.received,
         age: stream.age,
-        program: view.programs.get(&stream.id).map(ToString::to_string),
+        program: None,
         rate: account.map_or(Rate::ZERO, |account| account.stream(stream)),
     }
 }
@@ -206,6 +205,13 @@ pub(super) fn destination(metadata: &[u8]) -> Option<String> {
 }
 
 fn counters(session: &SessionSnapshot) -> BTreeMap<String, u64> {
+    let unsent = ("bytes-unsent", session.unsent.as_u64());
+    let all = counted(&session.counters).into_iter().chain([unsent]);
+    all.map(|(name, count)| (name.to_owned(), count)).collect()
+}
+
+/// By name, what a session has counted since it began.
+pub(super) fn counted(counters: &Counters) -> [(&'static str, u64); 12] {
     let Counters {
         chunks_cut,
         chunks_again,
@@ -219,8 +225,7 @@ fn counters(session: &SessionSnapshot) -> BTreeMap<String, u64> {
         datagrams_sent,
         datagrams_received,
         datagrams_dropped,
-    } = session.counters;
-    let queued: u64 = session.streams.iter().map(|s| s.queued.as_u64()).sum();
+    } = *counters;
     [
         ("chunks-cut", chunks_cut),
         ("chunks-again", chunks_again),
@@ -234,10 +239,7 @@ fn counters(session: &SessionSnapshot) -> BTreeMap<String, u64> {
         ("datagrams-sent", datagrams_sent),
         ("datagrams-received", datagrams_received),
         ("datagrams-dropped", datagrams_dropped),
-        ("bytes-unsent", queued),
     ]
-    .map(|(name, count)| (name.to_owned(), count))
-    .into()
 }
 
 fn resident() -> Option<ByteCount> {

@@ -8,8 +8,9 @@ use hawser_session::Side;
 use hawser_session::recorder::{Head, Recording};
 use hawser_types::{Instant, LinkIndex, StreamId};
 
+use super::shown::{MAX_STREAMS, Most};
 use super::why::{milliseconds, off, since_1970};
-use super::{MAX_STREAMS, Shared, View, picture};
+use super::{Shared, View, picture};
 
 /// What one connection has asked for, kept until it has all of it.
 #[derive(Default)]
@@ -50,9 +51,12 @@ fn take(shared: &Shared, session: Option<&str>, destinations: bool) -> Result<Re
         message: message.to_owned(),
     };
     let subject = shared.subject.get();
-    let views = subject.map(|subject| subject.sessions(MAX_STREAMS));
+    let views = subject.map(|subject| match session {
+        Some(name) => subject.sessions(&|id| id == name, MAX_STREAMS),
+        None => shared.views(&**subject, MOST),
+    });
     let mut views = views.unwrap_or_default();
-    views.retain(|view| view.session.is_some() && session.is_none_or(|name| view.id == name));
+    views.retain(|view| view.session.is_some());
     let (Some(subject), [view]) = (subject, &views[..]) else {
         return Err(match views.len() {
             0 => refused("there is no such session; `hawser status` lists them"),
@@ -96,5 +100,10 @@ fn head(role: Role, view: &View, destinations: bool, now: Instant) -> Head {
     }
 }
 
+/// Whether there is more than one session shows in two.
+const MOST: Most = Most {
+    sessions: 2,
+    streams: MAX_STREAMS,
+};
 /// What fits a line of the control API once it is in base64.
 const PIECE: usize = 512 * 1024;

@@ -1,14 +1,14 @@
 //! The control socket: one line of JSON asks, one line answers.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use hawser_control::{CodecError, ErrorReason, LineDecoder, Request, Response, encode_response};
+use rustix::fs::{Mode, fchmod};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::{UnixListener, UnixSocket, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -28,12 +28,13 @@ impl Drop for SocketFile {
 ///
 /// Only the holder of the directory's lock may call this.
 pub(super) fn listen(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> {
-    // Under another name first: nobody shall find it before its mode is right.
+    // Under another name first: whoever finds it shall be answered.
     let fresh = path.with_extension("new");
     let _ = std::fs::remove_file(&fresh);
     let open = || -> std::io::Result<UnixListener> {
-        let listener = UnixListener::bind(&fresh)?;
-        std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o600))?;
+        let socket = private_socket()?;
+        socket.bind(&fresh)?;
+        let listener = socket.listen(BACKLOG)?;
         std::fs::rename(&fresh, path)?;
         Ok(listener)
     };
@@ -41,6 +42,17 @@ pub(super) fn listen(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> 
         .with_context(|| format!("can't open the control socket {}", path.display()))
         .inspect_err(|_| drop(std::fs::remove_file(&fresh)))?;
     Ok((listener, SocketFile(path.to_path_buf())))
+}
+
+/// A socket whose file will have mode 0600.
+///
+/// Linux gives the file the mode that its socket has when it is bound. To change the mode by the file's name
+/// would be to change that of whatever else has the name by then: in a service's directory root must not be
+/// led elsewhere.
+fn private_socket() -> std::io::Result<UnixSocket> {
+    let socket = UnixSocket::new_stream()?;
+    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    Ok(socket)
 }
 
 /// Answers for as long as the daemon lives.
@@ -143,7 +155,7 @@ impl Conversation {
                 after,
                 wait: Some(wait),
             } => shared.events_within(*after, *wait).await,
-            request => shared.answer(request),
+            request => shared.answer_named(request).await,
         }
     }
 
@@ -171,6 +183,8 @@ async fn say(stream: &mut UnixStream, response: &Response) -> std::io::Result<()
     }
 }
 
+/// Connections that wait for a place; the kernel may allow fewer.
+const BACKLOG: u32 = 128;
 /// Some wait for events all the time.
 const MAX_CONNECTIONS: usize = 64;
 const READ_SIZE: usize = 4096;
@@ -180,7 +194,21 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[tokio::test]
+    async fn a_socket_is_private_from_when_it_has_a_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control.sock");
+        private_socket().unwrap().bind(&path).unwrap();
+        assert_eq!(mode(&path), 0o600);
+    }
 
     #[tokio::test]
     async fn the_socket_of_a_daemon_that_died_is_replaced_and_is_private() {
@@ -191,8 +219,7 @@ mod tests {
         drop(dead);
         assert!(path.exists());
         let (listener, file) = listen(&path).unwrap();
-        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(mode(&path), 0o600);
         let (asked, accepted) = tokio::join!(UnixStream::connect(&path), listener.accept());
         assert!(asked.is_ok() && is_trusted(&accepted.unwrap().0));
         drop(file);

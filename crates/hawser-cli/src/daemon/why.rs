@@ -10,7 +10,8 @@ use hawser_session::recorder::{LinkSummary, Note, Summary, Verdict};
 use hawser_types::{ChannelId, Instant, LinkIndex, StreamId};
 use hawser_wire::ChannelRole;
 
-use super::{MAX_STREAMS, Shared, View, picture};
+use super::shown::{MAX_STREAMS, Most};
+use super::{Shared, View, picture};
 use crate::placed::Which;
 
 /// Why the links of the session with this name, or of all, were used or not; for one stream, or
@@ -21,18 +22,24 @@ pub(super) fn answer(shared: &Shared, session: Option<&str>, stream: Option<Stre
     };
     let is_all = session.is_none() && stream.is_none();
     let placed = is_all.then(|| subject.placed(Which::Latest(LATEST)));
-    let mut views = subject.sessions(MAX_STREAMS);
-    views.retain(|view| view.session.is_some());
-    if let Some(name) = session {
-        views.retain(|view| view.id == name);
-        if views.is_empty() {
-            return not_found(format!(
-                "no session is named {name}; `hawser status` lists them"
-            ));
-        }
+    let views = match (session, stream) {
+        (Some(name), _) => subject.sessions(&|id| id == name, MAX_STREAMS),
+        (None, None) => shared.views(&**subject, MOST),
+        // Any of them may have it.
+        (None, Some(_)) => shared.all_views(&**subject),
+    };
+    let has_begun = |view: &&View| view.session.is_some();
+    if let (Some(name), None) = (session, views.iter().find(has_begun)) {
+        return not_found(format!(
+            "no session is named {name}; `hawser status` lists them"
+        ));
     }
+    let unlisted = match session {
+        None => subject.session_count().saturating_sub(views.len()),
+        Some(_) => 0,
+    };
     let mut sessions = Vec::new();
-    for view in &views {
+    for view in views.iter().filter(has_begun) {
         let mut found = None;
         let known = subject.recorder(&view.id, &mut |recorder, now| {
             found = recorder.is_on().then(|| (recorder.summary(stream), now));
@@ -51,6 +58,7 @@ pub(super) fn answer(shared: &Shared, session: Option<&str>, stream: Option<Stre
     }
     Response::Why(Box::new(WhyReport {
         placed: placed.flatten(),
+        session_count: (sessions.len() + unlisted) as u64,
         ..report(shared.role, sessions)
     }))
 }
@@ -80,7 +88,7 @@ pub(super) fn answer_placed(shared: &Shared, which: Which) -> Response {
 
 fn report(role: Role, mut sessions: Vec<WhySession>) -> WhyReport {
     let session_count = sessions.len() as u64;
-    sessions.truncate(MAX_SESSIONS);
+    sessions.truncate(MOST.sessions);
     WhyReport {
         role,
         sessions,
@@ -276,6 +284,9 @@ fn of_note(note: &Note, view: &View) -> Option<WhyEvent> {
 }
 
 /// Sessions in one answer.
-const MAX_SESSIONS: usize = 8;
+const MOST: Most = Most {
+    sessions: 8,
+    streams: MAX_STREAMS,
+};
 /// Connections in an answer that names no number.
 const LATEST: usize = 20;

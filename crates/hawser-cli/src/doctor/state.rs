@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
+use hawser_control::Request;
 use hawser_net::bind::{SocketOptions, connect_on_link};
 use hawser_net::identity::Identity;
 use hawser_net::links::Link;
@@ -82,7 +83,8 @@ fn key(state: &StateDir) -> Option<Check> {
 
 /// Each port is free, or the daemon of this state directory has it.
 async fn ports(setup: &Setup) -> Vec<Check> {
-    let own = status::ask(&setup.state).await.ok().flatten();
+    let own = status::ask(&setup.state, &Request::STATUS_WITHOUT_SESSIONS).await;
+    let own = own.ok().flatten();
     let own = own.map(|snapshot| snapshot.listen).unwrap_or_default();
     let ports = [
         ("port of `hawser up`", setup.config.up.listen),

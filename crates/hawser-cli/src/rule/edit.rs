@@ -19,23 +19,30 @@ pub(crate) fn add(
     spot: &Spot,
     ahead: usize,
 ) -> anyhow::Result<PathBuf> {
-    let (path, place) = match spot {
-        Spot::Last => (files.config.as_ref().unwrap_or(&files.own).clone(), None),
-        Spot::First => (files.config.as_ref().unwrap_or(&files.own).clone(), Some(0)),
-        Spot::Before(other) => {
-            let place = find(&files.read()?, other, ahead)?;
-            let (path, place) = file_of(files, place)?;
-            (path, Some(place))
-        }
+    let before = match spot {
+        Spot::Before(other) => Some(find(files, &files.read()?, other, ahead)?),
+        Spot::First | Spot::Last => None,
     };
-    change(&path, content(files, &path), |document| {
+    let (path, content) = match (&before, &files.config) {
+        (Some(before), _) => (before.path.clone(), before.content),
+        (None, Some(config)) => (config.clone(), Content::Config),
+        (None, None) => (files.own.clone(), Content::Rules),
+    };
+    change(&path, content, |document| {
+        if let Some(before) = &before {
+            before.check(document, &text(&before.rule))?;
+        }
         let rules = document.entry(RULE).or_insert_with(no_rules);
         let Item::ArrayOfTables(rules) = rules else {
-            let problem = format!("{}: `rule` is not made of [[rule]]", path.display());
-            return Err(Usage(problem).into());
+            return Err(no_tables(&path).into());
         };
         let is_alone = rules.is_empty();
-        insert(rules, place.unwrap_or(rules.len()), table(rule));
+        let place = match (&before, spot) {
+            (Some(before), _) => before.place,
+            (None, Spot::First) => 0,
+            (None, _) => rules.len(),
+        };
+        insert(rules, place, table(rule));
         if is_alone {
             keep_ahead(document);
         }
@@ -44,44 +51,86 @@ pub(crate) fn add(
     Ok(path)
 }
 
-/// The place among the user's rules of the one with this name or, if none has it, this number.
-fn find(read: &UserRules, other: &str, ahead: usize) -> anyhow::Result<usize> {
-    let all: Vec<&Rule> = read.configured.iter().chain(&read.own).collect();
-    let is_named = |rule: &&Rule| rule.name.as_deref() == Some(other);
-    let mut named = all.iter().enumerate().filter(|(_, rule)| is_named(rule));
-    if let Some((place, _)) = named.next() {
-        return match named.next() {
-            None => Ok(place),
-            Some(_) => {
-                let problem = format!("more than one rule is called {other}: say its number");
-                Err(Usage(problem).into())
-            }
+/// The one of the user's rules with this name or, if none has it, this number.
+fn find(
+    files: &RuleFiles,
+    read: &UserRules,
+    other: &str,
+    ahead: usize,
+) -> anyhow::Result<Standing> {
+    let is_named = |(_, rule): &(usize, &Rule)| rule.name.as_deref() == Some(other);
+    let mut named = read.all().enumerate().filter(is_named);
+    let place = match (named.next(), named.next()) {
+        (Some((place, _)), None) => Some(place),
+        (Some(_), Some(_)) => {
+            let problem = format!("more than one rule is called {other}: say its number");
+            return Err(Usage(problem).into());
+        }
+        (None, _) => {
+            let number = other.parse::<usize>().ok();
+            number.and_then(|it| it.checked_sub(ahead + 1))
+        }
+    };
+    let standing = place.and_then(|place| Standing::at(files, read, place));
+    standing.ok_or_else(|| not_there(other, read).into())
+}
+
+/// One of the user's rules, and where it stands.
+struct Standing {
+    rule: Rule,
+    path: PathBuf,
+    content: Content,
+    /// Among the rules of that file.
+    place: usize,
+}
+
+impl Standing {
+    /// The one at this place among all the user's.
+    fn at(files: &RuleFiles, read: &UserRules, place: usize) -> Option<Self> {
+        let rule = read.all().nth(place)?.clone();
+        let (path, content, place) = match (&files.config, place.checked_sub(read.configured.len()))
+        {
+            (Some(config), None) => (config, Content::Config, place),
+            (_, behind) => (&files.own, Content::Rules, behind.unwrap_or(place)),
         };
+        Some(Self {
+            rule,
+            path: path.clone(),
+            content,
+            place,
+        })
     }
-    let number = other.parse::<usize>().ok();
-    let number = number.and_then(|it| it.checked_sub(ahead + 1));
-    let place = number.filter(|place| *place < all.len());
-    place.ok_or_else(|| {
-        let count = all.len();
-        let problem = format!("there is no rule {other} of your own; you have {count}");
-        Usage(problem).into()
-    })
+
+    /// Fails unless a rule that says what was `meant` stands there still: others may have written
+    /// since the file was read, and since the user has seen its rules.
+    fn check(&self, document: &DocumentMut, meant: &str) -> anyhow::Result<()> {
+        let name = self.path.display().to_string();
+        let rules = self.content.rules(&name, &document.to_string())?;
+        let there = rules.get(self.place);
+        match there.is_some_and(|rule| is_meant(rule, meant)) {
+            true => Ok(()),
+            false => Err(RulesChanged.into()),
+        }
+    }
 }
 
-/// The file in which the user's rule at `place` stands, and its place there.
-fn file_of(files: &RuleFiles, place: usize) -> anyhow::Result<(PathBuf, usize)> {
-    let configured = files.read()?.configured.len();
-    Ok(match &files.config {
-        Some(config) if place < configured => (config.clone(), place),
-        _ => (files.own.clone(), place - configured),
-    })
+/// The user speaks of a rule that does not stand there any more.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the rules have changed meanwhile, and that one stands elsewhere or is gone; nothing was changed"
+)]
+pub(crate) struct RulesChanged;
+
+/// Whether the rule is the one with this [`text`].
+pub(crate) fn is_meant(rule: &Rule, meant: &str) -> bool {
+    text(rule).trim_end() == meant.trim_end()
 }
 
-fn content(files: &RuleFiles, path: &Path) -> Content {
-    match files.config.as_deref() == Some(path) {
-        true => Content::Config,
-        false => Content::Rules,
-    }
+fn not_there(other: &str, read: &UserRules) -> Usage {
+    let count = read.all().count();
+    Usage(format!(
+        "there is no rule {other} of your own; you have {count}"
+    ))
 }
 
 /// What stood at the end of the file stays where it was: ahead of its first rule.
@@ -137,31 +186,73 @@ fn insert(rules: &mut ArrayOfTables, place: usize, mut table: Table) {
 
 /// Takes the user's rule with that number out; gives it and the file that it stood in. Numbers count
 /// `ahead` rules that are in no file.
+///
+/// Fails with [`RulesChanged`] where its text is not the one that was `meant`, or it has just become
+/// another.
 pub(crate) fn remove(
     files: &RuleFiles,
     number: usize,
     ahead: usize,
+    meant: Option<&str>,
 ) -> anyhow::Result<(Rule, PathBuf)> {
     let read = files.read()?;
-    let all = read.configured.len() + read.own.len();
-    let mut user = read.configured.into_iter().chain(read.own);
     let place = number.checked_sub(ahead + 1);
-    let Some((place, rule)) = place.and_then(|place| Some((place, user.nth(place)?))) else {
-        let problem = format!("there is no rule {number} of your own; you have {all}");
-        return Err(Usage(problem).into());
-    };
-    let (path, place) = file_of(files, place)?;
-    change(&path, content(files, &path), |document| {
+    let standing = place.and_then(|place| Standing::at(files, &read, place));
+    let standing = standing.ok_or_else(|| not_there(&number.to_string(), &read))?;
+    let meant = meant.map_or_else(|| text(&standing.rule), str::to_owned);
+    change(&standing.path, standing.content, |document| {
+        standing.check(document, &meant)?;
         let rules = document.get_mut(RULE);
         let rules = rules.and_then(Item::as_array_of_tables_mut);
-        let Some(rules) = rules.filter(|rules| place < rules.len()) else {
-            let problem = format!("{}: `rule` is not made of [[rule]]", path.display());
-            return Err(Usage(problem).into());
+        let Some(rules) = rules.filter(|rules| standing.place < rules.len()) else {
+            return Err(no_tables(&standing.path).into());
         };
-        rules.remove(place);
+        let removed = rules.remove(standing.place);
+        keep_remarks(document, &removed, standing.place);
         Ok(())
     })?;
-    Ok((rule, path))
+    Ok((standing.rule, standing.path))
+}
+
+/// The file's rules are sound, but written in a form that this program can't change.
+fn no_tables(path: &Path) -> Usage {
+    Usage(format!(
+        "{}: `rule` is not made of [[rule]]",
+        path.display()
+    ))
+}
+
+/// What stood above the rule that is gone from `place`, apart from it by a blank line, stays where it was.
+fn keep_remarks(document: &mut DocumentMut, removed: &Table, place: usize) {
+    let above = removed.decor().prefix().and_then(RawString::as_str);
+    let above = above.unwrap_or_default();
+    let kept = match above.rsplit_once("\n\n") {
+        Some((kept, _)) => format!("{kept}\n"),
+        None if above.starts_with(RULES_HEAD) => RULES_HEAD.to_owned(),
+        None => return,
+    };
+    let sections = document.iter_mut().flat_map(|(key, item)| {
+        let before = if key == RULE { place } else { 0 };
+        match item {
+            Item::Table(section) => vec![section],
+            Item::ArrayOfTables(sections) => sections.iter_mut().skip(before).collect(),
+            _ => Vec::new(),
+        }
+    });
+    let behind = sections.filter(|section| section.position() >= removed.position());
+    match behind.min_by_key(|section| section.position()) {
+        Some(next) => {
+            let own = next.decor().prefix().and_then(RawString::as_str);
+            let own = own.unwrap_or_default();
+            let gap = if own.starts_with('\n') { "" } else { "\n" };
+            let all = format!("{kept}{gap}{own}");
+            next.decor_mut().set_prefix(all);
+        }
+        None => {
+            let end = document.trailing().as_str().unwrap_or_default().to_owned();
+            document.set_trailing(format!("{kept}{end}"));
+        }
+    }
 }
 
 /// The keys and values of a `[[rule]]` that says the same.

@@ -7,14 +7,13 @@ fn rules(config: &str, state: &std::path::Path) -> Arc<LinkRules> {
     LinkRules::open(&Config::parse("test", config).unwrap(), &state)
 }
 
-fn count(rules: &LinkRules, session: &str, bytes: u64) {
-    let bytes = ByteCount::new(bytes);
-    let day = rules.lock().reset_day("a");
-    let moved = [bytes, bytes];
-    rules
-        .lock()
-        .accounts
-        .enter(session, "a", moved, today(), day);
+/// So many more bytes have gone over link a, each way.
+fn count(rules: &LinkRules, bytes: u64) {
+    rules.lock().enter("a", both(bytes));
+}
+
+const fn both(bytes: u64) -> [ByteCount; 2] {
+    [ByteCount::new(bytes), ByteCount::new(bytes)]
 }
 
 #[test]
@@ -30,12 +29,12 @@ fn an_allowance_that_is_used_up_changes_the_terms_and_stays_so_after_a_restart()
             "[[link]]\nname = \"a\"\nallowance = \"1MB\"\nat-limit = \"{at_limit}\"\nprice = \"1000EUR/GB\""
         );
         let first = rules(&config, folder.path());
-        count(&first, "s", 499_999);
+        count(&first, 499_999);
         assert_eq!(first.terms()["a"].up, Permission::Allowed);
         assert_eq!(first.allowed("a").unwrap().limit, None);
         assert_eq!(first.allowed("b"), None);
         first.write_now();
-        count(&first, "s", 500_000);
+        count(&first, 1);
         assert_eq!(first.terms()["a"].up, expected);
         assert_eq!(first.terms()["a"].down, expected);
         first.write_now();
@@ -55,7 +54,49 @@ fn without_a_ledger_it_counts_all_the_same() {
     let missing = folder.path().join("missing");
     let rules = rules("[[link]]\nname = \"a\"\nallowance = \"1MB\"", &missing);
     assert!(rules.ledger.is_none());
-    count(&rules, "s", 600_000);
+    count(&rules, 600_000);
     rules.write_now();
     assert!(rules.terms()["a"].forbid_all());
+}
+
+#[tokio::test]
+async fn who_moves_bytes_beside_others_is_counted_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = rules("", folder.path());
+    let (mut gateway, mut peer) = (Counted::default(), Counted::default());
+    let session = |counted: &mut Counted, id: &str, bytes: u64| {
+        let there = BTreeMap::from([(2, "a".to_owned())]);
+        for (name, news) in counted.news(id, there, [(2, both(bytes))].into()) {
+            rules.lock().enter(&name, news);
+        }
+    };
+    for _ in 0..3 {
+        session(&mut gateway, "one", 100);
+        session(&mut peer, "two", 20);
+        rules.enter(&[("a".to_owned(), both(3))].into()).await;
+    }
+    let sent = || rules.allowed("a").unwrap().sent_bytes.as_u64();
+    assert_eq!(sent(), 123);
+    // The next session begins from nothing.
+    session(&mut gateway, "three", 50);
+    assert_eq!(sent(), 173);
+}
+
+#[test]
+fn a_link_that_comes_back_under_another_number_is_counted_once() {
+    let mut counted = Counted::default();
+    let mut news = |there: &[(u32, &str)], moved: &[(u32, u64)]| -> Vec<u64> {
+        let there = there
+            .iter()
+            .map(|(index, name)| (*index, (*name).to_owned()));
+        let moved = moved.iter().map(|(index, bytes)| (*index, both(*bytes)));
+        let news = counted.news("s", there.collect(), moved.collect());
+        news.iter().map(|(_, [sent, _])| sent.as_u64()).collect()
+    };
+    assert_eq!(news(&[(2, "a"), (9, "lo")], &[(2, 100)]), [100]);
+    // What it moved last is known when it is gone.
+    assert_eq!(news(&[], &[(2, 110)]), [10]);
+    for new in [[0, 5], [0, 0]] {
+        assert_eq!(news(&[(3, "a")], &[(2, 110), (3, 5)]), new);
+    }
 }

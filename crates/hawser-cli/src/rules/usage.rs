@@ -10,9 +10,24 @@ use hawser_types::ByteCount;
 pub(super) struct Accounts {
     usage: BTreeMap<String, Usage>,
     pending: BTreeMap<String, Usage>,
-    session: String,
-    /// What links had sent and received in that session when it was last looked at.
-    seen: BTreeMap<String, [ByteCount; 2]>,
+}
+
+/// What one who moves bytes had sent and received over each link when last looked at.
+#[derive(Debug)]
+pub(super) struct Seen<Link>(BTreeMap<Link, [ByteCount; 2]>);
+
+impl<Link> Default for Seen<Link> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<Link: Ord> Seen<Link> {
+    /// What is new of what was `moved` over a link in all.
+    pub(super) fn news(&mut self, link: Link, moved: [ByteCount; 2]) -> [ByteCount; 2] {
+        let before = self.0.insert(link, moved).unwrap_or_default();
+        [moved[0] - before[0], moved[1] - before[1]]
+    }
 }
 
 impl Accounts {
@@ -33,21 +48,14 @@ impl Accounts {
         usage
     }
 
-    /// Takes in what a link has sent and received in a session so far.
+    /// Takes in what a link has sent and received more.
     pub(super) fn enter(
         &mut self,
-        session: &str,
         link: &str,
-        moved: [ByteCount; 2],
+        [up, down]: [ByteCount; 2],
         today: Date,
         reset_day: u8,
     ) {
-        if self.session != session {
-            self.session = session.to_owned();
-            self.seen.clear();
-        }
-        let seen = self.seen.insert(link.to_owned(), moved).unwrap_or_default();
-        let [up, down] = [moved[0] - seen[0], moved[1] - seen[1]];
         if up + down == ByteCount::ZERO {
             return;
         }
@@ -97,22 +105,29 @@ mod tests {
     }
 
     #[test]
-    fn sessions_count_from_nothing_and_months_begin_on_their_day() {
+    fn what_was_seen_is_not_new() {
+        let mut seen = Seen::default();
+        assert_eq!(seen.news("a", bytes(100, 10)), bytes(100, 10));
+        assert_eq!(seen.news("b", bytes(7, 0)), bytes(7, 0));
+        assert_eq!(seen.news("a", bytes(150, 10)), bytes(50, 0));
+    }
+
+    #[test]
+    fn months_begin_on_their_day() {
         let mut accounts = Accounts::default();
         let used = |accounts: &Accounts, today| {
             let usage = accounts.usage("a", today, 31);
             (usage.since, usage.up.as_u64(), usage.down.as_u64())
         };
-        accounts.enter("one", "a", bytes(100, 10), date(2, 27), 31);
-        accounts.enter("one", "a", bytes(150, 10), date(2, 27), 31);
-        accounts.enter("two", "a", bytes(7, 0), date(2, 27), 31);
+        accounts.enter("a", bytes(150, 10), date(2, 27), 31);
+        accounts.enter("a", bytes(7, 0), date(2, 27), 31);
         assert_eq!(used(&accounts, date(2, 27)), (date(1, 31), 157, 10));
         // February has no 31st.
         assert_eq!(used(&accounts, date(2, 28)), (date(2, 28), 0, 0));
-        accounts.enter("two", "a", bytes(9, 1), date(2, 28), 31);
+        accounts.enter("a", bytes(2, 1), date(2, 28), 31);
         assert_eq!(used(&accounts, date(3, 30)), (date(2, 28), 2, 1));
         // The clock goes back.
-        accounts.enter("two", "a", bytes(10, 1), date(1, 5), 31);
+        accounts.enter("a", bytes(1, 0), date(1, 5), 31);
         assert_eq!(used(&accounts, date(1, 5)), (date(2, 28), 3, 1));
         assert_eq!(
             accounts.take_pending()["a"],
@@ -124,9 +139,9 @@ mod tests {
     fn nothing_is_lost_or_counted_twice_when_the_ledger_fails_for_a_while() {
         let mut accounts = Accounts::default();
         let today = date(11, 2);
-        accounts.enter("one", "a", bytes(100, 0), today, 1);
+        accounts.enter("a", bytes(100, 0), today, 1);
         let failed = accounts.take_pending();
-        accounts.enter("one", "a", bytes(130, 0), today, 1);
+        accounts.enter("a", bytes(30, 0), today, 1);
         accounts.give_back(&failed);
         // Another program has written meanwhile.
         let mut ledger = BTreeMap::new();

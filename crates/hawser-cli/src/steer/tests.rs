@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use hawser_config::Config;
-use hawser_control::LinkUse;
+use hawser_control::{LinkUse, Response, RuleStatus, encode};
 use hawser_front::connection::Director;
 use hawser_net::links::{Link, LinkKind};
 use hawser_net::store::StateDir;
@@ -105,6 +105,11 @@ fn rule(text: &str, save: bool) -> Request {
     Request::AddRule { rule, save }
 }
 
+fn forget(number: u64, meant: Option<&str>, save: bool) -> Request {
+    let rule = meant.map(str::to_owned);
+    Request::RemoveRule { number, rule, save }
+}
+
 fn lte(change: LinkChange) -> Request {
     let name = "lte".to_owned();
     Request::SetLink(LinkChange { name, ..change })
@@ -143,11 +148,7 @@ async fn what_is_said_holds_at_once_and_is_shown() {
     assert_eq!(stage.director.policy(), ConnectionPolicy::RoundRobin);
     assert_eq!(stage.director.gateway_use(), Some(GatewayUse::Never));
 
-    let forget = Request::RemoveRule {
-        number: 1,
-        save: false,
-    };
-    assert_eq!(stage.ask(&forget).unwrap(), None);
+    assert_eq!(stage.ask(&forget(1, None, false)).unwrap(), None);
     assert_eq!(stage.policy().rules[0].source, "profile");
 }
 
@@ -203,10 +204,7 @@ async fn what_makes_no_sense_is_refused_in_a_line_that_says_what_is_allowed() {
         allowance: Some("much".to_owned()),
         ..LinkChange::default()
     };
-    let remove = |number| Request::RemoveRule {
-        number,
-        save: false,
-    };
+    let remove = |number| forget(number, None, false);
     let cases = [
         (
             scheduler(Scheduled::Sessions, "fast", false),
@@ -379,11 +377,7 @@ class = \"bulk\"
             .is_some_and(|file| file.ends_with("/hawser.toml"))
     );
 
-    let forget = Request::RemoveRule {
-        number: 1,
-        save: true,
-    };
-    stage.ask(&forget).unwrap();
+    stage.ask(&forget(1, None, true)).unwrap();
     assert_eq!(stage.read("hawser.toml"), expected);
     let first = &stage.policy().rules[0];
     assert_eq!((first.number, first.then.as_str()), (1, "class bulk"));
@@ -421,12 +415,36 @@ async fn without_a_configuration_only_rules_can_be_saved() {
     assert_eq!(stage.policy().rules[0].source, "user");
     // Numbers are those of the list, those that are not written down included.
     stage.ask(&rule("only = \"dsl\"", false)).unwrap();
-    let remove = |number| Request::RemoveRule { number, save: true };
+    let remove = |number| forget(number, None, true);
     let said = stage.ask(&remove(1)).unwrap_err();
     assert_eq!(said.reason(), ErrorReason::Invalid);
     stage.ask(&remove(2)).unwrap();
     let rules = stage.policy().rules;
     assert_eq!((rules.len(), rules[0].source.as_str()), (1, "session"));
+}
+
+#[tokio::test]
+async fn a_rule_that_has_another_number_by_now_is_not_mistaken_for_its_neighbour() {
+    let stage = Stage::new(Some(""));
+    for save in [true, false] {
+        for link in ["c", "b", "a"] {
+            stage
+                .ask(&rule(&format!("only = \"{link}\""), save))
+                .unwrap();
+        }
+        let seen = stage.policy().rules;
+        let [first, second] = [&seen[0], &seen[1]];
+        let said = |it: &RuleStatus| forget(it.number, Some(&it.rule), save);
+        stage.ask(&said(first)).unwrap();
+        let before = stage.policy();
+        let refused = stage.ask(&said(second)).unwrap_err();
+        assert_eq!(refused.reason(), ErrorReason::NotFound);
+        assert!(refused.to_string().contains("have changed"), "{refused}");
+        assert_eq!(stage.policy(), before);
+        stage.ask(&forget(1, Some(&second.rule), save)).unwrap();
+        assert_eq!(stage.policy().rules[0].then, "only c");
+        stage.ask(&forget(1, None, save)).unwrap();
+    }
 }
 
 #[tokio::test]
@@ -445,4 +463,55 @@ async fn a_change_that_can_not_be_saved_is_not_done() {
         .unwrap_err();
     assert_eq!(refused.reason(), ErrorReason::Failed);
     assert_eq!(stage.policy().sessions, "auto");
+}
+
+#[tokio::test]
+async fn rules_that_are_saved_but_not_in_force_are_told_so() {
+    let stage = Stage::new(Some(""));
+    // The other of the two files is broken.
+    let own = stage.folder.path().join("state/rules.toml");
+    std::fs::write(own, "[[rule]]\nclass = \"fast\"\n").unwrap();
+    let refused = stage.ask(&rule("only = \"lte\"", true)).unwrap_err();
+    assert_eq!(refused.reason(), ErrorReason::Failed);
+    let said = refused.to_string();
+    assert!(
+        said.contains("hawser.toml, but") && said.contains("rules.toml:2"),
+        "{said}"
+    );
+    assert_eq!(stage.policy().rules, []);
+    assert!(stage.read("hawser.toml").contains("only = \"lte\""));
+    // What is no rule does not depend on that file.
+    for asked in [
+        scheduler(Scheduled::Sessions, "ecf", true),
+        profile("calls", true),
+    ] {
+        assert!(stage.ask(&asked).unwrap().is_some());
+    }
+    let policy = stage.policy();
+    assert_eq!(policy.sessions, "ecf");
+    assert_eq!(policy.profile.as_deref(), Some("calls"));
+}
+
+#[tokio::test]
+async fn as_many_rules_as_there_may_be_of_the_longest_fit_one_answer() {
+    type Values = fn(usize) -> Vec<String>;
+    // An answer has each rule twice, and these marks are escaped in both.
+    let marks: Values = |many| vec![r#""\"#.repeat(50); many];
+    let ports: Values = |many| (1..=many).map(|port| port.to_string()).collect();
+    for (key, values) in [("program", marks), ("port", ports)] {
+        let text = |many| {
+            let values = toml_edit::Array::from_iter(values(many));
+            format!("{key} = {values}\nonly = \"lte\"")
+        };
+        let fits = |many: &usize| one_rule(&text(*many)).is_ok();
+        let longest = (1..).take_while(fits).last().unwrap();
+        let stage = Stage::new(None);
+        let refused = stage.ask(&rule(&text(longest + 1), false)).unwrap_err();
+        assert!(refused.to_string().contains("allowed: 3000"), "{refused}");
+        while stage.ask(&rule(&text(longest), false)).is_ok() {}
+        let policy = stage.policy();
+        let said = policy.rules.iter().filter(|it| it.source == "session");
+        assert_eq!(said.count(), 64);
+        encode(&Response::Policy(Box::new(policy))).unwrap();
+    }
 }

@@ -39,6 +39,26 @@ fn a_link_without_a_carrier_costs_only_what_was_on_it() {
 }
 
 #[test]
+fn a_link_that_is_named_may_come_later() {
+    in_namespace("connections::a_link_that_is_named_may_come_later", || {
+        let (place, neighbour) = (Place::new(), links(&["dsl"]));
+        serve_echo(&neighbour);
+        let arguments = ["up", "--listen", "127.0.0.1:0", "--link", "lte"];
+        let daemon = place.start("client", &arguments);
+        let log = daemon.log();
+        assert!(log.contains("no link is called lte; there are"), "{log}");
+        let proxy = daemon.listen(&place).unwrap().parse().unwrap();
+        let connected = || run(connect_many(proxy, 1, EVERY)).len();
+        assert_eq!(connected(), 0, "dsl is not to be used");
+        add_link(&neighbour, 2, "lte");
+        until("lte is used", || connected() == 1, || daemon.log());
+        let status = status(&place);
+        assert_eq!(of_link(&status, "lte")["placed"], 1, "{status}");
+        daemon.end();
+    });
+}
+
+#[test]
 fn a_rule_for_a_program_chooses_its_link_and_what_it_needs_is_learned() {
     in_namespace(
         "connections::a_rule_for_a_program_chooses_its_link_and_what_it_needs_is_learned",
@@ -243,19 +263,23 @@ pub(crate) fn links(names: &[&str]) -> Neighbour {
     ip("link set lo up");
     neighbour.ip("link set lo up");
     neighbour.ip("address add 10.99.0.1/32 dev lo");
-    for (number, name) in names.iter().enumerate() {
-        let (net, metric) = (number + 1, 100 * (number + 1));
-        ip(&format!("link add {name} type veth peer name far"));
-        neighbour.take("far");
-        neighbour.ip(&format!("link set far name {name} up"));
-        neighbour.ip(&format!("address add 10.{net}.0.1/24 dev {name}"));
-        ip(&format!("link set {name} up"));
-        ip(&format!("address add 10.{net}.0.2/24 dev {name}"));
-        ip(&format!(
-            "route add default via 10.{net}.0.1 dev {name} metric {metric}"
-        ));
+    for (net, name) in (1..).zip(names) {
+        add_link(&neighbour, net, name);
     }
     neighbour
+}
+
+/// Adds a link to a neighbour, with addresses in 10.`net`.0.0/24.
+fn add_link(neighbour: &Neighbour, net: u8, name: &str) {
+    ip(&format!("link add {name} type veth peer name far"));
+    neighbour.take("far");
+    neighbour.ip(&format!("link set far name {name} up"));
+    neighbour.ip(&format!("address add 10.{net}.0.1/24 dev {name}"));
+    ip(&format!("link set {name} up"));
+    ip(&format!("address add 10.{net}.0.2/24 dev {name}"));
+    ip(&format!(
+        "route add default via 10.{net}.0.1 dev {name} metric {net}00"
+    ));
 }
 
 /// Echoes bytes in the neighbour.

@@ -1,6 +1,7 @@
 //! What it costs to be looked at: a measurement, which prints and asserts no time.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use hawser_skip::namespace::in_namespace;
 use super::choice::gateway;
 use super::connections::{connect_many, links, run, serve_echo};
 use super::program::{Daemon, Place, until};
+use super::web::{exchange, token, web};
 
 #[test]
 #[ignore = "measures for minutes and asserts no time: cargo xtask cost"]
@@ -19,13 +21,9 @@ fn what_looking_costs() {
         let (place, neighbour) = (Place::new(), links(&names));
         serve_echo(&neighbour);
         let gateway = gateway(&place, &neighbour);
-        let arguments = [
-            "up",
-            "--listen",
-            "127.0.0.1:0",
-            "--gateway",
-            &place.invite(),
-        ];
+        let invite = place.invite();
+        let listen = ["up", "--listen", "127.0.0.1:0", "--web", "127.0.0.1:0"];
+        let arguments = [&listen[..], &["--gateway", &invite]].concat();
         let up = place.start("client", &arguments);
         let are_up = || {
             let status = place.status("client").unwrap();
@@ -38,37 +36,107 @@ fn what_looking_costs() {
         run(async {
             let streams = connect_many(proxy, STREAMS, Duration::from_millis(10)).await;
             assert_eq!(streams.len(), STREAMS, "{}", up.log());
-            print("nobody asks", &up, &gateway, || std::thread::sleep(SECOND));
-            let mut socket = UnixStream::connect(place.path("client/control.sock")).unwrap();
-            let mut answers = BufReader::new(socket.try_clone().unwrap());
-            let mut answer = String::new();
-            print("asked for the status each second", &up, &gateway, || {
-                answer.clear();
-                writeln!(socket, r#"{{"api":1,"request":"status"}}"#).unwrap();
-                answers.read_line(&mut answer).unwrap();
-                std::thread::sleep(SECOND);
-            });
-            println!("an answer has {} bytes", answer.len());
-            println!("{}", place.run("gateway", &["links"]).out);
-            println!("{}", place.run("client", &["links"]).out);
+            measure(&place, &[up, gateway]);
         });
     });
 }
 
-/// Prints what part of a processor both ends take while `work` is done again and again.
-fn print(what: &str, up: &Daemon, gateway: &Daemon, mut work: impl FnMut()) {
-    let (begun, before) = (Instant::now(), [up, gateway].map(processor_time));
+/// Prints the table.
+fn measure(place: &Place, ends: &[Daemon; 2]) {
+    let build = match cfg!(debug_assertions) {
+        true => "not optimised",
+        false => "optimised",
+    };
+    let seconds = SPAN.as_secs();
+    println!("{LINKS} links, {STREAMS} streams that move nothing, {seconds} s each, {build}");
+    println!("part of a core:              client  gateway  answers");
+    row("nobody asks", ends, || {
+        std::thread::sleep(SECOND);
+        0
+    });
+    let mut socket = Socket::open(place);
+    let before = processor_time(&ends[0]);
+    socket.ask(STATUS);
+    let first = processor_time(&ends[0]) - before;
+    row("the status each second", ends, || socket.ask(STATUS));
+    row("without sessions", ends, || socket.ask(WITHOUT_SESSIONS));
+    let (web, token) = (web(place, "client").unwrap(), token(place, "client"));
+    row("the metrics each second", ends, || {
+        let (status, body) = exchange(&web, &token, "GET /metrics", "");
+        assert_eq!(status, 200, "{body}");
+        std::thread::sleep(SECOND);
+        body.len()
+    });
+    let mut feed = follow(&web, &token);
+    row("a dashboard", ends, || read_on(&mut feed));
+    println!(
+        "the first status, for which the programs of all streams are found: {:.0} ms",
+        first * 1e3
+    );
+}
+
+/// Prints what part of a processor both ends take while `work` is done again and again, and how many
+/// bytes that gives.
+fn row(what: &str, ends: &[Daemon; 2], mut work: impl FnMut() -> usize) {
+    let (begun, before) = (Instant::now(), ends.each_ref().map(processor_time));
+    let mut bytes = 0;
     while begun.elapsed() < SPAN {
-        work();
+        bytes += work();
     }
     let span = begun.elapsed().as_secs_f64();
-    let after = [up, gateway].map(processor_time);
+    let after = ends.each_ref().map(processor_time);
     let share = |end: usize| (after[end] - before[end]) / span * 100.0;
-    println!(
-        "{what}: client {:.2} %, gateway {:.2} % of a core",
-        share(0),
-        share(1)
-    );
+    let (client, gateway) = (share(0), share(1));
+    let rate = bytes as f64 / span / 1e3;
+    println!("{what:<27} {client:>5.2} %  {gateway:>5.2} %  {rate:>5.1} kB/s");
+}
+
+/// A conversation with the client.
+struct Socket {
+    stream: UnixStream,
+    answers: BufReader<UnixStream>,
+}
+
+impl Socket {
+    fn open(place: &Place) -> Self {
+        let stream = UnixStream::connect(place.path("client/control.sock")).unwrap();
+        let answers = BufReader::new(stream.try_clone().unwrap());
+        Self { stream, answers }
+    }
+
+    /// Asks, and rests for a second; how long the answer was.
+    fn ask(&mut self, request: &str) -> usize {
+        let mut answer = String::new();
+        writeln!(self.stream, "{request}").unwrap();
+        self.answers.read_line(&mut answer).unwrap();
+        std::thread::sleep(SECOND);
+        answer.len()
+    }
+}
+
+/// Opens the feed that a dashboard shows.
+fn follow(web: &str, token: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(web).unwrap();
+    write!(
+        stream,
+        "GET /api/v1/feed HTTP/1.1\r\nHost: {web}\r\nAuthorization: Bearer {token}\r\n\r\n"
+    )
+    .unwrap();
+    stream.set_read_timeout(Some(SECOND)).unwrap();
+    stream
+}
+
+/// Reads for a second; how much that was.
+fn read_on(feed: &mut TcpStream) -> usize {
+    let (begun, mut buffer, mut bytes) = (Instant::now(), vec![0; 64 * 1024], 0);
+    while begun.elapsed() < SECOND {
+        // Nothing comes within the second, or something does.
+        if let Ok(read) = feed.read(&mut buffer) {
+            assert!(read > 0, "the feed has ended");
+            bytes += read;
+        }
+    }
+    bytes
 }
 
 /// The processor time of a daemon in seconds.
@@ -84,6 +152,8 @@ fn processor_time(daemon: &Daemon) -> f64 {
     ticks / rustix::param::clock_ticks_per_second() as f64
 }
 
+const STATUS: &str = r#"{"api":1,"request":"status"}"#;
+const WITHOUT_SESSIONS: &str = r#"{"api":1,"request":"status","sessions":0,"streams":0}"#;
 const LINKS: usize = 10;
 const STREAMS: usize = 500;
 const SPAN: Duration = Duration::from_secs(30);

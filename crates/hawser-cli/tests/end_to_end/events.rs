@@ -142,24 +142,33 @@ fn a_stream_shows_the_program_that_asked_for_it() {
     }
     let place = Place::new();
     let _gateway = place.serve();
-    let (config, invite) = (who_matters(&place), place.invite());
-    let up = place.up("client", &["--config", &config, "--gateway", &invite]);
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let silent = listener.local_addr().unwrap();
-    let mut curl = Command::new("curl")
-        .args(["--silent", "--noproxy", "", "--proxy"])
-        .arg(format!("socks5h://{}", up.listen(&place).unwrap()))
-        .arg(format!("http://{silent}/"))
-        .spawn()
-        .unwrap();
-    let listed = || {
-        let open = json(&place, "streams");
-        let stream = &open["sessions"][0]["streams"][0];
-        stream["destination"] == silent.to_string() && stream["program"] == "curl"
-    };
-    until("the stream is listed", listed, || up.log());
-    curl.kill().unwrap();
-    curl.wait().unwrap();
+    // Everything goes over the gateway: at first nobody needs to know who asks, then a rule says more
+    // of ways, which is not so much that connections wait for long.
+    for rules in ["", "[[rule]]\nport = 1\nmode = \"direct\"\n"] {
+        let config = place.path("hawser.toml");
+        std::fs::write(&config, rules).unwrap();
+        let (config, invite) = (config.to_str().unwrap(), place.invite());
+        let up = place.up("client", &["--config", config, "--gateway", &invite]);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let silent = listener.local_addr().unwrap();
+        let mut curl = Command::new("curl")
+            .args(["--silent", "--noproxy", "", "--proxy"])
+            .arg(format!("socks5h://{}", up.listen(&place).unwrap()))
+            .arg(format!("http://{silent}/"))
+            .spawn()
+            .unwrap();
+        // It was open before anybody looked.
+        let _destination = listener.accept().unwrap();
+        let stream = || json(&place, "streams")["sessions"][0]["streams"][0].clone();
+        let is_named = || stream()["program"] == "curl";
+        until("the program is known", is_named, || {
+            format!("{} {}", stream(), up.log())
+        });
+        assert_eq!(stream()["destination"], silent.to_string());
+        curl.kill().unwrap();
+        curl.wait().unwrap();
+        up.end();
+    }
 }
 
 /// A configuration with which connections wait until it is known who asks for them.

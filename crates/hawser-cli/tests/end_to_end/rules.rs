@@ -1,6 +1,8 @@
 //! `hawser rule`, and a daemon whose rules change.
 
-use super::program::{Place, until};
+use rustix::process::Signal;
+
+use super::program::{Place, read, until};
 
 #[test]
 fn a_rule_is_added_tested_listed_and_removed() {
@@ -40,6 +42,58 @@ fn a_rule_is_added_tested_listed_and_removed() {
 
     assert_eq!(run("rule remove 1").code, 0);
     assert!(run("rule list").out.contains("no rule of your own"));
+}
+
+#[test]
+fn without_an_answer_of_the_daemon_nobody_knows_which_rule_has_a_number() {
+    let place = Place::new();
+    let daemon = place.up("client", &[]);
+    let rule = ["rule", "add", "--program", "restic", "--class", "bulk"];
+    assert_eq!(place.run("client", &rule).code, 0);
+    let file = place.path("client/rules.toml");
+    let before = read(&file);
+    daemon.signal(Signal::STOP);
+    place
+        .run("client", &["rule", "remove", "1"])
+        .expect(1, "the daemon does not answer");
+    daemon.signal(Signal::CONT);
+    assert_eq!(read(&file), before);
+    daemon.end();
+}
+
+#[test]
+fn the_rules_are_those_of_the_daemon_that_runs() {
+    let place = Place::new();
+    let config = place.path("c.toml");
+    let rule = |class: &str| format!("[[rule]]\nprogram = \"{class}\"\nclass = \"{class}\"\n");
+    std::fs::write(&config, rule("bulk")).unwrap();
+    let config_name = config.to_str().unwrap();
+    let daemon = place.up("client", &["--config", config_name]);
+    let run = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        place.run("client", &words)
+    };
+    // Nobody names the configuration again.
+    let list = run("rule list").out;
+    assert!(list.contains("1 user: program bulk: class bulk"), "{list}");
+    let tested = run("rule test --program bulk --to 192.0.2.1:9").out;
+    assert!(tested.contains("class   bulk"), "{tested}");
+    // What is to be changed has to be named.
+    let add = "rule add --program x --first --class interactive";
+    for change in [add, "rule remove 1"] {
+        run(change).expect(2, &format!("with `hawser --config {config_name} rule`"));
+    }
+    // What a daemon was told is in no file.
+    assert_eq!(run("rule add --now --program y --class bulk").code, 0);
+    assert_eq!(run("rule remove 1").code, 0);
+    let named = |line: &str| run(&format!("--config {config_name} {line}"));
+    assert_eq!(named(add).code, 0);
+    let list = run("rule list").out;
+    assert!(list.contains("1 user: program x: ") && list.contains("2 user: program bulk: "));
+    let removed = named("rule remove 1").out;
+    assert!(removed.starts_with(&format!("removed from {config_name}")));
+    assert_eq!(read(&config).trim_start(), rule("bulk"));
+    daemon.end();
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use hawser_skip::namespace::{Neighbour, in_namespace};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 
@@ -79,8 +80,8 @@ fn a_signal_ends_it_in_order() {
     ));
     pane.until("[1 Links]");
     assert!(pane.text().is_ascii(), "{}", pane.text());
-    let killed = Command::new("kill").arg(read(&id).trim()).status();
-    assert!(killed.unwrap().success());
+    let process: i32 = read(&id).trim().parse().unwrap();
+    kill_process(Pid::from_raw(process).unwrap(), Signal::TERM).unwrap();
     pane.until_shell();
     pane.line("echo ended with $?");
     pane.until("ended with 0");

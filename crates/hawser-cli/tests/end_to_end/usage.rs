@@ -21,7 +21,7 @@ fn exit_codes_are_those_of_the_manual() {
         .run("s", &["up", "--listen", "x"])
         .expect(2, "expected an address");
     place
-        .run("s", &["up", "--link", "nolink0"])
+        .run("s", &["run", "--link", "nolink0", "--", "true"])
         .expect(2, "no link is called nolink0; there are ");
     place
         .run("s", &["up", "--connection-scheduler", "fastest"])

@@ -11,12 +11,12 @@ use serde_json::Value;
 use super::program::{Place, until};
 
 /// Where the daemon of `state` serves its dashboard.
-fn web(place: &Place, state: &str) -> Option<String> {
+pub(crate) fn web(place: &Place, state: &str) -> Option<String> {
     Some(place.status(state)?["web"].as_str()?.to_owned())
 }
 
 /// The token in the address that `hawser web` prints.
-fn token(place: &Place, state: &str) -> String {
+pub(crate) fn token(place: &Place, state: &str) -> String {
     let url = place.run(state, &["web"]).out;
     let (before, token) = url.trim_end().split_once("/#token=").unwrap();
     assert_eq!(before, format!("http://{}", web(place, state).unwrap()));
@@ -34,7 +34,7 @@ fn ask(web: &str, token: &str) -> (u16, String) {
 }
 
 /// The status and the body of the answer to a request.
-fn exchange(web: &str, token: &str, request: &str, body: &str) -> (u16, String) {
+pub(crate) fn exchange(web: &str, token: &str, request: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(web).unwrap();
     let length = body.len();
     write!(
@@ -81,6 +81,36 @@ fn the_dashboard_is_served_to_who_has_the_token() {
     assert_eq!(ask(&web, &token).0, 200);
     up.end();
     assert!(TcpStream::connect(&web).is_err());
+}
+
+#[test]
+fn a_token_that_is_renewed_holds_at_once_and_the_old_one_no_more() {
+    let place = Place::new();
+    let before = place.run("client", &["web", "--renew"]);
+    assert_eq!(before.code, 0, "{before:?}");
+    assert!(
+        before.out.contains("no dashboard is served now"),
+        "{before:?}"
+    );
+    let up = place.up("client", &["--web", "127.0.0.1:0"]);
+    let (web, old) = (web(&place, "client").unwrap(), token(&place, "client"));
+    assert_eq!(ask(&web, &old).0, 200);
+    let renewed = place.run("client", &["web", "--renew"]);
+    assert_eq!(renewed.code, 0, "{renewed:?}");
+    let new = token(&place, "client");
+    assert!(
+        renewed
+            .out
+            .contains(&format!("http://{web}/#token={new}\n")),
+        "{renewed:?}"
+    );
+    assert_eq!((ask(&web, &old).0, ask(&web, &new).0), (401, 200));
+    // A daemon that serves none has nothing to read.
+    let without = place.up("other", &[]);
+    let renewed = place.run("other", &["web", "--renew"]);
+    assert_eq!((renewed.code, &renewed.out), (0, &before.out));
+    without.end();
+    up.end();
 }
 
 #[test]

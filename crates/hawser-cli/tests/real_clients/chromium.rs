@@ -131,6 +131,7 @@ impl Chromium {
             "Enter" => (13, "\r"),
             " " => (32, " "),
             "End" => (35, ""),
+            "Home" => (36, ""),
             "ArrowLeft" => (37, ""),
             "ArrowDown" => (40, ""),
             letter => (i32::from(letter.as_bytes()[0].to_ascii_uppercase()), letter),

@@ -1,6 +1,8 @@
 //! The dashboard of a real daemon in a real browser, over two links of 24 and 8 Mbit/s.
 
+mod forms;
 mod looks;
+mod report;
 mod stage;
 
 use std::time::Instant;
@@ -8,6 +10,9 @@ use std::time::Instant;
 use serde_json::json;
 
 use stage::Stage;
+
+use crate::chromium::Chromium;
+use crate::program::until;
 
 #[test]
 fn charts_move_and_a_link_set_to_never_empties_while_the_transfer_goes_on() {
@@ -73,6 +78,40 @@ fn the_page_is_small_asks_nobody_else_and_breaks_no_rule_of_its_own() {
 }
 
 #[test]
+fn a_page_whose_parts_did_not_come_is_loaded_again() {
+    let test = "a_page_whose_parts_did_not_come_is_loaded_again";
+    let Some(mut stage) = Stage::new(test) else {
+        return;
+    };
+    for (part, effect) in [
+        ("samples.js", LIVE),
+        (
+            "style.css",
+            "getComputedStyle(document.body).maxWidth === '1500px'",
+        ),
+    ] {
+        let failed = |page: &mut Chromium| page.events("Network.loadingFailed").len();
+        let before = failed(&mut stage.page);
+        stage.page.call(
+            "Network.setBlockedURLs",
+            json!({ "urls": [format!("*/{part}")] }),
+        );
+        stage.page.eval("location.reload(); 1");
+        until(
+            "it does not come",
+            || failed(&mut stage.page) > before,
+            String::new,
+        );
+        stage
+            .page
+            .call("Network.setBlockedURLs", json!({ "urls": [] }));
+        stage.wait_for("it has come", effect);
+        stage.wait_for("it is live", LIVE);
+    }
+    stage.end();
+}
+
+#[test]
 fn names_from_strangers_stay_text() {
     let test = "names_from_strangers_stay_text";
     let Some(mut stage) = Stage::new(test) else {
@@ -80,6 +119,7 @@ fn names_from_strangers_stay_text() {
     };
     let hostile = json!({
         "role": "client",
+        "all_sessions": { "stream_count": 1 },
         "sessions": [{
             "id": MARKUP, "stream_count": 1, "paths": [],
             "streams": [{
@@ -117,11 +157,8 @@ fn a_wrong_token_and_a_lost_daemon_are_said_in_words() {
     let url = stage.url.clone();
     stage
         .page
-        .eval("sessionStorage.setItem('hawser-token', 'wrong'); location.reload(); 1");
-    stage.wait_for(
-        "it asks for the token",
-        "!document.getElementById('refused').hidden",
-    );
+        .eval("sessionStorage.setItem('hawser-pass', 'wrong'); location.reload(); 1");
+    stage.wait_for("it asks for the token", ASKS);
     assert_eq!(
         stage.page.eval("document.getElementById('main').hidden"),
         true
@@ -147,6 +184,65 @@ fn a_wrong_token_and_a_lost_daemon_are_said_in_words() {
             .text("document.getElementById('notice').textContent"),
         ""
     );
+    stage.end();
+}
+
+#[test]
+fn who_takes_the_port_of_a_daemon_that_has_ended_is_sent_nothing_secret() {
+    let test = "who_takes_the_port_of_a_daemon_that_has_ended_is_sent_nothing_secret";
+    let Some(mut stage) = Stage::new(test) else {
+        return;
+    };
+    let token = stage.url.split_once("#token=").unwrap().1.to_owned();
+    let passes = |stage: &mut Stage| {
+        let sent = stage.page.events("Network.requestWillBeSent");
+        let sent = sent.iter().map(|event| event["request"].to_string());
+        let with_pass: Vec<_> = sent.filter(|it| it.contains("Bearer ")).collect();
+        assert!(with_pass.iter().all(|request| !request.contains(&token)));
+        with_pass.len()
+    };
+    stage.stop_up();
+    stage.wait_for(
+        "it says that the daemon is gone",
+        "document.getElementById('notice').textContent.startsWith('Not connected')",
+    );
+    let before = passes(&mut stage);
+    assert!(before > 0, "the daemon was asked without a pass");
+    let imposter = stage.imposter();
+    stage.wait_for("it does not believe the other", ASKS);
+    assert_eq!(passes(&mut stage), before);
+    // It may not have begun to listen for signals.
+    imposter.kill();
+    stage.start_up();
+    stage.wait_for("it is live again by itself", LIVE);
+    // Loaded anew it has the pass only, which is enough for this daemon.
+    stage.page.eval("location.reload(); 1");
+    stage.wait_for("it is live once more", LIVE);
+
+    let renewed = stage.place.run("client", &["web", "--renew"]);
+    stage.wait_for("it asks for the new token", ASKS);
+    let (_, new) = renewed.out.trim().split_once('#').unwrap();
+    stage.page.eval(&format!("location.hash = '{new}'; 1"));
+    stage.wait_for("it is live with the new token", LIVE);
+    passes(&mut stage);
+    stage.end();
+}
+
+#[test]
+fn a_gateway_has_nothing_to_choose_from() {
+    let Some(mut stage) = Stage::new("a_gateway_has_nothing_to_choose_from") else {
+        return;
+    };
+    let is_shown = "document.getElementById('policy').checkVisibility()";
+    stage.wait_for("a client has", is_shown);
+    let url = stage.become_gateway();
+    stage.page.open(&url);
+    stage.wait_for(
+        "the page is a gateway's",
+        "document.getElementById('daemon').textContent.includes(' gateway,')",
+    );
+    assert_eq!(stage.page.eval(is_shown), false);
+    stage.audit("of a gateway");
     stage.end();
 }
 
@@ -188,4 +284,6 @@ fn change(link: &str, usage: &str) -> String {
 
 /// Whether the page gets what the daemon does.
 const LIVE: &str = "document.getElementById('connection').textContent === 'live'";
+/// Whether it wants a token.
+const ASKS: &str = "!document.getElementById('refused').hidden";
 const MARKUP: &str = "<img src=x onerror=window.harmed=1>";

@@ -9,7 +9,7 @@ pub(crate) struct Namespace(Child);
 
 impl Namespace {
     /// None where the system forbids that.
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         // It says something when the namespace is there, and lasts until its input ends.
         let child = Command::new("unshare")
             .args([
@@ -85,6 +85,8 @@ impl TwoLinks {
                 end.ip(&format!(
                     "address add 2001:db8:{n}::{host}/64 dev {name} nodad"
                 ));
+                // Addresses that come by themselves come later: browsers then give up what they load.
+                end.ip(&format!("link set {name} addrgenmode none"));
                 end.ip(&format!("link set {name} up"));
             }
             let metric = 100 + n;

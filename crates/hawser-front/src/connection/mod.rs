@@ -50,4 +50,4 @@ pub use story::{LeftTo, Promise, Story, Subject, Try, TryState};
 pub use terms::LinkTerms;
 #[cfg(test)]
 pub(crate) use who::tests::silent;
-pub use who::{Asker, UnknownAsker, Who, known, nobody};
+pub use who::{Asker, Sought, UnknownAsker, Who, known, nobody};

@@ -1,9 +1,12 @@
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use hawser_capture::process::Process;
+use hawser_net::stream::Label;
 use hawser_policy::{Facts, Protocol};
 use hawser_types::LinkIndex;
 
+use super::Sought;
 use crate::destination::{Destination, Host};
 
 /// Who wants a connection, and where to: the facts that rules and estimates go by. What is not known
@@ -31,6 +34,8 @@ pub struct Origin {
     /// The links that the rules leave it, where somebody has judged it who knows more than the facts
     /// above; `None` where nobody has, or they name none.
     pub among: Option<Vec<LinkIndex>>,
+    /// Where the process's name is not known, who can be asked for it when somebody wants to see it.
+    pub sought: Option<Sought>,
 }
 
 impl Origin {
@@ -46,6 +51,18 @@ impl Origin {
             user: self.user,
             cgroup: self.cgroup.as_deref(),
             dscp: self.dscp,
+        }
+    }
+
+    /// Says whose a stream is that this origin has asked for, as soon as that is known.
+    pub(crate) fn label(&self) -> Option<Label> {
+        match (&self.program, self.sought.clone()) {
+            (Some(program), _) => {
+                let program: Arc<str> = program.as_str().into();
+                Some(Arc::new(move || Some(Arc::clone(&program))))
+            }
+            (None, Some(sought)) => Some(Arc::new(move || sought.program())),
+            (None, None) => None,
         }
     }
 

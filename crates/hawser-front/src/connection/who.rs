@@ -1,14 +1,14 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::Shared;
 use hawser_net::asker::{Askers, Process};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 use super::Origin;
@@ -19,6 +19,8 @@ use crate::proxy::DEFAULT_MAX_CONNECTIONS;
 #[derive(Clone, Debug)]
 pub struct Who {
     questions: SyncSender<Asking>,
+    /// Questions without an answer yet.
+    open: Arc<watch::Sender<usize>>,
     wanted: Wanted,
     needed: Wanted,
 }
@@ -34,9 +36,18 @@ pub struct Asker(Answer);
 #[derive(Clone, Debug)]
 enum Answer {
     Known(Origin),
-    /// It did not matter when the connection was accepted.
-    Unasked(Who, Question),
-    Asked(Asked, Wanted),
+    Sought(Sought),
+}
+
+/// A program that can be found out: the kernel is asked when that first matters, and once.
+#[derive(Clone, Debug)]
+pub struct Sought(Arc<Search>);
+
+#[derive(Debug)]
+struct Search {
+    who: Who,
+    question: Question,
+    answer: OnceLock<Asked>,
 }
 
 /// `None` where nobody can know; the sender is gone where there was no room to ask.
@@ -65,21 +76,25 @@ impl Who {
     pub fn start() -> io::Result<Self> {
         let askers = Askers::open()?;
         let (questions, asked) = sync_channel(MAX_WAITING);
+        let who = Self::with(questions);
+        let open = Arc::clone(&who.open);
         std::thread::Builder::new()
             .name("hawser-who".to_owned())
-            .spawn(move || answer_all(askers, &asked))?;
-        Ok(Self::with(questions))
+            .spawn(move || answer_all(askers, &asked, &open))?;
+        Ok(who)
     }
 
     fn with(questions: SyncSender<Asking>) -> Self {
         Self {
             questions,
+            open: Arc::default(),
             wanted: Wanted(Arc::new(|| true)),
             needed: Wanted(Arc::new(|| false)),
         }
     }
 
-    /// The same for as long as `wanted` says so; in between nobody is asked.
+    /// The same, where connections only wait for the answer while `wanted` says so. In between the
+    /// kernel is asked for those whose programs somebody wants to see, and nothing waits for that.
     #[must_use]
     pub fn only_while(self, wanted: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         let wanted = Wanted(Arc::new(wanted));
@@ -99,18 +114,20 @@ impl Who {
         if !peer.ip().to_canonical().is_loopback() {
             return nobody();
         }
-        let question = Question { peer, local };
-        Asker(match (self.wanted.0)() {
-            true => Answer::Asked(self.question(question), self.needed.clone()),
-            false => Answer::Unasked(self.clone(), question),
-        })
+        let search = Search {
+            who: self.clone(),
+            question: Question { peer, local },
+            answer: OnceLock::new(),
+        };
+        if (self.wanted.0)() {
+            search.begin();
+        }
+        Asker(Answer::Sought(Sought(Arc::new(search))))
     }
 
-    fn question(&self, question: Question) -> Asked {
-        let (answer, answered) = oneshot::channel();
-        // Without room, the sender is gone.
-        let _ = self.questions.try_send((question, answer));
-        answered.shared()
+    /// How many programs are being looked for at this moment.
+    pub fn open(&self) -> watch::Receiver<usize> {
+        self.open.subscribe()
     }
 }
 
@@ -120,19 +137,58 @@ impl Asker {
     /// # Errors
     /// When more has to be known.
     pub async fn origin(&self) -> Result<Origin, UnknownAsker> {
-        let (answer, needed) = match &self.0 {
+        let sought = match &self.0 {
             Answer::Known(origin) => return Ok(origin.clone()),
-            Answer::Unasked(who, _) if !(who.wanted.0)() => return Ok(Origin::default()),
-            Answer::Unasked(who, question) => (who.question(*question), &who.needed),
-            Answer::Asked(answer, needed) => (answer.clone(), needed),
+            Answer::Sought(sought) => sought,
         };
-        let is_needed = (needed.0)();
+        let unknown = || Origin {
+            sought: Some(sought.clone()),
+            ..Origin::default()
+        };
+        let who = &sought.0.who;
+        if !(who.wanted.0)() {
+            return Ok(unknown());
+        }
+        let is_needed = (who.needed.0)();
         let patience = if is_needed { NEEDED_PATIENCE } else { PATIENCE };
-        match timeout(patience, answer).await {
+        match timeout(patience, sought.0.begin().clone()).await {
             Ok(Ok(process)) => Ok(process.map(Origin::from).unwrap_or_default()),
             Ok(Err(_)) | Err(_) if is_needed => Err(UnknownAsker),
-            Ok(Err(_)) | Err(_) => Ok(Origin::default()),
+            Ok(Err(_)) | Err(_) => Ok(unknown()),
         }
+    }
+}
+
+impl Sought {
+    /// The program's name, where it is known by now. Never waits; asks the kernel where nobody has yet.
+    pub fn program(&self) -> Option<Arc<str>> {
+        let process = self.0.begin().clone().now_or_never()?.ok()??;
+        Some(process.program.into())
+    }
+}
+
+/// One is only ever the same as itself.
+impl PartialEq for Sought {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Sought {}
+
+impl Search {
+    fn begin(&self) -> &Asked {
+        self.answer.get_or_init(|| {
+            let (answer, answered) = oneshot::channel();
+            let open = &self.who.open;
+            open.send_modify(|count| *count += 1);
+            let asking = (self.question, answer);
+            // Without room, the sender is gone.
+            if self.who.questions.try_send(asking).is_err() {
+                open.send_modify(|count| *count -= 1);
+            }
+            answered.shared()
+        })
     }
 }
 
@@ -152,15 +208,15 @@ pub const fn known(origin: Origin) -> Asker {
     Asker(Answer::Known(origin))
 }
 
-fn answer_all(mut askers: Askers, asked: &Receiver<Asking>) {
+fn answer_all(mut askers: Askers, asked: &Receiver<Asking>, open: &watch::Sender<usize>) {
     while let Ok((question, answer)) = asked.recv() {
-        // Nobody waits any more.
-        if answer.is_closed() {
-            continue;
+        // Otherwise nobody waits any more.
+        if !answer.is_closed() {
+            let found = askers.find(question.peer, question.local);
+            // It may have been too late.
+            let _ = answer.send(found);
         }
-        let found = askers.find(question.peer, question.local);
-        // It may have been too late.
-        let _ = answer.send(found);
+        open.send_modify(|count| *count -= 1);
     }
 }
 
@@ -202,8 +258,8 @@ pub(crate) mod tests {
 
     /// Without the limit of a connection, since a busy machine may take longer.
     async fn answered(asker: &Asker) {
-        if let Answer::Asked(answer, _) = &asker.0 {
-            answer.clone().await.unwrap();
+        if let Answer::Sought(sought) = &asker.0 {
+            sought.0.begin().clone().await.unwrap();
         }
     }
 
@@ -248,11 +304,48 @@ pub(crate) mod tests {
         let (who, _asked) = silent(1);
         let wanted = Arc::clone(&matters);
         let who = who.only_while(move || wanted.load(Ordering::Relaxed));
-        let asker = who.needed_while(|| true).ask(nowhere(), local());
-        assert_eq!(asker.origin().await, Ok(Origin::default()));
+        let who = who.needed_while(|| true);
+        let asker = who.ask(nowhere(), local());
+        assert_eq!(asker.origin().await.unwrap().program, None);
+        assert_eq!(*who.open().borrow(), 0);
         // A rule was added while the connection is open.
         matters.store(true, Ordering::Relaxed);
         assert_eq!(asker.origin().await, Err(UnknownAsker));
+        assert_eq!(*who.open().borrow(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_program_that_nobody_waited_for_is_known_once_somebody_looks() {
+        let who = Who::start().unwrap().only_while(|| false);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let local = listener.local_addr().unwrap();
+        let _client = TcpStream::connect(local).await.unwrap();
+        let (_server, peer) = listener.accept().await.unwrap();
+        let origin = who.ask(peer, local).origin().await.unwrap();
+        assert_eq!(*who.open().borrow(), 0, "nobody was asked");
+        let label = origin.label().unwrap();
+        label();
+        who.open().wait_for(|count| *count == 0).await.unwrap();
+        let name = std::fs::read_to_string("/proc/self/comm").unwrap();
+        assert_eq!(label().as_deref(), Some(name.trim_end()));
+    }
+
+    #[tokio::test]
+    async fn one_that_is_found_too_late_for_its_connection_is_known_to_those_who_look() {
+        let (questions, asked) = sync_channel(1);
+        let who = Who::with(questions);
+        let origin = who.ask(nowhere(), local()).origin().await.unwrap();
+        let label = origin.label().unwrap();
+        assert_eq!((origin.program, label()), (None, None));
+        let (_, answer) = asked.recv().unwrap();
+        let curl = Process {
+            program: "curl".to_owned(),
+            executable: None,
+            user: 0,
+            cgroup: None,
+        };
+        answer.send(Some(curl)).unwrap();
+        assert_eq!(label().as_deref(), Some("curl"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -261,7 +354,7 @@ pub(crate) mod tests {
         // The second one finds no room.
         for _ in 0..2 {
             let asker = who.ask(nowhere(), local());
-            assert_eq!(asker.origin().await, Ok(Origin::default()));
+            assert_eq!(asker.origin().await.unwrap().program, None);
         }
     }
 
@@ -278,8 +371,10 @@ pub(crate) mod tests {
         let ask = |_| who.ask(nowhere(), local());
         let all: Vec<Asker> = (0..DEFAULT_MAX_CONNECTIONS).map(ask).collect();
         let is_asked = |it: &Asker| match &it.0 {
-            Answer::Asked(answer, _) => !matches!(answer.clone().now_or_never(), Some(Err(_))),
-            Answer::Known(_) | Answer::Unasked(..) => false,
+            Answer::Sought(sought) => {
+                !matches!(sought.0.begin().clone().now_or_never(), Some(Err(_)))
+            }
+            Answer::Known(_) => false,
         };
         assert!(all.iter().all(is_asked));
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_net::client::Client;
-use hawser_net::stream::BondStream;
+use hawser_net::stream::{BondStream, Label};
 use tokio::io::{AsyncWriteExt as _, ReadBuf};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::AbortHandle;
@@ -70,7 +70,7 @@ impl DatagramPorts for BondPorts {
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Box::new(BondPort {
             client: Arc::clone(&self.client),
-            program: asker.program.map(Arc::from),
+            label: asker.label(),
             limits: self.limits,
             flows: BTreeMap::new(),
             arrives,
@@ -83,7 +83,7 @@ impl DatagramPorts for BondPorts {
 struct BondPort {
     client: Arc<Client>,
     /// Whose it is.
-    program: Option<Arc<str>>,
+    label: Option<Label>,
     limits: BondLimits,
     flows: BTreeMap<Destination, Flow>,
     arrives: Sender<(SocketAddr, Bytes)>,
@@ -150,7 +150,7 @@ impl BondPort {
         }
         let (outgoing, to_send) = mpsc::channel(MAX_OUTGOING);
         let (client, arrives) = (Arc::clone(&self.client), self.arrives.clone());
-        let whose = (self.program.clone(), destination.clone());
+        let whose = (self.label.clone(), destination.clone());
         let carried = carry(client, whose, to_send, arrives);
         let flow = Flow {
             outgoing,
@@ -171,7 +171,7 @@ impl Drop for Flow {
 /// Carries one flow until either side ends it.
 async fn carry(
     client: Arc<Client>,
-    (program, destination): (Option<Arc<str>>, Destination),
+    (label, destination): (Option<Label>, Destination),
     mut outgoing: Receiver<Bytes>,
     arrives: Sender<(SocketAddr, Bytes)>,
 ) {
@@ -179,8 +179,8 @@ async fn carry(
         return;
     };
     drop(client);
-    if let Some(program) = program {
-        stream.set_label(program);
+    if let Some(label) = label {
+        stream.set_label(label);
     }
     let Some(source) = begin(&mut stream, &destination, &mut outgoing).await else {
         tracing::debug!(%destination, code = ?stream.reset_code(), "a flow is refused");

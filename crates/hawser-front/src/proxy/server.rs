@@ -96,11 +96,15 @@ impl<D: Dialer> ProxyServer<D> {
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         info!(address = %self.address, "proxy port open");
         let serve = |client: TcpStream, peer| {
-            let who = self.who.as_ref();
-            let asker = who.map_or_else(nobody, |who| who.ask(peer, self.address));
+            // The port may be open on all addresses; the kernel knows a connection by both its ends.
+            let own = client.local_addr();
+            let asker = match (&self.who, &own) {
+                (Some(who), Ok(own)) => who.ask(peer, *own),
+                _ => nobody(),
+            };
             let context = self.context.of(asker);
             async move {
-                if let Ok(own) = client.local_addr() {
+                if let Ok(own) = own {
                     serve(client, Ends { own, peer }, &context).await;
                 }
             }

@@ -10,8 +10,9 @@ use clap::{Subcommand, ValueEnum};
 use hawser::Encryption;
 
 use crate::cut::{self, VisitArguments};
-use crate::meter::{self, Congestion, LibraryOrder, Order};
+use crate::meter::{self, AssociationOrder, Congestion, LibraryOrder, Order};
 use crate::scenario::Direction;
+use crate::watchers::{self, WatchArguments};
 use crate::{commands, relay};
 
 #[derive(Debug, Subcommand)]
@@ -31,6 +32,8 @@ pub(super) enum MeterCommand {
     Connects { server: SocketAddrV4 },
     /// Keep connections open and make new ones, and write down what becomes of them
     Visits(VisitArguments),
+    /// Look at a daemon over HTTP until the input ends, and tell what it answered
+    Watch(WatchArguments),
     /// Serve transfers as a program that embeds the library
     LibraryServe {
         listen: SocketAddr,
@@ -38,6 +41,8 @@ pub(super) enum MeterCommand {
         #[arg(long)]
         plain: bool,
     },
+    /// Be one end of an association
+    Association(AssociationOrder),
     /// Send bytes as a program that embeds the library
     LibraryPut(LibraryArguments),
     /// Fetch bytes as a program that embeds the library
@@ -89,11 +94,16 @@ impl MeterCommand {
             Self::Relay { listen, target } => relay::serve(listen, target)?,
             Self::Connects { server } => meter::connects(server)?,
             Self::Visits(arguments) => cut::visit(&arguments)?,
+            Self::Watch(arguments) => watchers::watch(&arguments)?,
             Self::LibraryServe {
                 listen,
                 invite,
                 plain,
             } => meter::serve_library(listen, &invite, encryption(plain))?,
+            Self::Association(order) => {
+                let outcome = meter::run_association(&order)?;
+                commands::print(&serde_json::to_string(&outcome)?)?;
+            }
             Self::LibraryPut(arguments) => arguments.execute(Direction::Put)?,
             Self::LibraryGet(arguments) => arguments.execute(Direction::Get)?,
         }

@@ -4,6 +4,7 @@ mod interception;
 mod meter;
 mod run;
 mod unshaped;
+mod watchers;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,13 +15,14 @@ use self::interception::InterceptionArguments;
 use self::meter::MeterCommand;
 use self::run::RunArguments;
 use self::unshaped::UnshapedArguments;
+use self::watchers::WatcherArguments;
 use crate::connections::ConnectionArguments;
 use crate::experiment::{Arguments, Single, begin};
 use crate::measure::Programs;
 use crate::scenario;
 use crate::{
-    commands, connect, cut, demo, failover, fairness, gain, interactive, interrupt, objects, peer,
-    privilege, request, short,
+    association, commands, connect, cut, demo, failover, fairness, gain, interactive, interrupt,
+    objects, peer, privilege, request, short,
 };
 
 /// Network namespaces with shaped links, and real transfers measured in them.
@@ -59,6 +61,10 @@ enum Command {
     Peer(Single<peer::Options>),
     /// Lose a link with connections open on it and new ones coming, placed in each way
     Cut(Single<cut::Options>),
+    /// Measure what transfers lose while many look at the daemon, and some knock who may not
+    Watchers(WatcherArguments),
+    /// Send over associations of all links, between Hawser's SCTP and usrsctp
+    Association(association::Arguments),
     /// Let links fail and return, under load and at rest
     Failover(Arguments<failover::Options>),
     /// Time objects of 20 kB to 1 MB on a warm session, beside plain TCP
@@ -115,6 +121,8 @@ impl Cli {
             Command::Gain(arguments) => arguments.execute(gain::run),
             Command::Peer(arguments) => arguments.execute(|o| &o.scenario, peer::run),
             Command::Cut(arguments) => arguments.execute(|o| &o.scenario, cut::run),
+            Command::Watchers(arguments) => arguments.execute(),
+            Command::Association(arguments) => arguments.execute(),
             Command::Failover(arguments) => arguments.execute(failover::run),
             Command::Objects(arguments) => arguments.execute(objects::run),
             Command::Interactive(arguments) => arguments.execute(interactive::run),

@@ -6,6 +6,7 @@ mod table;
 use std::path::Path;
 use std::time::Duration;
 
+use hawser_monitor::report::Chart;
 use serde::Serialize;
 
 use self::case::Subject;
@@ -14,6 +15,7 @@ use crate::experiment::{Findings, Head};
 use crate::measure::{Bench, Programs, Session};
 use crate::meter::Outcome;
 use crate::scenario::{Action, Direction, Scenario, promise};
+use crate::timeline;
 use crate::topology::Lab;
 use crate::verdict::{Asked, Verdict};
 
@@ -277,6 +279,21 @@ impl Findings for Report {
 
     fn render(&self) -> String {
         table::render(self)
+    }
+
+    /// One for each trouble under load; of each carrier the transfer with the median rate.
+    fn charts(&self) -> Vec<Chart> {
+        let alike = self.cases.chunk_by(|a, b| a.name() == b.name());
+        let charts = alike.map(|cases| {
+            let transfers = cases.iter().filter_map(|case| {
+                let samples = case.samples.iter();
+                let median = timeline::median(samples.filter_map(|it| it.outcome.as_ref()))?;
+                Some((case.by.clone(), median.clone()))
+            });
+            let name = cases.first().map(Case::name).unwrap_or_default();
+            timeline::chart(format!("{name}: rate over time"), transfers)
+        });
+        charts.filter(|chart| !chart.series.is_empty()).collect()
     }
 
     fn failures(&self) -> usize {

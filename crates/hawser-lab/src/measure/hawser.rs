@@ -136,6 +136,8 @@ pub struct Session {
     client: Option<Program>,
     gateway: Option<Program>,
     folder: PathBuf,
+    /// Arguments of the client beyond those that every client has.
+    more: Vec<String>,
     /// How many programs were started, for the names of their logs.
     starts: u32,
 }
@@ -143,6 +145,16 @@ pub struct Session {
 impl Session {
     /// Starts both, with state of their own below the bench's folder.
     pub fn start(bench: &Bench, programs: &Programs, number: u32) -> Result<Self, StepError> {
+        Self::start_with(bench, programs, number, &[])
+    }
+
+    /// Likewise, with `more` arguments for the client.
+    pub(crate) fn start_with(
+        bench: &Bench,
+        programs: &Programs,
+        number: u32,
+        more: &[String],
+    ) -> Result<Self, StepError> {
         let folder = bench.folder().join(format!("session-{number}"));
         std::fs::create_dir_all(&folder)?;
         let invite = folder.join("invite");
@@ -150,6 +162,7 @@ impl Session {
             client: None,
             gateway: None,
             folder,
+            more: more.to_vec(),
             starts: 0,
         };
         let mut gateway = session.start_gateway(bench, programs, Some(&invite))?;
@@ -214,8 +227,9 @@ impl Session {
     ) -> Result<Program, StepError> {
         let mut up = programs.command(bench.lab().client())?;
         up.args(["up", "--listen", &SOCKS.to_string()])
+            .args(&self.more)
             .arg("--state")
-            .arg(self.folder.join("client"));
+            .arg(self.client_state());
         if let Some(invite) = invite {
             let mut reference = std::ffi::OsString::from("@");
             reference.push(invite);
@@ -240,6 +254,11 @@ impl Session {
     /// The client's SOCKS port, in the client namespace.
     pub fn socks(&self) -> SocketAddrV4 {
         SOCKS
+    }
+
+    /// Where the client keeps what outlives it.
+    pub(crate) fn client_state(&self) -> PathBuf {
+        self.folder.join("client")
     }
 
     /// An error when either program has ended.

@@ -1,5 +1,8 @@
 //! What a run found, raw and summed up.
 
+use std::collections::BTreeMap;
+
+use hawser_monitor::report::Chart;
 use serde::Serialize;
 
 use super::overhead::{WireCost, of_tcp};
@@ -9,6 +12,7 @@ use crate::emulator::Counters;
 use crate::experiment::{Findings, Head};
 use crate::meter::Congestion;
 use crate::scenario::{Direction, Scenario};
+use crate::timeline;
 use crate::verdict::Verdict;
 
 /// One run of one scenario.
@@ -112,6 +116,26 @@ impl Summary {
     }
 }
 
+/// Who is compared with others, by whatever congestion control.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Contestant {
+    Link(usize),
+    Mptcp,
+    HawserFirst,
+    HawserWarm,
+}
+
+impl Contestant {
+    fn of(kind: &Kind) -> Self {
+        match kind {
+            Kind::Tcp { link, .. } => Self::Link(*link),
+            Kind::Mptcp { .. } => Self::Mptcp,
+            Kind::HawserFirst => Self::HawserFirst,
+            Kind::HawserWarm => Self::HawserWarm,
+        }
+    }
+}
+
 impl Report {
     pub(super) fn new(
         scenario: &Scenario,
@@ -154,6 +178,32 @@ impl Findings for Report {
 
     fn render(&self) -> String {
         table::render(self)
+    }
+
+    /// One for each direction; of each contender the transfer with the median rate, by the congestion
+    /// control that was ahead.
+    fn charts(&self) -> Vec<Chart> {
+        let chart = |summary: &Summary| {
+            let direction = summary.direction;
+            let mut best: BTreeMap<Contestant, (f64, &Entry)> = BTreeMap::new();
+            let own = self.samples.iter().filter(|it| it.direction == direction);
+            for entry in own {
+                let Some(rate) = entry.samples.median() else {
+                    continue;
+                };
+                let place = best.entry(Contestant::of(&entry.kind));
+                let (known, kept) = place.or_insert((rate, entry));
+                if rate > *known {
+                    (*known, *kept) = (rate, entry);
+                }
+            }
+            let transfers = best.into_values().filter_map(|(_, entry)| {
+                let median = timeline::median(entry.samples.outcomes.iter())?;
+                Some((entry.kind.to_string(), median.clone()))
+            });
+            timeline::chart(format!("{}: rate over time", direction.name()), transfers)
+        };
+        self.summaries.iter().map(chart).collect()
     }
 
     fn failures(&self) -> usize {

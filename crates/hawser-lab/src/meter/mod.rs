@@ -5,6 +5,7 @@
 //! its verdict in JSON. An echo sends each block of so many bytes back, one after another, until
 //! the client ends.
 
+mod association;
 mod body;
 mod client;
 mod connects;
@@ -24,6 +25,7 @@ use crate::emulator::LinkBytes;
 use crate::scenario::Direction;
 
 pub use crate::scenario::Congestion;
+pub(crate) use association::{AssociationOrder, AssociationOutcome, run as run_association};
 pub use client::{FirstAnswer, first_answer, open_echo, transfer};
 pub(crate) use connects::connects;
 pub(crate) use library::{LibraryOrder, library_transfer, serve_library};

@@ -1,8 +1,7 @@
 //! What tests on the real kernel have in common.
 
-use std::process::Command;
-
 use hawser_lab::netns::NetNs;
+use hawser_skip::namespace::no_ip;
 
 /// Whether labs can be made here; where not, `test` is recorded as skipped.
 pub(crate) fn can_make_labs(test: &str) -> bool {
@@ -11,8 +10,8 @@ pub(crate) fn can_make_labs(test: &str) -> bool {
         skip(test, &format!("no network namespace here: {reason}"));
         return false;
     }
-    if let Err(reason) = Command::new("ip").arg("-V").output() {
-        skip(test, &format!("no `ip` program: {reason}"));
+    if let Some(reason) = no_ip() {
+        skip(test, &reason);
         return false;
     }
     true

@@ -2,6 +2,7 @@
 
 use hawser_control::StatusSnapshot;
 
+use super::sessions;
 use super::text::Text;
 
 pub(super) fn write(text: &mut Text, snapshot: &StatusSnapshot) {
@@ -60,6 +61,7 @@ fn counted(text: &mut Text, snapshot: &StatusSnapshot) {
     let is_elsewhere = |name: &str| {
         RELAYED.iter().any(|(_, names)| names.contains(&name))
             || GAUGES.iter().any(|(counter, ..)| *counter == name)
+            || sessions::has(name)
     };
     let counters = snapshot.counters.iter();
     let counters = counters.filter(|(name, _)| !is_elsewhere(name));

@@ -12,9 +12,12 @@ pub const MAX_LINKS: usize = 64;
 
 pub(super) fn write(text: &mut Text, snapshot: &StatusSnapshot) {
     let links = Shown::of(snapshot);
-    let states = snapshot.links.iter().map(|link| link.state);
+    let in_state = |state: &LinkState| {
+        let links = snapshot.links.iter();
+        links.filter(|link| link.state == *state).count() as u64
+    };
     text.gauge("hawser_links", "Links of this machine, by state.")
-        .put_counts("state", LinkState::ALL, states);
+        .put_counts("state", LinkState::ALL, in_state);
     text.gauge(
         "hawser_links_omitted",
         "Links that have no samples of their own since they are too many.",

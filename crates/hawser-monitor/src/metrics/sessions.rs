@@ -1,134 +1,124 @@
-//! All sessions together.
-//!
-//! What sessions count ends with them, so that sums over the sessions that are open may fall: they are gauges.
+//! All sessions together: how those are that are open, and what all have counted that there were.
 
-use hawser_control::{ChannelState, ChannelStatus, PathState, SessionState, SessionStatus};
-use hawser_types::ByteCount;
+use std::collections::BTreeMap;
+
+use hawser_control::{AllSessions, ChannelState, PathState, SessionState, StatusSnapshot};
 
 use super::text::Text;
 
-pub(super) fn write(text: &mut Text, sessions: &[SessionStatus]) {
-    states(text, sessions);
-    data(text, sessions);
+pub(super) fn write(text: &mut Text, snapshot: &StatusSnapshot) {
+    states(text, &snapshot.all_sessions);
+    data(text, &snapshot.all_sessions);
     for (counter, name, help) in COUNTED {
-        let counts = sessions
-            .iter()
-            .filter_map(|session| session.counters.get(counter));
-        text.gauge(name, help).put(&[], sum(counts.copied()));
+        let count = snapshot.counters.get(counter).copied();
+        text.counter(name, help).put(&[], count.unwrap_or(0));
     }
 }
 
-fn states(text: &mut Text, sessions: &[SessionStatus]) {
-    let states = sessions.iter().map(|session| session.state);
-    text.gauge("hawser_sessions", "Sessions with far ends, by state.")
-        .put_counts("state", SessionState::ALL, states);
-    let streams = sessions.iter().map(|session| session.stream_count);
-    text.gauge("hawser_streams", "Streams that are open.")
-        .put(&[], sum(streams));
-    let paths = sessions.iter().flat_map(|session| &session.paths);
-    text.gauge("hawser_paths", "Ways to far ends, by state.")
-        .put_counts("state", PathState::ALL, paths.map(|path| path.state));
-    let states = channels(sessions).map(|channel| channel.state);
-    text.gauge("hawser_channels", "TCP connections of sessions, by state.")
-        .put_counts("state", ChannelState::ALL, states);
+/// Whether the daemon's counter with this name is written here.
+pub(super) fn has(counter: &str) -> bool {
+    COUNTED.iter().any(|(name, ..)| *name == counter)
 }
 
-fn data(text: &mut Text, sessions: &[SessionStatus]) {
-    let bytes =
-        |of: fn(&SessionStatus) -> ByteCount| sum(sessions.iter().map(of).map(ByteCount::as_u64));
+fn states(text: &mut Text, all: &AllSessions) {
+    text.gauge("hawser_sessions", "Sessions with far ends, by state.")
+        .put_counts("state", SessionState::ALL, of(&all.states));
+    text.gauge("hawser_streams", "Streams that are open.")
+        .put(&[], all.stream_count);
+    text.gauge("hawser_paths", "Ways to far ends, by state.")
+        .put_counts("state", PathState::ALL, of(&all.paths));
+    text.gauge("hawser_channels", "TCP connections of sessions, by state.")
+        .put_counts("state", ChannelState::ALL, of(&all.channels));
+}
+
+/// How many are in a state.
+fn of<T: Ord>(counts: &BTreeMap<T, u64>) -> impl Fn(&T) -> u64 {
+    |state| counts.get(state).copied().unwrap_or(0)
+}
+
+fn data(text: &mut Text, all: &AllSessions) {
     text.gauge(
         "hawser_sessions_unacknowledged_bytes",
         "Data that was sent and is not acknowledged yet.",
     )
-    .put(&[], bytes(|session| session.unacknowledged_bytes));
-    let in_flight = channels(sessions).map(|channel| channel.in_flight_bytes.as_u64());
+    .put(&[], all.unacknowledged_bytes);
     text.gauge(
         "hawser_channels_in_flight_bytes",
         "Bytes under way on channels.",
     )
-    .put(&[], sum(in_flight));
-    let again = channels(sessions).map(|channel| channel.retransmissions);
+    .put(&[], all.in_flight_bytes);
     text.gauge(
-        "hawser_channels_retransmitted_segments",
-        "TCP segments that the kernel had to send again, over the channels that are open.",
-    )
-    .put(&[], sum(again));
-}
-
-fn channels(sessions: &[SessionStatus]) -> impl Iterator<Item = &ChannelStatus> + Clone {
-    let paths = sessions.iter().flat_map(|session| &session.paths);
-    paths.flat_map(|path| &path.channels)
-}
-
-fn sum(counts: impl Iterator<Item = u64>) -> u64 {
-    counts.fold(0, u64::saturating_add)
-}
-
-/// By the names that a session's counters have in a snapshot.
-const COUNTED: [(&str, &str, &str); 13] = [
-    (
-        "bytes-unsent",
         "hawser_sessions_unsent_bytes",
         "Data of applications that waits for a channel.",
+    )
+    .put(&[], all.unsent_bytes);
+}
+
+/// By the names that counters have in a snapshot.
+const COUNTED: [(&str, &str, &str); 13] = [
+    (
+        "sessions-bytes-again",
+        "hawser_sessions_repeated_bytes_total",
+        "Data sent again since its channel failed.",
     ),
     (
-        "bytes-again",
-        "hawser_sessions_repeated_bytes",
-        "Data sent again since its channel failed, over the sessions that are open.",
+        "sessions-bytes-duplicated",
+        "hawser_sessions_duplicated_bytes_total",
+        "Data sent over a second channel as well.",
     ),
     (
-        "bytes-duplicated",
-        "hawser_sessions_duplicated_bytes",
-        "Data sent over a second channel as well, over the sessions that are open.",
+        "sessions-chunks-cut",
+        "hawser_sessions_chunks_total",
+        "Chunks that streams were cut into.",
     ),
     (
-        "chunks-cut",
-        "hawser_sessions_chunks",
-        "Chunks that streams were cut into, over the sessions that are open.",
+        "sessions-chunks-again",
+        "hawser_sessions_repeated_chunks_total",
+        "Chunks sent again since their channel failed.",
     ),
     (
-        "chunks-again",
-        "hawser_sessions_repeated_chunks",
-        "Chunks sent again since their channel failed, over the sessions that are open.",
+        "sessions-duplicates-received",
+        "hawser_sessions_duplicate_chunks_total",
+        "Chunks that came more than once.",
     ),
     (
-        "duplicates-received",
-        "hawser_sessions_duplicate_chunks",
-        "Chunks that came more than once, over the sessions that are open.",
+        "sessions-suspects",
+        "hawser_sessions_suspicions_total",
+        "Times that a channel was silent where an answer was due.",
     ),
     (
-        "suspects",
-        "hawser_sessions_suspicions",
-        "Times that a channel was silent where an answer was due, over the sessions that are open.",
+        "sessions-channels-lost",
+        "hawser_sessions_lost_channels_total",
+        "Channels that failed.",
     ),
     (
-        "channels-lost",
-        "hawser_sessions_lost_channels",
-        "Channels that failed, over the sessions that are open.",
+        "sessions-segments-again",
+        "hawser_channels_retransmitted_segments_total",
+        "TCP segments that the kernel had to send again.",
     ),
     (
-        "streams-opened",
-        "hawser_sessions_opened_streams",
-        "Streams opened, over the sessions that are open.",
+        "sessions-streams-opened",
+        "hawser_sessions_opened_streams_total",
+        "Streams opened.",
     ),
     (
-        "streams-reset",
-        "hawser_sessions_reset_streams",
-        "Streams that were broken off, over the sessions that are open.",
+        "sessions-streams-reset",
+        "hawser_sessions_reset_streams_total",
+        "Streams that were broken off.",
     ),
     (
-        "datagrams-sent",
-        "hawser_sessions_sent_datagrams",
-        "Datagrams sent, over the sessions that are open.",
+        "sessions-datagrams-sent",
+        "hawser_sessions_sent_datagrams_total",
+        "Datagrams sent.",
     ),
     (
-        "datagrams-received",
-        "hawser_sessions_received_datagrams",
-        "Datagrams received, over the sessions that are open.",
+        "sessions-datagrams-received",
+        "hawser_sessions_received_datagrams_total",
+        "Datagrams received.",
     ),
     (
-        "datagrams-dropped",
-        "hawser_sessions_dropped_datagrams",
-        "Datagrams that were not passed on, over the sessions that are open.",
+        "sessions-datagrams-dropped",
+        "hawser_sessions_dropped_datagrams_total",
+        "Datagrams that were not passed on.",
     ),
 ];

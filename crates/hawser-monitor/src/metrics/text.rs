@@ -83,16 +83,15 @@ impl Family<'_> {
         }
     }
 
-    /// Adds a sample for every word that may stand behind `label`: how many of `found` are that.
-    pub(super) fn put_counts<T: Display + PartialEq>(
+    /// Adds a sample for every word that may stand behind `label`: how many are that.
+    pub(super) fn put_counts<T: Display>(
         &mut self,
         label: &'static str,
         words: &[T],
-        found: impl Iterator<Item = T> + Clone,
+        count: impl Fn(&T) -> u64,
     ) {
         for word in words {
-            let count = found.clone().filter(|other| other == word).count();
-            self.put(&[(label, &word.to_string())], count as u64);
+            self.put(&[(label, &word.to_string())], count(word));
         }
     }
 }
@@ -180,7 +179,9 @@ mod tests {
         family.put(&[("link", "a\\b\"c\nd"), ("way", "up")], 4_u64);
         let mut family = text.gauge("b", "What is.");
         family.put_state(&[("x", "y")], "state", &["on", "off"], &"off");
-        family.put_counts("word", &["one", "two"], ["two", "two"].into_iter());
+        family.put_counts("word", &["one", "two"], |word| {
+            u64::from(*word == "two") * 2
+        });
         let expected = "# HELP a_total What was counted.\n\
             # TYPE a_total counter\n\
             a_total 3\n\

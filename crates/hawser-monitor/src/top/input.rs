@@ -49,7 +49,16 @@ pub(super) enum Then {
     Gateway,
     Profile,
     Only(Whose),
-    RemoveRule { number: u64, is_written: bool },
+    RemoveRule(DoomedRule),
+}
+
+/// The rule that was shown when its removal was asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct DoomedRule {
+    pub(super) number: u64,
+    /// What it said.
+    pub(super) rule: String,
+    pub(super) is_written: bool,
 }
 
 /// What of a link is filled in.
@@ -147,11 +156,14 @@ impl Then {
                 let request = Request::AddRule { rule, save };
                 (request, format!("{whose} only over {text}"))
             }
-            Self::RemoveRule { .. } if text != REMOVE => return Ok(None),
-            Self::RemoveRule { number, is_written } => {
-                let (number, save) = (*number, *is_written);
-                let request = Request::RemoveRule { number, save };
-                (request, format!("rule {number} removed"))
+            Self::RemoveRule(_) if text != REMOVE => return Ok(None),
+            Self::RemoveRule(doomed) => {
+                let request = Request::RemoveRule {
+                    number: doomed.number,
+                    rule: Some(doomed.rule.clone()),
+                    save: doomed.is_written,
+                };
+                (request, format!("rule {} removed", doomed.number))
             }
         };
         Ok(Some((request, words)))
@@ -199,6 +211,8 @@ impl Whose {
     }
 
     fn at(destination: &str) -> Result<Self, String> {
+        // As streams for datagrams are called.
+        let destination = destination.strip_suffix(" (udp)").unwrap_or(destination);
         if let Ok(address) = destination.parse::<SocketAddr>() {
             return Ok(Self::Address(address.ip()));
         }

@@ -4,7 +4,7 @@ use hawser_control::{LinkState, LinkUse, Scheduled};
 use hawser_types::LinkIndex;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::input::{Entered, Input, Line, List, Quantity, REMOVE, Then, Whose};
+use super::input::{DoomedRule, Entered, Input, Line, List, Quantity, REMOVE, Then, Whose};
 use super::policy::PolicyKey;
 use super::state::{State, View};
 use super::traffic::FlowKey;
@@ -254,15 +254,14 @@ impl State {
         let Some(rule) = rules.find(|rule| rule.number == number) else {
             return;
         };
-        let is_written = rule.source == "user";
+        let doomed = DoomedRule {
+            number,
+            rule: rule.rule.clone(),
+            is_written: rule.source == "user",
+        };
         let title = format!("rule {number}: {}, {}", rule.when, rule.then);
         let choices = vec!["keep it".to_owned(), REMOVE.to_owned()];
-        self.ask_choice(
-            title,
-            choices,
-            None,
-            Then::RemoveRule { number, is_written },
-        );
+        self.ask_choice(title, choices, None, Then::RemoveRule(doomed));
     }
 
     /// Asks for another value of one line of the policy.

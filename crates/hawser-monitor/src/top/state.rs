@@ -149,7 +149,7 @@ impl State {
         self.note = self.note.take().and_then(Note::older);
         if self.asking.is_idle() {
             self.until_policy = self.until_policy.saturating_sub(1);
-            self.asking.question(Request::Status);
+            self.asking.question(self.question_status());
             let after = self.seen.latest_event;
             self.asking.question(Request::Events { after, wait: None });
             self.ask_for_view();
@@ -272,20 +272,33 @@ impl State {
         });
     }
 
+    /// What the daemon is doing, as far as it is shown.
+    fn question_status(&self) -> Request {
+        match self.view {
+            View::Traffic => Request::STATUS,
+            _ => Request::STATUS_WITHOUT_SESSIONS,
+        }
+    }
+
     /// What the view shows beside the status.
     fn ask_for_view(&mut self) {
         match self.view {
             View::Links => self.asking.question(Request::History {
                 samples: Some(SAMPLES),
             }),
-            View::Traffic if self.seen.places() => self.asking.question(Request::Why {
-                session: None,
-                stream: None,
-                connection: None,
-                connections: Some(CONNECTIONS),
-            }),
+            View::Traffic => {
+                self.asking.question(self.question_status());
+                if self.seen.places() {
+                    self.asking.question(Request::Why {
+                        session: None,
+                        stream: None,
+                        connection: None,
+                        connections: Some(CONNECTIONS),
+                    });
+                }
+            }
             View::Why => self.asking.question(self.question_why()),
-            View::Traffic | View::Events | View::Policy => {}
+            View::Events | View::Policy => {}
         }
         if self.seen.policy.is_none() || self.until_policy == 0 {
             self.until_policy = POLICY_SECONDS;
@@ -317,7 +330,7 @@ impl State {
             _ => self.complain("the daemon answers something else than was asked"),
         }
         self.until_policy = 0;
-        self.asking.question(Request::Status);
+        self.asking.question(self.question_status());
         self.asking.question(Request::Policy);
     }
 

@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use hawser_control::{
-    PathStanding, PathState, PlacedConnection, SessionStatus, StreamStatus, size, span,
+    PathStanding, PathState, PlacedConnection, SessionStatus, StatusSnapshot, StreamStatus, size,
+    span,
 };
 use hawser_types::{ByteCount, Rate, StreamId};
 use ratatui::Frame;
@@ -84,9 +85,8 @@ pub(super) fn flows(seen: &Seen, order: Order, filter: &str) -> Vec<Flow> {
         let flow = move |it: &StreamStatus| of_stream(session, it, &over);
         session.streams.iter().map(flow).collect::<Vec<_>>()
     });
-    let mut flows: Vec<Flow> = streams
-        .chain(seen.placed.iter().map(of_connection))
-        .collect();
+    let by_themselves = seen.placed.iter().filter(|it| !it.is_streamed());
+    let mut flows: Vec<Flow> = streams.chain(by_themselves.map(of_connection)).collect();
     flows.retain(|flow| flow.matches(filter));
     match order {
         Order::Rate => flows.sort_by_key(|flow| Reverse(flow.rate)),
@@ -150,7 +150,7 @@ fn of_stream(session: &SessionStatus, stream: &StreamStatus, over: &str) -> Flow
 }
 
 fn of_connection(one: &PlacedConnection) -> Flow {
-    let is_over = matches!(one.state.as_str(), "ended" | "failed");
+    let is_over = one.is_over();
     Flow {
         key: FlowKey::Connection(one.id),
         program: one.program.clone(),
@@ -176,15 +176,10 @@ pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect) {
         count: flows.len(),
     };
     let (title, list) = super::screen::split_top(area, 1);
-    let shown = format!(
-        "{} streams and connections, by {} (o: by another)",
-        flows.len(),
-        state.order.word()
-    );
     frame.buffer_mut().set_stringn(
         title.x,
         title.y,
-        shown,
+        summary(state, &flows),
         title.width.into(),
         state.look.head(),
     );
@@ -192,6 +187,24 @@ pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect) {
         let flow = flows.get(place)?;
         Some(row(state, flow))
     });
+}
+
+/// How many there are, in one line.
+fn summary(state: &State, flows: &[Flow]) -> String {
+    let over = flows.iter().filter(|flow| flow.is_over).count();
+    let status = state.seen.status.iter();
+    let unlisted = status.map(StatusSnapshot::unlisted_streams).sum();
+    let more = |count: u64, what: &str| match count {
+        0 => String::new(),
+        _ => format!(", {count} {what}"),
+    };
+    format!(
+        "{} streams and connections{}{}, by {} (o: by another)",
+        flows.len() - over,
+        more(over as u64, "ended"),
+        more(unlisted, "not listed"),
+        state.order.word()
+    )
 }
 
 fn row(state: &State, flow: &Flow) -> Vec<Span<'static>> {

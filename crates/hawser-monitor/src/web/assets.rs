@@ -74,6 +74,7 @@ const FILES: &[(&str, &str)] = files![
     "icon.svg",
     "index.html",
     "links.js",
+    "load.js",
     "policy.js",
     "samples.js",
     "style.css",

@@ -9,7 +9,7 @@ use hawser_control::{Event, Request, Response, encode_response};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::Daemon;
+use super::{Daemon, Token};
 
 /// Feeds: what changes, as server-sent events.
 ///
@@ -49,10 +49,12 @@ impl Hub {
         })
     }
 
-    /// One more feed, for a reader that knows the events up to `after`; none when there are too many.
+    /// One more feed, for a reader that knows the events up to `after` and has shown `token`, with which
+    /// the feed ends; none when there are too many.
     pub(super) fn open(
         self: &Arc<Self>,
         after: u64,
+        token: watch::Receiver<Token>,
     ) -> Option<impl Stream<Item = Result<Bytes, Infallible>> + use<>> {
         let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
         let mut changes = self.changes.clone();
@@ -65,6 +67,7 @@ impl Hub {
             hub: Arc::clone(self),
             changes,
             closed: self.closed.clone(),
+            token,
             after,
             shown: Picture::default(),
             _place: place,
@@ -89,7 +92,7 @@ impl Hub {
         let latest = *self.changes.borrow();
         *picture = Picture {
             of: Some((latest, Instant::now())),
-            status: self.told("status", &Request::Status),
+            status: self.told("status", &Request::STATUS),
             policy: self.told("policy", &Request::Policy),
         };
         picture.clone()
@@ -116,6 +119,7 @@ struct Feed {
     hub: Arc<Hub>,
     changes: watch::Receiver<u64>,
     closed: watch::Receiver<()>,
+    token: watch::Receiver<Token>,
     /// The latest event that it knows.
     after: u64,
     shown: Picture,
@@ -125,7 +129,7 @@ struct Feed {
 }
 
 impl Feed {
-    /// The next frame; none when the server ends.
+    /// The next frame; none when the server ends, or the token that was shown is replaced.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(frame) = self.waiting.pop_front() {
@@ -134,6 +138,7 @@ impl Feed {
             tokio::select! {
                 changed = self.changes.changed() => changed.ok()?,
                 _ = self.closed.changed() => return None,
+                Ok(()) = self.token.changed() => return None,
                 () = sleep(SILENCE) => return Some(Bytes::from_static(STILL_THERE)),
             }
             let change = *self.changes.borrow_and_update();

@@ -39,20 +39,39 @@ pub(super) async fn own_pages(
     response
 }
 
-/// Lets pass who shows the token.
+/// Lets pass who shows the token, or the pass that comes of it.
 pub(super) async fn token_holders(
     State(site): State<Arc<Site>>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
-    if !shown_token(request.headers()).is_some_and(|shown| site.token.is(shown)) {
-        let ask_for_it = [(WWW_AUTHENTICATE, "Bearer")];
-        return (StatusCode::UNAUTHORIZED, ask_for_it, NO_TOKEN).into_response();
+    let mut token = site.token.clone();
+    let shown = shown_token(request.headers());
+    let host = host(request.headers());
+    let is_let_in = shown
+        .zip(host)
+        .is_some_and(|(shown, host)| token.borrow_and_update().lets_in(shown, &host, &site.run));
+    if !is_let_in {
+        return turned_away();
     }
+    // It tells when the token that was shown is none any more.
+    request.extensions_mut().insert(token);
     if let Some(badge) = request.extensions().get::<Badge>() {
         badge.mark_known();
     }
     next.run(request).await
+}
+
+/// What is answered to who has not shown the token.
+pub(super) fn turned_away() -> Response {
+    let ask_for_it = [(WWW_AUTHENTICATE, "Bearer")];
+    (StatusCode::UNAUTHORIZED, ask_for_it, NO_TOKEN).into_response()
+}
+
+/// What a request calls this server, in lower case as pages know it.
+pub(super) fn host(headers: &HeaderMap) -> Option<String> {
+    let host = std::str::from_utf8(only(headers, &HOST)?).ok()?;
+    Some(host.to_ascii_lowercase())
 }
 
 /// What this server is called by pages that are its own. A name that somebody else's resolver leads here

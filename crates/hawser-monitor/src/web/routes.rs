@@ -1,27 +1,33 @@
 use std::future::ready;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
-use axum::extract::State;
+use axum::extract::{Extension, Path, State};
 use axum::http::header::{CONNECTION, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use axum::http::{HeaderName, StatusCode};
 use axum::middleware::from_fn_with_state;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::{get, post};
 use hawser_control::{CodecError, ErrorReason, Request, decode, encode_response};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::feed::Hub;
-use super::guard::{OwnNames, own_pages, token_holders};
+use super::guard::{OwnNames, host, own_pages, token_holders, turned_away};
 use super::{Daemon, Token, assets};
 use crate::metrics;
 
 /// What is served, and to whom.
 pub(super) struct Site {
+    pub(super) address: SocketAddr,
     pub(super) names: OwnNames,
-    pub(super) token: Token,
+    pub(super) token: watch::Receiver<Token>,
+    /// A random number as text, another one for each server.
+    pub(super) run: String,
     pub(super) daemon: Arc<dyn Daemon>,
     pub(super) feeds: Arc<Hub>,
     /// For a request's body.
@@ -35,10 +41,19 @@ pub(super) fn router(site: Site) -> Router {
         .route("/api/v1/ask", post(ask))
         .route("/api/v1/feed", get(feed))
         .route("/metrics", get(scrape))
-        .route_layer(from_fn_with_state(Arc::clone(&site), token_holders));
+        .route_layer(from_fn_with_state(Arc::clone(&site), token_holders))
+        .route("/api/v1/proof/{nonce}", get(prove));
     for asset in assets::all() {
         let path = asset.path.clone();
-        let answer = move |headers: HeaderMap| ready(asset.answer(&headers));
+        let answer = move |State(site): State<Arc<Site>>, headers: HeaderMap| {
+            ready(match host(&headers) {
+                // Browsers take along what stands behind `#`.
+                Some(host) if asset.path == "/" && is_name(&host) => {
+                    Redirect::temporary(&format!("http://{}/", site.address)).into_response()
+                }
+                _ => asset.answer(&headers),
+            })
+        };
         router = router.route(&path, get(answer));
     }
     router
@@ -46,12 +61,46 @@ pub(super) fn router(site: Site) -> Router {
         .with_state(site)
 }
 
+/// Shows that this server knows the token, and what a pass for it is made of. Costs two hashes, which is
+/// less than what else a request costs.
+async fn prove(
+    State(site): State<Arc<Site>>,
+    Path(nonce): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    let is_nonce = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    if !NONCE.contains(&nonce.len()) || !nonce.bytes().all(is_nonce) {
+        return (StatusCode::BAD_REQUEST, NO_NONCE).into_response();
+    }
+    let Some(host) = host(&headers).filter(|host| !is_name(host)) else {
+        return (StatusCode::BAD_REQUEST, NAMED).into_response();
+    };
+    let proof = site.token.borrow().proof(&host, &site.run, &nonce);
+    let kind = [(CONTENT_TYPE, "application/json")];
+    let answer = serde_json::json!({ "run": site.run, "proof": proof });
+    (kind, answer.to_string()).into_response()
+}
+
+/// Whether a host is not an address. A name has several, of which another program may have one, and pass on to
+/// this server what it is asked itself.
+fn is_name(host: &str) -> bool {
+    host.starts_with("localhost")
+}
+
 /// One request of the control API.
-async fn ask(State(site): State<Arc<Site>>, body: Body) -> Response {
+async fn ask(
+    State(site): State<Arc<Site>>,
+    Extension(token): Extension<watch::Receiver<Token>>,
+    body: Body,
+) -> Response {
     let body = match read(body, site.patience).await {
         Ok(body) => body,
         Err(refusal) => return refusal.into_response(),
     };
+    // That may have taken a while.
+    if token.has_changed().unwrap_or_default() {
+        return turned_away();
+    }
     match decode::<Request>(&body) {
         Ok(request) if is_for_the_socket(&request) => refused(
             StatusCode::FORBIDDEN,
@@ -64,8 +113,12 @@ async fn ask(State(site): State<Arc<Site>>, body: Body) -> Response {
 }
 
 /// What goes on, as it goes on.
-async fn feed(State(site): State<Arc<Site>>, headers: HeaderMap) -> Response {
-    match site.feeds.open(last_event(&headers)) {
+async fn feed(
+    State(site): State<Arc<Site>>,
+    Extension(token): Extension<watch::Receiver<Token>>,
+    headers: HeaderMap,
+) -> Response {
+    match site.feeds.open(last_event(&headers), token) {
         Some(feed) => {
             let kind = [(CONTENT_TYPE, "text/event-stream")];
             (kind, Body::from_stream(feed)).into_response()
@@ -80,7 +133,7 @@ async fn feed(State(site): State<Arc<Site>>, headers: HeaderMap) -> Response {
 
 /// What the daemon is doing, for Prometheus.
 async fn scrape(State(site): State<Arc<Site>>) -> Response {
-    match site.daemon.answer(&Request::Status) {
+    match site.daemon.answer(&Request::STATUS_WITHOUT_SESSIONS) {
         hawser_control::Response::Status(snapshot) => {
             let kind = [(CONTENT_TYPE, metrics::CONTENT_TYPE)];
             (kind, metrics::render(&snapshot)).into_response()
@@ -94,7 +147,7 @@ async fn scrape(State(site): State<Arc<Site>>) -> Response {
 fn is_for_the_socket(request: &Request) -> bool {
     !matches!(
         request,
-        Request::Status
+        Request::Status { .. }
             | Request::Why { .. }
             | Request::History { .. }
             | Request::Events { .. }
@@ -150,6 +203,10 @@ fn told(status: StatusCode, response: &hawser_control::Response) -> Response {
 
 /// Of a request.
 const MAX_BODY: usize = 64 * 1024;
+/// Characters of base64url.
+const NONCE: RangeInclusive<usize> = 16..=64;
+const NAMED: &str = "this server proves itself by its address only\n";
+const NO_NONCE: &str = "a nonce has from 16 to 64 characters of base64url\n";
 /// Seconds.
 const FEED_RETRY: &str = "5";
 const TOO_LONG: &str = "a request has at most 65536 bytes\n";
@@ -165,6 +222,7 @@ mod tests {
     fn what_ends_the_daemon_or_lets_others_in_is_for_the_socket() {
         for line in [
             r#"{"request":"stop"}"#,
+            r#"{"request":"read-token"}"#,
             r#"{"request":"invite"}"#,
             r#"{"request":"revoke-peer","key":"k"}"#,
             r#"{"request":"recording","offset":0}"#,

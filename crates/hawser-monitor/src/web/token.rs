@@ -1,6 +1,9 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::hmac;
 use subtle::ConstantTimeEq as _;
 
 /// What a user of the server has to show: a secret of 256 random bits, as text.
@@ -19,9 +22,22 @@ impl Token {
         format!("http://{server}/#token={}", self.0)
     }
 
-    /// Whether `shown` is it. Takes equally long whatever is wrong with it.
-    pub(super) fn is(&self, shown: &[u8]) -> bool {
-        self.0.as_bytes().ct_eq(shown).into()
+    /// Whether `shown` is it, or the pass of this host and run. Takes equally long whatever is wrong.
+    pub(super) fn lets_in(&self, shown: &[u8], host: &str, run: &str) -> bool {
+        let is_token = self.0.as_bytes().ct_eq(shown);
+        let is_pass = self.pass(host, run).as_bytes().ct_eq(shown);
+        (is_token | is_pass).into()
+    }
+
+    /// What pages show instead of the token. It tells nothing of the token, and is worth something only to
+    /// the server that calls itself `host` and has drawn `run`: whoever has its port later has no use for it.
+    pub(super) fn pass(&self, host: &str, run: &str) -> String {
+        mac(&self.0, &["hawser-pass", host, run])
+    }
+
+    /// What only a server can answer to the number `nonce` that knows the token, and so the pass.
+    pub(super) fn proof(&self, host: &str, run: &str, nonce: &str) -> String {
+        mac(&self.pass(host, run), &["hawser-proof", nonce])
     }
 }
 
@@ -31,6 +47,12 @@ impl fmt::Debug for Token {
     }
 }
 
+/// HMAC-SHA-256 over these lines, none of which has a line end in it, as base64url.
+fn mac(key: &str, lines: &[&str]) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
+    URL_SAFE_NO_PAD.encode(hmac::sign(&key, lines.join("\n").as_bytes()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,10 +60,30 @@ mod tests {
     #[test]
     fn only_the_whole_token_is_it() {
         let token = Token::new("abcdefgh");
-        assert!(token.is(b"abcdefgh"));
+        assert!(token.lets_in(b"abcdefgh", "h", "r"));
         for wrong in ["", "abcdefg", "abcdefgi", "abcdefghi", "ABCDEFGH"] {
-            assert!(!token.is(wrong.as_bytes()), "{wrong}");
+            assert!(!token.lets_in(wrong.as_bytes(), "h", "r"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_pass_is_for_one_host_and_one_run() {
+        let token = Token::new("abcdefgh");
+        let pass = token.pass("127.0.0.1:7480", "run");
+        let lets_in = |host, run| token.lets_in(pass.as_bytes(), host, run);
+        assert!(lets_in("127.0.0.1:7480", "run"));
+        assert!(!lets_in("127.0.0.1:7481", "run") && !lets_in("127.0.0.1:7480", "next"));
+        let other = Token::new("abcdefgi");
+        assert!(!other.lets_in(pass.as_bytes(), "127.0.0.1:7480", "run"));
+    }
+
+    /// By `printf 'hawser-pass\nh\nr' | openssl dgst -sha256 -hmac abcdefgh -binary | basenc --base64url`,
+    /// and the same for the proof with the pass as the key.
+    #[test]
+    fn pass_and_proof_are_what_others_compute() {
+        let token = Token::new("abcdefgh");
+        assert_eq!(token.pass("h", "r"), PASS);
+        assert_eq!(token.proof("h", "r", "n"), PROOF);
     }
 
     #[test]
@@ -51,4 +93,7 @@ mod tests {
         let url = token.url(SocketAddr::from(([127, 0, 0, 1], 7480)));
         assert_eq!(url, "http://127.0.0.1:7480/#token=abcdefgh");
     }
+
+    const PASS: &str = "2OOQwZE8Sf9kfwDEpCykebFmQdzuMobubcQYwAtpt_0";
+    const PROOF: &str = "Za-6Zzi0yjs1PY9mi8ntciRPH-QQMZ21zmbZZhcwgWE";
 }

@@ -162,8 +162,9 @@ fn a_snapshot_s_values_are_in_base_units() {
         ("hawser_streams", "", 11.0),
         ("hawser_paths", "dead", 1.0),
         ("hawser_channels", "suspect", 2.0),
-        ("hawser_channels_retransmitted_segments", "", 22.0),
-        ("hawser_sessions_repeated_chunks", "", 3.0),
+        ("hawser_channels_retransmitted_segments_total", "", 22.0),
+        // A session that is over had two of them.
+        ("hawser_sessions_repeated_chunks_total", "", 5.0),
         ("hawser_sessions_unsent_bytes", "", 4_000.0),
     ] {
         let samples = family(&families, name);
@@ -188,7 +189,7 @@ fn the_names_are_the_same_whatever_goes_on_and_zero_is_said() {
         "hawser_connections_placed_total",
         "hawser_sessions",
         "hawser_streams",
-        "hawser_sessions_repeated_chunks",
+        "hawser_sessions_repeated_chunks_total",
     ] {
         let samples = family(&families, name);
         assert!(!samples.is_empty(), "{name}");

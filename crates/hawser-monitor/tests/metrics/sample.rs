@@ -17,6 +17,8 @@ pub(crate) fn rich() -> StatusSnapshot {
         ("proxy-bytes-up", 1_000),
         ("proxy-bytes-down", 2_000),
         ("proxy-dial-errors-unreachable", 1),
+        ("sessions-chunks-again", 5),
+        ("sessions-segments-again", 22),
     ];
     StatusSnapshot {
         version: "0.1.0".to_owned(),
@@ -30,7 +32,7 @@ pub(crate) fn rich() -> StatusSnapshot {
         ],
         connections: Some(connections()),
         session_count: 1,
-        sessions: vec![session()],
+        all_sessions: std::iter::once(&session()).collect(),
         counters: counters
             .map(|(name, count)| (name.to_owned(), count))
             .into(),

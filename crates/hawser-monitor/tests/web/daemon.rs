@@ -84,7 +84,7 @@ impl Numbers {
 impl web::Daemon for Numbers {
     fn answer(&self, request: &Request) -> Response {
         match request {
-            Request::Status => Response::Status(Box::new(self.status())),
+            Request::Status { .. } => Response::Status(Box::new(self.status())),
             Request::History { .. } => Response::History(Box::new(HistoryReport {
                 at_unix_ms: 1_700_000_000_000,
                 links: vec![hawser_control::LinkHistory {
@@ -125,6 +125,8 @@ impl web::Daemon for Numbers {
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) daemon: Arc<Numbers>,
+    /// What users have to show.
+    pub(crate) token: watch::Sender<Token>,
     end: oneshot::Sender<()>,
     serving: JoinHandle<()>,
 }
@@ -136,12 +138,14 @@ impl Running {
 
     pub(crate) fn with(limits: Limits, daemon: Arc<Numbers>) -> Self {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let server = Server::bind(any, Token::new(TOKEN), daemon.clone());
+        let (token, shown) = watch::channel(Token::new(TOKEN));
+        let server = Server::bind(any, shown, daemon.clone());
         let server = server.unwrap().with_limits(limits);
         let (end, ended) = oneshot::channel();
         Self {
             address: server.local_addr(),
             daemon,
+            token,
             end,
             serving: tokio::spawn(server.run(async {
                 let _ = ended.await;

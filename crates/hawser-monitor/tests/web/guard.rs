@@ -1,6 +1,7 @@
 //! Who is let in.
 
 use hawser_monitor::metrics::CONTENT_TYPE;
+use hawser_monitor::web::Token;
 
 use super::client::{Client, request};
 use super::daemon::{Running, TOKEN};
@@ -57,6 +58,110 @@ async fn without_the_right_token_nothing_is_told() {
             .load(std::sync::atomic::Ordering::Relaxed),
         1
     );
+}
+
+/// The run and the proof that a server answers to a nonce.
+async fn proof(server: &Running, host: &str, nonce: &str) -> (String, String) {
+    let mut client = Client::connect(server.address).await;
+    let request = format!("GET /api/v1/proof/{nonce}");
+    let host = format!("Host: {host}");
+    let answer = client.raw(&request, &[&host], "").await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let told = answer.json();
+    let text = |key: &str| told[key].as_str().unwrap().to_owned();
+    (text("run"), text("proof"))
+}
+
+/// As `docs/control-api.md` has it.
+fn mac(key: &str, text: &str) -> String {
+    use base64::Engine as _;
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, key.as_bytes());
+    let tag = ring::hmac::sign(&key, text.as_bytes());
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(tag)
+}
+
+#[tokio::test]
+async fn a_server_proves_that_it_knows_the_token_and_takes_a_pass_instead_of_it() {
+    let server = Running::start();
+    let own = server.address.to_string();
+    let nonce = "a-random-number_00";
+    let (run, told) = proof(&server, &own, nonce).await;
+    let pass = |host: &str| mac(TOKEN, &format!("hawser-pass\n{host}\n{run}"));
+    assert_eq!(told, mac(&pass(&own), &format!("hawser-proof\n{nonce}")));
+    assert_ne!(told, proof(&server, &own, "another-number_00").await.1);
+    // By no name, which may have an address that another program listens at.
+    let localhost = format!("localhost:{}", server.address.port());
+    let host = format!("Host: {localhost}");
+    let mut client = Client::connect(server.address).await;
+    let request = format!("GET /api/v1/proof/{nonce}");
+    let named = client.raw(&request, &[&host], "").await;
+    assert_eq!(named.status, 400, "{named:?}");
+    let page = client.raw("GET /", &[&host], "").await;
+    let location = &page.headers["location"];
+    assert_eq!((page.status, location), (307, &format!("http://{own}/")));
+
+    let shown = |host: &str, pass: &str| {
+        vec![
+            format!("Host: {host}"),
+            format!("Authorization: Bearer {pass}"),
+        ]
+    };
+    assert_eq!(answered(&server, &shown(&own, &pass(&own))).await, 200);
+    // One that was made for another host, or for the server that was there before.
+    assert_eq!(
+        answered(&server, &shown(&localhost, &pass(&own))).await,
+        401
+    );
+    let other = Running::start();
+    let (next, _) = proof(&other, &other.address.to_string(), nonce).await;
+    assert_ne!(next, run);
+    for nonce in ["short", &"x".repeat(65), "not-base64url-%21!"] {
+        let mut client = Client::connect(server.address).await;
+        let host = format!("Host: {own}");
+        let request = format!("GET /api/v1/proof/{nonce}");
+        let refused = client.raw(&request, &[&host], "").await;
+        assert_eq!(refused.status, 400, "{nonce}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_is_replaced_opens_nothing_from_then_on() {
+    let server = Running::start();
+    let own = server.address.to_string();
+    let with = |shown: &str| {
+        vec![
+            format!("Host: {own}"),
+            format!("Authorization: Bearer {shown}"),
+        ]
+    };
+    let (run, _) = proof(&server, &own, "a-random-number_00").await;
+    let old = mac(TOKEN, &format!("hawser-pass\n{own}\n{run}"));
+    let client = Client::connect(server.address).await;
+    let mut feed = client.feed("Accept: */*").await.unwrap();
+    feed.next_of("status").await;
+    // A request that is half there when the token is replaced.
+    let mut slow = Client::connect(server.address).await;
+    let body = request("\"add-rule\",\"rule\":\"x\"");
+    let head = format!(
+        "{ASK} HTTP/1.1\r\n{}\r\nContent-Length: {}\r\nExpect: 100-continue\r\n\r\n",
+        with(TOKEN).join("\r\n"),
+        body.len()
+    );
+    slow.write(&head).await;
+    // The server wants the body, so it has seen the head.
+    assert_eq!(slow.head().await.unwrap().status, 100);
+
+    server.token.send_replace(Token::new("another"));
+    while feed.next().await.is_some() {}
+    slow.write(&body).await;
+    assert_eq!(slow.head().await.unwrap().status, 401);
+    assert!(server.daemon.steered.lock().unwrap().is_empty());
+    for refused in [TOKEN, &old] {
+        assert_eq!(answered(&server, &with(refused)).await, 401);
+    }
+    assert_eq!(answered(&server, &with("another")).await, 200);
+    let client = Client::connect(server.address).await;
+    assert_eq!(client.feed("Accept: */*").await.unwrap_err().0.status, 401);
 }
 
 #[tokio::test]
@@ -154,10 +259,11 @@ async fn what_ends_the_daemon_or_lets_others_in_is_refused_with_the_reason() {
 
 #[test]
 fn only_addresses_of_this_machine_are_served() {
-    use hawser_monitor::web::{BindError, Server, Token};
+    use hawser_monitor::web::{BindError, Server};
+    let (_keep, token) = tokio::sync::watch::channel(Token::new(TOKEN));
     for exposed in ["0.0.0.0:7480", "[::]:7480", "192.0.2.1:7480"] {
         let daemon = super::daemon::Numbers::new(0);
-        let refused = Server::bind(exposed.parse().unwrap(), Token::new(TOKEN), daemon);
+        let refused = Server::bind(exposed.parse().unwrap(), token.clone(), daemon);
         let error = refused.err().unwrap();
         assert!(matches!(error, BindError::Exposed { .. }), "{error}");
         assert!(

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use super::channel;
 use super::sample::Gauge;
+use crate::stream::Label;
 
 /// What the lock guards.
 pub(super) struct Inner {
@@ -46,7 +47,7 @@ pub(super) struct Wakers {
     pub(super) datagram: Option<Waker>,
     pub(super) reset: Option<u32>,
     /// Whose it is, for people.
-    pub(super) label: Option<Arc<str>>,
+    pub(super) label: Option<Label>,
 }
 
 /// What a stream may wait for.

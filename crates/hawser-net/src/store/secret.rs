@@ -17,11 +17,18 @@ pub(super) fn load_or_create(path: &Path) -> Result<Zeroizing<String>, StoreErro
         loaded_or_failed => return loaded_or_failed,
     }
     let secret = generate()?;
-    match files::create_new(path, format!("{}\n", *secret).as_bytes()) {
+    match files::create_new(path, line(&secret).as_bytes()) {
         Ok(()) => Ok(secret),
         Err(error) if error.is_already_there() => load(path),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Puts a new secret into the file `path`, whatever is there.
+pub(super) fn renew(path: &Path) -> Result<Zeroizing<String>, StoreError> {
+    let secret = generate()?;
+    files::replace_state(path, line(&secret).as_bytes())?;
+    Ok(secret)
 }
 
 fn load(path: &Path) -> Result<Zeroizing<String>, StoreError> {
@@ -36,6 +43,10 @@ fn load(path: &Path) -> Result<Zeroizing<String>, StoreError> {
             reason: "it holds no secret that this program has made".to_owned(),
         }),
     }
+}
+
+fn line(secret: &str) -> Zeroizing<String> {
+    Zeroizing::new(format!("{secret}\n"))
 }
 
 fn generate() -> Result<Zeroizing<String>, StoreError> {
@@ -68,6 +79,17 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         let other = load_or_create(&folder.path().join("other")).unwrap();
         assert_ne!(made, other);
+    }
+
+    #[test]
+    fn a_new_one_takes_the_place_of_whatever_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        let made = load_or_create(&path).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        let renewed = renew(&path).unwrap();
+        assert_ne!(renewed, made);
+        assert_eq!(load_or_create(&path).unwrap(), renewed);
     }
 
     #[test]

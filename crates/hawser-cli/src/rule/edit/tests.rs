@@ -76,7 +76,7 @@ fn the_rule_with_the_number_goes_and_its_remark_with_it() {
     let config = files.config.take();
     add(&files, &rule(), &Spot::Last, 0).unwrap();
     files.config = config;
-    let (gone, path) = remove(&files, 1, 0).unwrap();
+    let (gone, path) = remove(&files, 1, 0, None).unwrap();
     assert_eq!(gone.then.class, Some(Class::Bulk));
     let after = read(&path);
     assert!(
@@ -85,14 +85,52 @@ fn the_rule_with_the_number_goes_and_its_remark_with_it() {
     );
     assert!(after.starts_with("# head\n[connection]\n") && after.contains("# two"));
     // The next is the only one left in the configuration, and then one of the state directory.
-    assert_eq!(remove(&files, 2, 0).unwrap(), (rule(), files.own.clone()));
-    let problem = remove(&files, 2, 0).unwrap_err();
+    assert_eq!(
+        remove(&files, 2, 0, None).unwrap(),
+        (rule(), files.own.clone())
+    );
+    let problem = remove(&files, 2, 0, None).unwrap_err();
     assert!(is_usage(&problem), "{problem}");
     assert!(
         problem
             .to_string()
             .contains("no rule 2 of your own; you have 1")
     );
+}
+
+#[test]
+fn only_the_rule_that_was_meant_goes() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = files(folder.path(), None);
+    for name in ["c", "b", "a"] {
+        add(&files, &mode(Mode::Auto, name), &Spot::First, 0).unwrap();
+    }
+    let names = || -> Vec<_> {
+        let own = files.read().unwrap().own.into_iter();
+        own.map(|rule| rule.name.unwrap()).collect()
+    };
+    let second = text(&mode(Mode::Auto, "b"));
+    // Somebody has removed the first meanwhile: the second is the first now.
+    remove(&files, 1, 0, None).unwrap();
+    let error = remove(&files, 2, 0, Some(&second)).unwrap_err();
+    assert!(error.is::<RulesChanged>(), "{error}");
+    assert_eq!(names(), ["b", "c"]);
+    remove(&files, 1, 0, Some(second.trim_end())).unwrap();
+    assert_eq!(names(), ["c"]);
+}
+
+#[test]
+fn what_is_written_after_a_rule_was_looked_up_makes_it_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = files(folder.path(), None);
+    for name in ["b", "a"] {
+        add(&files, &mode(Mode::Auto, name), &Spot::First, 0).unwrap();
+    }
+    let found = find(&files, &files.read().unwrap(), "b", 0).unwrap();
+    remove(&files, 1, 0, None).unwrap();
+    let written: DocumentMut = read(&files.own).parse().unwrap();
+    let error = found.check(&written, &text(&found.rule)).unwrap_err();
+    assert!(error.is::<RulesChanged>(), "{error}");
 }
 
 #[test]
@@ -201,6 +239,32 @@ fn remarks_at_the_end_of_a_file_stay_ahead_of_its_first_rule() {
     ] {
         let files = files(folder.path(), Some(before));
         add(&files, &mode(Mode::Auto, "x"), &Spot::Last, 0).unwrap();
+        assert_eq!(read(files.config.as_ref().unwrap()), expected);
+        remove(&files, 1, 0, None).unwrap();
+        assert_eq!(read(files.config.as_ref().unwrap()), before);
+    }
+}
+
+#[test]
+fn a_rule_that_goes_leaves_what_does_not_belong_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let rule = |class: &str| format!("[[rule]]\nclass = \"{class}\"\n");
+    let (bulk, quick) = (rule("bulk"), rule("interactive"));
+    let up = "[up]\nlinks = [\"a\"]\n";
+    for (before, expected) in [
+        (
+            format!("# mine\n\n# one\n{bulk}\n# two\n{quick}"),
+            format!("# mine\n\n# two\n{quick}"),
+        ),
+        (format!("# mine\n\n{bulk}{up}"), format!("# mine\n\n{up}")),
+        (
+            format!("{RULES_HEAD}{bulk}{quick}"),
+            format!("{RULES_HEAD}\n{quick}"),
+        ),
+        (format!("{RULES_HEAD}{bulk}"), RULES_HEAD.to_owned()),
+    ] {
+        let files = files(folder.path(), Some(&before));
+        remove(&files, 1, 0, None).unwrap();
         assert_eq!(read(files.config.as_ref().unwrap()), expected);
     }
 }

@@ -110,7 +110,7 @@ fn tab_through(page: &mut Chromium) {
 }
 
 /// Tab until an expression is true.
-fn tab_to(page: &mut Chromium, is_there: &str) {
+pub(super) fn tab_to(page: &mut Chromium, is_there: &str) {
     for _ in 0..200 {
         if page.eval(is_there) == true {
             return;
@@ -157,7 +157,7 @@ fn screenshots() {
         return;
     };
     stage.page.show_as(PICTURE, "light");
-    let _transfers = [stage.downloads(9), stage.upload("700K")];
+    let _transfers = [stage.downloads(9), stage.upload("450K")];
     let outline = "document.querySelector('#chart-down svg[role=img] g path').getAttribute('d')";
     let samples = |count: u32| format!("{outline}.split('L').length > {}", 2 * count);
     stage.wait_for("half a minute is drawn", &samples(30));
@@ -193,7 +193,7 @@ fn screenshots() {
     }
 }
 
-const DESK: (u32, u32) = (1280, 900);
+pub(super) const DESK: (u32, u32) = (1280, 900);
 const PHONE: (u32, u32) = (360, 740);
 const PICTURE: (u32, u32) = (1280, 860);
 const TALL: (u32, u32) = (390, 844);

@@ -41,9 +41,10 @@ impl Stage {
             &place,
             format!("{SERVER}:80").parse().unwrap(),
         );
+        std::fs::write(place.path(CONFIG), REMARK).unwrap();
         let gateway = serve(&network, &place);
         let up = connect(&network, &place, &["--gateway", &place.invite()]);
-        let url = url(&place, &up);
+        let url = url(&place, "client", &up);
         let page = Chromium::start(&place, &network.client);
         let up = Some(up);
         let mut stage = Self {
@@ -76,12 +77,19 @@ impl Stage {
             what,
             || page.borrow_mut().eval(&tried) == true,
             || {
-                format!(
-                    "{}\n{log}",
-                    page.borrow_mut().text("document.body.innerText")
-                )
+                let mut page = page.borrow_mut();
+                let text = page.text("document.body.innerText");
+                let faults = FAULTS.map(|kind| page.events(kind));
+                format!("{text}\n{faults:?}\n{log}")
             },
         );
+    }
+
+    /// What is in the daemon's configuration.
+    pub(super) fn config(&self) -> String {
+        let config = std::fs::read_to_string(self.place.path(CONFIG)).unwrap();
+        assert!(config.contains(REMARK), "{config}");
+        config
     }
 
     /// What `hawser status` says.
@@ -180,6 +188,25 @@ impl Stage {
         assert!(refused.is_empty(), "{refused:?}");
     }
 
+    /// Another program where the dashboard was: one that does all that the daemon does, but for knowing
+    /// the token.
+    pub(super) fn imposter(&self) -> Daemon {
+        let mut hawser = self.network.client.command(env!("CARGO_BIN_EXE_hawser"));
+        hawser.arg("--state").arg(self.place.path("imposter"));
+        hawser.args(["up", "--listen", "127.0.0.1:1081", "--web", WEB]);
+        self.place.launch_command("imposter", hawser)
+    }
+
+    /// Ends the client, and begins a gateway that has its dashboard at the same place.
+    pub(super) fn become_gateway(&mut self) -> String {
+        self.stop_up();
+        let mut hawser = self.network.client.command(env!("CARGO_BIN_EXE_hawser"));
+        hawser.arg("--state").arg(self.place.path("other"));
+        hawser.args(["serve", "--listen", "127.0.0.1:7443", "--web", WEB]);
+        let gateway = self.up.insert(self.place.launch_command("other", hawser));
+        url(&self.place, "other", gateway)
+    }
+
     pub(super) fn stop_up(&mut self) {
         self.up.take().unwrap().end();
     }
@@ -226,6 +253,7 @@ fn serve(network: &TwoLinks, place: &Place) -> Daemon {
 fn connect(network: &TwoLinks, place: &Place, further: &[&str]) -> Daemon {
     let mut hawser = network.client.command(env!("CARGO_BIN_EXE_hawser"));
     hawser.arg("--state").arg(place.path("client"));
+    hawser.arg("--config").arg(place.path(CONFIG));
     hawser
         .args(["up", "--listen", PROXY, "--web", WEB])
         .args(further);
@@ -239,18 +267,27 @@ fn connect(network: &TwoLinks, place: &Place, further: &[&str]) -> Daemon {
 }
 
 /// What `hawser web` says.
-fn url(place: &Place, up: &Daemon) -> String {
+fn url(place: &Place, state: &str, up: &Daemon) -> String {
     let mut ended = None;
     until(
         "the dashboard has an address",
-        || ended.insert(place.run("client", &["web"])).code == 0,
+        || ended.insert(place.run(state, &["web"])).code == 0,
         || up.log(),
     );
     ended.unwrap().out.trim().to_owned()
 }
 
+/// What the browser says when something does not work.
+const FAULTS: [&str; 3] = [
+    "Runtime.exceptionThrown",
+    "Log.entryAdded",
+    "Network.loadingFailed",
+];
 const PROXY: &str = "127.0.0.1:1080";
 const WEB: &str = "127.0.0.1:7480";
+const CONFIG: &str = "hawser.toml";
+/// What was in the configuration before anything was saved.
+const REMARK: &str = "# for the test\n";
 const FILE: &str = "download";
 const SEED: u64 = 7;
 /// Ten seconds of both links.

@@ -49,6 +49,18 @@ fn to(address: &str) -> Origin {
     }
 }
 
+/// No connection takes a metered link while another is there.
+fn keep_off_metered(director: &Director) {
+    let rule = Rule {
+        then: Action {
+            avoid: Some(vec![Avoid::Metered]),
+            ..Action::default()
+        },
+        ..Rule::default()
+    };
+    director.set_rules(Arc::new(RuleSet::new([rule])));
+}
+
 /// All connections are of one class.
 fn class(director: &Director, class: Class) {
     let rule = Rule {
@@ -338,14 +350,7 @@ fn rules_come_first_then_where_it_leads_then_what_the_gateway_is_for() {
 #[tokio::test(start_paused = true)]
 async fn links_to_be_avoided_keep_off_the_gateway_wherever_there_are_any() {
     let director = director(GatewayUse::Always);
-    let rule = Rule {
-        then: Action {
-            avoid: Some(vec![Avoid::Metered]),
-            ..Action::default()
-        },
-        ..Rule::default()
-    };
-    director.set_rules(Arc::new(RuleSet::new([rule])));
+    keep_off_metered(&director);
     assert_eq!(way(&director, "198.51.100.1"), By::Gateway);
     // One that is not there yet will be in the session.
     for metered in ["b", "lte"] {
@@ -367,14 +372,7 @@ async fn links_that_no_session_may_take_keep_nobody_off_the_gateway() {
         metered: vec!["b".to_owned()],
         ..LinkTerms::default()
     });
-    let rule = Rule {
-        then: Action {
-            avoid: Some(vec![Avoid::Metered]),
-            ..Action::default()
-        },
-        ..Rule::default()
-    };
-    director.set_rules(Arc::new(RuleSet::new([rule])));
+    keep_off_metered(&director);
     assert_eq!(way(&director, "198.51.100.1"), By::Gateway);
 }
 

@@ -17,7 +17,10 @@ fn asked(keys: &str) -> Vec<Request> {
     let is_change = |it: &Request| {
         !matches!(
             it,
-            Request::Status | Request::Policy | Request::History { .. } | Request::Why { .. }
+            Request::Status { .. }
+                | Request::Policy
+                | Request::History { .. }
+                | Request::Why { .. }
         )
     };
     scene
@@ -171,6 +174,11 @@ fn an_application_is_bound_to_a_link_by_a_rule() {
             "[2001:db8::1]:443",
             "address = \"2001:db8::1\"\nonly = \"lte\"\n",
         ),
+        (
+            None,
+            "192.0.2.1:53 (udp)",
+            "address = \"192.0.2.1\"\nonly = \"lte\"\n",
+        ),
     ] {
         session(&mut scene, program, to);
         assert_eq!(of(&scene), [rule(wanted)], "{to}");
@@ -187,11 +195,34 @@ fn an_application_is_bound_to_a_link_by_a_rule() {
 
 #[test]
 fn a_rule_is_removed_where_it_stands_and_only_when_that_is_confirmed() {
-    let remove = |number, save| Request::RemoveRule { number, save };
-    assert_eq!(asked("5jjjjxj\n"), [remove(1, false)]);
-    assert_eq!(asked("5jjjjjxj\n"), [remove(2, true)]);
+    let remove = |number, rule: &str, save| Request::RemoveRule {
+        number,
+        rule: Some(rule.to_owned()),
+        save,
+    };
+    assert_eq!(
+        asked("5jjjjxj\n"),
+        [remove(1, "program firefox, only lte", false)]
+    );
+    assert_eq!(
+        asked("5jjjjjxj\n"),
+        [remove(2, "program rsync, class bulk", true)]
+    );
     assert_eq!(asked("5jjjjx\n"), []);
     assert_eq!(asked("5xj\n"), [], "the policy is no rule");
+
+    // It is the one that was shown, whatever has its number by now.
+    let mut scene = Scene::new();
+    let mut state = scene.shown(PLAIN, (80, 24));
+    press(&mut state, "5jjjjx");
+    scene.policy.rules.remove(0);
+    scene.policy.rules[0].number = 1;
+    state.handle_second();
+    scene.answer_all(&mut state);
+    press(&mut state, "j\n");
+    let requests = scene.answer_all(&mut state);
+    let wanted = remove(1, "program firefox, only lte", false);
+    assert!(requests.contains(&wanted), "{requests:?}");
 }
 
 #[test]
@@ -227,11 +258,31 @@ fn one_flow_is_asked_about_and_no_other_answer_is_taken_for_its() {
 }
 
 #[test]
+fn streams_are_asked_for_while_they_are_shown() {
+    let scene = Scene::new();
+    let mut state = scene.shown(PLAIN, (80, 24));
+    for view in ["1", "3", "4", "5"] {
+        press(&mut state, view);
+        scene.answer_all(&mut state);
+        state.handle_second();
+        let asked = scene.answer_all(&mut state);
+        assert!(asked.contains(&Request::STATUS_WITHOUT_SESSIONS), "{view}");
+        assert!(!asked.contains(&Request::STATUS), "{view}");
+    }
+    press(&mut state, "2");
+    assert!(scene.answer_all(&mut state).contains(&Request::STATUS));
+    state.handle_second();
+    let asked = scene.answer_all(&mut state);
+    let statuses = |it: &&Request| matches!(it, Request::Status { .. });
+    assert_eq!(asked.iter().filter(statuses).count(), 1, "{asked:?}");
+}
+
+#[test]
 fn nothing_more_is_asked_while_an_answer_is_due() {
     let scene = Scene::new();
     let mut state = scene.shown(ASCII, (80, 24));
     state.handle_second();
-    assert_eq!(state.poll_request(), Some(Request::Status));
+    assert_eq!(state.poll_request(), Some(Request::STATUS_WITHOUT_SESSIONS));
     for _ in 0..100 {
         state.handle_second();
         press(&mut state, "12345");
@@ -239,7 +290,7 @@ fn nothing_more_is_asked_while_an_answer_is_due() {
     }
     let asked = scene.answer_all(&mut state);
     assert_eq!(asked, []);
-    state.handle_answer(Ok(scene.answer(&Request::Status)));
+    state.handle_answer(Ok(scene.answer(&Request::STATUS)));
     let asked = scene.answer_all(&mut state);
     assert!(asked.len() <= 6, "{asked:?}");
     // Changes do not heap up either.
@@ -322,7 +373,7 @@ fn an_older_daemon_is_shown_as_far_as_it_knows() {
                 message: "what?".to_owned(),
             };
             state.handle_answer(Ok(match request {
-                Request::Status => scene.answer(&request),
+                Request::Status { .. } => scene.answer(&request),
                 _ => unsupported,
             }));
         }

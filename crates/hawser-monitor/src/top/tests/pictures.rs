@@ -1,6 +1,6 @@
 //! What the terminal shows.
 
-use hawser_control::{Change, Event, LinkHistory};
+use hawser_control::{Change, Event, LinkHistory, PlacedConnection};
 use hawser_types::LinkIndex;
 use ratatui::style::Color;
 
@@ -180,6 +180,34 @@ fn ten_links_and_five_hundred_streams_can_all_be_reached() {
         );
         press(&mut state, &"j".repeat(7));
     }
+}
+
+#[test]
+fn what_goes_over_a_session_is_one_of_its_streams_and_counted_once() {
+    let mut scene = Scene::new();
+    scene.status.all_sessions.stream_count = 3;
+    let by_itself = scene.placed[0].clone();
+    let by_gateway = |id, state: &str| PlacedConnection {
+        id,
+        destination: format!("{state}.example:443"),
+        why: "gateway".to_owned(),
+        link: None,
+        state: state.to_owned(),
+        ..by_itself.clone()
+    };
+    scene.placed.extend([
+        by_gateway(18, "open"),
+        by_gateway(19, "untold"),
+        by_gateway(20, "ended"),
+    ]);
+    let mut state = scene.shown(PLAIN, (80, 24));
+    press(&mut state, "2");
+    scene.answer_all(&mut state);
+    let shown = text(&state);
+    let title = "2 streams and connections, 1 ended, 2 not listed, by rate (o: by another)";
+    assert!(shown.contains(title), "{shown}");
+    assert!(!shown.contains("open.example") && !shown.contains("untold.example"));
+    assert!(shown.contains("ended.example"), "{shown}");
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl Scene {
     /// The answer to one request; changes are made, whatever they are.
     pub(super) fn answer(&self, request: &Request) -> Response {
         match request {
-            Request::Status => Response::Status(Box::new(self.status.clone())),
+            Request::Status { .. } => Response::Status(Box::new(self.status.clone())),
             Request::History { .. } => Response::History(Box::new(self.history.clone())),
             Request::Policy => Response::Policy(Box::new(self.policy.clone())),
             Request::Events { after, .. } => Response::Events {
@@ -273,6 +273,7 @@ fn policy() -> PolicyStatus {
             rule(1, "session", None, ["program firefox", "only lte"]),
             rule(2, "user", Some("night"), ["program rsync", "class bulk"]),
         ],
+        rule_count: 2,
         file: Some("/etc/hawser.toml".to_owned()),
     }
 }
@@ -280,6 +281,7 @@ fn policy() -> PolicyStatus {
 fn rule(number: u64, source: &str, name: Option<&str>, [when, then]: [&str; 2]) -> RuleStatus {
     let rule = serde_json::json!({
         "number": number, "source": source, "name": name, "when": when, "then": then,
+        "rule": format!("{when}, {then}"),
     });
     serde_json::from_value(rule).unwrap()
 }

@@ -240,12 +240,12 @@ fn what_root_changes_in_the_directory_of_a_service_stays_the_service_s() {
     dir.identity().unwrap();
     chown(dir.file("key"), Some(SERVICE + 1), None).unwrap();
     assert!(dir.identity().is_err());
-    // A service that is not what it should be must not be given other files.
+    // A service that is not what it should be must not be given other files, nor lead to them.
     let other = parent.path().join("of-root");
     fs::write(&other, "").unwrap();
     fs::remove_file(dir.file("gateway.lock")).unwrap();
     symlink(&other, dir.file("gateway.lock")).unwrap();
-    store.add_invite(key(2), LATER, NOW).unwrap();
+    assert!(store.add_invite(key(2), LATER, NOW).is_err());
     assert_eq!(owner(&other), 0);
 }
 

@@ -1,0 +1,9 @@
+use clap::Args;
+
+/// `hawser web`.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct WebArgs {
+    /// Make a new token first; the old one is refused from then on
+    #[arg(long)]
+    pub(crate) renew: bool,
+}

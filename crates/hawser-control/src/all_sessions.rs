@@ -1,0 +1,61 @@
+use std::collections::BTreeMap;
+
+use hawser_types::ByteCount;
+use serde::{Deserialize, Serialize};
+
+use crate::{ChannelState, PathState, SessionState, SessionStatus, StatusSnapshot};
+
+/// All sessions of a daemon together, those that are not listed included.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct AllSessions {
+    /// How many sessions are in each state.
+    pub states: BTreeMap<SessionState, u64>,
+    /// How many of their paths are.
+    pub paths: BTreeMap<PathState, u64>,
+    /// How many of their channels are.
+    pub channels: BTreeMap<ChannelState, u64>,
+    /// Streams that are open.
+    pub stream_count: u64,
+    /// What waits for a channel.
+    pub unsent_bytes: ByteCount,
+    /// What was sent and is not acknowledged yet.
+    pub unacknowledged_bytes: ByteCount,
+    /// What is under way on channels.
+    pub in_flight_bytes: ByteCount,
+    /// Memory held for their data.
+    pub memory_bytes: ByteCount,
+}
+
+impl StatusSnapshot {
+    /// How many streams are open that are not listed.
+    pub fn unlisted_streams(&self) -> u64 {
+        let listed: usize = self.sessions.iter().map(|it| it.streams.len()).sum();
+        // The list is later than the total by a moment.
+        self.all_sessions.stream_count.saturating_sub(listed as u64)
+    }
+}
+
+impl<'a> FromIterator<&'a SessionStatus> for AllSessions {
+    fn from_iter<T: IntoIterator<Item = &'a SessionStatus>>(sessions: T) -> Self {
+        let mut all = Self::default();
+        for session in sessions {
+            *all.states.entry(session.state).or_default() += 1;
+            all.stream_count += session.stream_count;
+            let unsent = session.counters.get(UNSENT).copied();
+            all.unsent_bytes += ByteCount::new(unsent.unwrap_or_default());
+            all.unacknowledged_bytes += session.unacknowledged_bytes;
+            all.memory_bytes += session.memory_bytes;
+            for path in &session.paths {
+                *all.paths.entry(path.state).or_default() += 1;
+                for channel in &path.channels {
+                    *all.channels.entry(channel.state).or_default() += 1;
+                    all.in_flight_bytes += channel.in_flight_bytes;
+                }
+            }
+        }
+        all
+    }
+}
+
+/// By the name that it has among a session's counters.
+const UNSENT: &str = "bytes-unsent";

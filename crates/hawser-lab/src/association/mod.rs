@@ -1,0 +1,306 @@
+//! Associations between Hawser's stack and usrsctp, each as sender and as receiver, over all links.
+
+mod end;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use hawser_types::ByteCount;
+use serde::Serialize;
+
+use self::end::{End, Usrsctp};
+use crate::experiment::{Common, Findings, Head, Several, Way};
+use crate::measure::{StepError, aligned, median};
+use crate::meter::AssociationOutcome;
+use crate::scenario::{Action, Direction, Scenario};
+use crate::topology::Lab;
+
+/// In which scenarios, and what to do.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    several: Several,
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Debug, clap::Args)]
+struct Options {
+    /// Bytes of each transfer
+    #[arg(long, default_value = "20MB")]
+    bytes: ByteCount,
+    /// Bytes of one message
+    #[arg(long, default_value_t = 1400, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    message: u32,
+    /// Which way
+    #[arg(long, default_value = "put")]
+    direction: Way,
+    /// Only these pairs, as SENDER-RECEIVER
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Give each end one address instead of one on each link
+    #[arg(long)]
+    single: bool,
+    /// Drop everything on link 1 from half a second after the start on
+    #[arg(long)]
+    cut: bool,
+    /// How often
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeat: u32,
+}
+
+/// What speaks SCTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Stack {
+    /// `hawser-sctp`.
+    Hawser,
+    /// usrsctp as it is: one path at a time.
+    Usrsctp,
+    /// usrsctp with its concurrent multipath transfer.
+    UsrsctpCmt,
+}
+
+/// One pair of stacks in one direction.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Row {
+    direction: Direction,
+    sender: Stack,
+    receiver: Stack,
+    /// Median goodput, Mbit/s.
+    mbps: Option<f64>,
+    /// Median processor seconds per 10^9 bytes: sender, receiver.
+    cpu_per_gigabyte: [Option<f64>; 2],
+    /// Goodput of each transfer.
+    samples: Vec<f64>,
+    failures: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Report {
+    #[serde(flatten)]
+    head: Head,
+    bytes: u64,
+    message: u32,
+    single: bool,
+    cut: bool,
+    /// The sum of the links' rates, Mbit/s.
+    sum: f64,
+    rows: Vec<Row>,
+}
+
+impl Arguments {
+    pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
+        let measure = |scenario: &Scenario, folder: &Path| run(scenario, &self.options, folder);
+        self.common.measure_all(&self.several, measure)
+    }
+}
+
+/// Measures every pair, with logs in `folder`.
+fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyhow::Result<Report> {
+    let usrsctp = Usrsctp::build(folder)?;
+    let mut rows = Vec::new();
+    for direction in options.direction.directions() {
+        for (sender, receiver) in PAIRS {
+            let name = format!("{}-{}", sender.name(), receiver.name());
+            if options.only.is_empty() || options.only.contains(&name) {
+                let case = Case {
+                    scenario,
+                    options,
+                    usrsctp: &usrsctp,
+                    folder,
+                    direction,
+                };
+                rows.push(case.measure(sender, receiver));
+            }
+        }
+    }
+    anyhow::ensure!(!rows.is_empty(), "--only {:?}: no such pair", options.only);
+    let rates = scenario
+        .links
+        .iter()
+        .map(|link| link.up.rate.bits_per_second());
+    Ok(Report {
+        head: Head::new("association", &scenario.name),
+        bytes: options.bytes.as_u64(),
+        message: options.message,
+        single: options.single,
+        cut: options.cut,
+        sum: rates.sum::<u64>() as f64 / 1e6,
+        rows,
+    })
+}
+
+struct Case<'a> {
+    scenario: &'a Scenario,
+    options: &'a Options,
+    usrsctp: &'a Usrsctp,
+    folder: &'a Path,
+    direction: Direction,
+}
+
+impl Case<'_> {
+    fn measure(&self, sender: Stack, receiver: Stack) -> Row {
+        let mut row = Row {
+            direction: self.direction,
+            sender,
+            receiver,
+            mbps: None,
+            cpu_per_gigabyte: [None; 2],
+            samples: Vec::new(),
+            failures: Vec::new(),
+        };
+        let mut cpu = [Vec::new(), Vec::new()];
+        for number in 1..=self.options.repeat {
+            match self.transfer(sender, receiver, number) {
+                Ok([sent, received]) => {
+                    row.samples
+                        .push(received.bytes as f64 * 8e-6 / received.seconds);
+                    for (cpu, outcome) in cpu.iter_mut().zip([sent, received]) {
+                        cpu.push(outcome.cpu * 1e9 / outcome.bytes as f64);
+                    }
+                }
+                Err(error) => row.failures.push(error.to_string()),
+            }
+            eprintln!("  {}", row.line());
+        }
+        row.mbps = median(row.samples.iter().copied());
+        row.cpu_per_gigabyte = cpu.map(|samples| median(samples.into_iter()));
+        row
+    }
+
+    /// One transfer in a lab of its own: sender's and receiver's outcome.
+    fn transfer(
+        &self,
+        sender: Stack,
+        receiver: Stack,
+        number: u32,
+    ) -> Result<[AssociationOutcome; 2], StepError> {
+        let lab = Lab::shaped(self.scenario)?;
+        let (client, server) = self.addresses(&lab);
+        let (from, to) = match self.direction {
+            Direction::Put => ((lab.client(), client), (lab.server(), server)),
+            Direction::Get => ((lab.server(), server), (lab.client(), client)),
+        };
+        let end = |stack, host, locals| End {
+            stack,
+            host,
+            locals,
+            bytes: self.options.bytes.as_u64(),
+            message: self.options.message,
+            usrsctp: self.usrsctp,
+        };
+        let remotes = to.1.clone();
+        let log = format!("{}-{}-{number}.log", sender.name(), receiver.name());
+        let mut receiving = end(receiver, to.0, to.1).listen(&self.folder.join(log))?;
+        let sending = end(sender, from.0, from.1);
+        let sent = std::thread::scope(|scope| {
+            let sent = scope.spawn(|| sending.send(&remotes, LIMIT));
+            if self.options.cut {
+                std::thread::sleep(CUT_AFTER);
+                lab.apply(0, Action::BlackHole)?;
+            }
+            sent.join().expect("a sender does not panic")
+        })?;
+        let received = receiving.outcome(LIMIT)?;
+        match received.bytes == self.options.bytes.as_u64() && received.wrong == 0 {
+            true => Ok([sent, received]),
+            false => Err(StepError::Corrupted),
+        }
+    }
+
+    /// The client's addresses, and the server's.
+    fn addresses(&self, lab: &Lab) -> (Vec<IpAddr>, Vec<IpAddr>) {
+        let count = if self.options.single { 1 } else { usize::MAX };
+        let of = |address: fn(&crate::topology::LabLink) -> Ipv4Addr| {
+            let links = lab.links().iter().take(count);
+            links.map(|link| IpAddr::V4(address(link))).collect()
+        };
+        (of(|link| link.address()), of(|link| link.gateway))
+    }
+}
+
+impl Stack {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Hawser => "hawser",
+            Self::Usrsctp => "usrsctp",
+            Self::UsrsctpCmt => "usrsctp-cmt",
+        }
+    }
+}
+
+impl Row {
+    fn line(&self) -> String {
+        let last = self.samples.last();
+        let said = match (last, self.failures.last()) {
+            (_, Some(failure)) => format!("failed: {failure}"),
+            (Some(mbps), _) => format!("{mbps:.2} Mbit/s"),
+            _ => "-".to_owned(),
+        };
+        let [sender, receiver] = [self.sender, self.receiver].map(Stack::name);
+        format!("{} {sender} to {receiver}: {said}", self.direction.name())
+    }
+}
+
+impl Findings for Report {
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn render(&self) -> String {
+        let header = [
+            "",
+            "sender",
+            "receiver",
+            "Mbit/s",
+            "of the sum",
+            "CPU s/GB",
+            "",
+            "failed",
+        ];
+        let mut rows = vec![header.map(str::to_owned).to_vec()];
+        for row in &self.rows {
+            let number = |value: Option<f64>, digits: usize| {
+                value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+            };
+            rows.push(vec![
+                row.direction.name().to_owned(),
+                row.sender.name().to_owned(),
+                row.receiver.name().to_owned(),
+                number(row.mbps, 2),
+                number(row.mbps.map(|mbps| mbps / self.sum), 3),
+                number(row.cpu_per_gigabyte[0], 2),
+                number(row.cpu_per_gigabyte[1], 2),
+                row.failures.len().to_string(),
+            ]);
+        }
+        let mut text = self.head.title("associations over all links");
+        text.push_str(&aligned(&rows));
+        for failure in self.rows.iter().flat_map(|row| &row.failures) {
+            text.push_str(&format!("failed: {failure}\n"));
+        }
+        text
+    }
+
+    fn failures(&self) -> usize {
+        self.rows.iter().map(|row| row.failures.len()).sum()
+    }
+}
+
+const PAIRS: [(Stack, Stack); 5] = [
+    (Stack::Hawser, Stack::Hawser),
+    (Stack::Hawser, Stack::Usrsctp),
+    (Stack::Usrsctp, Stack::Hawser),
+    (Stack::Usrsctp, Stack::Usrsctp),
+    (Stack::UsrsctpCmt, Stack::UsrsctpCmt),
+];
+const LIMIT: Duration = Duration::from_secs(300);
+const CUT_AFTER: Duration = Duration::from_millis(500);
