@@ -168,15 +168,32 @@ impl Tallies {
         }
     }
 
-    /// What was counted of `old`, which has no channel left, was `new`'s, of which nothing is known
-    /// yet, and it has one channel. `false`: it is not so.
+    /// What was counted of `old`, which has no channel left, was `new`'s, and `new` has a channel
+    /// more. `false`: it is not so.
     pub(super) fn rename(&mut self, old: LinkIndex, new: LinkIndex) -> bool {
-        if self.slot(new).is_some() {
+        let is_free = |from: &usize| old != new && self.links[*from].channels == 0;
+        let Some(from) = self.slot(old).filter(is_free) else {
             return false;
+        };
+        if let Some(to) = self.slot(new) {
+            self.fold(from, to);
+        } else {
+            (self.links[from].link, self.links[from].channels) = (new, 1);
         }
-        let old = self.state(old).filter(|state| state.channels == 0);
-        old.map(|state| (state.link, state.channels) = (new, 1))
-            .is_some()
+        true
+    }
+
+    /// Counts what was counted of the link at `from` as that of the one at `to`, which had another
+    /// channel before it was known that they are one.
+    fn fold(&mut self, from: usize, to: usize) {
+        for tally in self.streams.iter_mut().chain([&mut *self.rest]) {
+            let moved = std::mem::take(&mut tally.links[from]);
+            tally.links[to].add(&moved);
+            tally.links[from..].rotate_left(1);
+        }
+        self.links[to].channels += 1;
+        self.links.remove(from);
+        self.held = [None; 2];
     }
 
     /// A channel of this link went.

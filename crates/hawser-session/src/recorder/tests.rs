@@ -185,6 +185,20 @@ fn the_first_channel_of_a_gateway_takes_its_counts_to_the_link_that_the_client_n
 }
 
 #[test]
+fn a_second_channel_may_name_the_link_of_the_first_before_the_client_does() {
+    let (mut recorder, views) = two_links();
+    recorder.on_decision(at(1), BULK, unit(9), &views[..1], to(1, Reason::Earliest));
+    recorder.on_link_known(at(2), added(1, 4), LinkIndex::new(3));
+    let links = recorder.summary(Some(STREAM)).unwrap().links;
+    assert_eq!(links.len(), 1);
+    assert_eq!(link(&recorder, 4).chosen, [(Reason::Earliest, 1)]);
+    let (first, second) = (view(1, 4), view(2, 4));
+    let views = [first, second];
+    recorder.on_decision(at(3), BULK, unit(9), &views, to(2, Reason::Earliest));
+    assert_eq!(link(&recorder, 4).chosen, [(Reason::Earliest, 2)]);
+}
+
+#[test]
 fn a_link_that_the_rules_exclude_is_seen_by_no_policy_and_says_so() {
     let (mut recorder, views) = two_links();
     let (link_4, never) = (LinkIndex::new(4), Standing::Excluded(Exclusion::Never));
