@@ -51,16 +51,10 @@ impl End<'_> {
     /// Starts it as receiver; its output goes to `log`.
     pub(super) fn listen(&self, log: &Path) -> Result<Listening, StepError> {
         let command = self.command(&[])?;
-        let mut program = Program::start(self.stack.name(), command, log)?;
-        let deadline = Instant::now() + START_LIMIT;
-        while !program.last_words().contains("listening") {
-            program.check_alive()?;
-            if Instant::now() > deadline {
-                return Err(io::Error::from(io::ErrorKind::TimedOut).into());
-            }
-            std::thread::sleep(POLL);
-        }
-        Ok(Listening(program))
+        let program = Program::start(self.stack.name(), command, log)?;
+        let mut listening = Listening(program);
+        listening.hear("listening", START_LIMIT)?;
+        Ok(listening)
     }
 
     /// Runs it as sender.
@@ -108,13 +102,23 @@ impl End<'_> {
 }
 
 impl Listening {
+    /// Waits until the first byte has come.
+    pub(super) fn begun(&mut self, limit: Duration) -> Result<(), StepError> {
+        self.hear("began", limit).map(drop)
+    }
+
     /// Waits for what it has received.
     pub(super) fn outcome(&mut self, limit: Duration) -> Result<AssociationOutcome, StepError> {
+        outcome(&self.hear("\"role\"", limit)?)
+    }
+
+    /// Waits until it has said `word`: all that it has said.
+    fn hear(&mut self, word: &str, limit: Duration) -> Result<String, StepError> {
         let deadline = Instant::now() + limit;
         loop {
             let said = self.0.last_words();
-            if said.contains("\"role\"") {
-                return outcome(&said);
+            if said.contains(word) {
+                return Ok(said);
             }
             self.0.check_alive()?;
             if Instant::now() > deadline {

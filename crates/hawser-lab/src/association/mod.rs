@@ -46,7 +46,7 @@ struct Options {
     /// Give each end one address instead of one on each link
     #[arg(long)]
     single: bool,
-    /// Drop everything on link 1 from half a second after the start on
+    /// Drop everything on link 1 from a fifth of a second after the first byte on
     #[arg(long)]
     cut: bool,
     /// How often
@@ -204,6 +204,7 @@ impl Case<'_> {
         let sent = std::thread::scope(|scope| {
             let sent = scope.spawn(|| sending.send(&remotes, LIMIT));
             if self.options.cut {
+                receiving.begun(LIMIT)?;
                 std::thread::sleep(CUT_AFTER);
                 lab.apply(0, Action::BlackHole)?;
             }
@@ -303,4 +304,4 @@ const PAIRS: [(Stack, Stack); 5] = [
     (Stack::UsrsctpCmt, Stack::UsrsctpCmt),
 ];
 const LIMIT: Duration = Duration::from_secs(300);
-const CUT_AFTER: Duration = Duration::from_millis(500);
+const CUT_AFTER: Duration = Duration::from_millis(200);

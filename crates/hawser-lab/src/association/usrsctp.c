@@ -139,8 +139,11 @@ static void receive_all(struct socket *sock, uint64_t bytes) {
       break;
     if (flags & MSG_NOTIFICATION)
       continue;
-    if (began == 0)
+    if (began == 0) {
       began = seconds();
+      printf("began\n");
+      fflush(stdout);
+    }
     for (ssize_t i = 0; i < got; i++)
       wrong += buffer[i] != expected(done + (uint64_t)i);
     done += (uint64_t)got;
