@@ -13,6 +13,7 @@ mod transmit;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use hawser_sched::rules;
 use hawser_types::{ByteCount, Instant};
 use hawser_wire::sctp::{Cause, Chunk, StreamNumber};
 
@@ -27,7 +28,10 @@ use crate::error::Closed;
 use crate::path::{Asconf, Paths};
 use crate::receive::Inbound;
 use crate::send::Outbound;
-use crate::{AssociationConfig, Event, Local, Message, PathSnapshot, Received, Route, SendError};
+use crate::{
+    AssociationConfig, Backlog, Event, Local, Message, PathSnapshot, Place, Received, Route,
+    SendError,
+};
 
 /// One end of an association.
 ///
@@ -177,6 +181,23 @@ impl Association {
             .iter()
             .map(|path| PathSnapshot::of(now, path))
             .collect()
+    }
+
+    /// What the peer does not have yet of what it was sent.
+    pub fn backlog(&self) -> Backlog {
+        let flow = self.flow.as_ref();
+        flow.map_or_else(Backlog::default, |flow| flow.outbound.backlog())
+    }
+
+    /// Streams to send on, as agreed; 0 before that.
+    pub fn outbound_streams(&self) -> u16 {
+        self.setup.terms().map_or(0, |terms| terms.outbound_streams)
+    }
+
+    /// What the user says of paths from now on, those to come among them: the first that holds for one
+    /// counts, and others may be used like any. Of [`Terms`](rules::Terms) it is `up` that counts.
+    pub fn set_terms(&mut self, terms: Vec<(Place, rules::Terms)>) {
+        self.paths.set_terms(terms);
     }
 
     /// Whether nothing waits to be sent or acknowledged.

@@ -13,11 +13,13 @@ mod view;
 use std::time::Duration;
 
 use hawser_path::{DeliveryRate, Expectation, Limit, Silence};
+use hawser_sched::rules::Terms;
 use hawser_types::{ByteCount, ChannelId, Instant, PathId, Rate};
 
 use crate::AssociationConfig;
 use crate::congestion::{self, Acknowledged, CongestionControl, Lost};
 use crate::route::Route;
+use crate::snapshot::Traffic;
 pub(crate) use asconf::{AddressRequest, Asconf};
 use coupling::Tally;
 pub(crate) use flight::{Flight, SentPacket};
@@ -57,6 +59,10 @@ pub(crate) struct Path {
     /// When a chunk that measures the round-trip time was last sent, or the path was added.
     last_sent: Instant,
     sack_delay: Duration,
+    /// What the user says of its link.
+    pub(crate) terms: Terms,
+    pub(crate) sent: Traffic,
+    pub(crate) received: Traffic,
 }
 
 /// Whether a path can be used.
@@ -93,6 +99,9 @@ impl Path {
             heard_at: now,
             last_sent: now,
             sack_delay: config.sack_delay,
+            terms: Terms::default(),
+            sent: Traffic::default(),
+            received: Traffic::default(),
         }
     }
 

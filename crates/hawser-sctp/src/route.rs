@@ -23,6 +23,24 @@ pub struct Route {
     pub remote: SocketAddr,
 }
 
+/// Paths that the user's word for a link holds for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// Those over a link of this host.
+    Link(LinkIndex),
+    /// Those to an address of the peer, which may stand for a link there.
+    Remote(IpAddr),
+}
+
+impl Place {
+    pub(crate) fn holds(&self, route: &Route) -> bool {
+        match self {
+            Self::Link(link) => route.local.link == *link,
+            Self::Remote(address) => route.remote.ip() == *address,
+        }
+    }
+}
+
 /// A datagram to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {

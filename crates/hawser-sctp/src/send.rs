@@ -21,7 +21,7 @@ use hawser_wire::sctp::StreamNumber;
 use smallvec::SmallVec;
 
 use crate::association::Terms;
-use crate::{AssociationConfig, Event, LossRule, SendError};
+use crate::{AssociationConfig, Backlog, Event, LossRule, SendError};
 use abandon::Abandon;
 use queue::Queue;
 use transmit::Job;
@@ -157,6 +157,17 @@ impl Outbound {
     /// Payload that was sent again, or over two paths, each time counting.
     pub(crate) fn repeated(&self) -> ByteCount {
         self.window.repeated()
+    }
+
+    /// What the peer does not have yet.
+    pub(crate) fn backlog(&self) -> Backlog {
+        let again = self.window.again().filter_map(|it| self.window.get(it));
+        let again: u64 = again.map(|record| record.data.payload.len() as u64).sum();
+        Backlog {
+            queued: ByteCount::new(self.queue.bytes()),
+            under_way: ByteCount::new(self.window.under_way() + again),
+            acknowledged_at: self.heard_at,
+        }
     }
 
     /// Whether nothing waits and everything that was sent is acknowledged or given up.

@@ -30,6 +30,37 @@ pub struct PathSnapshot {
     pub rate: Rate,
     /// The largest packet known to pass, with its SCTP header.
     pub packet_size: usize,
+    /// What has left over it since it was known.
+    pub sent: Traffic,
+    /// What has come over it since then.
+    pub received: Traffic,
+}
+
+/// Packets in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// How many.
+    pub packets: u64,
+    /// Their bytes, with SCTP headers and whatever is not payload.
+    pub bytes: ByteCount,
+}
+
+/// What an association has been given to send and the peer does not have yet, as far as it has told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Payload that is in no packet yet.
+    pub queued: ByteCount,
+    /// Payload that is under way, or lost and to be sent again.
+    pub under_way: ByteCount,
+    /// When the peer last acknowledged anything; [`Instant::ZERO`] before it has.
+    pub acknowledged_at: Instant,
+}
+
+impl Traffic {
+    pub(crate) fn add(&mut self, size: usize) {
+        self.packets += 1;
+        self.bytes += ByteCount::from(size);
+    }
 }
 
 impl PathSnapshot {
@@ -45,6 +76,8 @@ impl PathSnapshot {
             in_flight: path.flight.bytes(),
             rate: path.delivery_rate(),
             packet_size: path.packet_size,
+            sent: path.sent,
+            received: path.received,
         }
     }
 }

@@ -18,6 +18,9 @@ impl Association {
             return;
         }
         self.on_way(now, route);
+        if let Some(path) = self.paths.on_route(&route) {
+            path.received.add(packet.size());
+        }
         let arrival = Arrival {
             route,
             tag: packet.tag,

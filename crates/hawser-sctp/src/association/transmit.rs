@@ -142,12 +142,15 @@ impl Association {
     }
 
     /// `None` for a packet without chunks.
-    fn finish(&self, route: Route, writer: PacketWriter) -> Option<Transmit> {
+    fn finish(&mut self, route: Route, writer: PacketWriter) -> Option<Transmit> {
         let rule = match self.setup.terms()?.zero_checksum {
             true => ChecksumRule::Zero,
             false => ChecksumRule::Crc32c,
         };
         let datagram = (!writer.is_empty()).then(|| writer.finish(rule))?;
+        if let Some(path) = self.paths.on_route(&route) {
+            path.sent.add(datagram.len());
+        }
         Some(Transmit { route, datagram })
     }
 }

@@ -2,6 +2,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use hawser_sched::PathView;
+use hawser_sched::rules::Terms;
 use hawser_types::{Instant, PathId};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -10,7 +11,7 @@ use super::coupling::Coupler;
 use super::selection::{self, Candidate};
 use super::{HeartbeatToSend, Path, PathState};
 use crate::event::Event;
-use crate::route::{Local, Route};
+use crate::route::{Local, Place, Route};
 use crate::{AssociationConfig, Selection};
 
 /// Every pair of addresses of an association, which of them are used, and how each does.
@@ -28,6 +29,8 @@ pub(crate) struct Paths {
     events: VecDeque<Event>,
     /// When [`Selection::Paper`] looks at the round-trip times again.
     reselect: Instant,
+    /// What the user says, in the order of precedence.
+    terms: Vec<(Place, Terms)>,
 }
 
 impl Paths {
@@ -42,6 +45,15 @@ impl Paths {
             views: Vec::new(),
             events: VecDeque::new(),
             reselect: Instant::ZERO,
+            terms: Vec::new(),
+        }
+    }
+
+    /// What the user says of paths, those to come among them: the first that holds for one counts.
+    pub(crate) fn set_terms(&mut self, terms: Vec<(Place, Terms)>) {
+        self.terms = terms;
+        for path in &mut self.paths {
+            path.terms = terms_of(&self.terms, &path.route);
         }
     }
 
@@ -54,7 +66,9 @@ impl Paths {
             None => {
                 let id = self.next;
                 self.next = id.next();
-                self.paths.push(Path::new(now, id, route, &self.config));
+                let mut path = Path::new(now, id, route, &self.config);
+                path.terms = terms_of(&self.terms, &route);
+                self.paths.push(path);
                 id
             }
         };
@@ -101,6 +115,11 @@ impl Paths {
     pub(crate) fn find(&self, route: &Route) -> Option<PathId> {
         let path = self.paths.iter().find(|path| path.route == *route)?;
         Some(path.id)
+    }
+
+    /// As [`Self::find`], the path itself.
+    pub(crate) fn on_route(&mut self, route: &Route) -> Option<&mut Path> {
+        self.paths.iter_mut().find(|path| path.route == *route)
     }
 
     /// `None` for one that was removed.
@@ -285,6 +304,11 @@ impl Paths {
     fn place(&self, id: PathId) -> Option<usize> {
         self.paths.binary_search_by_key(&id, |path| path.id).ok()
     }
+}
+
+fn terms_of(all: &[(Place, Terms)], route: &Route) -> Terms {
+    let found = all.iter().find(|(place, _)| place.holds(route));
+    found.map_or_else(Terms::default, |(_, terms)| *terms)
 }
 
 /// By the time that the path takes without a queue: one that is slow since it is full would else be

@@ -1,4 +1,5 @@
 use hawser_sched::PathView;
+use hawser_sched::rules::Permission;
 use hawser_types::{ByteCount, Instant, LinkIndex};
 
 use super::{Path, PathState, Paths};
@@ -7,8 +8,9 @@ impl Paths {
     /// The paths that may carry data, as schedulers look at them. `ready`: whether a path would send a
     /// packet now.
     ///
-    /// Where no selected path answers, it is any that answers; where none does, any that has ever
-    /// answered: something has to be sent for one to return.
+    /// Where no selected path answers, it is any that answers; then those that the user keeps in reserve;
+    /// where none answers, any that has ever answered: something has to be sent for one to return. One
+    /// that the user forbids never carries data.
     pub(crate) fn views(&mut self, now: Instant, ready: impl Fn(&Path) -> bool) -> &[PathView] {
         let rank = self.paths.iter().filter_map(rank).min();
         self.views.clear();
@@ -33,11 +35,17 @@ impl Paths {
 }
 
 /// How far a path is from carrying data; `None` when it never may.
-fn rank(path: &Path) -> Option<u8> {
+fn rank(path: &Path) -> Option<(u8, bool)> {
+    let reserve = match path.terms.up {
+        Permission::Preferred | Permission::Allowed => false,
+        Permission::Reserve(_) => true,
+        Permission::Forbidden(_) => return None,
+    };
     match path.state {
-        PathState::Active if path.selected => Some(0),
-        PathState::Active => Some(1),
-        PathState::Inactive => Some(2),
+        PathState::Active if reserve => Some((2, false)),
+        PathState::Active if path.selected => Some((0, false)),
+        PathState::Active => Some((1, false)),
+        PathState::Inactive => Some((3, reserve)),
         PathState::Unconfirmed => None,
     }
 }
@@ -61,6 +69,10 @@ fn view(now: Instant, path: &Path, ready: bool) -> PathView {
         in_flight: path.flight.bytes(),
         stalled: silent.saturating_sub(rtt + path.sack_delay + path.rtt.variation() * 4),
         chunk: ByteCount::from(path.packet_size.saturating_sub(OVERHEAD)),
+        weight: path.terms.weight,
+        price: path.terms.price,
+        price_weight: path.terms.price_weight,
+        preferred: path.terms.up == Permission::Preferred,
         ..PathView::default()
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hawser_sched::PathView;
 use hawser_sched::chunk::{ChunkUnit, Decision};
+use hawser_sched::rules::Permission;
 use hawser_types::{ByteCount, ChannelId, Instant, PathId};
 use smallvec::SmallVec;
 
@@ -275,7 +276,8 @@ fn only_path(paths: &Paths) -> Option<&Path> {
     let mut paths = paths.iter();
     let only = paths.next()?;
     let is_only = paths.next().is_none() && only.state != PathState::Unconfirmed;
-    is_only.then_some(only)
+    let is_forbidden = matches!(only.terms.up, Permission::Forbidden(_));
+    (is_only && !is_forbidden).then_some(only)
 }
 
 fn is_ready(now: Instant, path: &Path) -> bool {

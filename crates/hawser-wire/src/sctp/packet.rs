@@ -45,6 +45,11 @@ impl Packet {
         })
     }
 
+    /// How many bytes it has, with its header.
+    pub fn size(&self) -> usize {
+        PACKET_HEADER_LENGTH + self.chunks.len()
+    }
+
     /// The chunks in their order. Payloads are slices of the datagram.
     pub fn chunks(&self) -> Chunks {
         Chunks {

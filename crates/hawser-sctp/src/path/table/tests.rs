@@ -2,6 +2,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use hawser_sched::PathView;
+use hawser_sched::governor::Exclusion;
+use hawser_sched::rules::Permission;
 use hawser_types::{ByteCount, LinkIndex};
 use proptest::prelude::*;
 use smallvec::SmallVec;
@@ -443,4 +445,44 @@ proptest! {
             prop_assert!(views.is_sorted_by_key(|view| view.channel));
         }
     }
+}
+
+#[test]
+fn what_the_user_forbids_carries_nothing_and_what_is_kept_in_reserve_waits_for_the_others_to_fail()
+{
+    let mut paths = Paths::new(&AssociationConfig::default(), 7);
+    let ids: Vec<PathId> = (1..=3)
+        .map(|number| paths.add(at(0), route(number, 1), true).unwrap())
+        .collect();
+    let numbers = |paths: &mut Paths| -> Vec<u32> {
+        let views = paths.views(at(0), Path::has_room);
+        views.iter().map(|view| view.channel.value()).collect()
+    };
+    let terms = |up| Terms {
+        up,
+        price: 2.5,
+        ..Terms::default()
+    };
+    let link = |number| Place::Link(route(number, 1).local.link);
+    paths.set_terms(vec![
+        (link(1), terms(Permission::Forbidden(Exclusion::Never))),
+        (link(2), terms(Permission::Reserve(Exclusion::Reserve))),
+        (
+            Place::Remote(route(3, 1).remote.ip()),
+            terms(Permission::Preferred),
+        ),
+    ]);
+    assert_eq!(numbers(&mut paths), [2]);
+    let view = paths.views(at(0), Path::has_room)[0].clone();
+    assert!(view.preferred && view.price == 2.5, "{view:?}");
+    (0..9).for_each(|_| paths.on_timeout_counted(ids[2]));
+    assert_eq!(numbers(&mut paths), [1], "the one in reserve");
+    paths.remove_local(route(2, 1).local);
+    assert_eq!(numbers(&mut paths), [2], "it may come back");
+    paths.remove_local(route(3, 1).local);
+    assert!(numbers(&mut paths).is_empty());
+    // What holds for a place holds for a path that comes later.
+    paths.add(at(0), route(2, 1), true);
+    paths.add(at(0), route(4, 1), true);
+    assert_eq!(numbers(&mut paths), [4]);
 }
