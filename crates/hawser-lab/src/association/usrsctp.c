@@ -163,6 +163,8 @@ int main(int argc, char **argv) {
   usrsctp_init(UDP_PORT, NULL, NULL);
   usrsctp_sysctl_set_sctp_cmt_on_off((uint32_t)atoi(argv[6]));
   usrsctp_sysctl_set_sctp_blackhole(2);
+  /* With its default, 5, a path that has fallen silent is left after a minute. */
+  usrsctp_sysctl_set_sctp_path_rtx_max_default(2);
   usrsctp_sysctl_set_sctp_recvspace(BUFFER);
   usrsctp_sysctl_set_sctp_sendspace(BUFFER);
   struct socket *sock = open_socket(locals, local_count);
