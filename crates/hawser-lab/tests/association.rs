@@ -26,32 +26,55 @@ fn every_byte_arrives_though_a_link_falls_silent() {
     );
 }
 
+#[test]
+fn every_stack_carries_every_byte_over_cables_without_limits() {
+    let name = "every_stack_carries_every_byte_over_cables_without_limits";
+    let options = ["--bytes", "3MB", "--message", "20001", "--repeat", "1"];
+    if let Some(report) = report(name, "association-speed", &options) {
+        assert_eq!(rows_of(&report), 9, "{report}");
+    }
+}
+
 /// Runs Hawser's stack with itself, to usrsctp and from it; the command fails when a byte is wrong.
 fn transfers(test: &str, scenario: &str, options: &[&str]) {
-    if !common::can_make_labs(test) {
-        return;
-    }
     let scenario = format!(
         "{}/../../scenarios/{scenario}.toml",
         env!("CARGO_MANIFEST_DIR")
     );
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hawser-lab"));
-    command.args(["association", &scenario, "--json"]);
-    command.args(["--only", "hawser-hawser,hawser-usrsctp,usrsctp-hawser"]);
+    let only = "hawser-hawser,hawser-usrsctp,usrsctp-hawser";
+    let mut all = vec![scenario.as_str(), "--only", only];
     if !options.contains(&"--bytes") {
-        command.args(["--bytes", "2MB"]);
+        all.extend(["--bytes", "2MB"]);
     }
-    let output = command.args(options).output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    if errors.contains("libusrsctp-dev") {
-        return hawser_skip::skip(&format!("association::{test}"), &errors);
+    all.extend(options);
+    if let Some(report) = report(test, "association", &all) {
+        assert!(rows_of(&report) >= 3, "{report}");
     }
-    assert!(output.status.success(), "{errors}");
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+}
+
+/// How many rows a report has, each with one transfer that went well.
+fn rows_of(report: &serde_json::Value) -> usize {
     let rows = report["rows"].as_array().unwrap();
-    assert!(rows.len() >= 3, "{report}");
     for row in rows {
         assert_eq!(row["failures"].as_array().unwrap().len(), 0, "{row}");
         assert_eq!(row["samples"].as_array().unwrap().len(), 1, "{row}");
     }
+    rows.len()
+}
+
+/// What a command of the lab reports, which must succeed; nothing where it can't be run.
+fn report(test: &str, command: &str, options: &[&str]) -> Option<serde_json::Value> {
+    if !common::can_make_labs(test) {
+        return None;
+    }
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_hawser-lab"));
+    let output = lab.args([command, "--json"]).args(options).output();
+    let output = output.unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if errors.contains("libusrsctp-dev") {
+        hawser_skip::skip(&format!("association::{test}"), &errors);
+        return None;
+    }
+    assert!(output.status.success(), "{errors}");
+    Some(serde_json::from_slice(&output.stdout).unwrap())
 }

@@ -70,35 +70,44 @@ impl End<'_> {
 
     /// `remotes`: where the receiver is; none for the receiver itself.
     fn command(&self, remotes: &[IpAddr]) -> Result<Command, StepError> {
-        let (bytes, message) = (self.bytes.to_string(), self.message.to_string());
-        let list = |addresses: &[IpAddr]| {
-            let texts: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
-            texts.join(",")
-        };
-        let receives = remotes.is_empty();
-        if self.stack == Stack::Hawser {
-            let mut command = self.host.command(own_program()?);
-            command.args(["meter", "association", "--locals", &list(&self.locals)]);
-            command.args(["--bytes", &bytes, "--message", &message]);
-            match receives {
-                true => command.arg("--receive"),
-                false => command.args(["--remotes", &list(remotes)]),
-            };
-            return Ok(command);
+        match self.stack {
+            Stack::Hawser => self.own("association", &[], remotes),
+            Stack::HawserSealed => self.own("association", &["--sealed"], remotes),
+            Stack::Quinn => self.own("quic", &[], remotes),
+            Stack::Usrsctp => Ok(self.usrsctp("0", remotes)),
+            Stack::UsrsctpCmt => Ok(self.usrsctp("1", remotes)),
         }
+    }
+
+    fn own(&self, meter: &str, options: &[&str], remotes: &[IpAddr]) -> Result<Command, StepError> {
+        let (bytes, message) = (self.bytes.to_string(), self.message.to_string());
+        let mut command = self.host.command(own_program()?);
+        command.args(["meter", meter, "--locals", &list(&self.locals)]);
+        command.args(["--bytes", &bytes, "--message", &message]);
+        command.args(options);
+        match (remotes.is_empty(), self.stack) {
+            (true, Stack::Quinn) => {}
+            (true, _) => drop(command.arg("--receive")),
+            (false, _) => drop(command.args(["--remotes", &list(remotes)])),
+        }
+        Ok(command)
+    }
+
+    fn usrsctp(&self, cmt: &str, remotes: &[IpAddr]) -> Command {
+        let (bytes, message) = (self.bytes.to_string(), self.message.to_string());
         let mut command = self.host.command(&self.usrsctp.0);
-        let cmt = if self.stack == Stack::UsrsctpCmt {
-            "1"
-        } else {
-            "0"
-        };
-        let (role, remotes) = match receives {
+        let (role, remotes) = match remotes.is_empty() {
             true => ("receive", "-".to_owned()),
             false => ("send", list(remotes)),
         };
         command.args([role, &list(&self.locals), &remotes, &bytes, &message, cmt]);
-        Ok(command)
+        command
     }
+}
+
+fn list(addresses: &[IpAddr]) -> String {
+    let texts: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+    texts.join(",")
 }
 
 impl Listening {

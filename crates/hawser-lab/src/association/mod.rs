@@ -1,13 +1,13 @@
 //! Associations between Hawser's stack and usrsctp, each as sender and as receiver, over all links.
 
 mod end;
+pub(crate) mod speed;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::ValueEnum;
 use hawser_types::ByteCount;
 use serde::Serialize;
 
@@ -54,16 +54,20 @@ struct Options {
     repeat: u32,
 }
 
-/// What speaks SCTP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+/// What speaks SCTP, or is measured beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Stack {
     /// `hawser-sctp`.
     Hawser,
+    /// Likewise, under a seal.
+    HawserSealed,
     /// usrsctp as it is: one path at a time.
     Usrsctp,
     /// usrsctp with its concurrent multipath transfer.
     UsrsctpCmt,
+    /// QUIC: a connection on each link.
+    Quinn,
 }
 
 /// One pair of stacks in one direction.
@@ -217,21 +221,26 @@ impl Case<'_> {
         }
     }
 
-    /// The client's addresses, and the server's.
     fn addresses(&self, lab: &Lab) -> (Vec<IpAddr>, Vec<IpAddr>) {
-        let count = if self.options.single { 1 } else { usize::MAX };
-        let of = |address: fn(&crate::topology::LabLink) -> Ipv4Addr| {
-            let links = lab.links().iter().take(count);
-            links.map(|link| IpAddr::V4(address(link))).collect()
-        };
-        (of(|link| link.address()), of(|link| link.gateway))
+        addresses(lab, if self.options.single { 1 } else { usize::MAX })
     }
+}
+
+/// The client's addresses on so many links, and the server's.
+fn addresses(lab: &Lab, links: usize) -> (Vec<IpAddr>, Vec<IpAddr>) {
+    let of = |address: fn(&crate::topology::LabLink) -> Ipv4Addr| {
+        let links = lab.links().iter().take(links);
+        links.map(|link| IpAddr::V4(address(link))).collect()
+    };
+    (of(|link| link.address()), of(|link| link.gateway))
 }
 
 impl Stack {
     fn name(self) -> &'static str {
         match self {
             Self::Hawser => "hawser",
+            Self::HawserSealed => "hawser-sealed",
+            Self::Quinn => "quinn",
             Self::Usrsctp => "usrsctp",
             Self::UsrsctpCmt => "usrsctp-cmt",
         }

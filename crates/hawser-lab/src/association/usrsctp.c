@@ -9,6 +9,7 @@
  * many bytes came, how many of them were wrong, and in how many seconds.
  */
 #include <arpa/inet.h>
+#include <endian.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -34,6 +35,36 @@ static uint64_t hash(uint64_t n) {
 
 static unsigned char expected(uint64_t place) {
   return (unsigned char)(hash(place / 8) >> (8 * (place % 8)));
+}
+
+/* What is sent at a place; whole words at once, since this is measured too. */
+static void fill(unsigned char *buffer, uint64_t place, size_t size) {
+  size_t i = 0;
+  for (; i < size && (place + i) % 8 != 0; i++)
+    buffer[i] = expected(place + i);
+  for (; i + 8 <= size; i += 8) {
+    uint64_t word = htole64(hash((place + i) / 8));
+    memcpy(buffer + i, &word, 8);
+  }
+  for (; i < size; i++)
+    buffer[i] = expected(place + i);
+}
+
+/* How many bytes are not what is sent at that place. */
+static uint64_t wrong_at(const unsigned char *buffer, uint64_t place, size_t size) {
+  uint64_t wrong = 0;
+  size_t i = 0;
+  for (; i < size && (place + i) % 8 != 0; i++)
+    wrong += buffer[i] != expected(place + i);
+  for (; i + 8 <= size; i += 8) {
+    uint64_t word = htole64(hash((place + i) / 8));
+    if (memcmp(buffer + i, &word, 8) != 0)
+      for (size_t k = i; k < i + 8; k++)
+        wrong += buffer[k] != expected(place + k);
+  }
+  for (; i < size; i++)
+    wrong += buffer[i] != expected(place + i);
+  return wrong;
 }
 
 static double seconds(void) {
@@ -90,8 +121,7 @@ static void send_all(struct socket *sock, uint64_t bytes, size_t message) {
   unsigned char *buffer = malloc(message);
   for (uint64_t done = 0; done < bytes;) {
     size_t size = bytes - done < message ? (size_t)(bytes - done) : message;
-    for (size_t i = 0; i < size; i++)
-      buffer[i] = expected(done + i);
+    fill(buffer, done, size);
     struct sctp_sndinfo info;
     memset(&info, 0, sizeof info);
     ssize_t sent = usrsctp_sendv(sock, buffer, size, NULL, 0, &info, sizeof info, SCTP_SENDV_SNDINFO, 0);
@@ -144,8 +174,7 @@ static void receive_all(struct socket *sock, uint64_t bytes) {
       printf("began\n");
       fflush(stdout);
     }
-    for (ssize_t i = 0; i < got; i++)
-      wrong += buffer[i] != expected(done + (uint64_t)i);
+    wrong += wrong_at(buffer, done, (size_t)got);
     done += (uint64_t)got;
   }
   report("receive", done, wrong, seconds() - began);

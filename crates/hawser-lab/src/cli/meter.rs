@@ -10,7 +10,7 @@ use clap::{Subcommand, ValueEnum};
 use hawser::Encryption;
 
 use crate::cut::{self, VisitArguments};
-use crate::meter::{self, AssociationOrder, Congestion, LibraryOrder, Order};
+use crate::meter::{self, AssociationOrder, Congestion, LibraryOrder, Order, QuicOrder};
 use crate::scenario::Direction;
 use crate::watchers::{self, WatchArguments};
 use crate::{commands, relay};
@@ -43,6 +43,8 @@ pub(super) enum MeterCommand {
     },
     /// Be one end of an association
     Association(AssociationOrder),
+    /// Be one end of QUIC connections, one from each address
+    Quic(QuicOrder),
     /// Send bytes as a program that embeds the library
     LibraryPut(LibraryArguments),
     /// Fetch bytes as a program that embeds the library
@@ -102,6 +104,10 @@ impl MeterCommand {
             } => meter::serve_library(listen, &invite, encryption(plain))?,
             Self::Association(order) => {
                 let outcome = meter::run_association(&order)?;
+                commands::print(&serde_json::to_string(&outcome)?)?;
+            }
+            Self::Quic(order) => {
+                let outcome = meter::run_quic(&order)?;
                 commands::print(&serde_json::to_string(&outcome)?)?;
             }
             Self::LibraryPut(arguments) => arguments.execute(Direction::Put)?,

@@ -65,6 +65,8 @@ enum Command {
     Watchers(WatcherArguments),
     /// Send over associations of all links, between Hawser's SCTP and usrsctp
     Association(association::Arguments),
+    /// Measure associations without limits: speed and processor time, beside usrsctp and QUIC
+    AssociationSpeed(association::speed::Arguments),
     /// Let links fail and return, under load and at rest
     Failover(Arguments<failover::Options>),
     /// Time objects of 20 kB to 1 MB on a warm session, beside plain TCP
@@ -123,6 +125,7 @@ impl Cli {
             Command::Cut(arguments) => arguments.execute(|o| &o.scenario, cut::run),
             Command::Watchers(arguments) => arguments.execute(),
             Command::Association(arguments) => arguments.execute(),
+            Command::AssociationSpeed(arguments) => arguments.execute(),
             Command::Failover(arguments) => arguments.execute(failover::run),
             Command::Objects(arguments) => arguments.execute(objects::run),
             Command::Interactive(arguments) => arguments.execute(interactive::run),

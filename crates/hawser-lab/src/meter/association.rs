@@ -4,34 +4,39 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use bytes::{BufMut, Bytes, BytesMut};
-use hawser_net::association::{AssociationEndpoint, AssociationHandle};
+use hawser_net::association::{AssociationEndpoint, AssociationHandle, Seal};
 use hawser_net::links::{Link, list_links};
 use hawser_sctp::{AssociationConfig, Closed, Local, Message};
-use hawser_types::LinkIndex;
+use hawser_session::seal::{Aead, Direction, SessionKeys};
+use hawser_types::{ChannelId, LinkIndex};
 use hawser_wire::sctp::StreamNumber;
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
+use super::places::{bytes_at, wrong_at};
 use crate::cpu;
 
-/// What an end of an association is to do.
+/// What an end of an association, or of its like, is to do.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AssociationOrder {
     /// This end's addresses
     #[arg(long, required = true, value_delimiter = ',')]
-    locals: Vec<IpAddr>,
+    pub(super) locals: Vec<IpAddr>,
     /// The peer's; without any, the peer begins
     #[arg(long, value_delimiter = ',')]
-    remotes: Vec<IpAddr>,
+    pub(super) remotes: Vec<IpAddr>,
     /// Bytes to send, or to receive
     #[arg(long)]
-    bytes: u64,
+    pub(super) bytes: u64,
     /// Bytes of one message
     #[arg(long, default_value_t = 1400)]
-    message: usize,
+    pub(super) message: usize,
     /// Receive instead of sending
     #[arg(long)]
     receive: bool,
+    /// Seal the datagrams
+    #[arg(long)]
+    sealed: bool,
 }
 
 /// What came of it.
@@ -63,18 +68,14 @@ impl AssociationOrder {
         let links = list_links().await?;
         let locals = self.locals.iter().map(|address| place(*address, &links));
         let locals: Vec<Local> = locals.collect();
-        let config = AssociationConfig::default();
-        let endpoint = AssociationEndpoint::bind(config.clone(), &locals, UDP_PORT)
-            .context("can't open the sockets")?;
-        let association = if self.remotes.is_empty() {
-            // Whoever started this waits for the line.
-            println!("listening");
-            endpoint.accept().await
-        } else {
-            let remotes = self.remotes.iter();
-            let remotes: Vec<SocketAddr> =
-                remotes.map(|it| SocketAddr::new(*it, UDP_PORT)).collect();
-            endpoint.connect(config, &remotes)?
+        let endpoint = match self.sealed {
+            true => AssociationEndpoint::bind_sealed(&locals, UDP_PORT),
+            false => AssociationEndpoint::bind(AssociationConfig::default(), &locals, UDP_PORT),
+        };
+        let endpoint = endpoint.context("can't open the sockets")?;
+        let association = match self.remotes.is_empty() {
+            true => self.accept(&endpoint).await?,
+            false => self.connect(&endpoint)?,
         };
         let established = association.established().await;
         established.map_err(|why| anyhow::anyhow!("no association: {why:?}"))?;
@@ -84,6 +85,29 @@ impl AssociationOrder {
         }
     }
 
+    async fn accept(&self, endpoint: &AssociationEndpoint) -> anyhow::Result<AssociationHandle> {
+        let expected = self.sealed.then(|| {
+            let seal = seal(Direction::GatewayToClient);
+            endpoint.expect(AssociationConfig::default(), seal)
+        });
+        // Whoever started this waits for the line.
+        println!("listening");
+        Ok(match expected.transpose()? {
+            Some(expected) => expected.accept().await,
+            None => endpoint.accept().await,
+        })
+    }
+
+    fn connect(&self, endpoint: &AssociationEndpoint) -> anyhow::Result<AssociationHandle> {
+        let remotes = self.remotes.iter();
+        let remotes: Vec<SocketAddr> = remotes.map(|it| SocketAddr::new(*it, UDP_PORT)).collect();
+        let config = AssociationConfig::default();
+        Ok(match self.sealed {
+            true => endpoint.connect_sealed(config, &remotes, seal(Direction::ClientToGateway))?,
+            false => endpoint.connect(config, &remotes)?,
+        })
+    }
+
     async fn send_all(
         &self,
         association: &AssociationHandle,
@@ -91,10 +115,10 @@ impl AssociationOrder {
         let began = Instant::now();
         let mut place = 0;
         while place < self.bytes {
-            let size = (self.message as u64).min(self.bytes - place);
-            let message = Message::new(pattern(place, size));
+            let size = self.message_at(place);
+            let message = Message::new(bytes_at(place, size));
             association.send(StreamNumber::new(0), message).await?;
-            place += size;
+            place += size as u64;
         }
         match association.shutdown().await {
             Closed::Shutdown => Ok(self.outcome("send", place, 0, began)),
@@ -115,12 +139,7 @@ impl AssociationOrder {
                 Instant::now()
             });
             let payload = received.payload();
-            let right = pattern(place, payload.len() as u64);
-            let differ = payload
-                .iter()
-                .zip(&right)
-                .filter(|(got, right)| got != right);
-            wrong += differ.count() as u64;
+            wrong += wrong_at(place, &payload);
             place += payload.len() as u64;
         }
         let began = began.unwrap_or_else(Instant::now);
@@ -128,6 +147,11 @@ impl AssociationOrder {
         // The last word of the peer may be lost with its link, and nobody is there to say it again.
         let _ = tokio::time::timeout(GOODBYE, association.closed()).await;
         Ok(outcome)
+    }
+
+    /// How long the message is that begins at `place`.
+    pub(super) fn message_at(&self, place: u64) -> usize {
+        usize::try_from(self.bytes - place).map_or(self.message, |rest| rest.min(self.message))
     }
 
     fn outcome(&self, role: &str, bytes: u64, wrong: u64, began: Instant) -> AssociationOutcome {
@@ -141,23 +165,10 @@ impl AssociationOrder {
     }
 }
 
-/// The bytes at a place of what is sent: byte n is byte n % 8 of a hash of n / 8.
-fn pattern(place: u64, size: u64) -> Bytes {
-    let mut bytes = BytesMut::with_capacity(size as usize + 16);
-    let skipped = (place % 8) as usize;
-    for word in place / 8..(place + size).div_ceil(8) {
-        bytes.put_u64_le(hash(word));
-    }
-    let bytes = bytes.freeze();
-    bytes.slice(skipped..skipped + size as usize)
-}
-
-/// SplitMix64.
-fn hash(word: u64) -> u64 {
-    let mixed = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
+/// Keys that both ends know without having met.
+fn seal(direction: Direction) -> Seal {
+    let keys = SessionKeys::new(Zeroizing::new([7; 32]), Aead::Aes128Gcm);
+    Seal::new(&keys, ChannelId::new(1), direction)
 }
 
 /// An address, with the interface that has it; without one, packets leave as routes have it.

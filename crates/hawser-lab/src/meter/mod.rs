@@ -11,6 +11,8 @@ mod client;
 mod connects;
 mod header;
 mod library;
+mod places;
+mod quic;
 mod server;
 pub(crate) mod socks;
 
@@ -29,6 +31,7 @@ pub(crate) use association::{AssociationOrder, AssociationOutcome, run as run_as
 pub use client::{FirstAnswer, first_answer, open_echo, transfer};
 pub(crate) use connects::connects;
 pub(crate) use library::{LibraryOrder, library_transfer, serve_library};
+pub(crate) use quic::{QuicOrder, run as run_quic};
 pub(crate) use server::serve_all;
 pub use server::{port, serve, serve_until_ended};
 pub(crate) use socks::connect as socks_connect;

@@ -1,0 +1,280 @@
+//! One end of QUIC connections (quinn), each with one stream: what associations are measured beside.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context as _, ensure};
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::{ClientConfig, Connection, Endpoint, ServerConfig, TransportConfig, VarInt};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring as provider};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::server::AlwaysResolvesServerRawPublicKeys;
+use rustls::sign::CertifiedKey;
+use rustls::version::TLS13;
+use rustls::{DigitallySignedStruct, SignatureScheme};
+use tokio::task::JoinSet;
+
+use super::association::AssociationOutcome;
+use super::places::{bytes_at, wrong_at};
+use crate::cpu;
+
+/// What an end of the connections is to do.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct QuicOrder {
+    /// This end's addresses, one for each connection
+    #[arg(long, required = true, value_delimiter = ',')]
+    locals: Vec<IpAddr>,
+    /// The peer's, in the same order; without any, the peer begins, and sends
+    #[arg(long, value_delimiter = ',')]
+    remotes: Vec<IpAddr>,
+    /// Bytes over all of them, in equal parts
+    #[arg(long)]
+    bytes: u64,
+    /// Bytes of one write
+    #[arg(long)]
+    message: usize,
+}
+
+/// Sends or receives.
+pub(crate) fn run(order: &QuicOrder) -> anyhow::Result<AssociationOutcome> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(order.run())
+}
+
+/// What one connection came to.
+struct Part {
+    bytes: u64,
+    wrong: u64,
+    began: Instant,
+    ended: Instant,
+}
+
+impl QuicOrder {
+    async fn run(&self) -> anyhow::Result<AssociationOutcome> {
+        let mut parts = JoinSet::new();
+        let receives = self.remotes.is_empty();
+        ensure!(
+            receives || self.remotes.len() == self.locals.len(),
+            "one remote address for each local one"
+        );
+        let bytes = self.bytes / self.locals.len() as u64;
+        for (index, local) in self.locals.iter().enumerate() {
+            let endpoint = self.endpoint(SocketAddr::new(*local, UDP_PORT))?;
+            match self.remotes.get(index) {
+                None => parts.spawn(receive(endpoint)),
+                Some(remote) => {
+                    let remote = SocketAddr::new(*remote, UDP_PORT);
+                    parts.spawn(send(endpoint, remote, bytes, self.message))
+                }
+            };
+        }
+        if receives {
+            // Whoever started this waits for the line.
+            println!("listening");
+        }
+        let mut done = Vec::new();
+        while let Some(part) = parts.join_next().await {
+            done.push(part??);
+        }
+        let began = done.iter().map(|part| part.began).min();
+        let ended = done.iter().map(|part| part.ended).max();
+        let spans = began.zip(ended).context("no connection")?;
+        Ok(AssociationOutcome {
+            role: if receives { "receive" } else { "send" }.to_owned(),
+            bytes: done.iter().map(|part| part.bytes).sum(),
+            wrong: done.iter().map(|part| part.wrong).sum(),
+            seconds: (spans.1 - spans.0).as_secs_f64(),
+            cpu: cpu::of_this_process(),
+        })
+    }
+
+    fn endpoint(&self, local: SocketAddr) -> anyhow::Result<Endpoint> {
+        let mut transport = TransportConfig::default();
+        // What associations have by default.
+        transport.stream_receive_window(VarInt::from_u32(BUFFER));
+        transport.receive_window(VarInt::from_u32(BUFFER));
+        transport.send_window(BUFFER.into());
+        let transport = Arc::new(transport);
+        let endpoint = match self.remotes.is_empty() {
+            true => {
+                let mut config = ServerConfig::with_crypto(Arc::new(server_crypto()?));
+                config.transport_config(transport);
+                Endpoint::server(config, local)
+            }
+            false => Endpoint::client(local).and_then(|mut endpoint| {
+                let crypto = client_crypto().map_err(std::io::Error::other)?;
+                let mut config = ClientConfig::new(Arc::new(crypto));
+                config.transport_config(transport);
+                endpoint.set_default_client_config(config);
+                Ok(endpoint)
+            }),
+        };
+        endpoint.context("can't open a socket")
+    }
+}
+
+async fn send(
+    endpoint: Endpoint,
+    remote: SocketAddr,
+    bytes: u64,
+    message: usize,
+) -> anyhow::Result<Part> {
+    let connection = endpoint.connect(remote, "lab")?.await?;
+    let began = Instant::now();
+    let mut stream = connection.open_uni().await?;
+    let mut place = 0;
+    while place < bytes {
+        let size = usize::try_from(bytes - place).map_or(message, |rest| rest.min(message));
+        stream.write_chunk(bytes_at(place, size)).await?;
+        place += size as u64;
+    }
+    stream.finish()?;
+    // Until the peer has everything.
+    stream.stopped().await?;
+    let ended = Instant::now();
+    end(&endpoint, &connection).await;
+    Ok(Part {
+        bytes: place,
+        wrong: 0,
+        began,
+        ended,
+    })
+}
+
+async fn receive(endpoint: Endpoint) -> anyhow::Result<Part> {
+    let incoming = endpoint.accept().await.context("nobody came")?;
+    let connection = incoming.await?;
+    let mut stream = connection.accept_uni().await?;
+    let (mut began, mut place, mut wrong) = (None, 0, 0);
+    while let Some(chunk) = stream.read_chunk(usize::MAX, true).await? {
+        began.get_or_insert_with(Instant::now);
+        wrong += wrong_at(place, &chunk.bytes);
+        place += chunk.bytes.len() as u64;
+    }
+    let ended = Instant::now();
+    connection.closed().await;
+    endpoint.wait_idle().await;
+    Ok(Part {
+        bytes: place,
+        wrong,
+        began: began.unwrap_or(ended),
+        ended,
+    })
+}
+
+async fn end(endpoint: &Endpoint, connection: &Connection) {
+    connection.close(VarInt::from_u32(0), b"");
+    endpoint.wait_idle().await;
+}
+
+fn server_crypto() -> anyhow::Result<QuicServerConfig> {
+    let key = [&PKCS8_PREFIX[..], &[7; 32]].concat();
+    let key = provider::sign::any_eddsa_type(&PrivatePkcs8KeyDer::from(key))?;
+    let public = key.public_key().context("a key without its public half")?;
+    let public = CertificateDer::from(public.to_vec());
+    let certified = Arc::new(CertifiedKey::new(vec![public], key));
+    let config = rustls::ServerConfig::builder_with_provider(crypto_provider())
+        .with_protocol_versions(&[&TLS13])?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified)));
+    Ok(QuicServerConfig::try_from(config)?)
+}
+
+fn client_crypto() -> anyhow::Result<QuicClientConfig> {
+    let config = rustls::ClientConfig::builder_with_provider(crypto_provider())
+        .with_protocol_versions(&[&TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Anybody))
+        .with_no_client_auth();
+    Ok(QuicClientConfig::try_from(config)?)
+}
+
+/// The suite that sealed associations use in the lab comes first.
+fn crypto_provider() -> Arc<CryptoProvider> {
+    let mut provider = provider::default_provider();
+    let suites = &mut provider.cipher_suites;
+    let aes_128 = provider::cipher_suite::TLS13_AES_128_GCM_SHA256;
+    suites.retain(|suite| *suite != aes_128);
+    suites.insert(0, aes_128);
+    Arc::new(provider)
+}
+
+/// In a lab, who answers is the peer.
+#[derive(Debug)]
+struct Anybody;
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _key: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _key: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _message: &[u8],
+        _key: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+/// An Ed25519 key in PKCS#8, up to its 32 bytes (RFC 8410 §7).
+const PKCS8_PREFIX: [u8; 16] = [
+    0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
+];
+const UDP_PORT: u16 = 9899;
+const BUFFER: u32 = 8 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_sent_over_a_connection_arrives_and_is_checked() {
+        let order = |remotes| QuicOrder {
+            locals: vec![Ipv4Addr::LOCALHOST.into()],
+            remotes,
+            bytes: 300_000,
+            message: 7_000,
+        };
+        let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let listening = order(Vec::new()).endpoint(local).unwrap();
+        let remote = listening.local_addr().unwrap();
+        let begins = order(vec![remote.ip()]).endpoint(local).unwrap();
+        let (sent, received) =
+            tokio::join!(send(begins, remote, 300_000, 7_000), receive(listening));
+        let received = received.unwrap();
+        assert_eq!(sent.unwrap().bytes, 300_000);
+        assert_eq!((received.bytes, received.wrong), (300_000, 0));
+    }
+}
