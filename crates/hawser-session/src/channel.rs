@@ -5,16 +5,18 @@ use hawser_path::{Control, ControlChoice, ControlFacts, KernelSample, PathEstima
 use hawser_sched::PathView;
 use hawser_sched::governor::{Harm, Standing};
 use hawser_sched::rules::Permission;
-use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, StreamId};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, RecordNumber, StreamId};
 use hawser_wire::{ChannelRole, MAX_CHUNK_PAYLOAD, RECORD_HEADER_LENGTH};
 
-use crate::ChunkSize;
 use crate::ledger::ChunkKey;
+use crate::range_set::RangeSet;
 use crate::seal::TAG_LENGTH;
 use crate::session::SendTerms;
+use crate::session::association::{Booked, PathSample};
 use crate::session::datagrams::Given;
 use crate::session::report::{Notice, Reported};
 use crate::snapshot::PeerView;
+use crate::{ChunkSize, Misbehaviour};
 
 /// What the driver knows of a channel that it adds to a session.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,16 +25,57 @@ pub struct ChannelSpec {
     pub id: ChannelId,
     /// What it is for.
     pub role: ChannelRole,
-    /// The client's link below it. A gateway learns the first channel's from the client's hello.
+    /// The client's link below it. A gateway learns the first channel's from the client's hello. An
+    /// association has [`LinkIndex::ALL`], and no other channel has.
     pub link: LinkIndex,
     /// Records exchanged before the session took over, the same in both directions: 1 for a
     /// channel that joined, 0 for the first.
     pub records: u64,
-    /// Bytes of payload in a full TCP segment, if known.
+    /// Bytes of payload in a full TCP segment, or in a packet of the association, if known.
     pub segment_size: Option<u32>,
 }
 
-/// One TCP connection, as the session sees it.
+/// What carries a channel's records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Carrier {
+    /// A TCP connection over one link.
+    #[default]
+    Tcp,
+    /// An association over all links.
+    Association,
+}
+
+impl ChannelSpec {
+    /// An association that is established and carries messages from now on.
+    pub const fn association(id: ChannelId) -> Self {
+        Self {
+            id,
+            role: ChannelRole::Bulk,
+            link: LinkIndex::ALL,
+            records: 0,
+            segment_size: None,
+        }
+    }
+
+    /// What carries it.
+    pub fn carrier(&self) -> Carrier {
+        match self.link {
+            LinkIndex::ALL => Carrier::Association,
+            _ => Carrier::Tcp,
+        }
+    }
+
+    pub(crate) fn is_association(&self) -> bool {
+        self.carrier() == Carrier::Association
+    }
+
+    /// Bytes of payload in a packet of an association.
+    pub(crate) fn packet_size(&self) -> usize {
+        self.segment_size.unwrap_or(DEFAULT_PACKET) as usize
+    }
+}
+
+/// One TCP connection or association, as the session sees it.
 #[derive(Debug)]
 pub(crate) struct Channel {
     pub(crate) spec: ChannelSpec,
@@ -61,7 +104,7 @@ pub(crate) struct Channel {
     pub(crate) outbox: VecDeque<Assigned>,
     /// Chunks in records that the peer has not acknowledged.
     pub(crate) sent: VecDeque<Sent>,
-    /// Records sent; the number of the next.
+    /// Records sent, of an association those with chunks; the number of the next.
     pub(crate) records_sent: u64,
     pub(crate) records_acknowledged: u64,
     /// Bytes written to the connection by the session.
@@ -84,6 +127,9 @@ pub(crate) struct Channel {
     pub(crate) peer: Option<PeerView>,
     pub(crate) inbound: Inbound,
     pub(crate) given: Given,
+    /// Of an association: its paths, and what of their traffic was booked.
+    pub(crate) paths: Vec<PathSample>,
+    pub(crate) booked: Vec<Booked>,
     pub(crate) payload_sent: u64,
     pub(crate) payload_received: u64,
 }
@@ -113,7 +159,10 @@ pub(crate) struct Sent {
 /// What came in on a channel, and what of it the peer was told.
 #[derive(Debug, Default)]
 pub(crate) struct Inbound {
+    /// Records that came; on an association the numbered ones without a gap.
     pub(crate) records: u64,
+    /// Of an association: all numbers that came.
+    numbers: RangeSet,
     acknowledged: u64,
     unacknowledged_bytes: u64,
     pub(crate) ack_due: Option<Instant>,
@@ -159,6 +208,8 @@ impl Channel {
                 ..Inbound::default()
             },
             given: Given::default(),
+            paths: Vec::new(),
+            booked: Vec::new(),
             payload_sent: 0,
             payload_received: 0,
         }
@@ -170,7 +221,7 @@ impl Channel {
         PathView {
             channel: self.spec.id,
             link: self.spec.link,
-            ready: self.ready && self.outbox.is_empty(),
+            ready: self.ready && self.outbox.is_empty() && self.has_number_left(),
             suspect: self.suspect_since.is_some(),
             rtt: self.path.rtt(),
             min_rtt: self.path.min_rtt().unwrap_or_default(),
@@ -220,6 +271,12 @@ impl Channel {
             kernel.congestion_window <= least && self.path.rate() * length > least
         });
         self.drains || probes
+    }
+
+    /// On an association the peer would not take a number that is too far ahead.
+    fn has_number_left(&self) -> bool {
+        !self.spec.is_association()
+            || self.records_sent - self.records_acknowledged < MAX_UNACKNOWLEDGED
     }
 
     /// Nothing may be placed on the channel.
@@ -291,7 +348,10 @@ impl Channel {
     /// A record fills whole TCP segments, so that no segment goes out half empty.
     pub(crate) fn chunk_limit(&self, size: ChunkSize, header: usize) -> usize {
         let overhead = RECORD_HEADER_LENGTH + TAG_LENGTH + header;
-        let segment = self.spec.segment_size.unwrap_or(DEFAULT_SEGMENT) as usize;
+        let segment = match self.spec.carrier() {
+            Carrier::Tcp => self.spec.segment_size.unwrap_or(DEFAULT_SEGMENT) as usize,
+            Carrier::Association => self.spec.packet_size(),
+        };
         let segment = segment.clamp(MIN_SEGMENT, MAX_CHUNK_PAYLOAD);
         let wanted = match size {
             ChunkSize::Fixed(bytes) => return bytes.as_usize().clamp(256, MAX_CHUNK_PAYLOAD),
@@ -301,9 +361,10 @@ impl Channel {
                 let by_rate = (rate * CHUNK_TIME).as_usize();
                 let least = (rate * FULL_TIME).as_usize() / segment;
                 let least = least.clamp(MIN_SEGMENTS, FULL_SEGMENTS);
-                let most = match self.spec.role {
-                    ChannelRole::Bulk => MAX_CHUNK_PAYLOAD,
-                    ChannelRole::Express => segment * EXPRESS_SEGMENTS,
+                let most = match (self.spec.carrier(), self.spec.role) {
+                    (Carrier::Association, _) => MAX_MESSAGE,
+                    (_, ChannelRole::Bulk) => MAX_CHUNK_PAYLOAD,
+                    (_, ChannelRole::Express) => segment * EXPRESS_SEGMENTS,
                 };
                 let segments = by_rate.div_ceil(segment).min(most / segment);
                 segment * segments.max(least)
@@ -361,6 +422,24 @@ impl Inbound {
         *due <= now
     }
 
+    /// A record with this number came over an association.
+    pub(crate) fn on_number(
+        &mut self,
+        channel: ChannelId,
+        number: RecordNumber,
+    ) -> Result<(), Misbehaviour> {
+        let value = number.value();
+        if value >= self.records + MAX_AHEAD {
+            return Err(Misbehaviour::NumberTooFar(channel, number));
+        }
+        if self.numbers.contains(value) {
+            return Err(Misbehaviour::NumberRepeated(channel, number));
+        }
+        self.numbers.insert(value..value + 1);
+        self.records = self.numbers.contiguous();
+        Ok(())
+    }
+
     /// Whether large chunks keep coming, at the pace at which they came.
     pub(crate) fn is_flowing(&self, now: Instant) -> bool {
         self.latest
@@ -393,6 +472,14 @@ const FULL_SEGMENTS: usize = 4;
 const FULL_TIME: Duration = Duration::from_millis(100);
 const EXPRESS_SEGMENTS: usize = 4;
 const DEFAULT_SEGMENT: u32 = 1448;
+/// What any path of an association carries.
+const DEFAULT_PACKET: u32 = 1100;
+/// A message that arrived in more pieces is put together by a longer copy, and waits for the last of them.
+const MAX_MESSAGE: usize = 16 * 1024;
+/// How many numbered records of an association may be unacknowledged: half of what a receiver must take.
+const MAX_UNACKNOWLEDGED: u64 = MAX_AHEAD / 2;
+/// How far numbers may be ahead of the first that is missing: bounds what a set of them takes.
+pub(crate) const MAX_AHEAD: u64 = 65_536;
 const MIN_SEGMENT: usize = 256;
 /// Segments that a fresh connection may send at once. Source: RFC 6928.
 const INITIAL_WINDOW: u32 = 10;

@@ -1,4 +1,4 @@
-use hawser_types::StreamId;
+use hawser_types::{ChannelId, RecordNumber, StreamId};
 use hawser_wire::Malformed;
 
 /// Why the peer, or one of its connections, is not to be dealt with any longer.
@@ -41,6 +41,21 @@ pub enum Misbehaviour {
     /// Another command came before the hello.
     #[error("a command came before the hello")]
     NoHello,
+    /// A record's number came a second time.
+    #[error("{1} came twice on {0}")]
+    NumberRepeated(ChannelId, RecordNumber),
+    /// A record's number is further ahead of the first missing one than a correct peer's can be.
+    #[error("{1} on {0} is too far ahead of what came")]
+    NumberTooFar(ChannelId, RecordNumber),
+    /// A chunk lies in a record that may get lost.
+    #[error("a chunk came on {0} in a record without a number")]
+    ChunkWithoutNumber(ChannelId),
+    /// An association is to begin under a number that was used before.
+    #[error("{0} was used before")]
+    NumberUsed(ChannelId),
+    /// An association is to begin under a number that was not granted.
+    #[error("{0} was never granted")]
+    NumberNotGranted(ChannelId),
     /// A second hello, or another command that can come only once.
     #[error("a command came twice that can come only once")]
     Repeated,

@@ -30,6 +30,13 @@ pub enum Event {
     Spread(LinkIndex),
     /// The gateway allows more channels.
     Granted(Vec<GrantAddress>),
+    /// The gateway takes associations at this UDP port.
+    DatagramPort(u16),
+    /// The client begins an association with the keys of this channel, whose number is used up by that. One
+    /// that was to come before and has not is not to be expected any more.
+    AssociationExpected(ChannelId),
+    /// What [`Session::link_rules`](crate::Session::link_rules) says has changed.
+    RulesChanged,
     /// A client wants to be enrolled.
     EnrolRequested(Enrolment),
     /// The gateway has kept this client's key.

@@ -28,15 +28,18 @@ mod session;
 mod snapshot;
 mod stream;
 
-pub use channel::ChannelSpec;
+pub use channel::{Carrier, ChannelSpec};
 pub use config::{ChunkSize, SessionConfig};
 pub use error::{DatagramError, Misbehaviour, OpenError, PeerFault, StreamError};
 pub use event::{CloseReason, Event};
 pub use grant::JoinRefused;
 pub use hawser_path::Spread;
+pub use hawser_wire::Transport;
+pub use session::association::{AssociationSample, PathSample};
 pub use session::{Outgoing, ReadOutcome, Session, Side};
 pub use snapshot::{
     ChannelSnapshot, Counters, LinkSnapshot, PeerView, SessionSnapshot, StreamSnapshot,
+    TransportSnapshot,
 };
 
 /// The payload of one chunk: pieces of memory that follow one another.

@@ -1,6 +1,8 @@
 mod account;
 mod ahead;
+pub(crate) mod association;
 mod bottleneck;
+mod carrier;
 mod control;
 pub(crate) mod datagrams;
 mod failure;
@@ -10,6 +12,8 @@ mod pauses;
 pub(crate) mod report;
 mod rescue;
 mod restraint;
+mod riding;
+mod snapshots;
 mod spread;
 mod streams;
 mod tail;
@@ -36,9 +40,9 @@ use crate::ledger::{ChunkKey, Ledger};
 use crate::range_set::RangeSet;
 use crate::reassembly::Reassembly;
 use crate::recorder::Recorder;
-use crate::snapshot::{ChannelSnapshot, Counters, SessionSnapshot, StreamSnapshot};
+use crate::snapshot::Counters;
 use crate::stream::{Pool, Stream};
-use crate::{Payload, SessionConfig};
+use crate::{Carrier, Payload, SessionConfig};
 
 /// Which side of a session this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +92,7 @@ pub struct Session {
     tail_budget: tail::Budget,
     interactive: restraint::Interactive,
     rules: govern::Rules,
+    carriers: carrier::Carriers,
     accounts: BTreeMap<LinkIndex, account::LinkAccount>,
     governor: account::Oversight,
     shared: bottleneck::Shared,
@@ -142,6 +147,10 @@ pub struct Outgoing {
     pub head: BytesMut,
     /// The chunk's payload; empty for a record of state only.
     pub payload: Payload,
+    /// The stream that it belongs to; the commands' for what belongs to none.
+    pub stream: StreamId,
+    /// Over an association: for how long it is worth anything. `None`: it must arrive.
+    pub lifetime: Option<Duration>,
 }
 
 /// What reading from a stream gave.
@@ -189,6 +198,7 @@ impl Session {
             interactive: restraint::Interactive::default(),
             tail_budget: tail::Budget::default(),
             rules: govern::Rules::default(),
+            carriers: carrier::Carriers::default(),
             accounts: BTreeMap::new(),
             governor: account::Oversight::default(),
             shared: bottleneck::Shared::default(),
@@ -220,7 +230,9 @@ impl Session {
         self.channels.insert(spec.id, channel);
         self.replace_suspects(now, spec.link, spec.role);
         self.account(spec.link).pauses.on_added(now);
-        self.count_on(spec.link);
+        if !spec.is_association() {
+            self.count_on(spec.link);
+        }
         self.apply_terms();
         self.lonely_since = None;
         if first {
@@ -366,33 +378,6 @@ impl Session {
         &self.recorder
     }
 
-    /// The session at this moment, with at most `max_streams` of its streams, the latest.
-    pub fn snapshot(&self, now: Instant, max_streams: usize) -> SessionSnapshot {
-        let stream = |(id, stream): (&StreamId, &Stream)| StreamSnapshot {
-            id: *id,
-            metadata: stream.metadata().clone(),
-            sent: ByteCount::new(stream.send.sent()),
-            queued: ByteCount::new(stream.send.queued()),
-            received: ByteCount::new(stream.receive.received()),
-            readable: ByteCount::new(stream.receive.reassembly.ready_bytes()),
-            age: now.since(stream.opened_at),
-        };
-        let unsent = self.streams.values().map(|stream| stream.send.queued());
-        let latest = self.streams.iter().rev().take(max_streams);
-        let mut streams: Vec<_> = latest.map(stream).collect();
-        streams.reverse();
-        SessionSnapshot {
-            channels: self.channels.values().map(ChannelSnapshot::of).collect(),
-            links: self.link_snapshots(),
-            streams,
-            stream_count: self.streams.len(),
-            counters: self.counters,
-            unsent: ByteCount::new(unsent.sum()),
-            unacknowledged: ByteCount::new(self.ledger.bytes()),
-            credit_lent: ByteCount::new(self.pool.lent()),
-        }
-    }
-
     fn wake(&mut self, id: ChannelId) {
         if let Some(channel) = self.channels.get_mut(&id)
             && !channel.woken
@@ -429,9 +414,13 @@ impl Session {
 
     /// How many bytes all links carry in `time`, as far as is known; at least a chunk.
     fn carried_in(&self, time: Duration) -> u64 {
-        let bulk = self.channels.values();
-        let bulk = bulk.filter(|c| c.spec.role == ChannelRole::Bulk && !c.is_excluded());
-        let rate: Rate = bulk.map(|channel| channel.path.rate()).sum();
+        let rate = |carrier: Carrier| -> Rate {
+            let bulk = self.channels.values();
+            let bulk = bulk.filter(|c| c.spec.role == ChannelRole::Bulk && !c.is_excluded());
+            let bulk = bulk.filter(|channel| channel.spec.carrier() == carrier);
+            bulk.map(|channel| channel.path.rate()).sum()
+        };
+        let rate = rate(Carrier::Tcp).max(rate(Carrier::Association));
         (rate * time).as_u64().max(MIN_SMALL)
     }
 
@@ -455,28 +444,6 @@ impl Commands {
             decoder: CommandDecoder::default(),
             said_hello: false,
             greeted: false,
-        }
-    }
-}
-
-impl ChannelSnapshot {
-    fn of(channel: &Channel) -> Self {
-        let kernel = channel.path.latest();
-        Self {
-            id: channel.spec.id,
-            role: channel.spec.role,
-            link: channel.spec.link,
-            suspect: channel.suspect_since.is_some(),
-            rtt: channel.path.rtt(),
-            rate: channel.path.rate(),
-            congestion_window: kernel.congestion_window,
-            in_flight: ByteCount::new(channel.in_flight),
-            sent: ByteCount::new(channel.payload_sent),
-            received: ByteCount::new(channel.payload_received),
-            retransmissions: kernel.retransmissions,
-            segments_delivered: kernel.delivered,
-            incoming_queue: channel.path.one_way().queue(),
-            peer: channel.peer,
         }
     }
 }

@@ -2,13 +2,17 @@ use std::time::Duration;
 
 use hawser_sched::governor::Standing;
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, StreamId};
-use hawser_wire::ChannelRole;
+use hawser_wire::{ChannelRole, Transport};
+
+use crate::Carrier;
 
 /// A session at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionSnapshot {
-    /// Its channels, by number.
+    /// Its channels, by number; an association stands there once for each of its paths.
     pub channels: Vec<ChannelSnapshot>,
+    /// What carries them.
+    pub transport: TransportSnapshot,
     /// The links below them, by number.
     pub links: Vec<LinkSnapshot>,
     /// Its streams, by number, at most as many as asked for.
@@ -23,6 +27,19 @@ pub struct SessionSnapshot {
     pub unacknowledged: ByteCount,
     /// Receive memory promised to streams beyond their own share.
     pub credit_lent: ByteCount,
+}
+
+/// What carries a session at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransportSnapshot {
+    /// What the user wants.
+    pub wish: Transport,
+    /// What bulk that this side sends goes over.
+    pub in_use: Carrier,
+    /// The association, where there is one.
+    pub association: Option<ChannelId>,
+    /// What is in use is tried, to compare it with the other.
+    pub trying: bool,
 }
 
 /// A link of a session at one moment.
@@ -55,6 +72,8 @@ pub struct ChannelSnapshot {
     pub id: ChannelId,
     /// What it is for.
     pub role: ChannelRole,
+    /// What carries it.
+    pub carrier: Carrier,
     /// The link below it.
     pub link: LinkIndex,
     /// Silent against expectation.

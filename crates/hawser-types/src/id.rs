@@ -4,6 +4,15 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! identifier {
     ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {
+        identifier! { $(#[$doc])* $name($inner) }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0)
+            }
+        }
+    };
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
         $(#[$doc])*
         #[derive(
             Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
@@ -28,12 +37,6 @@ macro_rules! identifier {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!($prefix, "{}"), self.0)
-            }
-        }
-
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 fmt::Display::fmt(self, f)
@@ -54,7 +57,21 @@ identifier! {
 
 identifier! {
     /// The kernel's interface index: what a link is keyed by, since two links may share an address.
-    LinkIndex(u32), "link "
+    LinkIndex(u32)
+}
+
+impl LinkIndex {
+    /// What goes over all links, as an association does: no link's index.
+    pub const ALL: Self = Self(u32::MAX);
+}
+
+impl fmt::Display for LinkIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::ALL => f.write_str("all links"),
+            Self(index) => write!(f, "link {index}"),
+        }
+    }
 }
 
 identifier! {

@@ -3,6 +3,7 @@ use std::net::{IpAddr, SocketAddr};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use hawser_types::{ChannelId, StreamId};
 
+use crate::association::{Transport, take_link};
 use crate::frame::CRITICAL;
 use crate::terms::{LinkTerms, MAX_LINK_TERMS, take_terms};
 use crate::varint::{take_length, take_varint_u32};
@@ -45,6 +46,18 @@ pub enum Command {
     /// was said before. At most [`MAX_LINK_TERMS`](crate::MAX_LINK_TERMS); links that it does not
     /// name are used like any other.
     LinkTerms(Vec<LinkTerms>),
+    /// The gateway takes associations at this UDP port, of the addresses at which it takes connections.
+    DatagramPort {
+        /// The port, not 0.
+        port: u16,
+    },
+    /// The client begins an association, or wishes for another transport than it did.
+    Associate {
+        /// The number of its channel, from a grant; of what it began last, where only the wish is new.
+        channel: ChannelId,
+        /// What the gateway's chunks are to travel over.
+        transport: Transport,
+    },
 }
 
 /// What each side tells of itself.
@@ -139,6 +152,15 @@ impl Command {
                 list.for_each(|terms| terms.encode(value));
                 LINK_TERMS
             }
+            Self::DatagramPort { port } => {
+                put_varint(value, u64::from(*port));
+                DATAGRAM_PORT
+            }
+            Self::Associate { channel, transport } => {
+                put_varint(value, u64::from(channel.value()));
+                put_varint(value, *transport as u64);
+                ASSOCIATE
+            }
         }
     }
 
@@ -148,7 +170,7 @@ impl Command {
             HELLO => {
                 let max_streams = take_varint(input, "hello")?;
                 let flags = take_varint(input, "hello")?;
-                let link = take_varint_u32(input, "hello")?;
+                let link = take_link(input, "hello")?;
                 // Later versions append fields: what follows is passed over.
                 input.clear();
                 Self::Hello(Hello {
@@ -173,6 +195,13 @@ impl Command {
             ENROL => Self::Enrol(take_enrolment(input)?),
             ENROLLED => Self::Enrolled,
             LINK_TERMS => Self::LinkTerms(take_terms(input)?),
+            DATAGRAM_PORT => Self::DatagramPort {
+                port: take_port(input)?,
+            },
+            ASSOCIATE => Self::Associate {
+                channel: ChannelId::new(take_varint_u32(input, "associate")?),
+                transport: Transport::read(take_varint(input, "associate")?)?,
+            },
             _ if kind & CRITICAL != 0 => {
                 return Err(Malformed::new("command", MalformedReason::UnknownCritical));
             }
@@ -243,6 +272,13 @@ fn take_grant(input: &mut Bytes) -> Result<Grant, Malformed> {
     })
 }
 
+fn take_port(input: &mut Bytes) -> Result<u16, Malformed> {
+    const WHAT: &str = "datagram port";
+    let port = u16::try_from(take_varint(input, WHAT)?).ok();
+    let port = port.filter(|port| *port > 0);
+    port.ok_or(Malformed::new(WHAT, MalformedReason::BadValue))
+}
+
 fn take_enrolment(input: &mut Bytes) -> Result<Enrolment, Malformed> {
     const WHAT: &str = "enrolment";
     let mut key = [0; 32];
@@ -303,6 +339,8 @@ const CLOSE: u8 = 0x05;
 const ENROL: u8 = 0x06;
 const ENROLLED: u8 = 0x07;
 const LINK_TERMS: u8 = 0x08;
+const DATAGRAM_PORT: u8 = 0x09;
+const ASSOCIATE: u8 = 0x0a;
 
 const FLAG_PLAIN: u64 = 0x01;
 const FLAG_DATAGRAMS: u64 = 0x02;
@@ -353,6 +391,11 @@ mod tests {
                 price: 2_000_000,
                 price_weight: 250,
             }]),
+            Command::DatagramPort { port: 7443 },
+            Command::Associate {
+                channel: ChannelId::new(5),
+                transport: Transport::Auto,
+            },
         ]
     }
 
@@ -397,6 +440,37 @@ mod tests {
             link: 3,
         };
         assert_eq!(decoder.next_command(), Ok(Some(Command::Hello(hello))));
+    }
+
+    #[test]
+    fn what_is_said_of_associations_has_these_golden_bytes() {
+        let mut bytes = BytesMut::new();
+        let port = Command::DatagramPort { port: 7443 };
+        let associate = Command::Associate {
+            channel: ChannelId::new(70),
+            transport: Transport::Sctp,
+        };
+        port.encode(&mut bytes);
+        associate.encode(&mut bytes);
+        assert_eq!(bytes, &b"\x09\x02\x5d\x13\x0a\x03\x40\x46\x01"[..]);
+        let mut decoder = CommandDecoder::default();
+        decoder.push(&bytes);
+        assert_eq!(decoder.next_command(), Ok(Some(port)));
+        assert_eq!(decoder.next_command(), Ok(Some(associate)));
+    }
+
+    #[test]
+    fn ports_and_transports_that_there_are_not_are_refused() {
+        for bytes in [
+            &[DATAGRAM_PORT, 1, 0][..],
+            &[DATAGRAM_PORT, 4, 0x80, 1, 0, 0],
+            &[ASSOCIATE, 2, 5, 3],
+        ] {
+            let mut decoder = CommandDecoder::default();
+            decoder.push(bytes);
+            let error = decoder.next_command().unwrap_err();
+            assert_eq!(error.reason, MalformedReason::BadValue, "{bytes:?}");
+        }
     }
 
     proptest! {

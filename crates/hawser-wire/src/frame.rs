@@ -1,6 +1,7 @@
 use bytes::{Buf, BufMut, Bytes};
 use hawser_types::{ChannelId, SegmentNumber, StreamId, StreamOffset};
 
+use crate::association::take_link;
 use crate::varint::{take_length, take_varint_u32};
 use crate::{MAX_RECORD_BODY, Malformed, MalformedReason, put_varint, take_varint};
 
@@ -140,7 +141,7 @@ impl StateFrame {
                     1 => ChannelRole::Express,
                     _ => return Err(Malformed::new("join", MalformedReason::BadValue)),
                 },
-                link: take_varint_u32(&mut value, "join")?,
+                link: take_link(&mut value, "join")?,
             },
             HEARTBEAT => Self::Heartbeat,
             PATH => Self::Path(PathReport::decode(&mut value)?),

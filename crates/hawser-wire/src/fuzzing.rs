@@ -3,12 +3,18 @@
 use bytes::Bytes;
 
 use crate::sctp::{ChecksumRule, PACKET_HEADER_LENGTH, Packet, PacketWriter};
-use crate::{CommandDecoder, FrameIterator, JoinPrelude, RecordHeader};
+use crate::{CommandDecoder, FrameIterator, JoinPrelude, RecordHeader, take_record_number};
 
-/// The body of an opened record.
+/// The body of an opened record, and the same bytes as a message of an association.
 pub fn fuzz_frames(data: &[u8]) {
-    for frame in FrameIterator::new(Bytes::copy_from_slice(data)) {
+    let mut message = Bytes::copy_from_slice(data);
+    for frame in FrameIterator::new(message.clone()) {
         let _ = frame;
+    }
+    if take_record_number(&mut message).is_ok() {
+        for frame in FrameIterator::new(message) {
+            let _ = frame;
+        }
     }
 }
 

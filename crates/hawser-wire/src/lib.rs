@@ -5,6 +5,7 @@
 //! the input's size.
 #![forbid(unsafe_code)]
 
+mod association;
 mod command;
 mod error;
 mod frame;
@@ -16,6 +17,7 @@ pub mod sctp;
 mod terms;
 mod varint;
 
+pub use association::{Transport, put_record_number, take_record_number};
 pub use command::{
     Command, CommandDecoder, Enrolment, Grant, GrantAddress, Hello, MAX_COMMAND_VALUE,
 };

@@ -2,6 +2,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
+use crate::association::take_link;
 use crate::varint::take_varint_u32;
 use crate::{Malformed, MalformedReason, put_varint, take_varint};
 
@@ -58,7 +59,7 @@ impl LinkTerms {
 
     fn take(input: &mut Bytes) -> Result<Self, Malformed> {
         let terms = Self {
-            link: take_varint_u32(input, WHAT)?,
+            link: take_link(input, WHAT)?,
             usage: LinkUse::read(take_varint(input, WHAT)?)?,
             weight: take_varint_u32(input, WHAT)?,
             price: take_varint(input, WHAT)?,

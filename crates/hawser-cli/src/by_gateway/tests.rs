@@ -14,6 +14,7 @@ fn channel(number: u32, link: u32, milliseconds: u64, suspect: bool) -> ChannelS
     ChannelSnapshot {
         id: ChannelId::new(number),
         role: ChannelRole::Bulk,
+        carrier: Default::default(),
         link: LinkIndex::new(link),
         suspect,
         rtt: Duration::from_millis(milliseconds),
@@ -46,6 +47,7 @@ fn link(number: u32, sent: u64, delivered: u64, received: u64) -> LinkSnapshot {
 fn snapshot(channels: Vec<ChannelSnapshot>, links: Vec<LinkSnapshot>) -> SessionSnapshot {
     SessionSnapshot {
         channels,
+        transport: Default::default(),
         links,
         streams: Vec::new(),
         stream_count: 0,

@@ -154,6 +154,7 @@ pub(super) mod tests {
         let channel = |&(id, sent): &(u32, u64)| ChannelSnapshot {
             id: ChannelId::new(id),
             role: hawser_wire::ChannelRole::Bulk,
+            carrier: Default::default(),
             link: LinkIndex::new(2),
             suspect: false,
             rtt: Duration::ZERO,
@@ -189,6 +190,7 @@ pub(super) mod tests {
             addresses: BTreeMap::new(),
             session: Some(SessionSnapshot {
                 channels: channels.iter().map(channel).collect(),
+                transport: Default::default(),
                 links: Vec::new(),
                 streams: streams.iter().map(stream).collect(),
                 stream_count: streams.len(),

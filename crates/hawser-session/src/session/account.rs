@@ -46,6 +46,17 @@ struct Hole {
     link: LinkIndex,
 }
 
+impl LinkAccount {
+    /// What the peer holds, to be booked elsewhere.
+    pub(super) fn take_delivered(&mut self) -> u64 {
+        std::mem::take(&mut self.delivered)
+    }
+
+    pub(super) fn add_delivered(&mut self, bytes: u64) {
+        self.delivered += bytes;
+    }
+}
+
 impl Session {
     /// The account of a link. Those of links without channels are kept too, as far as there is
     /// room: a peer names links as it likes.
@@ -88,7 +99,8 @@ impl Session {
         let mut reports = SmallVec::<[LinkReport; 8]>::new();
         for channel in self.channels.values() {
             let link = channel.spec.link;
-            if !channel.is_excluded() && reports.iter().all(|report| report.link != link) {
+            let is_link = !channel.spec.is_association() && !channel.is_excluded();
+            if is_link && reports.iter().all(|report| report.link != link) {
                 reports.push(self.report(link, demand));
             }
         }
@@ -118,7 +130,9 @@ impl Session {
                 blocked: account.blocked,
             }
         };
-        self.accounts.iter().map(snapshot).collect()
+        let links = self.accounts.iter();
+        let links = links.filter(|(link, _)| **link != LinkIndex::ALL);
+        links.map(snapshot).collect()
     }
 
     /// There is more to send than links take.

@@ -130,6 +130,7 @@ impl Session {
 fn speaks_for_its_link(channel: &Channel) -> bool {
     let carried = channel.path.rate() * BOTTLENECK_INTERVAL;
     channel.spec.role == ChannelRole::Bulk
+        && !channel.spec.is_association()
         && channel.suspect_since.is_none()
         && carried.as_u64() >= MIN_CARRIED
 }

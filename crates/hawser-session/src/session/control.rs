@@ -148,23 +148,7 @@ impl Session {
             return Err(PeerFault::Misbehaved(Misbehaviour::NoHello));
         }
         match command {
-            Command::Hello(hello) => {
-                if std::mem::replace(&mut self.commands.greeted, true) {
-                    return Err(PeerFault::Misbehaved(Misbehaviour::Repeated));
-                }
-                self.peer_max_streams = hello.max_streams;
-                self.peer_accepts_plain = hello.accepts_plain;
-                self.datagrams.taken_by_peer = hello.takes_datagrams;
-                if self.side == Side::Gateway
-                    && let Some(first) = self.channels.get_mut(&ChannelId::new(0))
-                {
-                    let unknown = first.spec.link;
-                    first.spec.link = LinkIndex::new(hello.link);
-                    self.recorder.on_link_known(now, first.added(), unknown);
-                    self.account(LinkIndex::new(hello.link));
-                    self.apply_terms();
-                }
-            }
+            Command::Hello(hello) => self.on_hello(now, &hello)?,
             Command::Grant(grant) if self.side == Side::Client => {
                 self.received_grants.add(&grant);
                 self.events.push_back(Event::Granted(grant.addresses));
@@ -184,7 +168,18 @@ impl Session {
             Command::LinkTerms(list) if self.side == Side::Gateway => {
                 self.on_link_terms(now, &list)
             }
-            Command::Grant(_) | Command::Enrol(_) | Command::Enrolled | Command::LinkTerms(_) => {
+            Command::DatagramPort { port } if self.side == Side::Client => {
+                self.events.push_back(Event::DatagramPort(port));
+            }
+            Command::Associate { channel, transport } if self.side == Side::Gateway => {
+                self.on_associate(now, channel, transport)?;
+            }
+            Command::Grant(_)
+            | Command::Enrol(_)
+            | Command::Enrolled
+            | Command::LinkTerms(_)
+            | Command::DatagramPort { .. }
+            | Command::Associate { .. } => {
                 return Err(PeerFault::Misbehaved(Misbehaviour::WrongSide));
             }
             // A join that failed: its number is used up, and others are due.
@@ -194,8 +189,31 @@ impl Session {
                 self.granted.mark_used(channel);
                 self.replenish_grants();
             }
+            // An association that did not come about.
+            Command::ChannelClosed { channel } if self.carriers.announced == Some(channel) => {
+                self.events.push_back(Event::Dead(channel));
+            }
             // The channel is gone already. Unknown commands never get here.
             _ => {}
+        }
+        Ok(())
+    }
+
+    fn on_hello(&mut self, now: Instant, hello: &Hello) -> Result<(), PeerFault> {
+        if std::mem::replace(&mut self.commands.greeted, true) {
+            return Err(PeerFault::Misbehaved(Misbehaviour::Repeated));
+        }
+        self.peer_max_streams = hello.max_streams;
+        self.peer_accepts_plain = hello.accepts_plain;
+        self.datagrams.taken_by_peer = hello.takes_datagrams;
+        if self.side == Side::Gateway
+            && let Some(first) = self.channels.get_mut(&ChannelId::new(0))
+        {
+            let unknown = first.spec.link;
+            first.spec.link = LinkIndex::new(hello.link);
+            self.recorder.on_link_known(now, first.added(), unknown);
+            self.account(LinkIndex::new(hello.link));
+            self.apply_terms();
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ use hawser_sched::rules::Permission;
 use hawser_types::{ChannelId, Instant, LinkIndex, StreamId};
 use hawser_wire::{ChannelRole, MAX_DATAGRAM, put_datagram};
 
+use super::carrier::carries;
 use super::{Outgoing, Session, State};
 use crate::channel::Channel;
 use crate::{DatagramError, Event, StreamError};
@@ -188,8 +189,11 @@ impl Session {
         let preferred = |channel: &Channel| channel.terms.permission == Permission::Preferred;
         let mut channels = self.channels.values();
         let only_preferred = channels.any(|c| preferred(c) && c.is_sound(now));
+        let association = self.association_for_datagrams(now);
         let open = self.channels.values().filter(|channel| {
-            channel.would_take_datagrams(now) && (preferred(channel) || !only_preferred)
+            let by_wish = preferred(channel) || !only_preferred || association.is_some();
+            let carries = carries(channel, association);
+            carries && by_wish && channel.would_take_datagrams(now)
         });
         for channel in open {
             let rank = (channel.spec.role != role, channel.given.bytes);
@@ -223,18 +227,20 @@ impl Session {
         }
     }
 
-    /// Puts datagrams into a record for a channel.
-    pub(super) fn put_datagrams(&mut self, id: ChannelId, out: &mut Outgoing) {
-        let Some(channel) = self.channels.get_mut(&id) else {
-            return;
-        };
+    /// Puts datagrams into a record for a channel, one or so many bytes of them. The stream of the first.
+    pub(super) fn put_datagrams(
+        &mut self,
+        id: ChannelId,
+        most: usize,
+        out: &mut Outgoing,
+    ) -> Option<StreamId> {
+        let channel = self.channels.get_mut(&id)?;
+        let first = channel.given.list.front().map(|(stream, _)| *stream);
         let mut length = 0;
         while let Some((_, payload)) = channel.given.list.front()
-            && (length == 0 || length + payload.len() <= MAX_RECORD)
+            && (length == 0 || length + payload.len() <= most)
         {
-            let Some((stream, payload)) = channel.given.list.pop_front() else {
-                return;
-            };
+            let (stream, payload) = channel.given.list.pop_front()?;
             length += payload.len();
             channel.given.bytes -= payload.len();
             put_datagram(stream, &payload, &mut out.head);
@@ -242,6 +248,7 @@ impl Session {
         }
         channel.given.was_last = true;
         channel.ready = false;
+        first
     }
 }
 
@@ -257,7 +264,7 @@ impl Channel {
     }
 
     /// Nothing speaks against sending what will not be repeated over it.
-    fn is_sound(&self, now: Instant) -> bool {
+    pub(super) fn is_sound(&self, now: Instant) -> bool {
         let silent = self.suspect_since.is_some() || !self.stalled(now).is_zero();
         !silent && !self.is_excluded() && !self.drains
     }
@@ -290,8 +297,6 @@ const SMALL: usize = 1500;
 const MAX_WAITING: usize = 256 * 1024;
 /// What a channel has ahead: several records, as it is asked again when one is written.
 const MAX_GIVEN: usize = 16 * 1024;
-/// Small datagrams share a record.
-const MAX_RECORD: usize = 16 * 1024;
 /// What waits for its reader.
 const MAX_HELD_BY_STREAM: usize = 256 * 1024;
 const MAX_COUNT_BY_STREAM: usize = 1024;

@@ -6,6 +6,7 @@ use hawser_path::Expectation;
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate};
 use hawser_wire::Command;
 
+use super::association::PathSample;
 use super::{Session, Side, State, slot};
 use crate::arena::Arena;
 use crate::channel::{Assigned, Channel};
@@ -114,7 +115,7 @@ impl Session {
                 };
                 self.recorder.note(now, note);
                 self.events.push_back(Event::Recovered(id));
-                if self.side == Side::Client {
+                if self.side == Side::Client && link != LinkIndex::ALL {
                     self.events.push_back(Event::Spread(link));
                 }
             }
@@ -157,6 +158,7 @@ impl Session {
             other.spec.link != link
                 && other.suspect_since.is_none()
                 && !other.terms.permission.is_forbidden()
+                && other.lives_beside(link)
         })
     }
 
@@ -285,7 +287,7 @@ impl Session {
         self.recorder.on_suspect(now, channel);
         self.counters.suspects += 1;
         self.events.push_back(Event::Suspect(id));
-        if self.side == Side::Client {
+        if self.side == Side::Client && !channel.spec.is_association() {
             self.events.push_back(Event::Spread(channel.spec.link));
         }
         let outbox: Vec<Assigned> = channel.outbox.drain(..).collect();
@@ -405,6 +407,19 @@ impl Channel {
         sent.map_or(Duration::ZERO, |at| now.since(at.max(self.last_progress())))
     }
 
+    /// Whether it does not share a link's fate: an association does, where it has no other that answers.
+    fn lives_beside(&self, link: LinkIndex) -> bool {
+        let sound = |path: &PathSample| path.link != link && path.is_active && !path.is_suspect;
+        !self.spec.is_association() || self.paths.iter().any(sound)
+    }
+
+    /// Whether nothing has come of what is under way for longer than mending a loss takes: chunks that are
+    /// to go over an association go elsewhere meanwhile.
+    pub(super) fn is_late(&self, now: Instant) -> bool {
+        let rtt = self.path.rtt() + self.path.latest().rtt_variation * 4;
+        self.overdue(now) > LATE_AFTER.max(rtt * 2)
+    }
+
     /// The peer's kernel has everything, its session does not say so: does either still live?
     fn wants_heartbeat(&self, now: Instant) -> bool {
         let patience = HEARTBEAT_AFTER.max(self.path.rtt() * 2);
@@ -426,6 +441,8 @@ pub(super) const TICK: Duration = Duration::from_millis(20);
 const SHORTEST_TICK: Duration = Duration::from_millis(1);
 /// How often memory for copies that a busy session did not need is given back.
 const TRIM_EVERY: Duration = Duration::from_secs(1);
+/// An association probes for the tail sooner, and its time-outs begin with this.
+const LATE_AFTER: Duration = Duration::from_millis(300);
 const HEARTBEAT_AFTER: Duration = Duration::from_millis(500);
 const STUCK_AFTER: Duration = Duration::from_secs(6);
 /// What a peer may have in the queue of its link.

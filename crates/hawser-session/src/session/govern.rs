@@ -15,6 +15,7 @@ use hawser_wire::{Command, LinkTerms, LinkUse, MAX_LINK_TERMS};
 use smallvec::SmallVec;
 
 use super::{Session, Side};
+use crate::Event;
 use crate::recorder::Note;
 
 /// The user's rules, for what this side sends.
@@ -34,6 +35,12 @@ pub(crate) struct SendTerms {
     pub(crate) price_weight: f64,
 }
 
+impl Rules {
+    pub(super) fn by_link(&self) -> impl Iterator<Item = (LinkIndex, SendTerms)> + '_ {
+        self.by_link.iter().map(|(link, terms)| (*link, *terms))
+    }
+}
+
 impl Session {
     /// The user's rules for the links, in place of those before; links without one are used like
     /// any other. They hold at once: what is on its way stays there, what waits for a link that
@@ -44,6 +51,7 @@ impl Session {
         self.rules.by_link = up.collect();
         let down = rules.iter().map(|(link, terms)| down(*link, terms));
         let down: Vec<_> = down.take(MAX_LINK_TERMS).collect();
+        self.events.push_back(Event::RulesChanged);
         if self.side == Side::Client && self.rules.told != down {
             self.queue_command(&Command::LinkTerms(down.clone()));
             self.rules.told = down;
@@ -68,6 +76,7 @@ impl Session {
             .iter()
             .map(|terms| (LinkIndex::new(terms.link), SendTerms::from(terms)));
         self.rules.by_link = terms.collect();
+        self.events.push_back(Event::RulesChanged);
         self.apply_terms();
         self.schedule(now);
     }
@@ -113,7 +122,8 @@ impl Session {
             same.all(|channel| channel.suspect_since.is_none())
         };
         let channels = self.channels.values();
-        let living = channels.filter(|channel| is_sound(channel.spec.link));
+        // An association knows for itself which of its links live.
+        let living = channels.filter(|c| !c.spec.is_association() && is_sound(c.spec.link));
         living.map(|channel| channel.terms.permission).collect()
     }
 }

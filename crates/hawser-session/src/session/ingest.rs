@@ -18,19 +18,28 @@ impl Session {
         &mut self,
         now: Instant,
         id: ChannelId,
-        body: Bytes,
+        mut body: Bytes,
     ) -> Result<(), PeerFault> {
         let Some(channel) = self.channels.get_mut(&id) else {
             return Ok(());
         };
-        channel.inbound.records += 1;
         let link = channel.spec.link;
-        let wire = RECORD_HEADER_LENGTH + body.len() + TAG_LENGTH;
-        self.account(link).received += wire as u64;
+        let mut is_numbered = true;
+        if channel.spec.is_association() {
+            is_numbered = self.on_record_number(id, &mut body)?;
+        } else {
+            channel.inbound.records += 1;
+            let wire = RECORD_HEADER_LENGTH + body.len() + TAG_LENGTH;
+            self.account(link).received += wire as u64;
+        }
         for frame in FrameIterator::new(body) {
             match frame? {
                 Frame::State(state) => self.on_state(now, id, state)?,
                 Frame::Datagram(stream, payload) => self.on_datagram(stream, &payload),
+                Frame::Chunk(..) if !is_numbered => {
+                    let fault = Misbehaviour::ChunkWithoutNumber(id);
+                    return Err(PeerFault::Misbehaved(fault));
+                }
                 Frame::Chunk(header, payload) => {
                     if let Some(channel) = self.channels.get_mut(&id) {
                         channel.payload_received += payload.len() as u64;

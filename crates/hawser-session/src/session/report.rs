@@ -64,7 +64,10 @@ impl Session {
             self.shared.on_queue(now, channel, queue);
         }
         if carrier == report.channel {
-            channel.path.on_stamps(stamp, now);
+            // What an association says may have come over any path.
+            if !channel.spec.is_association() {
+                channel.path.on_stamps(stamp, now);
+            }
         } else if report.silent {
             let link = channel.spec.link;
             self.notify(carrier, Notice::Ack(report.channel));

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use hawser_sched::chunk::{ChunkPolicy, ChunkUnit, Decision};
 use hawser_types::{ByteCount, ChannelId, Instant, StreamId, StreamOffset};
-use hawser_wire::{ChannelRole, ChunkFlags, ChunkHeader, StateFrame, varint_length};
+use hawser_wire::{ChannelRole, ChunkFlags, ChunkHeader, RECORD_HEADER_LENGTH, varint_length};
 
 use super::failure::TICK;
 use super::{Outgoing, Session, State, slot};
@@ -45,6 +45,7 @@ impl Session {
     pub fn poll_transmit(&mut self, now: Instant, id: ChannelId, out: &mut Outgoing) -> bool {
         out.head.clear();
         out.payload.clear();
+        (out.stream, out.lifetime) = (StreamId::COMMANDS, None);
         if self.drop_stale(id) {
             self.schedule(now);
         }
@@ -53,6 +54,10 @@ impl Session {
         };
         channel.woken = false;
         let datagrams = channel.sends_datagrams();
+        if datagrams && channel.spec.is_association() {
+            self.transmit_datagrams(now, id, out);
+            return true;
+        }
         let assigned = match datagrams {
             true => None,
             false => channel.outbox.pop_front(),
@@ -68,17 +73,20 @@ impl Session {
         if !has_chunk && !datagrams && !ack_due && !heartbeat && !credit && !notices {
             return false;
         }
+        channel.put_number(has_chunk, out);
+        let prefix = out.head.len();
         self.put_state(id, heartbeat, out);
         self.put_reports(now, id, out);
         if datagrams {
-            self.put_datagrams(id, out);
+            self.put_datagrams(id, MAX_DATAGRAMS, out);
         }
         let chunk = assigned.and_then(|assigned| self.ledger.get(assigned.chunk));
         if let Some(chunk) = chunk {
             chunk.header.encode(&mut out.head);
+            out.stream = chunk.header.stream;
             out.payload.extend(chunk.payload.iter().cloned());
         }
-        if out.head.is_empty() {
+        if out.head.len() == prefix {
             // Credit was due to streams that are over.
             return false;
         }
@@ -86,52 +94,8 @@ impl Session {
         true
     }
 
-    /// Puts the state that is due ahead of a record's chunk.
-    fn put_state(&mut self, id: ChannelId, heartbeat: bool, out: &mut Outgoing) {
-        if heartbeat {
-            StateFrame::Heartbeat.encode(&mut out.head);
-        }
-        let channel = self.channels.get_mut(&id);
-        if let Some(records) = channel.and_then(|channel| channel.inbound.take_ack()) {
-            let channel = id;
-            StateFrame::Ack { channel, records }.encode(&mut out.head);
-        }
-        self.put_credit(id, out);
-    }
-
-    /// Puts limits that have moved, and copies of those that went another way: a writer that waits
-    /// for its credit should not wait for TCP to mend a loss.
-    fn put_credit(&mut self, id: ChannelId, out: &mut Outgoing) {
-        let second = match self.credit_due.is_empty() {
-            true => None,
-            false => self.quickest_beside(id),
-        };
-        for _ in 0..MAX_CREDITS {
-            let Some(channel) = self.channels.get_mut(&id) else {
-                return;
-            };
-            let new = self.credit_due.pop_first();
-            let Some(stream) = new.or_else(|| channel.credit_copies.pop_first()) else {
-                break;
-            };
-            let known = self.streams.get(&stream);
-            let known = known.map(|known| known.receive.limit());
-            let Some(limit) = known.or_else(|| self.ahead.limit_to_tell(stream)) else {
-                continue;
-            };
-            StateFrame::Credit { stream, limit }.encode(&mut out.head);
-            let second = second.filter(|_| new.is_some());
-            if let Some(channel) = second.and_then(|second| self.channels.get_mut(&second)) {
-                channel.credit_copies.insert(stream);
-            }
-        }
-        if let Some(second) = second {
-            self.wake(second);
-        }
-    }
-
     /// Books a record that is about to be written.
-    fn note_sent(
+    pub(super) fn note_sent(
         &mut self,
         now: Instant,
         id: ChannelId,
@@ -142,7 +106,12 @@ impl Session {
             return;
         };
         let payload: usize = out.payload.iter().map(Bytes::len).sum();
-        let wire = hawser_wire::RECORD_HEADER_LENGTH + out.head.len() + payload + TAG_LENGTH;
+        let is_association = channel.spec.is_association();
+        let wire = match is_association {
+            true => out.head.len() + payload,
+            false => RECORD_HEADER_LENGTH + out.head.len() + payload + TAG_LENGTH,
+        };
+        let counts = !is_association || assigned.is_some();
         channel.written += wire as u64;
         channel.path.on_written(now);
         if let Some(Assigned {
@@ -163,12 +132,15 @@ impl Session {
                 at: now,
             });
         }
-        channel.records_sent += 1;
+        channel.records_sent += u64::from(counts);
         let link = channel.spec.link;
         if self.tick_at.is_none() {
             self.tick_at = Some(now + super::failure::TICK);
         }
-        self.account(link).sent += wire as u64;
+        // What associations send is booked on the links of their paths.
+        if !is_association {
+            self.account(link).sent += wire as u64;
+        }
     }
 
     /// Drops chunks that were acknowledged, or whose stream was reset, while they waited for this
@@ -439,8 +411,8 @@ fn header_length(id: StreamId, ledger: &crate::ledger::Ledger, stream: &Stream) 
         + varint_length(stream.send.sent())
 }
 
-/// State rides along in bounded pieces; the rest goes with the next record.
-const MAX_CREDITS: usize = 64;
+/// Small datagrams share a record.
+const MAX_DATAGRAMS: usize = 16 * 1024;
 /// Commands are exempt from credit, so this bounds them.
 const MAX_COMMANDS_OUTSTANDING: u64 = 64 * 1024;
 const MAX_COMMAND_CHUNK: usize = 1200;

@@ -2,10 +2,11 @@
 
 use hawser_sched::PathView;
 use hawser_sched::chunk::ChunkPolicy;
-use hawser_types::{ByteCount, Instant, LinkIndex, Rate};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate};
 use hawser_wire::ChannelRole;
 
 use super::Session;
+use super::carrier::carries;
 use crate::channel::Channel;
 
 impl Session {
@@ -24,7 +25,8 @@ impl Session {
     /// is left alone while there are others. While a link's express channel pauses, its bulk channel serves
     /// beside it. Links that may not be used are seen by no policy.
     pub(super) fn view_channels(&mut self, now: Instant, role: ChannelRole) {
-        self.gather_links(role);
+        let association = self.association_in_use(now, role);
+        self.gather_links(role, association);
         self.views.clear();
         let facts = |link| self.view_links.iter().find(|facts| facts.link == link);
         let any_sound = self
@@ -32,7 +34,8 @@ impl Session {
             .iter()
             .any(|link| link.allowed && !link.suspect);
         let any_own = self.view_links.iter().any(|link| link.own && !link.suspect);
-        for channel in self.channels.values().filter(|c| !c.is_excluded()) {
+        let usable = |c: &&Channel| !c.is_excluded() && carries(c, association);
+        for channel in self.channels.values().filter(usable) {
             let Some(link) = facts(channel.spec.link) else {
                 continue;
             };
@@ -53,9 +56,10 @@ impl Session {
     }
 
     /// Gathers what the channels of each link come to, in one walk over all of them.
-    fn gather_links(&mut self, role: ChannelRole) {
+    fn gather_links(&mut self, role: ChannelRole, association: Option<ChannelId>) {
         self.view_links.clear();
-        for channel in self.channels.values() {
+        let carrying = |channel: &&Channel| carries(channel, association);
+        for channel in self.channels.values().filter(carrying) {
             let link = channel.spec.link;
             let known = self.view_links.iter().position(|facts| facts.link == link);
             let place = known.unwrap_or_else(|| {

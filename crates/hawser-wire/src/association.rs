@@ -1,0 +1,86 @@
+//! What sessions say of associations, and what stands in front of records there.
+
+use bytes::{BufMut, Bytes};
+use hawser_types::{LinkIndex, RecordNumber};
+
+use crate::varint::take_varint_u32;
+use crate::{Malformed, MalformedReason, put_varint, take_varint};
+
+/// What chunks are to travel over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// TCP channels only.
+    #[default]
+    Tcp,
+    /// An association while it is sound, else TCP channels.
+    Sctp,
+    /// Whichever of both delivers more.
+    Auto,
+}
+
+impl Transport {
+    pub(crate) fn read(value: u64) -> Result<Self, Malformed> {
+        let known = [Self::Tcp, Self::Sctp, Self::Auto];
+        let found = known
+            .into_iter()
+            .find(|transport| *transport as u64 == value);
+        found.ok_or(Malformed::new("transport", MalformedReason::BadValue))
+    }
+}
+
+/// Puts the number of an association's record ahead of its frames. `None`: it has none, and no chunk in it.
+pub fn put_record_number(number: Option<RecordNumber>, out: &mut impl BufMut) {
+    put_varint(out, number.map_or(0, |number| number.value() + 1));
+}
+
+/// Takes the number off a message of an association; what is left are frames.
+pub fn take_record_number(message: &mut Bytes) -> Result<Option<RecordNumber>, Malformed> {
+    let value = take_varint(message, "record number")?;
+    Ok(value.checked_sub(1).map(RecordNumber::new))
+}
+
+/// Takes the client's number of a link. The one that stands for all of them is no link's.
+pub(crate) fn take_link(input: &mut Bytes, what: &'static str) -> Result<u32, Malformed> {
+    let link = take_varint_u32(input, what)?;
+    match LinkIndex::new(link) {
+        LinkIndex::ALL => Err(Malformed::new(what, MalformedReason::BadValue)),
+        _ => Ok(link),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn record_numbers_have_these_golden_bytes() {
+        for (number, golden) in [
+            (None, &[0x00][..]),
+            (Some(0), &[0x01]),
+            (Some(62), &[0x3f]),
+            (Some(63), &[0x40, 0x40]),
+            (Some(1 << 20), &[0x80, 0x10, 0x00, 0x01]),
+        ] {
+            let number = number.map(RecordNumber::new);
+            let mut out = Vec::new();
+            put_record_number(number, &mut out);
+            assert_eq!(out, golden);
+            let mut message = Bytes::from(out);
+            assert_eq!(take_record_number(&mut message), Ok(number));
+            assert!(message.is_empty());
+        }
+        assert!(take_record_number(&mut Bytes::new()).is_err());
+        assert!(take_record_number(&mut Bytes::from_static(&[0x40])).is_err());
+    }
+
+    #[test]
+    fn the_number_that_stands_for_all_links_is_no_links() {
+        let mut bytes = Vec::new();
+        put_varint(&mut bytes, u64::from(LinkIndex::ALL.value()) - 1);
+        put_varint(&mut bytes, u64::from(LinkIndex::ALL.value()));
+        let mut input = Bytes::from(bytes);
+        assert_eq!(take_link(&mut input, "link"), Ok(u32::MAX - 1));
+        let error = take_link(&mut input, "link").unwrap_err();
+        assert_eq!(error.reason, MalformedReason::BadValue);
+    }
+}
