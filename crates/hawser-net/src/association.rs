@@ -5,6 +5,7 @@
 
 mod carrier;
 mod handle;
+mod places;
 mod socket;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -19,13 +20,13 @@ use hawser_sctp::{
     Route, Transmit,
 };
 use hawser_session::seal::datagram::KeyId;
-use hawser_types::Instant;
+use hawser_types::{ByteCount, Instant};
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
 
 use crate::clock;
 pub use carrier::Seal;
 pub use handle::{AssociationHandle, Expected};
+use places::Tasks;
 use socket::LinkSocket;
 
 /// One end of any number of associations: its sockets, and the tasks that drive them.
@@ -35,7 +36,7 @@ use socket::LinkSocket;
 pub struct AssociationEndpoint {
     shared: Arc<Shared>,
     /// Ended when this is dropped.
-    _tasks: JoinSet<()>,
+    tasks: Mutex<Tasks>,
 }
 
 #[derive(Debug)]
@@ -52,6 +53,8 @@ struct State {
     carriers: Carriers,
     locals: Vec<Local>,
     sockets: Vec<Arc<LinkSocket>>,
+    /// Of all sockets, once there is one.
+    port: Option<u16>,
     associations: BTreeMap<Id, Entry>,
     /// Associations that were accepted, and nobody has taken yet.
     incoming: VecDeque<Id>,
@@ -66,7 +69,11 @@ type Id = (CarrierId, AssociationId);
 struct Entry {
     association: Association,
     is_established: bool,
+    /// The peer has begun anew: what was under way is lost.
+    was_restarted: bool,
     closed: Option<Closed>,
+    /// Somebody waits until less than this waits in its queue.
+    room_below: Option<ByteCount>,
     /// Something changed for those who wait on it.
     changed: Arc<Notify>,
 }
@@ -91,18 +98,11 @@ impl AssociationEndpoint {
     /// # Errors
     /// As [`Self::bind`].
     pub fn bind_sealed(locals: &[Local], port: u16) -> io::Result<Self> {
-        let mut sockets: Vec<Arc<LinkSocket>> = Vec::with_capacity(locals.len());
-        for local in locals {
-            let port = match sockets.first() {
-                Some(first) => first.port()?,
-                None => port,
-            };
-            sockets.push(Arc::new(LinkSocket::bind(*local, port)?));
-        }
         let state = State {
             carriers: Carriers::default(),
-            locals: locals.to_vec(),
-            sockets: sockets.clone(),
+            locals: Vec::new(),
+            sockets: Vec::new(),
+            port: (port > 0).then_some(port),
             associations: BTreeMap::new(),
             incoming: VecDeque::new(),
             awake_at: None,
@@ -112,29 +112,23 @@ impl AssociationEndpoint {
             sooner: Notify::new(),
             arrived: Notify::new(),
         });
-        let mut tasks = JoinSet::new();
-        tasks.spawn(drive_timers(shared.clone()));
-        for socket in sockets {
-            tasks.spawn(socket::read(shared.clone(), socket.clone()));
-            tasks.spawn(socket::flush(socket));
-        }
-        Ok(Self {
+        let endpoint = Self {
+            tasks: Mutex::new(Tasks::new(drive_timers(shared.clone()))),
             shared,
-            _tasks: tasks,
-        })
+        };
+        match endpoint.set_locals(locals).into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(endpoint),
+        }
     }
 
     /// The UDP port of all its sockets.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// When there has been none yet.
     pub fn port(&self) -> io::Result<u16> {
-        let state = self.shared.lock();
-        let first = state.sockets.first().cloned();
-        drop(state);
-        first.map_or(Err(io::ErrorKind::NotConnected.into()), |socket| {
-            socket.port()
-        })
+        let port = self.shared.lock().port;
+        port.ok_or(io::ErrorKind::NotConnected.into())
     }
 
     /// Begins an association that is not sealed with a host at these addresses (with their UDP ports).
@@ -319,7 +313,9 @@ impl State {
         let entry = Entry {
             association,
             is_established: false,
+            was_restarted: false,
             closed: None,
+            room_below: None,
             changed: changed.clone(),
         };
         self.associations.insert(id, entry);
@@ -369,6 +365,7 @@ impl State {
             told = true;
             match event {
                 Event::Established => entry.is_established = true,
+                Event::Restarted => entry.was_restarted = true,
                 Event::PeerAddresses(known) => carrier.endpoint.addresses_changed(id.1, &known),
                 Event::Closed(why) => {
                     entry.closed = Some(why);
@@ -376,6 +373,11 @@ impl State {
                 }
                 _ => {}
             }
+        }
+        let has_room = |below| entry.association.queued() < below;
+        if entry.room_below.is_some_and(has_room) {
+            entry.room_below = None;
+            told = true;
         }
         if told {
             entry.changed.notify_waiters();

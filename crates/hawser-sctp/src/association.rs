@@ -13,7 +13,6 @@ mod transmit;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use hawser_sched::rules;
 use hawser_types::{ByteCount, Instant};
 use hawser_wire::sctp::{Cause, Chunk, StreamNumber};
 
@@ -29,7 +28,7 @@ use crate::path::{Asconf, Paths};
 use crate::receive::Inbound;
 use crate::send::Outbound;
 use crate::{
-    AssociationConfig, Backlog, Event, Local, Message, PathSnapshot, Place, Received, Route,
+    AssociationConfig, Backlog, Event, LinkWord, Local, Message, PathSnapshot, Received, Route,
     SendError,
 };
 
@@ -189,15 +188,21 @@ impl Association {
         flow.map_or_else(Backlog::default, |flow| flow.outbound.backlog())
     }
 
+    /// Payload that waits to be put into packets.
+    pub fn queued(&self) -> ByteCount {
+        let flow = self.flow.as_ref();
+        flow.map_or(ByteCount::ZERO, |flow| flow.outbound.queued())
+    }
+
     /// Streams to send on, as agreed; 0 before that.
     pub fn outbound_streams(&self) -> u16 {
         self.setup.terms().map_or(0, |terms| terms.outbound_streams)
     }
 
-    /// What the user says of paths from now on, those to come among them: the first that holds for one
-    /// counts, and others may be used like any. Of [`Terms`](rules::Terms) it is `up` that counts.
-    pub fn set_terms(&mut self, terms: Vec<(Place, rules::Terms)>) {
-        self.paths.set_terms(terms);
+    /// What holds for links from now on, for paths to come too: of each path the first word that is about
+    /// it. Those without one are of this host's link, and may be used like any.
+    pub fn set_links(&mut self, words: Vec<LinkWord>) {
+        self.paths.set_links(words);
     }
 
     /// Whether nothing waits to be sent or acknowledged.

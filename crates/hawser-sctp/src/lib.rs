@@ -29,6 +29,6 @@ pub use endpoint::{AssociationId, ConnectError, Endpoint, EndpointConfig, Handle
 pub use error::{Closed, Misbehaviour, SendError};
 pub use event::Event;
 pub use receive::{End, Received};
-pub use route::{Local, Place, Route, Transmit};
+pub use route::{LinkWord, Local, Place, Route, Transmit};
 pub use send::{Message, Reliability};
 pub use snapshot::{Backlog, PathSnapshot, Traffic};

@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use hawser_path::{DeliveryRate, Expectation, Limit, Silence};
 use hawser_sched::rules::Terms;
-use hawser_types::{ByteCount, ChannelId, Instant, PathId, Rate};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, PathId, Rate};
 
 use crate::AssociationConfig;
 use crate::congestion::{self, Acknowledged, CongestionControl, Lost};
-use crate::route::Route;
+use crate::route::{LinkWord, Route};
 use crate::snapshot::Traffic;
 pub(crate) use asconf::{AddressRequest, Asconf};
 use coupling::Tally;
@@ -59,7 +59,9 @@ pub(crate) struct Path {
     /// When a chunk that measures the round-trip time was last sent, or the path was added.
     last_sent: Instant,
     sack_delay: Duration,
-    /// What the user says of its link.
+    /// The link that makes it what it is: this host's, unless the owner knows better.
+    pub(crate) link: LinkIndex,
+    /// What the user says of that.
     pub(crate) terms: Terms,
     pub(crate) sent: Traffic,
     pub(crate) received: Traffic,
@@ -99,10 +101,18 @@ impl Path {
             heard_at: now,
             last_sent: now,
             sack_delay: config.sack_delay,
+            link: route.local.link,
             terms: Terms::default(),
             sent: Traffic::default(),
             received: Traffic::default(),
         }
+    }
+
+    /// Takes what is known of its link: the first word that holds for it counts.
+    fn take_word(&mut self, words: &[LinkWord]) {
+        let word = words.iter().find(|word| word.place.holds(&self.route));
+        self.link = word.map_or(self.route.local.link, |word| word.link);
+        self.terms = word.map_or_else(Terms::default, |word| word.terms);
     }
 
     /// What schedulers call the path.

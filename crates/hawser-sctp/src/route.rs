@@ -1,6 +1,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
+use hawser_sched::rules::Terms;
 use hawser_types::LinkIndex;
 
 /// Where packets of this host leave: a link, and one of its addresses.
@@ -23,12 +24,23 @@ pub struct Route {
     pub remote: SocketAddr,
 }
 
-/// Paths that the user's word for a link holds for.
+/// What the owner knows of a link, and which paths go over it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkWord {
+    /// The paths.
+    pub place: Place,
+    /// Paths with the same link share its queue: how policies tell.
+    pub link: LinkIndex,
+    /// What the user says of it; `up` is for what this end sends.
+    pub terms: Terms,
+}
+
+/// Which paths go over a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// Those over a link of this host.
     Link(LinkIndex),
-    /// Those to an address of the peer, which may stand for a link there.
+    /// Those to an address of the peer, whose link it may be.
     Remote(IpAddr),
 }
 

@@ -159,12 +159,17 @@ impl Outbound {
         self.window.repeated()
     }
 
+    /// Payload that is in no packet yet.
+    pub(crate) fn queued(&self) -> ByteCount {
+        ByteCount::new(self.queue.bytes())
+    }
+
     /// What the peer does not have yet.
     pub(crate) fn backlog(&self) -> Backlog {
         let again = self.window.again().filter_map(|it| self.window.get(it));
         let again: u64 = again.map(|record| record.data.payload.len() as u64).sum();
         Backlog {
-            queued: ByteCount::new(self.queue.bytes()),
+            queued: self.queued(),
             under_way: ByteCount::new(self.window.under_way() + again),
             acknowledged_at: self.heard_at,
         }

@@ -154,6 +154,12 @@ impl Carriers {
         is_new
     }
 
+    pub(super) fn set_locals(&mut self, locals: &[Local]) {
+        for carrier in self.0.values_mut() {
+            carrier.endpoint.set_locals(locals);
+        }
+    }
+
     pub(super) fn get(&mut self, id: CarrierId) -> Option<&mut Carrier> {
         self.0.get_mut(&id)
     }

@@ -1,9 +1,10 @@
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hawser_sctp::{Closed, Message, PathSnapshot, Received, SendError};
+use hawser_sctp::{Backlog, Closed, LinkWord, Message, PathSnapshot, Received, SendError};
 use hawser_session::seal::datagram::KeyId;
-use hawser_types::Instant;
+use hawser_types::{ByteCount, Instant};
 use hawser_wire::sctp::StreamNumber;
 use tokio::sync::Notify;
 
@@ -69,6 +70,78 @@ impl AssociationHandle {
         self.closed().await
     }
 
+    /// Sends messages from the front of `messages` for as long as there is room; what is left there waits
+    /// for [`Self::room`]. Gives what the peer does not have yet.
+    ///
+    /// # Errors
+    /// As for [`Self::send`]; the message at fault is gone.
+    pub fn send_some(
+        &self,
+        messages: &mut VecDeque<(StreamNumber, Message)>,
+    ) -> Result<Backlog, SendError> {
+        self.change(|entry, now| {
+            while let Some((stream, message)) = messages.front() {
+                // Its payload is shared, not copied.
+                match entry.association.send(now, *stream, message.clone()) {
+                    Err(SendError::Full) => break,
+                    sent => {
+                        messages.pop_front();
+                        sent?;
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        Ok(self.backlog())
+    }
+
+    /// Waits until less than `below` is in no packet yet, or it is over.
+    pub async fn room(&self, below: ByteCount) {
+        self.until(|entry, _| {
+            let has_room = entry.association.queued() < below || entry.closed.is_some();
+            entry.room_below = (!has_room).then_some(below);
+            has_room.then_some(())
+        })
+        .await;
+    }
+
+    /// Waits for messages and puts all that have come behind `messages`; `false` when nothing more comes.
+    pub async fn receive_some(&self, messages: &mut Vec<Received>) -> bool {
+        self.until(|entry, _| {
+            let before = messages.len();
+            messages.extend(std::iter::from_fn(|| entry.association.receive()));
+            match messages.len() > before {
+                true => Some(true),
+                false => entry.is_over().then_some(false),
+            }
+        })
+        .await
+    }
+
+    /// What the peer does not have yet.
+    pub fn backlog(&self) -> Backlog {
+        let state = self.shared.lock();
+        let entry = state.associations.get(&self.id);
+        entry.map_or_else(Backlog::default, |entry| entry.association.backlog())
+    }
+
+    /// Streams to send on; 0 before it is established.
+    pub fn streams(&self) -> u16 {
+        let state = self.shared.lock();
+        let entry = state.associations.get(&self.id);
+        entry.map_or(0, |entry| entry.association.outbound_streams())
+    }
+
+    /// What holds for links from now on: see [`hawser_sctp::Association::set_links`].
+    pub fn set_links(&self, words: Vec<LinkWord>) {
+        self.change(|entry, _| entry.association.set_links(words));
+    }
+
+    /// Waits until it is over, or the peer has begun it anew.
+    pub async fn lost(&self) {
+        self.until(|entry, _| entry.is_over().then_some(())).await;
+    }
+
     /// Waits until it is over.
     pub async fn closed(&self) -> Closed {
         self.until(|entry, _| entry.closed.clone()).await
@@ -108,6 +181,13 @@ impl AssociationHandle {
         state.pump(now, self.id);
         self.shared.look_at_timers(&mut state);
         answer
+    }
+}
+
+impl Entry {
+    /// What was sent and is not acknowledged will never arrive.
+    fn is_over(&self) -> bool {
+        self.closed.is_some() || self.was_restarted
     }
 }
 

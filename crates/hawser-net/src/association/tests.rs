@@ -186,3 +186,75 @@ async fn associations_that_nobody_takes_are_bounded_and_those_beyond_are_ended()
 }
 
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// The place of another of this host's loopback addresses.
+fn other_place() -> Local {
+    Local {
+        link: LinkIndex::new(0),
+        address: Ipv4Addr::new(127, 0, 0, 2).into(),
+    }
+}
+
+#[tokio::test]
+async fn an_association_moves_to_a_place_that_comes_when_the_one_it_began_at_goes() {
+    let (client_keys, gateway_keys) = keys().await;
+    let (gateway, address) = sealed_endpoint();
+    let (client, _) = sealed_endpoint();
+    let expected = gateway.expect(config(), down(&gateway_keys, 1)).unwrap();
+    let seal = up(&client_keys, 1);
+    let there = client.connect_sealed(config(), &[address], seal).unwrap();
+    let here = expected.accept().await;
+    there.established().await.unwrap();
+
+    let elsewhere = Local {
+        link: LinkIndex::new(0),
+        address: "192.0.2.77".parse().unwrap(),
+    };
+    let failed = client.set_locals(&[loopback()[0], other_place(), elsewhere]);
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert_eq!(failed[0].0, elsewhere);
+    assert!(client.set_locals(&[other_place()]).is_empty());
+    there.send(STREAM, message("moved".into())).await.unwrap();
+    assert_eq!(received(&here).await, "moved");
+    here.send(STREAM, message("found".into())).await.unwrap();
+    assert_eq!(received(&there).await, "found");
+    let routes: Vec<Local> = there.paths().iter().map(|it| it.route.local).collect();
+    assert_eq!(routes, [other_place()]);
+    let path = &there.paths()[0];
+    assert!(path.sent.packets > 0 && path.received.bytes > ByteCount::ZERO);
+}
+
+#[tokio::test]
+async fn many_messages_go_and_come_at_once_and_there_is_room_again_when_they_have_left() {
+    let (client_keys, gateway_keys) = keys().await;
+    let (gateway, address) = sealed_endpoint();
+    let (client, _) = sealed_endpoint();
+    let expected = gateway.expect(config(), down(&gateway_keys, 1)).unwrap();
+    let seal = up(&client_keys, 1);
+    let there = client.connect_sealed(config(), &[address], seal).unwrap();
+    let here = expected.accept().await;
+    there.established().await.unwrap();
+    assert_eq!(there.streams(), config().outbound_streams);
+
+    let payload = Bytes::from(vec![7; 60_000]);
+    let one = (STREAM, message(payload.clone()));
+    // More than the send buffer holds.
+    let mut waiting = VecDeque::from(vec![one; 200]);
+    let mut messages = Vec::new();
+    let sending = async {
+        while !waiting.is_empty() {
+            there.send_some(&mut waiting).unwrap();
+            there.room(ByteCount::from(payload.len())).await;
+        }
+    };
+    let receiving = async {
+        while messages.len() < 200 {
+            assert!(here.receive_some(&mut messages).await);
+        }
+    };
+    tokio::join!(sending, receiving);
+    assert!(messages.iter().all(|it| it.payload() == payload));
+    there.abort(Bytes::new());
+    assert!(!here.receive_some(&mut messages).await);
+    assert_eq!(messages.len(), 200);
+}

@@ -37,7 +37,7 @@ impl Paths {
             return;
         }
         if let Some(path) = self.path_mut(id) {
-            let (link, rtt) = (path.route.local.link, path.rtt.latest());
+            let (link, rtt) = (path.link, path.rtt.latest());
             let Tally { delivered, lost } = std::mem::take(&mut path.tally);
             let bottlenecks = &mut self.coupler.bottlenecks;
             bottlenecks.on_delay(now, link, rtt);
@@ -68,7 +68,7 @@ impl Paths {
     fn couple_all(&mut self) {
         let shared = &self.coupler.shared;
         let common = |path: &Path| {
-            let link = path.route.local.link;
+            let link = path.link;
             let number = shared.get(&link).copied();
             number.map_or(Common::Link(link), Common::Bottleneck)
         };

@@ -2,7 +2,6 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use hawser_sched::PathView;
-use hawser_sched::rules::Terms;
 use hawser_types::{Instant, PathId};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -11,7 +10,7 @@ use super::coupling::Coupler;
 use super::selection::{self, Candidate};
 use super::{HeartbeatToSend, Path, PathState};
 use crate::event::Event;
-use crate::route::{Local, Place, Route};
+use crate::route::{LinkWord, Local, Route};
 use crate::{AssociationConfig, Selection};
 
 /// Every pair of addresses of an association, which of them are used, and how each does.
@@ -29,8 +28,8 @@ pub(crate) struct Paths {
     events: VecDeque<Event>,
     /// When [`Selection::Paper`] looks at the round-trip times again.
     reselect: Instant,
-    /// What the user says, in the order of precedence.
-    terms: Vec<(Place, Terms)>,
+    /// What the owner knows of links, in the order of precedence.
+    words: Vec<LinkWord>,
 }
 
 impl Paths {
@@ -45,15 +44,15 @@ impl Paths {
             views: Vec::new(),
             events: VecDeque::new(),
             reselect: Instant::ZERO,
-            terms: Vec::new(),
+            words: Vec::new(),
         }
     }
 
-    /// What the user says of paths, those to come among them: the first that holds for one counts.
-    pub(crate) fn set_terms(&mut self, terms: Vec<(Place, Terms)>) {
-        self.terms = terms;
+    /// What is known of the links of paths, those to come among them: the first that holds for one counts.
+    pub(crate) fn set_links(&mut self, words: Vec<LinkWord>) {
+        self.words = words;
         for path in &mut self.paths {
-            path.terms = terms_of(&self.terms, &path.route);
+            path.take_word(&self.words);
         }
     }
 
@@ -67,7 +66,7 @@ impl Paths {
                 let id = self.next;
                 self.next = id.next();
                 let mut path = Path::new(now, id, route, &self.config);
-                path.terms = terms_of(&self.terms, &route);
+                path.take_word(&self.words);
                 self.paths.push(path);
                 id
             }
@@ -81,11 +80,7 @@ impl Paths {
     /// Removes all paths from that place, and says which. What was under way on them is lost.
     pub(crate) fn remove_local(&mut self, local: Local) -> Vec<PathId> {
         let gone = self.remove_where(|route| route.local == local);
-        if !self
-            .paths
-            .iter()
-            .any(|path| path.route.local.link == local.link)
-        {
+        if self.paths.iter().all(|path| path.link != local.link) {
             self.forget_link(local.link);
         }
         gone
@@ -304,11 +299,6 @@ impl Paths {
     fn place(&self, id: PathId) -> Option<usize> {
         self.paths.binary_search_by_key(&id, |path| path.id).ok()
     }
-}
-
-fn terms_of(all: &[(Place, Terms)], route: &Route) -> Terms {
-    let found = all.iter().find(|(place, _)| place.holds(route));
-    found.map_or_else(Terms::default, |(_, terms)| *terms)
 }
 
 /// By the time that the path takes without a queue: one that is slow since it is full would else be

@@ -56,7 +56,7 @@ fn view(now: Instant, path: &Path, ready: bool) -> PathView {
     let silent = path.silence.current(now);
     PathView {
         channel: path.channel(),
-        link: path.route.local.link,
+        link: path.link,
         ready,
         suspect: path.is_suspect(now),
         rtt,

@@ -3,12 +3,13 @@ use std::time::Duration;
 
 use hawser_sched::PathView;
 use hawser_sched::governor::Exclusion;
-use hawser_sched::rules::Permission;
+use hawser_sched::rules::{Permission, Terms};
 use hawser_types::{ByteCount, LinkIndex};
 use proptest::prelude::*;
 use smallvec::SmallVec;
 
 use super::*;
+use crate::Place;
 use crate::congestion::{Acknowledged, Lost};
 use crate::path::Path;
 
@@ -458,23 +459,26 @@ fn what_the_user_forbids_carries_nothing_and_what_is_kept_in_reserve_waits_for_t
         let views = paths.views(at(0), Path::has_room);
         views.iter().map(|view| view.channel.value()).collect()
     };
-    let terms = |up| Terms {
-        up,
-        price: 2.5,
-        ..Terms::default()
+    let word = |place, up| LinkWord {
+        place,
+        link: LinkIndex::new(70),
+        terms: Terms {
+            up,
+            price: 2.5,
+            ..Terms::default()
+        },
     };
     let link = |number| Place::Link(route(number, 1).local.link);
-    paths.set_terms(vec![
-        (link(1), terms(Permission::Forbidden(Exclusion::Never))),
-        (link(2), terms(Permission::Reserve(Exclusion::Reserve))),
-        (
-            Place::Remote(route(3, 1).remote.ip()),
-            terms(Permission::Preferred),
-        ),
+    let remote = Place::Remote(route(3, 1).remote.ip());
+    paths.set_links(vec![
+        word(link(1), Permission::Forbidden(Exclusion::Never)),
+        word(link(2), Permission::Reserve(Exclusion::Reserve)),
+        word(remote, Permission::Preferred),
     ]);
     assert_eq!(numbers(&mut paths), [2]);
     let view = paths.views(at(0), Path::has_room)[0].clone();
     assert!(view.preferred && view.price == 2.5, "{view:?}");
+    assert_eq!(view.link, LinkIndex::new(70));
     (0..9).for_each(|_| paths.on_timeout_counted(ids[2]));
     assert_eq!(numbers(&mut paths), [1], "the one in reserve");
     paths.remove_local(route(2, 1).local);
