@@ -11,6 +11,8 @@ use hawser_sched::rules::{Permission, Terms};
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, RecordNumber};
 use hawser_wire::{ChannelRole, Command, Transport, put_record_number, take_record_number};
 
+use smallvec::SmallVec;
+
 use super::{Outgoing, Session, Side};
 use crate::channel::Channel;
 use crate::snapshot::{ChannelSnapshot, TransportSnapshot};
@@ -187,7 +189,7 @@ impl Session {
         let Some(channel) = self.channels.get_mut(&id) else {
             return;
         };
-        let mut moved = smallvec::SmallVec::<[Booked; 8]>::new();
+        let mut moved = Links::new();
         for (place, path) in channel.paths.iter().enumerate() {
             let earlier = &channel.paths[..place];
             if earlier.iter().any(|other| other.link == path.link) {
@@ -218,7 +220,8 @@ impl Session {
         channel
             .booked
             .retain(|booked| paths.iter().any(|path| path.link == booked.link));
-        self.book_delivered(&moved);
+        let all = Links::from_slice(&channel.booked);
+        self.book_delivered(&moved, &all);
         for booked in moved {
             let account = self.account(booked.link);
             account.sent += booked.sent;
@@ -226,18 +229,24 @@ impl Session {
         }
     }
 
-    /// What the peer holds thanks to the association came by its links, in proportion to what they sent.
-    fn book_delivered(&mut self, moved: &[Booked]) {
-        let all: u64 = moved.iter().map(|booked| booked.sent).sum();
-        if all == 0 {
-            return;
-        }
+    /// What the peer holds thanks to the association came by its links, in proportion to what they sent now, or
+    /// else since they began.
+    fn book_delivered(&mut self, now: &[Booked], since_then: &[Booked]) {
+        let sum = |list: &[Booked]| list.iter().map(|booked| booked.sent).sum::<u64>();
+        let (list, all) = match (sum(now), sum(since_then)) {
+            (0, 0) => return,
+            (0, all) => (since_then, all),
+            (all, _) => (now, all),
+        };
         let whole = self.account(LinkIndex::ALL).take_delivered();
-        for booked in moved {
+        let mut left = whole;
+        for booked in list {
             let part = u128::from(whole) * u128::from(booked.sent) / u128::from(all);
-            let part = u64::try_from(part).unwrap_or(whole);
+            let part = u64::try_from(part).unwrap_or(whole).min(left);
+            left -= part;
             self.account(booked.link).add_delivered(part);
         }
+        self.account(LinkIndex::ALL).add_delivered(left);
     }
 
     pub(super) fn transport_snapshot(&self, now: Instant) -> TransportSnapshot {
@@ -335,5 +344,6 @@ fn kernel_sample(sample: &AssociationSample<'_>) -> KernelSample {
     }
 }
 
+type Links = SmallVec<[Booked; 8]>;
 /// How long a datagram is worth anything: what is older is only late. It may be sent again meanwhile.
 const DATAGRAM_LIFETIME: Duration = Duration::from_millis(250);

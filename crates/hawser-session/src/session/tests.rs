@@ -1,9 +1,11 @@
+mod association;
 mod bottleneck;
 mod datagrams;
 mod deadlock;
 mod govern;
 mod pair;
 mod pause;
+mod pipe;
 mod random;
 mod raw;
 mod report;

@@ -8,6 +8,7 @@ use hawser_path::KernelSample;
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, StreamId};
 use hawser_wire::ChannelRole;
 
+use super::pipe::{Pipe, Weather};
 use crate::{ChannelSpec, Event, Outgoing, ReadOutcome, Session, SessionConfig, Side};
 
 pub(super) const CLIENT: usize = 0;
@@ -18,6 +19,7 @@ pub(super) struct Pair {
     pub(super) sides: [Session; 2],
     pub(super) events: [Vec<Event>; 2],
     wires: BTreeMap<(ChannelId, usize), Wire>,
+    pub(super) pipes: BTreeMap<(ChannelId, usize), Pipe>,
 }
 
 /// One direction of a connection: a serialiser, a delay, and a reliable pipe.
@@ -58,6 +60,7 @@ impl Pair {
             sides,
             events: Default::default(),
             wires: BTreeMap::new(),
+            pipes: BTreeMap::new(),
         }
     }
 
@@ -104,8 +107,34 @@ impl Pair {
         self.pump();
     }
 
+    /// Adds an association, which is established at once. Its messages fare as the seed has it.
+    pub(super) fn add_association(&mut self, id: u32, weather: Weather, seed: u64) {
+        let id = ChannelId::new(id);
+        for side in [CLIENT, GATEWAY] {
+            let pipe = Pipe::new(self.now, weather, seed * 2 + side as u64 + 1);
+            self.pipes.insert((id, side), pipe);
+            self.sides[side].add_channel(self.now, ChannelSpec::association(id));
+        }
+        self.sample(CLIENT);
+        self.sample(GATEWAY);
+        self.pump();
+    }
+
+    /// From now on nothing crosses the association, or again everything does.
+    pub(super) fn set_dead(&mut self, id: u32, is_dead: bool) {
+        for side in [CLIENT, GATEWAY] {
+            if let Some(pipe) = self.pipes.get_mut(&(ChannelId::new(id), side)) {
+                pipe.is_dead = is_dead;
+            }
+        }
+        self.pump();
+    }
+
     /// From now on nothing crosses the channel, silently.
     pub(super) fn hole(&mut self, id: u32) {
+        if self.pipes.contains_key(&(ChannelId::new(id), CLIENT)) {
+            return self.set_dead(id, true);
+        }
         for side in [CLIENT, GATEWAY] {
             let wire = self.wires.get_mut(&(ChannelId::new(id), side)).unwrap();
             wire.holed = true;
@@ -128,6 +157,7 @@ impl Pair {
         let id = ChannelId::new(id);
         for side in [CLIENT, GATEWAY] {
             self.wires.remove(&(id, side));
+            self.pipes.remove(&(id, side));
             self.sides[side].handle_channel_lost(self.now, id);
         }
         self.pump();
@@ -139,6 +169,7 @@ impl Pair {
         while let Some(next) = self.next_moment().filter(|next| *next <= until) {
             self.now = self.now.max(next);
             self.deliver();
+            self.deliver_messages();
             for side in [CLIENT, GATEWAY] {
                 if self.sides[side]
                     .poll_timeout()
@@ -226,8 +257,14 @@ impl Pair {
                 let arrival = wire.in_flight.front().map(|(at, _)| *at);
                 [ready, arrival].into_iter().flatten()
             });
+        let pipes = self.pipes.values().filter(|pipe| !pipe.is_dead);
+        let pipes = pipes.flat_map(|pipe| {
+            let ready = (!pipe.told_ready).then(|| pipe.ready_at());
+            let arrival = pipe.in_flight.keys().next().map(|(at, _)| *at);
+            [ready, arrival].into_iter().flatten()
+        });
         let timers = self.sides.iter().filter_map(Session::poll_timeout);
-        wires.chain(timers).min()
+        wires.chain(pipes).chain(timers).min()
     }
 
     fn deliver(&mut self) {
@@ -248,7 +285,28 @@ impl Pair {
         }
     }
 
+    fn deliver_messages(&mut self) {
+        let ids: Vec<_> = self.pipes.keys().copied().collect();
+        for (id, side) in ids {
+            while let Some(pipe) = self.pipes.get_mut(&(id, side)) {
+                let Some(message) = pipe.receive(self.now) else {
+                    break;
+                };
+                let other = &mut self.sides[1 - side];
+                other.handle_record(self.now, id, message).unwrap();
+            }
+        }
+    }
+
     fn sample(&mut self, side: usize) {
+        let ids = self.pipes.keys().filter(|(_, of)| *of == side);
+        for (id, _) in ids.copied().collect::<Vec<_>>() {
+            let received = self.pipes.get(&(id, 1 - side)).map(|other| other.received);
+            let pipe = self.pipes.get_mut(&(id, side)).unwrap();
+            let (paths, totals) = pipe.sample(self.now, received.unwrap_or_default());
+            let sample = totals.with(&paths);
+            self.sides[side].handle_association_sample(self.now, id, &sample);
+        }
         for ((id, _), wire) in self.wires.iter_mut().filter(|((_, of), _)| *of == side) {
             while let Some((at, _)) = wire.acks.front().filter(|(at, _)| *at <= self.now) {
                 wire.last_ack = *at;
@@ -287,7 +345,14 @@ impl Pair {
                         *id
                     })
                     .collect();
-                for id in ready {
+                let pipes = self.pipes.iter_mut().filter(|((_, of), pipe)| {
+                    *of == side && !pipe.told_ready && pipe.ready_at() <= self.now
+                });
+                let pipes = pipes.map(|((id, _), pipe)| {
+                    pipe.told_ready = true;
+                    *id
+                });
+                for id in ready.into_iter().chain(pipes).collect::<Vec<_>>() {
                     self.sides[side].handle_writable(self.now, id);
                     moved |= self.transmit(side, id);
                 }
@@ -298,6 +363,7 @@ impl Pair {
             while let Some(event) = self.sides[side].poll_event() {
                 if let Event::Dead(id) = event {
                     self.wires.remove(&(id, side));
+                    self.pipes.remove(&(id, side));
                 }
                 self.events[side].push(event);
             }
@@ -313,6 +379,10 @@ impl Pair {
             out.payload
                 .iter()
                 .for_each(|piece| body.extend_from_slice(piece));
+            if let Some(pipe) = self.pipes.get_mut(&(id, side)) {
+                pipe.send(self.now, body.freeze(), out.lifetime);
+                continue;
+            }
             let Some(wire) = self.wires.get_mut(&(id, side)) else {
                 continue;
             };

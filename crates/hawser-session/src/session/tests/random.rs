@@ -8,7 +8,8 @@ use hawser_wire::ChannelRole;
 use proptest::prelude::*;
 
 use super::pair::{CLIENT, GATEWAY, Pair, link};
-use crate::{ReadOutcome, StreamError};
+use super::pipe::Weather;
+use crate::{ReadOutcome, StreamError, Transport};
 
 #[derive(Clone, Debug)]
 enum TestOp {
@@ -23,8 +24,16 @@ enum TestOp {
         express: bool,
         link: u8,
     },
+    AddAssociation {
+        jitter: u64,
+        lost: u64,
+        seed: u64,
+    },
+    Wish(Transport),
     Cut(prop::sample::Index),
     Hole(prop::sample::Index),
+    /// An association that fell silent speaks again, if it is still there.
+    Heal,
 }
 
 fn ops() -> impl Strategy<Value = Vec<TestOp>> {
@@ -35,6 +44,11 @@ fn ops() -> impl Strategy<Value = Vec<TestOp>> {
         2 => any::<prop::sample::Index>().prop_map(TestOp::Finish),
         4 => (1u16..300).prop_map(TestOp::Run),
         2 => (any::<bool>(), 0u8..3).prop_map(|(express, link)| TestOp::AddChannel { express, link }),
+        2 => (0u64..80, 0u64..200, any::<u64>())
+            .prop_map(|(jitter, lost, seed)| TestOp::AddAssociation { jitter, lost, seed: seed >> 8 }),
+        2 => prop_oneof![Just(Transport::Tcp), Just(Transport::Sctp), Just(Transport::Auto)]
+            .prop_map(TestOp::Wish),
+        1 => Just(TestOp::Heal),
         1 => any::<prop::sample::Index>().prop_map(TestOp::Cut),
         1 => any::<prop::sample::Index>().prop_map(TestOp::Hole),
     ];
@@ -112,6 +126,23 @@ fn play(ops: Vec<TestOp>) {
             TestOp::AddChannel { express, link } if live.len() < 8 => {
                 add(&mut pair, &mut live, &mut next_channel, express, link);
             }
+            TestOp::AddAssociation { jitter, lost, seed } if live.len() < 8 => {
+                let weather = Weather {
+                    mbit: 10,
+                    delay: 10,
+                    jitter,
+                    lost,
+                };
+                pair.add_association(next_channel, weather, seed);
+                live.push(next_channel);
+                next_channel += 1;
+            }
+            TestOp::Wish(transport) => {
+                for side in [CLIENT, GATEWAY] {
+                    pair.sides[side].set_transport(pair.now, transport);
+                }
+            }
+            TestOp::Heal => (0..next_channel).for_each(|id| pair.set_dead(id, false)),
             TestOp::Cut(channel) if !live.is_empty() => {
                 let id = live.remove(channel.index(live.len()));
                 pair.cut(id);
@@ -145,7 +176,7 @@ fn play(ops: Vec<TestOp>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 300, ..ProptestConfig::default() })]
     #[test]
     fn whatever_happens_every_byte_arrives_in_order(ops in ops()) {
         play(ops);
