@@ -45,6 +45,22 @@ pub enum Carrier {
     Association,
 }
 
+/// Why chunks go over what they go over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CarrierReason {
+    /// It was asked for.
+    Wished,
+    /// Nothing else was tried yet.
+    #[default]
+    First,
+    /// It is tried, to compare it with the other.
+    Tried,
+    /// It delivered more than the other, or not so much less that a change was worth it.
+    Faster,
+    /// The other fell silent, or is gone.
+    Silent,
+}
+
 impl ChannelSpec {
     /// An association that is established and carries messages from now on.
     pub const fn association(id: ChannelId) -> Self {

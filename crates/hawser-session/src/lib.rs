@@ -28,7 +28,7 @@ mod session;
 mod snapshot;
 mod stream;
 
-pub use channel::{Carrier, ChannelSpec};
+pub use channel::{Carrier, CarrierReason, ChannelSpec};
 pub use config::{ChunkSize, SessionConfig};
 pub use error::{DatagramError, Misbehaviour, OpenError, PeerFault, StreamError};
 pub use event::{CloseReason, Event};

@@ -9,6 +9,7 @@ mod failure;
 mod govern;
 mod ingest;
 mod pauses;
+mod race;
 pub(crate) mod report;
 mod rescue;
 mod restraint;

@@ -4,7 +4,7 @@ use hawser_sched::governor::Standing;
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, StreamId};
 use hawser_wire::{ChannelRole, Transport};
 
-use crate::Carrier;
+use crate::{Carrier, CarrierReason};
 
 /// A session at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +40,12 @@ pub struct TransportSnapshot {
     pub association: Option<ChannelId>,
     /// What is in use is tried, to compare it with the other.
     pub trying: bool,
+    /// Why that is in use, and not the other.
+    pub reason: CarrierReason,
+    /// What TCP channels delivered when they were last measured against an association.
+    pub tcp: Option<Rate>,
+    /// What an association delivered when it was last measured against TCP channels.
+    pub sctp: Option<Rate>,
 }
 
 /// A link of a session at one moment.

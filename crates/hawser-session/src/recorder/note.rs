@@ -8,6 +8,8 @@ use hawser_types::{ByteCount, ChannelId, LinkIndex, Rate, StreamId};
 use hawser_wire::ChannelRole;
 use smallvec::{SmallVec, smallvec};
 
+use crate::{Carrier, CarrierReason};
+
 /// Something that happened to a channel, a link or the session, other than a decision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
@@ -81,6 +83,16 @@ pub enum Note {
         /// The chunk's bytes.
         bytes: ByteCount,
     },
+    /// Chunks go over another carrier than before.
+    Carrier {
+        /// What bulk goes over from now on.
+        carrier: Carrier,
+        /// Why.
+        reason: CarrierReason,
+        /// What TCP channels and the association delivered when they were last measured; zero where they
+        /// were not.
+        measured: [Rate; 2],
+    },
     /// How a channel stands, at most five times a second.
     Sample {
         /// The channel.
@@ -113,6 +125,7 @@ impl Note {
         !matches!(self, Self::Helped { .. } | Self::Sample { .. })
     }
 
+    // long: an arm for each kind.
     /// Its kind, and the rest of it as numbers.
     pub(super) fn to_words(self) -> (u64, Words) {
         match self {
@@ -152,6 +165,15 @@ impl Note {
                 link,
                 chunks,
             } => (8, smallvec![id(channel), at(link), chunks]),
+            Self::Carrier {
+                carrier,
+                reason,
+                measured,
+            } => {
+                let [tcp, sctp] = measured.map(Rate::bytes_per_second);
+                let (carrier, reason) = (carrier as u64, reason as u64);
+                (9, smallvec![carrier, reason, tcp, sctp])
+            }
             Self::Sample {
                 channel,
                 link,
@@ -240,6 +262,11 @@ impl Note {
                 link: link_of(*link)?,
                 chunks: *chunks,
             },
+            (9, [carrier, reason, tcp, sctp]) => Self::Carrier {
+                carrier: carrier_of(*carrier)?,
+                reason: reason_of(*reason)?,
+                measured: [*tcp, *sctp].map(Rate::from_bytes_per_second),
+            },
             _ => return None,
         })
     }
@@ -279,6 +306,22 @@ fn role_of(word: u64) -> Option<ChannelRole> {
         1 => Some(ChannelRole::Express),
         _ => None,
     }
+}
+
+fn carrier_of(word: u64) -> Option<Carrier> {
+    let known = [Carrier::Tcp, Carrier::Association];
+    known.into_iter().find(|carrier| *carrier as u64 == word)
+}
+
+fn reason_of(word: u64) -> Option<CarrierReason> {
+    let known = [
+        CarrierReason::Wished,
+        CarrierReason::First,
+        CarrierReason::Tried,
+        CarrierReason::Faster,
+        CarrierReason::Silent,
+    ];
+    known.into_iter().find(|reason| *reason as u64 == word)
 }
 
 fn policy_code(policy: ChunkPolicy) -> u64 {

@@ -6,6 +6,7 @@ use hawser_types::{LinkIndex, Rate};
 use proptest::prelude::*;
 
 use super::*;
+use crate::{Carrier, CarrierReason};
 
 const KIB: u64 = 1024;
 
@@ -337,7 +338,7 @@ fn any_note() -> impl Strategy<Value = Note> {
     let link = any::<u32>().prop_map(LinkIndex::new);
     let policy = (0..ChunkPolicy::ALL.len()).prop_map(|n| ChunkPolicy::ALL[n]);
     let numbers = any::<(u64, u64, u64)>();
-    let note = (0..9_u8, id, link, policy, any_standing(), numbers);
+    let note = (0..10_u8, id, link, policy, any_standing(), numbers);
     note.prop_map(|(kind, channel, link, policy, standing, (a, b, c))| {
         let silence = Duration::from_nanos(b);
         match kind {
@@ -364,6 +365,11 @@ fn any_note() -> impl Strategy<Value = Note> {
                 channel,
                 link,
                 chunks: a,
+            },
+            9 => Note::Carrier {
+                carrier: [Carrier::Tcp, Carrier::Association][(a % 2) as usize],
+                reason: [CarrierReason::First, CarrierReason::Silent][(b % 2) as usize],
+                measured: [a, c].map(Rate::from_bytes_per_second),
             },
             5 => Note::Standing { link, standing },
             6 => Note::Helped {

@@ -84,6 +84,7 @@ impl Session {
             stream.furthest_held = stream.furthest_held.max(end);
         }
         self.account(link).delivered += bytes;
+        self.carriers.on_held(link, bytes);
     }
 
     /// Reports every link to the governor, and follows it. Called each few milliseconds while
@@ -136,7 +137,7 @@ impl Session {
     }
 
     /// There is more to send than links take.
-    fn has_demand(&self) -> bool {
+    pub(super) fn has_demand(&self) -> bool {
         let bulk = slot(ChannelRole::Bulk);
         !self.waiting[bulk].is_empty() || !self.again[bulk].is_empty() || self.is_window_used_up()
     }

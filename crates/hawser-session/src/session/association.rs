@@ -9,13 +9,13 @@ use bytes::Bytes;
 use hawser_path::KernelSample;
 use hawser_sched::rules::{Permission, Terms};
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, RecordNumber};
-use hawser_wire::{ChannelRole, Command, Transport, put_record_number, take_record_number};
+use hawser_wire::{Command, Transport, put_record_number, take_record_number};
 
 use smallvec::SmallVec;
 
 use super::{Outgoing, Session, Side};
 use crate::channel::Channel;
-use crate::snapshot::{ChannelSnapshot, TransportSnapshot};
+use crate::snapshot::ChannelSnapshot;
 use crate::{Carrier, Event, JoinRefused, Misbehaviour, PeerFault};
 
 /// What is known of an association at one moment.
@@ -247,21 +247,6 @@ impl Session {
             self.account(booked.link).add_delivered(part);
         }
         self.account(LinkIndex::ALL).add_delivered(left);
-    }
-
-    pub(super) fn transport_snapshot(&self, now: Instant) -> TransportSnapshot {
-        let association = self.channels.values().rev();
-        let mut association = association.filter(|channel| channel.spec.is_association());
-        let in_use = self.association_in_use(now, ChannelRole::Bulk);
-        TransportSnapshot {
-            wish: self.carriers.transport(),
-            in_use: match in_use {
-                Some(_) => Carrier::Association,
-                None => Carrier::Tcp,
-            },
-            association: association.next().map(|channel| channel.spec.id),
-            trying: self.carriers.is_trying(),
-        }
     }
 }
 

@@ -32,6 +32,7 @@ impl Session {
             self.check_recovery(now);
             self.rescue_heads(now);
             self.consult_governor(now);
+            self.compare_carriers(now);
             let busy = self.channels.values().any(Channel::is_busy);
             self.tick_at = busy.then(|| self.next_look(now));
             if !busy {

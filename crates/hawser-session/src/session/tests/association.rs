@@ -13,8 +13,8 @@ use super::pipe::Weather;
 use super::raw::{HELLO, commands_at, spec};
 use crate::channel::MAX_AHEAD;
 use crate::{
-    Carrier, ChannelSpec, Event, Misbehaviour, Outgoing, PeerFault, Session, SessionConfig, Side,
-    Transport,
+    Carrier, CarrierReason, ChannelSpec, Event, Misbehaviour, Outgoing, PeerFault, Session,
+    SessionConfig, Side, Transport,
 };
 
 const FAIR: Weather = Weather {
@@ -193,6 +193,33 @@ fn a_transport_of_tcp_leaves_an_association_alone() {
     assert_eq!(pair.sides[GATEWAY].transport(), Transport::Sctp);
     pair.transfer(GATEWAY, &pattern(500_000));
     assert!(sent(&pair, GATEWAY, 9) >= 500_000);
+}
+
+/// 20 Mbit/s by TCP, and more or less by the association.
+#[test]
+fn auto_keeps_what_delivers_more() {
+    for (mbit, better) in [(40, Carrier::Association), (12, Carrier::Tcp)] {
+        let mut pair = over_tcp();
+        pair.sides[CLIENT].set_transport(pair.now, Transport::Auto);
+        begin(&mut pair, 9, Weather { mbit, ..ROUGH });
+        for from in [GATEWAY, CLIENT] {
+            // A short one goes where it always went.
+            pair.transfer(from, &pattern(500_000));
+            assert_eq!(sent(&pair, from, 9), 0);
+            let data = pattern(12_000_000);
+            assert!(pair.transfer(from, &data).0 == data);
+            let over = sent(&pair, from, 9);
+            assert!(over > 300_000, "tried: {over}");
+            let transport = pair.sides[from].snapshot(pair.now, 0).transport;
+            assert_eq!((transport.in_use, transport.trying), (better, false));
+            assert_eq!(transport.reason, CarrierReason::Faster);
+            assert!(transport.tcp.is_some() && transport.sctp.is_some());
+            let before = sent(&pair, from, 9);
+            pair.transfer(from, &pattern(500_000));
+            let more = sent(&pair, from, 9) - before;
+            assert_eq!(more >= 500_000, better == Carrier::Association, "{more}");
+        }
+    }
 }
 
 #[test]

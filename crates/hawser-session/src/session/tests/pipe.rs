@@ -92,7 +92,7 @@ impl Pipe {
                 self.acks.insert((now + lifetime, number), size);
                 return;
             }
-            None if is_lost => arrives = arrives + delay * 2,
+            None if is_lost => arrives += delay * 2,
             _ => {}
         }
         self.acks.insert((arrives + delay, number), size);
