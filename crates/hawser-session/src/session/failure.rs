@@ -12,7 +12,7 @@ use crate::arena::Arena;
 use crate::channel::{Assigned, Channel};
 use crate::ledger::ChunkKey;
 use crate::recorder::Note;
-use crate::{CloseReason, Event};
+use crate::{Carrier, CloseReason, Event};
 
 impl Session {
     /// A channel's connection is gone: reset, closed by the peer, or its link went away. What was
@@ -293,7 +293,11 @@ impl Session {
         }
         let outbox: Vec<Assigned> = channel.outbox.drain(..).collect();
         let arrived = channel.kernel_acknowledged();
-        let first = channel.sent.partition_point(|sent| sent.end <= arrived);
+        let first = match channel.spec.carrier() {
+            Carrier::Tcp => channel.sent.partition_point(|sent| sent.end <= arrived),
+            // What is missing there may be anywhere.
+            Carrier::Association => 0,
+        };
         let in_flight: Vec<ChunkKey> = channel.sent.iter().map(|sent| sent.chunk).collect();
         for assigned in outbox {
             self.give_back(id, assigned);

@@ -8,6 +8,8 @@ use hawser_types::{
 };
 use hawser_wire::{ChannelRole, ChunkFlags, ChunkHeader, Command, StateFrame, put_record_number};
 
+use proptest::prelude::*;
+
 use super::pair::{CLIENT, GATEWAY, Pair, link, pattern};
 use super::pipe::Weather;
 use super::raw::{HELLO, commands_at, spec};
@@ -452,4 +454,29 @@ fn commands_have_the_first_sctp_stream_and_others_share_the_rest() {
     assert_eq!([stream(0, 1), stream(77, 1)], [0, 0]);
     let used: BTreeSet<u16> = (1..5000).map(|id| stream(2 * id, 1024)).collect();
     assert_eq!((used.len(), used.first()), (1023, Some(&1)));
+}
+
+proptest! {
+    /// Whatever a peer puts into messages: the session goes on, or the peer is at fault.
+    #[test]
+    fn arbitrary_messages_never_panic(
+        messages in proptest::collection::vec(
+            (0u64..20, proptest::collection::vec(any::<u8>(), 0..60)),
+            0..30,
+        ),
+    ) {
+        let (mut session, now) = gateway();
+        for (number, frames) in messages {
+            let mut message = BytesMut::new();
+            put_record_number(number.checked_sub(1).map(RecordNumber::new), &mut message);
+            message.extend_from_slice(&frames);
+            if session.handle_record(now, ChannelId::new(5), message.freeze()).is_err() {
+                break;
+            }
+            let mut out = Outgoing::default();
+            while let Some(id) = session.poll_wake() {
+                while session.poll_transmit(now, id, &mut out) {}
+            }
+        }
+    }
 }
