@@ -20,6 +20,7 @@ use hawser_config::{
     UpConfig,
 };
 use hawser_net::identity::PublicKey;
+use hawser_session::Transport;
 use hawser_types::{ByteCount, StreamId};
 
 use crate::captured::Scope;
@@ -182,6 +183,9 @@ pub(crate) struct DoorArgs {
     /// Write the invite to this file too, readable by its owner only
     #[arg(long, value_name = "F")]
     pub(crate) invite_file: Option<PathBuf>,
+    /// Take clients' data over TCP only, and open no UDP port
+    #[arg(long)]
+    pub(crate) no_udp: bool,
 }
 
 /// `hawser up`.
@@ -214,6 +218,10 @@ pub(crate) struct UpArgs {
     /// round-robin, weighted-round-robin or only-one [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(crate) connection_scheduler: Option<ConnectionPolicy>,
+    /// Let data travel over this: tcp, sctp (over UDP where that passes) or auto (what delivers more)
+    /// [default: tcp]
+    #[arg(long, value_name = "NAME", value_parser = transport)]
+    pub(crate) transport: Option<Transport>,
     /// Take the connections of other programs, too, in the kernel: of all (system), or of those in
     /// a control group; needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON
     #[arg(long, value_name = "system|cgroup:PATH")]
@@ -232,6 +240,10 @@ pub(crate) struct SendArgs {
     /// The invite that `hawser receive` printed, or a file that holds it
     #[arg(long, value_name = "URL|@FILE")]
     pub(crate) to: GatewaySource,
+    /// Let data travel over this: tcp, sctp (over UDP where that passes) or auto (what delivers more)
+    /// [default: tcp]
+    #[arg(long, value_name = "NAME", value_parser = transport)]
+    pub(crate) transport: Option<Transport>,
 }
 
 /// `hawser receive`.
@@ -353,6 +365,7 @@ impl DoorArgs {
         if !self.advertise.is_empty() {
             config.advertise.clone_from(&self.advertise);
         }
+        config.udp &= !self.no_udp;
     }
 }
 
@@ -387,6 +400,11 @@ fn socket_address(text: &str) -> Result<SocketAddr, String> {
 fn web_address(text: &str) -> Result<SocketAddr, String> {
     let expected = || format!("expected {}", hawser_config::WEB_ADDRESS);
     hawser_config::read_web_address(text).ok_or_else(expected)
+}
+
+fn transport(text: &str) -> Result<Transport, String> {
+    let named = Transport::ALL.into_iter().find(|it| it.name() == text);
+    named.ok_or_else(|| "expected tcp, sctp or auto".to_owned())
 }
 
 fn network(text: &str) -> Result<IpNet, String> {

@@ -65,7 +65,11 @@ impl Door {
         let admission = Arc::new(Enrolled {
             store: Arc::clone(&store),
         });
-        let gateway = Gateway::start(gateway, vec![listener], admission)?.following(links);
+        let mut gateway = Gateway::start(gateway, vec![listener], admission)?;
+        if config.udp {
+            gateway = gateway.taking_associations();
+        }
+        let gateway = gateway.following(links);
         Ok(Self {
             gateway,
             store,

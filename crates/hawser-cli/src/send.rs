@@ -23,6 +23,7 @@ use crate::setup::{Setup, asked_to_end, substate};
 
 /// Sends every file; fails when any of them could not be sent.
 pub(crate) async fn run(setup: &Setup, args: &SendArgs) -> anyhow::Result<()> {
+    let setup = &setup.with_transport(args.transport);
     // Else the receiver would become the gateway that `hawser up` uses next.
     let state = substate(&setup.state, "send")?;
     let (_monitor, links) = LinkMonitor::start()

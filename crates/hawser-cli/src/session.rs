@@ -130,6 +130,7 @@ impl ClientMaker {
             session: self.session.for_session(MAX_STREAMS),
             congestion: self.session.congestion.name(),
             express: self.session.express,
+            transport: self.session.transport,
         })
     }
 }

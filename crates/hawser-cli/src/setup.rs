@@ -9,6 +9,7 @@ use hawser_config::{Config, ConfigError};
 use hawser_control::{LinkState, LinkStatus};
 use hawser_net::links::{Link, usable};
 use hawser_net::store::StateDir;
+use hawser_session::Transport;
 use hawser_types::LinkIndex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::EnvFilter;
@@ -16,6 +17,7 @@ use tracing_subscriber::EnvFilter;
 use crate::args::{Command, Global, LogFormat};
 
 /// The configuration and the state directory.
+#[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) config: Config,
     pub(crate) state: StateDir,
@@ -59,6 +61,15 @@ impl Setup {
             state: StateDir::resolve(global.state)?,
             config_file: global.config,
         })
+    }
+}
+
+impl Setup {
+    /// With this transport, where one was named on the command line.
+    pub(crate) fn with_transport(&self, named: Option<Transport>) -> Self {
+        let mut setup = self.clone();
+        setup.config.session.transport = named.unwrap_or(setup.config.session.transport);
+        setup
     }
 }
 

@@ -28,6 +28,7 @@ use crate::web::Web;
 
 /// Runs the proxy until it is asked to end.
 pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
+    let setup = &setup.with_transport(args.transport);
     let mut whole = setup.config.clone();
     args.apply_to(&mut whole.up, &mut whole.connection);
     let config = whole.up.clone();

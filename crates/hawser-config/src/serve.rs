@@ -19,6 +19,8 @@ pub struct ServeConfig {
     pub allow_destination: Vec<IpNet>,
     /// `limits`: what one client and all of them together may use.
     pub limits: ServeLimits,
+    /// `udp`: whether clients may have their data go over UDP, at the port of `listen`. Default yes.
+    pub udp: bool,
     /// `web`: where the dashboard is served. None by default: nowhere.
     pub web: Option<SocketAddr>,
 }
@@ -47,6 +49,7 @@ impl Default for ServeConfig {
             advertise: Vec::new(),
             allow_destination: Vec::new(),
             limits: ServeLimits::default(),
+            udp: true,
             web: None,
         }
     }
@@ -69,7 +72,14 @@ impl TryFrom<Section<'_>> for ServeConfig {
     type Error = ConfigError;
 
     fn try_from(section: Section<'_>) -> Result<Self, ConfigError> {
-        section.allow_only(&["listen", "advertise", "allow-destination", "limits", "web"])?;
+        section.allow_only(&[
+            "listen",
+            "advertise",
+            "allow-destination",
+            "limits",
+            "udp",
+            "web",
+        ])?;
         let mut config = Self::default();
         if let Some(field) = section.field("listen") {
             config.listen = read_listen(&field)?;
@@ -87,6 +97,9 @@ impl TryFrom<Section<'_>> for ServeConfig {
             config.allow_destination = read.collect::<Result<_, _>>()?;
         }
         config.limits = section.section_or_default("limits")?;
+        if let Some(field) = section.field("udp") {
+            config.udp = field.boolean()?;
+        }
         config.web = read_web(&section)?;
         Ok(config)
     }

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use hawser_sched::chunk::ChunkPolicy;
-use hawser_session::{ChunkSize, Spread};
+use hawser_session::{ChunkSize, Spread, Transport};
 use hawser_types::{ByteCount, parse_duration};
 
 use crate::ConfigError;
@@ -33,6 +33,8 @@ pub struct SessionConfig {
     /// `express`: whether each link has a second, thin channel for what is small or urgent.
     /// Default yes.
     pub express: bool,
+    /// `transport`: what data travels over, both ways; the client decides. Default `"tcp"`.
+    pub transport: Transport,
 }
 
 /// Whether data is sealed.
@@ -96,6 +98,7 @@ impl Default for SessionConfig {
             recorder: DEFAULT_RECORDER,
             congestion: Congestion::default(),
             express: true,
+            transport: Transport::default(),
         }
     }
 }
@@ -114,6 +117,7 @@ impl TryFrom<Section<'_>> for SessionConfig {
             "recorder",
             "congestion",
             "express",
+            "transport",
         ])?;
         let mut config = Self::default();
         if let Some(field) = section.field("scheduler") {
@@ -150,6 +154,9 @@ impl TryFrom<Section<'_>> for SessionConfig {
         }
         if let Some(field) = section.field("express") {
             config.express = field.boolean()?;
+        }
+        if let Some(field) = section.field("transport") {
+            config.transport = field.word(&Transport::ALL.map(|it| (it.name(), it)))?;
         }
         Ok(config)
     }

@@ -34,6 +34,7 @@ fn every_key_reaches_its_place() {
         advertise = ["gw.example", "[2001:db8::1]:7443"]
         allow-destination = ["192.168.7.0/24", "fd00::/8"]
         limits = { sessions = 1, sessions-per-client = 2, streams-per-session = 3, memory = "16MiB", half-open-handshakes = 5, connects-per-second = 0x6 }
+        udp = false
         web = "[::1]:7481"
         [up]
         listen = "[::1]:0"
@@ -51,6 +52,7 @@ fn every_key_reaches_its_place() {
         recorder = "0B"
         congestion = "bbr"
         express = false
+        transport = "auto"
         [[link]]
         name = "wwan0"
         use = "backup"
@@ -86,6 +88,7 @@ fn every_key_reaches_its_place() {
         connects_per_second: 6,
     };
     assert_eq!(config.serve.limits, limits);
+    assert!(!config.serve.udp);
     assert_eq!(config.up.listen.to_string(), "[::1]:0");
     assert_eq!(config.up.links, ["eth0", "wwan0"]);
     assert_eq!(
@@ -105,6 +108,7 @@ fn every_key_reaches_its_place() {
         recorder: ByteCount::ZERO,
         congestion: Congestion::Named("bbr".to_owned()),
         express: false,
+        transport: hawser_session::Transport::Auto,
     };
     assert_eq!(config.session, session);
     let rule = Rule {

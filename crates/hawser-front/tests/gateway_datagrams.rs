@@ -95,6 +95,7 @@ async fn client(config: GatewayConfig) -> Client {
         session: Default::default(),
         congestion: None,
         express: true,
+        transport: Default::default(),
     };
     // Dropping the sender ends nothing: the list stays as it is.
     let (_, links) = watch::channel(Arc::new(vec![link]));

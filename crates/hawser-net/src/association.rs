@@ -19,6 +19,7 @@ use hawser_sctp::{
     Association, AssociationConfig, AssociationId, Closed, ConnectError, Event, Handled, Local,
     Route, Transmit,
 };
+use hawser_session::SessionConfig;
 use hawser_session::seal::datagram::KeyId;
 use hawser_types::{ByteCount, Instant};
 use tokio::sync::Notify;
@@ -72,6 +73,8 @@ struct Entry {
     /// The peer has begun anew: what was under way is lost.
     was_restarted: bool,
     closed: Option<Closed>,
+    /// A message was refused for want of room, and there has been none since.
+    is_full: bool,
     /// Somebody waits until less than this waits in its queue.
     room_below: Option<ByteCount>,
     /// Something changed for those who wait on it.
@@ -210,6 +213,16 @@ impl AssociationEndpoint {
     }
 }
 
+/// How an association of a session behaves that is configured so.
+pub(crate) fn config_for(session: &SessionConfig) -> AssociationConfig {
+    AssociationConfig {
+        policy: session.scheduler,
+        max_message: MAX_RECORD,
+        max_init_retransmissions: 3,
+        ..AssociationConfig::default()
+    }
+}
+
 /// Why there is no association under a seal.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -315,6 +328,7 @@ impl State {
             is_established: false,
             was_restarted: false,
             closed: None,
+            is_full: false,
             room_below: None,
             changed: changed.clone(),
         };
@@ -366,6 +380,7 @@ impl State {
             match event {
                 Event::Established => entry.is_established = true,
                 Event::Restarted => entry.was_restarted = true,
+                Event::Writable => entry.is_full = false,
                 Event::PeerAddresses(known) => carrier.endpoint.addresses_changed(id.1, &known),
                 Event::Closed(why) => {
                     entry.closed = Some(why);
@@ -442,6 +457,8 @@ async fn drive_timers(shared: Arc<Shared>) {
     }
 }
 
+/// More than a record has, whose chunk has 64 KiB at most.
+const MAX_RECORD: ByteCount = ByteCount::new(256 * 1024);
 /// Associations that nobody has taken yet; what comes beyond is ended at once.
 const MAX_INCOMING: usize = if cfg!(test) { 2 } else { 1024 };
 

@@ -1,5 +1,6 @@
 //! The client side: a session to one gateway, kept alive over every link.
 
+mod association;
 mod first;
 mod join;
 mod keeper;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::rules::Terms;
-use hawser_session::{CloseReason, OpenError, SessionConfig, SessionSnapshot};
+use hawser_session::{CloseReason, OpenError, SessionConfig, SessionSnapshot, Transport};
 use hawser_types::{ByteCount, StreamId};
 use tokio::sync::watch;
 
@@ -55,6 +56,8 @@ pub struct ClientConfig {
     pub congestion: Option<String>,
     /// Separate channels for what must not wait behind bulk.
     pub express: bool,
+    /// What carries chunks, both ways, at first: [`Client::set_transport`] changes it.
+    pub transport: Transport,
 }
 
 /// A client of one gateway. It connects by itself, again when the session is lost, until it is
@@ -72,6 +75,9 @@ struct Shared {
     links: watch::Receiver<Arc<Vec<Link>>>,
     rules: watch::Sender<BTreeMap<String, Terms>>,
     scheduler: watch::Sender<ChunkPolicy>,
+    transport: watch::Sender<Transport>,
+    /// Why there is no association though one is wanted.
+    association_problem: watch::Sender<Option<String>>,
     current: watch::Sender<State>,
     keepers: Mutex<BTreeMap<u32, LinkStatus>>,
     /// Whether the next session begins with the invite rather than with the client's own key.
@@ -164,6 +170,8 @@ impl Client {
             enrolling: AtomicBool::new(enrolling),
             rules: watch::Sender::new(config.rules.clone()),
             scheduler: watch::Sender::new(config.session.scheduler),
+            transport: watch::Sender::new(config.transport),
+            association_problem: watch::Sender::new(None),
             config,
             congestion,
             links,

@@ -3,6 +3,7 @@
 //! Every channel has a reading and a writing task. They do the costly work, sealing and system
 //! calls, outside the lock; under it the session only keeps its books.
 
+mod association;
 mod channel;
 mod inner;
 mod sample;
@@ -16,18 +17,19 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use hawser_session::recorder::Recorder;
-use hawser_session::seal::SessionKeys;
+use hawser_session::seal::{Direction, SessionKeys};
 use hawser_session::{ChannelSpec, CloseReason, Session, SessionConfig, SessionSnapshot, Side};
 use hawser_types::{ChannelId, Instant, LinkIndex, SessionId, StreamId};
 use hawser_wire::Enrolment;
 use tokio::sync::Notify;
 
+use crate::association::{AssociationHandle, Seal};
 use crate::clock;
 use crate::congestion::Congestion;
 use crate::stream::Label;
 pub(crate) use channel::NewChannel;
 pub(crate) use inner::Waiting;
-use inner::{Handle, Inner, Wakers};
+use inner::{Handle, Inner, Meter, Wakers};
 
 /// A session that runs. Cloning gives another handle to the same one; when the last handle and
 /// the last stream are gone, the session ends.
@@ -41,6 +43,7 @@ pub(crate) struct Shared {
     keys: SessionKeys,
     id: SessionId,
     congestion: Congestion,
+    config: SessionConfig,
     side: Side,
     timer: Arc<Notify>,
     changed: tokio::sync::watch::Sender<u64>,
@@ -54,12 +57,13 @@ impl Driver {
         keys: SessionKeys,
         congestion: Congestion,
     ) -> Self {
-        let inner = Inner::new(Session::new(clock::now(), side, config));
+        let inner = Inner::new(Session::new(clock::now(), side, config.clone()));
         let shared = Arc::new(Shared {
             inner: Mutex::new(inner),
             id: keys.session_id(),
             keys,
             congestion,
+            config,
             side,
             timer: Arc::default(),
             changed: tokio::sync::watch::Sender::new(0),
@@ -91,6 +95,41 @@ impl Driver {
             self.add_channel(spec, new);
         }
         free
+    }
+
+    /// Adds an association that is established; its tasks begin at once.
+    pub(crate) fn add_association(&self, id: ChannelId, association: AssociationHandle) {
+        association::start(&self.shared, id, association);
+    }
+
+    /// How the session behaves.
+    pub(crate) fn session_config(&self) -> SessionConfig {
+        self.shared.config.clone()
+    }
+
+    /// The UDP port at which the gateway takes associations, once it has said so.
+    pub(crate) fn datagram_port(&self) -> Option<u16> {
+        self.shared.lock().datagram_port
+    }
+
+    /// The association that the client has told of last and that has not begun.
+    pub(crate) fn expected(&self) -> Option<ChannelId> {
+        self.shared.lock().expected
+    }
+
+    /// It has begun, or is not waited for any more.
+    pub(crate) fn forget_expected(&self, id: ChannelId) {
+        let mut inner = self.shared.lock();
+        inner.expected = inner.expected.filter(|expected| *expected != id);
+    }
+
+    /// Keys for an association with the number `channel`.
+    pub(crate) fn association_seal(&self, channel: ChannelId) -> Seal {
+        let direction = match self.shared.side {
+            Side::Client => Direction::ClientToGateway,
+            Side::Gateway => Direction::GatewayToClient,
+        };
+        Seal::new(&self.shared.keys, channel, direction)
     }
 
     /// The peer refused this side's key.
@@ -128,7 +167,10 @@ impl Driver {
     pub(crate) fn addresses(&self) -> BTreeMap<ChannelId, IpAddr> {
         let inner = self.shared.lock();
         let channels = inner.channels.iter();
-        let addresses = channels.filter_map(|(id, handle)| Some((*id, handle.gauge.local?)));
+        let addresses = channels.filter_map(|(id, handle)| match &handle.meter {
+            Meter::Tcp(gauge) => Some((*id, gauge.local?)),
+            Meter::Association(_) => None,
+        });
         addresses.collect()
     }
 

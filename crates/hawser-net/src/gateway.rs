@@ -1,6 +1,7 @@
 //! The gateway side: accepts sessions and joins, and hands out the streams that clients open.
 
 mod admit;
+mod association;
 mod limits;
 mod memory;
 mod port;
@@ -9,7 +10,7 @@ mod session;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -63,6 +64,8 @@ pub struct Gateway {
     tasks: Vec<tokio::task::JoinHandle<()>>,
     /// Those of the addresses listened on that stand for all.
     everywhere: Vec<SocketAddr>,
+    /// All of them.
+    addresses: Vec<SocketAddr>,
 }
 
 /// A stream that a client opened.
@@ -85,6 +88,8 @@ struct Shared {
     half_open: HalfOpen,
     incoming: mpsc::Sender<Incoming>,
     counters: Mutex<GatewayCounters>,
+    /// The UDP port, where there is one.
+    associations: OnceLock<association::Associations>,
 }
 
 struct Entry {
@@ -168,7 +173,10 @@ impl Gateway {
             closed: AtomicBool::new(false),
             incoming: sender,
             counters: Mutex::default(),
+            associations: OnceLock::new(),
         });
+        let addresses = listeners.iter().filter_map(|it| it.local_addr().ok());
+        let addresses = addresses.collect();
         let everywhere = listeners.iter().filter_map(port::everywhere).collect();
         let listening = listeners
             .into_iter()
@@ -180,7 +188,20 @@ impl Gateway {
             incoming: tokio::sync::Mutex::new(receiver),
             tasks,
             everywhere,
+            addresses,
         })
+    }
+
+    /// Takes associations at the UDP port of the same number, for clients that want their data to go so;
+    /// they are told. Where that port can't be had, everything goes over TCP. To be called before
+    /// [`Self::following`], which knows the addresses of a gateway that listens on all of them.
+    #[must_use]
+    pub fn taking_associations(self) -> Self {
+        match association::Associations::open(&self.addresses) {
+            Ok(associations) => drop(self.shared.associations.set(associations)),
+            Err(error) => tracing::warn!(%error, "no UDP port: everything goes over TCP"),
+        }
+        self
     }
 
     /// From now on whoever comes by one of several links is answered by that link, where the
@@ -190,6 +211,8 @@ impl Gateway {
     #[must_use]
     pub fn following(mut self, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
         if !self.everywhere.is_empty() {
+            let follow = association::follow(Arc::clone(&self.shared), links.clone());
+            self.tasks.push(tokio::spawn(follow));
             let addresses = std::mem::take(&mut self.everywhere);
             let follow = port::follow(Arc::clone(&self.shared), addresses, links);
             self.tasks.push(tokio::spawn(follow));

@@ -19,9 +19,20 @@ pub enum Transport {
 }
 
 impl Transport {
+    /// Every one.
+    pub const ALL: [Self; 3] = [Self::Tcp, Self::Sctp, Self::Auto];
+
+    /// Its name in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Sctp => "sctp",
+            Self::Auto => "auto",
+        }
+    }
+
     pub(crate) fn read(value: u64) -> Result<Self, Malformed> {
-        let known = [Self::Tcp, Self::Sctp, Self::Auto];
-        let found = known
+        let found = Self::ALL
             .into_iter()
             .find(|transport| *transport as u64 == value);
         found.ok_or(Malformed::new("transport", MalformedReason::BadValue))

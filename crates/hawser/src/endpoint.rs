@@ -301,6 +301,7 @@ impl Endpoint {
             session: inner.session.clone(),
             congestion: None,
             express: true,
+            transport: hawser_session::Transport::default(),
         };
         let client = Client::start(config, inner.links().await?);
         if enrolling {

@@ -99,6 +99,7 @@ async fn the_director_knows_of_the_gateway_before_anything_is_said_of_its_sessio
         session: Default::default(),
         congestion: None,
         express: true,
+        transport: hawser_session::Transport::default(),
     };
     let (_sender, links) = watch::channel(Arc::default());
     let client = Arc::new(Client::start(config, links));

@@ -71,19 +71,22 @@ impl AssociationHandle {
     }
 
     /// Sends messages from the front of `messages` for as long as there is room; what is left there waits
-    /// for [`Self::room`]. Gives what the peer does not have yet.
+    /// for [`Self::room`].
     ///
     /// # Errors
     /// As for [`Self::send`]; the message at fault is gone.
     pub fn send_some(
         &self,
         messages: &mut VecDeque<(StreamNumber, Message)>,
-    ) -> Result<Backlog, SendError> {
+    ) -> Result<(), SendError> {
         self.change(|entry, now| {
             while let Some((stream, message)) = messages.front() {
                 // Its payload is shared, not copied.
                 match entry.association.send(now, *stream, message.clone()) {
-                    Err(SendError::Full) => break,
+                    Err(SendError::Full) => {
+                        entry.is_full = true;
+                        break;
+                    }
                     sent => {
                         messages.pop_front();
                         sent?;
@@ -91,14 +94,14 @@ impl AssociationHandle {
                 }
             }
             Ok(())
-        })?;
-        Ok(self.backlog())
+        })
     }
 
-    /// Waits until less than `below` is in no packet yet, or it is over.
+    /// Waits until less than `below` is in no packet yet and there is room for more, or it is over.
     pub async fn room(&self, below: ByteCount) {
         self.until(|entry, _| {
-            let has_room = entry.association.queued() < below || entry.closed.is_some();
+            let has_room = !entry.is_full && entry.association.queued() < below;
+            let has_room = has_room || entry.is_over();
             entry.room_below = (!has_room).then_some(below);
             has_room.then_some(())
         })
@@ -123,6 +126,13 @@ impl AssociationHandle {
         let state = self.shared.lock();
         let entry = state.associations.get(&self.id);
         entry.map_or_else(Backlog::default, |entry| entry.association.backlog())
+    }
+
+    /// Payload that is in no packet yet.
+    pub fn queued(&self) -> ByteCount {
+        let state = self.shared.lock();
+        let entry = state.associations.get(&self.id);
+        entry.map_or(ByteCount::ZERO, |entry| entry.association.queued())
     }
 
     /// Streams to send on; 0 before it is established.

@@ -162,6 +162,8 @@ fn begin(shared: &Arc<Shared>, link: Link, remote: SocketAddr, handshake: Handsh
         segment_size: None,
     };
     shared.tell_rules(&driver);
+    let transport = *shared.transport.borrow();
+    driver.with(|session, now| session.set_transport(now, transport));
     driver.add_channel(spec, new);
     tracing::info!(link = %link.name, %remote, "a session with the gateway has begun");
     First {

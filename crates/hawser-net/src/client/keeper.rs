@@ -12,6 +12,7 @@ use hawser_wire::ChannelRole;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::association;
 use super::first::{self, First};
 use super::join::{JoinError, Turns, join};
 use super::{LinkStatus, Shared};
@@ -26,6 +27,7 @@ pub(super) async fn keep(shared: &Arc<Shared>, first: First) {
     let mut scheduler = shared.scheduler.subscribe();
     let mut changes = driver.changes();
     let mut tasks = JoinSet::new();
+    tasks.spawn(association::keep(Arc::clone(shared), driver.clone()));
     let mut running: BTreeMap<u32, (Link, tokio::task::AbortHandle)> = BTreeMap::new();
     let mut first = Some(first);
     while driver.closed().is_none() {

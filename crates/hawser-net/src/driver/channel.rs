@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Interval, MissedTickBehavior};
 
+use super::inner::Meter;
 use super::sample::Gauge;
 use super::{Handle, Shared};
 use crate::congestion::Choice;
@@ -65,7 +66,7 @@ pub(super) fn start(shared: &Arc<Shared>, mut spec: ChannelSpec, new: NewChannel
         inner.channels.insert(
             id,
             Handle {
-                gauge: Arc::clone(&gauge),
+                meter: Meter::Tcp(Arc::clone(&gauge)),
                 write,
                 tasks,
             },

@@ -9,6 +9,7 @@ use hawser_types::{ChannelId, Instant, StreamId};
 use hawser_wire::Enrolment;
 use tokio::sync::Notify;
 
+use super::association::{Ride, Ways};
 use super::channel;
 use super::sample::Gauge;
 use crate::stream::Label;
@@ -28,13 +29,25 @@ pub(super) struct Inner {
     /// Wakers to call once the lock is released.
     pub(super) woken: Vec<Waker>,
     pub(super) notified: Vec<Arc<Notify>>,
+    /// Where the gateway takes associations.
+    pub(super) datagram_port: Option<u16>,
+    /// The association that the client is about to begin.
+    pub(super) expected: Option<ChannelId>,
+    pub(super) ways: Ways,
 }
 
 /// What the driver keeps of a channel.
 pub(super) struct Handle {
-    pub(super) gauge: Arc<Gauge>,
+    pub(super) meter: Meter,
     pub(super) write: Arc<Notify>,
     pub(super) tasks: [tokio::task::AbortHandle; 2],
+}
+
+/// What measures a channel.
+#[derive(Clone)]
+pub(super) enum Meter {
+    Tcp(Arc<Gauge>),
+    Association(Arc<Ride>),
 }
 
 /// Who waits for what on one stream, and what else the driver keeps of it.
@@ -75,6 +88,9 @@ impl Inner {
             timer_at: None,
             woken: Vec::new(),
             notified: Vec::new(),
+            datagram_port: None,
+            expected: None,
+            ways: Ways::default(),
         }
     }
 
@@ -118,8 +134,12 @@ impl Inner {
             }
             Event::Suspect(id) => tracing::info!(%id, "silent: its work goes elsewhere"),
             Event::Recovered(id) => tracing::info!(%id, "speaks again"),
+            Event::DatagramPort(_) | Event::AssociationExpected(_) | Event::RulesChanged => {
+                return self.on_association_event(&event);
+            }
             Event::Dead(id) => {
                 tracing::info!(%id, "given up");
+                self.expected = self.expected.filter(|expected| *expected != id);
                 self.remove_channel(id);
                 return true;
             }
@@ -147,6 +167,27 @@ impl Inner {
         if let Some(wakers) = self.streams.get_mut(&id) {
             self.woken.extend(wakers.slot(waiting).take());
         }
+    }
+
+    fn on_association_event(&mut self, event: &Event) -> bool {
+        match event {
+            Event::DatagramPort(port) => self.datagram_port = Some(*port),
+            Event::AssociationExpected(id) => self.expected = Some(*id),
+            _ => {
+                self.ways.stale = true;
+                self.wake_associations();
+                return false;
+            }
+        }
+        true
+    }
+
+    /// They have something to learn.
+    fn wake_associations(&mut self) {
+        let is_one = |handle: &&Handle| matches!(handle.meter, Meter::Association(_));
+        let associations = self.channels.values().filter(is_one);
+        let writers = associations.map(|handle| Arc::clone(&handle.write));
+        self.notified.extend(writers);
     }
 
     pub(super) fn remove_channel(&mut self, id: ChannelId) {

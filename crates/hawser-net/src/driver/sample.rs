@@ -16,15 +16,18 @@ pub(super) struct Gauge {
     stream: Arc<TcpStream>,
     /// The address at this end.
     pub(super) local: Option<IpAddr>,
+    /// The peer's.
+    pub(super) remote: Option<IpAddr>,
     /// Bytes that the session gave out and the kernel has not taken yet.
     pending: AtomicU64,
 }
 
 impl Gauge {
     pub(super) fn new(stream: Arc<TcpStream>) -> Self {
-        let local = stream.local_addr().ok();
+        let canonical = |address: std::net::SocketAddr| address.ip().to_canonical();
         Self {
-            local: local.map(|address| address.ip().to_canonical()),
+            local: stream.local_addr().ok().map(canonical),
+            remote: stream.peer_addr().ok().map(canonical),
             stream,
             pending: AtomicU64::new(0),
         }

@@ -1,8 +1,11 @@
 use std::sync::{Arc, Weak};
 
-use hawser_types::{ChannelId, Instant};
+use hawser_path::KernelSample;
+use hawser_types::Instant;
 use tokio::sync::Notify;
 
+use super::association::Look;
+use super::inner::Meter;
 use super::{Inner, Shared};
 use crate::clock;
 
@@ -38,20 +41,37 @@ pub(super) async fn run(shared: Weak<Shared>, changed: Arc<Notify>) {
 }
 
 fn fire(shared: &Arc<Shared>) {
-    let gauges = {
+    let meters = {
         let inner = shared.lock();
         let busy = inner.session.busy_channels();
-        busy.filter_map(|id| Some((id, Arc::clone(&inner.channels.get(&id)?.gauge))))
+        busy.filter_map(|id| Some((id, inner.channels.get(&id)?.meter.clone())))
             .collect::<Vec<_>>()
     };
-    let samples: Vec<_> = gauges
+    let now = clock::now();
+    let samples: Vec<_> = meters
         .into_iter()
-        .filter_map(|(id, gauge)| Some((id, gauge.sample()?)))
+        .filter_map(|(id, meter)| Some((id, Sample::of(&meter, now)?)))
         .collect();
     shared.with(|inner: &mut Inner, now: Instant| {
-        samples.iter().for_each(|(id, sample): &(ChannelId, _)| {
-            inner.session.handle_sample(now, *id, *sample);
+        samples.iter().for_each(|(id, sample)| match sample {
+            Sample::Tcp(sample) => inner.session.handle_sample(now, *id, **sample),
+            Sample::Association(look) => look.tell(inner, shared.side, now, *id),
         });
         inner.session.handle_timeout(now);
     });
+}
+
+/// What was measured of a channel.
+enum Sample {
+    Tcp(Box<KernelSample>),
+    Association(Look),
+}
+
+impl Sample {
+    fn of(meter: &Meter, now: Instant) -> Option<Self> {
+        Some(match meter {
+            Meter::Tcp(gauge) => Self::Tcp(Box::new(gauge.sample()?)),
+            Meter::Association(ride) => Self::Association(ride.look(now)),
+        })
+    }
 }

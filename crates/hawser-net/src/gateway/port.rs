@@ -66,7 +66,7 @@ pub(super) async fn follow(
 }
 
 /// The links that need a socket of their own: with a single one there is nothing to choose.
-fn wanted(links: &[Link]) -> impl Iterator<Item = &Link> {
+pub(super) fn wanted(links: &[Link]) -> impl Iterator<Item = &Link> {
     let usable = links.iter().filter(|link| link.why_unusable().is_none());
     let several = usable.clone().nth(1).is_some();
     usable.filter(move |_| several).take(MAX_LINKS)

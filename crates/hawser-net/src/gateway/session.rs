@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hawser_wire::Enrolment;
 
-use super::{Incoming, REFUSED_PATIENCE, Shared};
+use super::{Incoming, REFUSED_PATIENCE, Shared, association};
 use crate::driver::{CLOSE_REFUSED, Driver};
 use crate::identity::PublicKey;
 use crate::stream::BondStream;
@@ -27,7 +27,10 @@ pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey) {
         if let Some(entry) = shared.lock_sessions().get_mut(&driver.id()) {
             entry.peer = peer;
         }
-        hand_out(&shared, &driver, peer).await;
+        tokio::select! {
+            () = hand_out(&shared, &driver, peer) => {}
+            () = associate(&shared, &driver) => {}
+        }
     } else {
         // It hears that trying again is of no use.
         driver.close(CLOSE_REFUSED);
@@ -38,6 +41,12 @@ pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey) {
     tracing::info!(session = %driver.id(), reason = ?driver.closed(), "the session is over");
     // The last acknowledgements go out.
     tokio::time::sleep(LAST_WORDS).await;
+}
+
+/// Takes its associations; never ends by itself.
+async fn associate(shared: &Shared, driver: &Driver) {
+    association::serve(shared, driver).await;
+    std::future::pending().await
 }
 
 async fn hand_out(shared: &Shared, driver: &Driver, peer: PublicKey) {

@@ -1,0 +1,288 @@
+//! Keeps an association with the gateway beside the TCP channels, where that is wanted and UDP passes.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_sctp::Local;
+use hawser_session::Transport;
+use hawser_types::{ChannelId, LinkIndex};
+use tokio::time::{Instant, timeout};
+
+use super::first::resolve;
+use super::{Client, Shared, State};
+use crate::association::{AssociationEndpoint, AssociationHandle, config_for};
+use crate::driver::Driver;
+
+impl Client {
+    /// What carries chunks from now on, both ways, in the session that runs and in later ones.
+    pub fn set_transport(&self, transport: Transport) {
+        self.shared.transport.send_replace(transport);
+        if let State::Running(driver) = &*self.shared.current.borrow() {
+            driver.with(|session, now| session.set_transport(now, transport));
+        }
+    }
+
+    /// What is to carry chunks.
+    pub fn transport(&self) -> Transport {
+        *self.shared.transport.borrow()
+    }
+
+    /// Why there is no association though one is wanted; `None` while all is well.
+    pub fn association_problem(&self) -> Option<String> {
+        self.shared.association_problem.borrow().clone()
+    }
+}
+
+/// Runs until the session ends.
+pub(super) async fn keep(shared: Arc<Shared>, driver: Driver) {
+    let keeper = Keeper {
+        endpoint: None,
+        shared,
+        driver,
+    };
+    keeper.run().await;
+}
+
+struct Keeper {
+    shared: Arc<Shared>,
+    driver: Driver,
+    /// The sockets on the links, once they were needed.
+    endpoint: Option<AssociationEndpoint>,
+}
+
+impl Keeper {
+    async fn run(mut self) {
+        let mut wishes = self.shared.transport.subscribe();
+        let mut links = self.shared.links.clone();
+        let mut changes = self.driver.changes();
+        let mut pause = MIN_PAUSE;
+        while self.driver.closed().is_none() {
+            changes.mark_unchanged();
+            links.mark_unchanged();
+            let wish = *wishes.borrow_and_update();
+            let port = self.driver.datagram_port();
+            let (Some(port), true) = (port, wish != Transport::Tcp) else {
+                self.endpoint = None;
+                self.publish((wish != Transport::Tcp).then(|| NOT_TAKEN.to_owned()));
+                tokio::select! {
+                    changed = wishes.changed() => if changed.is_err() { return },
+                    changed = changes.changed() => if changed.is_err() { return },
+                }
+                continue;
+            };
+            let begun = Instant::now();
+            match self.begin(port).await {
+                Ok(id) => {
+                    tracing::info!(%id, "an association with the gateway stands");
+                    self.publish(None);
+                    self.hold(id).await;
+                }
+                Err(problem) => {
+                    tracing::info!(%problem, "no association with the gateway");
+                    self.publish(Some(problem));
+                }
+            }
+            if begun.elapsed() > LASTING {
+                pause = MIN_PAUSE;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(MAX_PAUSE),
+                _ = links.changed() => pause = MIN_PAUSE,
+                _ = wishes.changed() => pause = MIN_PAUSE,
+            }
+        }
+    }
+
+    /// Begins an association over every link and adds it to the session.
+    async fn begin(&mut self, port: u16) -> Result<ChannelId, String> {
+        let remotes = self.remotes(port).await?;
+        self.take_places(&remotes)?;
+        let grant = timeout(GRANT_PATIENCE, self.grant()).await;
+        let grant = grant.map_err(|_| "the gateway has granted no number for it".to_owned())?;
+        let id = grant.id;
+        self.driver
+            .with(|session, now| session.begin_association(now, id));
+        let Some(endpoint) = &self.endpoint else {
+            return Err("no sockets".to_owned());
+        };
+        let config = config_for(&self.driver.session_config());
+        let seal = self.driver.association_seal(id);
+        let association = endpoint.connect_sealed(config, &remotes, seal);
+        let association = association.map_err(|error| error.to_string())?;
+        match timeout(ANSWER_PATIENCE, association.established()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) | Err(_) => {
+                let to: Vec<String> = remotes.iter().map(SocketAddr::to_string).collect();
+                return Err(format!("no answer over UDP from {}", to.join(", ")));
+            }
+        }
+        self.add(grant, association);
+        Ok(id)
+    }
+
+    fn add(&self, grant: Grant, association: AssociationHandle) {
+        self.driver.add_association(grant.keep(), association);
+    }
+
+    /// Waits until the association is over, or is not wanted any more; it goes along with the links.
+    async fn hold(&mut self, id: ChannelId) {
+        let mut wishes = self.shared.transport.subscribe();
+        let mut links = self.shared.links.clone();
+        let mut rules = self.shared.rules.subscribe();
+        let mut changes = self.driver.changes();
+        while self.driver.channels().contains(&id) {
+            if *wishes.borrow_and_update() == Transport::Tcp {
+                self.driver.drop_channel(id);
+                return;
+            }
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return },
+                changed = wishes.changed() => if changed.is_err() { return },
+                _ = links.changed() => self.follow().await,
+                _ = rules.changed() => self.follow().await,
+            }
+        }
+    }
+
+    /// The links are others now.
+    async fn follow(&mut self) {
+        if let Some(port) = self.driver.datagram_port()
+            && let Ok(remotes) = self.remotes(port).await
+        {
+            // Without any link it waits for one.
+            let _ = self.take_places(&remotes);
+        }
+    }
+
+    /// The gateway's addresses: first those that channels go to.
+    async fn remotes(&self, port: u16) -> Result<Vec<SocketAddr>, String> {
+        let keepers = self.shared.lock_keepers().clone();
+        let used = keepers.values().filter_map(|status| status.remote);
+        let mut all: Vec<SocketAddr> = used.collect();
+        match resolve(&self.shared.config.addresses).await {
+            Ok(known) => all.extend(known),
+            Err(problem) if all.is_empty() => return Err(problem),
+            Err(_) => {}
+        }
+        let mut remotes: Vec<SocketAddr> = Vec::new();
+        for address in all {
+            let remote = SocketAddr::new(address.ip().to_canonical(), port);
+            if remotes.len() < MAX_REMOTES && !remotes.contains(&remote) {
+                remotes.push(remote);
+            }
+        }
+        Ok(remotes)
+    }
+
+    /// Has a socket on every link that may be used, and on no other.
+    fn take_places(&mut self, remotes: &[SocketAddr]) -> Result<(), String> {
+        let locals = self.places(remotes);
+        if self.endpoint.is_none() {
+            let endpoint = AssociationEndpoint::bind_sealed(&[], 0);
+            self.endpoint = Some(endpoint.map_err(|error| error.to_string())?);
+        }
+        let Some(endpoint) = &self.endpoint else {
+            return Ok(());
+        };
+        let failed = endpoint.set_locals(&locals);
+        match failed.first() {
+            Some((_, error)) if failed.len() == locals.len() => {
+                Err(format!("can't open a UDP socket: {error}"))
+            }
+            None if locals.is_empty() => Err("no link is up that may be used".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    fn places(&self, remotes: &[SocketAddr]) -> Vec<Local> {
+        let mut places: Vec<Local> = Vec::new();
+        for link in self.shared.usable_links() {
+            for remote in remotes {
+                let source = match link.loopback {
+                    true => Some((0, home(remote.ip()))),
+                    false => link.source_address(remote.ip()).map(|it| (link.index, it)),
+                };
+                let Some((link, address)) = source else {
+                    continue;
+                };
+                let place = Local {
+                    link: LinkIndex::new(link),
+                    address,
+                };
+                if address.is_ipv4() == remote.is_ipv4() && !places.contains(&place) {
+                    places.push(place);
+                }
+            }
+        }
+        places.truncate(MAX_PLACES);
+        places
+    }
+
+    async fn grant(&self) -> Grant {
+        let mut changes = self.driver.changes();
+        loop {
+            if let Some(id) = self.driver.take_grant() {
+                return Grant {
+                    driver: self.driver.clone(),
+                    id,
+                    kept: false,
+                };
+            }
+            if changes.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    fn publish(&self, problem: Option<String>) {
+        self.shared.association_problem.send_replace(problem);
+    }
+}
+
+/// A number for an association, given up unless that comes to be.
+struct Grant {
+    driver: Driver,
+    id: ChannelId,
+    kept: bool,
+}
+
+impl Grant {
+    fn keep(mut self) -> ChannelId {
+        self.kept = true;
+        self.id
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.driver.give_up_grant(self.id);
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.publish(None);
+    }
+}
+
+/// The loopback address of the same family.
+fn home(remote: IpAddr) -> IpAddr {
+    match remote {
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    }
+}
+
+const NOT_TAKEN: &str = "the gateway has not said that it takes UDP";
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
+/// One that stood for so long was no failure.
+const LASTING: Duration = Duration::from_secs(30);
+const GRANT_PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+/// As many as an association has.
+const MAX_REMOTES: usize = 8;
+const MAX_PLACES: usize = 16;

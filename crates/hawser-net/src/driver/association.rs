@@ -1,0 +1,395 @@
+//! The two tasks of a channel that is an association: messages in, messages out.
+//!
+//! The lock of the session and that of the association are never held together.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use hawser_sctp::{
+    Backlog, End, LinkWord, Message, PathSnapshot, Place, Received, Reliability, Route, Traffic,
+};
+use hawser_session::seal::datagram::OVERHEAD;
+use hawser_session::{AssociationSample, ChannelSpec, Outgoing, PathSample, Session, Side};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex};
+use hawser_wire::sctp::StreamNumber;
+use tokio::sync::Notify;
+
+use super::inner::{Inner, Meter};
+use super::{Handle, Shared};
+use crate::association::AssociationHandle;
+use crate::clock;
+
+/// An association that carries a channel.
+pub(super) struct Ride {
+    association: AssociationHandle,
+    began: Instant,
+    /// Bytes of messages that the association has not taken yet.
+    waiting: AtomicU64,
+}
+
+/// What an association says of itself.
+pub(super) struct Look {
+    paths: Vec<PathSnapshot>,
+    backlog: Backlog,
+    waiting: ByteCount,
+    since_ack: Duration,
+}
+
+/// Which of the client's links an address belongs to: of this end at the client, of the client at the
+/// gateway, which sees no more of them.
+#[derive(Debug, Default)]
+pub(super) struct Ways {
+    links: BTreeMap<IpAddr, LinkIndex>,
+    /// What associations were told of links does not hold any more.
+    pub(super) stale: bool,
+}
+
+/// Adds the channel to the session and starts its tasks.
+pub(super) fn start(shared: &Arc<Shared>, id: ChannelId, association: AssociationHandle) {
+    let ride = Arc::new(Ride {
+        association,
+        began: clock::now(),
+        waiting: AtomicU64::new(0),
+    });
+    let write = Arc::new(Notify::new());
+    shared.with(|inner, now| {
+        if inner.closed.is_some() {
+            return;
+        }
+        let writer = Writer {
+            shared: Arc::downgrade(shared),
+            id,
+            streams: ride.association.streams(),
+            ride: Arc::clone(&ride),
+            waiting: VecDeque::new(),
+            next_sample: now,
+            low_water: ByteCount::ZERO,
+        };
+        let reading = tokio::spawn(read(Arc::downgrade(shared), id, Arc::clone(&ride)));
+        let writing = tokio::spawn(writer.run(Arc::clone(&write)));
+        let handle = Handle {
+            meter: Meter::Association(ride),
+            write: Arc::clone(&write),
+            tasks: [reading.abort_handle(), writing.abort_handle()],
+        };
+        inner.channels.insert(id, handle);
+        inner.learn_ways(shared.side);
+        inner.ways.stale = true;
+        inner.session.add_channel(now, ChannelSpec::association(id));
+        inner.session.handle_writable(now, id);
+    });
+    write.notify_one();
+    shared.changed.send_modify(|count| *count += 1);
+}
+
+/// Takes messages until the association is over.
+async fn read(shared: Weak<Shared>, id: ChannelId, ride: Arc<Ride>) {
+    let mut messages = Vec::new();
+    while ride.association.receive_some(&mut messages).await {
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        // A record is far smaller than what waits for the end of a message at most.
+        if messages.iter().any(|message| message.end != End::Whole) {
+            break;
+        }
+        let result = shared.with(|inner, now| {
+            let mut records = messages.drain(..).map(|it: Received| it.payload());
+            records.try_for_each(|record| inner.session.handle_record(now, id, record))
+        });
+        if let Err(fault) = result {
+            return shared.fail(&fault);
+        }
+    }
+    if let Some(shared) = shared.upgrade() {
+        tracing::info!(%id, "the association is over");
+        shared.lose_channel(id);
+    }
+}
+
+/// Sends records as the session gives them out.
+struct Writer {
+    shared: Weak<Shared>,
+    id: ChannelId,
+    ride: Arc<Ride>,
+    /// Streams to send on.
+    streams: u16,
+    /// What the association has no room for yet.
+    waiting: VecDeque<(StreamNumber, Message)>,
+    next_sample: Instant,
+    low_water: ByteCount,
+}
+
+/// What the session said.
+struct Step {
+    records: Vec<Outgoing>,
+    /// The association would take more at once.
+    has_room: bool,
+    /// What holds for links, where that has changed.
+    words: Option<Vec<LinkWord>>,
+    over: bool,
+}
+
+impl Writer {
+    async fn run(mut self, work: Arc<Notify>) {
+        loop {
+            let Some(shared) = self.shared.upgrade() else {
+                return;
+            };
+            let step = self.step(&shared);
+            drop(shared);
+            if let Some(words) = step.words {
+                self.ride.association.set_links(words);
+            }
+            let is_idle = step.records.is_empty();
+            for record in step.records {
+                self.waiting.push_back(message(record, self.streams));
+            }
+            if !self.send() {
+                // The reading task sees that it is over, and may have more to read before.
+                return;
+            }
+            let below = self.low_water;
+            match (is_idle && self.waiting.is_empty(), step.has_room) {
+                (false, _) if self.waiting.is_empty() => {}
+                (true, _) if step.over => {
+                    let ending = self.ride.association.shutdown();
+                    let _ = tokio::time::timeout(LAST_WORDS, ending).await;
+                    return;
+                }
+                (true, true) => work.notified().await,
+                _ => {
+                    tokio::select! {
+                        () = work.notified() => {}
+                        () = self.ride.association.room(below) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives the association what it has room for. `false`: it takes nothing more.
+    fn send(&mut self) -> bool {
+        if self.waiting.is_empty() {
+            return true;
+        }
+        let sent = self.ride.association.send_some(&mut self.waiting);
+        let waits = self.waiting.iter().map(|(_, it)| it.payload.len() as u64);
+        self.ride.waiting.store(waits.sum(), Ordering::Relaxed);
+        sent.inspect_err(|error| tracing::debug!(id = %self.id, %error, "a record is not sent"))
+            .is_ok()
+    }
+
+    /// Tells the session how the association stands, and takes records from it while there is room.
+    fn step(&mut self, shared: &Shared) -> Step {
+        let now = clock::now();
+        let look = (now >= self.next_sample).then(|| self.ride.look(now));
+        if look.is_some() {
+            self.next_sample = now + SAMPLE_EVERY;
+        }
+        let queued = self.ride.association.queued() + self.ride.waiting();
+        let is_full = !self.waiting.is_empty();
+        shared.with(|inner, now| {
+            let id = self.id;
+            if let Some(look) = &look {
+                look.tell(inner, shared.side, now, id);
+                let low_water = inner.session.low_water(id).unwrap_or_default();
+                self.low_water = ByteCount::new(u64::from(low_water).max(MIN_LOW_WATER));
+            }
+            let words = inner
+                .ways
+                .take_stale()
+                .then(|| inner.ways.words(&inner.session, shared.side));
+            let mut records = Vec::new();
+            let mut room = match is_full {
+                true => 0,
+                false => self.low_water.as_u64().saturating_sub(queued.as_u64()),
+            };
+            // What it has to say beside chunks leaves in any case.
+            while records.len() + self.waiting.len() < MAX_RECORDS {
+                match room {
+                    0 => inner.session.handle_full(id),
+                    _ => inner.session.handle_writable(now, id),
+                }
+                let mut out = Outgoing::default();
+                if !inner.session.poll_transmit(now, id, &mut out) {
+                    break;
+                }
+                room = room.saturating_sub(length(&out) as u64);
+                records.push(out);
+            }
+            Step {
+                records,
+                has_room: room > 0,
+                words,
+                over: inner.closed.is_some(),
+            }
+        })
+    }
+}
+
+impl Ride {
+    fn waiting(&self) -> ByteCount {
+        ByteCount::new(self.waiting.load(Ordering::Relaxed))
+    }
+
+    /// Without the session's lock.
+    pub(super) fn look(&self, now: Instant) -> Look {
+        let backlog = self.association.backlog();
+        Look {
+            paths: self.association.paths(),
+            waiting: self.waiting(),
+            since_ack: now.since(backlog.acknowledged_at.max(self.began)),
+            backlog,
+        }
+    }
+}
+
+impl Look {
+    /// Under the session's lock.
+    pub(super) fn tell(&self, inner: &mut Inner, side: Side, now: Instant, id: ChannelId) {
+        // One that has never answered is nobody's.
+        let known = |path: &&PathSnapshot| path.is_active || path.rtt.is_some();
+        let known: Vec<&PathSnapshot> = self.paths.iter().filter(known).collect();
+        let is_strange = |path: &&PathSnapshot| inner.ways.link(side, &path.route).is_none();
+        if known.iter().any(is_strange) && inner.learn_ways(side) {
+            inner.ways.stale = true;
+        }
+        let sample = |path: &PathSnapshot| PathSample {
+            link: inner.ways.link(side, &path.route).unwrap_or(LinkIndex::ALL),
+            is_active: path.is_active,
+            is_suspect: path.is_suspect,
+            rtt: path.rtt,
+            rate: path.rate,
+            window: path.window,
+            in_flight: path.in_flight,
+            sent: on_the_wire(path.sent),
+            received: on_the_wire(path.received),
+        };
+        let paths: Vec<PathSample> = known.into_iter().map(sample).collect();
+        let queued = self.backlog.queued + self.waiting;
+        let sample = AssociationSample {
+            paths: &paths,
+            unacknowledged: self.backlog.under_way + queued,
+            queued,
+            since_ack: self.since_ack,
+        };
+        inner.session.handle_association_sample(now, id, &sample);
+    }
+}
+
+impl Ways {
+    fn link(&self, side: Side, route: &Route) -> Option<LinkIndex> {
+        match side {
+            Side::Client if route.local.link != UNBOUND => Some(route.local.link),
+            Side::Client => self.links.get(&route.local.address).copied(),
+            Side::Gateway => {
+                let address = route.remote.ip().to_canonical();
+                self.links.get(&address).copied()
+            }
+        }
+    }
+
+    fn take_stale(&mut self) -> bool {
+        std::mem::take(&mut self.stale)
+    }
+
+    /// What the association has to know of links.
+    fn words(&self, session: &Session, side: Side) -> Vec<LinkWord> {
+        let rules: BTreeMap<_, _> = session.link_rules().collect();
+        let word = |place, link: LinkIndex| LinkWord {
+            place,
+            link,
+            terms: rules.get(&link).copied().unwrap_or_default(),
+        };
+        match side {
+            Side::Client => {
+                let bound = rules.keys().map(|link| word(Place::Link(*link), *link));
+                // What is bound to no link is so since it leads nowhere but here.
+                let unbound = self
+                    .links
+                    .iter()
+                    .filter(|(address, _)| address.is_loopback());
+                let unbound = unbound.map(|(_, link)| word(Place::Link(UNBOUND), *link));
+                bound.chain(unbound).collect()
+            }
+            Side::Gateway => {
+                let links = self.links.iter();
+                links
+                    .map(|(address, link)| word(Place::Remote(*address), *link))
+                    .collect()
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Learns from the TCP channels which address belongs to which link. Whether there was something new.
+    fn learn_ways(&mut self, side: Side) -> bool {
+        let mut learned = false;
+        for channel in self.session.snapshot(clock::now(), 0).channels {
+            let meter = self.channels.get(&channel.id).map(|handle| &handle.meter);
+            let Some(Meter::Tcp(gauge)) = meter else {
+                continue;
+            };
+            let address = match side {
+                Side::Client => gauge.local,
+                Side::Gateway => gauge.remote,
+            };
+            if let Some(address) = address
+                && (self.ways.links.len() < MAX_WAYS || self.ways.links.contains_key(&address))
+            {
+                let before = self.ways.links.insert(address, channel.link);
+                learned |= before != Some(channel.link);
+            }
+        }
+        learned
+    }
+}
+
+/// The message that a record is.
+fn message(record: Outgoing, streams: u16) -> (StreamNumber, Message) {
+    let stream = StreamNumber::new(record.sctp_stream(streams));
+    let reliability = record.lifetime.map(Reliability::Lifetime);
+    let payload = match record.payload.is_empty() {
+        true => record.head.freeze(),
+        false => {
+            let mut whole = BytesMut::with_capacity(length(&record));
+            whole.extend_from_slice(&record.head);
+            let pieces = record.payload.iter();
+            pieces.for_each(|piece| whole.extend_from_slice(piece));
+            whole.freeze()
+        }
+    };
+    let message = Message {
+        unordered: true,
+        reliability: reliability.unwrap_or_default(),
+        ..Message::new(payload)
+    };
+    (stream, message)
+}
+
+fn length(record: &Outgoing) -> usize {
+    record.head.len() + record.payload.iter().map(Bytes::len).sum::<usize>()
+}
+
+/// With the seals.
+fn on_the_wire(traffic: Traffic) -> ByteCount {
+    traffic.bytes + ByteCount::new(traffic.packets * OVERHEAD as u64)
+}
+
+const SAMPLE_EVERY: Duration = Duration::from_millis(10);
+/// What waits in the association while nothing is known of its rate.
+const MIN_LOW_WATER: u64 = 64 * 1024;
+/// Records that are taken from the session under one lock.
+const MAX_RECORDS: usize = 64;
+/// How long what was said last may take to arrive.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// The link of a place that is bound to none.
+const UNBOUND: LinkIndex = LinkIndex::new(0);
+/// As many as a client can have links.
+const MAX_WAYS: usize = 64;

@@ -1,0 +1,222 @@
+//! The UDP port: clients that have a session may begin associations there.
+//!
+//! A socket for each address, so that answers leave from the one that was asked; where there are several
+//! links, each is bound to its own, as the TCP port is.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_sctp::Local;
+use hawser_types::{ChannelId, LinkIndex};
+use tokio::sync::watch;
+
+use super::Shared;
+use super::port::wanted;
+use crate::association::{AssociationEndpoint, config_for};
+use crate::driver::Driver;
+use crate::links::Link;
+
+/// The sockets at the UDP port.
+#[derive(Debug)]
+pub(super) struct Associations {
+    endpoint: AssociationEndpoint,
+    /// What was asked for: these stand for themselves, or for all of their family.
+    addresses: Vec<SocketAddr>,
+}
+
+impl Associations {
+    /// Takes the UDP port of the same number as that of `addresses`, which the gateway listens on.
+    pub(super) fn open(addresses: &[SocketAddr]) -> io::Result<Self> {
+        let Some(first) = addresses.first() else {
+            return Err(io::ErrorKind::AddrNotAvailable.into());
+        };
+        let same_port = addresses.iter().filter(|it| it.port() == first.port());
+        let addresses: Vec<_> = same_port.copied().collect();
+        let locals = locals(&addresses, &[]);
+        let endpoint = AssociationEndpoint::bind_sealed(&[], first.port())?;
+        let mut failed = endpoint.set_locals(&locals);
+        match failed.pop() {
+            // A machine may be without one of the families.
+            Some((_, error)) if failed.len() + 1 == locals.len() => Err(error),
+            _ => Ok(Self {
+                endpoint,
+                addresses,
+            }),
+        }
+    }
+
+    /// The links are these now.
+    fn follow(&self, links: &[Link]) {
+        let failed = self.endpoint.set_locals(&locals(&self.addresses, links));
+        for (local, error) in failed {
+            tracing::debug!(address = %local.address, %error, "no associations there");
+        }
+    }
+
+    /// Begins to serve a session.
+    pub(super) fn announce(&self, driver: &Driver) {
+        if let Ok(port) = self.endpoint.port() {
+            driver.with(|session, now| session.announce_datagram_port(now, port));
+        }
+    }
+
+    /// Takes the association that the client has told of.
+    async fn take(&self, driver: &Driver, id: ChannelId) -> Result<(), String> {
+        let seal = driver.association_seal(id);
+        let config = config_for(&driver.session_config());
+        let expected = self.endpoint.expect(config, seal);
+        let expected = expected.map_err(|error| error.to_string())?;
+        let association = expected.accept().await;
+        let established = association.established().await;
+        established.map_err(|why| format!("{why:?}"))?;
+        driver.add_association(id, association);
+        Ok(())
+    }
+}
+
+/// Takes the associations of a session for as long as it lives.
+pub(super) async fn serve(shared: &Shared, driver: &Driver) {
+    let Some(associations) = shared.associations.get() else {
+        return;
+    };
+    associations.announce(driver);
+    let mut changes = driver.changes();
+    while driver.closed().is_none() {
+        changes.mark_unchanged();
+        let Some(id) = driver.expected() else {
+            if changes.changed().await.is_err() {
+                return;
+            }
+            continue;
+        };
+        let taken = async {
+            tokio::select! {
+                taken = associations.take(driver, id) => taken,
+                () = replaced(driver, id) => Err("it was given up".to_owned()),
+                () = tokio::time::sleep(PATIENCE) => Err("it has not come".to_owned()),
+            }
+        };
+        match taken.await {
+            Ok(()) => tracing::info!(session = %driver.id(), %id, "an association stands"),
+            Err(problem) => {
+                tracing::debug!(session = %driver.id(), %id, %problem, "no association");
+            }
+        }
+        driver.forget_expected(id);
+    }
+}
+
+/// Waits until the client expects another one, or none.
+async fn replaced(driver: &Driver, id: ChannelId) {
+    let mut changes = driver.changes();
+    while driver.expected() == Some(id) && driver.closed().is_none() {
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Follows the machine's links for as long as the gateway lives.
+pub(super) async fn follow(shared: Arc<Shared>, mut links: watch::Receiver<Arc<Vec<Link>>>) {
+    loop {
+        let now = Arc::clone(&links.borrow_and_update());
+        if let Some(associations) = shared.associations.get() {
+            associations.follow(&now);
+        }
+        if links.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Where packets come in and go out.
+fn locals(addresses: &[SocketAddr], links: &[Link]) -> Vec<Local> {
+    let mut locals: Vec<Local> = Vec::new();
+    let mut add = |link: u32, address: IpAddr| {
+        let link = LinkIndex::new(link);
+        let is_new = |known: &Local| known.address != address || known.link != link;
+        if locals.len() < MAX_LOCALS && locals.iter().all(is_new) {
+            locals.push(Local { link, address });
+        }
+    };
+    for address in addresses.iter().map(|it| it.ip().to_canonical()) {
+        if !address.is_unspecified() {
+            add(0, address);
+            continue;
+        }
+        let takes = |own: &IpAddr| own.is_ipv4() || address.is_ipv6();
+        for home in [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()] {
+            if takes(&home) {
+                add(0, home);
+            }
+        }
+        let several: Vec<u32> = wanted(links).map(|link| link.index).collect();
+        for link in links.iter().filter(|link| link.why_unusable().is_none()) {
+            let bound = several.contains(&link.index);
+            for own in link.addresses.iter().filter(|own| takes(own)) {
+                add(if bound { link.index } else { 0 }, *own);
+            }
+        }
+    }
+    locals
+}
+
+/// How long a client may take to begin an association that it has told of.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// An association has no more addresses.
+const MAX_LOCALS: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::links::LinkKind;
+
+    fn link(index: u32, addresses: &[&str]) -> Link {
+        Link {
+            index,
+            name: format!("eth{index}"),
+            kind: LinkKind::Hardware,
+            addresses: addresses.iter().map(|it| it.parse().unwrap()).collect(),
+            enabled: true,
+            up: true,
+            has_default_route_v4: true,
+            has_default_route_v6: false,
+            takes_ordinary_v4: true,
+            takes_ordinary_v6: false,
+            loopback: false,
+        }
+    }
+
+    fn shown(addresses: &[&str], links: &[Link]) -> Vec<String> {
+        let addresses: Vec<SocketAddr> = addresses.iter().map(|it| it.parse().unwrap()).collect();
+        let locals = locals(&addresses, links).into_iter();
+        locals
+            .map(|local| format!("{} {}", local.link.value(), local.address))
+            .collect()
+    }
+
+    #[test]
+    fn an_address_stands_for_itself_and_the_unspecified_one_for_all_of_its_family() {
+        let one = [link(2, &["192.0.2.1", "2001:db8::1"])];
+        assert_eq!(shown(&["192.0.2.9:7443"], &one), ["0 192.0.2.9"]);
+        assert_eq!(
+            shown(&["0.0.0.0:7443"], &one),
+            ["0 127.0.0.1", "0 192.0.2.1"]
+        );
+        assert_eq!(
+            shown(&["[::]:7443"], &one),
+            ["0 127.0.0.1", "0 ::1", "0 192.0.2.1", "0 2001:db8::1"]
+        );
+    }
+
+    #[test]
+    fn several_links_have_a_socket_each_that_uses_no_other() {
+        let two = [link(2, &["10.0.0.1"]), link(3, &["10.0.0.1"])];
+        assert_eq!(
+            shown(&["0.0.0.0:7443"], &two),
+            ["0 127.0.0.1", "2 10.0.0.1", "3 10.0.0.1"]
+        );
+    }
+}
