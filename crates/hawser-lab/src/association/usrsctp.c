@@ -4,12 +4,11 @@
  *   usrsctp receive LOCALS -       BYTES MESSAGE CMT
  *
  * LOCALS and REMOTES are IPv4 addresses with commas between them. CMT is 1 for concurrent multipath
- * transfer, 0 for one path at a time. Byte n of what is sent is byte n % 8 of a hash of n / 8, so
+ * transfer, 0 for one path at a time. Byte n of what is sent is byte n % PERIOD of a row of hashes, so
  * that a byte that is lost, doubled or in the wrong place shows. The last line of the output says how
  * many bytes came, how many of them were wrong, and in how many seconds.
  */
 #include <arpa/inet.h>
-#include <endian.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -33,37 +32,28 @@ static uint64_t hash(uint64_t n) {
   return n ^ (n >> 31);
 }
 
-static unsigned char expected(uint64_t place) {
-  return (unsigned char)(hash(place / 8) >> (8 * (place % 8)));
+/* A prime number of words, and room behind them for the longest message. */
+#define PERIOD (8191 * 8)
+#define LONGEST (1 << 20)
+static unsigned char row[PERIOD + LONGEST];
+
+static void fill_row(void) {
+  for (size_t i = 0; i < sizeof row; i++)
+    row[i] = (unsigned char)(hash(i % PERIOD / 8) >> (8 * (i % 8)));
 }
 
-/* What is sent at a place; whole words at once, since this is measured too. */
-static void fill(unsigned char *buffer, uint64_t place, size_t size) {
-  size_t i = 0;
-  for (; i < size && (place + i) % 8 != 0; i++)
-    buffer[i] = expected(place + i);
-  for (; i + 8 <= size; i += 8) {
-    uint64_t word = htole64(hash((place + i) / 8));
-    memcpy(buffer + i, &word, 8);
-  }
-  for (; i < size; i++)
-    buffer[i] = expected(place + i);
+/* What is sent at a place. */
+static unsigned char *bytes_at(uint64_t place) {
+  return row + place % PERIOD;
 }
 
 /* How many bytes are not what is sent at that place. */
 static uint64_t wrong_at(const unsigned char *buffer, uint64_t place, size_t size) {
+  const unsigned char *expected = bytes_at(place);
   uint64_t wrong = 0;
-  size_t i = 0;
-  for (; i < size && (place + i) % 8 != 0; i++)
-    wrong += buffer[i] != expected(place + i);
-  for (; i + 8 <= size; i += 8) {
-    uint64_t word = htole64(hash((place + i) / 8));
-    if (memcmp(buffer + i, &word, 8) != 0)
-      for (size_t k = i; k < i + 8; k++)
-        wrong += buffer[k] != expected(place + k);
-  }
-  for (; i < size; i++)
-    wrong += buffer[i] != expected(place + i);
+  if (memcmp(buffer, expected, size) != 0)
+    for (size_t i = 0; i < size; i++)
+      wrong += buffer[i] != expected[i];
   return wrong;
 }
 
@@ -118,18 +108,15 @@ static struct socket *open_socket(struct sockaddr_in *locals, size_t count) {
 }
 
 static void send_all(struct socket *sock, uint64_t bytes, size_t message) {
-  unsigned char *buffer = malloc(message);
   for (uint64_t done = 0; done < bytes;) {
     size_t size = bytes - done < message ? (size_t)(bytes - done) : message;
-    fill(buffer, done, size);
     struct sctp_sndinfo info;
     memset(&info, 0, sizeof info);
-    ssize_t sent = usrsctp_sendv(sock, buffer, size, NULL, 0, &info, sizeof info, SCTP_SENDV_SNDINFO, 0);
+    ssize_t sent = usrsctp_sendv(sock, bytes_at(done), size, NULL, 0, &info, sizeof info, SCTP_SENDV_SNDINFO, 0);
     if (sent < 0)
       fail("can't send");
     done += size;
   }
-  free(buffer);
 }
 
 static void report(const char *role, uint64_t bytes, uint64_t wrong, double span) {
@@ -159,7 +146,7 @@ static void receive_end(struct socket *sock) {
 }
 
 static void receive_all(struct socket *sock, uint64_t bytes) {
-  static unsigned char buffer[1 << 20];
+  static unsigned char buffer[LONGEST];
   uint64_t done = 0, wrong = 0;
   double began = 0;
   while (done < bytes) {
@@ -185,6 +172,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: usrsctp send|receive LOCALS REMOTES|- BYTES MESSAGE CMT\n");
     return 2;
   }
+  fill_row();
   struct sockaddr_in locals[MOST_ADDRESSES], remotes[MOST_ADDRESSES];
   size_t local_count = addresses(argv[2], locals);
   uint64_t bytes = strtoull(argv[4], NULL, 10);

@@ -1,4 +1,4 @@
-//! One end of an association: bytes that tell their place, as `association/usrsctp.c` sends and checks them.
+//! One end of an association: what it sends and checks are bytes that tell their place.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -138,9 +138,10 @@ impl AssociationOrder {
                 println!("began");
                 Instant::now()
             });
-            let payload = received.payload();
-            wrong += wrong_at(place, &payload);
-            place += payload.len() as u64;
+            for part in received.parts() {
+                wrong += wrong_at(place, part);
+                place += part.len() as u64;
+            }
         }
         let began = began.unwrap_or_else(Instant::now);
         let outcome = self.outcome("receive", place, wrong, began);

@@ -1,43 +1,53 @@
-//! Bytes that tell their place, so that one that is lost, doubled or in the wrong place shows.
+//! Bytes that tell their place, so that one that is lost, doubled or in the wrong place shows, at next
+//! to no cost beside what is measured.
 //!
-//! Byte n of what is sent is byte n % 8 of a hash of n / 8, as in `association/usrsctp.c`.
+//! Byte n of what is sent is byte n % [`PERIOD`] of a row of hashes, as in `association/usrsctp.c`.
+
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 
 /// The bytes at a place of what is sent.
 pub(super) fn bytes_at(place: u64, size: usize) -> Bytes {
-    let skipped = (place % 8) as usize;
-    let mut bytes = vec![0; (skipped + size).next_multiple_of(8)];
-    for (word, number) in bytes.chunks_exact_mut(8).zip(place / 8..) {
-        word.copy_from_slice(&hash(number).to_le_bytes());
+    let start = (place % PERIOD as u64) as usize;
+    if size > LONGEST {
+        return row()
+            .iter()
+            .copied()
+            .cycle()
+            .skip(start)
+            .take(size)
+            .collect();
     }
-    Bytes::from(bytes).slice(skipped..skipped + size)
+    row().slice(start..start + size)
 }
 
 /// How many bytes of `received` are not what is sent at `place`.
 pub(super) fn wrong_at(place: u64, received: &[u8]) -> u64 {
-    let to_word = (place.wrapping_neg() % 8) as usize;
-    let (head, rest) = received.split_at(to_word.min(received.len()));
-    let words = rest.chunks_exact(8);
-    let tail = words.remainder();
-    let first = (place + head.len() as u64) / 8;
-    let (mut wrong, mut number) = (wrong_bytes(place, head), first);
-    for word in words {
-        if word != hash(number).to_le_bytes() {
-            wrong += wrong_bytes(number * 8, word);
+    let (mut wrong, mut place) = (0, place);
+    for piece in received.chunks(LONGEST) {
+        let expected = bytes_at(place, piece.len());
+        if piece != expected {
+            let differ = piece.iter().zip(&expected).filter(|(a, b)| a != b);
+            wrong += differ.count() as u64;
         }
-        number += 1;
+        place += piece.len() as u64;
     }
-    wrong + wrong_bytes(number * 8, tail)
+    wrong
 }
 
-/// Likewise of a few bytes.
-fn wrong_bytes(place: u64, received: &[u8]) -> u64 {
-    let expected = |place: u64| hash(place / 8).to_le_bytes()[(place % 8) as usize];
-    let differ = received.iter().zip(place..);
-    differ
-        .filter(|(byte, place)| **byte != expected(*place))
-        .count() as u64
+/// Long enough to take any message from, wherever it begins.
+fn row() -> &'static Bytes {
+    static ROW: OnceLock<Bytes> = OnceLock::new();
+    ROW.get_or_init(|| {
+        let words = (0..PERIOD as u64 / 8).map(hash).map(u64::to_le_bytes);
+        let once: Vec<u8> = words.flatten().collect();
+        once.iter()
+            .copied()
+            .cycle()
+            .take(PERIOD + LONGEST)
+            .collect()
+    })
 }
 
 /// SplitMix64.
@@ -48,32 +58,34 @@ fn hash(word: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
+/// A prime number of words: no size of messages or packets divides it.
+const PERIOD: usize = 8191 * 8;
+const LONGEST: usize = 1 << 20;
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_is_sent_in_pieces_of_any_size_is_right_at_its_place_and_nowhere_else() {
-        let whole = bytes_at(0, 100);
-        for from in 0..40 {
-            for size in 0..40 {
-                let piece = bytes_at(from, size);
-                let at = from as usize;
-                assert_eq!(piece, whole[at..at + size]);
-                assert_eq!(wrong_at(from, &piece), 0);
+        let whole = bytes_at(0, 3 * LONGEST);
+        for from in [0, 1, 7, PERIOD - 1, PERIOD, LONGEST + 5] {
+            for size in [0, 1, 8, 13, 1400, LONGEST, LONGEST + 9] {
+                let piece = bytes_at(from as u64, size);
+                assert_eq!(piece, whole[from..from + size], "{from} {size}");
+                assert_eq!(wrong_at(from as u64, &piece), 0);
             }
         }
-        assert!(wrong_at(1, &whole) > 80);
+        assert!(wrong_at(1, &whole[..1000]) > 900);
+        assert!(wrong_at(1400, &whole[..1400]) > 1300);
     }
 
     #[test]
     fn each_wrong_byte_counts_once() {
-        for size in 1..40 {
-            for at in 0..size {
-                let mut bytes = bytes_at(5, size).to_vec();
-                bytes[at] ^= 1;
-                assert_eq!(wrong_at(5, &bytes), 1, "{at} of {size}");
-            }
+        for at in [0, 1, 99, LONGEST, LONGEST + 50] {
+            let mut bytes = bytes_at(5, LONGEST + 100).to_vec();
+            bytes[at] ^= 1;
+            assert_eq!(wrong_at(5, &bytes), 1, "{at}");
         }
     }
 }
