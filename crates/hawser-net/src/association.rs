@@ -11,6 +11,7 @@ mod socket;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::BytesMut;
@@ -22,6 +23,7 @@ use hawser_sctp::{
 use hawser_session::SessionConfig;
 use hawser_session::seal::datagram::KeyId;
 use hawser_types::{ByteCount, Instant};
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use crate::clock;
@@ -56,12 +58,21 @@ struct State {
     sockets: Vec<Arc<LinkSocket>>,
     /// Of all sockets, once there is one.
     port: Option<u16>,
+    /// Those that have to send what was gathered.
+    gathered: Gathered,
     associations: BTreeMap<Id, Entry>,
     /// Associations that were accepted, and nobody has taken yet.
     incoming: VecDeque<Id>,
     /// When the task that drives timers looks again.
     awake_at: Option<Instant>,
 }
+
+/// Sockets that have something to send.
+type Gathered = SmallVec<[Arc<LinkSocket>; 4]>;
+
+/// The state, while nobody else has it. What was gathered meanwhile is sent when it is given back.
+#[derive(Debug)]
+struct Locked<'a>(Option<MutexGuard<'a, State>>);
 
 /// An association, and what carries it.
 type Id = (CarrierId, AssociationId);
@@ -106,6 +117,7 @@ impl AssociationEndpoint {
             locals: Vec::new(),
             sockets: Vec::new(),
             port: (port > 0).then_some(port),
+            gathered: Gathered::new(),
             associations: BTreeMap::new(),
             incoming: VecDeque::new(),
             awake_at: None,
@@ -239,11 +251,10 @@ pub enum SealedError {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> Locked<'_> {
         // Who holds it does not panic; if it did, what it left would be no worse than a lost packet.
-        self.state
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        let state = self.state.lock();
+        Locked(Some(state.unwrap_or_else(|poisoned| poisoned.into_inner())))
     }
 
     /// The next association over `carrier` that the peer began.
@@ -268,7 +279,7 @@ impl Shared {
     fn handle_datagrams(&self, local: Local, datagrams: &mut Vec<(SocketAddr, BytesMut)>) {
         let now = clock::now();
         let mut state = self.lock();
-        let mut touched: smallvec::SmallVec<[Id; 4]> = smallvec::SmallVec::new();
+        let mut touched: SmallVec<[Id; 4]> = SmallVec::new();
         for (remote, datagram) in datagrams.drain(..) {
             let route = Route { local, remote };
             // What no carrier understands is not answered.
@@ -279,7 +290,6 @@ impl Shared {
                 Handled::Ignored(_) => {}
                 Handled::Reply(transmit) => {
                     state.send(now, carrier, &transmit);
-                    flush(&state.sockets);
                 }
                 Handled::Accepted(id, association) => {
                     let id = (carrier, id);
@@ -317,6 +327,31 @@ impl Shared {
             state.awake_at = next;
             self.sooner.notify_one();
         }
+    }
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        self.0.as_ref().expect("held until dropped")
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.0.as_mut().expect("held until dropped")
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let Some(mut state) = self.0.take() else {
+            return;
+        };
+        let gathered = std::mem::take(&mut state.gathered);
+        drop(state);
+        gathered.iter().for_each(|socket| socket.flush());
     }
 }
 
@@ -371,9 +406,8 @@ impl State {
             return;
         };
         while let Some(transmit) = entry.association.poll_transmit(now) {
-            carrier.send(now, &self.sockets, &transmit);
+            carrier.send(now, &self.sockets, &mut self.gathered, &transmit);
         }
-        flush(&self.sockets);
         let mut told = false;
         while let Some(event) = entry.association.poll_event() {
             told = true;
@@ -401,7 +435,7 @@ impl State {
 
     fn send(&mut self, now: Instant, carrier: CarrierId, transmit: &Transmit) {
         if let Some(carrier) = self.carriers.get(carrier) {
-            carrier.send(now, &self.sockets, transmit);
+            carrier.send(now, &self.sockets, &mut self.gathered, transmit);
         }
     }
 
@@ -424,12 +458,6 @@ impl State {
             }
             self.pump(now, id);
         }
-    }
-}
-
-fn flush(sockets: &[Arc<LinkSocket>]) {
-    for socket in sockets {
-        socket.flush();
     }
 }
 

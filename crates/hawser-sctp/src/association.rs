@@ -12,7 +12,7 @@ mod transmit;
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use hawser_types::{ByteCount, Instant};
 use hawser_wire::sctp::{Cause, Chunk, StreamNumber};
 
@@ -51,6 +51,8 @@ pub struct Association {
     /// Chunks other than DATA and SACK that wait, and where they go.
     control: VecDeque<(Route, Chunk)>,
     events: VecDeque<Event>,
+    /// Where the next packet is written.
+    memory: BytesMut,
     /// It is over: last words go, nothing comes.
     is_closed: bool,
     /// [`Event::Readable`] was told, and nothing was received since.
@@ -83,6 +85,7 @@ impl Association {
             flow: None,
             control: VecDeque::new(),
             events: VecDeque::new(),
+            memory: BytesMut::new(),
             is_closed: false,
             told_readable: false,
             setup,

@@ -171,7 +171,7 @@ impl Inbound {
             self.unknown_stream = Some(data.stream);
             return Ok(());
         }
-        if data.payload.len() < COPIED_BELOW {
+        if data.payload.len() < COPIED_BELOW || self.assembly.held() > self.capacity / FREE_PART {
             data.payload = Bytes::copy_from_slice(&data.payload);
         }
         self.assembly.insert(position, data)
@@ -288,6 +288,11 @@ const PART_OVERHEAD: usize = 160;
 /// A slice keeps the datagram that it is cut from: what is shorter is copied, so that a small part
 /// never keeps much more than it is charged with.
 const COPIED_BELOW: usize = 512;
+
+/// Datagrams that come at once may share up to 16 KiB of memory, all of which each of them keeps. While
+/// this part of the buffer is held and no more, that is no more than one and a half times the buffer;
+/// beyond it everything is copied.
+const FREE_PART: usize = 16;
 
 /// Gap blocks of a SACK, so that it fits the smallest packet with all its duplicates.
 const MAX_GAPS: usize = 256;

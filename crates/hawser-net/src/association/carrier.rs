@@ -14,6 +14,7 @@ use hawser_session::seal::{Direction, SessionKeys};
 use hawser_types::{ChannelId, Instant};
 use ring::rand::{SecureRandom, SystemRandom};
 
+use super::Gathered;
 use super::socket::LinkSocket;
 
 /// A carrier's name: the key id of what comes, or nothing where packets are not sealed.
@@ -23,8 +24,6 @@ pub(super) type CarrierId = Option<KeyId>;
 pub struct Seal {
     sealer: DatagramSealer,
     opener: DatagramOpener,
-    /// Memory for the datagram that is being sealed.
-    sealed: BytesMut,
 }
 
 impl Seal {
@@ -34,7 +33,6 @@ impl Seal {
         Self {
             sealer: keys.datagram_sealer(channel, direction),
             opener: keys.datagram_opener(channel, direction.reverse()),
-            sealed: BytesMut::new(),
         }
     }
 
@@ -104,21 +102,22 @@ impl Carrier {
         self.seal.as_ref().map(Seal::key_id)
     }
 
-    /// Gives a packet to the socket of its place; it leaves at the latest when that is flushed.
-    pub(super) fn send(&mut self, now: Instant, sockets: &[Arc<LinkSocket>], transmit: &Transmit) {
+    /// Gives a packet to the socket of its place, which is then among those that have gathered some.
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        sockets: &[Arc<LinkSocket>],
+        gathered: &mut Gathered,
+        transmit: &Transmit,
+    ) {
         let mut of_place = sockets.iter();
         let Some(socket) = of_place.find(|socket| socket.local() == transmit.route.local) else {
             return;
         };
-        let Some(seal) = &mut self.seal else {
-            socket.send(transmit.route.remote, &transmit.datagram);
-            return;
-        };
-        seal.sealed.clear();
-        let sealed = seal.sealer.seal(now, &transmit.datagram, &mut seal.sealed);
-        // Without numbers left nothing leaves, and the association finds that nothing answers.
-        if sealed.is_ok() {
-            socket.send(transmit.route.remote, &seal.sealed);
+        let sealer = self.seal.as_mut().map(|seal| &mut seal.sealer);
+        socket.gather(now, transmit.route.remote, &transmit.datagram, sealer);
+        if !gathered.iter().any(|other| Arc::ptr_eq(other, socket)) {
+            gathered.push(socket.clone());
         }
     }
 

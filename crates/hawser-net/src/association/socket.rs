@@ -1,11 +1,14 @@
 //! A UDP socket on one link: many datagrams with one call, both ways.
 
+use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use bytes::BytesMut;
 use hawser_sctp::Local;
+use hawser_session::seal::datagram::{DatagramKey, DatagramSealer, OVERHEAD};
+use hawser_types::Instant;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
@@ -16,6 +19,9 @@ use super::Shared;
 use crate::bind::bind_to_interface;
 
 /// The socket of a place.
+///
+/// Datagrams are gathered while the endpoint's lock is held, and sealed and sent after it: by one who
+/// holds none at a time, in the order in which they were gathered.
 #[derive(Debug)]
 pub(super) struct LinkSocket {
     local: Local,
@@ -26,17 +32,31 @@ pub(super) struct LinkSocket {
     is_blocked: Notify,
 }
 
-/// Datagrams for one remote address, to leave together.
+/// What waits to leave.
 #[derive(Debug, Default)]
 struct Outbox {
-    remote: Option<SocketAddr>,
+    trains: VecDeque<Train>,
+    /// Memory of trains that have left.
+    spare: Vec<Vec<u8>>,
+    /// Somebody is sending, and looks here again before he ends.
+    is_busy: bool,
+    /// The socket takes nothing for now.
+    is_full: bool,
+    /// Datagrams that did not fit when the socket was full.
+    dropped: u64,
+}
+
+/// Datagrams for one remote address, to leave together.
+#[derive(Debug)]
+struct Train {
+    remote: SocketAddr,
     /// One behind the other: all but the last have the size of the first.
     datagrams: Vec<u8>,
     segment: usize,
     /// The last one is shorter: nothing may follow it.
     is_complete: bool,
-    /// Datagrams that did not fit when the socket was full.
-    dropped: u64,
+    /// What they are to be sealed with.
+    key: Option<Arc<DatagramKey>>,
 }
 
 impl LinkSocket {
@@ -73,34 +93,50 @@ impl LinkSocket {
         Ok(self.socket.local_addr()?.port())
     }
 
-    /// Adds a datagram to those that leave together, or begins anew with it.
-    pub(super) fn send(&self, remote: SocketAddr, datagram: &[u8]) {
-        let mut outbox = self.outbox();
-        if !outbox.takes(remote, datagram.len(), self.options.max_gso_segments()) {
-            self.flush_outbox(&mut outbox);
-        }
-        if !outbox.takes(remote, datagram.len(), self.options.max_gso_segments()) {
-            // The socket is full: as in any queue, what is too much is lost.
-            outbox.dropped += 1;
-            return;
-        }
-        outbox.push(remote, datagram);
+    /// Gathers a packet, to be sealed if there is a sealer; it leaves with [`Self::flush`].
+    pub(super) fn gather(
+        &self,
+        now: Instant,
+        remote: SocketAddr,
+        packet: &[u8],
+        sealer: Option<&mut DatagramSealer>,
+    ) {
+        let most = self.options.max_gso_segments();
+        self.outbox().gather(now, remote, packet, sealer, most);
     }
 
     /// Sends what was gathered.
     pub(super) fn flush(&self) {
-        self.flush_outbox(&mut self.outbox());
+        let mut outbox = self.outbox();
+        if outbox.is_busy {
+            return;
+        }
+        outbox.is_busy = true;
+        while let Some(mut train) = outbox.trains.pop_front() {
+            drop(outbox);
+            train.seal();
+            let has_left = self.send(&train);
+            outbox = self.outbox();
+            outbox.is_full = !has_left;
+            if has_left {
+                outbox.recycle(train);
+            } else {
+                outbox.trains.push_front(train);
+                self.is_blocked.notify_one();
+                break;
+            }
+        }
+        outbox.is_busy = false;
     }
 
-    fn flush_outbox(&self, outbox: &mut Outbox) {
-        let Some(destination) = outbox.remote else {
-            return;
-        };
+    /// Whether they have left, or never will.
+    fn send(&self, train: &Train) -> bool {
+        let destination = train.remote;
         let transmit = Transmit {
             destination,
             ecn: None,
-            contents: &outbox.datagrams,
-            segment_size: Some(outbox.segment),
+            contents: &train.datagrams,
+            segment_size: Some(train.segment),
             src_ip: None,
         };
         let sent = self.socket.try_io(Interest::WRITABLE, || {
@@ -108,15 +144,12 @@ impl LinkSocket {
             self.options.try_send(socket, &transmit)
         });
         match sent {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.is_blocked.notify_one();
-                return;
-            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
             // A link that is down, a packet too large for it: what is lost is found out above.
             Err(error) => tracing::debug!(%error, %destination, "datagrams not sent"),
             Ok(()) => {}
         }
-        outbox.clear();
+        true
     }
 
     fn outbox(&self) -> std::sync::MutexGuard<'_, Outbox> {
@@ -140,41 +173,115 @@ impl LinkSocket {
             self.options.recv(socket, &mut slices, &mut metas)
         })?;
         for (meta, buffer) in metas.iter().zip(buffers).take(count) {
-            for datagram in buffer[..meta.len].chunks(meta.stride.max(1)) {
-                take(meta.addr, BytesMut::from(datagram));
-            }
+            cut(&buffer[..meta.len], meta.stride, |datagram| {
+                take(meta.addr, datagram);
+            });
         }
         Ok(())
     }
 }
 
 impl Outbox {
-    fn takes(&self, remote: SocketAddr, size: usize, most: usize) -> bool {
-        match self.remote {
-            None => true,
-            Some(same) => {
-                same == remote
-                    && !self.is_complete
-                    && size <= self.segment
-                    && self.datagrams.len() / self.segment.max(1) < most
-                    && self.datagrams.len() + size <= MAX_BATCH
+    fn gather(
+        &mut self,
+        now: Instant,
+        remote: SocketAddr,
+        packet: &[u8],
+        sealer: Option<&mut DatagramSealer>,
+        most: usize,
+    ) {
+        let size = packet.len() + sealer.as_ref().map_or(0, |_| OVERHEAD);
+        let (mut sealer, mut key) = (sealer, None);
+        if let Some(sealer) = &mut sealer {
+            key = Some(sealer.key(now).clone());
+        }
+        let last = self.trains.back();
+        if !last.is_some_and(|last| last.takes(remote, size, most, key.as_ref())) {
+            let most = if self.is_full {
+                MAX_WAITING
+            } else {
+                MAX_TRAINS
+            };
+            if self.trains.len() >= most {
+                // As in any queue, what is too much is lost.
+                self.dropped += 1;
+                return;
             }
+            let memory = self.spare.pop();
+            self.trains.push_back(Train {
+                remote,
+                datagrams: memory.unwrap_or_else(|| Vec::with_capacity(MAX_BATCH)),
+                segment: size,
+                is_complete: false,
+                key,
+            });
+        }
+        if let Some(last) = self.trains.back_mut() {
+            last.push(now, packet, sealer);
         }
     }
 
-    fn push(&mut self, remote: SocketAddr, datagram: &[u8]) {
-        if self.remote.is_none() {
-            self.remote = Some(remote);
-            self.segment = datagram.len();
+    fn recycle(&mut self, train: Train) {
+        if self.spare.len() < MAX_SPARE {
+            let mut memory = train.datagrams;
+            memory.clear();
+            self.spare.push(memory);
         }
-        self.is_complete = datagram.len() < self.segment;
-        self.datagrams.extend_from_slice(datagram);
+    }
+}
+
+impl Train {
+    fn takes(
+        &self,
+        remote: SocketAddr,
+        size: usize,
+        most: usize,
+        key: Option<&Arc<DatagramKey>>,
+    ) -> bool {
+        let is_alike = match (&self.key, key) {
+            (None, None) => true,
+            (Some(own), Some(key)) => Arc::ptr_eq(own, key),
+            _ => false,
+        };
+        is_alike
+            && self.remote == remote
+            && !self.is_complete
+            && size <= self.segment
+            && self.datagrams.len() < most * self.segment
+            && self.datagrams.len() + size <= MAX_BATCH
     }
 
-    fn clear(&mut self) {
-        self.remote = None;
-        self.datagrams.clear();
-        self.is_complete = false;
+    fn push(&mut self, now: Instant, packet: &[u8], sealer: Option<&mut DatagramSealer>) {
+        let start = self.datagrams.len();
+        match sealer {
+            None => self.datagrams.extend_from_slice(packet),
+            // Without numbers left nothing leaves, and the association finds that nothing answers.
+            Some(sealer) => _ = sealer.prepare(now, packet, &mut self.datagrams),
+        }
+        self.is_complete = self.datagrams.len() - start < self.segment;
+    }
+
+    /// Seals what is to be sealed, once.
+    fn seal(&mut self) {
+        if let Some(key) = self.key.take() {
+            let datagrams = self.datagrams.chunks_mut(self.segment.max(1));
+            datagrams.for_each(|datagram| key.seal(datagram));
+            self.is_complete = true;
+        }
+    }
+}
+
+/// Copies what has come at once, and cuts it into datagrams. Neighbours share memory, but never so much
+/// that one which is kept keeps a great deal.
+fn cut(received: &[u8], stride: usize, mut take: impl FnMut(BytesMut)) {
+    let stride = stride.max(1);
+    let whole = (SHARED / stride).max(1) * stride;
+    for piece in received.chunks(whole) {
+        let mut memory = BytesMut::from(piece);
+        while memory.len() > stride {
+            take(memory.split_to(stride));
+        }
+        take(memory);
     }
 }
 
@@ -210,7 +317,18 @@ pub(super) async fn flush(socket: Arc<LinkSocket>) {
     }
 }
 
+/// So many trains wait for whoever sends them; as much as an association's buffer holds.
+const MAX_TRAINS: usize = 128;
+/// Likewise while the socket takes nothing: what waits longer is better lost.
+const MAX_WAITING: usize = 4;
+/// Memory of so many trains is kept.
+const MAX_SPARE: usize = 4;
+/// Memory that datagrams share; associations know of it.
+const SHARED: usize = 16 << 10;
 /// What one call sends or receives at most.
 const MAX_BATCH: usize = 65_507;
 /// Of the socket, each way.
 const BUFFER: usize = 4 << 20;
+
+#[cfg(test)]
+mod tests;

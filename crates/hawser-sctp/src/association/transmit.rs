@@ -131,9 +131,10 @@ impl Association {
         Some(self.paths.path(id)?.route)
     }
 
-    fn writer(&self, capacity: usize) -> Option<PacketWriter> {
+    fn writer(&mut self, capacity: usize) -> Option<PacketWriter> {
         let terms = self.setup.terms()?;
-        Some(PacketWriter::new(
+        Some(PacketWriter::within(
+            std::mem::take(&mut self.memory),
             terms.port,
             terms.peer_port,
             terms.peer_tag,
@@ -147,7 +148,11 @@ impl Association {
             true => ChecksumRule::Zero,
             false => ChecksumRule::Crc32c,
         };
-        let datagram = (!writer.is_empty()).then(|| writer.finish(rule))?;
+        if writer.is_empty() {
+            return None;
+        }
+        let (datagram, memory) = writer.finish_within(rule);
+        self.memory = memory;
         if let Some(path) = self.paths.on_route(&route) {
             path.sent.add(datagram.len());
         }

@@ -5,9 +5,10 @@
 
 mod window;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use hawser_types::{ChannelId, Instant};
 use ring::aead;
 use window::Window;
@@ -45,7 +46,7 @@ impl SessionKeys {
         let (id, ratchet) = self.datagram_ratchet(channel, direction);
         DatagramSealer {
             id,
-            ratchet,
+            key: Arc::new(DatagramKey(ratchet)),
             phase: 0,
             number: 0,
             began: None,
@@ -80,8 +81,8 @@ impl SessionKeys {
 /// Seals packets, numbering them; see [`SessionKeys::datagram_sealer`].
 pub struct DatagramSealer {
     id: KeyId,
-    ratchet: Ratchet,
-    /// Which key of the row `ratchet` has.
+    key: Arc<DatagramKey>,
+    /// Which of the row it is.
     phase: u64,
     /// Of the next datagram.
     number: u64,
@@ -110,22 +111,38 @@ impl DatagramSealer {
         packet: &[u8],
         out: &mut BytesMut,
     ) -> Result<(), Exhausted> {
+        let start = out.len();
+        self.prepare(now, packet, out)?;
+        self.key.seal(&mut out[start..]);
+        Ok(())
+    }
+
+    /// The key of the datagram that is prepared next, at the same instant.
+    pub fn key(&mut self, now: Instant) -> &Arc<DatagramKey> {
+        self.ratchet_when_due(now);
+        &self.key
+    }
+
+    /// Appends to `out` what [`DatagramKey::seal`] makes a sealed datagram of, once: `packet` with the
+    /// next number in front and room behind. So datagrams can be numbered in one place, and sealed later
+    /// by whoever sends them, with the [`Self::key`] that they had here.
+    ///
+    /// # Errors
+    /// When the numbers are used up; nothing was appended then.
+    pub fn prepare(
+        &mut self,
+        now: Instant,
+        packet: &[u8],
+        out: &mut impl BufMut,
+    ) -> Result<(), Exhausted> {
         self.ratchet_when_due(now);
         if self.number >= END {
             return Err(Exhausted);
         }
-        let header = header(self.id, self.number);
-        out.reserve(packet.len() + OVERHEAD);
-        out.extend_from_slice(&header);
-        let start = out.len();
-        out.extend_from_slice(packet);
-        let nonce = self.ratchet.nonce(self.number);
+        out.put_slice(&header(self.id, self.number));
+        out.put_slice(packet);
+        out.put_bytes(0, TAG_LENGTH);
         self.number += 1;
-        let key = &self.ratchet.key;
-        let tag = key
-            .seal_in_place_separate_tag(nonce, aead::Aad::from(header), &mut out[start..])
-            .expect("a packet is far shorter than what an AEAD can seal");
-        out.extend_from_slice(tag.as_ref());
         Ok(())
     }
 
@@ -135,10 +152,41 @@ impl DatagramSealer {
             self.number = (self.phase + 1) * NUMBERS_PER_KEY;
         }
         if self.number / NUMBERS_PER_KEY != self.phase {
-            self.ratchet = self.ratchet.next();
+            self.key = Arc::new(DatagramKey(self.key.0.next()));
             self.phase += 1;
             self.began = Some(now);
         }
+    }
+}
+
+/// A key for sealing what [`DatagramSealer::prepare`] has prepared.
+pub struct DatagramKey(Ratchet);
+
+impl DatagramKey {
+    /// Seals a datagram where it is. A second time would give away what is in it.
+    ///
+    /// What no datagram can be is left alone.
+    pub fn seal(&self, datagram: &mut [u8]) {
+        let Some((header, rest)) = datagram.split_first_chunk_mut::<HEADER_LENGTH>() else {
+            return;
+        };
+        let Some((packet, room)) = rest.split_last_chunk_mut::<TAG_LENGTH>() else {
+            return;
+        };
+        let number = header[KEY_ID_LENGTH..].iter();
+        let number = number.fold(0, |number, byte| number << 8 | u64::from(*byte));
+        let tag = self
+            .0
+            .key
+            .seal_in_place_separate_tag(self.0.nonce(number), aead::Aad::from(*header), packet)
+            .expect("a packet is far shorter than what an AEAD can seal");
+        room.copy_from_slice(tag.as_ref());
+    }
+}
+
+impl std::fmt::Debug for DatagramKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DatagramKey")
     }
 }
 

@@ -25,9 +25,25 @@ impl PacketWriter {
         tag: VerificationTag,
         capacity: usize,
     ) -> Self {
-        let capacity = capacity.min(usize::from(u16::MAX));
         let usual = capacity.clamp(PACKET_HEADER_LENGTH, USUAL_PACKET);
-        let mut packet = BytesMut::with_capacity(usual);
+        let memory = BytesMut::with_capacity(usual);
+        Self::within(memory, source_port, destination_port, tag, capacity)
+    }
+
+    /// Likewise in memory that is there, or in new memory for a few packets.
+    pub fn within(
+        memory: BytesMut,
+        source_port: u16,
+        destination_port: u16,
+        tag: VerificationTag,
+        capacity: usize,
+    ) -> Self {
+        let capacity = capacity.min(usize::from(u16::MAX));
+        let mut packet = memory;
+        packet.clear();
+        if packet.capacity() < capacity.clamp(PACKET_HEADER_LENGTH, USUAL_PACKET) {
+            packet.reserve(FEW_PACKETS);
+        }
         packet.put_u16(source_port);
         packet.put_u16(destination_port);
         packet.put_u32(tag.value());
@@ -80,6 +96,19 @@ impl PacketWriter {
 
     /// The packet, with its checksum by the rule.
     pub fn finish(mut self, checksum: ChecksumRule) -> Bytes {
+        self.write_checksum(checksum);
+        self.packet.freeze()
+    }
+
+    /// Likewise, and the memory behind it for the next packet. Once nobody has the packet any more, its
+    /// own is part of that.
+    pub fn finish_within(mut self, checksum: ChecksumRule) -> (Bytes, BytesMut) {
+        self.write_checksum(checksum);
+        let packet = self.packet.split().freeze();
+        (packet, self.packet)
+    }
+
+    fn write_checksum(&mut self, checksum: ChecksumRule) {
         let written = checksum == ChecksumRule::Crc32c || self.needs_checksum;
         if let Some((header, chunks)) = self.packet.split_first_chunk_mut()
             && written
@@ -87,7 +116,6 @@ impl PacketWriter {
             let sum = crc32c(header, chunks);
             header[8..].copy_from_slice(&sum);
         }
-        self.packet.freeze()
     }
 }
 
@@ -101,3 +129,5 @@ pub const fn data_header_length(order: &DataOrder) -> usize {
 
 /// What is set aside for a packet that may be longer, since most are not.
 const USUAL_PACKET: usize = 2048;
+/// What is had at once for packets that follow each other.
+const FEW_PACKETS: usize = 2 * USUAL_PACKET;

@@ -215,3 +215,41 @@ fn after_too_many_forgeries_nothing_opens_any_more() {
     let rejected = opener.open(Instant::ZERO, datagram);
     assert_eq!(rejected, Err(Rejected::Exhausted));
 }
+
+#[test]
+fn what_is_prepared_first_and_sealed_later_opens_as_what_is_sealed_at_once() {
+    let (mut sealer, mut opener) = pair();
+    let mut at_once = pair().0;
+    let now = Instant::ZERO;
+    let mut train = Vec::new();
+    let key = sealer.key(now).clone();
+    sealer.prepare(now, b"one", &mut train).unwrap();
+    let one = train.len();
+    sealer.prepare(now, b"another", &mut train).unwrap();
+    // The second first, as nothing says that one seals in order.
+    key.seal(&mut train[one..]);
+    key.seal(&mut train[..one]);
+    assert_eq!(train[..one], sealed(&mut at_once, now, b"one"));
+    let opened = opener.open(now, BytesMut::from(&train[one..])).unwrap();
+    assert_eq!(opened, "another");
+    let mut nothing = [1; OVERHEAD - 1];
+    key.seal(&mut nothing);
+    assert_eq!(nothing, [1; OVERHEAD - 1]);
+}
+
+#[test]
+fn the_key_of_what_is_prepared_is_another_when_the_old_one_is_used_up() {
+    let (mut sealer, mut opener) = pair();
+    sealer.number = NUMBERS_PER_KEY - 1;
+    let now = Instant::ZERO;
+    let mut keys = Vec::new();
+    for packet in [b"last", b"next"] {
+        let mut datagram = Vec::new();
+        keys.push(sealer.key(now).clone());
+        sealer.prepare(now, packet, &mut datagram).unwrap();
+        keys.last().unwrap().seal(&mut datagram);
+        let opened = opener.open(now, BytesMut::from(&datagram[..])).unwrap();
+        assert_eq!(opened, packet[..]);
+    }
+    assert!(!Arc::ptr_eq(&keys[0], &keys[1]));
+}
