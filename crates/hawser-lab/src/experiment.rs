@@ -42,12 +42,16 @@ pub(crate) struct Common {
     /// Take the right to choose bbr from Hawser
     #[arg(long)]
     no_bbr: bool,
+    /// Let Hawser's data travel over this: tcp, sctp or auto
+    #[arg(long, value_name = "NAME", value_parser = ["tcp", "sctp", "auto"])]
+    transport: Option<String>,
 }
 
 impl Common {
     /// Finds the program under test.
     pub(crate) fn programs(&self) -> anyhow::Result<Programs> {
         let programs = Programs::find(self.hawser.as_deref())?;
+        let programs = programs.with_transport(self.transport.clone());
         Ok(match self.no_bbr {
             true => programs.without_bbr()?,
             false => programs,

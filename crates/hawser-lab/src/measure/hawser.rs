@@ -21,6 +21,8 @@ pub struct Programs {
     hawser: PathBuf,
     /// Runs without the right to choose any congestion control.
     restricted: bool,
+    /// What clients are told that data is to travel over.
+    transport: Option<String>,
 }
 
 /// No binary to test.
@@ -74,7 +76,13 @@ impl Programs {
         Self {
             hawser,
             restricted: false,
+            transport: None,
         }
+    }
+
+    /// The same with data of sessions travelling over this, where it is named.
+    pub(crate) fn with_transport(self, transport: Option<String>) -> Self {
+        Self { transport, ..self }
     }
 
     /// The same without the right to choose bbr, as unprivileged programs are on many machines.
@@ -228,6 +236,7 @@ impl Session {
         let mut up = programs.command(bench.lab().client())?;
         up.args(["up", "--listen", &SOCKS.to_string()])
             .args(&self.more)
+            .args(programs.transport.iter().flat_map(|it| ["--transport", it]))
             .arg("--state")
             .arg(self.client_state());
         if let Some(invite) = invite {

@@ -14,7 +14,7 @@ use hawser_sctp::{
 };
 use hawser_session::seal::datagram::OVERHEAD;
 use hawser_session::{AssociationSample, ChannelSpec, Outgoing, PathSample, Session, Side};
-use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate};
 use hawser_wire::sctp::StreamNumber;
 use tokio::sync::Notify;
 
@@ -259,18 +259,16 @@ impl Look {
         if known.iter().any(is_strange) && inner.learn_ways(side) {
             inner.ways.stale = true;
         }
-        let sample = |path: &PathSnapshot| PathSample {
-            link: inner.ways.link(side, &path.route).unwrap_or(LinkIndex::ALL),
-            is_active: path.is_active,
-            is_suspect: path.is_suspect,
-            rtt: path.rtt,
-            rate: path.rate,
-            window: path.window,
-            in_flight: path.in_flight,
-            sent: on_the_wire(path.sent),
-            received: on_the_wire(path.received),
-        };
-        let paths: Vec<PathSample> = known.into_iter().map(sample).collect();
+        // Those of one link are one to the session, as its channels are.
+        let mut paths: BTreeMap<LinkIndex, PathSample> = BTreeMap::new();
+        for path in known {
+            let link = inner.ways.link(side, &path.route);
+            let link = link.unwrap_or(LinkIndex::ALL);
+            let sample = sample(link, path);
+            let merged = paths.get(&link).map(|known| together(*known, sample));
+            paths.insert(link, merged.unwrap_or(sample));
+        }
+        let paths: Vec<PathSample> = paths.into_values().collect();
         let queued = self.backlog.queued + self.waiting;
         let sample = AssociationSample {
             paths: &paths,
@@ -279,6 +277,52 @@ impl Look {
             since_ack: self.since_ack,
         };
         inner.session.handle_association_sample(now, id, &sample);
+    }
+}
+
+fn sample(link: LinkIndex, path: &PathSnapshot) -> PathSample {
+    PathSample {
+        link,
+        is_active: path.is_active,
+        is_suspect: path.is_suspect,
+        rtt: path.rtt,
+        rate: path.rate,
+        window: path.window,
+        in_flight: path.in_flight,
+        sent: on_the_wire(path.sent),
+        received: on_the_wire(path.received),
+    }
+}
+
+/// Two paths of one link. What does not answer counts only in what it has carried.
+fn together(one: PathSample, other: PathSample) -> PathSample {
+    let (best, rest) = match other.is_active && !one.is_active {
+        true => (other, one),
+        false => (one, other),
+    };
+    let counts = rest.is_active == best.is_active;
+    let both = |value: fn(&PathSample) -> ByteCount| {
+        let more = if counts {
+            value(&rest)
+        } else {
+            ByteCount::ZERO
+        };
+        value(&best) + more
+    };
+    let rate = if counts { rest.rate } else { Rate::ZERO };
+    PathSample {
+        is_suspect: best.is_suspect && (rest.is_suspect || !counts),
+        rtt: best
+            .rtt
+            .into_iter()
+            .chain(rest.rtt.filter(|_| counts))
+            .min(),
+        rate: best.rate + rate,
+        window: both(|path| path.window),
+        in_flight: both(|path| path.in_flight),
+        sent: one.sent + other.sent,
+        received: one.received + other.received,
+        ..best
     }
 }
 
@@ -393,3 +437,38 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 const UNBOUND: LinkIndex = LinkIndex::new(0);
 /// As many as a client can have links.
 const MAX_WAYS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_one_link_are_one_and_what_does_not_answer_counts_only_in_what_it_has_carried() {
+        let bytes = ByteCount::new;
+        let path = |is_active, rtt, window| PathSample {
+            link: LinkIndex::new(2),
+            is_active,
+            is_suspect: !is_active,
+            rtt: Some(Duration::from_millis(rtt)),
+            rate: Rate::from_bits_per_second(1000),
+            window: bytes(window),
+            in_flight: bytes(10),
+            sent: bytes(100),
+            received: bytes(7),
+        };
+        let (quick, slow) = (path(true, 20, 1000), path(true, 50, 300));
+        let both = together(slow, quick);
+        assert_eq!(both, together(quick, slow));
+        assert_eq!(both.rtt, quick.rtt);
+        assert_eq!((both.window, both.in_flight), (bytes(1300), bytes(20)));
+        assert_eq!(both.rate, Rate::from_bits_per_second(2000));
+        let dead = path(false, 5, 9000);
+        let carried = PathSample {
+            sent: bytes(200),
+            received: bytes(14),
+            ..slow
+        };
+        assert_eq!(together(dead, slow), carried);
+        assert_eq!(together(slow, dead), carried);
+    }
+}
