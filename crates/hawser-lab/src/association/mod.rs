@@ -11,7 +11,7 @@ use std::time::Duration;
 use hawser_types::ByteCount;
 use serde::Serialize;
 
-use self::end::{End, Usrsctp};
+use self::end::{End, Listening, Usrsctp};
 use crate::experiment::{Common, Findings, Head, Several, Way};
 use crate::measure::{StepError, aligned, median};
 use crate::meter::AssociationOutcome;
@@ -35,7 +35,7 @@ struct Options {
     #[arg(long, default_value = "20MB")]
     bytes: ByteCount,
     /// Bytes of one message
-    #[arg(long, default_value_t = 1400, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, default_value_t = MESSAGE, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     message: u32,
     /// Which way
     #[arg(long, default_value = "put")]
@@ -165,8 +165,7 @@ impl Case<'_> {
         for number in 1..=self.options.repeat {
             match self.transfer(sender, receiver, number) {
                 Ok([sent, received]) => {
-                    row.samples
-                        .push(received.bytes as f64 * 8e-6 / received.seconds);
+                    row.samples.push(received.mbps());
                     for (cpu, outcome) in cpu.iter_mut().zip([sent, received]) {
                         cpu.push(outcome.cpu * 1e9 / outcome.bytes as f64);
                     }
@@ -188,7 +187,49 @@ impl Case<'_> {
         number: u32,
     ) -> Result<[AssociationOutcome; 2], StepError> {
         let lab = Lab::shaped(self.scenario)?;
-        let (client, server) = self.addresses(&lab);
+        let exchange = Exchange {
+            usrsctp: self.usrsctp,
+            direction: self.direction,
+            sender,
+            receiver,
+            bytes: self.options.bytes.as_u64(),
+            message: self.options.message,
+            links: if self.options.single { 1 } else { usize::MAX },
+        };
+        let log = format!("{}-{}-{number}.log", sender.name(), receiver.name());
+        exchange.make(&lab, &self.folder.join(log), |receiving| {
+            if self.options.cut {
+                receiving.begun(LIMIT)?;
+                std::thread::sleep(CUT_AFTER);
+                lab.apply(0, Action::BlackHole)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// One transfer between two stacks.
+struct Exchange<'a> {
+    usrsctp: &'a Usrsctp,
+    direction: Direction,
+    sender: Stack,
+    receiver: Stack,
+    bytes: u64,
+    message: u32,
+    /// On how many links the ends have addresses.
+    links: usize,
+}
+
+impl Exchange<'_> {
+    /// Makes it, with something else to do meanwhile: sender's and receiver's outcome. What the
+    /// receiver says goes to `log`.
+    fn make(
+        &self,
+        lab: &Lab,
+        log: &Path,
+        meanwhile: impl FnOnce(&mut Listening) -> Result<(), StepError>,
+    ) -> Result<[AssociationOutcome; 2], StepError> {
+        let (client, server) = addresses(lab, self.links);
         let (from, to) = match self.direction {
             Direction::Put => ((lab.client(), client), (lab.server(), server)),
             Direction::Get => ((lab.server(), server), (lab.client(), client)),
@@ -197,32 +238,54 @@ impl Case<'_> {
             stack,
             host,
             locals,
-            bytes: self.options.bytes.as_u64(),
-            message: self.options.message,
+            bytes: self.bytes,
+            message: self.message,
             usrsctp: self.usrsctp,
         };
         let remotes = to.1.clone();
-        let log = format!("{}-{}-{number}.log", sender.name(), receiver.name());
-        let mut receiving = end(receiver, to.0, to.1).listen(&self.folder.join(log))?;
-        let sending = end(sender, from.0, from.1);
+        let mut receiving = end(self.receiver, to.0, to.1).listen(log)?;
+        let sending = end(self.sender, from.0, from.1);
         let sent = std::thread::scope(|scope| {
             let sent = scope.spawn(|| sending.send(&remotes, LIMIT));
-            if self.options.cut {
-                receiving.begun(LIMIT)?;
-                std::thread::sleep(CUT_AFTER);
-                lab.apply(0, Action::BlackHole)?;
-            }
+            meanwhile(&mut receiving)?;
             sent.join().expect("a sender does not panic")
         })?;
         let received = receiving.outcome(LIMIT)?;
-        match received.bytes == self.options.bytes.as_u64() && received.wrong == 0 {
+        match received.bytes == self.bytes && received.wrong == 0 {
             true => Ok([sent, received]),
             false => Err(StepError::Corrupted),
         }
     }
+}
 
-    fn addresses(&self, lab: &Lab) -> (Vec<IpAddr>, Vec<IpAddr>) {
-        addresses(lab, if self.options.single { 1 } else { usize::MAX })
+/// usrsctp with its concurrent multipath transfer, as a peer of other experiments.
+pub(crate) struct ConcurrentMultipath(Usrsctp);
+
+impl ConcurrentMultipath {
+    /// Compiles its end into `folder`.
+    pub(crate) fn build(folder: &Path) -> anyhow::Result<Self> {
+        Usrsctp::build(folder).map(Self)
+    }
+
+    /// Goodput over all links of a lab, in Mbit/s. What the receiver says goes to `log`.
+    pub(crate) fn transfer(
+        &self,
+        lab: &Lab,
+        direction: Direction,
+        bytes: ByteCount,
+        log: &Path,
+    ) -> Result<f64, StepError> {
+        let exchange = Exchange {
+            usrsctp: &self.0,
+            direction,
+            sender: Stack::UsrsctpCmt,
+            receiver: Stack::UsrsctpCmt,
+            bytes: bytes.as_u64(),
+            message: MESSAGE,
+            links: usize::MAX,
+        };
+        let [_, received] = exchange.make(lab, log, |_| Ok(()))?;
+        Ok(received.mbps())
     }
 }
 
@@ -312,5 +375,7 @@ const PAIRS: [(Stack, Stack); 5] = [
     (Stack::Usrsctp, Stack::Usrsctp),
     (Stack::UsrsctpCmt, Stack::UsrsctpCmt),
 ];
+/// Fills a packet of most links.
+const MESSAGE: u32 = 1400;
 const LIMIT: Duration = Duration::from_secs(300);
 const CUT_AFTER: Duration = Duration::from_millis(200);

@@ -22,7 +22,7 @@ use crate::measure::Programs;
 use crate::scenario;
 use crate::{
     association, commands, connect, cut, demo, failover, fairness, gain, interactive, interrupt,
-    objects, peer, privilege, request, short,
+    messages, objects, peer, privilege, request, short, transports,
 };
 
 /// Network namespaces with shaped links, and real transfers measured in them.
@@ -65,6 +65,10 @@ enum Command {
     Watchers(WatcherArguments),
     /// Send over associations of all links, between Hawser's SCTP and usrsctp
     Association(association::Arguments),
+    /// Measure how long messages take beside many busy streams, over TCP and over an association
+    Messages(Arguments<messages::Options>),
+    /// Carry sessions over TCP, over associations and over what is chosen, beside usrsctp
+    Transports(transports::Arguments),
     /// Measure associations without limits: speed and processor time, beside usrsctp and QUIC
     AssociationSpeed(association::speed::Arguments),
     /// Let links fail and return, under load and at rest
@@ -125,6 +129,8 @@ impl Cli {
             Command::Cut(arguments) => arguments.execute(|o| &o.scenario, cut::run),
             Command::Watchers(arguments) => arguments.execute(),
             Command::Association(arguments) => arguments.execute(),
+            Command::Messages(arguments) => arguments.execute(messages::run),
+            Command::Transports(arguments) => arguments.execute(),
             Command::AssociationSpeed(arguments) => arguments.execute(),
             Command::Failover(arguments) => arguments.execute(failover::run),
             Command::Objects(arguments) => arguments.execute(objects::run),

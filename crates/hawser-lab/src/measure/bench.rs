@@ -87,16 +87,7 @@ impl Bench {
             patience: limit,
             ..order.clone()
         }));
-        let text = std::thread::scope(|scope| {
-            let (stop, stopped) = std::sync::mpsc::channel::<()>();
-            let play = scope.spawn(move || self.play(events, &stopped));
-            let text = process::output_of("meter", command, limit);
-            drop(stop);
-            let played = play.join().unwrap_or(Ok(()));
-            text.map_err(StepError::from)
-                .and_then(|text| played.map(|()| text))
-        });
-        self.undo(events)?;
+        let text = self.during(events, || Ok(process::output_of("meter", command, limit)?));
         let mut outcome: Outcome = serde_json::from_str(&text?)?;
         let links = self.lab.carried().into_iter().zip(carried);
         outcome.wire = links.map(|(now, before)| now.since(before)).collect();
@@ -105,6 +96,24 @@ impl Bench {
             0 => Err(StepError::Corrupted),
             missed => Err(StepError::Missed(missed)),
         }
+    }
+
+    /// Works while `events` happen, and undoes them.
+    pub(crate) fn during<T>(
+        &self,
+        events: &[Event],
+        work: impl FnOnce() -> Result<T, StepError>,
+    ) -> Result<T, StepError> {
+        let result = std::thread::scope(|scope| {
+            let (stop, stopped) = std::sync::mpsc::channel::<()>();
+            let play = scope.spawn(move || self.play(events, &stopped));
+            let result = work();
+            drop(stop);
+            let played = play.join().unwrap_or(Ok(()));
+            result.and_then(|done| played.map(|()| done))
+        });
+        self.undo(events)?;
+        result
     }
 
     /// Starts one transfer in a process of its own, and leaves it running.

@@ -55,6 +55,13 @@ pub(crate) struct AssociationOutcome {
     pub(crate) cpu: f64,
 }
 
+impl AssociationOutcome {
+    /// Goodput, in Mbit/s.
+    pub(crate) fn mbps(&self) -> f64 {
+        self.bytes as f64 * 8e-6 / self.seconds
+    }
+}
+
 /// Sends or receives, over one association.
 pub(crate) fn run(order: &AssociationOrder) -> anyhow::Result<AssociationOutcome> {
     let runtime = tokio::runtime::Builder::new_multi_thread()

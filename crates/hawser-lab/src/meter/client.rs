@@ -88,6 +88,13 @@ fn get(stream: &mut TcpStream, bytes: u64, done: &AtomicU64) -> io::Result<Verdi
     Ok(sink.verdict(bytes, check))
 }
 
+/// A connection to `target` through a SOCKS port, in the calling thread's network namespace.
+pub(crate) fn connect_by_socks(socks: SocketAddrV4, target: SocketAddrV4) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(socks)?;
+    socks::connect(&mut stream, target)?;
+    Ok(stream)
+}
+
 /// Connects as the order says, through the SOCKS port where it names one.
 fn connect(order: &Order) -> io::Result<TcpStream> {
     let protocol = if order.mptcp {

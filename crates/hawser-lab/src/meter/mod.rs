@@ -28,6 +28,7 @@ use crate::scenario::Direction;
 
 pub use crate::scenario::Congestion;
 pub(crate) use association::{AssociationOrder, AssociationOutcome, run as run_association};
+pub(crate) use client::connect_by_socks;
 pub use client::{FirstAnswer, first_answer, open_echo, transfer};
 pub(crate) use connects::connects;
 pub(crate) use library::{LibraryOrder, library_transfer, serve_library};
