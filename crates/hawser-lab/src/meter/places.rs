@@ -11,7 +11,7 @@ use bytes::Bytes;
 pub(super) fn bytes_at(place: u64, size: usize) -> Bytes {
     let start = (place % PERIOD as u64) as usize;
     if size > LONGEST {
-        return row()
+        return row()[..PERIOD]
             .iter()
             .copied()
             .cycle()
