@@ -141,7 +141,12 @@ impl End {
     fn handle_arrivals(&mut self, now: Instant) {
         for line in &mut self.arriving {
             while line.under_way.front().is_some_and(|(at, _)| *at <= now) {
-                let (_, Transmit { route, datagram }) = line.under_way.pop_front().unwrap();
+                let (
+                    _,
+                    Transmit {
+                        route, datagram, ..
+                    },
+                ) = line.under_way.pop_front().unwrap();
                 match self.endpoint.handle_datagram(now, route, datagram) {
                     Handled::Ignored(why) => panic!("{why:?}"),
                     Handled::Reply(transmit) => self.replies.push(transmit),
@@ -178,7 +183,11 @@ impl End {
 
     /// A datagram of the other end leaves for this one; with a full queue it is lost.
     fn take(&mut self, now: Instant, transmit: Transmit) {
-        let Transmit { route, datagram } = transmit;
+        let Transmit {
+            route,
+            datagram,
+            may_fragment,
+        } = transmit;
         let paths = self.arriving.len() as u64;
         // Links are those of the end that begins.
         let (local, from) = match route.local == SERVER {
@@ -196,6 +205,7 @@ impl End {
         let transmit = Transmit {
             route: Route { local, remote },
             datagram,
+            may_fragment,
         };
         line.under_way.push_back((line.free_at + DELAY, transmit));
     }

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod answer;
+mod feedback;
 mod ingest;
 mod offer;
 mod scope;
@@ -17,6 +18,7 @@ use hawser_types::{ByteCount, Instant};
 use hawser_wire::sctp::{Cause, Chunk, StreamNumber};
 
 pub(crate) use answer::Answer;
+use feedback::Feedback;
 pub(crate) use offer::{MAX_PEER_ADDRESSES, Offer, PeerOffer, asked_for};
 pub(crate) use scope::{is_host, may_meet};
 pub(crate) use setup::{Arrival, Beginning, MAX_OUTGOING, Setup, SetupNews};
@@ -64,8 +66,8 @@ pub struct Association {
 struct Flow {
     outbound: Outbound,
     inbound: Inbound,
-    /// The way that the last packet with data came: its acknowledgement goes back there.
-    data_from: Option<Route>,
+    /// Which way acknowledgements go back.
+    feedback: Feedback,
     /// Addresses that come and go, where the peer takes part in that.
     asconf: Option<Asconf>,
 }
@@ -163,7 +165,7 @@ impl Association {
         self.paths.handle_timeout(now);
         if let Some(flow) = &mut self.flow {
             flow.outbound.handle_timeout(now, &mut self.paths);
-            if self.paths.is_lost() {
+            if self.paths.is_lost(now) {
                 self.end(Vec::new(), Closed::Unreachable);
             } else {
                 self.look_whether_settled(now);
@@ -231,7 +233,7 @@ impl Association {
                 terms.interleaving,
                 terms.partial_reliability,
             ),
-            data_from: None,
+            feedback: Feedback::default(),
             asconf: terms
                 .reconfiguration
                 .then(|| Asconf::new(terms.initial_tsn, terms.peer_initial_tsn)),
@@ -258,7 +260,7 @@ impl Association {
         if self.is_closed {
             return;
         }
-        let from = self.flow.as_ref().and_then(|flow| flow.data_from);
+        let from = self.flow.as_ref().and_then(|flow| flow.feedback.latest());
         let from = from.filter(|route| self.paths.find(route).is_some());
         // How long a path has been silent does not matter any more.
         let route = from.or_else(|| self.best_route(Instant::ZERO));

@@ -45,8 +45,12 @@ pub(crate) struct Path {
     pub(crate) flight: Flight,
     /// Time-outs in a row.
     errors: u32,
+    /// When that was sent of which the first of them came.
+    failing_since: Instant,
     /// Those of data alone: that heartbeats are answered says nothing of larger packets.
     data_errors: u32,
+    /// Even the smallest packets of data do not arrive, while heartbeats do.
+    is_narrow: bool,
     heartbeat: Heartbeat,
     size: PacketSize,
     delivery: DeliveryRate,
@@ -91,7 +95,9 @@ impl Path {
             congestion: congestion::new(config.control, ByteCount::from(packet_size)),
             flight: Flight::new(config.losses),
             errors: 0,
+            failing_since: now,
             data_errors: 0,
+            is_narrow: false,
             heartbeat: Heartbeat::new(now),
             size: PacketSize::new(config),
             delivery: DeliveryRate::default(),
@@ -167,6 +173,13 @@ impl Path {
             self.size.on_black_hole(now);
             self.take_packet_size();
         }
+        // A heartbeat was answered since the last time-out, so the path is there.
+        self.is_narrow |= self.errors == 0 && self.data_errors >= 2 * BLACK_HOLE;
+    }
+
+    /// Whether a packet of data with its SCTP header would pass in fragments only.
+    pub(crate) fn needs_fragments(&self, length: usize) -> bool {
+        self.is_narrow || length > self.packet_size
     }
 
     /// How fast it delivers; zero while unknown.
@@ -209,6 +222,7 @@ impl Path {
     fn take_packet_size(&mut self) {
         let known = self.size.known();
         if known != self.packet_size {
+            self.is_narrow &= known < self.packet_size;
             self.packet_size = known;
             self.congestion.on_packet_size(ByteCount::from(known));
         }

@@ -60,4 +60,19 @@ pub struct Transmit {
     pub route: Route,
     /// The SCTP packet: what UDP carries.
     pub datagram: Bytes,
+    /// Routers and this host may cut it into fragments, where packets are otherwise sent in one piece
+    /// or not at all: it carries a chunk that is larger than the path is known to take, and what a
+    /// chunk is can't be changed once it was sent.
+    pub may_fragment: bool,
+}
+
+impl Transmit {
+    /// A datagram that is not to be cut.
+    pub(crate) fn whole(route: Route, datagram: Bytes) -> Self {
+        Self {
+            route,
+            datagram,
+            may_fragment: false,
+        }
+    }
 }

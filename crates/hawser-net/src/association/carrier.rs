@@ -115,7 +115,7 @@ impl Carrier {
             return;
         };
         let sealer = self.seal.as_mut().map(|seal| &mut seal.sealer);
-        socket.gather(now, transmit.route.remote, &transmit.datagram, sealer);
+        socket.gather(now, transmit, sealer);
         if !gathered.iter().any(|other| Arc::ptr_eq(other, socket)) {
             gathered.push(socket.clone());
         }

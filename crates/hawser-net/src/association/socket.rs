@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex};
 
 use bytes::BytesMut;
@@ -17,6 +18,7 @@ use tokio::sync::Notify;
 
 use super::Shared;
 use crate::bind::bind_to_interface;
+use crate::sys::set_int_option;
 
 /// The socket of a place.
 ///
@@ -55,6 +57,8 @@ struct Train {
     segment: usize,
     /// The last one is shorter: nothing may follow it.
     is_complete: bool,
+    /// There is one alone, and it may leave in fragments.
+    may_fragment: bool,
     /// What they are to be sealed with.
     key: Option<Arc<DatagramKey>>,
 }
@@ -97,12 +101,20 @@ impl LinkSocket {
     pub(super) fn gather(
         &self,
         now: Instant,
-        remote: SocketAddr,
-        packet: &[u8],
+        packet: &hawser_sctp::Transmit,
         sealer: Option<&mut DatagramSealer>,
     ) {
         let most = self.options.max_gso_segments();
-        self.outbox().gather(now, remote, packet, sealer, most);
+        let (remote, may_fragment) = (packet.route.remote, packet.may_fragment);
+        let mut outbox = self.outbox();
+        if may_fragment {
+            outbox.complete_last();
+        }
+        let is_taken = outbox.gather(now, remote, &packet.datagram, sealer, most);
+        if may_fragment && is_taken {
+            let last = outbox.complete_last();
+            last.into_iter().for_each(|last| last.may_fragment = true);
+        }
     }
 
     /// Sends what was gathered.
@@ -139,10 +151,20 @@ impl LinkSocket {
             segment_size: Some(train.segment),
             src_ip: None,
         };
-        let sent = self.socket.try_io(Interest::WRITABLE, || {
-            let socket = UdpSockRef::from(&self.socket);
-            self.options.try_send(socket, &transmit)
-        });
+        let send = || {
+            self.socket.try_io(Interest::WRITABLE, || {
+                let socket = UdpSockRef::from(&self.socket);
+                self.options.try_send(socket, &transmit)
+            })
+        };
+        let sent = if train.may_fragment {
+            // Nobody else sends meanwhile.
+            let allowed = self.let_fragment(true);
+            let sent = allowed.and_then(|()| send());
+            self.let_fragment(false).and(sent)
+        } else {
+            send()
+        };
         match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
             // A link that is down, a packet too large for it: what is lost is found out above.
@@ -150,6 +172,29 @@ impl LinkSocket {
             Ok(()) => {}
         }
         true
+    }
+
+    /// Otherwise what is too large is not sent, here or by a router on its way.
+    fn let_fragment(&self, may: bool) -> io::Result<()> {
+        let socket = self.socket.as_fd();
+        if self.local.address.is_ipv4() {
+            let discovery = if may {
+                libc::IP_PMTUDISC_DONT
+            } else {
+                libc::IP_PMTUDISC_PROBE
+            };
+            return set_int_option(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, discovery);
+        }
+        // Routers do not cut what IPv6 carries: it has to leave in pieces that pass everywhere.
+        let (discovery, whole, most) = if may {
+            (libc::IPV6_PMTUDISC_DONT, 0, IPV6_MIN_MTU)
+        } else {
+            (libc::IPV6_PMTUDISC_PROBE, 1, 0)
+        };
+        let set = |name, value| set_int_option(socket, libc::IPPROTO_IPV6, name, value);
+        set(libc::IPV6_MTU, most)?;
+        set(libc::IPV6_DONTFRAG, whole)?;
+        set(libc::IPV6_MTU_DISCOVER, discovery)
     }
 
     fn outbox(&self) -> std::sync::MutexGuard<'_, Outbox> {
@@ -182,6 +227,14 @@ impl LinkSocket {
 }
 
 impl Outbox {
+    /// Nothing more is added to the last train.
+    fn complete_last(&mut self) -> Option<&mut Train> {
+        let last = self.trains.back_mut()?;
+        last.is_complete = true;
+        Some(last)
+    }
+
+    /// Whether there was room for it.
     fn gather(
         &mut self,
         now: Instant,
@@ -189,7 +242,7 @@ impl Outbox {
         packet: &[u8],
         sealer: Option<&mut DatagramSealer>,
         most: usize,
-    ) {
+    ) -> bool {
         let size = packet.len() + sealer.as_ref().map_or(0, |_| OVERHEAD);
         let (mut sealer, mut key) = (sealer, None);
         if let Some(sealer) = &mut sealer {
@@ -205,7 +258,7 @@ impl Outbox {
             if self.trains.len() >= most {
                 // As in any queue, what is too much is lost.
                 self.dropped += 1;
-                return;
+                return false;
             }
             let memory = self.spare.pop();
             self.trains.push_back(Train {
@@ -213,12 +266,14 @@ impl Outbox {
                 datagrams: memory.unwrap_or_else(|| Vec::with_capacity(MAX_BATCH)),
                 segment: size,
                 is_complete: false,
+                may_fragment: false,
                 key,
             });
         }
         if let Some(last) = self.trains.back_mut() {
             last.push(now, packet, sealer);
         }
+        true
     }
 
     fn recycle(&mut self, train: Train) {
@@ -329,6 +384,8 @@ const SHARED: usize = 16 << 10;
 const MAX_BATCH: usize = 65_507;
 /// Of the socket, each way.
 const BUFFER: usize = 4 << 20;
+/// Source: RFC 8200 §5.
+const IPV6_MIN_MTU: libc::c_int = 1280;
 
 #[cfg(test)]
 mod tests;

@@ -20,6 +20,9 @@ impl Association {
         self.on_way(now, route);
         if let Some(path) = self.paths.on_route(&route) {
             path.received.add(packet.size());
+            if let Some(flow) = &mut self.flow {
+                flow.feedback.on_packet(route);
+            }
         }
         let arrival = Arrival {
             route,
@@ -134,7 +137,7 @@ impl Association {
     /// A packet with data was read.
     fn on_data_end(&mut self, now: Instant, route: Route) {
         if let Some(flow) = &mut self.flow {
-            flow.data_from = Some(route);
+            flow.feedback.on_data(route);
             flow.inbound.on_packet_end(now);
             let unknown = flow.inbound.poll_unknown_stream();
             self.shutdown.on_data();
@@ -199,7 +202,7 @@ impl Association {
             ShutdownNews::PeerClosing => self.events.push_back(Event::PeerClosing),
             ShutdownNews::TimedOut => {
                 if let Some(path) = self.paths.best(now) {
-                    self.paths.on_timeout_counted(path);
+                    self.paths.on_timeout_counted(now, now, path);
                 }
             }
             ShutdownNews::Complete => self.close(Closed::Shutdown),

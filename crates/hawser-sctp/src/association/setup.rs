@@ -220,7 +220,7 @@ impl Setup {
             writer.put(chunk);
         }
         let datagram = writer.finish(ChecksumRule::Crc32c);
-        Some(Transmit { route, datagram })
+        Some(Transmit::whole(route, datagram))
     }
 
     /// Packets can leave from these from now on.

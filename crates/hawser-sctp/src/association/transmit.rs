@@ -100,27 +100,33 @@ impl Association {
             let flow = self.flow.as_mut()?;
             let filled = flow.outbound.fill(now, &mut self.paths, id, &mut writer);
             if filled || !writer.is_empty() {
-                return self.finish(route, writer);
+                let mut transmit = self.finish(route, writer)?;
+                let path = self.paths.path(id)?;
+                transmit.may_fragment = path.needs_fragments(transmit.datagram.len());
+                return Some(transmit);
             }
         }
     }
 
     fn put_sack(&mut self, now: Instant, route: Route, writer: &mut PacketWriter) {
         if let Some(flow) = &mut self.flow
-            && flow.data_from == Some(route)
+            && flow.inbound.poll_timeout().is_some()
+            && flow.feedback.way(&self.paths) == Some(route)
             && let Some(sack) = flow.inbound.poll_sack(now, true)
         {
             writer.put(&Chunk::Sack(sack));
+            flow.feedback.on_sent(route);
         }
     }
 
-    /// An acknowledgement goes back the way that its data came: that way is alive.
     fn sack_packet(&mut self, now: Instant) -> Option<Transmit> {
         let flow = self.flow.as_mut()?;
         let sack = flow.inbound.poll_sack(now, false)?;
-        let from = flow.data_from;
-        let known = |route: &Route| self.paths.find(route).is_some();
-        let route = from.filter(known).or_else(|| self.best_route(now))?;
+        let way = flow.feedback.way(&self.paths);
+        let route = way.or_else(|| self.best_route(now))?;
+        if let Some(flow) = &mut self.flow {
+            flow.feedback.on_sent(route);
+        }
         let mut writer = self.writer(AssociationConfig::BASE_PACKET)?;
         writer.put(&Chunk::Sack(sack));
         self.finish(route, writer)
@@ -156,6 +162,6 @@ impl Association {
         if let Some(path) = self.paths.on_route(&route) {
             path.sent.add(datagram.len());
         }
-        Some(Transmit { route, datagram })
+        Some(Transmit::whole(route, datagram))
     }
 }

@@ -186,5 +186,5 @@ fn reply(route: Route, ports: Ports, tag: VerificationTag, chunk: &Chunk) -> Han
     let mut writer = PacketWriter::new(ports.own, ports.peer, tag, MAX_OUTGOING);
     writer.put(chunk);
     let datagram = writer.finish(ChecksumRule::Crc32c);
-    Handled::Reply(Transmit { route, datagram })
+    Handled::Reply(Transmit::whole(route, datagram))
 }

@@ -77,7 +77,7 @@ impl Paths {
             };
             return Some(to_send(path.id, nonce, pad));
         }
-        let mut answering = self.paths.iter_mut().filter(|path| path.answers());
+        let mut answering = self.paths.iter_mut().filter(|path| path.has_answered_all());
         let (path, size) = answering.find_map(|path| {
             let size = path.size.due(now)?;
             Some((path, size))
@@ -107,8 +107,8 @@ impl Paths {
         Some(id)
     }
 
-    /// The paths whose question was not answered in time, each told once.
-    pub(super) fn unanswered(&mut self, now: Instant) -> Vec<PathId> {
+    /// The paths whose question was not answered in time, each told once, and when it was asked.
+    pub(super) fn unanswered(&mut self, now: Instant) -> Vec<(PathId, Instant)> {
         let mut paths = Vec::new();
         for path in &mut self.paths {
             path.size.handle_timeout(now, path.errors == 0);
@@ -118,7 +118,7 @@ impl Paths {
                 path.heartbeat.unanswered = path.heartbeat.unanswered.saturating_add(1);
                 // While data is under way its own time-outs count, not these as well.
                 if path.flight.is_empty() {
-                    paths.push(path.id);
+                    paths.push((path.id, late.at));
                 }
             }
         }
@@ -131,7 +131,7 @@ impl Paths {
             Some(asked) => asked.until,
             None => path.next_heartbeat(self.config.heartbeat_interval),
         };
-        let size = path.size.wakes_at().filter(|_| path.answers());
+        let size = path.size.wakes_at().filter(|_| path.has_answered_all());
         let suspect = path.suspect_at().filter(|_| !path.was_suspect);
         [size, suspect]
             .into_iter()
@@ -161,7 +161,12 @@ impl Path {
         // One that does not answer is not asked ever more seldom: its return should be seen.
         let rto = self.rtt.rto_without_backoff();
         let doubled = rto.saturating_mul(1 << self.heartbeat.unanswered.min(MAX_DOUBLINGS));
-        let patience = doubled.min(interval.max(rto));
+        let longest = match self.state {
+            PathState::Active => interval / OFTEN,
+            // By now it may be away for long.
+            PathState::Unconfirmed | PathState::Inactive => interval,
+        };
+        let patience = doubled.min(longest.max(rto));
         self.heartbeat.wanted = false;
         self.heartbeat.asked = Some(Asked {
             nonce,
@@ -188,12 +193,18 @@ impl Path {
 
     /// It was asked in vain more than `most` times in a row, or so often without ever having answered
     /// that it hardly is any more.
-    pub(super) fn is_given_up(&self, most: u32) -> bool {
-        let most = match self.state {
-            PathState::Unconfirmed => most.min(UNCONFIRMED_TRIES - 1),
-            PathState::Active | PathState::Inactive => most,
-        };
-        self.errors > most
+    pub(super) fn is_given_up(&self, now: Instant, most: u32) -> bool {
+        match self.state {
+            PathState::Unconfirmed => self.errors > most.min(UNCONFIRMED_TRIES - 1),
+            PathState::Active | PathState::Inactive => self.has_failed(now, most),
+        }
+    }
+
+    /// It has failed to answer more than `most` times in a row, and for as long as so many time-outs
+    /// last by the specification: asking more often must not give up sooner.
+    pub(super) fn has_failed(&self, now: Instant, most: u32) -> bool {
+        let silence = now.since(self.failing_since);
+        self.errors > most && silence >= self.rtt.silence_of(most)
     }
 
     /// Chunks were acknowledged sooner than the path is known to allow: it is asked how quick it is.
@@ -202,7 +213,7 @@ impl Path {
     }
 
     /// It answers, and has not just failed to.
-    fn answers(&self) -> bool {
+    pub(crate) fn has_answered_all(&self) -> bool {
         self.state == PathState::Active && self.errors == 0
     }
 }
@@ -228,3 +239,5 @@ const INFO: usize = 4 + 8;
 /// the HEARTBEAT's parameter.
 const PLAIN: usize = 12 + 4 + 4 + INFO + 4;
 const MAX_DOUBLINGS: u32 = 10;
+/// A path that has fallen silent is asked so many times in an interval, until it counts as down.
+const OFTEN: u32 = 4;

@@ -90,6 +90,20 @@ impl RttEstimator {
         })
     }
 
+    /// How long nothing was answered when `more` time-outs have followed the first one, by the
+    /// specification's defaults, or by a longer RTO of the path itself. Source: RFC 9260 §6.3.3, §16.
+    pub(crate) fn silence_of(&self, more: u32) -> Duration {
+        let mut wait = self.rto_without_backoff().max(STANDARD_MIN);
+        let (mut silence, mut left) = (Duration::ZERO, more.saturating_add(1));
+        let most = self.max.max(wait);
+        while left > 0 && wait < most {
+            silence += wait;
+            wait *= 2;
+            left -= 1;
+        }
+        silence.saturating_add(most.saturating_mul(left))
+    }
+
     fn note_lowest(&mut self, now: Instant, rtt: Duration) {
         let [current, _] = self.lowest;
         if current.is_none() || now.since(self.period_began) > PERIOD {
@@ -107,6 +121,8 @@ const LONGEST: Duration = Duration::from_secs(600);
 const GRANULARITY: Duration = Duration::from_millis(1);
 const PERIOD: Duration = Duration::from_secs(60);
 const MAX_BACKOFFS: u32 = 16;
+/// The specification's RTO.Min.
+const STANDARD_MIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -149,6 +165,18 @@ mod tests {
         assert_eq!(rtt.rto(), Duration::from_secs(60));
         rtt.on_sample(at(10), ms(100));
         assert!(rtt.rto() < ms(300));
+    }
+
+    /// 1, 2, 4, 8, 16 and 32 seconds, then a minute each, though the first time-out here comes after 10 ms.
+    #[test]
+    fn a_path_is_given_up_no_sooner_than_by_the_specifications_defaults() {
+        let mut rtt = estimator();
+        rtt.on_sample(at(0), ms(2));
+        assert_eq!(rtt.silence_of(5), Duration::from_secs(63));
+        assert_eq!(rtt.silence_of(10), Duration::from_secs(63 + 5 * 60));
+        rtt.on_sample(at(0), Duration::from_secs(100));
+        assert_eq!(rtt.silence_of(1), Duration::from_secs(120));
+        assert!(rtt.silence_of(u32::MAX) > Duration::from_secs(1 << 32));
     }
 
     #[test]

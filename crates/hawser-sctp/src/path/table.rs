@@ -179,14 +179,18 @@ impl Paths {
             .unwrap_or(self.config.base_packet())
     }
 
-    /// A retransmission time-out has passed on a path, or a heartbeat was not answered.
-    pub(crate) fn on_timeout_counted(&mut self, id: PathId) {
+    /// A retransmission time-out has passed on a path, or a heartbeat was not answered. `sent`: when
+    /// that left which was not answered.
+    pub(crate) fn on_timeout_counted(&mut self, now: Instant, sent: Instant, id: PathId) {
         let most = self.config.path_max_retransmissions;
         let Some(path) = self.path_mut(id) else {
             return;
         };
+        if path.errors == 0 {
+            path.failing_since = sent.max(path.heard_at);
+        }
         path.errors = path.errors.saturating_add(1);
-        if path.state == PathState::Active && path.errors > most {
+        if path.state == PathState::Active && path.has_failed(now, most) {
             path.state = PathState::Inactive;
             let route = path.route;
             tracing::debug!(path = %id, "path is down");
@@ -216,9 +220,9 @@ impl Paths {
     /// RFC 9260 §8.1 counts the time-outs of all paths together, of which one at a time carries data
     /// there. Here all do, so that a short outage of all would add up: each path counts its own, and
     /// the association is lost when the last of them is. One without any path waits for a new one.
-    pub(crate) fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self, now: Instant) -> bool {
         let most = self.config.association_max_retransmissions;
-        !self.paths.is_empty() && self.paths.iter().all(|path| path.is_given_up(most))
+        !self.paths.is_empty() && self.paths.iter().all(|path| path.is_given_up(now, most))
     }
 
     /// A HEARTBEAT ACK has come; one that answers nothing that was asked is passed over.
@@ -239,8 +243,8 @@ impl Paths {
         for path in &mut self.paths {
             path.was_suspect = path.is_suspect(now);
         }
-        for id in self.unanswered(now) {
-            self.on_timeout_counted(id);
+        for (id, asked) in self.unanswered(now) {
+            self.on_timeout_counted(now, asked, id);
         }
         if self.reselects() && self.reselect <= now {
             self.reselect = now + self.config.heartbeat_interval;

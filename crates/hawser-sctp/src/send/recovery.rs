@@ -100,18 +100,19 @@ impl Outbound {
         let packets = path.flight.take_all();
         let newest = packets.last().map(|packet| packet.at).unwrap_or_default();
         tracing::debug!(path = %id, packets = packets.len(), "T3 expired");
+        let oldest = packets.first().map_or(now, |packet| packet.at);
         let bytes = self.on_lost(now, id, &packets, paths);
         let Some(path) = paths.path_mut(id) else {
             return;
         };
         if bytes > ByteCount::ZERO {
             path.on_timeout(now);
-            paths.on_timeout_counted(id);
+            paths.on_timeout_counted(now, oldest, id);
         } else {
             // The peer had no room for it: that is not the path's fault, unless it is silent too.
             path.rtt.back_off();
             if self.heard_at <= newest {
-                paths.on_timeout_counted(id);
+                paths.on_timeout_counted(now, oldest, id);
             }
         }
     }

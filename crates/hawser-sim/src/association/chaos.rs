@@ -163,6 +163,14 @@ impl Story {
             7 if links.len() > 1 => self.move_link(link),
             8 => self.stalled[self.rng.random_range(0..2)] = true,
             9..14 => self.stalled = [false; 2],
+            14 => {
+                let sizes = [None, Some(1400), Some(1252), Some(900)];
+                self.disorder(link).largest = sizes[self.rng.random_range(0..sizes.len())];
+            }
+            15 => self.disorder(link).mute = true,
+            16..21 => links
+                .iter()
+                .for_each(|link| self.disorder(*link).mute = false),
             _ => {}
         }
     }
@@ -274,7 +282,8 @@ impl Story {
 
     fn end(mut self) -> Result<(), Breach> {
         for link in self.fabric.links() {
-            self.disorder(link).dark = false;
+            let disorder = self.disorder(link);
+            (disorder.dark, disorder.mute) = (false, false);
         }
         let now = self.fabric.now();
         let first = self.rng.random_range(0..2);
@@ -347,6 +356,7 @@ fn draw_link(rng: &mut SmallRng) -> LinkModel {
             late,
             duplicated,
             dark: false,
+            mute: false,
             largest: rng.random_bool(0.2).then_some(1252),
         },
     }

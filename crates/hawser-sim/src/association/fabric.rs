@@ -75,7 +75,9 @@ pub struct Disorder {
     pub duplicated: f64,
     /// Nothing passes.
     pub dark: bool,
-    /// Larger datagrams vanish; `None`: none is too large.
+    /// Nothing passes towards the client.
+    pub mute: bool,
+    /// Larger datagrams vanish, but for those that may go in fragments; `None`: none is too large.
     pub largest: Option<usize>,
 }
 
@@ -330,7 +332,11 @@ impl Fabric {
 
     /// Puts a datagram on its link, if it gets there.
     fn carry(&mut self, from: usize, transmit: Transmit) {
-        let Transmit { route, datagram } = transmit;
+        let Transmit {
+            route,
+            datagram,
+            may_fragment,
+        } = transmit;
         let Some((link, back)) = self.passage(from, &route) else {
             return;
         };
@@ -338,8 +344,13 @@ impl Fabric {
             return;
         };
         let disorder = state.disorder;
-        let size = ByteCount::new(datagram.len() as u64) + self.overhead;
-        if disorder.dark || disorder.largest.is_some_and(|most| datagram.len() > most) {
+        let pieces = match disorder.largest {
+            Some(most) => datagram.len().div_ceil(most.max(1)) as u64,
+            None => 1,
+        };
+        let size = ByteCount::new(datagram.len() as u64 + self.overhead.as_u64() * pieces);
+        let silent = disorder.dark || disorder.mute && from == SERVER;
+        if silent || pieces > 1 && !may_fragment {
             state.lost += 1;
             return;
         }
@@ -415,6 +426,7 @@ fn socket(local: &Local) -> SocketAddr {
 
 /// The UDP port of RFC 6951.
 const PORT: u16 = 9899;
+const SERVER: usize = 1;
 const SERVER_LINKS: u32 = 1000;
 /// IPv4's.
 const IP_HEADER: u64 = 20;

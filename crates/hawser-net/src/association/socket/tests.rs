@@ -1,5 +1,9 @@
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use hawser_sctp::Route;
 use hawser_session::seal::{Aead, Direction, SessionKeys};
-use hawser_types::ChannelId;
+use hawser_skip::namespace::{in_namespace, ip};
+use hawser_types::{ChannelId, LinkIndex};
 use zeroize::Zeroizing;
 
 use super::*;
@@ -89,4 +93,59 @@ fn what_came_at_once_is_cut_into_datagrams_that_share_little_memory() {
         assert!(datagrams.iter().rev().skip(1).all(|it| it.len() == most));
         assert_eq!(datagrams.concat(), received);
     }
+}
+
+/// Of two packets that are too large for the interface, the one that may be cut arrives; and the first
+/// that is not too large does, after that.
+async fn send_over_narrow_interface(address: IpAddr) {
+    let local = Local {
+        link: LinkIndex::new(0),
+        address,
+    };
+    let [from, to] = [0; 2].map(|port| LinkSocket::bind(local, port).unwrap());
+    let remote = SocketAddr::new(address, to.port().unwrap());
+    // Nothing waits for a socket here that the runtime has not looked at yet.
+    from.socket.writable().await.unwrap();
+    let packets = [
+        (1, 1450, false),
+        (2, 1450, true),
+        (3, 1450, false),
+        (4, 1200, false),
+    ];
+    for (name, size, may_fragment) in packets {
+        let packet = hawser_sctp::Transmit {
+            route: Route { local, remote },
+            datagram: vec![name; size].into(),
+            may_fragment,
+        };
+        from.gather(NOW, &packet, None);
+        if name != 1 {
+            from.flush();
+        }
+    }
+    let mut buffers = vec![vec![0; MAX_BATCH]; BATCH_SIZE];
+    let mut arrived = Vec::new();
+    while arrived.last() != Some(&(4, 1200)) {
+        let take = |_, datagram: BytesMut| arrived.push((datagram[0], datagram.len()));
+        match to.receive(&mut buffers, take).await {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => panic!("{error}"),
+            _ => {}
+        }
+    }
+    assert_eq!(arrived, [(2, 1450), (4, 1200)]);
+}
+
+#[test]
+fn what_is_too_large_for_an_interface_leaves_only_where_it_may_be_cut() {
+    let test = "association::socket::tests::what_is_too_large_for_an_interface_leaves_only_where_it_may_be_cut";
+    in_namespace(test, || {
+        ip("link set lo mtu 1300 up");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.unwrap().block_on(async {
+            send_over_narrow_interface(Ipv4Addr::LOCALHOST.into()).await;
+            send_over_narrow_interface(Ipv6Addr::LOCALHOST.into()).await;
+        });
+    });
 }

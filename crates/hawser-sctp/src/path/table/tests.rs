@@ -145,11 +145,17 @@ fn a_path_goes_down_after_timeouts_in_a_row_and_returns_by_a_heartbeat() {
     network.run(ms(100));
     network.events();
     let (now, id) = (network.now, PathId::new(0));
-    (0..5).for_each(|_| network.paths.on_timeout_counted(id));
+    let time_out = |network: &mut Network, seconds| {
+        let then = now + Duration::from_secs(seconds);
+        network.paths.on_timeout_counted(then, now, id);
+    };
+    (1..32).for_each(|seconds| time_out(&mut network, seconds));
     network.paths.on_answered(now, id);
-    (0..5).for_each(|_| network.paths.on_timeout_counted(id));
+    (1..32).for_each(|seconds| time_out(&mut network, seconds));
+    // However often it is asked meanwhile.
+    (32..63).for_each(|seconds| time_out(&mut network, seconds));
     assert_eq!(network.events(), []);
-    network.paths.on_timeout_counted(id);
+    time_out(&mut network, 63);
     assert_eq!(network.events(), [Event::PathDown(route(1, 1))]);
     assert_eq!(
         (network.selected(), network.paths.best(now)),
@@ -169,7 +175,7 @@ fn an_outage_is_seen_by_heartbeats_alone_and_its_end_within_some_intervals() {
     network.rtts[1] = None;
     network.run(config.heartbeat_interval * 20);
     assert_eq!(network.events(), [Event::PathDown(route(2, 1))]);
-    assert!(!network.paths.is_lost());
+    assert!(!network.paths.is_lost(network.now));
     network.rtts[1] = Some(ms(30));
     network.run(config.heartbeat_interval * 3);
     assert_eq!(network.events(), [Event::PathUp(route(2, 1))]);
@@ -181,10 +187,11 @@ fn the_association_is_lost_when_no_path_answers_any_more() {
     let mut network = Network::new(&config, &[(route(1, 1), Some(20)), (route(2, 1), Some(30))]);
     network.run(ms(100));
     network.rtts = vec![None, None];
-    network.run(config.heartbeat_interval * 8);
-    assert!(!network.paths.is_lost());
-    network.run(config.heartbeat_interval * 20);
-    assert!(network.paths.is_lost());
+    // A minute until they are down, and five more.
+    network.run(Duration::from_secs(360));
+    assert!(!network.paths.is_lost(network.now));
+    network.run(Duration::from_secs(30));
+    assert!(network.paths.is_lost(network.now));
 }
 
 #[test]
@@ -196,7 +203,7 @@ fn an_address_that_never_answered_does_not_put_off_the_end() {
         network.run(Duration::from_secs(300));
         network.rtts[0] = None;
         let began = network.now;
-        while !network.paths.is_lost() {
+        while !network.paths.is_lost(network.now) {
             network.run(Duration::from_secs(1));
         }
         network.now.since(began)
@@ -208,9 +215,9 @@ fn an_address_that_never_answered_does_not_put_off_the_end() {
         "{alone:?} {beside:?}"
     );
     let mut fresh = Network::new(&config, &[(route(1, 1), None)]);
-    (0..20).for_each(|_| fresh.paths.on_timeout_counted(PathId::new(0)));
+    (0..20).for_each(|_| fresh.paths.on_timeout_counted(at(0), at(0), PathId::new(0)));
     fresh.paths.add(fresh.now, route(1, 3), false);
-    assert!(!fresh.paths.is_lost(), "a new one may answer yet");
+    assert!(!fresh.paths.is_lost(fresh.now), "a new one may answer yet");
 }
 
 #[test]
@@ -219,8 +226,14 @@ fn control_chunks_leave_a_path_at_its_first_time_out_while_another_answers() {
     let mut network = Network::new(&config, &[(route(1, 1), Some(20)), (route(2, 1), Some(90))]);
     network.run(ms(200));
     assert_eq!(network.paths.best(network.now), Some(PathId::new(0)));
-    network.paths.on_timeout_counted(PathId::new(0));
+    time_out_once(&mut network, 0);
     assert_eq!(network.paths.best(network.now), Some(PathId::new(1)));
+}
+
+fn time_out_once(network: &mut Network, path: u32) {
+    let now = network.now;
+    let paths = &mut network.paths;
+    paths.on_timeout_counted(now, now, PathId::new(path));
 }
 
 #[test]
@@ -279,7 +292,7 @@ fn removed_paths_are_gone_and_their_numbers_are_not_used_again() {
     assert_eq!(paths.add(at(0), route(1, 2), false), Some(ids[1]));
     assert_eq!(paths.remove_local(route(1, 1).local), ids[..2]);
     assert_eq!(paths.remove_remote(route(1, 1).remote.ip()), ids[2..]);
-    assert!(paths.best(at(0)).is_none() && paths.path(ids[0]).is_none() && !paths.is_lost());
+    assert!(paths.best(at(0)).is_none() && paths.path(ids[0]).is_none() && !paths.is_lost(at(0)));
     let new = paths.add(at(0), route(1, 1), true).unwrap();
     assert!(!ids.contains(&new));
 }
@@ -302,11 +315,11 @@ fn schedulers_see_what_may_carry_data_and_the_next_best_where_nothing_may() {
     assert_eq!(numbers(paths.views(at(0), Path::has_room)), [0]);
     paths.on_answered(at(0), second);
     assert_eq!(numbers(paths.views(at(0), Path::has_room)), [0, 1]);
-    (0..9).for_each(|_| paths.on_timeout_counted(first));
+    (0..9).for_each(|_| paths.on_timeout_counted(at(100_000), at(0), first));
     let views = paths.views(at(0), Path::has_room);
     assert_eq!(numbers(views), [1]);
     assert!(views[0].ready && views[0].chunk == ByteCount::new(1200 - 32));
-    (0..9).for_each(|_| paths.on_timeout_counted(second));
+    (0..9).for_each(|_| paths.on_timeout_counted(at(100_000), at(0), second));
     assert_eq!(numbers(paths.views(at(0), Path::has_room)), [0, 1]);
 }
 
@@ -403,7 +416,7 @@ fn control_chunks_go_where_the_peer_prefers_while_it_answers() {
     network.run(ms(100));
     network.paths.prefer(route(1, 2).remote.ip());
     assert_eq!(network.paths.best(network.now), Some(PathId::new(1)));
-    (0..9).for_each(|_| network.paths.on_timeout_counted(PathId::new(1)));
+    (0..9).for_each(|_| time_out_once(&mut network, 1));
     assert_eq!(network.paths.best(network.now), Some(PathId::new(0)));
 }
 
@@ -421,7 +434,7 @@ proptest! {
             match step {
                 0 => { paths.add(now, route(n, n / 2), n == 0); }
                 1 => { paths.remove_local(route(n, 0).local); }
-                2 => paths.on_timeout_counted(id),
+                2 => paths.on_timeout_counted(now, now, id),
                 3 => paths.on_answered(now, id),
                 4 => if let Some(info) = infos.pop() {
                     paths.on_heartbeat_ack(now, &info);
@@ -479,7 +492,7 @@ fn what_the_user_forbids_carries_nothing_and_what_is_kept_in_reserve_waits_for_t
     let view = paths.views(at(0), Path::has_room)[0].clone();
     assert!(view.preferred && view.price == 2.5, "{view:?}");
     assert_eq!(view.link, LinkIndex::new(70));
-    (0..9).for_each(|_| paths.on_timeout_counted(ids[2]));
+    (0..9).for_each(|_| paths.on_timeout_counted(at(100_000), at(0), ids[2]));
     assert_eq!(numbers(&mut paths), [1], "the one in reserve");
     paths.remove_local(route(2, 1).local);
     assert_eq!(numbers(&mut paths), [2], "it may come back");

@@ -1,0 +1,132 @@
+//! Associations over links that do what real ones do now and then.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use hawser_scenario::{Line, Loss, Service};
+use hawser_sctp::{AssociationConfig, Message, SendError};
+use hawser_sim::association::{Disorder, Fabric, LinkModel, client_local};
+use hawser_types::{Instant, Rate};
+use hawser_wire::sctp::StreamNumber;
+
+#[test]
+fn a_transfer_goes_on_when_the_packets_of_its_only_link_become_smaller() {
+    for largest in [1252, 1000] {
+        let took = move_bytes(&[link(20, 10)], 10_000_000, |fabric| {
+            disorder(fabric, 0).largest = Some(largest);
+        });
+        // Four seconds, and a second for time-outs and smaller packets.
+        assert!(
+            took.is_some_and(|took| took < secs(8)),
+            "{largest}: {took:?}"
+        );
+    }
+}
+
+#[test]
+fn a_transfer_uses_both_links_when_the_packets_of_one_become_smaller() {
+    let took = move_bytes(&[link(20, 10), link(20, 30)], 20_000_000, |fabric| {
+        disorder(fabric, 0).largest = Some(1252);
+    });
+    // Eight seconds over one of them.
+    assert!(took.is_some_and(|took| took < secs(6)), "{took:?}");
+}
+
+#[test]
+fn a_link_that_is_dead_towards_the_sender_does_not_swallow_what_others_would_bring() {
+    for far in [10, 80] {
+        let took = move_bytes(&[link(20, 10), link(20, far)], 20_000_000, |fabric| {
+            disorder(fabric, 0).mute = true;
+        });
+        // Four seconds with both links whole, and eight over the other.
+        assert!(
+            took.is_some_and(|took| took < secs(7)),
+            "{far} ms: {took:?}"
+        );
+    }
+}
+
+/// Moves so many bytes from the client to the server; `change` happens after a second. How long it took.
+fn move_bytes(
+    links: &[LinkModel],
+    bytes: usize,
+    change: impl FnOnce(&mut Fabric),
+) -> Option<Duration> {
+    let config = AssociationConfig::default();
+    let mut fabric = Fabric::new([&config; 2], links, 1, 1);
+    assert!(fabric.establish(&config));
+    fabric.run_until(secs(2), |_| false);
+    let (began, mut left, mut arrived) = (fabric.now(), bytes, 0);
+    let (end, mut change) = (began + PATIENCE, Some(change));
+    while arrived < bytes {
+        if fabric.now() >= began + secs(1)
+            && let Some(change) = change.take()
+        {
+            change(&mut fabric);
+        }
+        while left > 0 {
+            let now = fabric.now();
+            let message = Message::new(Bytes::from_static(&ZEROS[..ZEROS.len().min(left)]));
+            let length = message.payload.len();
+            match fabric
+                .association(0)
+                .send(now, StreamNumber::new(0), message)
+            {
+                Ok(()) => left -= length,
+                Err(SendError::Full) => break,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        fabric.pump(0);
+        fabric.step(next_look(began, &fabric).min(end));
+        while let Some(received) = fabric.association(1).receive() {
+            arrived += received.length();
+        }
+        fabric.pump(1);
+        if fabric.now() >= end {
+            return None;
+        }
+    }
+    Some(fabric.now().since(began))
+}
+
+/// At the first second, or never.
+fn next_look(began: Instant, fabric: &Fabric) -> Instant {
+    if fabric.now() < began + secs(1) {
+        began + secs(1)
+    } else {
+        began + PATIENCE
+    }
+}
+
+/// Mbit/s and one-way delay in milliseconds.
+fn link(rate: u64, delay: u64) -> LinkModel {
+    let line = Line {
+        rate: Rate::from_bits_per_second(rate * 1_000_000),
+        delay: Duration::from_millis(delay),
+        jitter: Duration::ZERO,
+        loss: Loss {
+            mean: 0.0,
+            burst: None,
+        },
+        queue: Duration::from_millis(60),
+        service: Service::Steady,
+    };
+    LinkModel {
+        up: line.clone(),
+        down: line,
+        disorder: Disorder::default(),
+    }
+}
+
+fn disorder(fabric: &mut Fabric, number: usize) -> &mut Disorder {
+    let link = client_local(number).link;
+    fabric.disorder_mut(link).expect("a link of the fabric")
+}
+
+const fn secs(value: u64) -> Duration {
+    Duration::from_secs(value)
+}
+
+static ZEROS: [u8; 16 * 1024] = [0; 16 * 1024];
+const PATIENCE: Duration = secs(120);
