@@ -1,5 +1,4 @@
-use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use hawser_wire::sctp::StreamNumber;
@@ -9,11 +8,11 @@ use crate::error::Misbehaviour;
 
 /// Parts of messages that wait for the others.
 ///
-/// Adjacent parts of one message form a run; the parts at both ends of a run know each other, so that
-/// a new part joins its neighbours without a walk.
+/// Adjacent parts of one message form a run, and a run is found by where it begins: so a part that
+/// follows another, as nearly all do, costs a search among the holes and not among the parts.
 #[derive(Debug, Default)]
 pub(super) struct Fragments {
-    kept: BTreeMap<Place, Kept>,
+    runs: BTreeMap<Place, Run>,
     /// Where messages go on whose beginning has been delivered already.
     begun: BTreeMap<Place, Head>,
 }
@@ -46,11 +45,14 @@ pub(super) struct Part {
     pub(super) payload: Bytes,
 }
 
-#[derive(Debug)]
-struct Kept {
-    part: Part,
-    /// The position at the other end of its run, if it stands at an end of it.
-    other_end: u64,
+/// Parts of one message without a hole, never none. One of one part takes no more memory than that.
+type Run = VecDeque<Part>;
+
+/// The runs that a part joins, by where they begin.
+#[derive(Debug, Default)]
+struct Neighbours {
+    before: Option<Place>,
+    after: Option<Place>,
 }
 
 /// What was thrown away.
@@ -70,27 +72,23 @@ impl Fragments {
         part: Part,
         early: bool,
     ) -> Result<Option<Received>, Misbehaviour> {
-        let (start, end) = self.neighbours(place, &part)?;
-        let (mut begins, mut is_whole) = (part.first, part.last);
-        let other_end = if start == place.position { end } else { start };
-        self.kept.insert(place, Kept { part, other_end });
-        if start != place.position
-            && let Some(kept) = self.kept.get_mut(&place.at(start))
-        {
-            kept.other_end = end;
-            begins = kept.part.first;
+        let Neighbours { before, after } = self.neighbours(place, &part)?;
+        let start = before.unwrap_or(place);
+        let after = after.and_then(|after| self.runs.remove(&after));
+        let run = self
+            .runs
+            .entry(start)
+            .or_insert_with(|| Run::with_capacity(1));
+        run.push_back(part);
+        if let Some(after) = after {
+            join(run, after);
         }
-        if end != place.position
-            && let Some(kept) = self.kept.get_mut(&place.at(end))
-        {
-            kept.other_end = start;
-            is_whole = kept.part.last;
+        let first = run.front().is_some_and(|it| it.first);
+        let is_whole = run.back().is_some_and(|it| it.last);
+        if (is_whole || early) && (first || self.begun.contains_key(&start)) {
+            return Ok(self.deliver(start));
         }
-        let start = place.at(start);
-        begins |= self.begun.contains_key(&start);
-        Ok((begins && (is_whole || early))
-            .then(|| self.take(start, end))
-            .flatten())
+        Ok(None)
     }
 
     /// How many messages go on whose beginning has been delivered.
@@ -107,11 +105,11 @@ impl Fragments {
         // What follows may lack its beginning.
         let last = from.at(through.saturating_add(1));
         while next <= last
-            && let Some((&start, kept)) = self.kept.range(next..=last).next()
+            && let Some((&start, run)) = self.runs.range(next..=last).next()
         {
-            let end = kept.other_end;
+            let end = start.position + (run.len() as u64 - 1);
             if !self.begins(start) || end < through {
-                self.drop_range(start, end, &mut dropped);
+                self.drop_runs(start, end, &mut dropped);
             }
             next = start.at(end + 1);
         }
@@ -125,58 +123,66 @@ impl Fragments {
             lane,
             position: first,
         };
-        self.drop_range(start, last, dropped);
+        self.drop_runs(start, last, dropped);
         let begun: Vec<_> = self.begun.range(start..=start.at(last)).collect();
         let places: Vec<_> = begun.into_iter().map(|(place, _)| *place).collect();
         let heads = places.iter().filter_map(|place| self.begun.remove(place));
         dropped.begun.extend(heads);
     }
 
-    /// The ends of the run that the part will be in.
-    fn neighbours(&self, place: Place, part: &Part) -> Result<(u64, u64), Misbehaviour> {
+    /// The runs that the part will be in one with.
+    fn neighbours(&self, place: Place, part: &Part) -> Result<Neighbours, Misbehaviour> {
         let is_begun = self.begun.contains_key(&place);
         if is_begun && part.first {
             return Err(Misbehaviour::BrokenMessage);
         }
-        let (mut start, mut end) = (place.position, place.position);
-        let before = place.at(place.position.saturating_sub(1));
-        let after = place.at(place.position.saturating_add(1));
-        for (there, kept) in self.kept.range(before..=after) {
-            // Whether the message ends or begins on the border between the two, as either part says.
-            let [ends, begins] = match there.cmp(&place) {
-                Ordering::Less => [kept.part.last, part.first || is_begun],
-                Ordering::Equal => return Err(Misbehaviour::BrokenMessage),
-                Ordering::Greater => [part.last, self.begins(*there)],
-            };
-            let is_joined = !ends && !begins;
-            let fits = !is_joined || kept.part.head.is_same_message(&part.head);
-            if !fits || ends != begins {
+        let mut joined = Neighbours::default();
+        let next = place.position.checked_add(1).map(|next| place.at(next));
+        let mut near = self.runs.range(place.at(0)..=next.unwrap_or(place));
+        let mut last = near.next_back();
+        if let Some((&start, run)) = last
+            && Some(start) == next
+        {
+            let begins = self.begins(start);
+            if are_joined(part, run.front(), begins)? {
+                joined.after = Some(start);
+            }
+            last = near.next_back();
+        }
+        if let Some((&start, run)) = last {
+            let end = start.position + (run.len() as u64 - 1);
+            if end >= place.position {
                 return Err(Misbehaviour::BrokenMessage);
             }
-            match there.cmp(&place) {
-                Ordering::Less if is_joined => start = kept.other_end,
-                Ordering::Greater if is_joined => end = kept.other_end,
-                _ => {}
+            if end + 1 == place.position
+                && let Some(neighbour) = run.back()
+                && are_joined(neighbour, Some(part), part.first || is_begun)?
+            {
+                joined.before = Some(start);
             }
         }
-        Ok((start, end))
+        Ok(joined)
     }
 
-    /// Whether a message begins with the part there, or with what has been delivered before it.
+    /// Whether a message begins with the run there, or with what has been delivered before it.
     fn begins(&self, place: Place) -> bool {
-        let first = self.kept.get(&place).is_some_and(|kept| kept.part.first);
+        let run = self.runs.get(&place);
+        let first = run.and_then(VecDeque::front).is_some_and(|it| it.first);
         first || self.begun.contains_key(&place)
     }
 
-    /// Takes a run that begins a message or goes on with one.
-    fn take(&mut self, start: Place, end: u64) -> Option<Received> {
-        let first = self.kept.get(&start)?;
-        let head = self.begun.remove(&start).unwrap_or(first.part.head);
+    /// Makes a message of a run that begins one, or goes on with one.
+    fn deliver(&mut self, start: Place) -> Option<Received> {
+        let run = self.runs.remove(&start)?;
+        let head = self
+            .begun
+            .remove(&start)
+            .or(run.front().map(|it| it.head))?;
+        let end = start.position + (run.len() as u64 - 1);
         let mut received = Received::of(head);
-        received.reserve((end - start.position + 1) as usize);
+        received.reserve(run.len());
         let mut is_whole = false;
-        for position in start.position..=end {
-            let part = self.kept.remove(&start.at(position))?.part;
+        for part in run {
             is_whole = part.last;
             received.push(part.payload);
         }
@@ -187,12 +193,13 @@ impl Fragments {
         Some(received)
     }
 
-    fn drop_range(&mut self, start: Place, end: u64, dropped: &mut Dropped) {
-        let range = self.kept.range(start..=start.at(end));
+    /// Drops the runs that begin between two positions, both included.
+    fn drop_runs(&mut self, start: Place, end: u64, dropped: &mut Dropped) {
+        let range = self.runs.range(start..=start.at(end));
         let places: Vec<_> = range.map(|(place, _)| *place).collect();
         for place in places {
-            if let Some(kept) = self.kept.remove(&place) {
-                dropped.charge += charge(&kept.part.payload);
+            for part in self.runs.remove(&place).into_iter().flatten() {
+                dropped.charge += charge(&part.payload);
             }
         }
     }
@@ -200,10 +207,33 @@ impl Fragments {
     /// Forgets messages that should go on up to a position, but what they should go on with is missing.
     fn drop_begun(&mut self, from: Place, through: u64, dropped: &mut Dropped) {
         let range = self.begun.range(from..=from.at(through));
-        let missing = range.filter(|(place, _)| !self.kept.contains_key(place));
+        let missing = range.filter(|(place, _)| !self.runs.contains_key(place));
         let places: Vec<_> = missing.map(|(place, _)| *place).collect();
         let heads = places.iter().filter_map(|place| self.begun.remove(place));
         dropped.begun.extend(heads);
+    }
+}
+
+/// Whether two adjacent parts belong to one message. `begins`: as the second, or what was delivered
+/// before it, says, a message begins between them.
+fn are_joined(part: &Part, next: Option<&Part>, begins: bool) -> Result<bool, Misbehaviour> {
+    let is_joined = !part.last && !begins;
+    let fits = !is_joined || next.is_some_and(|next| part.head.is_same_message(&next.head));
+    match fits && part.last == begins {
+        true => Ok(is_joined),
+        false => Err(Misbehaviour::BrokenMessage),
+    }
+}
+
+/// Joins two runs; the shorter one moves, so that no order of arrival makes this costly.
+fn join(run: &mut Run, mut after: Run) {
+    if run.len() >= after.len() {
+        run.append(&mut after);
+    } else {
+        while let Some(part) = run.pop_back() {
+            after.push_front(part);
+        }
+        *run = after;
     }
 }
 

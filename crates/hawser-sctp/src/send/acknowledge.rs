@@ -137,6 +137,10 @@ impl Outbound {
         let length = ByteCount::from(record.data.payload.len());
         let (places, twin) = (std::mem::take(&mut record.places), record.twin);
         self.window.set_status(chunk, Status::Ack);
+        if let ([place], true, false, None) = (&places[..], once, twin, failed) {
+            acknowledge_once(now, *place, size, paths, touched);
+            return length;
+        }
         let judged = judge(now, &places, once, paths);
         let credited = credited(&judged, twin);
         for it in &judged {
@@ -253,6 +257,33 @@ impl Outbound {
     }
 }
 
+/// Books a chunk that was sent once and never failed, as nearly all are: what [`judge`] and [`credited`]
+/// come to for it.
+fn acknowledge_once(
+    now: Instant,
+    place: Place,
+    size: u64,
+    paths: &mut Paths,
+    touched: &mut TouchedPaths,
+) {
+    let Some(path) = paths.path_mut(place.path) else {
+        return;
+    };
+    let Some(sent_at) = path.flight.sent_at(place.packet) else {
+        return;
+    };
+    let shortest = path.rtt.min().unwrap_or_default();
+    if now.since(sent_at) < least_age(shortest, true) {
+        path.flight.forget(place.packet, size);
+        path.ask_for_heartbeat();
+        return;
+    }
+    path.flight.acknowledge(now, place.packet, size, true);
+    if !touched.contains(&place.path) {
+        touched.push(place.path);
+    }
+}
+
 /// What an acknowledgement that comes now has to do with a place where the chunk was under way.
 struct Judged {
     place: Place,
@@ -275,19 +306,22 @@ fn judge(now: Instant, places: &[Place], once: bool, paths: &Paths) -> SmallVec<
         let path = paths.path(place.path)?;
         let age = now.since(path.flight.sent_at(place.packet)?);
         let shortest = path.rtt.min().unwrap_or_default();
-        let least = match once {
-            true if shortest < LONG => Duration::ZERO,
-            true => shortest / 2,
-            false => shortest,
-        };
         Some(Judged {
             place: *place,
-            is_plausible: age >= least,
+            is_plausible: age >= least_age(shortest, once),
             is_early: age < shortest / 2,
             distance: age.abs_diff(path.rtt.smoothed().unwrap_or_default()),
         })
     });
     judged.collect()
+}
+
+fn least_age(shortest: Duration, once: bool) -> Duration {
+    match once {
+        true if shortest < LONG => Duration::ZERO,
+        true => shortest / 2,
+        false => shortest,
+    }
 }
 
 /// The places that an acknowledgement is for: both of a chunk that was sent twice from the beginning,

@@ -18,7 +18,7 @@ use super::{Message, OVERHEAD};
 pub(super) struct Queue {
     streams: BTreeMap<StreamNumber, Stream>,
     /// Of the streams with messages, the next one first.
-    turns: BTreeSet<Turn>,
+    turns: Turns,
     /// How much the stream had sent whose turn was the last.
     sent: u64,
     /// The stream that has to end its message first.
@@ -48,6 +48,34 @@ struct Turn {
     stream: StreamNumber,
 }
 
+/// The turns of all streams with messages. The first stands by itself: where one stream sends, which is
+/// often, nothing is sorted.
+#[derive(Debug, Default)]
+struct Turns {
+    first: Option<Turn>,
+    others: BTreeSet<Turn>,
+}
+
+impl Turns {
+    fn insert(&mut self, turn: Turn) {
+        match self.first {
+            Some(first) if first <= turn => _ = self.others.insert(turn),
+            before => {
+                self.first = Some(turn);
+                self.others.extend(before);
+            }
+        }
+    }
+
+    fn remove(&mut self, turn: &Turn) {
+        if self.first.as_ref() == Some(turn) {
+            self.first = self.others.pop_first();
+        } else {
+            self.others.remove(turn);
+        }
+    }
+}
+
 /// A message, or what is left of it.
 #[derive(Debug)]
 struct Waiting {
@@ -71,7 +99,7 @@ impl Queue {
     pub(super) fn new(interleaving: bool) -> Self {
         Self {
             streams: BTreeMap::new(),
-            turns: BTreeSet::new(),
+            turns: Turns::default(),
             sent: 0,
             held_by: None,
             interleaving,
@@ -81,7 +109,7 @@ impl Queue {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.turns.is_empty()
+        self.turns.first.is_none()
     }
 
     /// Messages go as I-DATA.
@@ -215,7 +243,7 @@ impl Queue {
     }
 
     fn next_stream(&self) -> Option<StreamNumber> {
-        let first = || self.turns.first().map(|turn| turn.stream);
+        let first = || self.turns.first.map(|turn| turn.stream);
         self.held_by.or_else(first)
     }
 
