@@ -28,7 +28,7 @@ pub(crate) use terms::{Names, Terms};
 use crate::error::Closed;
 use crate::path::{Asconf, Paths};
 use crate::receive::Inbound;
-use crate::send::Outbound;
+use crate::send::{Behind, Outbound};
 use crate::{
     AssociationConfig, Backlog, Event, LinkWord, Local, Message, PathSnapshot, Received, Route,
     SendError,
@@ -177,6 +177,14 @@ impl Association {
     pub fn poll_event(&mut self) -> Option<Event> {
         self.collect_events();
         self.events.pop_front()
+    }
+
+    /// What its owner will hand over next, who keeps its queue short: policies that choose paths have to know whether
+    /// much more follows. Nothing, if not said.
+    pub fn set_behind(&mut self, behind: Behind) {
+        if let Some(flow) = &mut self.flow {
+            flow.outbound.set_behind(behind);
+        }
     }
 
     /// How each pair of addresses does.

@@ -30,5 +30,5 @@ pub use error::{Closed, Misbehaviour, SendError};
 pub use event::Event;
 pub use receive::{End, Received};
 pub use route::{LinkWord, Local, Place, Route, Transmit};
-pub use send::{Message, Reliability};
+pub use send::{Behind, Message, Reliability};
 pub use snapshot::{Backlog, PathSnapshot, Traffic};

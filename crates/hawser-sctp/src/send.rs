@@ -68,6 +68,15 @@ pub enum Reliability {
     Retransmissions(u32),
 }
 
+/// What the owner of an association has in hand and has not handed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Behind {
+    /// How much.
+    pub bytes: ByteCount,
+    /// More keeps coming, so that this has no end yet.
+    pub more: bool,
+}
+
 /// Everything that this end sends: the queues of messages, and the compound congestion window.
 ///
 /// Ask [`Self::next_path`] for the path of the next packet and let [`Self::fill`] fill it, until
@@ -91,6 +100,8 @@ pub(crate) struct Outbound {
     heard_at: Instant,
     /// A message was refused for want of room.
     is_blocked: bool,
+    /// What waits at the owner's, who hands over no more than leaves at once.
+    behind: Behind,
     /// What the next packet is for.
     job: Option<Job>,
     /// Chunks that go over a second path as well.
@@ -120,6 +131,7 @@ impl Outbound {
             peer_window: u64::from(terms.peer_window),
             heard_at: Instant::ZERO,
             is_blocked: false,
+            behind: Behind::default(),
             job: None,
             copies: None,
             mended: VecDeque::new(),
@@ -152,6 +164,11 @@ impl Outbound {
         let id = self.abandon.add(now, stream, message.reliability);
         self.queue.push(stream, message, id);
         Ok(())
+    }
+
+    /// What the owner will hand over, as of now.
+    pub(crate) fn set_behind(&mut self, behind: Behind) {
+        self.behind = behind;
     }
 
     /// Payload that was sent again, or over two paths, each time counting.

@@ -35,7 +35,7 @@ pub use event::{CloseReason, Event};
 pub use grant::JoinRefused;
 pub use hawser_path::Spread;
 pub use hawser_wire::Transport;
-pub use session::association::{AssociationSample, PathSample};
+pub use session::association::{AssociationSample, Behind, PathSample};
 pub use session::{Outgoing, ReadOutcome, Session, Side};
 pub use snapshot::{
     ChannelSnapshot, Counters, LinkSnapshot, PeerView, SessionSnapshot, StreamSnapshot,

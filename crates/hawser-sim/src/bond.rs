@@ -3,6 +3,7 @@
 
 mod host;
 mod keeper;
+mod rider;
 mod rival;
 mod writer;
 
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_scenario::{Action, Congestion, Scenario};
-use hawser_session::{ChannelSpec, Event, Session, SessionConfig, Side};
+use hawser_session::{ChannelSpec, Event, Session, SessionConfig, Side, Transport};
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex};
 use hawser_wire::ChannelRole;
 
@@ -19,6 +20,7 @@ use crate::network::{End, Happening, Network};
 use crate::tcp::{SEGMENT, TcpConfig};
 use host::Host;
 use keeper::Keeper;
+use rider::Rider;
 use rival::Rival;
 
 /// How the two ends are set up.
@@ -28,6 +30,8 @@ pub struct BondConfig {
     pub session: SessionConfig,
     /// The congestion control of every channel; `None`: as the session chooses.
     pub congestion: Option<Congestion>,
+    /// What chunks go over. With anything but TCP the client begins an association as soon as it may.
+    pub transport: Transport,
 }
 
 impl Default for BondConfig {
@@ -39,6 +43,7 @@ impl Default for BondConfig {
                 ..SessionConfig::default()
             },
             congestion: None,
+            transport: Transport::Tcp,
         }
     }
 }
@@ -53,6 +58,10 @@ pub struct Bond {
     uses: BTreeMap<usize, Use>,
     /// Connections of others over the same links.
     rivals: BTreeMap<usize, Rival>,
+    /// The association, and when another may begin.
+    rider: Option<Rider>,
+    next_ride: Instant,
+    seed: u64,
     signals: VecDeque<Signal>,
     began: bool,
 }
@@ -110,6 +119,9 @@ impl Bond {
             config,
             uses: BTreeMap::new(),
             rivals: BTreeMap::new(),
+            rider: None,
+            next_ride: Instant::ZERO,
+            seed,
             signals: VecDeque::new(),
             began: false,
         };
@@ -159,11 +171,13 @@ impl Bond {
             Action::CarrierDown => {
                 self.network.set_black_hole(link, true);
                 self.lose_link(link, true);
+                self.move_rider(link, false);
             }
             Action::CarrierUp => {
                 self.network.set_black_hole(link, false);
                 self.keepers[link].up = true;
                 self.look_after(link);
+                self.move_rider(link, true);
             }
             Action::AddressChange => {
                 self.lose_link(link, false);
@@ -171,6 +185,11 @@ impl Bond {
                 self.look_after(link);
             }
         }
+    }
+
+    /// Lets UDP pass no link any more, or every one again.
+    pub fn set_blocks_udp(&mut self, blocks: bool) {
+        self.network.set_blocks_datagrams(blocks);
     }
 
     /// Lets time pass until there is something to tell, at `until` at most.
@@ -182,6 +201,7 @@ impl Bond {
             match self.network.step(until)? {
                 Happening::End(end) => self.on_end(end),
                 Happening::Alarm(token) => self.on_alarm(Token::unpack(token)),
+                Happening::Datagram => self.on_datagram(),
             }
         }
     }
@@ -203,6 +223,8 @@ impl Bond {
             Token::Timer(side) => self.fire(side),
             Token::Hold(side, channel) => self.write(side, channel),
             Token::Keeper(link) => self.look_after(link),
+            Token::Rider(side) => self.fire_rider(side),
+            Token::Ride => self.look_after_rider(),
             Token::Owner(token) => self.signals.push_back(Signal::Alarm(token)),
         }
     }
@@ -396,6 +418,10 @@ enum Token {
     Timer(Side),
     Hold(Side, ChannelId),
     Keeper(usize),
+    /// The timer of an association.
+    Rider(Side),
+    /// Another association may begin.
+    Ride,
     Owner(u64),
 }
 
@@ -406,6 +432,8 @@ impl Token {
             Self::Hold(side, id) => (1 + place(side) as u64, u64::from(id.value())),
             Self::Keeper(link) => (3, link as u64),
             Self::Owner(token) => (4, token),
+            Self::Rider(side) => (5, place(side) as u64),
+            Self::Ride => (6, 0),
         };
         kind << 56 | value
     }
@@ -417,6 +445,8 @@ impl Token {
             0 => Self::Timer(side(value == 0)),
             kind @ (1 | 2) => Self::Hold(side(kind == 1), ChannelId::new(value as u32)),
             3 => Self::Keeper(value as usize),
+            5 => Self::Rider(side(value == 0)),
+            6 => Self::Ride,
             _ => Self::Owner(value),
         }
     }

@@ -13,7 +13,7 @@ use anyhow::{Context as _, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hawser_scenario::{Congestion, Direction, Scenario};
 use hawser_sched::chunk::ChunkPolicy;
-use hawser_session::SessionConfig;
+use hawser_session::{SessionConfig, Transport};
 use hawser_sim::bond::BondConfig;
 use hawser_sim::experiment::{self, Options, Singles};
 use hawser_sim::objects;
@@ -96,6 +96,16 @@ struct BondArguments {
     /// One congestion control for all of Hawser's channels, instead of each one's own choice
     #[arg(long, value_name = "CONTROL")]
     congestion: Option<Congestion>,
+    /// What chunks go over: TCP channels, an association, or whichever delivers more
+    #[arg(long, default_value = "tcp")]
+    transport: Carried,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Carried {
+    Tcp,
+    Sctp,
+    Auto,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -252,6 +262,11 @@ impl BondArguments {
                 ..BondConfig::default().session
             },
             congestion: self.congestion,
+            transport: match self.transport {
+                Carried::Tcp => Transport::Tcp,
+                Carried::Sctp => Transport::Sctp,
+                Carried::Auto => Transport::Auto,
+            },
         }
     }
 

@@ -4,6 +4,7 @@ mod middlebox;
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
 use hawser_path::KernelSample;
 use hawser_scenario::{Congestion, Fate, LineState, Link, Nat, TcpOption};
 use hawser_types::{ByteCount, Instant};
@@ -38,6 +39,21 @@ pub enum Happening {
     End(End),
     /// An alarm that the owner has set.
     Alarm(u64),
+    /// A datagram has come: [`Network::take_datagram`] has it.
+    Datagram,
+}
+
+/// A datagram between both hosts, which no translation forgets.
+#[derive(Clone, Debug)]
+pub struct Datagram {
+    /// The link that it takes.
+    pub link: usize,
+    /// It goes to the server.
+    pub to_server: bool,
+    /// What UDP carries.
+    pub payload: Bytes,
+    /// What headers and seals add on the link.
+    pub overhead: ByteCount,
 }
 
 /// Links, connections and what is under way.
@@ -49,6 +65,10 @@ pub struct Network {
     shared: Option<usize>,
     connections: Vec<Connection>,
     queue: Queue<Planned>,
+    /// Datagrams that have come.
+    inbox: VecDeque<Datagram>,
+    /// No datagram passes: a firewall lets TCP through only.
+    blocks_datagrams: bool,
     seed: u64,
     counters: Counters,
     /// How much has happened since time last moved.
@@ -81,7 +101,15 @@ struct Way {
     line: LineState,
     /// What has come to the other end.
     carried: ByteCount,
-    under_way: VecDeque<(Instant, End, Packet)>,
+    under_way: VecDeque<(Instant, Cargo)>,
+}
+
+/// What a line carries.
+#[derive(Debug)]
+enum Cargo {
+    /// To an end.
+    Segment(End, Packet),
+    Datagram(Datagram),
 }
 
 #[derive(Debug)]
@@ -130,6 +158,8 @@ impl Network {
             shared: server.map(|_| count),
             connections: Vec::new(),
             queue: Queue::new(),
+            inbox: VecDeque::new(),
+            blocks_datagrams: false,
             seed,
             counters: Counters::default(),
             at_once: 0,
@@ -183,6 +213,25 @@ impl Network {
             self.pump(end);
         }
         taken
+    }
+
+    /// Puts a datagram on its way.
+    pub fn send_datagram(&mut self, datagram: Datagram) {
+        let (first, way) = match datagram.to_server {
+            true => (datagram.link, 0),
+            false => (self.shared.unwrap_or(datagram.link), 1),
+        };
+        self.put(first, way, Cargo::Datagram(datagram));
+    }
+
+    /// Lets no datagram pass any more, or every one again.
+    pub fn set_blocks_datagrams(&mut self, blocks: bool) {
+        self.blocks_datagrams = blocks;
+    }
+
+    /// A datagram that has come.
+    pub fn take_datagram(&mut self) -> Option<Datagram> {
+        self.inbox.pop_front()
     }
 
     /// Closes an end. `tell`: the other end is sent a reset.
@@ -274,8 +323,8 @@ impl Network {
             match planned {
                 Planned::Alarm(token) => return Some(Happening::Alarm(token)),
                 Planned::Arrival { link, way } => {
-                    if let Some(end) = self.arrive(link, way) {
-                        return Some(Happening::End(end));
+                    if let Some(happening) = self.arrive(link, way) {
+                        return Some(happening);
                     }
                 }
                 Planned::Timer(end) => {
@@ -289,14 +338,43 @@ impl Network {
         None
     }
 
-    fn arrive(&mut self, link: usize, way: usize) -> Option<End> {
+    fn arrive(&mut self, link: usize, way: usize) -> Option<Happening> {
         let hole = self.links[link].black_hole;
         let state = &mut self.links[link].ways[way];
-        let (_, end, packet) = state.under_way.pop_front()?;
-        state.carried += packet.size();
-        if let Some((at, ..)) = state.under_way.front() {
+        let (_, cargo) = state.under_way.pop_front()?;
+        state.carried += cargo.size();
+        if let Some((at, _)) = state.under_way.front() {
             self.queue.push(*at, Planned::Arrival { link, way });
         }
+        match cargo {
+            Cargo::Segment(end, packet) => self.segment(link, way, end, packet),
+            Cargo::Datagram(_) if hole || self.blocks_datagrams => {
+                self.counters.lost += 1;
+                None
+            }
+            Cargo::Datagram(datagram) => self.datagram(link, way, datagram),
+        }
+    }
+
+    /// A datagram has passed a line.
+    fn datagram(&mut self, link: usize, way: usize, datagram: Datagram) -> Option<Happening> {
+        let next = match (self.shared, datagram.to_server) {
+            (Some(shared), true) if link != shared => Some(shared),
+            (Some(shared), false) if link == shared => Some(datagram.link),
+            _ => None,
+        };
+        if let Some(next) = next {
+            self.put(next, way, Cargo::Datagram(datagram));
+            return None;
+        }
+        self.counters.delivered += 1;
+        self.inbox.push_back(datagram);
+        Some(Happening::Datagram)
+    }
+
+    /// A segment of TCP has passed a line.
+    fn segment(&mut self, link: usize, way: usize, end: End, packet: Packet) -> Option<Happening> {
+        let hole = self.links[link].black_hole;
         let passes = !hole && !self.connections[end.connection].orphaned;
         let leaves_link = !end.client && self.shared != Some(link);
         if !passes || leaves_link && !self.leaves(end, &packet) {
@@ -304,14 +382,14 @@ impl Network {
             return None;
         }
         if let Some(next) = self.next_link(link, end) {
-            self.put(next, way, end.other(), packet);
+            self.put(next, way, Cargo::Segment(end, packet));
             return None;
         }
         self.counters.delivered += 1;
         let now = self.now;
         self.tcp_mut(end).handle_packet(now, &packet);
         self.pump(end);
-        Some(end)
+        Some(Happening::End(end))
     }
 
     /// Where a packet goes that has passed a link on its way to an end; `None`: it is there.
@@ -368,19 +446,18 @@ impl Network {
             true => link,
             false => self.shared.unwrap_or(link),
         };
-        self.put(first, way, from, packet);
+        self.put(first, way, Cargo::Segment(from.other(), packet));
     }
 
-    /// Puts a packet on a line.
-    fn put(&mut self, link: usize, way: usize, from: End, packet: Packet) {
+    /// Puts something on a line.
+    fn put(&mut self, link: usize, way: usize, cargo: Cargo) {
         let state = &mut self.links[link].ways[way];
-        match state.line.handle_packet(self.now, packet.size()) {
+        match state.line.handle_packet(self.now, cargo.size()) {
             Fate::Delivered(at) => {
-                let to = from.other();
                 if state.under_way.is_empty() {
                     self.queue.push(at, Planned::Arrival { link, way });
                 }
-                state.under_way.push_back((at, to, packet));
+                state.under_way.push_back((at, cargo));
             }
             Fate::Overflowed => self.counters.overflowed += 1,
             Fate::Lost => self.counters.lost += 1,
@@ -393,6 +470,15 @@ impl Network {
 
     fn tcp_mut(&mut self, end: End) -> &mut Tcp {
         &mut self.connections[end.connection].ends[usize::from(end.client)]
+    }
+}
+
+impl Cargo {
+    fn size(&self) -> ByteCount {
+        match self {
+            Self::Segment(_, packet) => packet.size(),
+            Self::Datagram(datagram) => ByteCount::from(datagram.payload.len()) + datagram.overhead,
+        }
     }
 }
 

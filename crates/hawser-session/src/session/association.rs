@@ -55,6 +55,15 @@ pub struct PathSample {
     pub received: ByteCount,
 }
 
+/// What waits to be sent, for an association that is given no more of it than leaves at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Behind {
+    /// How much, of the streams whose turn comes next.
+    pub bytes: ByteCount,
+    /// An application writes as fast as it may, so that this is not all.
+    pub more: bool,
+}
+
 /// What went over a link for an association, as far as it is booked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Booked {
@@ -111,6 +120,21 @@ impl Session {
             };
             (link, terms)
         })
+    }
+
+    /// What follows the records that an association has: its choice of paths depends on that. To be asked when
+    /// [`Session::poll_transmit`] gives no more.
+    pub fn behind(&self) -> Behind {
+        let mut behind = Behind::default();
+        for list in &self.waiting {
+            for id in list.iter().take(MOST_LOOKED_AT) {
+                if let Some(stream) = self.streams.get(id) {
+                    behind.bytes += ByteCount::new(stream.send.queued());
+                    behind.more |= stream.send.has_more();
+                }
+            }
+        }
+        behind
     }
 
     /// What is known of an association and its paths now.
@@ -329,6 +353,8 @@ fn kernel_sample(sample: &AssociationSample<'_>) -> KernelSample {
     }
 }
 
+/// Streams whose queues are looked at: any of them that goes on is enough.
+const MOST_LOOKED_AT: usize = 8;
 type Links = SmallVec<[Booked; 8]>;
 /// How long a datagram is worth anything: what is older is only late. It may be sent again meanwhile.
 const DATAGRAM_LIFETIME: Duration = Duration::from_millis(250);

@@ -14,6 +14,8 @@ pub(super) struct Host {
     pub(super) side: Side,
     pub(super) session: Session,
     pub(super) writers: BTreeMap<ChannelId, Writer>,
+    /// The association that the session has for a channel, or had.
+    pub(super) riding: Option<ChannelId>,
     /// When the session's timer is planned.
     timer_at: Option<Instant>,
     /// Something changed that those look at who make connections.
@@ -26,6 +28,7 @@ impl Host {
             side,
             session,
             writers: BTreeMap::new(),
+            riding: None,
             timer_at: None,
             changed: false,
         }
@@ -42,7 +45,9 @@ impl Bond {
                 if let Some(writer) = host.writers.get_mut(&id) {
                     writer.notified = true;
                 }
-                self.write_if_woken(side, id);
+                if !self.wake_rider(side, id) {
+                    self.write_if_woken(side, id);
+                }
                 continue;
             }
             let Some(event) = host.session.poll_event() else {
@@ -55,6 +60,7 @@ impl Bond {
             for link in 0..self.keepers.len() {
                 self.on_change(link);
             }
+            self.look_after_rider();
         }
     }
 
@@ -66,7 +72,10 @@ impl Bond {
                 if let Some(writer) = host.writers.remove(id) {
                     self.network.close(writer.end, true);
                 }
+                self.end_rider(*id);
             }
+            Event::AssociationExpected(id) => self.expect_rider(*id),
+            Event::RulesChanged => self.set_rider_links(side),
             Event::Granted(_) | Event::Spread(_) | Event::Closed(_) => host.changed = true,
             _ => {}
         }
@@ -135,11 +144,15 @@ impl Bond {
         if host.session.poll_timeout().is_some_and(|at| at <= now) {
             let busy: Vec<_> = host.session.busy_channels().collect();
             for id in busy {
+                let host = &mut self.hosts[place(side)];
                 if let Some(writer) = host.writers.get(&id) {
                     let sample = writer.sample(&self.network);
                     host.session.handle_sample(now, id, sample);
+                } else {
+                    self.sample_rider(side, id);
                 }
             }
+            let host = &mut self.hosts[place(side)];
             host.session.handle_timeout(now);
             self.settle(side);
         } else {

@@ -99,6 +99,8 @@ impl<'a> Client<'a> {
                 Some(Happening::Alarm(COUNT)) => self.count(),
                 Some(Happening::Alarm(number)) => self.begin(number as usize),
                 Some(Happening::End(end)) => self.on_end(end),
+                // Nobody sends any here.
+                Some(Happening::Datagram) => {}
                 None => break,
             }
         }

@@ -3,7 +3,7 @@
 use hawser_scenario::Forgotten;
 use hawser_types::Instant;
 
-use super::{End, Network};
+use super::{Cargo, End, Network};
 use crate::tcp::Packet;
 
 /// What a translation knows of a connection: when its last packet came, from either side.
@@ -35,7 +35,7 @@ impl Network {
         if then == Some(Forgotten::Reset) && !packet.is_reset() {
             // The server knows no such connection.
             let reset = Packet::reset(self.now);
-            self.put(link, 1, to, reset);
+            self.put(link, 1, Cargo::Segment(to.other(), reset));
         }
         false
     }

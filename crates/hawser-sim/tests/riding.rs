@@ -1,0 +1,212 @@
+//! Sessions that ride on an association beside their TCP channels.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use hawser_scenario::{Direction, Scenario, no_files};
+use hawser_session::{Carrier, ReadOutcome, SessionSnapshot, Side, Transport};
+use hawser_sim::bond::{Bond, BondConfig, Signal};
+use hawser_sim::bulk::{self, Bulk};
+use hawser_types::{ByteCount, Instant, StreamId};
+
+fn scenario(links: &str) -> Scenario {
+    Scenario::parse("test", &format!("payload = \"1MB\"\n{links}"), &no_files).unwrap()
+}
+
+fn link(rate: &str, delay: &str) -> String {
+    format!("[[link]]\nrate = \"{rate}\"\ndelay = \"{delay}\"\nqueue = \"60ms\"\n")
+}
+
+fn unlike() -> Scenario {
+    scenario(&(link("20Mbit/s", "10ms") + &link("10Mbit/s", "40ms")))
+}
+
+fn bond(scenario: &Scenario, transport: Transport) -> Bond {
+    let config = BondConfig {
+        transport,
+        ..BondConfig::default()
+    };
+    let mut bond = Bond::new(scenario, 7, config);
+    bond.rest(Duration::from_secs(2));
+    bond
+}
+
+fn look(bond: &Bond, side: Side) -> SessionSnapshot {
+    bond.session(side).snapshot(bond.now(), 0)
+}
+
+fn has_association(bond: &Bond) -> bool {
+    let sides = [Side::Client, Side::Gateway];
+    let mut sides = sides.map(|side| look(bond, side).transport.association);
+    sides.iter_mut().all(|association| association.is_some())
+}
+
+/// Bytes of records that went over TCP channels since a look before.
+fn over_tcp(now: &SessionSnapshot, before: &SessionSnapshot) -> u64 {
+    let sum = |snapshot: &SessionSnapshot| -> u64 {
+        let tcp = snapshot.channels.iter();
+        let tcp = tcp.filter(|channel| channel.carrier == Carrier::Tcp);
+        tcp.map(|channel| channel.sent.as_u64()).sum()
+    };
+    sum(now) - sum(before)
+}
+
+#[test]
+fn a_transfer_goes_over_the_links_of_an_association_both_ways() {
+    let scenario = unlike();
+    let mut bond = bond(&scenario, Transport::Sctp);
+    assert!(has_association(&bond));
+    for (direction, side) in [
+        (Direction::Put, Side::Client),
+        (Direction::Get, Side::Gateway),
+    ] {
+        let before = look(&bond, side);
+        let bytes = ByteCount::new(8_000_000);
+        let bulk = Bulk::new(direction, bytes, Duration::from_secs(60));
+        let outcome = bulk::run(&mut bond, &bulk);
+        assert!(
+            outcome
+                .took
+                .is_some_and(|took| took < Duration::from_secs(5)),
+            "{:?}",
+            outcome.took
+        );
+        bond.rest(Duration::from_secs(1));
+        let after = look(&bond, side);
+        assert!(over_tcp(&after, &before) < 50_000);
+        // Each link has its part on its account, as at the gateway so at the client.
+        let carried = |number: usize| {
+            let [now, then] = [&after, &before].map(|it| it.links[number].sent.as_u64());
+            now - then
+        };
+        let offset = after.links.len() - 2;
+        let [first, second] = [carried(offset), carried(offset + 1)];
+        assert!(
+            (8_000_000..9_500_000).contains(&(first + second)),
+            "{first} {second}"
+        );
+        assert!(first > second && second > 1_000_000, "{first} {second}");
+    }
+}
+
+/// The bytes of a stream, so that what is out of order shows.
+fn byte(position: u64) -> u8 {
+    (position.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
+/// A stream from the client, which ends after `size` bytes.
+struct Flow {
+    id: StreamId,
+    written: u64,
+    read: u64,
+    size: u64,
+    ended: bool,
+}
+
+impl Flow {
+    fn step(&mut self, bond: &mut Bond) {
+        let room = self.size - self.written;
+        let piece: Vec<u8> = (0..room.min(100_000))
+            .map(|n| byte(self.written + n))
+            .collect();
+        let (id, last) = (self.id, room <= 100_000);
+        self.written += bond.with(Side::Client, |session, now| {
+            let taken = session.write_slice(now, id, &piece).unwrap_or(0);
+            if last && taken == piece.len() && !piece.is_empty() {
+                session.finish(now, id).unwrap();
+            }
+            taken as u64
+        });
+        while let Ok(outcome) =
+            bond.with(Side::Gateway, |session, now| session.read(now, id, 1 << 20))
+        {
+            match outcome {
+                ReadOutcome::Data(at, bytes) => {
+                    assert_eq!(at, self.read);
+                    for (position, got) in (at..).zip(&bytes) {
+                        assert_eq!(*got, byte(position), "at {position}");
+                    }
+                    self.read += bytes.len() as u64;
+                }
+                ReadOutcome::Blocked => break,
+                ReadOutcome::End => {
+                    self.ended = true;
+                    break;
+                }
+            }
+        }
+    }
+
+    fn run(&mut self, bond: &mut Bond, until: Instant) {
+        while bond.now() < until && !self.ended {
+            self.step(bond);
+            let next = (bond.now() + Duration::from_millis(5)).min(until);
+            while let Some(Signal::Event(..) | Signal::Alarm(_)) = bond.step(next) {}
+        }
+    }
+}
+
+/// A firewall that begins to drop UDP costs no byte and no connection, and one that lets it pass again is noticed.
+#[test]
+fn a_stream_survives_that_udp_is_dropped_and_goes_over_the_association_again() {
+    let scenario = unlike();
+    let mut bond = bond(&scenario, Transport::Sctp);
+    let id = bond.with(Side::Client, |session, now| {
+        session.open_stream(now, Bytes::from_static(b"x")).unwrap()
+    });
+    let mut flow = Flow {
+        id,
+        written: 0,
+        read: 0,
+        size: 40_000_000,
+        ended: false,
+    };
+    let at = |bond: &Bond, seconds| bond.now() + Duration::from_secs(seconds);
+    let until = at(&bond, 2);
+    flow.run(&mut bond, until);
+    assert_eq!(
+        look(&bond, Side::Client).transport.in_use,
+        Carrier::Association
+    );
+    bond.set_blocks_udp(true);
+    let (before, read) = (look(&bond, Side::Client), flow.read);
+    let until = at(&bond, 4);
+    flow.run(&mut bond, until);
+    let blocked = look(&bond, Side::Client);
+    assert_eq!(blocked.transport.in_use, Carrier::Tcp);
+    assert!(over_tcp(&blocked, &before) > 8_000_000);
+    assert!(flow.read - read > 8_000_000, "{}", flow.read - read);
+    bond.set_blocks_udp(false);
+    let until = at(&bond, 5);
+    flow.run(&mut bond, until);
+    let after = look(&bond, Side::Client);
+    assert_eq!(after.transport.in_use, Carrier::Association);
+    let until = at(&bond, 60);
+    flow.run(&mut bond, until);
+    assert!(
+        flow.ended && flow.read == flow.size,
+        "{} of {}",
+        flow.read,
+        flow.size
+    );
+}
+
+/// Where UDP never passes, everything is as without it.
+#[test]
+fn a_network_without_udp_costs_nothing() {
+    let scenario = unlike();
+    let took = |transport| {
+        let config = BondConfig {
+            transport,
+            ..BondConfig::default()
+        };
+        let mut bond = Bond::new(&scenario, 7, config);
+        bond.set_blocks_udp(true);
+        bond.rest(Duration::from_secs(2));
+        let bytes = ByteCount::new(8_000_000);
+        let bulk = Bulk::new(Direction::Get, bytes, Duration::from_secs(60));
+        bulk::run(&mut bond, &bulk).took.unwrap()
+    };
+    let [tcp, auto] = [Transport::Tcp, Transport::Auto].map(took);
+    assert!(auto < tcp + tcp / 20, "{auto:?} {tcp:?}");
+}
