@@ -120,7 +120,9 @@ pub(crate) struct View {
     /// The congestion control that its channels ask for.
     pub(crate) congestion: String,
     /// The addresses of this machine that its channels use, where its links are the far end's to know.
-    pub(crate) addresses: BTreeMap<ChannelId, IpAddr>,
+    pub(crate) addresses: BTreeMap<(ChannelId, LinkIndex), IpAddr>,
+    /// Why there is no association, where one is wanted.
+    pub(crate) transport_problem: Option<String>,
     /// The session; none while it is being made.
     pub(crate) session: Option<SessionSnapshot>,
 }

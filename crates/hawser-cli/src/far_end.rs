@@ -131,6 +131,7 @@ impl Subject for GatewaySubject {
                     scheduler: self.names.scheduler,
                     congestion: self.names.congestion.clone(),
                     addresses: session.addresses,
+                    transport_problem: None,
                     session: Some(session.session),
                 }
             })

@@ -223,6 +223,7 @@ impl ClientSubject {
             scheduler: client.scheduler().name(),
             congestion: client.congestion().unwrap_or_default().to_owned(),
             addresses: BTreeMap::new(),
+            transport_problem: client.association_problem(),
             session: snapshot.session,
         }
     }

@@ -4,7 +4,9 @@ use hawser_types::{ByteCount, Rate};
 
 use crate::render_connections::connections;
 use crate::table::{Side, Table, clip, printable};
-use crate::{LinkAllowed, LinkStatus, PathStatus, SessionStatus, StatusSnapshot};
+use crate::{
+    Carrier, LinkAllowed, LinkStatus, PathStatus, SessionStatus, StatusSnapshot, TransportStatus,
+};
 
 /// The snapshot as text of at most `width` columns a line, 40 at least, ended with a line end.
 pub fn render_status(snapshot: &StatusSnapshot, width: usize) -> String {
@@ -146,6 +148,7 @@ fn session_lines(session: &SessionStatus, width: usize) -> Vec<String> {
     );
     let mut lines = vec![clip(&printable(&title), width), clip(&moved, width)];
     lines.extend(twice(session).map(|line| clip(&line, width)));
+    lines.extend(transport(&session.transport).map(|line| clip(&printable(&line), width)));
     lines.extend(paths(&session.paths, width));
     lines.extend(shares(&session.paths, width));
     lines.extend(channels(&session.paths, width));
@@ -184,6 +187,20 @@ fn twice(session: &SessionStatus) -> Option<String> {
         let (ahead, again) = (share("bytes-duplicated"), share("bytes-again"));
         format!("  of what was sent {ahead} twice ahead of need, {again} again after a failure")
     })
+}
+
+/// What data travels over, where that is not TCP alone.
+fn transport(transport: &TransportStatus) -> Option<String> {
+    let now = match transport.in_use {
+        Carrier::Tcp => "TCP",
+        Carrier::Association => "an association (UDP)",
+    };
+    let trying = if transport.trying { ", on trial" } else { "" };
+    let problem = transport.problem.as_ref();
+    let problem = problem.map_or_else(String::new, |problem| format!(": {problem}"));
+    let wanted = &transport.wanted;
+    let is_told = !wanted.is_empty() && wanted != "tcp";
+    is_told.then(|| format!("  transport {wanted}: sends over {now}{trying}{problem}"))
 }
 
 /// How much of all goes by each path, and how it looks from both ends.
@@ -235,7 +252,10 @@ fn channels(paths: &[PathStatus], width: usize) -> Vec<String> {
             table.push([
                 channel.id.value().to_string(),
                 path.link.clone(),
-                channel.kind.to_string(),
+                match channel.carrier {
+                    Carrier::Tcp => channel.kind.to_string(),
+                    Carrier::Association => "sctp".to_owned(),
+                },
                 channel.state.to_string(),
                 rtt.unwrap_or_else(|| "-".to_owned()),
                 size(channel.cwnd_bytes),

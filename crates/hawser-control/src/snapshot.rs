@@ -213,12 +213,46 @@ pub struct SessionStatus {
     /// What was counted since it began, by name: chunks sent again, duplicates, lost channels.
     #[serde(default)]
     pub counters: BTreeMap<String, u64>,
+    /// What its data travels over.
+    #[serde(default)]
+    pub transport: TransportStatus,
     /// Its ways to the far end.
     pub paths: Vec<PathStatus>,
     /// How many streams are open, also when not all are listed.
     pub stream_count: u64,
     /// Its streams.
     pub streams: Vec<StreamStatus>,
+}
+
+/// What the data of a session travels over.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TransportStatus {
+    /// What its user wants: `tcp`, `sctp` or `auto`.
+    pub wanted: String,
+    /// What large amounts that this end sends go over now.
+    pub in_use: Carrier,
+    /// It is tried, to compare it with the other one.
+    pub trying: bool,
+    /// Why there is no association, where one is wanted.
+    pub problem: Option<String>,
+}
+
+/// What carries data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Carrier {
+    /// TCP connections.
+    #[default]
+    Tcp,
+    /// An association over UDP.
+    Association,
+}
+
+impl Carrier {
+    fn is_tcp(&self) -> bool {
+        *self == Self::Tcp
+    }
 }
 
 /// How far a session has come.
@@ -334,7 +368,7 @@ pub enum PathStanding {
     Excluded,
 }
 
-/// One TCP connection of a session.
+/// One TCP connection of a session, or what its association does over one link.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct ChannelStatus {
     /// Its number.
@@ -365,6 +399,9 @@ pub struct ChannelStatus {
     pub in_flight_bytes: ByteCount,
     /// The congestion control in use, such as `bbr`.
     pub congestion: String,
+    /// What carries it; said only of what is no TCP connection.
+    #[serde(default, skip_serializing_if = "Carrier::is_tcp")]
+    pub carrier: Carrier,
 }
 
 /// What a channel carries.
@@ -470,6 +507,7 @@ words! {
     }
     LinkUse { Normal => "normal", Prefer => "prefer", Backup => "backup", Never => "never" }
     ChannelKind { Bulk => "bulk", Express => "express" }
+    Carrier { Tcp => "tcp", Association => "association" }
     ChannelState {
         Joining => "joining",
         Up => "up",

@@ -18,7 +18,9 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use hawser_session::recorder::Recorder;
 use hawser_session::seal::{Direction, SessionKeys};
-use hawser_session::{ChannelSpec, CloseReason, Session, SessionConfig, SessionSnapshot, Side};
+use hawser_session::{
+    ChannelSnapshot, ChannelSpec, CloseReason, Session, SessionConfig, SessionSnapshot, Side,
+};
 use hawser_types::{ChannelId, Instant, LinkIndex, SessionId, StreamId};
 use hawser_wire::Enrolment;
 use tokio::sync::Notify;
@@ -163,15 +165,21 @@ impl Driver {
         self.shared.lock().channels.keys().copied().collect()
     }
 
-    /// This end's addresses of the channels that live.
-    pub(crate) fn addresses(&self) -> BTreeMap<ChannelId, IpAddr> {
+    /// This end's addresses of those channels that live.
+    pub(crate) fn addresses(
+        &self,
+        channels: &[ChannelSnapshot],
+    ) -> BTreeMap<(ChannelId, LinkIndex), IpAddr> {
         let inner = self.shared.lock();
-        let channels = inner.channels.iter();
-        let addresses = channels.filter_map(|(id, handle)| match &handle.meter {
-            Meter::Tcp(gauge) => Some((*id, gauge.local?)),
-            Meter::Association(_) => None,
+        let address = |channel: &ChannelSnapshot| match &inner.channels.get(&channel.id)?.meter {
+            Meter::Tcp(gauge) => gauge.local,
+            Meter::Association(_) => inner.ways.home(channel.link),
+        };
+        let known = channels.iter().filter_map(|channel| {
+            let address = address(channel)?;
+            Some(((channel.id, channel.link), address))
         });
-        addresses.collect()
+        known.collect()
     }
 
     /// How many bulk channels a link is to have.

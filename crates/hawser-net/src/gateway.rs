@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hawser_session::recorder::Recorder;
 use hawser_session::{OpenError, SessionConfig, SessionSnapshot};
-use hawser_types::{ChannelId, Instant, SessionId};
+use hawser_types::{ChannelId, Instant, LinkIndex, SessionId};
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -146,8 +146,8 @@ pub struct GatewaySession {
     pub peer: PublicKey,
     /// Where the session began from.
     pub remote: SocketAddr,
-    /// The addresses of this machine that its channels came to.
-    pub addresses: BTreeMap<ChannelId, IpAddr>,
+    /// The addresses of this machine that its channels came to, by their links too: an association has several.
+    pub addresses: BTreeMap<(ChannelId, LinkIndex), IpAddr>,
     /// The session.
     pub session: SessionSnapshot,
 }
@@ -262,12 +262,15 @@ impl Gateway {
         let handles: Vec<_> = wanted.map(handle).collect();
         // Clients that come do not wait for those who look.
         drop(sessions);
-        let snapshot = |(id, peer, remote, driver): (SessionId, _, _, Driver)| GatewaySession {
-            id,
-            peer,
-            remote,
-            addresses: driver.addresses(),
-            session: driver.snapshot(max_streams),
+        let snapshot = |(id, peer, remote, driver): (SessionId, _, _, Driver)| {
+            let session = driver.snapshot(max_streams);
+            GatewaySession {
+                id,
+                peer,
+                remote,
+                addresses: driver.addresses(&session.channels),
+                session,
+            }
         };
         handles.into_iter().map(snapshot).collect()
     }

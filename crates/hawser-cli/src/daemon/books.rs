@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use hawser_session::{ChannelSnapshot, SessionSnapshot, StreamSnapshot};
-use hawser_types::{ChannelId, Rate, StreamId};
+use hawser_types::{ChannelId, LinkIndex, Rate, StreamId};
 use tokio::time::Instant;
 
 use super::View;
@@ -22,7 +22,8 @@ pub(super) struct Books {
 pub(super) struct Account {
     /// When it was first seen.
     pub(super) begun: Instant,
-    channels: BTreeMap<ChannelId, Meter>,
+    /// An association is one for each of its links.
+    channels: BTreeMap<(ChannelId, LinkIndex), Meter>,
     streams: BTreeMap<StreamId, Meter>,
     /// Those included that are not listed.
     stream_count: usize,
@@ -88,14 +89,14 @@ impl Account {
         let channels = &session.channels;
         let gone = &mut self.gone;
         self.channels.retain(|id, channel| {
-            let is_there = channels.iter().any(|now| now.id == *id);
+            let is_there = channels.iter().any(|now| key(now) == *id);
             if !is_there {
                 gone.add(channel.last);
             }
             is_there
         });
         for now in channels {
-            let meter = self.channels.entry(now.id).or_default();
+            let meter = self.channels.entry(key(now)).or_default();
             meter.enter(moved(now), span);
         }
         self.stream_count = session.stream_count;
@@ -114,8 +115,9 @@ impl Account {
     }
 
     /// What the channel moves now.
-    pub(super) fn channel(&self, id: ChannelId) -> Meter {
-        self.channels.get(&id).copied().unwrap_or_default()
+    pub(super) fn channel(&self, channel: &ChannelSnapshot) -> Meter {
+        let meter = self.channels.get(&key(channel));
+        meter.copied().unwrap_or_default()
     }
 
     /// What the stream moves now, both ways together; zero until it was seen for a second.
@@ -128,7 +130,7 @@ impl Account {
     pub(super) fn gone(&self, channels: &[ChannelSnapshot]) -> Moved {
         let mut gone = self.gone;
         for (id, channel) in &self.channels {
-            if channels.iter().all(|now| now.id != *id) {
+            if channels.iter().all(|now| key(now) != *id) {
                 gone.add(channel.last);
             }
         }
@@ -141,9 +143,14 @@ pub(super) fn moved(channel: &ChannelSnapshot) -> Moved {
     Moved::new(channel.sent, channel.received)
 }
 
+/// Tells channels apart.
+pub(super) fn key(channel: &ChannelSnapshot) -> (ChannelId, LinkIndex) {
+    (channel.id, channel.link)
+}
+
 #[cfg(test)]
 pub(super) mod tests {
-    use hawser_types::{ByteCount, LinkIndex};
+    use hawser_types::ByteCount;
 
     use super::super::Way;
     use super::*;
@@ -188,6 +195,7 @@ pub(super) mod tests {
             scheduler: "",
             congestion: String::new(),
             addresses: BTreeMap::new(),
+            transport_problem: None,
             session: Some(SessionSnapshot {
                 channels: channels.iter().map(channel).collect(),
                 transport: Default::default(),
@@ -210,7 +218,8 @@ pub(super) mod tests {
         books.enter(at(0), &[view(&[(0, 1000)], &[])]);
         books.enter(at(1), &[view(&[(0, 4000), (4, 500)], &[])]);
         let account = books.account("s").unwrap();
-        let rate = |id| account.channel(ChannelId::new(id));
+        let snapshot = |id| view(&[(id, 0)], &[]).session.unwrap().channels.remove(0);
+        let rate = |id| account.channel(&snapshot(id));
         assert_eq!(rate(0).up.bytes_per_second(), 3000);
         assert_eq!(rate(0).down.bytes_per_second(), 6000);
         assert_eq!(rate(4).up.bytes_per_second(), 500);
@@ -219,7 +228,7 @@ pub(super) mod tests {
         books.enter(at(2), &[view(&[(4, 500)], &[])]);
         let account = books.account("s").unwrap();
         assert_eq!(account.gone(&[]).received, 9000);
-        assert_eq!(account.channel(ChannelId::new(4)).up, Rate::default());
+        assert_eq!(account.channel(&snapshot(4)).up, Rate::default());
         books.enter(at(3), &[]);
         assert!(books.account("s").is_none());
     }

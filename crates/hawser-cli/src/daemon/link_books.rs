@@ -6,9 +6,10 @@ use std::time::Duration;
 use hawser_control::{ConnectionsStatus, LinkStatus, LinkTraffic, PlacingStatus};
 use hawser_path::{LinkLoss, Segments};
 use hawser_session::ChannelSnapshot;
-use hawser_types::{ByteCount, ChannelId, Instant};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex};
 
 use super::View;
+use super::books::key;
 use super::meter::{Meter, Moved};
 
 /// An account of every link that something has moved over, by its name, entered once a second.
@@ -17,7 +18,7 @@ pub(super) struct LinkBooks {
     now: Instant,
     links: BTreeMap<String, Account>,
     /// The channels of sessions, by these.
-    sessions: BTreeMap<String, BTreeMap<ChannelId, Seen>>,
+    sessions: BTreeMap<String, BTreeMap<(ChannelId, LinkIndex), Seen>>,
     /// What connections had moved that were placed on links.
     placed: BTreeMap<String, Moved>,
 }
@@ -89,17 +90,17 @@ impl LinkBooks {
     fn enter_session(
         &mut self,
         view: &View,
-        before: &BTreeMap<ChannelId, Seen>,
+        before: &BTreeMap<(ChannelId, LinkIndex), Seen>,
         links: &[LinkStatus],
     ) {
         let mut seen = BTreeMap::new();
         let channels = view.session.iter().flat_map(|session| &session.channels);
         for channel in channels {
-            let before = before.get(&channel.id).copied();
+            let before = before.get(&key(channel)).copied();
             let name = own_link(view, channel, links);
             let Some(account) = name.and_then(|name| open(&mut self.links, name)) else {
                 // It may be known again later, and then counts from here on.
-                seen.extend(before.map(|before| (channel.id, before)));
+                seen.extend(before.map(|before| (key(channel), before)));
                 continue;
             };
             let before = before.unwrap_or_default();
@@ -110,7 +111,7 @@ impl LinkBooks {
                     again: channel.retransmissions,
                 },
             };
-            seen.insert(channel.id, now);
+            seen.insert(key(channel), now);
             account.total.add(now.moved.since(before.moved));
             if channel.segments_delivered.is_some() {
                 account
@@ -168,7 +169,7 @@ fn own_link<'a>(
     channel: &ChannelSnapshot,
     links: &'a [LinkStatus],
 ) -> Option<&'a str> {
-    let Some(address) = view.addresses.get(&channel.id) else {
+    let Some(address) = view.addresses.get(&key(channel)) else {
         let way = view.ways.get(&channel.link.value())?;
         return Some(way.link.as_str()).filter(|name| !name.is_empty());
     };
@@ -198,7 +199,6 @@ const ENOUGH: f64 = 0.2;
 
 #[cfg(test)]
 mod tests {
-    use hawser_types::LinkIndex;
 
     use super::super::books::tests;
     use super::*;
@@ -255,7 +255,8 @@ mod tests {
             &[dsl()],
         );
         assert_eq!(traffic(&books, None), LinkTraffic::default());
-        far.addresses.insert(ChannelId::new(1), dsl().addresses[0]);
+        far.addresses
+            .insert((ChannelId::new(1), LinkIndex::new(2)), dsl().addresses[0]);
         books.enter(
             SECOND,
             (std::slice::from_ref(&far), &BTreeMap::new()),

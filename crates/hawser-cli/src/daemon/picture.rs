@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hawser_control::{
-    ChannelKind, ChannelState, ChannelStatus, MemoryStatus, PathStanding, PathState, PathStatus,
-    SessionState, SessionStatus, StreamStatus,
+    Carrier, ChannelKind, ChannelState, ChannelStatus, MemoryStatus, PathStanding, PathState,
+    PathStatus, SessionState, SessionStatus, StreamStatus, TransportStatus,
 };
 use hawser_front::bonded::Purpose;
 use hawser_front::datagram::opening;
@@ -33,6 +33,7 @@ pub(super) fn session(view: View, books: &Books, now: Instant) -> SessionStatus 
     status.up = status.paths.iter().map(|path| path.up).sum();
     status.down = status.paths.iter().map(|path| path.down).sum();
     if let Some(session) = &view.session {
+        status.transport = transport(session, &view);
         let mut all = account.map(|a| a.gone(channels)).unwrap_or_default();
         channels.iter().for_each(|channel| all.add(moved(channel)));
         let twice = session.counters.bytes_again + session.counters.bytes_duplicated;
@@ -82,7 +83,7 @@ fn paths(view: &View, channels: &[ChannelSnapshot], account: Option<&Account>) -
         let count = |part: fn(&LinkSnapshot) -> ByteCount| standing.map(part).unwrap_or_default();
         let seen = || channels.iter().filter_map(|channel| channel.peer);
         let moving = |channel: &&ChannelSnapshot| {
-            account.map_or_else(Default::default, |account| account.channel(channel.id))
+            account.map_or_else(Default::default, |account| account.channel(channel))
         };
         let rates: Vec<_> = channels.iter().map(moving).collect();
         PathStatus {
@@ -175,7 +176,28 @@ fn channel(channel: &ChannelSnapshot, view: &View) -> ChannelStatus {
         bytes_received: channel.received,
         retransmissions: channel.retransmissions,
         in_flight_bytes: channel.in_flight,
-        congestion: view.congestion.clone(),
+        congestion: match channel.carrier {
+            hawser_session::Carrier::Tcp => view.congestion.clone(),
+            hawser_session::Carrier::Association => String::new(),
+        },
+        carrier: carrier(channel.carrier),
+    }
+}
+
+fn transport(session: &SessionSnapshot, view: &View) -> TransportStatus {
+    let transport = session.transport;
+    TransportStatus {
+        wanted: transport.wish.name().to_owned(),
+        in_use: carrier(transport.in_use),
+        trying: transport.trying,
+        problem: view.transport_problem.clone(),
+    }
+}
+
+fn carrier(carrier: hawser_session::Carrier) -> Carrier {
+    match carrier {
+        hawser_session::Carrier::Tcp => Carrier::Tcp,
+        hawser_session::Carrier::Association => Carrier::Association,
     }
 }
 

@@ -19,6 +19,7 @@ mod rules;
 mod service;
 mod steering;
 mod top;
+mod transport;
 mod units;
 mod usage;
 mod web;

@@ -44,6 +44,8 @@ pub(super) struct Look {
 #[derive(Debug, Default)]
 pub(super) struct Ways {
     links: BTreeMap<IpAddr, LinkIndex>,
+    /// This end's addresses of the association's paths, by the client's links.
+    homes: BTreeMap<LinkIndex, IpAddr>,
     /// What associations were told of links does not hold any more.
     pub(super) stale: bool,
 }
@@ -259,6 +261,12 @@ impl Look {
         if known.iter().any(is_strange) && inner.learn_ways(side) {
             inner.ways.stale = true;
         }
+        let at = |path: &&PathSnapshot| {
+            let link = inner.ways.link(side, &path.route)?;
+            Some((link, path.route.local.address))
+        };
+        let homes = known.iter().filter_map(at).collect();
+        inner.ways.homes = homes;
         // Those of one link are one to the session, as its channels are.
         let mut paths: BTreeMap<LinkIndex, PathSample> = BTreeMap::new();
         for path in known {
@@ -336,6 +344,11 @@ impl Ways {
                 self.links.get(&address).copied()
             }
         }
+    }
+
+    /// This end's address of the association's paths over a link.
+    pub(super) fn home(&self, link: LinkIndex) -> Option<IpAddr> {
+        self.homes.get(&link).copied()
     }
 
     fn take_stale(&mut self) -> bool {
