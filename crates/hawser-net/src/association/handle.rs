@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hawser_sctp::{Backlog, Closed, LinkWord, Message, PathSnapshot, Received, SendError};
+use hawser_sctp::{Backlog, Behind, Closed, LinkWord, Message, PathSnapshot, Received, SendError};
 use hawser_session::seal::datagram::KeyId;
 use hawser_types::{ByteCount, Instant};
 use hawser_wire::sctp::StreamNumber;
@@ -71,15 +71,17 @@ impl AssociationHandle {
     }
 
     /// Sends messages from the front of `messages` for as long as there is room; what is left there waits
-    /// for [`Self::room`].
+    /// for [`Self::room`]. `behind`: what follows these, where the owner keeps the association's queue short.
     ///
     /// # Errors
     /// As for [`Self::send`]; the message at fault is gone.
     pub fn send_some(
         &self,
         messages: &mut VecDeque<(StreamNumber, Message)>,
+        behind: Behind,
     ) -> Result<(), SendError> {
         self.change(|entry, now| {
+            entry.association.set_behind(behind);
             while let Some((stream, message)) = messages.front() {
                 // Its payload is shared, not copied.
                 match entry.association.send(now, *stream, message.clone()) {

@@ -1,7 +1,7 @@
 use std::net::Ipv4Addr;
 
 use bytes::Bytes;
-use hawser_sctp::Message;
+use hawser_sctp::{Behind, Message};
 use hawser_session::seal::{Direction, SessionKeys};
 use hawser_types::{ChannelId, LinkIndex};
 use hawser_wire::sctp::StreamNumber;
@@ -243,7 +243,7 @@ async fn many_messages_go_and_come_at_once_and_there_is_room_again_when_they_hav
     let mut messages = Vec::new();
     let sending = async {
         while !waiting.is_empty() {
-            there.send_some(&mut waiting).unwrap();
+            there.send_some(&mut waiting, Behind::default()).unwrap();
             there.room(ByteCount::from(payload.len())).await;
         }
     };

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hawser_sctp::{
-    Backlog, End, LinkWord, Message, PathSnapshot, Place, Received, Reliability, Route, Traffic,
+    Backlog, Behind, End, LinkWord, Message, PathSnapshot, Place, Received, Reliability, Route,
+    Traffic,
 };
 use hawser_session::seal::datagram::OVERHEAD;
 use hawser_session::{AssociationSample, ChannelSpec, Outgoing, PathSample, Session, Side};
@@ -131,6 +132,8 @@ struct Step {
     records: Vec<Outgoing>,
     /// The association would take more at once.
     has_room: bool,
+    /// What follows them.
+    behind: Behind,
     /// What holds for links, where that has changed.
     words: Option<Vec<LinkWord>>,
     over: bool,
@@ -151,7 +154,7 @@ impl Writer {
             for record in step.records {
                 self.waiting.push_back(message(record, self.streams));
             }
-            if !self.send() {
+            if !self.send(step.behind) {
                 // The reading task sees that it is over, and may have more to read before.
                 return;
             }
@@ -175,11 +178,11 @@ impl Writer {
     }
 
     /// Gives the association what it has room for. `false`: it takes nothing more.
-    fn send(&mut self) -> bool {
+    fn send(&mut self, behind: Behind) -> bool {
         if self.waiting.is_empty() {
             return true;
         }
-        let sent = self.ride.association.send_some(&mut self.waiting);
+        let sent = self.ride.association.send_some(&mut self.waiting, behind);
         let waits = self.waiting.iter().map(|(_, it)| it.payload.len() as u64);
         self.ride.waiting.store(waits.sum(), Ordering::Relaxed);
         sent.inspect_err(|error| tracing::debug!(id = %self.id, %error, "a record is not sent"))
@@ -224,9 +227,11 @@ impl Writer {
                 room = room.saturating_sub(length(&out) as u64);
                 records.push(out);
             }
+            let hawser_session::Behind { bytes, more } = inner.session.behind();
             Step {
                 records,
                 has_room: room > 0,
+                behind: Behind { bytes, more },
                 words,
                 over: inner.closed.is_some(),
             }
