@@ -115,7 +115,8 @@ impl Race {
             self.demand = Some((since, now));
             if self.trial.is_some() {
                 self.measure_trial(now, look, span.min(LONGEST_LOOK), bytes);
-            } else if known.is_some() {
+            } else if now.since(since) >= START.max(look.round_trip * 4) {
+                // As of a trial, the start does not count.
                 self.measure_chosen(span.min(LONGEST_LOOK), bytes, look.round_trip);
                 self.begin_trial(now, look, since);
             }
