@@ -39,7 +39,7 @@ impl Purpose {
     pub fn of(opening: &[u8]) -> Option<Self> {
         match opening {
             [1..=3, ..] => Some(Self::Connect),
-            [4..=6, ..] => Some(Self::Datagrams),
+            [4..=9, ..] => Some(Self::Datagrams),
             [OPENING_FILE] => Some(Self::File),
             [OPENING_SINK] => Some(Self::Sink),
             [OPENING_SOURCE, size @ ..] => {

@@ -14,14 +14,14 @@ pub fn fuzz_destination(data: &[u8]) {
     if let Ok(destination) = Destination::decode(data) {
         let again = Destination::decode(&destination.to_bytes());
         assert_eq!(again.as_ref(), Ok(&destination));
-        let for_datagrams = opening::of(&destination);
-        assert_eq!(
-            opening::destination(&for_datagrams).as_ref(),
-            Ok(&destination)
-        );
+        for is_call in [false, true] {
+            let opening = opening::of(&destination, is_call);
+            let read = opening::read(&opening);
+            assert_eq!(read, Ok((destination.clone(), is_call)));
+        }
         assert_eq!(destination.to_string().parse(), Ok(destination));
     }
-    let _ = opening::destination(data);
+    let _ = opening::read(data);
     if let Ok(text) = std::str::from_utf8(data)
         && let Ok(destination) = text.parse::<Destination>()
     {

@@ -138,7 +138,7 @@ async fn a_flow_begins_in_its_stream_goes_on_beside_it_and_ends_when_nothing_mov
     };
     let client = client(config).await;
     let server = mirror().await;
-    let mut stream = open(&client, opening::of(&server.into())).await;
+    let mut stream = open(&client, opening::of(&server.into(), false)).await;
     let mut early = Vec::new();
     for payload in [&b"first"[..], b""] {
         assert!(opening::put_early(payload, &mut early));
@@ -169,7 +169,7 @@ async fn flows_are_checked_and_counted_like_connections() {
     };
     let client = client(config).await;
     let code = |error: DialError| Some(u32::from(error.code()));
-    let private = opening::of(&"10.0.0.1:53".parse().unwrap());
+    let private = opening::of(&"10.0.0.1:53".parse().unwrap(), false);
     assert_eq!(
         refusal(&client, private).await,
         code(DialError::RefusedByPolicy)
@@ -179,7 +179,7 @@ async fn flows_are_checked_and_counted_like_connections() {
         refusal(&client, broken).await,
         code(DialError::MalformedDestination)
     );
-    let flow = opening::of(&mirror().await.into());
+    let flow = opening::of(&mirror().await.into(), false);
     let mut first = open(&client, flow.clone()).await;
     in_time(first.accepted()).await.unwrap();
     let limit = code(DialError::LimitReached);

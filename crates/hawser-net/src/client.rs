@@ -197,6 +197,14 @@ impl Client {
         }
     }
 
+    /// Whether the gateway has said that it takes associations, and so knows what calls are.
+    pub fn knows_calls(&self) -> bool {
+        match &*self.shared.current.borrow() {
+            State::Running(driver) => driver.datagram_port().is_some(),
+            _ => false,
+        }
+    }
+
     /// Waits until a session runs, at most for `patience`.
     pub async fn connected(&self, patience: Duration) -> Result<(), OpenStreamError> {
         self.ready(patience).await.map(drop)

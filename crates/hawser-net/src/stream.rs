@@ -167,6 +167,12 @@ impl BondStream {
             .map_err(stream_error)
     }
 
+    /// Says that the datagrams beside the stream are a call's: where they go over an association, they may be
+    /// sent twice rather than be lost.
+    pub fn set_call(&self) {
+        self.driver.with(|session, _| session.set_call(self.id));
+    }
+
     /// Sends a datagram beside the stream: once, by any link, as soon as one takes it. It may be
     /// lost, and it may overtake others and what is written to the stream. The peer has to know
     /// the stream already.

@@ -140,6 +140,7 @@ impl Run {
             protocol: index as u32,
             unordered: sent.unordered,
             reliability,
+            twice: self.rng.random_bool(0.2),
         };
         let stream = StreamNumber::new(sent.stream);
         self.messages.push(sent);

@@ -152,6 +152,8 @@ pub struct Outgoing {
     pub stream: StreamId,
     /// Over an association: for how long it is worth anything. `None`: it must arrive.
     pub lifetime: Option<Duration>,
+    /// Over an association: somebody waits for it, and it is short: it is worth being sent twice.
+    pub twice: bool,
 }
 
 /// What reading from a stream gave.

@@ -22,6 +22,8 @@ pub(crate) struct Stream {
     pub(crate) own_metadata: Bytes,
     pub(crate) opened_at: Instant,
     pub(crate) datagrams: Arrived,
+    /// They are a call's.
+    pub(crate) is_call: bool,
     /// The application has read up to the end.
     pub(crate) read_out: bool,
     /// The application has let go of the stream.
@@ -38,6 +40,7 @@ impl Stream {
             own_metadata: Bytes::new(),
             opened_at: now,
             datagrams: Arrived::default(),
+            is_call: false,
             read_out: false,
             abandoned: false,
         }

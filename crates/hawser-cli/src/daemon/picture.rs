@@ -218,7 +218,7 @@ pub(super) fn destination(metadata: &[u8]) -> Option<String> {
     match Purpose::of(metadata)? {
         Purpose::Connect => Some(Destination::decode(metadata).ok()?.to_string()),
         Purpose::Datagrams => {
-            let destination = opening::destination(metadata).ok()?;
+            let (destination, _) = opening::read(metadata).ok()?;
             Some(format!("{destination} (udp)"))
         }
         Purpose::File => Some("(file)".to_owned()),

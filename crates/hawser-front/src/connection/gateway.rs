@@ -7,7 +7,7 @@ use hawser_net::links::{Link, LinkKind};
 use hawser_path::DemandKey;
 use hawser_policy::{Avoid, LinkChoice, Mode, Verdict};
 use hawser_sched::connection::{
-    By, Demand, GatewayUse, GatewayView, LinkView, Load, Reached, choose_way,
+    By, Class, Demand, GatewayUse, GatewayView, LinkView, Load, Reached, choose_way,
 };
 use hawser_types::{ByteCount, Instant, LinkIndex, Rate};
 
@@ -35,6 +35,13 @@ pub struct Chosen {
     site: Option<Site>,
     /// What is to be told of it, where it goes by the gateway.
     story: Option<Box<Story>>,
+}
+
+impl Chosen {
+    /// Whether it is of those that somebody talks by.
+    pub(crate) fn is_call(&self) -> bool {
+        self.demand.class == Class::RealTime
+    }
 }
 
 /// A session with a gateway at one moment.

@@ -109,7 +109,7 @@ impl DatagramPort for BondPort {
             self.flows.remove(destination);
         }
         if !self.flows.contains_key(destination) {
-            self.begin(destination, now);
+            self.begin(destination, now, false);
         }
         let Some(flow) = self.flows.get_mut(destination) else {
             return false;
@@ -118,6 +118,12 @@ impl DatagramPort for BondPort {
         flow.outgoing
             .try_send(Bytes::copy_from_slice(payload))
             .is_ok()
+    }
+
+    fn set_call(&mut self, destination: &Destination, is_call: bool) {
+        if is_call && !self.flows.contains_key(destination) {
+            self.begin(destination, Instant::now(), true);
+        }
     }
 
     fn poll_receive(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<SocketAddr> {
@@ -141,7 +147,7 @@ impl DatagramPort for BondPort {
 }
 
 impl BondPort {
-    fn begin(&mut self, destination: &Destination, now: Instant) {
+    fn begin(&mut self, destination: &Destination, now: Instant, is_call: bool) {
         if self.flows.len() >= self.limits.flows.max(1) {
             let stillest = self.flows.iter().min_by_key(|(_, flow)| flow.used);
             if let Some(stillest) = stillest.map(|(destination, _)| destination.clone()) {
@@ -150,8 +156,12 @@ impl BondPort {
         }
         let (outgoing, to_send) = mpsc::channel(MAX_OUTGOING);
         let (client, arrives) = (Arc::clone(&self.client), self.arrives.clone());
-        let whose = (self.label.clone(), destination.clone());
-        let carried = carry(client, whose, to_send, arrives);
+        let what = What {
+            label: self.label.clone(),
+            destination: destination.clone(),
+            is_call,
+        };
+        let carried = carry(client, what, to_send, arrives);
         let flow = Flow {
             outgoing,
             task: tokio::spawn(carried).abort_handle(),
@@ -168,19 +178,37 @@ impl Drop for Flow {
     }
 }
 
+/// What a flow is.
+struct What {
+    label: Option<Label>,
+    destination: Destination,
+    is_call: bool,
+}
+
 /// Carries one flow until either side ends it.
 async fn carry(
     client: Arc<Client>,
-    (label, destination): (Option<Label>, Destination),
+    what: What,
     mut outgoing: Receiver<Bytes>,
     arrives: Sender<(SocketAddr, Bytes)>,
 ) {
-    let Ok(mut stream) = client.open(opening::of(&destination)).await else {
+    let What {
+        label,
+        destination,
+        is_call,
+    } = what;
+    // Others would refuse it.
+    let is_told = is_call && client.knows_calls();
+    let opening = opening::of(&destination, is_told);
+    let Ok(mut stream) = client.open(opening).await else {
         return;
     };
     drop(client);
     if let Some(label) = label {
         stream.set_label(label);
+    }
+    if is_call {
+        stream.set_call();
     }
     let Some(source) = begin(&mut stream, &destination, &mut outgoing).await else {
         tracing::debug!(%destination, code = ?stream.reset_code(), "a flow is refused");

@@ -154,6 +154,9 @@ impl<S> ChoicePort<S> {
         };
         if by == By::Gateway {
             self.director.tell_by_gateway(&chosen);
+            if let Ok(gateway) = &mut self.gateway {
+                gateway.set_call(destination, chosen.is_call());
+            }
         }
         if self.chosen.len() >= MAX_FLOWS && !self.chosen.contains_key(destination) {
             let stillest = self.chosen.iter().min_by_key(|(_, taken)| taken.used);

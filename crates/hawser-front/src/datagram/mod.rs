@@ -43,6 +43,9 @@ pub trait DatagramPort: Send {
     /// [`DatagramPort::poll_receive`] is to be polled afterwards: it does what takes longer.
     fn send(&mut self, destination: &Destination, payload: &[u8]) -> bool;
 
+    /// Says what goes to a destination from now on: datagrams of a call, or others.
+    fn set_call(&mut self, _destination: &Destination, _is_call: bool) {}
+
     /// The next datagram that came, and who sent it. What does not fit `buffer` is lost.
     fn poll_receive(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<SocketAddr>;
 }

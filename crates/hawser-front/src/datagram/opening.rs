@@ -1,8 +1,8 @@
 //! What a bonded stream that carries datagrams says: its opening, and the datagrams that go in it
 //! before it is accepted.
 //!
-//! The opening is an encoded [`Destination`] whose kind is 4, 5 or 6 in place of 1, 2 or 3. The
-//! acceptor answers with the address that it sends to, encoded as a destination. Until then the
+//! The opening is an encoded [`Destination`] whose kind is 4, 5 or 6 in place of 1, 2 or 3, or 7, 8 or 9
+//! for a call. The acceptor answers with the address that it sends to, encoded as a destination. Until then the
 //! opener puts datagrams into the stream, each behind its length (2 bytes), since one beside
 //! the stream might come before it; afterwards they go beside it.
 
@@ -10,28 +10,31 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use crate::destination::{Destination, DestinationError};
 
-/// The opening for datagrams to `destination`.
-pub fn of(destination: &Destination) -> Bytes {
+/// The opening for datagrams to `destination`; whether they are a call's.
+pub fn of(destination: &Destination, is_call: bool) -> Bytes {
     let mut bytes = destination.to_bytes();
     if let Some(kind) = bytes.first_mut() {
-        *kind += KINDS;
+        *kind += if is_call { CALLS } else { KINDS };
     }
     bytes.into()
 }
 
-/// Where a stream's datagrams go.
+/// Where a stream's datagrams go, and whether they are a call's.
 ///
 /// # Errors
 /// What is wrong with the bytes.
-pub fn destination(opening: &[u8]) -> Result<Destination, DestinationError> {
+pub fn read(opening: &[u8]) -> Result<(Destination, bool), DestinationError> {
     let (&kind, rest) = opening.split_first().ok_or(DestinationError::Truncated)?;
+    let is_call = kind > CALLS;
     let plain = kind
-        .checked_sub(KINDS)
+        .checked_sub(if is_call { CALLS } else { KINDS })
         .ok_or(DestinationError::UnknownKind(kind))?;
-    Destination::decode(&[&[plain], rest].concat()).map_err(|error| match error {
+    let destination = Destination::decode(&[&[plain], rest].concat());
+    let destination = destination.map_err(|error| match error {
         DestinationError::UnknownKind(_) => DestinationError::UnknownKind(kind),
         other => other,
-    })
+    })?;
+    Ok((destination, is_call))
 }
 
 /// Puts a datagram behind its length. `false`: it is too large for that.
@@ -62,6 +65,8 @@ pub const MAX_EARLY: usize = 32 * 1024;
 
 /// Between the kinds of hosts for connections and those for datagrams.
 const KINDS: u8 = 3;
+/// And those for calls.
+const CALLS: u8 = 6;
 
 #[cfg(test)]
 mod tests {
@@ -76,13 +81,16 @@ mod tests {
             ("example.org:53", b"\x06\0\x35\x0bexample.org"),
         ] {
             let to: Destination = text.parse().unwrap();
-            assert_eq!(of(&to), bytes);
-            assert_eq!(destination(bytes), Ok(to));
+            assert_eq!(of(&to, false), bytes);
+            assert_eq!(read(bytes), Ok((to.clone(), false)));
+            let call = [&[bytes[0] + 3], &bytes[1..]].concat();
+            assert_eq!(of(&to, true), call);
+            assert_eq!(read(&call), Ok((to, true)));
         }
-        assert_eq!(destination(b""), Err(DestinationError::Truncated));
+        assert_eq!(read(b""), Err(DestinationError::Truncated));
         let unknown = |kind| Err(DestinationError::UnknownKind(kind));
-        assert_eq!(destination(&[1, 0, 53, 1, 2, 3, 4]), unknown(1));
-        assert_eq!(destination(&[7, 0, 53]), unknown(7));
+        assert_eq!(read(&[1, 0, 53, 1, 2, 3, 4]), unknown(1));
+        assert_eq!(read(&[10, 0, 53]), unknown(10));
     }
 
     proptest! {

@@ -52,15 +52,16 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
         self.counters.opened.fetch_add(1, Ordering::Relaxed);
         let _present = Present::new(&self.counters.current);
         let opened = async {
-            let destination = opening::destination(stream.open_metadata()).map_err(|error| {
-                debug!(?client, %error, "malformed destination");
-                DialError::MalformedDestination
-            })?;
+            let (destination, is_call) =
+                opening::read(stream.open_metadata()).map_err(|error| {
+                    debug!(?client, %error, "malformed destination");
+                    DialError::MalformedDestination
+                })?;
             let (addresses, permit) = self.admit(client, &destination).await?;
             let (socket, remote) = open(&addresses, destination.port)?;
-            Ok((socket, remote, permit))
+            Ok((socket, remote, permit, is_call))
         };
-        let (socket, remote, _permit) = match opened.await {
+        let (socket, remote, _permit, is_call) = match opened.await {
             Ok(opened) => opened,
             Err(error) => {
                 self.counters.refused.add(error);
@@ -70,6 +71,9 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
         };
         self.counters.connected.fetch_add(1, Ordering::Relaxed);
         let bonded = stream.get_mut();
+        if is_call {
+            bonded.set_call();
+        }
         // Fails only when the stream is over, which reading shows.
         let _ = bonded.accept(Destination::from(remote).to_bytes().into());
         let flow = Flow {

@@ -430,6 +430,7 @@ fn message(record: Outgoing, streams: u16) -> (StreamNumber, Message) {
     let message = Message {
         unordered: true,
         reliability: reliability.unwrap_or_default(),
+        twice: record.twice,
         ..Message::new(payload)
     };
     (stream, message)

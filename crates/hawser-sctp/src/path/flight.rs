@@ -46,6 +46,8 @@ pub(crate) struct Flight {
     delivery: Delivery,
     pacer: Pacer,
     reordering: Reordering,
+    /// The share of packets that were lost lately.
+    loss: f64,
 }
 
 /// A packet with DATA.
@@ -93,6 +95,11 @@ impl Flight {
     /// Bytes of packets under way, less the chunks in them that are not.
     pub(crate) fn bytes(&self) -> ByteCount {
         ByteCount::new(self.bytes)
+    }
+
+    /// The share of packets that were lost lately, 0 to 1.
+    pub(crate) fn loss(&self) -> f64 {
+        self.loss
     }
 
     /// Whether nothing is under way.
@@ -327,11 +334,13 @@ impl Flight {
         self.bytes -= bytes;
         if packet.open == 0 {
             self.open -= 1;
+            self.loss -= self.loss * LOSS_WEIGHT;
         }
         Some((packet.at, packet.snapshot, bytes))
     }
 
     fn book_lost(&mut self, lost: &SentPacket) {
+        self.loss += (1.0 - self.loss) * LOSS_WEIGHT;
         self.bytes -= lost.bytes;
         self.open -= 1;
         self.pop_closed();
@@ -358,3 +367,6 @@ impl SentPacket {
         }
     }
 }
+
+/// What one packet counts for in the share of those that are lost: a loss shows for some hundred packets.
+const LOSS_WEIGHT: f64 = 1.0 / 128.0;

@@ -280,7 +280,7 @@ fn only_path(paths: &Paths) -> Option<&Path> {
     (is_only && !is_forbidden).then_some(only)
 }
 
-fn is_ready(now: Instant, path: &Path) -> bool {
+pub(super) fn is_ready(now: Instant, path: &Path) -> bool {
     path.flight.is_ready(now, path.congestion.window())
 }
 
@@ -292,7 +292,7 @@ fn has_spare_packet(path: &Path) -> bool {
     path.flight.bytes() < path.congestion.window() + packet
 }
 
-fn path_of(channel: ChannelId) -> PathId {
+pub(super) fn path_of(channel: ChannelId) -> PathId {
     PathId::new(channel.value())
 }
 

@@ -82,6 +82,7 @@ struct Waiting {
     rest: Bytes,
     protocol: u32,
     unordered: bool,
+    twice: bool,
     id: Option<MessageId>,
     /// Its number, once its first part was cut.
     number: Option<u32>,
@@ -93,6 +94,8 @@ struct Waiting {
 pub(super) struct Part {
     pub(super) data: Data,
     pub(super) message: Option<MessageId>,
+    /// It is worth being sent twice.
+    pub(super) twice: bool,
 }
 
 impl Queue {
@@ -143,6 +146,7 @@ impl Queue {
             rest: message.payload,
             protocol: message.protocol,
             unordered: message.unordered,
+            twice: message.twice,
             id,
             number: None,
             parts: 0,
@@ -200,14 +204,18 @@ impl Queue {
             payload,
         };
         message.parts += 1;
-        let id = message.id;
+        let (id, twice) = (message.id, message.twice);
         self.bytes -= data.payload.len() as u64;
         if last {
             stream.waiting.pop_front();
             self.messages -= 1;
         }
         self.end_turn(number, data.payload.len() as u64, last);
-        Some(Part { data, message: id })
+        Some(Part {
+            data,
+            message: id,
+            twice,
+        })
     }
 
     /// Drops what waits of a message. If parts of it were sent, what comes out is an end for them,

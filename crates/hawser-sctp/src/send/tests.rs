@@ -203,12 +203,7 @@ fn terms(config: &AssociationConfig) -> Terms {
 }
 
 fn message(bytes: usize) -> Message {
-    Message {
-        payload: Bytes::from(vec![7; bytes]),
-        protocol: 0,
-        unordered: false,
-        reliability: Reliability::Full,
-    }
+    Message::new(Bytes::from(vec![7; bytes]))
 }
 
 fn route(number: u32) -> Route {

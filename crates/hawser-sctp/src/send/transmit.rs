@@ -23,7 +23,8 @@ pub(super) enum Kind {
     New { second: Option<PathId> },
     /// Chunks that are under way elsewhere.
     Copy(SmallVec<[u64; 2]>),
-    /// Chunks that have just left over another path, since the policy wants them on two.
+    /// Chunks that have just left, since the policy wants them on two paths, or who sent them wants
+    /// them sent twice.
     Twin(SmallVec<[u64; 2]>),
     /// To bring an answer after silence.
     Probe,
@@ -31,11 +32,13 @@ pub(super) enum Kind {
 
 /// A packet that is being filled for a path.
 #[derive(Debug, Default)]
-struct Filling {
-    path: PathId,
+pub(super) struct Filling {
+    pub(super) path: PathId,
     number: u64,
     chunks: SmallVec<[u64; 2]>,
     bytes: u64,
+    /// Those of the chunks that are to be sent twice.
+    pub(super) twice: SmallVec<[u64; 2]>,
     /// The peer is to answer at once (RFC 7053).
     immediate: bool,
 }
@@ -102,8 +105,11 @@ impl Outbound {
             Kind::Again(chunk) => self.fill_again(chunk, paths, &mut filling, writer),
             Kind::New { second } => {
                 self.fill_new(paths, &mut filling, writer);
-                let copied = second.filter(|_| !filling.chunks.is_empty());
-                self.copies = copied.map(|second| (second, filling.chunks.clone()));
+                self.copies = match second {
+                    Some(second) => Some((second, filling.chunks.clone())),
+                    None => self.choose_second(now, paths, &filling),
+                };
+                self.copies.take_if(|(_, chunks)| chunks.is_empty());
             }
             Kind::Copy(chunks) => self.fill_copies(&chunks, false, &mut filling, writer),
             Kind::Twin(chunks) => self.fill_copies(&chunks, true, &mut filling, writer),
@@ -164,6 +170,10 @@ impl Outbound {
             if !self.put(chunk, filling, writer) {
                 self.window.set_status(chunk, Status::Fail);
                 return;
+            }
+            self.budget.on_sent(length as u64);
+            if part.twice {
+                filling.twice.push(chunk);
             }
         }
     }

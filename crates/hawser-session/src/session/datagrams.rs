@@ -99,6 +99,13 @@ impl Session {
         Ok(())
     }
 
+    /// The datagrams of a stream are a call's: over an association they are worth being sent twice.
+    pub fn set_call(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.is_call = true;
+        }
+    }
+
     /// The next datagram that came for a stream; `None`: [`Event::Datagram`] tells when there is one.
     pub fn receive_datagram(&mut self, id: StreamId) -> Result<Option<Bytes>, StreamError> {
         let stream = self.streams.get_mut(&id).ok_or(StreamError::Unknown(id))?;
@@ -244,6 +251,8 @@ impl Session {
             length += payload.len();
             channel.given.bytes -= payload.len();
             put_datagram(stream, &payload, &mut out.head);
+            let sender = self.streams.get(&stream);
+            out.twice |= sender.is_some_and(|sender| sender.is_call);
             self.counters.datagrams_sent += 1;
         }
         channel.given.was_last = true;

@@ -45,7 +45,7 @@ impl Session {
     pub fn poll_transmit(&mut self, now: Instant, id: ChannelId, out: &mut Outgoing) -> bool {
         out.head.clear();
         out.payload.clear();
-        (out.stream, out.lifetime) = (StreamId::COMMANDS, None);
+        (out.stream, out.lifetime, out.twice) = (StreamId::COMMANDS, None, false);
         if self.drop_stale(id) {
             self.schedule(now);
         }
@@ -84,6 +84,7 @@ impl Session {
         if let Some(chunk) = chunk {
             chunk.header.encode(&mut out.head);
             out.stream = chunk.header.stream;
+            out.twice = chunk.role == ChannelRole::Express && chunk.length <= SHORT;
             out.payload.extend(chunk.payload.iter().cloned());
         }
         if out.head.len() == prefix {
@@ -416,3 +417,5 @@ const MAX_DATAGRAMS: usize = 16 * 1024;
 /// Commands are exempt from credit, so this bounds them.
 const MAX_COMMANDS_OUTSTANDING: u64 = 64 * 1024;
 const MAX_COMMAND_CHUNK: usize = 1200;
+/// What fits one packet with others.
+const SHORT: usize = 1100;

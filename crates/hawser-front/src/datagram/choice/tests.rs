@@ -2,8 +2,8 @@ use std::future::poll_fn;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use hawser_policy::{Action, Mode, Rule, RuleSet};
-use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
+use hawser_policy::{Action, Condition, Mode, Rule, RuleSet};
+use hawser_sched::connection::{Class, ConnectionPolicy, GatewayUse};
 use hawser_types::{ByteCount, LinkIndex};
 
 use super::*;
@@ -14,6 +14,8 @@ use crate::near::tests::Home;
 #[derive(Clone, Default)]
 struct Fake {
     sent: Arc<Mutex<Vec<Sent>>>,
+    /// Where calls go.
+    calls: Arc<Mutex<Vec<String>>>,
     fails: Option<DialError>,
 }
 
@@ -31,6 +33,12 @@ impl DatagramPort for Fake {
         let sent = (destination.to_string(), payload.to_vec());
         self.sent.lock().unwrap().push(sent);
         true
+    }
+
+    fn set_call(&mut self, destination: &Destination, is_call: bool) {
+        if is_call {
+            self.calls.lock().unwrap().push(destination.to_string());
+        }
     }
 
     fn poll_receive(&mut self, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<SocketAddr> {
@@ -212,4 +220,25 @@ async fn what_is_sent_before_the_way_is_known_goes_in_order() {
         told,
         [Some(LeftTo::Gateway("the gateway is for everything"))]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_gateway_hears_which_flows_are_calls() {
+    let mut scene = scene(GatewayUse::Always);
+    let call = Rule {
+        when: Condition {
+            port: vec!["3478".parse().unwrap()],
+            ..Condition::default()
+        },
+        then: Action {
+            class: Some(Class::RealTime),
+            ..Action::default()
+        },
+        ..Rule::default()
+    };
+    scene.director.set_rules(Arc::new(RuleSet::new([call])));
+    for to in ["198.51.100.1:3478", OUT_THERE] {
+        assert_eq!(scene.way(to).await, By::Gateway);
+    }
+    assert_eq!(*scene.gateway.calls.lock().unwrap(), ["198.51.100.1:3478"]);
 }

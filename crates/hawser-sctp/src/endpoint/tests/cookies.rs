@@ -273,12 +273,7 @@ fn who_brings_a_cookie_from_another_of_its_addresses_gets_data_once_that_answers
 }
 
 fn say(association: &mut crate::Association) {
-    let message = crate::Message {
-        payload: vec![1].into(),
-        protocol: 0,
-        unordered: false,
-        reliability: crate::Reliability::Full,
-    };
+    let message = crate::Message::new(vec![1].into());
     let stream = hawser_wire::sctp::StreamNumber::new(0);
     association.send(later(), stream, message).unwrap();
 }

@@ -7,9 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::testing::{locals, socket};
-use crate::{
-    Association, AssociationId, Closed, ConnectError, Event, Message, Reliability, Transmit,
-};
+use crate::{Association, AssociationId, Closed, ConnectError, Event, Message, Transmit};
 
 /// An endpoint, what it has begun or accepted, and what that told.
 struct Host {
@@ -188,12 +186,7 @@ impl Net {
     }
 
     fn say(&mut self, host: usize, byte: u8) {
-        let message = Message {
-            payload: vec![byte; 10].into(),
-            protocol: 0,
-            unordered: false,
-            reliability: Reliability::Full,
-        };
+        let message = Message::new(vec![byte; 10].into());
         let (now, stream) = (self.now, StreamNumber::new(0));
         let sent = self.hosts[host].only().send(now, stream, message);
         sent.expect("it is established");

@@ -327,3 +327,72 @@ fn at_the_end_of_a_transfer_an_idle_path_takes_over_from_a_much_slower_one() {
     assert_eq!(copies[0].path, PathId::new(0));
     assert!(bench.pump().is_empty());
 }
+
+fn write_twice(bench: &mut Bench, bytes: usize) {
+    let message = Message {
+        twice: true,
+        ..message(bytes)
+    };
+    let stream = StreamNumber::new(1);
+    bench.outbound.send(bench.now, stream, message).unwrap();
+}
+
+/// The paths of the packets that leave now with this chunk.
+fn paths_of(bench: &mut Bench, chunk: u64) -> Vec<u32> {
+    let carries = |packet: &Sent| packet.chunks.iter().any(|data| data.tsn == tsn(chunk));
+    let sent = bench.pump();
+    let sent = sent.iter().filter(|packet| carries(packet));
+    sent.map(|packet| packet.path.value()).collect()
+}
+
+#[test]
+fn what_is_to_go_twice_takes_the_two_quickest_paths_of_like_delay() {
+    let mut bench = Bench::with_rtts(&[30, 20, 25], &config());
+    write_twice(&mut bench, 100);
+    assert_eq!(paths_of(&mut bench, 0), [1, 2]);
+    // By the only other one it would come later than if it were sent again.
+    let mut bench = Bench::with_rtts(&[20, 80], &config());
+    write_twice(&mut bench, 100);
+    assert_eq!(paths_of(&mut bench, 0), [0]);
+}
+
+#[test]
+fn what_is_to_go_twice_takes_one_path_twice_while_that_loses_packets() {
+    let mut bench = Bench::with_rtts(&[20], &config());
+    write_twice(&mut bench, 100);
+    assert_eq!(paths_of(&mut bench, 0), [0]);
+    // The first is lost, and three after it arrive.
+    (0..3).for_each(|_| bench.write(0, FULL));
+    bench.pump();
+    bench.wait(20);
+    bench.sack(0, &[(1, 3)]).unwrap();
+    bench.pump();
+    write_twice(&mut bench, 100);
+    assert_eq!(paths_of(&mut bench, 4), [0, 0]);
+    bench.wait(20);
+    bench.sack(5, &[]).unwrap();
+    assert_eq!((bench.under_way(0), bench.outbound.is_settled()), (0, true));
+    // Some hundred packets later it is forgotten.
+    for round in 1..=200 {
+        bench.write(0, FULL);
+        bench.pump();
+        bench.wait(20);
+        bench.sack(5 + round, &[]).unwrap();
+    }
+    write_twice(&mut bench, 100);
+    assert_eq!(paths_of(&mut bench, 205), [0]);
+}
+
+#[test]
+fn no_more_goes_twice_than_the_budget_allows() {
+    let mut bench = Bench::with_rtts(&[20, 20], &config());
+    let mut copies = 0;
+    for chunk in 0..200 {
+        write_twice(&mut bench, 1000);
+        copies += paths_of(&mut bench, chunk).len() - 1;
+        bench.wait(20);
+        bench.sack(chunk + 1, &[]).unwrap();
+    }
+    // 64 KiB, and a fiftieth of 200 kB.
+    assert_eq!(copies, 69);
+}

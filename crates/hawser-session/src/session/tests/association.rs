@@ -289,6 +289,36 @@ fn datagrams_go_over_it_alone_and_may_get_lost() {
 }
 
 /// A gateway with a first channel and an association that the client began.
+#[test]
+fn what_somebody_waits_for_is_worth_two_messages() {
+    let mut pair = pair(FAIR);
+    let twice = |pair: &Pair| pair.pipes[&(ChannelId::new(9), CLIENT)].twice;
+    // Of bulk no more than what opens and ends it.
+    pair.transfer(CLIENT, &pattern(1_000_000));
+    let before = twice(&pair);
+    assert!(before < 10, "{before}");
+    let now = pair.now;
+    let id = pair.sides[CLIENT].open_stream(now, Bytes::new()).unwrap();
+    pair.run_for(50);
+    let before = twice(&pair);
+    for _ in 0..10 {
+        let mut line = Bytes::from_static(b"what somebody types");
+        let now = pair.now;
+        pair.sides[CLIENT].write(now, id, &mut line).unwrap();
+        pair.run_for(50);
+    }
+    assert_eq!(twice(&pair), before + 10);
+    let datagram = |pair: &mut Pair| {
+        let (now, payload) = (pair.now, Bytes::from_static(b"a syllable"));
+        pair.sides[CLIENT].send_datagram(now, id, payload).unwrap();
+        pair.run_for(50);
+        twice(pair) - before - 10
+    };
+    assert_eq!(datagram(&mut pair), 0);
+    pair.sides[CLIENT].set_call(id);
+    assert_eq!(datagram(&mut pair), 1);
+}
+
 fn gateway() -> (Session, Instant) {
     let now = Instant::from_nanos(1_000_000_000);
     let mut session = Session::new(now, Side::Gateway, SessionConfig::default());

@@ -381,6 +381,7 @@ impl Pair {
                 .for_each(|piece| body.extend_from_slice(piece));
             if let Some(pipe) = self.pipes.get_mut(&(id, side)) {
                 pipe.send(self.now, body.freeze(), out.lifetime);
+                pipe.twice += u32::from(out.twice);
                 continue;
             }
             let Some(wire) = self.wires.get_mut(&(id, side)) else {

@@ -39,6 +39,8 @@ pub(super) struct Pipe {
     pub(super) received: u64,
     /// How many messages were lost, and how many came before one that was sent earlier.
     pub(super) lost: u64,
+    /// Messages that are worth being sent twice.
+    pub(super) twice: u32,
     pub(super) overtaken: u64,
     latest: u64,
 }
@@ -57,6 +59,7 @@ impl Pipe {
             told_ready: false,
             sent: 0,
             received: 0,
+            twice: 0,
             lost: 0,
             overtaken: 0,
             latest: 0,

@@ -111,6 +111,7 @@ fn message(out: &Outgoing) -> Message {
             Some(lifetime) => Reliability::Lifetime(lifetime),
             None => Reliability::Full,
         },
+        twice: out.twice,
         ..Message::new(payload.freeze())
     }
 }

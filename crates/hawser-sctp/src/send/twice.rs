@@ -1,0 +1,78 @@
+//! Messages that are sent twice at once, since the sender would rather spend bytes than wait for a loss
+//! to be noticed.
+
+use std::time::Duration;
+
+use hawser_types::{Instant, PathId};
+use smallvec::SmallVec;
+
+use super::Outbound;
+use super::choose::{is_ready, path_of};
+use super::transmit::Filling;
+use crate::path::Paths;
+
+/// How many bytes may be sent twice.
+#[derive(Debug, Default)]
+pub(super) struct Budget {
+    /// Payload that was sent for the first time.
+    sent: u64,
+    spent: u64,
+}
+
+impl Budget {
+    pub(super) fn on_sent(&mut self, bytes: u64) {
+        self.sent += bytes;
+    }
+
+    fn spend(&mut self, bytes: u64) -> bool {
+        let allowed = self.spent + bytes <= self.sent / SHARE + FLOOR;
+        if allowed {
+            self.spent += bytes;
+        }
+        allowed
+    }
+}
+
+impl Outbound {
+    /// Where the chunks of a packet go once more that are worth it, and which they are.
+    pub(super) fn choose_second(
+        &mut self,
+        now: Instant,
+        paths: &mut Paths,
+        filling: &Filling,
+    ) -> Option<(PathId, SmallVec<[u64; 2]>)> {
+        if filling.twice.is_empty() {
+            return None;
+        }
+        let second = second_path(now, paths, filling.path)?;
+        let bytes = filling.twice.iter().filter_map(|it| self.window.get(*it));
+        let bytes = bytes.map(|record| record.data.payload.len() as u64).sum();
+        let allowed = self.budget.spend(bytes);
+        allowed.then(|| (second, filling.twice.clone()))
+    }
+}
+
+/// The quickest other path, unless it would be so late that a repetition is sooner; else the same path, if
+/// it loses packets.
+fn second_path(now: Instant, paths: &mut Paths, first: PathId) -> Option<PathId> {
+    let path = paths.path(first)?;
+    let loses = path.flight.loss() >= LOSSY;
+    let latest = path.rtt.smoothed()? * 2 + MARGIN;
+    let views = paths.views(now, |path| is_ready(now, path));
+    let others = views.iter().filter(|view| {
+        path_of(view.channel) != first && view.ready && !view.suspect && view.rtt <= latest
+    });
+    let other = others.min_by_key(|view| view.rtt);
+    other
+        .map(|view| path_of(view.channel))
+        .or(loses.then_some(first))
+}
+
+/// At most one byte in this many is sent twice …
+const SHARE: u64 = 50;
+/// … and besides those, this much.
+const FLOOR: u64 = 64 * 1024;
+/// A path that loses less is not worth a second packet.
+const LOSSY: f64 = 0.003;
+/// Round trips of no length vary by as much.
+const MARGIN: Duration = Duration::from_millis(5);
