@@ -226,10 +226,29 @@ impl Driver {
     }
 
     pub(crate) fn snapshot(&self, max_streams: usize) -> SessionSnapshot {
+        self.sample_associations();
         self.shared
             .lock()
             .session
             .snapshot(clock::now(), max_streams)
+    }
+
+    /// What associations have carried is counted there: one at rest tells of its last bytes when it is asked.
+    fn sample_associations(&self) {
+        let rides: Vec<_> = {
+            let inner = self.shared.lock();
+            let ride = |(id, handle): (&ChannelId, &Handle)| match &handle.meter {
+                Meter::Association(ride) => Some((*id, Arc::clone(ride))),
+                Meter::Tcp(_) => None,
+            };
+            inner.channels.iter().filter_map(ride).collect()
+        };
+        let now = clock::now();
+        for (id, look) in rides.iter().map(|(id, ride)| (*id, ride.look(now))) {
+            let side = self.shared.side;
+            self.shared
+                .with(|inner, now| look.tell(inner, side, now, id));
+        }
     }
 
     /// Reads what the session has recorded.

@@ -11,7 +11,7 @@ use hawser_net::invite::Invite;
 use hawser_net::links::{Link, LinkError, LinkMonitor};
 use hawser_net::store::{ClientStore, GatewayStore, StateDir, StoreError};
 use hawser_net::unix_time::UnixTime;
-use hawser_session::SessionConfig;
+use hawser_session::{SessionConfig, Transport};
 use tokio::net::ToSocketAddrs;
 use tokio::sync::{OnceCell, watch};
 
@@ -32,6 +32,7 @@ pub struct Endpoint {
 pub(crate) struct Inner {
     pub(crate) identity: Identity,
     pub(crate) session: SessionConfig,
+    pub(crate) transport: Transport,
     pub(crate) limits: AcceptLimits,
     pub(crate) known_keys: KnownKeys,
     links: Vec<String>,
@@ -55,6 +56,7 @@ pub struct EndpointBuilder {
     state: Option<PathBuf>,
     session: SessionConfig,
     encryption: Encryption,
+    transport: Transport,
     limits: AcceptLimits,
     links: Vec<String>,
     name: String,
@@ -149,6 +151,15 @@ impl EndpointBuilder {
         self
     }
 
+    /// What data travels over, both ways, as the end that connects wants it; by default TCP. An endpoint that
+    /// listens takes UDP, at the port of the same number, unless this is [`Transport::Tcp`]. Where UDP does
+    /// not pass, everything goes over TCP.
+    #[must_use]
+    pub fn transport(mut self, transport: Transport) -> Self {
+        self.transport = transport;
+        self
+    }
+
     /// Connects over these links only, given by interface name, such as `eth0`. By default over
     /// every link that works.
     #[must_use]
@@ -205,6 +216,7 @@ impl EndpointBuilder {
                     plain,
                     ..self.session
                 },
+                transport: self.transport,
                 limits: self.limits,
                 known_keys,
                 links: self.links,
@@ -230,6 +242,7 @@ impl Endpoint {
             state: None,
             session: SessionConfig::default(),
             encryption: Encryption::Default,
+            transport: Transport::default(),
             limits: AcceptLimits::default(),
             links: Vec::new(),
             name: String::new(),
@@ -301,7 +314,7 @@ impl Endpoint {
             session: inner.session.clone(),
             congestion: None,
             express: true,
-            transport: hawser_session::Transport::default(),
+            transport: inner.transport,
         };
         let client = Client::start(config, inner.links().await?);
         if enrolling {

@@ -13,6 +13,7 @@ use hawser_net::links::list_links;
 use hawser_net::store::StoreError;
 use hawser_net::stream::BondStream;
 use hawser_net::unix_time::UnixTime;
+use hawser_session::Transport;
 use tokio::net::ToSocketAddrs;
 
 use crate::admission::Door;
@@ -57,6 +58,9 @@ impl BondListener {
             congestion: None,
         };
         let mut gateway = Gateway::start(config, vec![listener], Arc::clone(&door) as _)?;
+        if inner.transport != Transport::Tcp {
+            gateway = gateway.taking_associations();
+        }
         if address.ip().is_unspecified() {
             gateway = gateway.following(inner.links().await?);
         }

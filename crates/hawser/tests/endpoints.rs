@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hawser::{
     BondListener, ConnectError, Encryption, Endpoint, HostPort, OpenStreamError, OpenToClientError,
-    PeerAddress,
+    PeerAddress, Transport,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -328,3 +328,33 @@ async fn a_stream_that_the_connected_side_does_not_read_is_held_back_and_stops_n
 
 /// More than both ends hold for a stream that nobody reads.
 const AMOUNT: usize = 40_000_000;
+
+#[tokio::test]
+async fn an_association_carries_what_is_said_where_both_ends_want_one() {
+    let endpoint = || {
+        Endpoint::builder()
+            .transport(Transport::Sctp)
+            .build()
+            .unwrap()
+    };
+    let (server, client) = (endpoint(), endpoint());
+    let listener = listen(&server).await;
+    listener.allow(client.public_key());
+    served(&listener, async {
+        let connection = client.connect(address_of(&listener)).await.unwrap();
+        let session = || connection.snapshot().session;
+        // The peer tells of its port first.
+        while session().is_none_or(|it| it.transport.association.is_none()) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let text = "over ".repeat(20_000);
+        let expected: String = text.chars().rev().collect();
+        assert!(ask(connection.open().await.unwrap(), &text).await == expected);
+        let session = session().unwrap();
+        let association = session.transport.association.unwrap();
+        let mut channels = session.channels.iter();
+        let carried = channels.find(|channel| channel.id == association).unwrap();
+        assert!(carried.received.as_u64() >= 100_000, "{carried:?}");
+    })
+    .await;
+}
