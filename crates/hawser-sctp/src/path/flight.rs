@@ -117,6 +117,11 @@ impl Flight {
         self.pacer.free_at() <= now
     }
 
+    /// Something waits for that.
+    pub(crate) fn on_waiting_for_pace(&mut self) {
+        self.pacer.on_waiting();
+    }
+
     /// When it may.
     pub(crate) fn paced_at(&self) -> Instant {
         self.pacer.free_at()

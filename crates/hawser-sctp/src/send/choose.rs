@@ -177,6 +177,7 @@ impl Outbound {
         let has_others = paths.iter().nth(1).is_some();
         for path in paths.iter_mut() {
             if path.has_room() && waits && !path.flight.is_paced(now) {
+                path.flight.on_waiting_for_pace();
                 self.wake_at = earlier(self.wake_at, path.flight.paced_at());
             } else if path.has_room() {
                 path.flight.on_application_limited();

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use hawser_types::{Instant, PathId};
+use hawser_types::{Instant, PathId, Rate};
 use smallvec::SmallVec;
 
 use super::Outbound;
@@ -11,23 +11,38 @@ use super::choose::{is_ready, path_of};
 use super::transmit::Filling;
 use crate::path::Paths;
 
-/// How many bytes may be sent twice.
-#[derive(Debug, Default)]
+/// How many bytes may be sent twice: a part of what is sent, and a little even where nothing else is.
+#[derive(Debug)]
 pub(super) struct Budget {
-    /// Payload that was sent for the first time.
-    sent: u64,
-    spent: u64,
+    left: u64,
+    /// Until when time is counted in.
+    at: Instant,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            left: MOST,
+            at: Instant::ZERO,
+        }
+    }
 }
 
 impl Budget {
+    /// So much payload is sent for the first time.
     pub(super) fn on_sent(&mut self, bytes: u64) {
-        self.sent += bytes;
+        self.left = (self.left + bytes / SHARE).min(MOST);
     }
 
-    fn spend(&mut self, bytes: u64) -> bool {
-        let allowed = self.spent + bytes <= self.sent / SHARE + FLOOR;
+    fn spend(&mut self, now: Instant, bytes: u64) -> bool {
+        let earned = (RATE * now.since(self.at)).as_u64();
+        if earned > 0 {
+            self.left = (self.left + earned).min(MOST);
+            self.at = now;
+        }
+        let allowed = bytes <= self.left;
         if allowed {
-            self.spent += bytes;
+            self.left -= bytes;
         }
         allowed
     }
@@ -47,7 +62,7 @@ impl Outbound {
         let second = second_path(now, paths, filling.path)?;
         let bytes = filling.twice.iter().filter_map(|it| self.window.get(*it));
         let bytes = bytes.map(|record| record.data.payload.len() as u64).sum();
-        let allowed = self.budget.spend(bytes);
+        let allowed = self.budget.spend(now, bytes);
         allowed.then(|| (second, filling.twice.clone()))
     }
 }
@@ -70,8 +85,10 @@ fn second_path(now: Instant, paths: &mut Paths, first: PathId) -> Option<PathId>
 
 /// At most one byte in this many is sent twice …
 const SHARE: u64 = 50;
-/// … and besides those, this much.
-const FLOOR: u64 = 64 * 1024;
+/// … and besides those, what a few calls take …
+const RATE: Rate = Rate::from_bits_per_second(256_000);
+/// … and no more at once than this.
+const MOST: u64 = 64 * 1024;
 /// A path that loses less is not worth a second packet.
 const LOSSY: f64 = 0.003;
 /// Round trips of no length vary by as much.

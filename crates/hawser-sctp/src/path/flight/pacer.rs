@@ -7,6 +7,8 @@ use hawser_types::{ByteCount, Instant, Rate};
 pub(super) struct Pacer {
     /// When what has left so far would have left at the pace asked for.
     caught_up: Instant,
+    /// More waits for the pace: time that goes by beyond it is made up for.
+    is_waited_for: bool,
 }
 
 impl Pacer {
@@ -15,16 +17,28 @@ impl Pacer {
         self.caught_up - QUANTUM
     }
 
+    /// Something waits until the next packet may leave.
+    pub(super) fn on_waiting(&mut self) {
+        self.is_waited_for = true;
+    }
+
     /// A packet leaves. `pace`: `None` where only the window counts.
     pub(super) fn on_sent(&mut self, now: Instant, size: ByteCount, pace: Option<Rate>) {
         let span = pace.and_then(|pace| pace.time_for(size));
-        self.caught_up = self.caught_up.max(now) + span.unwrap_or_default();
+        let behind = match self.is_waited_for {
+            true => LATE,
+            false => Duration::ZERO,
+        };
+        self.caught_up = self.caught_up.max(now - behind) + span.unwrap_or_default();
+        self.is_waited_for &= self.caught_up < now;
     }
 }
 
 /// So much may leave at once: timers are not finer than this, and the network cards' batches gain
 /// little from more. Source: the send quantum of draft-ietf-ccwg-bbr.
 const QUANTUM: Duration = Duration::from_millis(1);
+/// A timer that fires later than asked for, on a busy machine, slows nothing down as long as it is by no more.
+const LATE: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
 mod tests {
@@ -57,6 +71,26 @@ mod tests {
         let later = Instant::from_nanos(1_000_000_000);
         pacer.on_sent(later, ByteCount::new(5000), pace);
         assert_eq!(pacer.free_at(), later + Duration::from_millis(4));
+    }
+
+    #[test]
+    fn a_timer_that_is_late_costs_no_rate_up_to_a_limit() {
+        let pace = Some(Rate::from_bytes_per_second(1_000_000));
+        let sent_in = |late: u64| {
+            let (mut pacer, mut now, mut sent) = (Pacer::default(), Instant::ZERO, 0);
+            while now < Instant::from_nanos(1_000_000_000) {
+                while pacer.free_at() <= now {
+                    pacer.on_sent(now, ByteCount::new(1000), pace);
+                    sent += 1;
+                }
+                pacer.on_waiting();
+                now = pacer.free_at() + Duration::from_millis(late);
+            }
+            sent
+        };
+        assert!((990..=1010).contains(&sent_in(0)));
+        assert!((990..=1010).contains(&sent_in(4)));
+        assert!(sent_in(40) < 300);
     }
 
     #[test]

@@ -385,14 +385,19 @@ fn what_is_to_go_twice_takes_one_path_twice_while_that_loses_packets() {
 
 #[test]
 fn no_more_goes_twice_than_the_budget_allows() {
-    let mut bench = Bench::with_rtts(&[20, 20], &config());
-    let mut copies = 0;
-    for chunk in 0..200 {
-        write_twice(&mut bench, 1000);
-        copies += paths_of(&mut bench, chunk).len() - 1;
-        bench.wait(20);
-        bench.sack(chunk + 1, &[]).unwrap();
-    }
-    // 64 KiB, and a fiftieth of 200 kB.
-    assert_eq!(copies, 69);
+    let copies_of = |wait: u64| {
+        let mut bench = Bench::with_rtts(&[20, 20], &config());
+        let mut copies = 0;
+        for chunk in 0..200 {
+            write_twice(&mut bench, 1000);
+            copies += paths_of(&mut bench, chunk).len() - 1;
+            bench.wait(wait);
+            bench.sack(chunk + 1, &[]).unwrap();
+        }
+        copies
+    };
+    // A call of 400 kbit/s: 64 KiB, a fiftieth of 200 kB, and 32 kB for each of four seconds.
+    assert_eq!(copies_of(20), 196);
+    // Five times as fast there is a fifth of the time.
+    assert_eq!(copies_of(4), 95);
 }
