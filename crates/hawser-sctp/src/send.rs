@@ -24,6 +24,7 @@ use smallvec::SmallVec;
 use crate::association::Terms;
 use crate::{AssociationConfig, Backlog, Event, LossRule, SendError};
 use abandon::Abandon;
+use choose::Train;
 use queue::Queue;
 use transmit::Job;
 use twice::Budget;
@@ -111,6 +112,8 @@ pub(crate) struct Outbound {
     behind: Behind,
     /// What the next packet is for.
     job: Option<Job>,
+    /// What is being sent in a row.
+    train: Option<Train>,
     /// Chunks that go once more, mostly over a second path.
     copies: Option<(PathId, SmallVec<[u64; 2]>)>,
     /// What may be spent on chunks that go twice.
@@ -142,6 +145,7 @@ impl Outbound {
             is_blocked: false,
             behind: Behind::default(),
             job: None,
+            train: None,
             copies: None,
             budget: Budget::default(),
             mended: VecDeque::new(),

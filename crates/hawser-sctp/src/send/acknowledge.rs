@@ -59,6 +59,7 @@ impl Outbound {
         paths: &mut Paths,
     ) -> ByteCount {
         self.heard_at = now;
+        self.train = None;
         let advanced = first > self.window.first();
         let mut acknowledged = ByteCount::ZERO;
         let mut touched = TouchedPaths::new();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hawser_sched::PathView;
-use hawser_sched::chunk::{ChunkUnit, Decision};
+use hawser_sched::chunk::{ChunkPolicy, ChunkUnit, Decision};
 use hawser_sched::rules::Permission;
 use hawser_types::{ByteCount, ChannelId, Instant, PathId};
 use smallvec::SmallVec;
@@ -20,6 +20,16 @@ struct Candidate {
     path: PathId,
     rtt: Duration,
     ready: bool,
+}
+
+/// Packets that follow each other on one path, by one decision of the policy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Train {
+    path: PathId,
+    /// They leave at one instant, since nothing else may have changed.
+    now: Instant,
+    /// So much is under way on the path at its end.
+    end: ByteCount,
 }
 
 impl Outbound {
@@ -104,6 +114,10 @@ impl Outbound {
             let (path, kind) = (only.id, Kind::New { second: None });
             return is_ready(now, only).then_some(Job { path, kind });
         }
+        if let Some(path) = self.goes_on(now, paths) {
+            let kind = Kind::New { second: None };
+            return Some(Job { path, kind });
+        }
         if !paths.iter().any(|path| is_ready(now, path)) {
             return None;
         }
@@ -113,7 +127,10 @@ impl Outbound {
             return None;
         }
         let (path, second) = match self.scheduler.select(now, unit, views) {
-            Decision::Channel(channel, _) => (path_of(channel), None),
+            Decision::Channel(channel, _) => {
+                self.begin_train(now, paths, path_of(channel));
+                (path_of(channel), None)
+            }
             Decision::Duplicate([first, second], _) => (path_of(first), Some(path_of(second))),
             Decision::Wait(until, _) => {
                 let until = until.map(|at| at.max(now + TICK));
@@ -123,6 +140,27 @@ impl Outbound {
         };
         let kind = Kind::New { second };
         Some(Job { path, kind })
+    }
+
+    /// `auto` has chosen a quick path: what that carries in no time worth the name goes there too, so that
+    /// the peer gets chunks in rows instead of one from each path in turn.
+    fn begin_train(&mut self, now: Instant, paths: &Paths, id: PathId) {
+        let path = paths.path(id);
+        let chosen = path.filter(|_| self.scheduler.policy() == ChunkPolicy::Auto);
+        self.train = chosen.and_then(|path| {
+            let span = (path.rtt.smoothed()? / TRAIN_OF_ROUND_TRIP).min(LONGEST_TRAIN);
+            let bytes = path.delivery_rate() * span;
+            let end = path.flight.bytes() + bytes;
+            (bytes > ByteCount::from(path.packet_size)).then_some(Train { path: id, now, end })
+        });
+    }
+
+    /// The path of the train that goes on.
+    fn goes_on(&self, now: Instant, paths: &Paths) -> Option<PathId> {
+        let train = self.train.as_ref().filter(|train| train.now == now)?;
+        let path = paths.path(train.path)?;
+        let goes_on = path.flight.bytes() < train.end && is_ready(now, path);
+        goes_on.then_some(train.path)
     }
 
     /// Nothing new may leave, or nothing waits, and a chunk near the beginning of the window is under
@@ -297,6 +335,10 @@ pub(super) fn path_of(channel: ChannelId) -> PathId {
     PathId::new(channel.value())
 }
 
+/// A train takes this part of a round trip, and no longer than that: what a policy could gain within
+/// it is less than it knows of either path.
+const TRAIN_OF_ROUND_TRIP: u32 = 16;
+const LONGEST_TRAIN: Duration = Duration::from_micros(50);
 /// A policy that waits is asked again no sooner.
 const TICK: Duration = Duration::from_millis(1);
 /// A path is silent for too long after this instant, not at it.

@@ -25,6 +25,7 @@ impl Outbound {
     /// Time has gone by.
     pub(crate) fn handle_timeout(&mut self, now: Instant, paths: &mut Paths) {
         self.wake_at = self.wake_at.filter(|at| *at > now);
+        self.train = None;
         let is_due = |path: &&Path| self.timers(path).into_iter().flatten().any(|at| at <= now);
         let due: SmallVec<[PathId; 8]> = paths.iter().filter(is_due).map(|path| path.id).collect();
         for id in due {
@@ -36,6 +37,7 @@ impl Outbound {
 
     /// A path is gone: what was under way on it goes over others.
     pub(crate) fn on_path_gone(&mut self, _now: Instant, paths: &mut Paths, gone: PathId) {
+        self.train = None;
         if let Some(path) = paths.path_mut(gone) {
             path.flight.take_all();
         }
