@@ -117,9 +117,9 @@ impl Flight {
         self.pacer.free_at() <= now
     }
 
-    /// Something waits for that.
-    pub(crate) fn on_waiting_for_pace(&mut self) {
-        self.pacer.on_waiting();
+    /// Whether something waits for that and nothing else.
+    pub(crate) fn set_waiting_for_pace(&mut self, is_waiting: bool) {
+        self.pacer.set_waiting(is_waiting);
     }
 
     /// When it may.

@@ -214,8 +214,9 @@ impl Outbound {
         let waits = self.window.has_again() || !self.queue.is_empty();
         let has_others = paths.iter().nth(1).is_some();
         for path in paths.iter_mut() {
-            if path.has_room() && waits && !path.flight.is_paced(now) {
-                path.flight.on_waiting_for_pace();
+            let is_held_up = path.has_room() && waits && !path.flight.is_paced(now);
+            path.flight.set_waiting_for_pace(is_held_up);
+            if is_held_up {
                 self.wake_at = earlier(self.wake_at, path.flight.paced_at());
             } else if path.has_room() {
                 path.flight.on_application_limited();

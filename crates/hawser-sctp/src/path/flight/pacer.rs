@@ -17,9 +17,9 @@ impl Pacer {
         self.caught_up - QUANTUM
     }
 
-    /// Something waits until the next packet may leave.
-    pub(super) fn on_waiting(&mut self) {
-        self.is_waited_for = true;
+    /// Whether something waits until the next packet may leave, and for nothing else.
+    pub(super) fn set_waiting(&mut self, is_waiting: bool) {
+        self.is_waited_for = is_waiting;
     }
 
     /// A packet leaves. `pace`: `None` where only the window counts.
@@ -83,7 +83,7 @@ mod tests {
                     pacer.on_sent(now, ByteCount::new(1000), pace);
                     sent += 1;
                 }
-                pacer.on_waiting();
+                pacer.set_waiting(true);
                 now = pacer.free_at() + Duration::from_millis(late);
             }
             sent
