@@ -80,7 +80,12 @@ fn a_keyboard_is_enough() {
         (&"never".into(), &"never".into())
     );
 
-    // A moment of a chart, by the slider below it.
+    // A moment of a chart, by the slider below it, once it shows one before the latest.
+    let line = "document.querySelector('.chart svg :not(pattern) > path[fill=none]')";
+    stage.wait_for(
+        "a line has four points",
+        &format!("{line}?.getAttribute('d').split(/[A-Za-z]/).length > 4"),
+    );
     tab_to(
         &mut stage.page,
         "document.activeElement.className === 'chart-slider'",
