@@ -133,6 +133,9 @@ fn cost(is_release: bool) -> Result<()> {
     let test = ["test", "-p", "hawser-cli", "--test", "end_to_end"];
     let profile = is_release.then_some("--release");
     let name = ["--", "--ignored", "--nocapture", "cost::what_looking_costs"];
+    run(cargo().args(test).args(profile).args(name))?;
+    let test = ["test", "-p", "hawser-cli", "--bin", "hawser"];
+    let name = ["--", "--ignored", "--nocapture", "what_a_picture_costs"];
     run(cargo().args(test).args(profile).args(name))
 }
 
@@ -181,4 +184,5 @@ cargo xtask COMMAND
   screenshots           take the pictures in docs/images anew, of real transfers:
                         the dashboard, and in top.txt `hawser top`
   cost [--release]      measure what it costs a daemon to be looked at, for three
-                        minutes, and print a table";
+                        minutes, and print a table; then one of what a
+                        picture costs with many sessions";

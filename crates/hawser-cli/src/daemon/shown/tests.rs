@@ -157,10 +157,9 @@ async fn streams_share_the_room_so_that_few_of_one_session_leave_more_for_others
     assert_eq!(scene.status(&Request::STATUS).1, [1, 500]);
 }
 
-/// Prints; as a test it asserts nothing. `cargo test -p hawser-cli --bin hawser -- --ignored
-/// --nocapture shown::`
+/// Prints; as a test it asserts nothing.
 #[tokio::test(start_paused = true)]
-#[ignore = "measures, and asserts no time"]
+#[ignore = "measures, and asserts no time: cargo xtask cost"]
 async fn what_a_picture_costs() {
     println!("sessions of 20 streams   status   as JSON  metrics  events   books");
     for count in [10, 100, 1000] {
