@@ -220,7 +220,7 @@ pub(crate) struct UpArgs {
     pub(crate) connection_scheduler: Option<ConnectionPolicy>,
     /// Let data travel over this: tcp, sctp (over UDP where that passes) or auto (what delivers more)
     /// [default: tcp]
-    #[arg(long, value_name = "NAME", value_parser = transport)]
+    #[arg(long, value_name = "NAME")]
     pub(crate) transport: Option<Transport>,
     /// Take the connections of other programs, too, in the kernel: of all (system), or of those in
     /// a control group; needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON
@@ -242,7 +242,7 @@ pub(crate) struct SendArgs {
     pub(crate) to: GatewaySource,
     /// Let data travel over this: tcp, sctp (over UDP where that passes) or auto (what delivers more)
     /// [default: tcp]
-    #[arg(long, value_name = "NAME", value_parser = transport)]
+    #[arg(long, value_name = "NAME")]
     pub(crate) transport: Option<Transport>,
 }
 
@@ -400,11 +400,6 @@ fn socket_address(text: &str) -> Result<SocketAddr, String> {
 fn web_address(text: &str) -> Result<SocketAddr, String> {
     let expected = || format!("expected {}", hawser_config::WEB_ADDRESS);
     hawser_config::read_web_address(text).ok_or_else(expected)
-}
-
-fn transport(text: &str) -> Result<Transport, String> {
-    let named = Transport::ALL.into_iter().find(|it| it.name() == text);
-    named.ok_or_else(|| "expected tcp, sctp or auto".to_owned())
 }
 
 fn network(text: &str) -> Result<IpNet, String> {

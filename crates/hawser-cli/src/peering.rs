@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 
 use crate::direct::ConnectionRules;
 use crate::rules::LinkRules;
-use crate::session::{ChunkChoice, ClientMaker, ENROL_PATIENCE, Links, Target};
+use crate::session::{Choice, ClientMaker, ENROL_PATIENCE, Links, Target};
 use crate::setup::Setup;
 
 /// What peers are dialed with, and watched by.
@@ -33,13 +33,13 @@ pub(crate) struct Peering {
 
 impl Peering {
     /// Begins to look for the peers that this machine has enrolled with, over `links`, of which
-    /// `wanted` may name some. Sessions with them begin with the scheduler that is chosen then.
+    /// `wanted` may name some. Sessions with them begin with what is chosen then.
     pub(crate) fn start(
         setup: &Setup,
         wanted: &[String],
         (links, rules): (&Links, &Arc<LinkRules>),
         connection_rules: ConnectionRules,
-        scheduler: &ChunkChoice,
+        choice: &Choice,
     ) -> anyhow::Result<Self> {
         let store = ClientStore::open(&setup.state)?;
         let known = move || {
@@ -60,14 +60,16 @@ impl Peering {
         let finder = PeerFinder::start(connect, known, settings);
         let maker = ClientMaker::new(setup, &setup.state, wanted);
         let (links, rules) = (links.clone(), Arc::clone(rules));
-        let scheduler = Arc::clone(scheduler);
+        let choice = Arc::clone(choice);
         let sessions = PeerSessions::new(move |peer, address| {
             let at = HostPort::try_from(SocketAddr::new(address, DEFAULT_GATEWAY_PORT));
             let config = maker.config(peer, at.into_iter().collect(), None, &rules);
             let mut config = config
                 .inspect_err(|error| tracing::warn!(%error, "peers can't be connected to"))
                 .ok()?;
-            config.session.scheduler = *scheduler.borrow();
+            let chosen = *choice.borrow();
+            config.session.scheduler = chosen.scheduler;
+            config.transport = chosen.transport;
             let client = Arc::new(Client::start_enrolled(config, links.clone()));
             // Goes on for as long as the client lives.
             drop(rules.keep(&client, &links));

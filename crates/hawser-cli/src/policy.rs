@@ -64,6 +64,10 @@ fn requests(args: &PolicySetArgs) -> Vec<Request> {
         .map(|it| scheduler(Scheduled::Sessions, it.name()));
     let connections = args.connection_scheduler;
     let connections = connections.map(|it| scheduler(Scheduled::Connections, it.name()));
+    let transport = args.transport.map(|transport| Request::SetTransport {
+        transport: transport.name().to_owned(),
+        save,
+    });
     let gateway = args.via_gateway.map(|usage| Request::SetGateway {
         usage: usage.name().to_owned(),
         save,
@@ -72,7 +76,7 @@ fn requests(args: &PolicySetArgs) -> Vec<Request> {
         profile: profile.name().to_owned(),
         save,
     });
-    [sessions, connections, gateway, profile]
+    [sessions, connections, transport, gateway, profile]
         .into_iter()
         .flatten()
         .collect()

@@ -22,7 +22,7 @@ use crate::live_rules::LiveRules;
 use crate::peering::Peering;
 use crate::rule_files::RuleFiles;
 use crate::rules::LinkRules;
-use crate::session::{Links, Target};
+use crate::session::{Links, SessionChoice, Target};
 use crate::setup::{Setup, Usage, missing_links};
 use crate::up::END_PATIENCE;
 use kernel::{Kernel, Sources};
@@ -98,9 +98,9 @@ fn peering(
     if !config.connection.peers || mode == Mode::Direct {
         return Ok(None);
     }
-    let scheduler = Arc::new(watch::Sender::new(config.session.scheduler));
+    let choice = SessionChoice::of(&config.session);
     let (wanted, links) = (&config.up.links, (links, rules));
-    Peering::start(setup, wanted, links, connection_rules, &scheduler).map(Some)
+    Peering::start(setup, wanted, links, connection_rules, &choice).map(Some)
 }
 
 /// Connections that go over the gateway or over one link, each as rules and configuration have it.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use hawser_config::{GatewaySource, SessionConfig};
+use hawser_config::{GatewaySource, SessionConfig, Transport};
 use hawser_control::{ConnectionsStatus, LinkStatus, PlacedReport, PolicyStatus, Request};
 use hawser_front::connection::{Director, Who};
 use hawser_front::peer::PeerSessions;
@@ -33,8 +33,27 @@ use crate::steer::Changed;
 /// The links of this machine, as they come and go.
 pub(crate) type Links = watch::Receiver<Arc<Vec<Link>>>;
 
-/// The policy that places the chunks of all sessions of a daemon, later ones too.
-pub(crate) type ChunkChoice = Arc<watch::Sender<ChunkPolicy>>;
+/// What is chosen for all sessions of a daemon, later ones too.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SessionChoice {
+    /// What places their chunks.
+    pub(crate) scheduler: ChunkPolicy,
+    /// What they travel over.
+    pub(crate) transport: Transport,
+}
+
+/// The same, as it may be changed.
+pub(crate) type Choice = Arc<watch::Sender<SessionChoice>>;
+
+impl SessionChoice {
+    /// As the configuration has it, until something else is said.
+    pub(crate) fn of(config: &SessionConfig) -> Choice {
+        Arc::new(watch::Sender::new(Self {
+            scheduler: config.scheduler,
+            transport: config.transport,
+        }))
+    }
+}
 
 /// How to reach a gateway, and whether it knows this client.
 pub(crate) struct Target {
@@ -150,7 +169,7 @@ pub(crate) struct ClientSubject {
     pub(crate) wanted: Vec<String>,
     pub(crate) rules: Arc<LinkRules>,
     pub(crate) connection_rules: LiveRules,
-    pub(crate) scheduler: ChunkChoice,
+    pub(crate) choice: Choice,
     /// One change at a time.
     pub(crate) changing: Mutex<()>,
     /// The gateway's key.
@@ -176,7 +195,7 @@ impl ClientSubject {
             wanted: wanted.to_vec(),
             rules: Arc::clone(rules),
             connection_rules: connection_rules.clone(),
-            scheduler: Arc::new(watch::Sender::new(setup.config.session.scheduler)),
+            choice: SessionChoice::of(&setup.config.session),
             changing: Mutex::default(),
             peer: String::new(),
         }

@@ -7,7 +7,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
-use hawser_config::{ChunkPolicy, ConfigError, ConnectionPolicy, GatewayUse, parse_rules};
+use hawser_config::{
+    ChunkPolicy, ConfigError, ConnectionPolicy, GatewayUse, Transport, UnknownTransport,
+    parse_rules,
+};
 use hawser_control::{ErrorReason, LinkChange, PolicyStatus, Request, Scheduled};
 use hawser_policy::{Profile, Rule, UnknownProfile};
 use hawser_sched::connection::UnknownGatewayUse;
@@ -57,6 +60,9 @@ pub(crate) enum Refused {
     /// No policy for connections has this name.
     #[error(transparent)]
     ConnectionScheduler(#[from] connection::UnknownPolicy),
+    /// Nothing that sessions may travel over has this name.
+    #[error(transparent)]
+    Transport(#[from] UnknownTransport),
     /// A gateway can't be used so.
     #[error(transparent)]
     GatewayUse(#[from] UnknownGatewayUse),
@@ -139,13 +145,15 @@ impl ClientSubject {
         let config = self.connection_rules.files().config.as_deref();
         let rules = self.connection_rules.statuses();
         PolicyStatus {
-            sessions: name(self.scheduler.borrow().name()),
+            sessions: name(self.choice.borrow().scheduler.name()),
             sessions_known: ChunkPolicy::ALL.map(|it| name(it.name())).into(),
             connections_known: match connections {
                 Some(_) => ConnectionPolicy::ALL.map(|it| name(it.name())).into(),
                 None => Vec::new(),
             },
             connections,
+            transport: Some(name(self.choice.borrow().transport.name())),
+            transports_known: Transport::ALL.map(|it| name(it.name())).into(),
             profile: Some(name(self.connection_rules.profile().name())),
             profiles_known: Profile::ALL.iter().map(|it| name(it.name())).collect(),
             gateway: gateway.map(|usage| name(usage.name())),
@@ -173,6 +181,9 @@ impl ClientSubject {
                 scheduler,
                 save,
             } => self.place_connections(scheduler.parse()?, *save),
+            Request::SetTransport { transport, save } => {
+                self.travel_over(transport.parse()?, *save)
+            }
             Request::SetGateway { usage, save } => self.use_gateway(usage.parse()?, *save),
             Request::SetProfile { profile, save } => self.use_profile(profile.parse()?, *save),
             Request::AddRule { rule, save } => self.add_rule(rule, *save),
@@ -212,9 +223,19 @@ impl ClientSubject {
 
     fn place_chunks(&self, policy: ChunkPolicy, save: bool) -> Changed {
         let saved = self.save_word(save, "session", "scheduler", policy.name())?;
-        self.scheduler.send_replace(policy);
+        self.choice.send_modify(|choice| choice.scheduler = policy);
         for (_, client) in self.clients() {
             client.set_scheduler(policy);
+        }
+        Ok(saved)
+    }
+
+    fn travel_over(&self, transport: Transport, save: bool) -> Changed {
+        let saved = self.save_word(save, "session", "transport", transport.name())?;
+        self.choice
+            .send_modify(|choice| choice.transport = transport);
+        for (_, client) in self.clients() {
+            client.set_transport(transport);
         }
         Ok(saved)
     }

@@ -22,7 +22,7 @@ use crate::live_rules::LiveRules;
 use crate::peering::{self, Peering};
 use crate::rule_files::RuleFiles;
 use crate::rules::{Keeping, LinkRules};
-use crate::session::{ChunkChoice, ClientSubject, Links, Target};
+use crate::session::{Choice, ClientSubject, Links, Target};
 use crate::setup::{Setup, missing_links};
 use crate::web::Web;
 
@@ -136,7 +136,7 @@ impl Serving<'_> {
         proxy: ProxyConfig,
         mut subject: ClientSubject,
     ) -> anyhow::Result<()> {
-        let peering = self.peering(&subject.scheduler)?;
+        let peering = self.peering(&subject.choice)?;
         let connection_rules = self.connection_rules.clone();
         let direct = Direct::start(
             self.config,
@@ -191,13 +191,13 @@ impl Serving<'_> {
 
     /// Looks for peers among destinations, unless that is not wanted, and whenever not everything is
     /// for the gateway.
-    fn peering(&self, scheduler: &ChunkChoice) -> anyhow::Result<Option<Peering>> {
+    fn peering(&self, choice: &Choice) -> anyhow::Result<Option<Peering>> {
         if !self.config.connection.peers {
             return Ok(None);
         }
         let (wanted, rules) = (&self.config.up.links, self.connection_rules.clone());
         let links = (self.links, self.rules);
-        Peering::start(self.setup, wanted, links, rules, scheduler).map(Some)
+        Peering::start(self.setup, wanted, links, rules, choice).map(Some)
     }
 
     async fn serve_by<D: Dialer>(

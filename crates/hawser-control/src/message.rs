@@ -93,6 +93,15 @@ pub enum Request {
         #[serde(default)]
         save: bool,
     },
+    /// To let what sessions carry travel over something else; clients only. Answered with
+    /// [`Response::Done`].
+    SetTransport {
+        /// `tcp`, `sctp` or `auto`.
+        transport: String,
+        /// To write it to the configuration, too.
+        #[serde(default)]
+        save: bool,
+    },
     /// To put another of the sets of rules that come along in force; clients only. Answered with
     /// [`Response::Done`].
     SetProfile {

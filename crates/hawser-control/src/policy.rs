@@ -14,6 +14,12 @@ pub struct PolicyStatus {
     /// Every name that may stand there.
     #[serde(default)]
     pub connections_known: Vec<String>,
+    /// What sessions travel over, both ways; none where that is the far end's to say.
+    #[serde(default)]
+    pub transport: Option<String>,
+    /// Every name that may stand there.
+    #[serde(default)]
+    pub transports_known: Vec<String>,
     /// The profile of rules in force.
     #[serde(default)]
     pub profile: Option<String>,

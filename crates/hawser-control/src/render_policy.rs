@@ -20,6 +20,11 @@ pub fn render_policy(policy: &PolicyStatus, width: usize) -> String {
             policy.connections.as_ref(),
             &policy.connections_known,
         ),
+        (
+            "transport",
+            policy.transport.as_ref(),
+            &policy.transports_known,
+        ),
         ("gateway", policy.gateway.as_ref(), &gateway),
         ("profile", policy.profile.as_ref(), &policy.profiles_known),
     ];
@@ -80,6 +85,8 @@ mod tests {
         let policy = PolicyStatus {
             sessions: "ecf".to_owned(),
             sessions_known: ["auto", "ecf"].map(str::to_owned).into(),
+            transport: Some("tcp".to_owned()),
+            transports_known: ["tcp", "sctp", "auto"].map(str::to_owned).into(),
             gateway: Some("auto".to_owned()),
             profile: Some("calls".to_owned()),
             profiles_known: ["speed", "calls"].map(str::to_owned).into(),
@@ -92,6 +99,7 @@ mod tests {
         };
         let expected = "\
 sessions     ecf, or: auto
+transport    tcp, or: sctp auto
 gateway      auto, or: always never
 profile      calls, or: speed
 

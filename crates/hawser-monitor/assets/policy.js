@@ -32,7 +32,7 @@ function showChoice(select, policy) {
   const chosen = policy[of];
   select.closest('label').hidden = !chosen;
   if (!chosen) return;
-  const known = of === 'gateway' ? GATEWAY : policy[of === 'profile' ? 'profiles_known' : `${of}_known`];
+  const known = of === 'gateway' ? GATEWAY : policy[KNOWN[of] ?? `${of}_known`];
   setChoices(select, known.includes(chosen) ? known : [chosen, ...known]);
   offer(select, chosen);
 }
@@ -44,6 +44,7 @@ function applyPolicy(event) {
   const told = choices().filter((select) => !select.closest('label').hidden && (save || isChanged(select)));
   const requests = told.map(({ name: of, value }) => {
     if (of === 'gateway') return { request: 'set-gateway', usage: value, save };
+    if (of === 'transport') return { request: 'set-transport', transport: value, save };
     if (of === 'profile') return { request: 'set-profile', profile: value, save };
     return { request: 'set-scheduler', of, scheduler: value, save };
   });
@@ -115,6 +116,7 @@ async function addRule(event) {
   showRule();
 }
 
+const KNOWN = { profile: 'profiles_known', transport: 'transports_known' };
 const GATEWAY = ['always', 'auto', 'never'];
 /** What may be named by a number. */
 const NUMBERED = ['port', 'user'];

@@ -14,6 +14,7 @@ mod transmit;
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
+use hawser_sched::chunk::ChunkPolicy;
 use hawser_types::{ByteCount, Instant};
 use hawser_wire::sctp::{Cause, Chunk, StreamNumber};
 
@@ -216,6 +217,14 @@ impl Association {
     /// it. Those without one are of this host's link, and may be used like any.
     pub fn set_links(&mut self, words: Vec<LinkWord>) {
         self.paths.set_links(words);
+    }
+
+    /// Places new chunks by another policy from now on, those that wait already among them.
+    pub fn set_policy(&mut self, policy: ChunkPolicy) {
+        self.config.policy = policy;
+        if let Some(flow) = &mut self.flow {
+            flow.outbound.set_policy(policy);
+        }
     }
 
     /// Whether nothing waits to be sent or acknowledged.

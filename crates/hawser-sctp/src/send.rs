@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_sched::chunk::ChunkScheduler;
+use hawser_sched::chunk::{ChunkPolicy, ChunkScheduler};
 use hawser_types::{ByteCount, Instant, PathId};
 use hawser_wire::sctp::StreamNumber;
 use smallvec::SmallVec;
@@ -183,6 +183,13 @@ impl Outbound {
     /// What the owner will hand over, as of now.
     pub(crate) fn set_behind(&mut self, behind: Behind) {
         self.behind = behind;
+    }
+
+    /// Chooses paths for new chunks by another policy from now on.
+    pub(crate) fn set_policy(&mut self, policy: ChunkPolicy) {
+        self.scheduler = policy.scheduler();
+        // What the one before has decided, or waited for, does not bind this one.
+        self.train = None;
     }
 
     /// Payload that was sent again, or over two paths, each time counting.

@@ -34,7 +34,7 @@ pub use error::{DatagramError, Misbehaviour, OpenError, PeerFault, StreamError};
 pub use event::{CloseReason, Event};
 pub use grant::JoinRefused;
 pub use hawser_path::Spread;
-pub use hawser_wire::Transport;
+pub use hawser_wire::{Transport, UnknownTransport};
 pub use session::association::{AssociationSample, Behind, PathSample};
 pub use session::{Outgoing, ReadOutcome, Session, Side};
 pub use snapshot::{

@@ -1,5 +1,8 @@
 //! What sessions say of associations, and what stands in front of records there.
 
+use std::fmt;
+use std::str::FromStr;
+
 use bytes::{BufMut, Bytes};
 use hawser_types::{LinkIndex, RecordNumber};
 
@@ -38,6 +41,30 @@ impl Transport {
         found.ok_or(Malformed::new("transport", MalformedReason::BadValue))
     }
 }
+
+impl FromStr for Transport {
+    type Err = UnknownTransport;
+
+    fn from_str(name: &str) -> Result<Self, UnknownTransport> {
+        let mut all = Self::ALL.into_iter();
+        let named = all.find(|transport| transport.name() == name);
+        named.ok_or_else(|| UnknownTransport(name.to_owned()))
+    }
+}
+
+/// Nothing that chunks can travel over has this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownTransport(String);
+
+impl fmt::Display for UnknownTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown transport `{}`: allowed are", self.0)?;
+        let mut all = Transport::ALL.iter();
+        all.try_for_each(|transport| write!(f, " {}", transport.name()))
+    }
+}
+
+impl std::error::Error for UnknownTransport {}
 
 /// Puts the number of an association's record ahead of its frames. `None`: it has none, and no chunk in it.
 pub fn put_record_number(number: Option<RecordNumber>, out: &mut impl BufMut) {

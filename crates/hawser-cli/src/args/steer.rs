@@ -1,7 +1,7 @@
 //! `hawser link` and `hawser policy`.
 
 use clap::{ArgGroup, Args, Subcommand};
-use hawser_config::{ChunkPolicy, ConnectionPolicy, GatewayUse};
+use hawser_config::{ChunkPolicy, ConnectionPolicy, GatewayUse, Transport};
 use hawser_control::LinkUse;
 use hawser_policy::Profile;
 
@@ -70,6 +70,10 @@ pub(crate) struct PolicySetArgs {
     /// round-robin, weighted-round-robin or only-one
     #[arg(long, value_name = "NAME", group = "says")]
     pub(crate) connection_scheduler: Option<ConnectionPolicy>,
+    /// Let what sessions carry travel over this, both ways: tcp, sctp (over UDP where that passes)
+    /// or auto (what delivers more)
+    #[arg(long, value_name = "NAME", group = "says")]
+    pub(crate) transport: Option<Transport>,
     /// Send over the gateway what no rule speaks of: always, auto (what gains by it) or never
     #[arg(long, value_name = "WHEN", group = "says")]
     pub(crate) via_gateway: Option<GatewayUse>,

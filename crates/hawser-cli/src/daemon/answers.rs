@@ -42,6 +42,7 @@ impl Shared {
             Request::SetLink(_)
             | Request::SetScheduler { .. }
             | Request::SetGateway { .. }
+            | Request::SetTransport { .. }
             | Request::SetProfile { .. }
             | Request::AddRule { .. }
             | Request::RemoveRule { .. } => {

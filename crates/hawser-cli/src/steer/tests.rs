@@ -90,6 +90,11 @@ fn scheduler(of: Scheduled, name: &str, save: bool) -> Request {
     }
 }
 
+fn transport(name: &str, save: bool) -> Request {
+    let transport = name.to_owned();
+    Request::SetTransport { transport, save }
+}
+
 fn gateway(usage: &str, save: bool) -> Request {
     let usage = usage.to_owned();
     Request::SetGateway { usage, save }
@@ -128,6 +133,7 @@ async fn what_is_said_holds_at_once_and_is_shown() {
     for asked in [
         scheduler(Scheduled::Sessions, "ecf", false),
         scheduler(Scheduled::Connections, "round-robin", false),
+        transport("auto", false),
         gateway("never", false),
         profile("calls", false),
         rule("program = \"curl\"\nonly = \"lte\"", false),
@@ -138,6 +144,8 @@ async fn what_is_said_holds_at_once_and_is_shown() {
     assert_eq!(policy.sessions, "ecf");
     assert_eq!(policy.sessions_known.len(), ChunkPolicy::ALL.len());
     assert_eq!(policy.connections.as_deref(), Some("round-robin"));
+    assert_eq!(policy.transport.as_deref(), Some("auto"));
+    assert_eq!(policy.transports_known, ["tcp", "sctp", "auto"]);
     assert_eq!(policy.gateway.as_deref(), Some("never"));
     assert_eq!(policy.profile.as_deref(), Some("calls"));
     assert_eq!(policy.file, None);

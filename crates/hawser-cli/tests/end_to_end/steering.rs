@@ -145,7 +145,7 @@ fn what_is_saved_is_there_after_a_restart_and_every_remark_too() {
         let out = format!("saved to {config}\n").repeat(times);
         assert_eq!(said(&place, &words).out, out);
     };
-    save("policy set --scheduler ecf", 1);
+    save("policy set --scheduler ecf --transport sctp", 2);
     save(
         "policy set --connection-scheduler only-one --profile saver",
         2,
@@ -156,7 +156,12 @@ fn what_is_saved_is_there_after_a_restart_and_every_remark_too() {
     up.end();
     let written = std::fs::read_to_string(&path).unwrap();
     for line in example.lines() {
-        let is_changed = ["scheduler = \"auto\"", "profile = \"speed\""].contains(&line);
+        let is_changed = [
+            "scheduler = \"auto\"",
+            "profile = \"speed\"",
+            "transport = \"tcp\"",
+        ]
+        .contains(&line);
         assert!(
             is_changed || written.contains(line),
             "{line} is gone:\n{written}"
@@ -167,6 +172,7 @@ fn what_is_saved_is_there_after_a_restart_and_every_remark_too() {
     assert_eq!(policy(), before);
     let parsed: Value = serde_json::from_str(&before).unwrap();
     assert_eq!(parsed["sessions"], "ecf");
+    assert_eq!(parsed["transport"], "sctp");
     assert_eq!(parsed["connections"], "only-one");
     assert_eq!(parsed["profile"], "saver");
     assert_eq!(parsed["file"], config);

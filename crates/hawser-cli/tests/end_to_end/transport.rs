@@ -128,6 +128,43 @@ fn a_download_goes_on_over_tcp_when_udp_passes_no_more() {
     gateway.end();
 }
 
+#[test]
+fn a_daemon_is_told_to_travel_over_udp_and_back() {
+    if origin::is_without_curl("a_daemon_is_told_to_travel_over_udp_and_back") {
+        return;
+    }
+    let place = Place::new();
+    let gateway = place.serve();
+    let up = place.up("client", &["--gateway", &place.invite()]);
+    download(&place, &up, 1_000_000);
+    assert_eq!(carried(&place, "client", "association"), None);
+    for _ in 0..2 {
+        set(
+            &place,
+            &["--transport", "sctp", "--scheduler", "round-robin"],
+        );
+        let rides = || carried(&place, "client", "association").is_some();
+        until("an association", rides, || up.log() + &gateway.log());
+        download(&place, &up, 2_000_000);
+        let over_udp = carried(&place, "client", "association").unwrap();
+        assert!(over_udp >= 2_000_000, "{over_udp}");
+
+        set(&place, &["--transport", "tcp"]);
+        let is_over = || carried(&place, "client", "association").is_none();
+        until("no association", is_over, || up.log() + &gateway.log());
+        download(&place, &up, 2_000_000);
+    }
+    let session = &place.status("client").unwrap()["sessions"][0];
+    assert_eq!(session["transport"]["wanted"], "tcp", "{session}");
+    up.end();
+    gateway.end();
+}
+
+fn set(place: &Place, what: &[&str]) {
+    let ended = place.run("client", &[&["policy", "set"], what].concat());
+    assert_eq!(ended.code, 0, "{ended:?}");
+}
+
 fn client(place: &Place) -> Daemon {
     let arguments = ["--gateway", &place.invite(), "--transport", "sctp"];
     place.up("client", &arguments)

@@ -139,7 +139,7 @@ fn what_makes_no_sense_to_a_daemon_ends_in_one_line() {
 }
 
 /// Who is told what, the exit code, and what is said of it.
-const NONSENSE: [(&str, &str, i32, &str); 14] = [
+const NONSENSE: [(&str, &str, i32, &str); 15] = [
     ("client", "policy set", 2, "required"),
     (
         "client",
@@ -158,6 +158,12 @@ const NONSENSE: [(&str, &str, i32, &str); 14] = [
         "policy set --profile home",
         2,
         "unknown profile `home`: allowed are speed calls",
+    ),
+    (
+        "client",
+        "policy set --transport udp",
+        2,
+        "unknown transport `udp`: allowed are tcp sctp auto",
     ),
     (
         "client",

@@ -6,7 +6,7 @@ pub(super) const LINES: [&str; 19] = [
     "  /                 show only what has some text; Esc shows all again",
     "  s                 save changes in the configuration, too, or no more",
     "  S, C              what chooses links for sessions, for connections",
-    "  G, P              when the gateway is used; the profile of rules",
+    "  T, G, P           transport of sessions, use of the gateway, profile of rules",
     "  Ctrl-L, Ctrl-Z    draw anew; back to the shell for a while",
     "  q, Ctrl-C         quit; the daemon goes on",
     "Links",

@@ -46,6 +46,7 @@ pub(super) enum Then {
     Filter,
     Link { link: String, what: Quantity },
     Scheduler(Scheduled),
+    Transport,
     Gateway,
     Profile,
     Only(Whose),
@@ -140,6 +141,11 @@ impl Then {
                     save,
                 };
                 (request, words)
+            }
+            Self::Transport => {
+                let transport = owned;
+                let request = Request::SetTransport { transport, save };
+                (request, format!("sessions travel over: {text}"))
             }
             Self::Gateway => {
                 let usage = owned;

@@ -13,6 +13,7 @@ use super::state::State;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum PolicyKey {
     Scheduler(Scheduled),
+    Transport,
     Gateway,
     Profile,
     Rule(u64),
@@ -56,6 +57,12 @@ pub(super) fn choice(policy: &PolicyStatus, key: &PolicyKey) -> Option<Choice> {
             Some(policy.sessions.clone()),
             policy.sessions_known.clone(),
             Then::Scheduler(*of),
+        ),
+        PolicyKey::Transport => choice(
+            "sessions travel over",
+            policy.transport.clone(),
+            policy.transports_known.clone(),
+            Then::Transport,
         ),
         PolicyKey::Gateway => {
             let known = match &policy.gateway {
@@ -133,9 +140,10 @@ fn row(policy: &PolicyStatus, key: &PolicyKey) -> Option<[String; 3]> {
     Some([choice.title.to_owned(), now, others.join(" ")])
 }
 
-const SETTINGS: [PolicyKey; 4] = [
+const SETTINGS: [PolicyKey; 5] = [
     PolicyKey::Scheduler(Scheduled::Sessions),
     PolicyKey::Scheduler(Scheduled::Connections),
+    PolicyKey::Transport,
     PolicyKey::Gateway,
     PolicyKey::Profile,
 ];

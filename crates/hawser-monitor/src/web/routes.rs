@@ -156,6 +156,7 @@ fn is_for_the_socket(request: &Request) -> bool {
             | Request::SetLink(_)
             | Request::SetScheduler { .. }
             | Request::SetGateway { .. }
+            | Request::SetTransport { .. }
             | Request::SetProfile { .. }
             | Request::AddRule { .. }
             | Request::RemoveRule { .. }

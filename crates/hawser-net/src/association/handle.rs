@@ -2,6 +2,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hawser_sched::chunk::ChunkPolicy;
 use hawser_sctp::{Backlog, Behind, Closed, LinkWord, Message, PathSnapshot, Received, SendError};
 use hawser_session::seal::datagram::KeyId;
 use hawser_types::{ByteCount, Instant};
@@ -147,6 +148,11 @@ impl AssociationHandle {
     /// What holds for links from now on: see [`hawser_sctp::Association::set_links`].
     pub fn set_links(&self, words: Vec<LinkWord>) {
         self.change(|entry, _| entry.association.set_links(words));
+    }
+
+    /// Places what is sent by another policy from now on.
+    pub fn set_policy(&self, policy: ChunkPolicy) {
+        self.change(|entry, _| entry.association.set_policy(policy));
     }
 
     /// Waits until it is over, or the peer has begun it anew.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use hawser_sched::chunk::ChunkPolicy;
 use hawser_sctp::{
     Backlog, Behind, End, LinkWord, Message, PathSnapshot, Place, Received, Reliability, Route,
     Traffic,
@@ -69,6 +70,7 @@ pub(super) fn start(shared: &Arc<Shared>, id: ChannelId, association: Associatio
             streams: ride.association.streams(),
             ride: Arc::clone(&ride),
             waiting: VecDeque::new(),
+            policy: None,
             next_sample: now,
             low_water: ByteCount::ZERO,
         };
@@ -123,6 +125,8 @@ struct Writer {
     streams: u16,
     /// What the association has no room for yet.
     waiting: VecDeque<(StreamNumber, Message)>,
+    /// What the association was told last to place packets by.
+    policy: Option<ChunkPolicy>,
     next_sample: Instant,
     low_water: ByteCount,
 }
@@ -136,6 +140,8 @@ struct Step {
     behind: Behind,
     /// What holds for links, where that has changed.
     words: Option<Vec<LinkWord>>,
+    /// What places chunks.
+    policy: ChunkPolicy,
     over: bool,
 }
 
@@ -149,6 +155,9 @@ impl Writer {
             drop(shared);
             if let Some(words) = step.words {
                 self.ride.association.set_links(words);
+            }
+            if self.policy.replace(step.policy) != Some(step.policy) {
+                self.ride.association.set_policy(step.policy);
             }
             let is_idle = step.records.is_empty();
             for record in step.records {
@@ -233,6 +242,7 @@ impl Writer {
                 has_room: room > 0,
                 behind: Behind { bytes, more },
                 words,
+                policy: inner.session.scheduler(),
                 over: inner.closed.is_some(),
             }
         })

@@ -70,6 +70,11 @@ impl Session {
         }
     }
 
+    /// What places bulk chunks.
+    pub fn scheduler(&self) -> ChunkPolicy {
+        self.bulk.policy()
+    }
+
     /// The client says what its user allows for this side's direction.
     pub(super) fn on_link_terms(&mut self, now: Instant, list: &[LinkTerms]) {
         let terms = list

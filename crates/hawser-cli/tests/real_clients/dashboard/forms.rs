@@ -15,6 +15,7 @@ fn the_policy_form_says_and_sets_what_is_in_force() {
     assert_eq!(submit(&mut stage, form, &json!({})), "Nothing was changed.");
     let chosen = json!({
         "sessions": "ecf", "connections": "round-robin", "gateway": "auto", "profile": "saver",
+        "transport": "auto",
     });
     done(&mut stage, form, &chosen);
     for (of, name) in chosen.as_object().unwrap() {
@@ -291,7 +292,7 @@ fn policy(stage: &Stage) -> Value {
 /// Waits until the form has what the command line says.
 fn same_policy(stage: &mut Stage) {
     let policy = policy(stage);
-    for of in ["sessions", "connections", "gateway", "profile"] {
+    for of in ["sessions", "connections", "transport", "gateway", "profile"] {
         let select = format!("document.querySelector('#policy-form [name={of}]')");
         let same = format!(
             "{select}.value === {} && {select}.checkVisibility()",

@@ -266,6 +266,8 @@ fn policy() -> PolicyStatus {
         sessions_known: names(&["auto", "round-robin", "least-rtt"]),
         connections: Some("auto".to_owned()),
         connections_known: names(&["auto", "only-one"]),
+        transport: Some("tcp".to_owned()),
+        transports_known: names(&["tcp", "sctp", "auto"]),
         profile: Some("speed".to_owned()),
         profiles_known: names(&["speed", "calls", "saver"]),
         gateway: Some("always".to_owned()),

@@ -1,7 +1,7 @@
 //! Which chunk goes where: the compound window, the policies, streams and messages.
 
 use hawser_sched::PathView;
-use hawser_sched::chunk::{ChunkScheduler, ChunkUnit, Decision, Reason};
+use hawser_sched::chunk::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason};
 use hawser_types::ChannelId;
 use hawser_wire::sctp::DataOrder;
 
@@ -56,6 +56,16 @@ fn a_path_gets_no_more_than_its_window_and_the_quickest_is_filled_first() {
         assert!(bench.under_way(path) >= bench.window(path).as_u64());
         assert!(bench.under_way(path) < bench.window(path).as_u64() + 1200);
     }
+}
+
+#[test]
+fn another_policy_places_what_waits_already() {
+    let mut bench = Bench::with_rtts(&[30, 10, 20], &config());
+    (0..60).for_each(|_| bench.write(0, FULL));
+    bench.outbound.set_policy(ChunkPolicy::RoundRobin);
+    let sent = bench.pump();
+    let order: Vec<_> = sent.iter().map(|packet| packet.path.value()).collect();
+    assert_eq!(order[..6], [0, 1, 2, 0, 1, 2]);
 }
 
 #[test]
