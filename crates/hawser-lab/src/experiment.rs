@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use hawser_monitor::report::{Chart, Page};
+use hawser_session::Transport;
 use hawser_types::Rate;
 use serde::Serialize;
 
 use crate::commands::print;
 use crate::interrupt::{self, TemporaryFolder};
-use crate::measure::Programs;
+use crate::measure::{Programs, ProgramsError};
 use crate::privilege;
 use crate::scenario::Scenario;
 use crate::turns::in_turns;
@@ -33,29 +34,48 @@ pub(crate) struct Common {
     /// Write reports as pages with charts into DIR as EXPERIMENT-SCENARIO.html
     #[arg(long, value_name = "DIR")]
     html: Option<PathBuf>,
-    /// The Hawser binary; else beside this one, else built
-    #[arg(long, value_name = "PATH")]
-    hawser: Option<PathBuf>,
+    #[command(flatten)]
+    tested: Tested,
     /// Keep the programs' logs in DIR/SCENARIO
     #[arg(long, value_name = "DIR")]
     logs: Option<PathBuf>,
     /// Take the right to choose bbr from Hawser
     #[arg(long)]
     no_bbr: bool,
-    /// Let Hawser's data travel over this: tcp, sctp or auto
-    #[arg(long, value_name = "NAME", value_parser = ["tcp", "sctp", "auto"])]
-    transport: Option<String>,
+}
+
+/// Hawser, as it is looked at.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Tested {
+    /// The Hawser binary; else beside this one, else built
+    #[arg(long, value_name = "PATH")]
+    hawser: Option<PathBuf>,
+    /// Let data of Hawser's sessions travel over this: tcp, sctp or auto [default: tcp]
+    #[arg(long, value_name = "NAME")]
+    transport: Option<Transport>,
+}
+
+impl Tested {
+    /// Finds the program.
+    pub(crate) fn programs(&self) -> Result<Programs, ProgramsError> {
+        let programs = Programs::find(self.hawser.as_deref())?;
+        Ok(programs.with_transport(self.transport))
+    }
 }
 
 impl Common {
     /// Finds the program under test.
     pub(crate) fn programs(&self) -> anyhow::Result<Programs> {
-        let programs = Programs::find(self.hawser.as_deref())?;
-        let programs = programs.with_transport(self.transport.clone());
+        let programs = self.tested.programs()?;
         Ok(match self.no_bbr {
             true => programs.without_bbr()?,
             false => programs,
         })
+    }
+
+    /// What data of sessions is to travel over, also where programs embed the library.
+    pub(crate) fn transport(&self) -> Transport {
+        self.tested.transport.unwrap_or_default()
     }
 
     /// A folder for logs and state: one below the folder that is kept, or one that goes.

@@ -7,10 +7,10 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
-use hawser::Encryption;
+use hawser::{Encryption, Transport};
 
 use crate::cut::{self, VisitArguments};
-use crate::meter::{self, AssociationOrder, Congestion, LibraryOrder, Order, QuicOrder};
+use crate::meter::{self, AssociationOrder, Congestion, Embedding, LibraryOrder, Order, QuicOrder};
 use crate::scenario::Direction;
 use crate::watchers::{self, WatchArguments};
 use crate::{commands, relay};
@@ -38,8 +38,8 @@ pub(super) enum MeterCommand {
     LibraryServe {
         listen: SocketAddr,
         invite: PathBuf,
-        #[arg(long)]
-        plain: bool,
+        #[command(flatten)]
+        how: LibraryOptions,
     },
     /// Be one end of an association
     Association(AssociationOrder),
@@ -56,10 +56,18 @@ pub(super) struct LibraryArguments {
     bytes: u64,
     invite: PathBuf,
     state: PathBuf,
-    #[arg(long)]
-    plain: bool,
+    #[command(flatten)]
+    how: LibraryOptions,
     #[arg(long = "link")]
     links: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct LibraryOptions {
+    #[arg(long)]
+    plain: bool,
+    #[arg(long, default_value = "tcp")]
+    transport: Transport,
 }
 
 #[derive(Debug, clap::Args)]
@@ -100,8 +108,8 @@ impl MeterCommand {
             Self::LibraryServe {
                 listen,
                 invite,
-                plain,
-            } => meter::serve_library(listen, &invite, encryption(plain))?,
+                how,
+            } => meter::serve_library(listen, &invite, how.embedding())?,
             Self::Association(order) => {
                 let outcome = meter::run_association(&order)?;
                 commands::print(&serde_json::to_string(&outcome)?)?;
@@ -143,15 +151,20 @@ impl LibraryArguments {
             invite: self.invite,
             state: self.state,
             links: self.links,
-            encryption: encryption(self.plain),
+            how: self.how.embedding(),
         })?;
         commands::print(&serde_json::to_string(&outcome)?)
     }
 }
 
-fn encryption(plain: bool) -> Encryption {
-    match plain {
-        true => Encryption::None,
-        false => Encryption::Default,
+impl LibraryOptions {
+    fn embedding(self) -> Embedding {
+        Embedding {
+            encryption: match self.plain {
+                true => Encryption::None,
+                false => Encryption::Default,
+            },
+            transport: self.transport,
+        }
     }
 }

@@ -17,8 +17,7 @@ use self::run::RunArguments;
 use self::unshaped::UnshapedArguments;
 use self::watchers::WatcherArguments;
 use crate::connections::ConnectionArguments;
-use crate::experiment::{Arguments, Single, begin};
-use crate::measure::Programs;
+use crate::experiment::{Arguments, Single, Tested, begin};
 use crate::scenario;
 use crate::{
     association, commands, connect, cut, demo, failover, fairness, gain, interactive, interrupt,
@@ -38,11 +37,7 @@ enum Command {
     /// Measure TCP on each link, MPTCP and Hawser in one scenario
     Run(RunArguments),
     /// Show the gain: one download over the better link, then over both
-    Demo {
-        /// The Hawser binary; else beside this one, else built
-        #[arg(long, value_name = "PATH")]
-        hawser: Option<PathBuf>,
-    },
+    Demo(Tested),
     /// Measure without limits: speed, and processor time of each process
     Unshaped(UnshapedArguments),
     /// Measure what it costs that the kernel's programs place connections
@@ -136,8 +131,8 @@ impl Cli {
             Command::Objects(arguments) => arguments.execute(objects::run),
             Command::Interactive(arguments) => arguments.execute(interactive::run),
             Command::Fairness(arguments) => arguments.execute(fairness::run),
-            Command::Demo { hawser } => {
-                let programs = Programs::find(hawser.as_deref())?;
+            Command::Demo(tested) => {
+                let programs = tested.programs()?;
                 begin()?;
                 demo::run(&programs)
             }
@@ -172,6 +167,33 @@ mod tests {
             Command::Request(arguments) => arguments.options,
             other => panic!("{other:?}"),
         })
+    }
+
+    #[test]
+    fn experiments_take_a_transport_and_clients_are_told_of_it() {
+        let hawser = std::env::current_exe().unwrap();
+        let hawser = hawser.to_str().unwrap();
+        for command in ["demo", "unshaped", "peer"] {
+            let parse = |more: &[&str]| {
+                let all = ["hawser-lab", command, "--hawser", hawser];
+                Cli::try_parse_from(all.iter().chain(more))
+            };
+            assert!(parse(&["--transport", "sctp"]).is_ok(), "{command}");
+            assert!(parse(&["--transport", "udp"]).is_err(), "{command}");
+        }
+        for (more, expected) in [
+            (&["--transport", "sctp"][..], &["--transport", "sctp"][..]),
+            (&[], &[]),
+        ] {
+            let all = ["hawser-lab", "demo", "--hawser", hawser];
+            let cli = Cli::try_parse_from(all.iter().chain(more)).unwrap();
+            let Command::Demo(tested) = cli.command else {
+                panic!("{cli:?}");
+            };
+            let programs = tested.programs().unwrap();
+            let told: Vec<_> = programs.transport_arguments().collect();
+            assert_eq!(told, expected);
+        }
     }
 
     #[test]

@@ -42,6 +42,7 @@ impl UnshapedArguments {
                 directions: self.direction.directions(),
                 only: self.only,
                 hawser,
+                transport: self.common.transport(),
             },
             place.path(),
         )?;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use hawser_session::Transport;
 use serde_json::Value;
 
 use super::bench::{Bench, StepError, own_program, wait_for_port};
@@ -22,7 +23,7 @@ pub struct Programs {
     /// Runs without the right to choose any congestion control.
     restricted: bool,
     /// What clients are told that data is to travel over.
-    transport: Option<String>,
+    transport: Option<Transport>,
 }
 
 /// No binary to test.
@@ -81,8 +82,14 @@ impl Programs {
     }
 
     /// The same with data of sessions travelling over this, where it is named.
-    pub(crate) fn with_transport(self, transport: Option<String>) -> Self {
+    pub(crate) fn with_transport(self, transport: Option<Transport>) -> Self {
         Self { transport, ..self }
+    }
+
+    /// The arguments of a client that say so.
+    pub(crate) fn transport_arguments(&self) -> impl Iterator<Item = &'static str> {
+        let named = self.transport.into_iter();
+        named.flat_map(|it| ["--transport", it.name()])
     }
 
     /// The same without the right to choose bbr, as unprivileged programs are on many machines.
@@ -236,7 +243,7 @@ impl Session {
         let mut up = programs.command(bench.lab().client())?;
         up.args(["up", "--listen", &SOCKS.to_string()])
             .args(&self.more)
-            .args(programs.transport.iter().flat_map(|it| ["--transport", it]))
+            .args(programs.transport_arguments())
             .arg("--state")
             .arg(self.client_state());
         if let Some(invite) = invite {

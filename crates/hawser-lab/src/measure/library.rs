@@ -7,7 +7,7 @@ use hawser::Encryption;
 
 use super::bench::{Bench, StepError, own_program};
 use super::hawser::wait_for_file;
-use crate::meter::{LibraryOrder, Outcome};
+use crate::meter::{Embedding, LibraryOrder, Outcome};
 use crate::process::{self, Program};
 use crate::topology::SERVER;
 
@@ -24,14 +24,14 @@ impl Bench {
     pub(crate) fn serve_library(
         &self,
         folder: &Path,
-        encryption: Encryption,
+        how: Embedding,
     ) -> Result<LibraryServer, StepError> {
         std::fs::create_dir_all(folder)?;
         let invite = folder.join("invite");
         let mut command = self.lab().server().command(own_program()?);
         // Port 0: several of them stand side by side.
         command.args(["meter", "library-serve", &format!("{SERVER}:0")]);
-        command.arg(&invite).args(flags(encryption));
+        command.arg(&invite).args(flags(how));
         let log = folder.join("library.log");
         let mut program = Program::start("library server", command, &log)?;
         wait_for_file(&mut program, &invite)?;
@@ -49,7 +49,7 @@ impl Bench {
         command.args(["meter", &operation]);
         command.arg(order.bytes.to_string());
         command.arg(&order.invite).arg(&order.state);
-        command.args(flags(order.encryption));
+        command.args(flags(order.how));
         for link in &order.links {
             command.args(["--link", link]);
         }
@@ -63,9 +63,8 @@ impl Bench {
     }
 }
 
-fn flags(encryption: Encryption) -> &'static [&'static str] {
-    match encryption {
-        Encryption::Default => &[],
-        Encryption::None => &["--plain"],
-    }
+fn flags(how: Embedding) -> impl Iterator<Item = &'static str> {
+    let plain = (how.encryption == Encryption::None).then_some("--plain");
+    let transport = ["--transport", how.transport.name()];
+    transport.into_iter().chain(plain)
 }

@@ -6,6 +6,7 @@ mod stage;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use hawser_session::Transport;
 use serde::Serialize;
 
 use self::stage::{Busy, Sink};
@@ -64,16 +65,17 @@ pub(crate) fn run(
     folder: &Path,
 ) -> anyhow::Result<Report> {
     let mut rows = TRANSPORTS.map(|transport| Row {
-        transport,
+        transport: transport.name(),
         delay_seconds: None,
         busy_mbps: Vec::new(),
         samples: Vec::new(),
         failures: Vec::new(),
     });
     for number in 1..=options.repeat {
-        for row in &mut rows {
+        for (row, transport) in rows.iter_mut().zip(TRANSPORTS) {
+            let programs = programs.clone().with_transport(Some(transport));
             let place = folder.join(format!("{}-{number}", row.transport));
-            if let Err(error) = measure(scenario, options, programs, &place, row) {
+            if let Err(error) = measure(scenario, options, &programs, &place, row) {
                 row.failures.push(error.to_string());
             }
             eprintln!("  {}", row.line());
@@ -103,9 +105,7 @@ fn measure(
 ) -> Result<(), StepError> {
     std::fs::create_dir_all(place)?;
     let bench = Bench::new(Lab::shaped(scenario)?, place)?;
-    let name = row.transport.to_owned();
-    let programs = programs.clone().with_transport(Some(name));
-    let mut session = Session::start(&bench, &programs, 1)?;
+    let mut session = Session::start(&bench, programs, 1)?;
     let sink = Sink::open(bench.lab().server())?;
     let (client, socks) = (bench.lab().client(), session.socks());
     let busy = Busy::start(client, socks, options.streams - 1)?;
@@ -214,7 +214,7 @@ impl Findings for Report {
     }
 }
 
-const TRANSPORTS: [&str; 2] = ["tcp", "sctp"];
+const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Sctp];
 /// How many times quicker the one in a hundred is to be.
 const ASKED: f64 = 3.0;
 const SETTLING: Duration = Duration::from_secs(3);

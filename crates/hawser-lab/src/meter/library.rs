@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hawser::{BondStream, Encryption, Endpoint, Invite};
+use hawser::{BondStream, Encryption, Endpoint, EndpointBuilder, Invite, Transport};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::body::{BLOCK, Sink, Source};
@@ -24,7 +24,21 @@ pub(crate) struct LibraryOrder {
     pub(crate) state: PathBuf,
     /// Over these interfaces.
     pub(crate) links: Vec<String>,
+    pub(crate) how: Embedding,
+}
+
+/// What both ends of transfers are built with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Embedding {
     pub(crate) encryption: Encryption,
+    pub(crate) transport: Transport,
+}
+
+impl Embedding {
+    fn builder(self) -> EndpointBuilder {
+        let builder = Endpoint::builder().encryption(self.encryption);
+        builder.transport(self.transport)
+    }
 }
 
 /// Serves streams at `listen` until it is killed; writes an invite into the file `invite` once
@@ -32,10 +46,10 @@ pub(crate) struct LibraryOrder {
 pub(crate) fn serve_library(
     listen: SocketAddr,
     invite: &Path,
-    encryption: Encryption,
+    how: Embedding,
 ) -> anyhow::Result<()> {
     runtime()?.block_on(async {
-        let endpoint = Endpoint::builder().encryption(encryption).build()?;
+        let endpoint = how.builder().build()?;
         let listener = endpoint.listen(listen).await?;
         let text = listener.invite(INVITE_TTL)?.to_string();
         // Whole or not at all: the other end waits for the name.
@@ -58,8 +72,9 @@ pub(crate) fn serve_library(
 pub(crate) fn library_transfer(order: &LibraryOrder) -> anyhow::Result<Outcome> {
     let invite: Invite = std::fs::read_to_string(&order.invite)?.trim().parse()?;
     runtime()?.block_on(async {
-        let endpoint = Endpoint::builder()
-            .encryption(order.encryption)
+        let endpoint = order
+            .how
+            .builder()
             .state_dir(&order.state)
             .links(&order.links)
             .build()?;
@@ -143,12 +158,20 @@ mod tests {
 
     #[test]
     fn endpoints_move_bytes_both_ways_sealed_and_plain() {
-        for encryption in [Encryption::Default, Encryption::None] {
+        for (encryption, transport) in [
+            (Encryption::Default, Transport::Tcp),
+            (Encryption::None, Transport::Tcp),
+            (Encryption::Default, Transport::Sctp),
+        ] {
+            let how = Embedding {
+                encryption,
+                transport,
+            };
             let folder = tempfile::tempdir().unwrap();
             let invite = folder.path().join("invite");
             let serving = invite.clone();
             std::thread::spawn(move || {
-                serve_library(SocketAddr::from(([127, 0, 0, 1], 0)), &serving, encryption)
+                serve_library(SocketAddr::from(([127, 0, 0, 1], 0)), &serving, how)
             });
             while !invite.exists() {
                 std::thread::sleep(Duration::from_millis(5));
@@ -160,10 +183,10 @@ mod tests {
                     invite: invite.clone(),
                     state: folder.path().join("client"),
                     links: Vec::new(),
-                    encryption,
+                    how,
                 };
                 let outcome = library_transfer(&order).unwrap();
-                assert!(outcome.ok, "{direction:?} {encryption:?}");
+                assert!(outcome.ok, "{direction:?} {how:?}");
                 assert_eq!(outcome.timeline.iter().sum::<u64>(), 3_000_001);
             }
         }

@@ -31,7 +31,7 @@ pub(crate) use association::{AssociationOrder, AssociationOutcome, run as run_as
 pub(crate) use client::connect_by_socks;
 pub use client::{FirstAnswer, first_answer, open_echo, transfer};
 pub(crate) use connects::connects;
-pub(crate) use library::{LibraryOrder, library_transfer, serve_library};
+pub(crate) use library::{Embedding, LibraryOrder, library_transfer, serve_library};
 pub(crate) use quic::{QuicOrder, run as run_quic};
 pub(crate) use server::serve_all;
 pub use server::{port, serve, serve_until_ended};

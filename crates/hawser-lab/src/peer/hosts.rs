@@ -128,6 +128,7 @@ impl Hosts<'_> {
         let mut up = self.programs.command(self.bench.lab().client())?;
         up.args(["up", "--listen", &client.socks.to_string(), "--config"]);
         up.arg(config).arg("--state").arg(self.place(client.name));
+        up.args(self.programs.transport_arguments());
         if let Some(invite) = invite {
             let mut reference = std::ffi::OsString::from("@");
             reference.push(invite);

@@ -169,8 +169,8 @@ impl Case<'_> {
             let transfer = || peer.transfer(bench.lab(), direction, bytes, &log);
             return bench.during(events, transfer).map(|mbps| [mbps; 2]);
         }
-        let name = transport.name().to_owned();
-        let programs = self.programs.clone().with_transport(Some(name));
+        let named = transport.name().parse().ok();
+        let programs = self.programs.clone().with_transport(named);
         let mut session = Session::start(&bench, &programs, 1)?;
         let order = bench.socks_order(session.socks(), direction, bytes);
         let rate = self.scenario.total_rate(direction);

@@ -10,7 +10,7 @@ use super::Options;
 use crate::measure::{
     Bench, LibraryServer, Programs, Session, StepError, own_program, wait_for_port,
 };
-use crate::meter::{Congestion, LibraryOrder, Order, Outcome};
+use crate::meter::{Congestion, Embedding, LibraryOrder, Order, Outcome};
 use crate::netns::NetNs;
 use crate::process::Program;
 use crate::scenario::Direction;
@@ -144,7 +144,11 @@ fn endpoints(
 ) -> Result<Carrier, StepError> {
     let name = format!("{}-{}", by.replace(' ', "-"), direction.name());
     let folder: PathBuf = bench.folder().join(name);
-    let LibraryServer { program, invite } = bench.serve_library(&folder, encryption)?;
+    let how = Embedding {
+        encryption,
+        transport: options.transport,
+    };
+    let LibraryServer { program, invite } = bench.serve_library(&folder, how)?;
     let links = bench.lab().links().iter();
     Ok(Carrier {
         by,
@@ -155,7 +159,7 @@ fn endpoints(
             invite,
             state: folder.join("client"),
             links: links.map(|link| link.interface.clone()).collect(),
-            encryption,
+            how,
         }),
         _programs: vec![program],
         _session: None,

@@ -6,6 +6,7 @@ mod table;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use hawser_session::Transport;
 use hawser_types::ByteCount;
 use serde::Serialize;
 
@@ -30,6 +31,8 @@ pub(crate) struct Options {
     pub(crate) only: Vec<String>,
     /// The Hawser binary, when it is to be measured.
     pub(crate) hawser: Option<Programs>,
+    /// What programs that embed the library let data travel over.
+    pub(crate) transport: Transport,
 }
 
 /// One kind of transfer in one direction.
