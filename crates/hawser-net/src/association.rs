@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bytes::BytesMut;
 use carrier::{Carrier, CarrierId, Carriers};
 use hawser_sctp::{
-    Association, AssociationConfig, AssociationId, Closed, ConnectError, Event, Handled, Local,
-    Route, Transmit,
+    Association, AssociationConfig, AssociationId, Begin, Closed, ConnectError, Event, Handled,
+    Local, Route, Transmit,
 };
 use hawser_session::SessionConfig;
 use hawser_session::seal::datagram::KeyId;
@@ -230,7 +230,8 @@ pub(crate) fn config_for(session: &SessionConfig) -> AssociationConfig {
     AssociationConfig {
         policy: session.scheduler,
         max_message: MAX_RECORD,
-        max_init_retransmissions: 3,
+        begin: Begin::AtOnce,
+        max_init_retransmissions: 5,
         ..AssociationConfig::default()
     }
 }

@@ -36,6 +36,8 @@ pub struct AssociationConfig {
     pub association_max_retransmissions: u32,
     /// Max.Init.Retransmits.
     pub max_init_retransmissions: u32,
+    /// How INIT and COOKIE ECHO are repeated.
+    pub begin: Begin,
     /// Valid.Cookie.Life.
     pub cookie_life: Duration,
     /// SACK.Delay: an acknowledgement waits for so long for a second packet.
@@ -66,6 +68,16 @@ pub enum Checksum {
     Crc32c,
     /// What carries the packets sees to it; the field is zero (RFC 9653).
     Below,
+}
+
+/// How this end begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// Over one route after the other, again after RTO.Initial. Source: RFC 9260 §5.1, §6.3.
+    InTurn,
+    /// Over all routes at once, and again soon: for a peer that expects it, but may hear so a moment later than
+    /// the first packet comes.
+    AtOnce,
 }
 
 /// Which pairs of addresses carry data.
@@ -163,6 +175,7 @@ impl Default for AssociationConfig {
             path_max_retransmissions: 5,
             association_max_retransmissions: 10,
             max_init_retransmissions: 8,
+            begin: Begin::InTurn,
             cookie_life: Duration::from_secs(60),
             sack_delay: Duration::from_millis(25),
             selection: Selection::Answering,

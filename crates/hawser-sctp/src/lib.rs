@@ -24,7 +24,7 @@ mod snapshot;
 mod testing;
 
 pub use association::Association;
-pub use config::{AssociationConfig, Checksum, Control, LossRule, Selection};
+pub use config::{AssociationConfig, Begin, Checksum, Control, LossRule, Selection};
 pub use endpoint::{AssociationId, ConnectError, Endpoint, EndpointConfig, Handled, Ignored};
 pub use error::{Closed, Misbehaviour, SendError};
 pub use event::Event;

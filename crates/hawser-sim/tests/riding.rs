@@ -146,6 +146,53 @@ impl Flow {
     }
 }
 
+/// How long after the session the client has the association, and how long until all its paths answer.
+fn beginning(delays: &[u64]) -> [Duration; 2] {
+    let links = delays
+        .iter()
+        .map(|delay| link("20Mbit/s", &format!("{delay}ms")));
+    let scenario = scenario(&links.collect::<String>());
+    let config = BondConfig {
+        transport: Transport::Sctp,
+        ..BondConfig::default()
+    };
+    let mut bond = Bond::new(&scenario, 7, config);
+    while look(&bond, Side::Client).channels.is_empty() {
+        bond.rest(Duration::from_millis(1));
+    }
+    let began = bond.now();
+    let mut at = [None; 2];
+    while at.contains(&None) {
+        bond.rest(Duration::from_millis(1));
+        let age = bond.now().since(began);
+        assert!(age < Duration::from_secs(60), "{delays:?}: {at:?}");
+        let now = look(&bond, Side::Client);
+        if now.transport.association.is_some() {
+            at[0].get_or_insert(age);
+        }
+        let paths = now.channels.iter();
+        let answering = paths.filter(|it| it.carrier == Carrier::Association && !it.suspect);
+        if answering.count() >= scenario.links.len() {
+            at[1].get_or_insert(age);
+        }
+    }
+    at.map(Option::unwrap)
+}
+
+/// INIT over the quick link comes before ASSOCIATE where links differ, and waits for no slow one.
+#[test]
+fn an_association_stands_three_of_the_quickest_round_trips_after_the_session() {
+    for delays in [&[5][..], &[30], &[100], &[5, 30, 100], &[100, 30, 5]] {
+        let [stands, whole] = beginning(delays);
+        let round_trip =
+            |delay: Option<&u64>| Duration::from_millis(delay.copied().unwrap_or(0) * 2);
+        let [quickest, longest] = [delays.iter().min(), delays.iter().max()].map(round_trip);
+        let late = Duration::from_millis(15);
+        assert!(stands <= quickest * 3 + late, "{delays:?}: {stands:?}");
+        assert!(whole <= stands + longest + late, "{delays:?}: {whole:?}");
+    }
+}
+
 /// A firewall that begins to drop UDP costs no byte and no connection, and one that lets it pass again is noticed.
 #[test]
 fn a_stream_survives_that_udp_is_dropped_and_goes_over_the_association_again() {

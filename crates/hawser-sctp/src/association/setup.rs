@@ -240,18 +240,17 @@ impl Setup {
 
     /// Time has passed: T1-init or T1-cookie may have expired.
     pub(crate) fn handle_timeout(&mut self, now: Instant) -> SetupNews {
-        let (Stage::CookieWait { rounds, .. } | Stage::CookieEchoed { rounds, .. }) =
-            &mut self.stage
-        else {
-            return SetupNews::Nothing;
-        };
-        match rounds.take(now) {
-            Due::Nothing => SetupNews::Nothing,
-            Due::Send(route) => {
-                self.send_first(route);
-                SetupNews::Nothing
+        loop {
+            let (Stage::CookieWait { rounds, .. } | Stage::CookieEchoed { rounds, .. }) =
+                &mut self.stage
+            else {
+                return SetupNews::Nothing;
+            };
+            match rounds.take(now) {
+                Due::Nothing => return SetupNews::Nothing,
+                Due::Send(route) => self.send_first(route),
+                Due::GiveUp => return self.close(Closed::NoAnswer),
             }
-            Due::GiveUp => self.close(Closed::NoAnswer),
         }
     }
 

@@ -5,7 +5,7 @@ mod messages;
 use std::time::Duration;
 
 use hawser_sctp::{
-    Association, AssociationConfig, AssociationId, Endpoint, EndpointConfig, Event, Handled,
+    Association, AssociationConfig, AssociationId, Begin, Endpoint, EndpointConfig, Event, Handled,
     LinkWord, Local, Message, Place, Route, Transmit,
 };
 use hawser_session::{ChannelSpec, Side, Transport};
@@ -334,8 +334,8 @@ fn config() -> AssociationConfig {
     let config = sealed(AssociationConfig::default());
     AssociationConfig {
         max_packet: config.max_packet - SEAL as usize,
-        // The first one may come before the gateway knows of it.
-        rto_initial: Duration::from_millis(300),
+        begin: Begin::AtOnce,
+        max_init_retransmissions: 5,
         ..config
     }
 }

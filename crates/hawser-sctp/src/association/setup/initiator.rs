@@ -19,7 +19,7 @@ impl Setup {
         let Stage::CookieWait { rounds, stale, .. } = &self.stage else {
             return SetupNews::Nothing;
         };
-        let stale = *stale;
+        let (began, stale) = (rounds.began(), *stale);
         let Route { local, remote } = arrival.route;
         // Data would go to where the answer seems to come from.
         if !rounds.remotes().any(|asked| asked.ip() == remote.ip()) {
@@ -57,6 +57,7 @@ impl Setup {
             &terms.peer_addresses,
             Some(arrival.route),
         );
+        let rounds = rounds.following(began, &self.beginning);
         self.move_to(Stage::CookieEchoed {
             rounds,
             chunks,

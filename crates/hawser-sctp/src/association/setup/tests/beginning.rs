@@ -6,9 +6,9 @@ use hawser_types::Instant;
 use hawser_wire::sctp::{Cause, Chunk, Init, Parameter, UnknownAction, VerificationTag};
 
 use super::*;
-use crate::Checksum;
 use crate::error::{Closed, Misbehaviour};
 use crate::testing::ip;
+use crate::{Begin, Checksum};
 
 const BROKEN: SetupNews = SetupNews::Closed(Closed::Misbehaved(Misbehaviour::InvalidInit));
 
@@ -48,6 +48,28 @@ fn init_goes_over_every_route_in_turn_and_waits_longer_each_round() {
         setup.poll_timeout(),
         Some(seconds(4) + Duration::from_millis(500))
     );
+}
+
+#[test]
+fn what_the_peer_expects_goes_over_all_routes_at_once_and_soon_again() {
+    let there = [socket(AWAY), socket(AWAY_TOO)];
+    let mut beginning = beginning(&[HOME, "192.0.2.9"]);
+    beginning.config.begin = Begin::AtOnce;
+    let mut setup = Setup::connect(Instant::ZERO, beginning, names(OWN), &there);
+    let mut sent = vec![(0, drain(&mut setup).len())];
+    while sent.len() < 5 {
+        let at = setup.poll_timeout().expect("it goes on");
+        setup.handle_timeout(at);
+        let millis = at.since(Instant::ZERO).as_millis();
+        sent.push((millis, drain(&mut setup).len()));
+    }
+    assert_eq!(sent, [(0, 4), (10, 4), (50, 4), (210, 4), (850, 4)]);
+    // How long an answer takes is known when the cookie goes back, so that is not repeated before.
+    let chunk = Chunk::InitAck(answer(vec![Parameter::Address(ip(AWAY_TOO))]));
+    let now = Instant::ZERO + Duration::from_millis(900);
+    let (_, cookies) = deliver_by(&mut setup, now, arrival(OWN), chunk);
+    assert_eq!((cookies.len(), cookies[0].route), (4, route(HOME, AWAY)));
+    assert_eq!(setup.poll_timeout(), Some(now + Duration::from_secs(1)));
 }
 
 #[test]
