@@ -46,6 +46,38 @@ fn a_link_that_is_dead_towards_the_sender_does_not_swallow_what_others_would_bri
     }
 }
 
+/// Answers go back over the quick way and come much sooner than a path's own round trip, or are lost,
+/// or wait for room: none of that says anything of what the link carries towards the server.
+#[test]
+fn a_link_with_a_bad_way_back_carries_as_much_as_another() {
+    let back = |change: fn(&mut Line)| {
+        let mut link = link(20, 10);
+        change(&mut link.down);
+        link
+    };
+    let long = back(|line| line.delay = Duration::from_millis(300));
+    let lossy = back(|line| line.loss.mean = 0.1);
+    let narrow = back(|line| line.rate = Rate::from_bits_per_second(64_000));
+    for (name, bad) in [("long", long), ("lossy", lossy), ("narrow", narrow)] {
+        let took = move_bytes(&[link(20, 10), bad], 20_000_000, |_| {});
+        // Eight seconds over one of them.
+        assert!(
+            took.is_some_and(|took| took < Duration::from_millis(4700)),
+            "{name}: {took:?}"
+        );
+    }
+}
+
+/// What is sent over one of them is known sooner than either's round trip.
+#[test]
+fn links_that_are_long_in_different_directions_are_both_used() {
+    let (mut first, mut second) = (link(20, 10), link(20, 10));
+    first.down.delay = Duration::from_millis(300);
+    second.up.delay = Duration::from_millis(300);
+    let took = move_bytes(&[first, second], 20_000_000, |_| {});
+    assert!(took.is_some_and(|took| took < secs(7)), "{took:?}");
+}
+
 /// Moves so many bytes from the client to the server; `change` happens after a second. How long it took.
 fn move_bytes(
     links: &[LinkModel],

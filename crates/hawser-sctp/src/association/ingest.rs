@@ -96,7 +96,8 @@ impl Association {
         match chunk {
             Chunk::Data(data) if takes_data => self.on_data(now, data)?,
             Chunk::Sack(sack) => {
-                flow.outbound.on_sack(now, &sack, &mut self.paths)?;
+                let over = self.paths.find(&route);
+                flow.outbound.on_sack(now, &sack, over, &mut self.paths)?;
             }
             Chunk::ForwardTsn(forward) if takes_data => {
                 flow.inbound.on_forward_tsn(now, &forward)?;
@@ -108,8 +109,9 @@ impl Association {
             Chunk::AsconfAck { serial, parameters } => self.on_asconf_ack(serial, &parameters),
             Chunk::HeartbeatAck(info) => self.paths.on_heartbeat_ack(now, &info),
             Chunk::Shutdown(cumulative) => {
+                let over = self.paths.find(&route);
                 flow.outbound
-                    .on_cumulative(now, cumulative, &mut self.paths)?;
+                    .on_cumulative(now, cumulative, over, &mut self.paths)?;
                 let news = self.shutdown.on_shutdown(now);
                 self.on_shutdown_news(now, news);
             }

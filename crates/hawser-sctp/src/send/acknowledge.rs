@@ -10,20 +10,21 @@ use smallvec::SmallVec;
 use super::Outbound;
 use super::window::{Place, Status};
 use crate::congestion::Acknowledged;
-use crate::path::Paths;
+use crate::path::{Path, Paths};
 use crate::{LossRule, Misbehaviour};
 
 type TouchedPaths = SmallVec<[PathId; 8]>;
 
 impl Outbound {
-    /// Reads a SACK; the payload that it acknowledges for the first time. One that acknowledges what
-    /// was never sent changes nothing.
+    /// Reads a SACK that came over a path; the payload that it acknowledges for the first time. One that
+    /// acknowledges what was never sent changes nothing.
     ///
     /// The work is in proportion to what is new: what earlier ones said is passed over run by run.
     pub(crate) fn on_sack(
         &mut self,
         now: Instant,
         sack: &Sack,
+        over: Option<PathId>,
         paths: &mut Paths,
     ) -> Result<ByteCount, Misbehaviour> {
         let Some(first) = self.slides_to(sack.cumulative)? else {
@@ -31,7 +32,8 @@ impl Outbound {
         };
         let runs = self.runs(first, sack)?;
         self.peer_window = u64::from(sack.window);
-        let acknowledged = self.acknowledge(now, first, &runs, paths);
+        let news = News { now, over };
+        let acknowledged = self.acknowledge(news, first, &runs, paths);
         for tsn in sack.duplicates.iter().take(MAX_MENDED) {
             self.on_duplicate(now, *tsn, paths);
         }
@@ -43,21 +45,23 @@ impl Outbound {
         &mut self,
         now: Instant,
         cumulative: Tsn,
+        over: Option<PathId>,
         paths: &mut Paths,
     ) -> Result<ByteCount, Misbehaviour> {
         match self.slides_to(cumulative)? {
-            Some(first) => Ok(self.acknowledge(now, first, &[], paths)),
+            Some(first) => Ok(self.acknowledge(News { now, over }, first, &[], paths)),
             None => Ok(ByteCount::ZERO),
         }
     }
 
     fn acknowledge(
         &mut self,
-        now: Instant,
+        news: News,
         first: u64,
         runs: &[Range<u64>],
         paths: &mut Paths,
     ) -> ByteCount {
+        let now = news.now;
         self.heard_at = now;
         self.train = None;
         let advanced = first > self.window.first();
@@ -65,7 +69,7 @@ impl Outbound {
         let mut touched = TouchedPaths::new();
         let mut newest = None;
         for chunk in self.window.first()..first {
-            let length = self.on_acknowledged(now, chunk, paths, &mut touched);
+            let length = self.on_acknowledged(news, chunk, paths, &mut touched);
             newest = newest.max(Some(chunk).filter(|_| length > ByteCount::ZERO));
             acknowledged += length;
         }
@@ -76,7 +80,7 @@ impl Outbound {
         }
         newest = newest.max(fresh.iter().copied().max());
         for chunk in fresh.drain(..) {
-            acknowledged += self.on_acknowledged(now, chunk, paths, &mut touched);
+            acknowledged += self.on_acknowledged(news, chunk, paths, &mut touched);
         }
         self.fresh = fresh;
         self.look_for_reneging(runs);
@@ -122,7 +126,7 @@ impl Outbound {
     /// A chunk is acknowledged for the first time: books that where it was under way. Its payload.
     fn on_acknowledged(
         &mut self,
-        now: Instant,
+        news: News,
         chunk: u64,
         paths: &mut Paths,
         touched: &mut TouchedPaths,
@@ -139,10 +143,11 @@ impl Outbound {
         let (places, twin) = (std::mem::take(&mut record.places), record.twin);
         self.window.set_status(chunk, Status::Ack);
         if let ([place], true, false, None) = (&places[..], once, twin, failed) {
-            acknowledge_once(now, *place, size, paths, touched);
+            acknowledge_once(news, *place, size, paths, touched);
             return length;
         }
-        let judged = judge(now, &places, once, paths);
+        let now = news.now;
+        let judged = judge(news, &places, once, paths);
         let credited = credited(&judged, twin);
         for it in &judged {
             let Some(path) = paths.path_mut(it.place.path) else {
@@ -261,7 +266,7 @@ impl Outbound {
 /// Books a chunk that was sent once and never failed, as nearly all are: what [`judge`] and [`credited`]
 /// come to for it.
 fn acknowledge_once(
-    now: Instant,
+    news: News,
     place: Place,
     size: u64,
     paths: &mut Paths,
@@ -273,8 +278,8 @@ fn acknowledge_once(
     let Some(sent_at) = path.flight.sent_at(place.packet) else {
         return;
     };
-    let shortest = path.rtt.min().unwrap_or_default();
-    if now.since(sent_at) < least_age(shortest, true) {
+    let now = news.now;
+    if now.since(sent_at) < news.least_age(path, true) {
         path.flight.forget(place.packet, size);
         path.ask_for_heartbeat();
         return;
@@ -283,6 +288,14 @@ fn acknowledge_once(
     if !touched.contains(&place.path) {
         touched.push(place.path);
     }
+}
+
+/// An acknowledgement, as it comes.
+#[derive(Clone, Copy, Debug)]
+struct News {
+    now: Instant,
+    /// `None`: nobody knows that way.
+    over: Option<PathId>,
 }
 
 /// What an acknowledgement that comes now has to do with a place where the chunk was under way.
@@ -301,15 +314,18 @@ struct Judged {
 /// After a chunk was sent again, an acknowledgement sooner than the path's shortest round trip is for
 /// what was sent before. For others a round trip of less than half the shortest is hardly a path's
 /// but that of a peer that acknowledges before it has received: nothing is credited for it, until a
-/// heartbeat, whose content the peer can't know before, has shown that the path is so quick.
-fn judge(now: Instant, places: &[Place], once: bool, paths: &Paths) -> SmallVec<[Judged; 2]> {
+/// heartbeat, whose content the peer can't know before, has shown that the path is so quick. An answer
+/// that comes over another path may be as soon as it likes: how much of a path's round trip is the way
+/// back, which is not the answer's, nobody knows.
+fn judge(news: News, places: &[Place], once: bool, paths: &Paths) -> SmallVec<[Judged; 2]> {
+    let now = news.now;
     let judged = places.iter().filter_map(|place| {
         let path = paths.path(place.path)?;
         let age = now.since(path.flight.sent_at(place.packet)?);
         let shortest = path.rtt.min().unwrap_or_default();
         Some(Judged {
             place: *place,
-            is_plausible: age >= least_age(shortest, once),
+            is_plausible: age >= news.least_age(path, once),
             is_early: age < shortest / 2,
             distance: age.abs_diff(path.rtt.smoothed().unwrap_or_default()),
         })
@@ -317,11 +333,16 @@ fn judge(now: Instant, places: &[Place], once: bool, paths: &Paths) -> SmallVec<
     judged.collect()
 }
 
-fn least_age(shortest: Duration, once: bool) -> Duration {
-    match once {
-        true if shortest < LONG => Duration::ZERO,
-        true => shortest / 2,
-        false => shortest,
+impl News {
+    /// How long ago a chunk must have left over a path for this to be an answer to it. `once`: it was
+    /// sent nowhere else, and never before.
+    fn least_age(self, path: &Path, once: bool) -> Duration {
+        let shortest = path.rtt.min().unwrap_or_default();
+        match once {
+            true if shortest < LONG || self.over != Some(path.id) => Duration::ZERO,
+            true => shortest / 2,
+            false => shortest,
+        }
     }
 }
 

@@ -141,7 +141,12 @@ impl Bench {
     }
 
     fn read(&mut self, sack: &Sack) -> Result<ByteCount, Misbehaviour> {
-        self.outbound.on_sack(self.now, sack, &mut self.paths)
+        self.read_over(sack, 0)
+    }
+
+    fn read_over(&mut self, sack: &Sack, path: u32) -> Result<ByteCount, Misbehaviour> {
+        let over = Some(PathId::new(path));
+        self.outbound.on_sack(self.now, sack, over, &mut self.paths)
     }
 
     fn status(&self, chunk: u64) -> Option<Status> {

@@ -184,6 +184,26 @@ fn acknowledgements_sooner_than_the_path_can_bring_them_open_no_window() {
     assert!(bench.under_way(0) == 0 && bench.outbound.is_settled());
 }
 
+/// The way there is a tenth of the round trip, and the answer comes back over the quick path.
+#[test]
+fn acknowledgements_that_come_over_a_quicker_path_open_the_window() {
+    for (over, is_believed) in [(0, true), (1, false)] {
+        let mut bench = Bench::with_rtts(&[20, 300], &config());
+        let window = bench.window(1);
+        let mut next = 0;
+        for _ in 0..10 {
+            (0..40).for_each(|_| bench.write(0, FULL));
+            next += numbers(&bench.pump()).len() as u64;
+            bench.wait(30);
+            bench.read_over(&bench.sack_of(next, &[]), over).unwrap();
+        }
+        let path = bench.paths.path(PathId::new(1)).unwrap();
+        let shortest = if is_believed { 30 } else { 300 };
+        assert_eq!(path.rtt.min(), Some(ms(shortest)));
+        assert_eq!(bench.window(1) > window, is_believed);
+    }
+}
+
 #[test]
 fn a_path_that_has_become_quicker_is_believed_once_a_heartbeat_has_shown_it() {
     let mut bench = Bench::with_rtts(&[100], &config());
