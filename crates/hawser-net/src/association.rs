@@ -7,15 +7,16 @@ mod carrier;
 mod handle;
 mod places;
 mod socket;
+mod timers;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use bytes::BytesMut;
-use carrier::{Carrier, CarrierId, Carriers};
+use bytes::{Bytes, BytesMut};
+use carrier::{Carrier, CarrierId, Carriers, Openers};
 use hawser_sctp::{
     Association, AssociationConfig, AssociationId, Begin, Closed, ConnectError, Event, Handled,
     Local, Route, Transmit,
@@ -31,6 +32,7 @@ pub use carrier::Seal;
 pub use handle::{AssociationHandle, Expected};
 use places::Tasks;
 use socket::LinkSocket;
+use timers::drive_timers;
 
 /// One end of any number of associations: its sockets, and the tasks that drive them.
 ///
@@ -45,6 +47,8 @@ pub struct AssociationEndpoint {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
+    /// Datagrams are opened before the lock of the state is taken.
+    openers: Openers,
     /// The first timer may be earlier than it was.
     sooner: Notify,
     /// An association has come.
@@ -61,6 +65,8 @@ struct State {
     /// Those that have to send what was gathered.
     gathered: Gathered,
     associations: BTreeMap<Id, Entry>,
+    /// When each of them is to be told that time has passed.
+    timers: BTreeSet<(Instant, Id)>,
     /// Associations that were accepted, and nobody has taken yet.
     incoming: VecDeque<Id>,
     /// When the task that drives timers looks again.
@@ -84,6 +90,8 @@ struct Entry {
     /// The peer has begun anew: what was under way is lost.
     was_restarted: bool,
     closed: Option<Closed>,
+    /// As it stands among the timers.
+    timer: Option<Instant>,
     /// A message was refused for want of room, and there has been none since.
     is_full: bool,
     /// Somebody waits until less than this waits in its queue.
@@ -119,11 +127,13 @@ impl AssociationEndpoint {
             port: (port > 0).then_some(port),
             gathered: Gathered::new(),
             associations: BTreeMap::new(),
+            timers: BTreeSet::new(),
             incoming: VecDeque::new(),
             awake_at: None,
         };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
+            openers: Openers::default(),
             sooner: Notify::new(),
             arrived: Notify::new(),
         });
@@ -196,11 +206,14 @@ impl AssociationEndpoint {
     ) -> Result<Expected, SealedError> {
         let mut state = self.shared.lock();
         let key = seal.key_id();
-        let carrier = Carrier::sealed(config, &state.locals, seal, accepts)?;
-        state.carriers.remove_ended(clock::now());
+        let Seal { sealer, opener } = seal;
+        let carrier = Carrier::sealed(config, &state.locals, (key, sealer), accepts)?;
+        let ended = state.carriers.remove_ended(clock::now());
+        self.shared.openers.remove(&ended);
         if !state.carriers.insert(carrier) {
             return Err(SealedError::KeyInUse);
         }
+        self.shared.openers.insert(key, opener);
         drop(state);
         Ok(Expected::new(self.shared.clone(), key))
     }
@@ -277,14 +290,23 @@ impl Shared {
     }
 
     /// Datagrams have come to a socket.
-    fn handle_datagrams(&self, local: Local, datagrams: &mut Vec<(SocketAddr, BytesMut)>) {
+    fn handle_datagrams(
+        &self,
+        local: Local,
+        datagrams: &mut Vec<(SocketAddr, BytesMut)>,
+        packets: &mut Vec<(SocketAddr, (CarrierId, Bytes))>,
+    ) {
         let now = clock::now();
+        packets.clear();
+        let take = |remote, packet| packets.push((remote, packet));
+        self.openers.open(now, datagrams.drain(..), take);
         let mut state = self.lock();
         let mut touched: SmallVec<[Id; 4]> = SmallVec::new();
-        for (remote, datagram) in datagrams.drain(..) {
+        for (remote, packet) in packets.drain(..) {
             let route = Route { local, remote };
+            let carrier = packet.0;
             // What no carrier understands is not answered.
-            let Some((carrier, handled)) = state.carriers.handle(now, route, datagram) else {
+            let Some(handled) = state.carriers.handle(now, route, packet) else {
                 continue;
             };
             match handled {
@@ -319,15 +341,6 @@ impl Shared {
             state.pump(now, id);
         }
         self.look_at_timers(&mut state);
-    }
-
-    /// Wakes the task that drives timers if one has come nearer.
-    fn look_at_timers(&self, state: &mut State) {
-        let next = state.next_timeout();
-        if next.is_some_and(|at| state.awake_at.is_none_or(|awake| at < awake)) {
-            state.awake_at = next;
-            self.sooner.notify_one();
-        }
     }
 }
 
@@ -364,6 +377,7 @@ impl State {
             is_established: false,
             was_restarted: false,
             closed: None,
+            timer: None,
             is_full: false,
             room_below: None,
             changed: changed.clone(),
@@ -393,14 +407,21 @@ impl State {
             entry.association.abort(bytes::Bytes::new());
         }
         self.pump(now, id);
-        self.associations.remove(&id);
+        let timer = self.associations.remove(&id).and_then(|it| it.timer);
+        timer.map(|at| self.timers.remove(&(at, id)));
         if let Some(carrier) = self.carriers.get(id.0) {
             carrier.endpoint.forget(id.1);
         }
     }
 
-    /// Sends what an association has to send, and takes what it has to tell.
+    /// Sends what an association has to send, takes what it has to tell, and notes when it is to be told of the
+    /// time. To be called after whatever changes it.
     fn pump(&mut self, now: Instant, id: Id) {
+        self.take_from(now, id);
+        self.set_timer(id);
+    }
+
+    fn take_from(&mut self, now: Instant, id: Id) {
         let (Some(entry), Some(carrier)) =
             (self.associations.get_mut(&id), self.carriers.get(id.0))
         else {
@@ -437,51 +458,6 @@ impl State {
     fn send(&mut self, now: Instant, carrier: CarrierId, transmit: &Transmit) {
         if let Some(carrier) = self.carriers.get(carrier) {
             carrier.send(now, &self.sockets, &mut self.gathered, transmit);
-        }
-    }
-
-    fn next_timeout(&self) -> Option<Instant> {
-        let associations = self.associations.values();
-        let timeouts = associations.filter_map(|entry| entry.association.poll_timeout());
-        timeouts.min()
-    }
-
-    fn handle_timeouts(&mut self, now: Instant) {
-        let is_due = |entry: &Entry| {
-            let at = entry.association.poll_timeout();
-            at.is_some_and(|at| at <= now)
-        };
-        let due = self.associations.iter().filter(|(_, entry)| is_due(entry));
-        let due: Vec<Id> = due.map(|(id, _)| *id).collect();
-        for id in due {
-            if let Some(entry) = self.associations.get_mut(&id) {
-                entry.association.handle_timeout(now);
-            }
-            self.pump(now, id);
-        }
-    }
-}
-
-async fn drive_timers(shared: Arc<Shared>) {
-    loop {
-        let sooner = shared.sooner.notified();
-        tokio::pin!(sooner);
-        sooner.as_mut().enable();
-        let next = {
-            let now = clock::now();
-            let mut state = shared.lock();
-            state.handle_timeouts(now);
-            state.awake_at = state.next_timeout();
-            state.awake_at
-        };
-        match next {
-            Some(at) => {
-                tokio::select! {
-                    () = tokio::time::sleep_until(clock::to_tokio(at)) => {}
-                    () = sooner => {}
-                }
-            }
-            None => sooner.await,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use hawser_sctp::Local;
@@ -343,22 +344,52 @@ fn cut(received: &[u8], stride: usize, mut take: impl FnMut(BytesMut)) {
 /// Reads a socket for ever.
 pub(super) async fn read(shared: Arc<Shared>, socket: Arc<LinkSocket>) {
     let mut buffers = vec![vec![0; MAX_BATCH]; BATCH_SIZE];
-    let mut datagrams = Vec::new();
+    let (mut datagrams, mut packets) = (Vec::new(), Vec::new());
+    let mut trouble = Trouble::default();
     loop {
         let received = socket
             .receive(&mut buffers, |remote, datagram| {
                 datagrams.push((remote, datagram));
             })
             .await;
-        match received {
-            Ok(()) => shared.handle_datagrams(socket.local(), &mut datagrams),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // Such as a port that is closed at the other end; a link that is gone is told otherwise.
-            Err(error) => {
-                tracing::debug!(%error, "can't read a socket");
-                tokio::task::yield_now().await;
-            }
+        if received.is_ok() {
+            shared.handle_datagrams(socket.local(), &mut datagrams, &mut packets);
         }
+        if let Some(pause) = trouble.weigh(socket.local(), received) {
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+/// How a socket's errors follow each other.
+#[derive(Debug, Default)]
+struct Trouble {
+    /// So many without anything that was received between them.
+    in_a_row: u32,
+}
+
+impl Trouble {
+    /// How long to wait after an error, the longer the more there were: one that stays would have the task go
+    /// round for ever. What comes meanwhile waits in the socket; what is lost is found out by the associations,
+    /// which take other ways if there are any. A link that is gone is told otherwise.
+    fn weigh(&mut self, local: Local, received: io::Result<()>) -> Option<Duration> {
+        let error = match received {
+            Ok(()) => {
+                self.in_a_row = 0;
+                return None;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+            Err(error) => error,
+        };
+        self.in_a_row = self.in_a_row.saturating_add(1);
+        match self.in_a_row {
+            // Such as an interface that went down, which is told once.
+            ..PERSISTENT => tracing::debug!(%error, ?local, "can't read a socket"),
+            PERSISTENT => tracing::warn!(%error, ?local, "a socket can't be read any more"),
+            _ => {}
+        }
+        let pause = FIRST_PAUSE * 2_u32.saturating_pow(self.in_a_row.min(PERSISTENT) - 1);
+        Some(pause.min(LONGEST_PAUSE))
     }
 }
 
@@ -372,6 +403,10 @@ pub(super) async fn flush(socket: Arc<LinkSocket>) {
     }
 }
 
+/// Errors in a row that are no accident.
+const PERSISTENT: u32 = 11;
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// So many trains wait for whoever sends them; as much as an association's buffer holds.
 const MAX_TRAINS: usize = 128;
 /// Likewise while the socket takes nothing: what waits longer is better lost.

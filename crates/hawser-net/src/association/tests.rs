@@ -258,3 +258,77 @@ async fn many_messages_go_and_come_at_once_and_there_is_room_again_when_they_hav
     assert!(!here.receive_some(&mut messages).await);
     assert_eq!(messages.len(), 200);
 }
+
+/// Each association's timer stands where the task that drives them looks, and nothing else does.
+fn timers_are_true(endpoint: &AssociationEndpoint) -> usize {
+    let state = endpoint.shared.lock();
+    let entries = state.associations.iter();
+    let timers = entries.filter_map(|(id, it)| Some((it.association.poll_timeout()?, *id)));
+    assert_eq!(timers.collect::<BTreeSet<_>>(), state.timers);
+    state.timers.len()
+}
+
+#[tokio::test]
+async fn each_association_has_its_own_timer_until_it_is_over() {
+    let (gateway, address) = sealed_endpoint();
+    let (client, _) = sealed_endpoint();
+    let (client_keys, gateway_keys) = keys().await;
+    let mut ends = Vec::new();
+    for channel in 1..=3 {
+        let seal = down(&gateway_keys, channel);
+        let expected = gateway.expect(config(), seal).unwrap();
+        let seal = up(&client_keys, channel);
+        let there = client.connect_sealed(config(), &[address], seal).unwrap();
+        let here = expected.accept().await;
+        there.established().await.unwrap();
+        ends.push((there, here));
+    }
+    assert_eq!([&client, &gateway].map(timers_are_true), [3, 3]);
+    for (there, here) in &ends {
+        there.send(STREAM, message("news".into())).await.unwrap();
+        assert_eq!(received(here).await, "news");
+        assert_eq!([&client, &gateway].map(timers_are_true), [3, 3]);
+    }
+    let (there, here) = ends.pop().unwrap();
+    drop(there);
+    assert_eq!(timers_are_true(&client), 2);
+    here.closed().await;
+    assert_eq!(timers_are_true(&gateway), 2);
+    drop((ends, here));
+    assert_eq!([&client, &gateway].map(timers_are_true), [0, 0]);
+}
+
+/// What a message and its answer take while other associations stand idle at both ends. A measurement:
+/// `cargo test --release -p hawser-net --lib association::tests::what -- --ignored --nocapture`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement"]
+async fn what_a_message_costs_beside_idle_associations() {
+    let (gateway, address) = sealed_endpoint();
+    let (client, _) = sealed_endpoint();
+    let (client_keys, gateway_keys) = keys().await;
+    let mut ends = Vec::new();
+    for idle in [0, 100, 1000] {
+        while ends.len() <= idle {
+            let channel = ends.len() as u32 + 1;
+            let seal = down(&gateway_keys, channel);
+            let expected = gateway.expect(config(), seal).unwrap();
+            let seal = up(&client_keys, channel);
+            let there = client.connect_sealed(config(), &[address], seal).unwrap();
+            let here = expected.accept().await;
+            there.established().await.unwrap();
+            ends.push((there, here));
+        }
+        let (there, here) = &ends[0];
+        let begun = std::time::Instant::now();
+        for _ in 0..MEASURED {
+            there.send(STREAM, message("call".into())).await.unwrap();
+            received(here).await;
+            here.send(STREAM, message("answer".into())).await.unwrap();
+            received(there).await;
+        }
+        let each = begun.elapsed() / MEASURED;
+        println!("{idle} idle associations: a message and its answer take {each:?}");
+    }
+}
+
+const MEASURED: u32 = 2000;

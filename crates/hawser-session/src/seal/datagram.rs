@@ -159,6 +159,12 @@ impl DatagramSealer {
     }
 }
 
+impl std::fmt::Debug for DatagramSealer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DatagramSealer({:?})", self.id)
+    }
+}
+
 /// A key for sealing what [`DatagramSealer::prepare`] has prepared.
 pub struct DatagramKey(Ratchet);
 
@@ -287,6 +293,12 @@ impl DatagramOpener {
         let previous = std::mem::replace(&mut self.latest, latest);
         self.previous = Some((previous, now + PREVIOUS_KEPT));
         self.phase += 1;
+    }
+}
+
+impl std::fmt::Debug for DatagramOpener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DatagramOpener({:?})", self.id)
     }
 }
 
