@@ -26,7 +26,7 @@ pub(crate) use flight::{Flight, SentPacket};
 use heartbeat::Heartbeat;
 pub(crate) use heartbeat::HeartbeatToSend;
 use packet_size::PacketSize;
-pub(crate) use rtt::RttEstimator;
+pub(crate) use rtt::{RttEstimator, silence_of};
 pub(crate) use table::Paths;
 
 /// One virtual association. Source: SCTP aggregation §3.1, table 1.

@@ -3,6 +3,8 @@ use std::time::Duration;
 use hawser_types::Instant;
 use hawser_wire::sctp::{Chunk, Tsn};
 
+use crate::path::silence_of;
+
 /// How an association ends without losing anything (RFC 9260 §9.2).
 ///
 /// The association tells what happens; afterwards it asks [`Self::poll_chunk`] until there is
@@ -23,8 +25,12 @@ pub(crate) struct Shutdown {
     retransmit_at: Option<Instant>,
     /// T5-shutdown-guard.
     guard_at: Option<Instant>,
-    /// T2 has expired so often in a row.
+    /// T2 has expired so often in a row …
     expired: u32,
+    /// … since what was asked first was not answered …
+    asked_at: Instant,
+    /// … at this RTO.
+    rto: Duration,
     limits: ShutdownLimits,
 }
 
@@ -79,6 +85,8 @@ impl Shutdown {
             retransmit_at: None,
             guard_at: None,
             expired: 0,
+            asked_at: Instant::ZERO,
+            rto: Duration::ZERO,
             limits,
         }
     }
@@ -201,6 +209,9 @@ impl Shutdown {
             Due::Acknowledgement => Chunk::ShutdownAck,
             Due::Complete => return Some(Chunk::ShutdownComplete { reflected: false }),
         };
+        if self.expired == 0 {
+            (self.asked_at, self.rto) = (now, rto);
+        }
         let wait = rto.saturating_mul(1 << self.expired.min(MAX_DOUBLINGS));
         self.retransmit_at = Some(now + wait.min(self.limits.rto_max));
         Some(chunk)
@@ -221,8 +232,8 @@ impl Shutdown {
             return ShutdownNews::Nothing;
         }
         self.retransmit_at = None;
-        self.expired += 1;
-        if self.expired > self.limits.max_retransmissions {
+        self.expired = self.expired.saturating_add(1);
+        if self.has_failed(now) {
             self.end();
             return ShutdownNews::GaveUp;
         }
@@ -233,6 +244,13 @@ impl Shutdown {
             }
         });
         ShutdownNews::TimedOut
+    }
+
+    /// As a path fails: who asks more often than the specification does must not give up sooner.
+    fn has_failed(&self, now: Instant) -> bool {
+        let most = self.limits.max_retransmissions;
+        let silence = silence_of(most, self.rto, self.limits.rto_max);
+        self.expired > most && now.since(self.asked_at) >= silence
     }
 
     fn acknowledge(&mut self, now: Instant) {

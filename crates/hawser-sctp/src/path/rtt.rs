@@ -93,15 +93,7 @@ impl RttEstimator {
     /// How long nothing was answered when `more` time-outs have followed the first one, by the
     /// specification's defaults, or by a longer RTO of the path itself. Source: RFC 9260 §6.3.3, §16.
     pub(crate) fn silence_of(&self, more: u32) -> Duration {
-        let mut wait = self.rto_without_backoff().max(STANDARD_MIN);
-        let (mut silence, mut left) = (Duration::ZERO, more.saturating_add(1));
-        let most = self.max.max(wait);
-        while left > 0 && wait < most {
-            silence += wait;
-            wait *= 2;
-            left -= 1;
-        }
-        silence.saturating_add(most.saturating_mul(left))
+        silence_of(more, self.rto_without_backoff(), self.max)
     }
 
     fn note_lowest(&mut self, now: Instant, rtt: Duration) {
@@ -113,6 +105,19 @@ impl RttEstimator {
             self.lowest[0] = current.map(|lowest| lowest.min(rtt));
         }
     }
+}
+
+/// The same of who begins with this RTO, and waits no longer than `most` at a time.
+pub(crate) fn silence_of(more: u32, rto: Duration, most: Duration) -> Duration {
+    let mut wait = rto.max(STANDARD_MIN);
+    let (mut silence, mut left) = (Duration::ZERO, more.saturating_add(1));
+    let most = most.max(wait);
+    while left > 0 && wait < most {
+        silence += wait;
+        wait *= 2;
+        left -= 1;
+    }
+    silence.saturating_add(most.saturating_mul(left))
 }
 
 /// Nothing is answered sooner: clocks that stand still must not lead to divisions by zero.

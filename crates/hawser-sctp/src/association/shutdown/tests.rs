@@ -193,14 +193,45 @@ fn what_is_not_answered_goes_again_and_in_the_end_it_gives_up() {
             assert_eq!(shutdown.handle_timeout(at), ShutdownNews::TimedOut);
             assert_eq!(poll(&mut shutdown), Some(chunk.clone()));
         }
-        for _ in waits.len()..10 {
-            let at = shutdown.poll_timeout().unwrap();
-            shutdown.handle_timeout(at);
-            poll(&mut shutdown);
-        }
-        let at = shutdown.poll_timeout().unwrap();
-        assert_eq!(shutdown.handle_timeout(at), ShutdownNews::GaveUp);
+        let late = Instant::ZERO + RTO * 300;
+        assert_eq!(shutdown.handle_timeout(late), ShutdownNews::GaveUp);
         assert_eq!((poll(&mut shutdown), shutdown.poll_timeout()), (None, None));
+    }
+}
+
+/// Asks and waits until it gives up: how often it asked, and after how long it gave up.
+fn ask_in_vain(max_retransmissions: u32, rto: Duration) -> (u32, Duration) {
+    let mut shutdown = Shutdown::new(ShutdownLimits {
+        rto_max: Duration::from_secs(60),
+        max_retransmissions,
+    });
+    shutdown.start();
+    shutdown.on_settled(Instant::ZERO);
+    let (mut asked, mut now) = (0, Instant::ZERO);
+    loop {
+        asked += u32::from(shutdown.poll_chunk(now, ARRIVED, rto).is_some());
+        now = shutdown.poll_timeout().unwrap();
+        match shutdown.handle_timeout(now) {
+            ShutdownNews::TimedOut => {}
+            news => {
+                assert_eq!(news, ShutdownNews::GaveUp);
+                return (asked, now.since(Instant::ZERO));
+            }
+        }
+    }
+}
+
+/// By the specification's defaults four time-outs last 15 s; with an RTO of 200 ms they would be over in 3 s.
+#[test]
+fn who_asks_more_often_gives_up_no_sooner() {
+    let seconds = Duration::from_secs;
+    assert_eq!(ask_in_vain(3, RTO), (4, seconds(15)));
+    let (asked, after) = ask_in_vain(3, Duration::from_millis(200));
+    assert!(asked > 4 && after >= seconds(15), "{asked}, {after:?}");
+    assert!(after < seconds(30), "{after:?}");
+    // Longer than T5 lasts nobody is waited for.
+    for rto in [Duration::from_millis(200), RTO, seconds(10)] {
+        assert_eq!(ask_in_vain(10, rto).1, seconds(300));
     }
 }
 
