@@ -22,7 +22,7 @@ pub(crate) use answer::Answer;
 use feedback::Feedback;
 pub(crate) use offer::{MAX_PEER_ADDRESSES, Offer, PeerOffer, asked_for};
 pub(crate) use scope::{is_host, may_meet};
-pub(crate) use setup::{Arrival, Beginning, MAX_OUTGOING, Setup, SetupNews};
+pub(crate) use setup::{Arrival, Beginning, Setup, SetupNews, whole_packet};
 pub(crate) use shutdown::{Shutdown, ShutdownLimits, ShutdownNews};
 pub(crate) use terms::{Names, Terms};
 

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_types::ByteCount;
+use hawser_wire::sctp::Framing;
 
 /// How an association behaves.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,6 +13,9 @@ pub struct AssociationConfig {
     pub peer_port: u16,
     /// How packets are known to be whole.
     pub checksum: Checksum,
+    /// How they are framed, which both ends have to know. [`Framing::Compact`] is for an endpoint whose
+    /// packets are all sealed with keys for one association, which one of both begins: it never begins anew.
+    pub framing: Framing,
     /// Streams to send on, from 1; the peer may allow fewer.
     pub outbound_streams: u16,
     /// Streams that the peer may send on, from 1.
@@ -56,8 +60,9 @@ pub struct AssociationConfig {
     pub interleaving: bool,
     /// FORWARD-TSN is offered (RFC 3758), so that messages can be given up.
     pub partial_reliability: bool,
-    /// The largest packet that paths are probed for, with its SCTP header. Below
-    /// [`Self::BASE_PACKET`], for experiments, it is what every path is taken to carry.
+    /// The largest packet that paths over IPv4 are probed for, with its SCTP header; over IPv6 it is the 20
+    /// bytes less that its header is longer. Below [`Self::BASE_PACKET`], for experiments, it is what every
+    /// path is taken to carry.
     pub max_packet: usize,
 }
 
@@ -130,8 +135,17 @@ impl AssociationConfig {
 
     /// What every path is taken to carry.
     pub(crate) fn base_packet(&self) -> usize {
-        let most = self.max_packet / 4 * 4;
+        let unit = self.framing.unit();
+        let most = self.max_packet / unit * unit;
         most.clamp(MIN_PACKET, Self::BASE_PACKET)
+    }
+
+    /// The largest that a path is probed for, not less than the base.
+    pub(crate) fn largest_packet(&self, is_ipv4: bool) -> usize {
+        let longer = if is_ipv4 { 0 } else { IPV6_IS_LONGER };
+        let most = self.max_packet.saturating_sub(longer).min(MAX_PACKET);
+        let unit = self.framing.unit();
+        (most / unit * unit).max(self.base_packet())
     }
 
     /// The paper's selection and least round-trip time first, with everything else as the specification
@@ -155,6 +169,10 @@ impl AssociationConfig {
 
 /// There is room for a chunk with payload in any packet.
 const MIN_PACKET: usize = 64;
+/// What UDP over IPv6 can carry, with room to spare.
+const MAX_PACKET: usize = 65_000;
+/// How much longer the header of IPv6 is than that of IPv4.
+const IPV6_IS_LONGER: usize = 20;
 
 impl Default for AssociationConfig {
     /// Hawser's choices.
@@ -163,6 +181,7 @@ impl Default for AssociationConfig {
             port: 9,
             peer_port: 9,
             checksum: Checksum::Crc32c,
+            framing: Framing::Whole,
             outbound_streams: 1024,
             inbound_streams: 1024,
             receive_buffer: ByteCount::new(8 << 20),
@@ -185,7 +204,7 @@ impl Default for AssociationConfig {
             coupled: false,
             interleaving: true,
             partial_reliability: true,
-            max_packet: 1452,
+            max_packet: 1472,
         }
     }
 }

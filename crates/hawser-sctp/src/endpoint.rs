@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use hawser_types::Instant;
-use hawser_wire::sctp::{ChecksumRule, Chunk, Packet, Tsn, VerificationTag};
+use hawser_wire::sctp::{ChecksumRule, Chunk, Framing, Packet, PacketNames, Tsn, VerificationTag};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
@@ -36,6 +36,8 @@ pub struct Endpoint {
     key: CookieKey,
     random: StdRng,
     table: Table,
+    /// What compact packets leave out: of the one association, also when it is over.
+    names: Option<PacketNames>,
     /// Of answers to INITs and cookies.
     beginnings: AnswerLimit,
     /// Of answers to all else, so that it can't use up the others.
@@ -105,6 +107,7 @@ impl Endpoint {
             key: CookieKey::new(derived("hawser-sctp 2026 cookies")),
             random: StdRng::from_seed(*drawn.finalize().as_bytes()),
             table: Table::default(),
+            names: None,
             beginnings: AnswerLimit::new(derived("hawser-sctp 2026 limits"), MAX_BEGINNINGS),
             unexpected: AnswerLimit::new(derived("hawser-sctp 2026 limits"), MAX_UNEXPECTED),
             config,
@@ -112,7 +115,7 @@ impl Endpoint {
     }
 
     /// Begins an association with who is at `remotes`, which are all its own. Packets leave from
-    /// `locals`. Ports are those of `config`, checksums those of the endpoint.
+    /// `locals`. Ports are those of `config`, checksums and framing those of the endpoint.
     ///
     /// # Errors
     /// See [`ConnectError`].
@@ -146,8 +149,19 @@ impl Endpoint {
         }
         let names = self.draw_names(ports);
         let id = self.table.insert(ports, names.tag, &remotes);
-        let checksum = self.config.association.checksum;
-        let config = AssociationConfig { checksum, ..config };
+        self.names = Some(PacketNames {
+            source_port: ports.peer,
+            destination_port: ports.own,
+            tag: names.tag,
+        });
+        let AssociationConfig {
+            checksum, framing, ..
+        } = self.config.association;
+        let config = AssociationConfig {
+            checksum,
+            framing,
+            ..config
+        };
         let beginning = self.beginning(config.clone(), locals);
         let setup = Setup::connect(now, beginning, names, &remotes);
         let seed = self.random.random();
@@ -157,11 +171,15 @@ impl Endpoint {
     /// A datagram has come in.
     pub fn handle_datagram(&mut self, now: Instant, route: Route, datagram: Bytes) -> Handled {
         self.table.on_time(now);
-        let rule = match self.config.association.checksum {
-            Checksum::Crc32c => ChecksumRule::Crc32c,
-            Checksum::Below => ChecksumRule::Zero,
+        let AssociationConfig {
+            checksum, framing, ..
+        } = self.config.association;
+        let packet = match (framing, checksum) {
+            (Framing::Compact, _) => Packet::decode_sealed(datagram, self.names),
+            (_, Checksum::Crc32c) => Packet::decode(datagram, ChecksumRule::Crc32c),
+            (_, Checksum::Below) => Packet::decode(datagram, ChecksumRule::Zero),
         };
-        let Ok(packet) = Packet::decode(datagram, rule) else {
+        let Ok(packet) = packet else {
             return Handled::Ignored(Ignored::Malformed);
         };
         let ports = Ports {

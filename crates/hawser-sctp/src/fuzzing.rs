@@ -5,19 +5,27 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use bytes::Bytes;
 use hawser_types::{Instant, LinkIndex};
 use hawser_wire::sctp::{
-    ChecksumRule, Chunk, Init, Packet, PacketWriter, Parameter, Tsn, VerificationTag,
+    ChecksumRule, Chunk, Init, Packet, PacketNames, Parameter, Tsn, VerificationTag,
 };
 
+use crate::association::whole_packet;
 use crate::{
-    Association, AssociationConfig, Checksum, Endpoint, EndpointConfig, Handled, Local, Route,
+    Association, AssociationConfig, Checksum, Endpoint, EndpointConfig, Framing, Handled, Local,
+    Route,
 };
 
 /// Packets for an endpoint with one association that stands, and for that association.
 ///
 /// Each packet is a byte that says what its tag is and what else happens, a length, and so many bytes of
-/// chunks; there are no checksums, so that a fuzzer need not find them.
-pub fn fuzz_endpoint(mut data: &[u8]) {
-    let mut world = World::new();
+/// chunks; there are no checksums, so that a fuzzer need not find them. All of it comes twice: once as whole
+/// packets, and once to an endpoint under a seal, where those of the association are compact.
+pub fn fuzz_endpoint(data: &[u8]) {
+    fuzz_framed(Framing::Whole, data);
+    fuzz_framed(Framing::Compact, data);
+}
+
+fn fuzz_framed(framing: Framing, mut data: &[u8]) {
+    let mut world = World::new(framing);
     while let Some(([how, length], rest)) = data.split_first_chunk() {
         let (chunks, rest) = rest.split_at(rest.len().min(usize::from(*length)));
         data = rest;
@@ -27,6 +35,7 @@ pub fn fuzz_endpoint(mut data: &[u8]) {
 
 struct World {
     now: Instant,
+    framing: Framing,
     endpoint: Endpoint,
     association: Option<Box<Association>>,
     /// What packets to the association carry.
@@ -36,13 +45,15 @@ struct World {
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(framing: Framing) -> Self {
         let config = AssociationConfig {
             checksum: Checksum::Below,
+            framing,
             ..AssociationConfig::default()
         };
         let mut world = Self {
             now: Instant::ZERO,
+            framing,
             endpoint: Endpoint::new(EndpointConfig::new(config, &[HERE]), [1; 32], 0),
             association: None,
             tag: VerificationTag::NONE,
@@ -59,7 +70,8 @@ impl World {
                 Parameter::SupportedExtensions(vec![0x40, 0x80, 0xC0, 0xC1, 0xC2]),
             ],
         });
-        world.handle(THERE, packet(VerificationTag::NONE, Some(init), &[]));
+        let hello = world.packet(VerificationTag::NONE, Some(init), &[]);
+        world.handle(THERE, hello);
         world.bring_cookie(THERE, &[]);
         world
     }
@@ -76,8 +88,10 @@ impl World {
         if how & 8 != 0 {
             self.wake_up();
         }
+        let is_compact = self.framing == Framing::Compact && how & 3 == 0;
         match how & 16 == 0 {
-            true => self.handle(from, packet(tag, None, chunks)),
+            true if is_compact => self.handle(from, Bytes::copy_from_slice(chunks)),
+            true => self.handle(from, self.packet(tag, None, chunks)),
             false => self.bring_cookie(from, chunks),
         }
         self.drain();
@@ -86,7 +100,8 @@ impl World {
     fn bring_cookie(&mut self, from: SocketAddr, chunks: &[u8]) {
         if let Some((tag, cookie)) = self.given.clone() {
             let echo = Chunk::CookieEcho(cookie);
-            self.handle(from, packet(tag, Some(echo), chunks));
+            let datagram = self.packet(tag, Some(echo), chunks);
+            self.handle(from, datagram);
         }
     }
 
@@ -134,9 +149,34 @@ impl World {
         }
     }
 
+    /// A whole packet with this chunk and these bytes of more.
+    fn packet(&self, tag: VerificationTag, first: Option<Chunk>, more: &[u8]) -> Bytes {
+        let names = PacketNames {
+            source_port: 9,
+            destination_port: 9,
+            tag,
+        };
+        let mut writer = whole_packet(self.framing, names);
+        if let Some(first) = first {
+            writer.put(&first);
+        }
+        let mut datagram = writer.finish(ChecksumRule::Zero).to_vec();
+        datagram.extend_from_slice(more);
+        // The writer gives beginnings a checksum all the same.
+        let header = match self.framing {
+            Framing::Whole => 0,
+            Framing::Compact => 4,
+        };
+        datagram[header + 8..header + 12].fill(0);
+        datagram.into()
+    }
+
     /// Keeps what an INIT ACK says.
     fn look_at(&mut self, datagram: &Bytes) {
-        let packet = Packet::decode(datagram.clone(), ChecksumRule::Zero);
+        let packet = match self.framing {
+            Framing::Whole => Packet::decode(datagram.clone(), ChecksumRule::Zero),
+            Framing::Compact => Packet::decode_sealed(datagram.clone(), None),
+        };
         let first = packet.ok().and_then(|packet| packet.chunks().next()?.ok());
         if let Some(Chunk::InitAck(init)) = first {
             let cookie = init.parameters.iter().find_map(|it| match it {
@@ -146,19 +186,6 @@ impl World {
             self.given = cookie.map(|cookie| (init.tag, cookie));
         }
     }
-}
-
-/// A packet with this chunk and these bytes of more.
-fn packet(tag: VerificationTag, first: Option<Chunk>, more: &[u8]) -> Bytes {
-    let mut writer = PacketWriter::new(9, 9, tag, 4096);
-    if let Some(first) = first {
-        writer.put(&first);
-    }
-    let mut datagram = writer.finish(ChecksumRule::Zero).to_vec();
-    datagram.extend_from_slice(more);
-    // The writer gives beginnings a checksum all the same.
-    datagram[8..12].fill(0);
-    datagram.into()
 }
 
 const PEER: VerificationTag = VerificationTag::new(2);

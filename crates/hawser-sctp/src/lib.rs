@@ -28,6 +28,7 @@ pub use config::{AssociationConfig, Begin, Checksum, Control, LossRule, Selectio
 pub use endpoint::{AssociationId, ConnectError, Endpoint, EndpointConfig, Handled, Ignored};
 pub use error::{Closed, Misbehaviour, SendError};
 pub use event::Event;
+pub use hawser_wire::sctp::Framing;
 pub use receive::{End, Received};
 pub use route::{LinkWord, Local, Place, Route, Transmit};
 pub use send::{Behind, Message, Reliability};

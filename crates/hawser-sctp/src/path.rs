@@ -15,6 +15,7 @@ use std::time::Duration;
 use hawser_path::{DeliveryRate, Expectation, Limit, Silence};
 use hawser_sched::rules::Terms;
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, PathId, Rate};
+use hawser_wire::sctp::{DataOrder, Framing, StreamNumber};
 
 use crate::AssociationConfig;
 use crate::congestion::{self, Acknowledged, CongestionControl, Lost};
@@ -63,6 +64,8 @@ pub(crate) struct Path {
     /// When a chunk that measures the round-trip time was last sent, or the path was added.
     last_sent: Instant,
     sack_delay: Duration,
+    /// What of a packet is no payload, about.
+    overhead: usize,
     /// The link that makes it what it is: this host's, unless the owner knows better.
     pub(crate) link: LinkIndex,
     /// What the user says of that.
@@ -99,7 +102,8 @@ impl Path {
             data_errors: 0,
             is_narrow: false,
             heartbeat: Heartbeat::new(now),
-            size: PacketSize::new(config),
+            size: PacketSize::new(config, route.remote.is_ipv4()),
+            overhead: overhead(config.framing),
             delivery: DeliveryRate::default(),
             silence: Silence::default(),
             was_suspect: false,
@@ -245,6 +249,16 @@ impl Path {
             due: rtt,
         }
     }
+}
+
+/// What is left of a packet for no payload: the common header, and that of an I-DATA chunk, where sizes of
+/// numbers vary as small ones have it.
+fn overhead(framing: Framing) -> usize {
+    let order = DataOrder::Interleaved {
+        message: 0,
+        fragment: 0,
+    };
+    framing.packet_header() + framing.data_header(StreamNumber::default(), &order, None)
 }
 
 /// After so many time-outs in a row, packets may have become too large for the path.

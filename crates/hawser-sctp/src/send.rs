@@ -18,7 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hawser_sched::chunk::{ChunkPolicy, ChunkScheduler};
 use hawser_types::{ByteCount, Instant, PathId};
-use hawser_wire::sctp::StreamNumber;
+use hawser_wire::sctp::{Framing, StreamNumber};
 use smallvec::SmallVec;
 
 use crate::association::Terms;
@@ -93,6 +93,7 @@ pub struct Behind {
 pub(crate) struct Outbound {
     queue: Queue,
     window: Window,
+    framing: Framing,
     abandon: Abandon,
     scheduler: Box<dyn ChunkScheduler>,
     streams: u16,
@@ -130,8 +131,9 @@ pub(crate) struct Outbound {
 impl Outbound {
     pub(crate) fn new(config: &AssociationConfig, terms: &Terms) -> Self {
         Self {
-            queue: Queue::new(terms.interleaving),
-            window: Window::new(terms.initial_tsn),
+            queue: Queue::new(terms.interleaving, config.framing),
+            window: Window::new(terms.initial_tsn, config.framing),
+            framing: config.framing,
             abandon: Abandon::new(terms.partial_reliability),
             scheduler: config.policy.scheduler(),
             streams: terms.outbound_streams,

@@ -21,7 +21,7 @@ fn every_file_of_the_corpus_is_read_without_a_panic() {
 fn packet() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop_oneof![
         0u8..16,
-        prop::sample::select(vec![64, 128, 130, 132, 192, 193, 194]),
+        prop::sample::select(vec![64, 67, 83, 128, 130, 132, 192, 193, 194]),
         any::<u8>(),
     ];
     let value = proptest::collection::vec(any::<u8>(), 0..40);

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use hawser_path::KernelSample;
 use hawser_scenario::{Congestion, Fate, LineState, Link, Nat, TcpOption};
-use hawser_types::{ByteCount, Instant};
+use hawser_types::{ByteCount, ChannelId, Instant};
 
 use crate::queue::Queue;
 use crate::tcp::{Packet, Tcp, TcpConfig};
@@ -50,6 +50,8 @@ pub struct Datagram {
     pub link: usize,
     /// It goes to the server.
     pub to_server: bool,
+    /// Whose keys would open it.
+    pub channel: ChannelId,
     /// What UDP carries.
     pub payload: Bytes,
     /// What headers and seals add on the link.

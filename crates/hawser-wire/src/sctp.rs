@@ -5,6 +5,7 @@
 
 mod checksum;
 mod chunk;
+mod compact;
 mod decode;
 mod element;
 mod encode;
@@ -19,10 +20,11 @@ pub use checksum::ChecksumRule;
 pub use chunk::{
     Chunk, Data, DataOrder, ForwardTsn, GapBlock, Init, Sack, SkippedStream, UnknownAction,
 };
+pub use compact::{Framing, PacketNames};
 pub use number::{StreamNumber, Tsn, VerificationTag};
 pub use packet::{Chunks, PACKET_HEADER_LENGTH, Packet};
 pub use parameter::{Cause, Parameter};
-pub use writer::{PacketWriter, data_header_length};
+pub use writer::PacketWriter;
 
 /// Types of chunks.
 mod kind {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hawser_sctp::{
-    AssociationConfig, Checksum, Endpoint, EndpointConfig, Handled, Local, Route, Transmit,
+    AssociationConfig, Checksum, Endpoint, EndpointConfig, Framing, Handled, Local, Route, Transmit,
 };
 use hawser_session::seal::datagram::{DatagramOpener, DatagramSealer, KeyId, OVERHEAD};
 use hawser_session::seal::{Direction, SessionKeys};
@@ -249,6 +249,7 @@ impl Openers {
 pub(super) fn below_seal(config: AssociationConfig) -> AssociationConfig {
     AssociationConfig {
         checksum: Checksum::Below,
+        framing: Framing::Compact,
         max_packet: config.max_packet.saturating_sub(OVERHEAD),
         ..config
     }

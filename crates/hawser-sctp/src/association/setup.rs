@@ -8,8 +8,11 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use hawser_types::Instant;
-use hawser_wire::sctp::{Cause, ChecksumRule, Chunk, PacketWriter, VerificationTag};
+use hawser_wire::sctp::{
+    Cause, ChecksumRule, Chunk, Framing, PacketNames, PacketWriter, VerificationTag,
+};
 use rand::rngs::StdRng;
 use smallvec::{SmallVec, smallvec};
 
@@ -215,7 +218,12 @@ impl Setup {
         let Names {
             port, peer_port, ..
         } = self.names;
-        let mut writer = PacketWriter::new(port, peer_port, tag, MAX_OUTGOING);
+        let names = PacketNames {
+            source_port: port,
+            destination_port: peer_port,
+            tag,
+        };
+        let mut writer = whole_packet(self.beginning.config.framing, names);
         for chunk in &chunks {
             writer.put(chunk);
         }
@@ -353,5 +361,13 @@ impl Stage {
 /// Packets that wait to be taken; an answer too many is lost as on the way.
 const MAX_QUEUED: usize = 64;
 
+/// A packet that begins or ends an association, or is none's.
+pub(crate) fn whole_packet(framing: Framing, names: PacketNames) -> PacketWriter {
+    match framing {
+        Framing::Whole => PacketWriter::within(BytesMut::new(), names, MAX_OUTGOING),
+        Framing::Compact => PacketWriter::sealed(BytesMut::new(), names, MAX_OUTGOING),
+    }
+}
+
 /// The longest packet of a beginning: a peer's cookie comes back whole, if in pieces of IP.
-pub(crate) const MAX_OUTGOING: usize = 4096;
+const MAX_OUTGOING: usize = 4096;

@@ -1,7 +1,7 @@
 //! What goes out.
 
 use hawser_types::Instant;
-use hawser_wire::sctp::{ChecksumRule, Chunk, PacketWriter};
+use hawser_wire::sctp::{ChecksumRule, Chunk, Framing, PacketNames, PacketWriter};
 
 use super::{Association, Flow};
 use crate::path::HeartbeatToSend;
@@ -39,7 +39,7 @@ impl Association {
         let flow = self.flow.as_ref()?;
         let cumulative = flow.inbound.cumulative();
         let chunk = self.shutdown.poll_chunk(now, cumulative, rto)?;
-        let mut writer = self.writer(AssociationConfig::BASE_PACKET)?;
+        let mut writer = self.whole_writer(AssociationConfig::BASE_PACKET)?;
         writer.put(&chunk);
         self.finish(route, writer)
     }
@@ -138,14 +138,27 @@ impl Association {
     }
 
     fn writer(&mut self, capacity: usize) -> Option<PacketWriter> {
+        if self.config.framing == Framing::Whole {
+            return self.whole_writer(capacity);
+        }
+        self.setup.terms()?;
+        let memory = std::mem::take(&mut self.memory);
+        Some(PacketWriter::compact(memory, capacity))
+    }
+
+    /// For what begins or ends an association.
+    fn whole_writer(&mut self, capacity: usize) -> Option<PacketWriter> {
         let terms = self.setup.terms()?;
-        Some(PacketWriter::within(
-            std::mem::take(&mut self.memory),
-            terms.port,
-            terms.peer_port,
-            terms.peer_tag,
-            capacity,
-        ))
+        let names = PacketNames {
+            source_port: terms.port,
+            destination_port: terms.peer_port,
+            tag: terms.peer_tag,
+        };
+        let memory = std::mem::take(&mut self.memory);
+        Some(match self.config.framing {
+            Framing::Whole => PacketWriter::within(memory, names, capacity),
+            Framing::Compact => PacketWriter::sealed(memory, names, capacity),
+        })
     }
 
     /// `None` for a packet without chunks.

@@ -3,7 +3,7 @@ use crate::{AssociationConfig, Local};
 /// How an endpoint behaves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndpointConfig {
-    /// How associations behave that peers begin. Its checksum holds for all of the endpoint.
+    /// How associations behave that peers begin. Its checksum and framing hold for all of the endpoint.
     pub association: AssociationConfig,
     /// Peers may begin associations, at [`AssociationConfig::port`].
     pub accepts: bool,

@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 use hawser_types::Instant;
-use hawser_wire::sctp::{Cause, ChecksumRule, Chunk, Init, Packet, PacketWriter, VerificationTag};
+use hawser_wire::sctp::{Cause, ChecksumRule, Chunk, Init, Packet, PacketNames, VerificationTag};
 
 use rand::Rng as _;
 
 use super::table::Ports;
 use super::{Cookie, Endpoint, Handled, Ignored};
-use crate::association::{Answer, Association, MAX_OUTGOING, Offer, PeerOffer, Setup};
+use crate::association::{Answer, Association, Offer, PeerOffer, Setup, whole_packet};
 use crate::{Route, Transmit};
 
 impl Endpoint {
@@ -31,14 +31,14 @@ impl Endpoint {
             return Handled::For(id, packet);
         }
         if !self.config.accepts || ports.own != self.config.association.port {
-            return refusal(route, ports, init.tag, None);
+            return self.refusal(route, ports, init.tag, None);
         }
         if self.is_full_for(route) {
-            return refusal(route, ports, init.tag, Some(Cause::OutOfResource));
+            return self.refusal(route, ports, init.tag, Some(Cause::OutOfResource));
         }
         let peer = match PeerOffer::read(init, route.remote.ip(), route.local.address) {
             Ok(peer) => peer,
-            Err(fault) => return refusal(route, ports, init.tag, fault.cause()),
+            Err(fault) => return self.refusal(route, ports, init.tag, fault.cause()),
         };
         let names = self.draw_names(ports);
         let answer = Answer {
@@ -47,7 +47,7 @@ impl Endpoint {
             key: &self.key,
             life: self.config.association.cookie_life,
         };
-        reply(
+        self.reply(
             route,
             ports,
             peer.tag,
@@ -95,7 +95,7 @@ impl Endpoint {
             Some(_) if !self.beginnings.take(now, route.remote.ip()) => {
                 Handled::Ignored(Ignored::TooMany)
             }
-            Some(chunk) => reply(route, ports, cookie.terms.peer_tag, &chunk),
+            Some(chunk) => self.reply(route, ports, cookie.terms.peer_tag, &chunk),
         }
     }
 
@@ -123,7 +123,7 @@ impl Endpoint {
         if !self.unexpected.take(now, route.remote.ip()) {
             return Handled::Ignored(Ignored::TooMany);
         }
-        reply(route, ports, packet.tag, &chunk)
+        self.reply(route, ports, packet.tag, &chunk)
     }
 
     fn accept(&mut self, now: Instant, route: Route, packet: Packet, cookie: Cookie) -> Handled {
@@ -137,6 +137,11 @@ impl Endpoint {
         if !locals.contains(&route.local) {
             locals.push(route.local);
         }
+        self.names = Some(PacketNames {
+            source_port: terms.peer_port,
+            destination_port: terms.port,
+            tag: terms.local_tag,
+        });
         let setup = Setup::accept(self.beginning(config.clone(), &locals), terms);
         let seed = self.random.random();
         let mut association = Association::new(setup, config, locals, seed);
@@ -147,6 +152,37 @@ impl Endpoint {
     fn is_full_for(&self, route: Route) -> bool {
         self.table.len() >= self.config.max_associations
             || self.table.count_of(route.remote.ip()) >= self.config.max_associations_per_host
+    }
+
+    fn refusal(
+        &self,
+        route: Route,
+        ports: Ports,
+        tag: VerificationTag,
+        cause: Option<Cause>,
+    ) -> Handled {
+        let causes = cause.into_iter().collect();
+        self.reply(
+            route,
+            ports,
+            tag,
+            &Chunk::Abort {
+                reflected: false,
+                causes,
+            },
+        )
+    }
+
+    fn reply(&self, route: Route, ports: Ports, tag: VerificationTag, chunk: &Chunk) -> Handled {
+        let names = PacketNames {
+            source_port: ports.own,
+            destination_port: ports.peer,
+            tag,
+        };
+        let mut writer = whole_packet(self.config.association.framing, names);
+        writer.put(chunk);
+        let datagram = writer.finish(ChecksumRule::Crc32c);
+        Handled::Reply(Transmit::whole(route, datagram))
     }
 }
 
@@ -167,24 +203,4 @@ fn ports(packet: &Packet) -> Ports {
         own: packet.destination_port,
         peer: packet.source_port,
     }
-}
-
-fn refusal(route: Route, ports: Ports, tag: VerificationTag, cause: Option<Cause>) -> Handled {
-    let causes = cause.into_iter().collect();
-    reply(
-        route,
-        ports,
-        tag,
-        &Chunk::Abort {
-            reflected: false,
-            causes,
-        },
-    )
-}
-
-fn reply(route: Route, ports: Ports, tag: VerificationTag, chunk: &Chunk) -> Handled {
-    let mut writer = PacketWriter::new(ports.own, ports.peer, tag, MAX_OUTGOING);
-    writer.put(chunk);
-    let datagram = writer.finish(ChecksumRule::Crc32c);
-    Handled::Reply(Transmit::whole(route, datagram))
 }

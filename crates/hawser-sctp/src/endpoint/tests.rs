@@ -1,3 +1,4 @@
+mod compact;
 mod cookies;
 mod hostile;
 mod unexpected;

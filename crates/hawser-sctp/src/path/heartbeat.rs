@@ -61,6 +61,7 @@ impl Heartbeat {
 impl Paths {
     pub(super) fn heartbeat_due(&mut self, now: Instant) -> Option<HeartbeatToSend> {
         let interval = self.config.heartbeat_interval;
+        let plain = self.config.framing.packet_header() + PLAIN;
         let due = self
             .paths
             .iter_mut()
@@ -72,7 +73,7 @@ impl Paths {
             path.on_heartbeat_sent(now, nonce, interval, spread);
             // The paper compares what a whole packet takes: its RTT = p/b + ε (§3.4).
             let pad = match self.config.selection {
-                Selection::Paper { .. } => path.packet_size.saturating_sub(PLAIN),
+                Selection::Paper { .. } => path.packet_size.saturating_sub(plain),
                 Selection::Answering => 0,
             };
             return Some(to_send(path.id, nonce, pad));
@@ -84,7 +85,7 @@ impl Paths {
         })?;
         let nonce = self.rng.random();
         path.size.on_sent(now, nonce, size, path.rtt.rto());
-        Some(to_send(path.id, nonce, size - PLAIN))
+        Some(to_send(path.id, nonce, size - plain))
     }
 
     /// The path whose question `info` answers.
@@ -235,9 +236,8 @@ const UNCONFIRMED_TRIES: u32 = 8;
 const UNCONFIRMED_PAUSE: Duration = Duration::from_secs(60);
 /// The path's number, and the nonce.
 const INFO: usize = 4 + 8;
-/// A packet with a HEARTBEAT and a PAD without value: common header, both chunks' headers and that of
-/// the HEARTBEAT's parameter.
-const PLAIN: usize = 12 + 4 + 4 + INFO + 4;
+/// A HEARTBEAT and a PAD without value: both chunks' headers and that of the HEARTBEAT's parameter.
+const PLAIN: usize = 4 + 4 + INFO + 4;
 const MAX_DOUBLINGS: u32 = 10;
 /// A path that has fallen silent is asked so many times in an interval, until it counts as down.
 const OFTEN: u32 = 4;

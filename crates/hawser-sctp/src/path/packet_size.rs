@@ -1,14 +1,16 @@
 use std::time::Duration;
 
 use hawser_types::Instant;
+use smallvec::SmallVec;
 
 use crate::AssociationConfig;
 
 /// Searches the largest packet that a path carries, without help from routers: every path is taken
 /// to carry [`AssociationConfig::BASE_PACKET`], and larger ones are tried by heartbeats with padding.
 ///
-/// The largest is tried first, since it mostly passes; then by halves. A try that is not answered
-/// says nothing of congestion, and nothing of the path.
+/// The largest is tried first, since it mostly passes; then what links often carry, by halves of their
+/// list; then what lies between. A try that is not answered says nothing of congestion, and nothing of
+/// the path.
 ///
 /// Source: RFC 8899 §5 (states, MAX_PROBES, PMTU_RAISE_TIMER), with SCTP's probes from §6.2.
 #[derive(Debug)]
@@ -18,6 +20,7 @@ pub(super) struct PacketSize {
     /// The least that does not; above `max` while nothing has failed.
     failed: usize,
     max: usize,
+    unit: usize,
     tries: u32,
     probe: Option<Probe>,
     /// The next try is not before.
@@ -34,13 +37,13 @@ struct Probe {
 }
 
 impl PacketSize {
-    pub(super) fn new(config: &AssociationConfig) -> Self {
-        let known = config.base_packet();
-        let max = (config.max_packet / STEP * STEP).clamp(known, MAX_PACKET);
+    pub(super) fn new(config: &AssociationConfig, is_ipv4: bool) -> Self {
+        let max = config.largest_packet(is_ipv4);
         Self {
-            known,
-            failed: max + STEP,
+            known: config.base_packet(),
+            failed: max + 1,
             max,
+            unit: config.framing.unit(),
             tries: 0,
             probe: None,
             next: Instant::ZERO,
@@ -50,6 +53,12 @@ impl PacketSize {
     /// The largest packet known to pass.
     pub(super) fn known(&self) -> usize {
         self.known
+    }
+
+    /// What will be known soon, mostly: the largest, until a try has failed.
+    pub(super) fn expected(&self) -> usize {
+        let is_undecided = self.failed > self.max && self.tries == 0 && self.next == Instant::ZERO;
+        if is_undecided { self.max } else { self.known }
     }
 
     /// When there is something to do, on a path that answers.
@@ -109,8 +118,9 @@ impl PacketSize {
     pub(super) fn on_black_hole(&mut self, now: Instant) {
         *self = Self {
             known: AssociationConfig::BASE_PACKET.min(self.max),
-            failed: self.max + STEP,
+            failed: self.max + 1,
             max: self.max,
+            unit: self.unit,
             tries: 0,
             probe: None,
             next: now + REST,
@@ -121,24 +131,43 @@ impl PacketSize {
         if self.failed > self.max {
             return self.max;
         }
-        let middle = (self.known + self.failed) / 2;
-        middle / STEP * STEP
+        let often = OFTEN
+            .iter()
+            .map(|less| self.in_units(self.max.saturating_sub(*less)));
+        let often = often.filter(|size| (self.known + 1..self.failed).contains(size));
+        let often: SmallVec<[usize; OFTEN.len()]> = often.collect();
+        // Of two, the larger: what passes is known after a round trip, what does not after three time-outs.
+        let middle = often.get(often.len().saturating_sub(1) / 2);
+        let middle = middle.copied().unwrap_or((self.known + self.failed) / 2);
+        self.in_units(middle)
+    }
+
+    fn in_units(&self, size: usize) -> usize {
+        size / self.unit * self.unit
+    }
+
+    /// Whether there is nothing that is worth a try.
+    fn is_fine_enough(&self) -> bool {
+        let candidate = self.candidate();
+        let is_often = OFTEN
+            .iter()
+            .any(|less| self.in_units(self.max.saturating_sub(*less)) == candidate);
+        candidate <= self.known || !is_often && self.failed - self.known <= FINE_ENOUGH
     }
 
     /// Ends the search when it is fine enough; the path may carry more later.
     fn settle(&mut self, now: Instant) {
-        if self.failed - self.known <= FINE_ENOUGH || self.candidate() <= self.known {
-            self.failed = self.max + STEP;
+        if self.known >= self.max || self.is_fine_enough() {
+            self.failed = self.max + 1;
             self.next = now + RAISE;
         }
     }
 }
 
-/// Chunks have a length of so many bytes.
-const STEP: usize = 4;
+/// What links carry that do not carry 1500 bytes, in bytes less: 1492 (PPPoE), 1480 and 1472 (tunnels of IP),
+/// 1460, 1452, 1440 and 1420 (VPNs), 1400, 1280 (the least of IPv6).
+const OFTEN: [usize; 9] = [8, 20, 28, 40, 48, 60, 80, 100, 220];
 const FINE_ENOUGH: usize = 16;
-/// What UDP over IPv6 can carry, with room to spare.
-const MAX_PACKET: usize = 65_000;
 const MAX_PROBES: u32 = 3;
 /// After a black hole.
 const REST: Duration = Duration::from_secs(10);
@@ -147,15 +176,23 @@ const RAISE: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
 mod tests {
+    use hawser_wire::sctp::Framing;
+
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(1);
 
     fn search(max: usize) -> PacketSize {
-        PacketSize::new(&AssociationConfig {
+        framed(max, Framing::Whole)
+    }
+
+    fn framed(max: usize, framing: Framing) -> PacketSize {
+        let config = AssociationConfig {
             max_packet: max,
+            framing,
             ..AssociationConfig::default()
-        })
+        };
+        PacketSize::new(&config, true)
     }
 
     /// Searches on a path that carries `limit`, for `span`; how many packets were tried.
@@ -195,6 +232,50 @@ mod tests {
             );
             assert!(tried < 24);
         }
+    }
+
+    #[test]
+    fn what_links_often_carry_is_found_to_the_byte() {
+        const AROUND: usize = 28 + 23;
+        for mtu in [1500, 1492, 1480, 1472, 1460, 1452, 1440, 1420, 1400, 1280] {
+            let mut size = framed(1500 - AROUND, Framing::Compact);
+            let tried = run(
+                &mut size,
+                Instant::ZERO,
+                Duration::from_secs(60),
+                mtu - AROUND,
+            );
+            assert_eq!(size.known() + AROUND, mtu);
+            assert_eq!(size.wakes_at(), (mtu < 1500).then_some(size.next));
+            assert!(tried <= 24, "{mtu}: {tried}");
+        }
+    }
+
+    #[test]
+    fn the_largest_is_expected_until_a_try_has_failed() {
+        let mut size = search(1452);
+        assert_eq!((size.known(), size.expected()), (1200, 1452));
+        size.on_sent(Instant::ZERO, 1, 1452, PATIENCE);
+        size.handle_timeout(Instant::ZERO + PATIENCE, true);
+        assert_eq!(size.expected(), 1200);
+        size.on_sent(Instant::ZERO, 2, 1452, PATIENCE);
+        size.on_answered(Instant::ZERO, 2);
+        assert_eq!(size.expected(), 1452);
+        size.on_black_hole(Instant::ZERO);
+        assert_eq!(size.expected(), 1200);
+    }
+
+    #[test]
+    fn over_ipv6_there_is_room_for_less() {
+        let config = AssociationConfig::default();
+        assert_eq!(
+            PacketSize::new(&config, true).due(Instant::ZERO),
+            Some(1472)
+        );
+        assert_eq!(
+            PacketSize::new(&config, false).due(Instant::ZERO),
+            Some(1452)
+        );
     }
 
     #[test]
@@ -244,6 +325,6 @@ mod tests {
     fn nothing_is_tried_where_the_base_is_the_most() {
         let size = search(1000);
         assert_eq!((size.due(Instant::ZERO), size.wakes_at()), (None, None));
-        assert_eq!(search(usize::MAX).due(Instant::ZERO), Some(MAX_PACKET));
+        assert_eq!(search(usize::MAX).due(Instant::ZERO), Some(65_000));
     }
 }

@@ -170,11 +170,12 @@ impl Paths {
         Some(self.paths.iter().min_by_key(rank)?.id)
     }
 
-    /// The largest packet that every path in use takes: a chunk of it can be sent again anywhere.
+    /// The largest packet that every path in use takes, or will mostly be known to take before anything is
+    /// sent again: a chunk of it can be sent again anywhere, in fragments at worst.
     pub(crate) fn smallest_packet(&self) -> usize {
         let sizes = self.paths.iter().filter(|path| path.selected);
         sizes
-            .map(|path| path.packet_size)
+            .map(|path| path.packet_size.max(path.size.expected()))
             .min()
             .unwrap_or(self.config.base_packet())
     }

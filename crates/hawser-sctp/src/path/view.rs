@@ -68,7 +68,7 @@ fn view(now: Instant, path: &Path, ready: bool) -> PathView {
         congestion_window: path.congestion.window(),
         in_flight: path.flight.bytes(),
         stalled: silent.saturating_sub(rtt + path.sack_delay + path.rtt.variation() * 4),
-        chunk: ByteCount::from(path.packet_size.saturating_sub(OVERHEAD)),
+        chunk: ByteCount::from(path.packet_size.saturating_sub(path.overhead)),
         weight: path.terms.weight,
         price: path.terms.price,
         price_weight: path.terms.price_weight,
@@ -81,6 +81,3 @@ fn on_link(views: &[PathView], link: LinkIndex) -> ByteCount {
     let same = views.iter().filter(|view| view.link == link);
     same.map(|view| view.in_flight).sum()
 }
-
-/// The common header, and that of an I-DATA chunk.
-const OVERHEAD: usize = 12 + 20;

@@ -106,8 +106,8 @@ impl Outbound {
 
     /// New chunks: the policy decides, where there is something to decide.
     fn choose_new(&mut self, now: Instant, paths: &mut Paths) -> Option<Job> {
-        let (_, rest) = self.queue.next()?;
-        if !self.has_room_for(rest.min(self.smallest_payload(paths))) {
+        let next = self.queue.next()?;
+        if !self.has_room_for(self.next_payload(paths, &next)) {
             return None;
         }
         if let Some(only) = only_path(paths) {
@@ -170,8 +170,8 @@ impl Outbound {
     /// Source: C. Raiciu and others, *How Hard Can It Be? Designing and Implementing a Deployable
     /// Multipath TCP*, NSDI 2012, §4.2 (opportunistic retransmission; nobody is penalised here).
     fn choose_rescue(&mut self, now: Instant, paths: &mut Paths) -> Option<Job> {
-        let rest = self.queue.next().map(|(_, rest)| rest);
-        let payload = rest.map(|rest| rest.min(self.smallest_payload(paths)));
+        let next = self.queue.next();
+        let payload = next.map(|next| self.next_payload(paths, &next));
         if payload.is_some_and(|payload| self.has_room_for(payload)) || self.window.is_empty() {
             return None;
         }

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use hawser_wire::sctp::{Data, DataOrder, StreamNumber, Tsn};
+use hawser_wire::sctp::{Data, DataOrder, Framing, StreamNumber, Tsn};
 
 use super::abandon::MessageId;
 use super::{Message, OVERHEAD};
@@ -24,6 +24,7 @@ pub(super) struct Queue {
     /// The stream that has to end its message first.
     held_by: Option<StreamNumber>,
     interleaving: bool,
+    framing: Framing,
     bytes: u64,
     messages: u64,
 }
@@ -89,6 +90,23 @@ struct Waiting {
     parts: u32,
 }
 
+/// The message that is cut next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Next {
+    /// How much of it is left.
+    pub(super) rest: usize,
+    /// The header that its next part has in a packet of its own.
+    pub(super) header: usize,
+    order: DataOrder,
+}
+
+impl Next {
+    /// The longest part that a packet of `size` takes, or one with `room` left, where it has a header.
+    pub(super) fn payload_within(&self, framing: Framing, room: usize) -> usize {
+        framing.payload_within(room, self.header, &self.order)
+    }
+}
+
 /// A part of a message, cut to be sent. Its TSN is not given yet.
 #[derive(Debug)]
 pub(super) struct Part {
@@ -99,13 +117,14 @@ pub(super) struct Part {
 }
 
 impl Queue {
-    pub(super) fn new(interleaving: bool) -> Self {
+    pub(super) fn new(interleaving: bool, framing: Framing) -> Self {
         Self {
             streams: BTreeMap::new(),
             turns: Turns::default(),
             sent: 0,
             held_by: None,
             interleaving,
+            framing,
             bytes: 0,
             messages: 0,
         }
@@ -153,23 +172,22 @@ impl Queue {
         });
     }
 
-    /// The message that is cut next: its name if it may be given up, and how much of it is left.
-    pub(super) fn next(&self) -> Option<(Option<MessageId>, usize)> {
-        let stream = self.streams.get(&self.next_stream()?)?;
+    /// The message that is cut next.
+    pub(super) fn next(&self) -> Option<Next> {
+        let number = self.next_stream()?;
+        let stream = self.streams.get(&number)?;
         let message = stream.waiting.front()?;
-        Some((message.id, message.rest.len()))
-    }
-
-    /// The header that its parts have.
-    pub(super) fn order(&self) -> DataOrder {
-        if self.interleaving {
-            DataOrder::Interleaved {
-                message: 0,
-                fragment: 0,
-            }
-        } else {
-            DataOrder::Sequence(0)
-        }
+        let in_stream = message.number.unwrap_or(match message.unordered {
+            true => stream.unordered,
+            false => stream.ordered,
+        });
+        let order = order_of(self.interleaving, in_stream, message.parts);
+        let protocol = message.number.is_none().then_some(message.protocol);
+        Some(Next {
+            rest: message.rest.len(),
+            header: self.framing.data_header(number, &order, protocol),
+            order,
+        })
     }
 
     /// Cuts the next part, of at most `limit` bytes, which is 1 or more.
@@ -284,7 +302,7 @@ mod tests {
     use super::*;
 
     fn queue(interleaving: bool, busy: u16) -> Queue {
-        let mut queue = Queue::new(interleaving);
+        let mut queue = Queue::new(interleaving, Framing::Whole);
         for number in 0..busy {
             push(&mut queue, number, 100_000);
         }

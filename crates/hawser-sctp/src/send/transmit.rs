@@ -1,10 +1,11 @@
 //! How packets are filled.
 
 use hawser_types::{ByteCount, Instant, PathId};
-use hawser_wire::sctp::{PACKET_HEADER_LENGTH, PacketWriter, data_header_length};
+use hawser_wire::sctp::PacketWriter;
 use smallvec::SmallVec;
 
 use super::Outbound;
+use super::queue::Next;
 use super::window::{Place, Record, Status};
 use crate::path::{Path, Paths};
 
@@ -74,7 +75,8 @@ impl Outbound {
             },
             _ => None,
         };
-        let chunk = chunk.map_or(0, |record| record.size() as usize + PACKET_HEADER_LENGTH);
+        let header = self.framing.packet_header();
+        let chunk = chunk.map_or(0, |record| record.size() as usize + header);
         path.packet_size.max(chunk)
     }
 
@@ -97,7 +99,7 @@ impl Outbound {
         let mut filling = Filling {
             path: id,
             number: path.flight.next_number(),
-            bytes: PACKET_HEADER_LENGTH as u64,
+            bytes: self.framing.packet_header() as u64,
             immediate: few,
             ..Filling::default()
         };
@@ -143,12 +145,12 @@ impl Outbound {
     }
 
     fn fill_new(&mut self, paths: &Paths, filling: &mut Filling, writer: &mut PacketWriter) {
-        let limit = self.smallest_payload(paths);
-        let header = data_header_length(&self.queue.order());
-        while let Some((_, rest)) = self.queue.next() {
-            let Some(space) = writer.room().checked_sub(header).filter(|space| *space > 0) else {
+        while let Some(next) = self.queue.next() {
+            let (rest, limit) = (next.rest, self.smallest_payload(paths, &next));
+            let space = next.payload_within(self.framing, writer.room());
+            if space == 0 {
                 return;
-            };
+            }
             let length = rest.min(space).min(limit);
             let is_short = length < rest && length < limit / 4;
             let is_over = length as u64 > self.room();
@@ -221,8 +223,8 @@ impl Outbound {
         filling: &mut Filling,
         writer: &mut PacketWriter,
     ) {
-        let rest = self.queue.next().map_or(0, |(_, rest)| rest);
-        let payload = rest.min(self.smallest_payload(paths));
+        let next = self.queue.next();
+        let payload = next.map_or(0, |next| self.next_payload(paths, &next));
         if payload > 0 && payload as u64 <= self.room() {
             self.fill_new(paths, filling, writer);
         }
@@ -267,11 +269,16 @@ impl Outbound {
         true
     }
 
-    /// The most payload of a chunk that can be sent again over any path.
-    pub(super) fn smallest_payload(&self, paths: &Paths) -> usize {
+    /// The most payload of the next chunk if it is to be sent again over any path.
+    fn smallest_payload(&self, paths: &Paths, next: &Next) -> usize {
         let packet = paths.smallest_packet();
-        let packet = packet - packet % 4;
-        packet.saturating_sub(PACKET_HEADER_LENGTH + data_header_length(&self.queue.order()))
+        let room = packet.saturating_sub(self.framing.packet_header());
+        next.payload_within(self.framing, room)
+    }
+
+    /// What the next chunk has, in a packet of its own.
+    pub(super) fn next_payload(&self, paths: &Paths, next: &Next) -> usize {
+        next.rest.min(self.smallest_payload(paths, next))
     }
 
     /// Whether the peer has room for a new chunk of this payload; one at a time goes there anyway,

@@ -1,12 +1,11 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use hawser_types::{ByteCount, Instant, PathId};
-use hawser_wire::sctp::{Data, Tsn};
+use hawser_wire::sctp::{Data, Framing, Tsn};
 use smallvec::SmallVec;
 
 use super::abandon::MessageId;
 use crate::ranges::Ranges;
-use hawser_wire::sctp::data_header_length;
 
 /// The compound congestion window: all chunks from the first that is not acknowledged cumulatively,
 /// whichever path they went over. It slides as SCTP's does, and only then are buffers released.
@@ -15,6 +14,7 @@ use hawser_wire::sctp::data_header_length;
 /// Source: SCTP aggregation §3.3, table 2.
 #[derive(Debug)]
 pub(super) struct Window {
+    framing: Framing,
     records: VecDeque<Record>,
     /// The name of the first record.
     first: u64,
@@ -34,6 +34,8 @@ pub(super) struct Window {
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) data: Data,
+    /// Bytes in a packet: header, payload, padding.
+    size: u32,
     pub(super) status: Status,
     /// Where it is under way now: mostly one place, more after a probe or a copy.
     pub(super) places: SmallVec<[Place; 2]>,
@@ -76,8 +78,9 @@ pub(super) struct Place {
 }
 
 impl Window {
-    pub(super) fn new(initial: Tsn) -> Self {
+    pub(super) fn new(initial: Tsn, framing: Framing) -> Self {
         Self {
+            framing,
             records: VecDeque::new(),
             first: 0,
             initial,
@@ -148,6 +151,7 @@ impl Window {
         data.tsn = self.tsn(chunk);
         self.bytes += data.payload.len() as u64;
         self.records.push_back(Record {
+            size: self.framing.chunk_length(&data) as u32,
             data,
             status: Status::Fail,
             places: SmallVec::new(),
@@ -292,7 +296,7 @@ impl Window {
 impl Record {
     /// Bytes in a packet: header, payload, padding.
     pub(super) fn size(&self) -> u64 {
-        (data_header_length(&self.data.order) + self.data.payload.len()).next_multiple_of(4) as u64
+        self.size.into()
     }
 
     /// Whether this path has lost it.

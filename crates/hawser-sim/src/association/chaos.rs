@@ -8,8 +8,8 @@ use super::{Disorder, Fabric, LinkModel, client_local};
 use bytes::{Bytes, BytesMut};
 use hawser_scenario::{Line, Loss, Service};
 use hawser_sctp::{
-    AssociationConfig, Checksum, Closed, Control, End, Event, Message, Received, Selection,
-    SendError,
+    AssociationConfig, Checksum, Closed, Control, End, Event, Framing, Message, Received,
+    Selection, SendError,
 };
 use hawser_types::{ByteCount, LinkIndex, Rate};
 use hawser_wire::sctp::StreamNumber;
@@ -322,6 +322,10 @@ fn draw_config(rng: &mut SmallRng) -> AssociationConfig {
         interleaving: rng.random_bool(0.5),
         // Addresses may change only under a seal.
         checksum: Checksum::Below,
+        framing: match rng.random_bool(0.5) {
+            true => Framing::Compact,
+            false => Framing::Whole,
+        },
         receive_buffer: ByteCount::new(rng.random_range(65_536..1 << 20)),
         send_buffer: ByteCount::new(rng.random_range(65_536..1 << 20)),
         // Nothing may be given up for lost while every path rests, or loses a dozen packets in a row.

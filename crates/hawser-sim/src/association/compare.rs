@@ -1,7 +1,8 @@
 //! An association beside what TCP's channels carry over the same links.
 
 use hawser_scenario::{Direction, Scenario};
-use hawser_sctp::{AssociationConfig, Checksum};
+use hawser_sctp::{AssociationConfig, Checksum, Framing};
+use hawser_session::seal::datagram::OVERHEAD;
 use serde::Serialize;
 
 use super::fabric::Fabric;
@@ -66,10 +67,13 @@ pub fn run(
     })
 }
 
-/// As between two of Hawser's own: what carries the packets sees to their being whole.
+/// As between two of Hawser's own: what carries the packets sees to their being whole, and knows whose they
+/// are.
 pub fn sealed(config: AssociationConfig) -> AssociationConfig {
     AssociationConfig {
         checksum: Checksum::Below,
+        framing: Framing::Compact,
+        max_packet: config.max_packet.saturating_sub(OVERHEAD),
         ..config
     }
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use hawser_scenario::{Fate, Line, LineState, Link};
 use hawser_sctp::{
-    Association, AssociationConfig, AssociationId, Endpoint, EndpointConfig, Event, Handled, Local,
-    Route, Transmit,
+    Association, AssociationConfig, AssociationId, Endpoint, EndpointConfig, Event, Framing,
+    Handled, Local, Route, Transmit,
 };
+use hawser_session::seal::datagram::OVERHEAD;
 use hawser_types::{ByteCount, Instant, LinkIndex};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -25,7 +26,7 @@ pub struct Fabric {
     pub hosts: [Host; 2],
     links: BTreeMap<LinkIndex, LinkState>,
     wiring: Wiring,
-    /// What IP, and UDP where it is used, add to a packet on the link.
+    /// What IP, UDP where it is used, and the seal where there is one add to a packet on the link.
     overhead: ByteCount,
     queue: Queue<Planned>,
     rng: SmallRng,
@@ -120,6 +121,11 @@ impl Fabric {
             events: Vec::new(),
             planned: None,
         };
+        let seal = match config[0].framing {
+            Framing::Whole => 0,
+            // They are sealed, though here nobody does it.
+            Framing::Compact => OVERHEAD as u64,
+        };
         let client = (0..links.len()).map(client_local).collect();
         let server = (0..server_addresses).map(server_local).collect();
         let mut fabric = Self {
@@ -127,7 +133,7 @@ impl Fabric {
             hosts: [host(config[0], client, 1), host(config[1], server, 2)],
             links: BTreeMap::new(),
             wiring: Wiring::Shared,
-            overhead: ByteCount::new(IP_HEADER + UDP_HEADER),
+            overhead: ByteCount::new(IP_HEADER + UDP_HEADER + seal),
             queue: Queue::new(),
             rng: SmallRng::seed_from_u64(seed),
             at_once: 0,
@@ -149,7 +155,8 @@ impl Fabric {
         self.wiring = wiring;
     }
 
-    /// What is added to an SCTP packet on the link; IPv4 and UDP, if not said.
+    /// What is added to an SCTP packet on the link; if not said, what IPv4 and UDP add, and for compact
+    /// ones the seal.
     pub fn set_overhead(&mut self, overhead: ByteCount) {
         self.overhead = overhead;
     }

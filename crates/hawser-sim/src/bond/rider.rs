@@ -8,6 +8,7 @@ use hawser_sctp::{
     Association, AssociationConfig, AssociationId, Begin, Endpoint, EndpointConfig, Event, Handled,
     LinkWord, Local, Message, Place, Route, Transmit,
 };
+use hawser_session::seal::datagram;
 use hawser_session::{ChannelSpec, Side, Transport};
 use hawser_types::{ByteCount, ChannelId, Instant};
 use hawser_wire::sctp::StreamNumber;
@@ -122,7 +123,8 @@ impl Bond {
     pub(super) fn on_datagram(&mut self) {
         let now = self.now();
         while let Some(datagram) = self.network.take_datagram() {
-            let Some(rider) = &mut self.rider else {
+            let rider = self.rider.as_mut();
+            let Some(rider) = rider.filter(|it| it.channel == datagram.channel) else {
                 continue;
             };
             let side = match datagram.to_server {
@@ -296,8 +298,11 @@ impl Bond {
         let Some(link) = (link.value() as usize).checked_sub(1) else {
             return;
         };
-        if link < self.keepers.len() {
+        if let Some(rider) = &self.rider
+            && link < self.keepers.len()
+        {
             self.network.send_datagram(Datagram {
+                channel: rider.channel,
                 link,
                 to_server: side == Side::Client,
                 payload: datagram,
@@ -331,19 +336,15 @@ impl Bond {
 }
 
 fn config() -> AssociationConfig {
-    let config = sealed(AssociationConfig::default());
     AssociationConfig {
-        max_packet: config.max_packet - SEAL as usize,
         begin: Begin::AtOnce,
         max_init_retransmissions: 5,
-        ..config
+        ..sealed(AssociationConfig::default())
     }
 }
 
 const PORT: u16 = 9899;
-/// A datagram's key id, number and tag.
-const SEAL: u64 = 30;
-/// With UDP's header and IPv4's.
-const OVERHEAD: ByteCount = ByteCount::new(SEAL + 28);
+/// The seal, with UDP's header and IPv4's.
+const OVERHEAD: ByteCount = ByteCount::new(datagram::OVERHEAD as u64 + 28);
 /// How long after an association failed another is begun.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -1,7 +1,8 @@
 use bytes::{Buf, Bytes};
 
-use super::element::Element;
-use super::{ChecksumRule, Chunk, VerificationTag, decode, kind};
+use super::compact::{PacketNames, WHOLE, is_foreign, take_data};
+use super::element::{Element, padding};
+use super::{ChecksumRule, Chunk, Framing, VerificationTag, decode, kind};
 use crate::{Malformed, MalformedReason};
 
 /// Bytes of the header that all packets begin with.
@@ -16,6 +17,7 @@ pub struct Packet {
     pub destination_port: u16,
     /// Shows that the sender belongs to the association.
     pub tag: VerificationTag,
+    framing: Framing,
     chunks: Bytes,
 }
 
@@ -41,19 +43,47 @@ impl Packet {
             source_port: u16::from_be_bytes([s0, s1]),
             destination_port: u16::from_be_bytes([d0, d1]),
             tag: VerificationTag::new(u32::from_be_bytes([t0, t1, t2, t3])),
+            framing: Framing::Whole,
+            chunks: datagram,
+        })
+    }
+
+    /// Reads what was sealed: a compact packet of the association that `names` are of, or a whole one.
+    ///
+    /// # Errors
+    /// As [`Self::decode`]; and `BadValue` for a compact packet while there is no association yet.
+    pub fn decode_sealed(
+        mut datagram: Bytes,
+        names: Option<PacketNames>,
+    ) -> Result<Self, Malformed> {
+        if datagram.starts_with(&WHOLE) {
+            datagram.advance(WHOLE.len());
+            return Self::decode(datagram, ChecksumRule::Zero);
+        }
+        if datagram.is_empty() {
+            return Err(Malformed::truncated("compact packet"));
+        }
+        let unknown = Malformed::new("compact packet", MalformedReason::BadValue);
+        let names = names.ok_or(unknown)?;
+        Ok(Self {
+            source_port: names.source_port,
+            destination_port: names.destination_port,
+            tag: names.tag,
+            framing: Framing::Compact,
             chunks: datagram,
         })
     }
 
     /// How many bytes it has, with its header.
     pub fn size(&self) -> usize {
-        PACKET_HEADER_LENGTH + self.chunks.len()
+        self.framing.packet_header() + self.chunks.len()
     }
 
     /// The chunks in their order. Payloads are slices of the datagram.
     pub fn chunks(&self) -> Chunks {
         Chunks {
             rest: self.chunks.clone(),
+            framing: self.framing,
             is_first: true,
         }
     }
@@ -63,6 +93,7 @@ impl Packet {
 #[derive(Clone, Debug)]
 pub struct Chunks {
     rest: Bytes,
+    framing: Framing,
     is_first: bool,
 }
 
@@ -70,7 +101,11 @@ impl Iterator for Chunks {
     type Item = Result<Chunk, Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let item = self.take().transpose();
+        let taken = match self.framing {
+            Framing::Whole => self.take(),
+            Framing::Compact => self.take_compact(),
+        };
+        let item = taken.transpose();
         self.is_first = false;
         if matches!(item, Some(Err(_))) {
             self.rest.clear();
@@ -91,6 +126,22 @@ impl Chunks {
                 "bundle of SCTP chunks",
                 MalformedReason::TrailingBytes,
             ));
+        }
+        decode::chunk(element).map(Some)
+    }
+
+    fn take_compact(&mut self) -> Result<Option<Chunk>, Malformed> {
+        let before = self.rest.len();
+        if let Some(data) = take_data(&mut self.rest)? {
+            let taken = before - self.rest.len();
+            self.rest.advance(padding(taken).min(self.rest.len()));
+            return Ok(Some(Chunk::Data(data)));
+        }
+        let Some(element) = Element::take(&mut self.rest, "SCTP chunk")? else {
+            return Ok(None);
+        };
+        if is_foreign(element.head[0]) {
+            return Err(Malformed::new("compact packet", MalformedReason::BadValue));
         }
         decode::chunk(element).map(Some)
     }

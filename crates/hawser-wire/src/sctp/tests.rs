@@ -1,3 +1,4 @@
+mod compact;
 mod golden;
 mod hostile;
 mod round_trip;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use hawser_types::Instant;
-use hawser_wire::sctp::{Cause, Chunk, Init, Tsn, VerificationTag};
+use hawser_wire::sctp::{Cause, Chunk, Framing, Init, Tsn, VerificationTag};
 use rand::Rng as _;
 
 use super::{Arrival, Setup, SetupNews, Stage};
@@ -116,7 +116,7 @@ impl Setup {
         }
         let is_new = match &self.stage {
             Stage::CookieWait { .. } | Stage::CookieEchoed { .. } => true,
-            Stage::Established(_) if !arrival.acknowledging => false,
+            Stage::Established(_) if !arrival.acknowledging && self.may_begin_anew() => false,
             Stage::Accepting(_) | Stage::Established(_) | Stage::Closed => {
                 return SetupNews::Discard;
             }
@@ -131,6 +131,9 @@ impl Setup {
         let Stage::Established(terms) = &self.stage else {
             return SetupNews::Discard;
         };
+        if !self.may_begin_anew() {
+            return SetupNews::Discard;
+        }
         let is_known = |it: &SocketAddr| is_listed(terms, it.ip());
         if !cookie.terms.peer_addresses.iter().all(is_known) {
             return SetupNews::Discard;
@@ -151,6 +154,11 @@ impl Setup {
         self.names.initial_tsn = cookie.terms.initial_tsn;
         self.send(route, tag, Chunk::CookieAck);
         anew(self.establish(cookie.terms))
+    }
+
+    /// Compact packets do not say which tag they mean.
+    fn may_begin_anew(&self) -> bool {
+        self.beginning.config.framing == Framing::Whole
     }
 
     /// Tells the peer, if so.

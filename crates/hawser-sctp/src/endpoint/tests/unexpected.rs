@@ -329,7 +329,7 @@ proptest! {
             }
             let mut sent = 0;
             while let Some(transmit) = association.poll_transmit(now) {
-                prop_assert!(transmit.datagram.len() <= 1452);
+                prop_assert!(transmit.datagram.len() <= 1472);
                 sent += 1;
                 prop_assert!(sent < 50, "it answers one packet by {sent}");
             }

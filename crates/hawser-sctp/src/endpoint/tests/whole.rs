@@ -10,11 +10,11 @@ use crate::testing::{locals, socket};
 use crate::{Association, AssociationId, Closed, ConnectError, Event, Message, Transmit};
 
 /// An endpoint, what it has begun or accepted, and what that told.
-struct Host {
+pub(super) struct Host {
     address: &'static str,
-    endpoint: Endpoint,
+    pub(super) endpoint: Endpoint,
     associations: BTreeMap<AssociationId, Association>,
-    events: Vec<Event>,
+    pub(super) events: Vec<Event>,
 }
 
 impl Host {
@@ -22,7 +22,7 @@ impl Host {
         Self::with(address, seed, AssociationConfig::default())
     }
 
-    fn with(address: &'static str, seed: u64, config: AssociationConfig) -> Self {
+    pub(super) fn with(address: &'static str, seed: u64, config: AssociationConfig) -> Self {
         let config = EndpointConfig::new(config, &locals(&[address]));
         Self {
             address,
@@ -56,7 +56,7 @@ impl Host {
         None
     }
 
-    fn drain(&mut self, now: Instant) -> Vec<Transmit> {
+    pub(super) fn drain(&mut self, now: Instant) -> Vec<Transmit> {
         let mut all = Vec::new();
         for (id, association) in &mut self.associations {
             all.extend(std::iter::from_fn(|| association.poll_transmit(now)));
@@ -87,37 +87,37 @@ impl Host {
     }
 
     /// Its one association.
-    fn only(&mut self) -> &mut Association {
+    pub(super) fn only(&mut self) -> &mut Association {
         assert_eq!(self.associations.len(), 1);
         self.associations.values_mut().next().expect("there is one")
     }
 
     /// The one message that has arrived.
-    fn only_message(&mut self) -> Bytes {
+    pub(super) fn only_message(&mut self) -> Bytes {
         let received = self.only().receive().expect("it has arrived");
         assert!(self.only().receive().is_none());
         received.payload()
     }
 
-    fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         self.associations.is_empty() && self.endpoint.is_empty()
     }
 
-    fn count(&self, event: &Event) -> usize {
+    pub(super) fn count(&self, event: &Event) -> usize {
         self.events.iter().filter(|it| *it == event).count()
     }
 }
 
 /// What lies between: gives packets back in the order they came, unless `fate` says otherwise.
-struct Net {
-    now: Instant,
-    hosts: [Host; 2],
+pub(super) struct Net {
+    pub(super) now: Instant,
+    pub(super) hosts: [Host; 2],
     under_way: VecDeque<(usize, Bytes)>,
 }
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Fate {
+pub(super) enum Fate {
     Arrives,
     Lost,
     Twice,
@@ -126,7 +126,7 @@ enum Fate {
 }
 
 impl Net {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             now: later(),
             hosts: [Host::new(HOME, 1), Host::new(AWAY, 2)],
@@ -134,13 +134,13 @@ impl Net {
         }
     }
 
-    fn connect(&mut self, host: usize) {
+    pub(super) fn connect(&mut self, host: usize) {
         let to = [AWAY, HOME][host];
         self.hosts[host].connect(self.now, to);
     }
 
     /// Delivers all that is under way, and what follows from it.
-    fn settle(&mut self, fate: &mut dyn FnMut() -> Fate) {
+    pub(super) fn settle(&mut self, fate: &mut dyn FnMut() -> Fate) {
         for _ in 0..200 {
             if !self.step(fate) {
                 break;
@@ -170,7 +170,7 @@ impl Net {
         true
     }
 
-    fn deliver(&mut self, to: usize, datagram: Bytes) {
+    pub(super) fn deliver(&mut self, to: usize, datagram: Bytes) {
         let from = [AWAY, HOME][to];
         let reply = self.hosts[to].handle(self.now, from, datagram);
         self.under_way.extend(reply.map(|it| (1 - to, it.datagram)));
@@ -185,7 +185,7 @@ impl Net {
         }
     }
 
-    fn say(&mut self, host: usize, byte: u8) {
+    pub(super) fn say(&mut self, host: usize, byte: u8) {
         let message = Message::new(vec![byte; 10].into());
         let (now, stream) = (self.now, StreamNumber::new(0));
         let sent = self.hosts[host].only().send(now, stream, message);
@@ -193,7 +193,7 @@ impl Net {
     }
 
     /// Goes on until it is so, or for long.
-    fn run(&mut self, fate: &mut dyn FnMut() -> Fate, is_done: impl Fn(&Self) -> bool) {
+    pub(super) fn run(&mut self, fate: &mut dyn FnMut() -> Fate, is_done: impl Fn(&Self) -> bool) {
         for _ in 0..1000 {
             self.settle(fate);
             if is_done(self) {
@@ -204,7 +204,7 @@ impl Net {
     }
 
     /// What either host sends arrives at the other, and is all that does.
-    fn exchange(&mut self) {
+    pub(super) fn exchange(&mut self) {
         self.say(0, 1);
         self.say(1, 2);
         for _ in 0..20 {
@@ -222,7 +222,7 @@ impl Net {
     }
 }
 
-fn arrives() -> Fate {
+pub(super) fn arrives() -> Fate {
     Fate::Arrives
 }
 

@@ -96,7 +96,7 @@ fn order() -> impl Strategy<Value = DataOrder> {
     prop_oneof![any::<u16>().prop_map(DataOrder::Sequence), interleaved]
 }
 
-fn any_data() -> impl Strategy<Value = Data> {
+pub(super) fn any_data() -> impl Strategy<Value = Data> {
     let flags = any::<(bool, bool, bool, bool)>();
     (tsn(), stream(), order(), flags, any::<u32>(), bytes()).prop_map(
         |(tsn, stream, mut order, (unordered, first, last, immediate), mut protocol, payload)| {
@@ -162,7 +162,7 @@ fn forward_tsn() -> impl Strategy<Value = ForwardTsn> {
     })
 }
 
-fn chunk() -> impl Strategy<Value = Chunk> {
+pub(super) fn chunk() -> impl Strategy<Value = Chunk> {
     let asconf = (any::<u32>(), vec(parameter(), 0..6), any::<bool>());
     prop_oneof![
         any_data().prop_map(Chunk::Data),

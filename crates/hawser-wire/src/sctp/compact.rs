@@ -1,0 +1,190 @@
+//! How packets are framed: whole, as RFC 9260 has it, or compact, under a seal that says already
+//! which association they belong to.
+//!
+//! A compact packet has no header, and every chunk but I-DATA is as it is elsewhere. I-DATA says each
+//! thing once and in no more bytes than it needs. `docs/protocol.md`, section 15.1, has the bytes.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use super::decode::{DATA_HEADER, I_DATA_HEADER};
+use super::element::padding;
+use super::{
+    Data, DataOrder, PACKET_HEADER_LENGTH, StreamNumber, Tsn, VerificationTag, flag, kind,
+};
+use crate::varint::{put_varint, take_varint_u32, varint_length};
+use crate::{Malformed, MalformedReason};
+
+/// What stands around the payloads of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Framing {
+    /// As RFC 9260 has it.
+    #[default]
+    Whole,
+    /// As little as two ends need that share a seal for this association alone.
+    Compact,
+}
+
+/// What the header of a whole packet says, and who opens a compact one knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketNames {
+    /// The sender's SCTP port.
+    pub source_port: u16,
+    /// The receiver's.
+    pub destination_port: u16,
+    /// What the receiver asks for.
+    pub tag: VerificationTag,
+}
+
+impl Framing {
+    /// Bytes before the first chunk.
+    pub const fn packet_header(self) -> usize {
+        match self {
+            Self::Whole => PACKET_HEADER_LENGTH,
+            Self::Compact => 0,
+        }
+    }
+
+    /// What sizes of packets are multiples of, where chunks fill them.
+    pub const fn unit(self) -> usize {
+        match self {
+            Self::Whole => 4,
+            Self::Compact => 1,
+        }
+    }
+
+    /// Bytes before the payload of a chunk behind which nothing follows. `protocol`: what is said of the
+    /// message, if it begins here.
+    pub fn data_header(
+        self,
+        stream: StreamNumber,
+        order: &DataOrder,
+        protocol: Option<u32>,
+    ) -> usize {
+        match (self, order) {
+            (_, DataOrder::Sequence(_)) => DATA_HEADER,
+            (Self::Whole, DataOrder::Interleaved { .. }) => I_DATA_HEADER,
+            (Self::Compact, DataOrder::Interleaved { message, fragment }) => {
+                let shared = protocol.unwrap_or(*fragment);
+                let numbers = [u32::from(stream.value()), *message, shared];
+                let numbers = numbers.map(|number| varint_length(number.into()));
+                KIND + TSN + numbers.iter().sum::<usize>()
+            }
+        }
+    }
+
+    /// The most payload of a chunk that takes `room` with such a header.
+    pub fn payload_within(self, room: usize, header: usize, order: &DataOrder) -> usize {
+        let room = match (self, order) {
+            (Self::Compact, DataOrder::Interleaved { .. }) => room,
+            _ => room - room % 4,
+        };
+        room.saturating_sub(header)
+    }
+
+    /// Bytes of a chunk that is alone in its packet, padding included.
+    pub fn chunk_length(self, data: &Data) -> usize {
+        let protocol = data.first.then_some(data.protocol);
+        let header = self.data_header(data.stream, &data.order, protocol);
+        let length = header + data.payload.len();
+        match (self, data.order) {
+            (Self::Compact, DataOrder::Interleaved { .. }) => length,
+            _ => length + padding(length),
+        }
+    }
+}
+
+/// Puts I-DATA; `ends`: nothing follows it in its packet.
+pub(super) fn put_data(out: &mut BytesMut, data: &Data, message: u32, fragment: u32, ends: bool) {
+    let flags = [
+        (data.last, flag::LAST),
+        (data.first, flag::FIRST),
+        (data.unordered, flag::UNORDERED),
+        (data.immediate, flag::IMMEDIATE),
+        (!ends, HAS_LENGTH),
+    ];
+    let flags = flags.iter().filter(|(is_set, _)| *is_set);
+    out.put_u8(flags.fold(kind::I_DATA, |all, (_, flag)| all | flag));
+    if !ends {
+        // What is too long for the field is too long for a packet, which its writer sees.
+        out.put_u16(u16::try_from(data.payload.len()).unwrap_or(u16::MAX));
+    }
+    out.put_u32(data.tsn.value());
+    put_varint(out, data.stream.value().into());
+    put_varint(out, message.into());
+    let shared = if data.first { data.protocol } else { fragment };
+    put_varint(out, shared.into());
+    out.put_slice(&data.payload);
+}
+
+/// Takes I-DATA off the front; `None` where another chunk stands there.
+pub(super) fn take_data(rest: &mut Bytes) -> Result<Option<Data>, Malformed> {
+    let Some(&first_byte) = rest.first().filter(|byte| **byte & !FLAGS == kind::I_DATA) else {
+        return Ok(None);
+    };
+    if first_byte & RESERVED != 0 {
+        return Err(Malformed::new(WHAT, MalformedReason::BadValue));
+    }
+    rest.advance(KIND);
+    let truncated = |_| Malformed::truncated(WHAT);
+    let length = match first_byte & HAS_LENGTH != 0 {
+        true => Some(rest.try_get_u16().map_err(truncated)?),
+        false => None,
+    };
+    let tsn = Tsn::new(rest.try_get_u32().map_err(truncated)?);
+    let stream = u16::try_from(take_varint_u32(rest, WHAT)?)
+        .map_err(|_| Malformed::new(WHAT, MalformedReason::TooLarge))?;
+    let message = take_varint_u32(rest, WHAT)?;
+    let shared = take_varint_u32(rest, WHAT)?;
+    let length = length.map_or(rest.len(), usize::from);
+    if length > rest.len() {
+        return Err(Malformed::truncated(WHAT));
+    }
+    let payload = rest.split_to(length);
+    let first = first_byte & flag::FIRST != 0;
+    let (protocol, fragment) = if first { (shared, 0) } else { (0, shared) };
+    Ok(Some(Data {
+        tsn,
+        stream: StreamNumber::new(stream),
+        order: DataOrder::Interleaved { message, fragment },
+        unordered: first_byte & flag::UNORDERED != 0,
+        first,
+        last: first_byte & flag::LAST != 0,
+        immediate: first_byte & flag::IMMEDIATE != 0,
+        protocol,
+        payload,
+    }))
+}
+
+/// Whether a chunk can't stand in a compact packet: those that begin or end an association, where tags
+/// have a meaning, and those whose types are taken.
+pub(super) const fn is_foreign(kind: u8) -> bool {
+    matches!(
+        kind,
+        kind::INIT
+            | kind::INIT_ACK
+            | kind::COOKIE_ECHO
+            | kind::COOKIE_ACK
+            | kind::ABORT
+            | kind::SHUTDOWN
+            | kind::SHUTDOWN_ACK
+            | kind::SHUTDOWN_COMPLETE
+            | kind::I_DATA..=I_DATA_LAST | WHOLE_KIND
+    )
+}
+
+const WHAT: &str = "compact I-DATA";
+/// What stands in front of a whole packet under a seal: a type that no chunk has, and zeros.
+pub(super) const WHOLE: [u8; 4] = [WHOLE_KIND, 0, 0, 0];
+const WHOLE_KIND: u8 = 0xFF;
+/// The type with all its flags.
+const I_DATA_LAST: u8 = kind::I_DATA | FLAGS;
+const FLAGS: u8 = 0x3F;
+/// Flag: the payload's length is said, since something may follow.
+const HAS_LENGTH: u8 = 0x10;
+/// Flag: none.
+const RESERVED: u8 = 0x20;
+/// Bytes of type and flags.
+const KIND: usize = 1;
+/// Of a length, where it is said.
+pub(super) const LENGTH: usize = 2;
+const TSN: usize = 4;
