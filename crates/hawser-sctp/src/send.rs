@@ -212,6 +212,7 @@ impl Outbound {
             queued: self.queued(),
             under_way: ByteCount::new(self.window.under_way() + again),
             acknowledged_at: self.heard_at,
+            sent_twice: ByteCount::new(self.budget.charged()),
         }
     }
 

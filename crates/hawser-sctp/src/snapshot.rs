@@ -54,6 +54,9 @@ pub struct Backlog {
     pub under_way: ByteCount,
     /// When the peer last acknowledged anything; [`Instant::ZERO`] before it has.
     pub acknowledged_at: Instant,
+    /// Payload that was sent twice at once so far since [`Message::twice`](crate::Message::twice) said so; without what
+    /// goes so at any time, for a few calls.
+    pub sent_twice: ByteCount,
 }
 
 impl Traffic {

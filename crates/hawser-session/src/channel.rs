@@ -146,6 +146,8 @@ pub(crate) struct Channel {
     /// Of an association: its paths, and what of their traffic was booked.
     pub(crate) paths: Vec<PathSample>,
     pub(crate) booked: Vec<Booked>,
+    /// Likewise: what it has sent twice at once.
+    pub(crate) sent_twice: u64,
     pub(crate) payload_sent: u64,
     pub(crate) payload_received: u64,
 }
@@ -226,6 +228,7 @@ impl Channel {
             given: Given::default(),
             paths: Vec::new(),
             booked: Vec::new(),
+            sent_twice: 0,
             payload_sent: 0,
             payload_received: 0,
         }

@@ -152,7 +152,8 @@ pub struct Outgoing {
     pub stream: StreamId,
     /// Over an association: for how long it is worth anything. `None`: it must arrive.
     pub lifetime: Option<Duration>,
-    /// Over an association: somebody waits for it, and it is short: it is worth being sent twice.
+    /// Over an association: somebody waits for it, and it is short: it is worth being sent twice. What comes of
+    /// that is told by [`AssociationSample::sent_twice`](crate::AssociationSample::sent_twice). Never over TCP.
     pub twice: bool,
 }
 

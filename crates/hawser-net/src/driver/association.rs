@@ -298,6 +298,7 @@ impl Look {
             unacknowledged: self.backlog.under_way + queued,
             queued,
             since_ack: self.since_ack,
+            sent_twice: self.backlog.sent_twice,
         };
         inner.session.handle_association_sample(now, id, &sample);
     }

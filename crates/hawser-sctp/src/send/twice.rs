@@ -11,10 +11,16 @@ use super::choose::{is_ready, path_of};
 use super::transmit::Filling;
 use crate::path::Paths;
 
-/// How many bytes may be sent twice: a part of what is sent, and a little even where nothing else is.
+/// How many bytes may be sent twice: what a few calls take at any time, and a part of what is sent, which
+/// the owner may spend otherwise.
 #[derive(Debug)]
 pub(super) struct Budget {
-    left: u64,
+    /// Of what time earns.
+    by_time: u64,
+    /// Of what is sent.
+    by_share: u64,
+    /// What was taken of the latter so far.
+    charged: u64,
     /// Until when time is counted in.
     at: Instant,
 }
@@ -22,7 +28,9 @@ pub(super) struct Budget {
 impl Default for Budget {
     fn default() -> Self {
         Self {
-            left: MOST,
+            by_time: MOST,
+            by_share: MOST,
+            charged: 0,
             at: Instant::ZERO,
         }
     }
@@ -31,20 +39,28 @@ impl Default for Budget {
 impl Budget {
     /// So much payload is sent for the first time.
     pub(super) fn on_sent(&mut self, bytes: u64) {
-        self.left = (self.left + bytes / SHARE).min(MOST);
+        self.by_share = (self.by_share + bytes / SHARE).min(MOST);
     }
 
     fn spend(&mut self, now: Instant, bytes: u64) -> bool {
         let earned = (RATE * now.since(self.at)).as_u64();
         if earned > 0 {
-            self.left = (self.left + earned).min(MOST);
+            self.by_time = (self.by_time + earned).min(MOST);
             self.at = now;
         }
-        let allowed = bytes <= self.left;
+        let charged = bytes.saturating_sub(self.by_time);
+        let allowed = charged <= self.by_share;
         if allowed {
-            self.left -= bytes;
+            self.by_time -= bytes - charged;
+            self.by_share -= charged;
+            self.charged += charged;
         }
         allowed
+    }
+
+    /// What counts as a part of what was sent.
+    pub(super) fn charged(&self) -> u64 {
+        self.charged
     }
 }
 
@@ -85,10 +101,10 @@ fn second_path(now: Instant, paths: &mut Paths, first: PathId) -> Option<PathId>
 
 /// At most one byte in this many is sent twice …
 const SHARE: u64 = 50;
-/// … and besides those, what a few calls take …
+/// … and before those, what a few calls take …
 const RATE: Rate = Rate::from_bits_per_second(256_000);
-/// … and no more at once than this.
-const MOST: u64 = 64 * 1024;
+/// … and no more of either at once than this.
+const MOST: u64 = 32 * 1024;
 /// A path that loses less is not worth a second packet.
 const LOSSY: f64 = 0.003;
 /// Round trips of no length vary by as much.

@@ -30,6 +30,8 @@ pub struct AssociationSample<'a> {
     pub queued: ByteCount,
     /// Time since the peer last acknowledged anything; since the beginning where it has not.
     pub since_ack: Duration,
+    /// Payload that it sent twice at once so far, as [`Outgoing::twice`](crate::Outgoing::twice) asked.
+    pub sent_twice: ByteCount,
 }
 
 /// One path of an association.
@@ -149,6 +151,9 @@ impl Session {
         };
         channel.paths.clear();
         channel.paths.extend_from_slice(sample.paths);
+        let twice = sample.sent_twice.as_u64();
+        let before = std::mem::replace(&mut channel.sent_twice, twice);
+        self.tail_budget.spend(twice.saturating_sub(before));
         self.book_paths(id);
         self.handle_sample(now, id, kernel_sample(sample));
     }

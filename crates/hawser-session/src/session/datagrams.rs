@@ -242,6 +242,7 @@ impl Session {
         out: &mut Outgoing,
     ) -> Option<StreamId> {
         let channel = self.channels.get_mut(&id)?;
+        let is_association = channel.spec.is_association();
         let first = channel.given.list.front().map(|(stream, _)| *stream);
         let mut length = 0;
         while let Some((_, payload)) = channel.given.list.front()
@@ -252,7 +253,8 @@ impl Session {
             channel.given.bytes -= payload.len();
             put_datagram(stream, &payload, &mut out.head);
             let sender = self.streams.get(&stream);
-            out.twice |= sender.is_some_and(|sender| sender.is_call);
+            out.twice |= is_association && sender.is_some_and(|sender| sender.is_call);
+            self.tail_budget.on_sent(payload.len() as u64);
             self.counters.datagrams_sent += 1;
         }
         channel.given.was_last = true;

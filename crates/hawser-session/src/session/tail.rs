@@ -9,10 +9,10 @@ use crate::channel::{Channel, Sent};
 use crate::ledger::ChunkKey;
 use crate::recorder::Note;
 
-/// How many bytes may be sent twice ahead of need.
+/// How many bytes may be sent twice ahead of need, by the session and by its associations.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
-    /// Bytes of payload sent on any channel since the session began.
+    /// Bytes of payload sent on any channel since the session began, datagrams among them.
     sent: u64,
     spent: u64,
 }
@@ -22,7 +22,11 @@ impl Budget {
         self.sent += bytes;
     }
 
-    fn allows(&self, bytes: u64) -> bool {
+    pub(super) fn spend(&mut self, bytes: u64) {
+        self.spent += bytes;
+    }
+
+    pub(super) fn allows(&self, bytes: u64) -> bool {
         self.spent + bytes <= self.sent / SHARE + FLOOR
     }
 }
@@ -63,7 +67,7 @@ impl Session {
                         self.counters.chunks_again += 1;
                         self.counters.bytes_again += bytes;
                     } else {
-                        self.tail_budget.spent += bytes;
+                        self.tail_budget.spend(bytes);
                         self.counters.bytes_duplicated += bytes;
                     }
                     self.note_help(now, chunk, helper);
@@ -95,7 +99,7 @@ impl Session {
     pub(super) fn may_duplicate(&mut self, bytes: u64) -> bool {
         let allowed = self.tail_budget.allows(bytes);
         if allowed {
-            self.tail_budget.spent += bytes;
+            self.tail_budget.spend(bytes);
         }
         allowed
     }

@@ -73,6 +73,7 @@ impl Session {
         if !has_chunk && !datagrams && !ack_due && !heartbeat && !credit && !notices {
             return false;
         }
+        let is_association = channel.spec.is_association();
         channel.put_number(has_chunk, out);
         let prefix = out.head.len();
         self.put_state(id, heartbeat, out);
@@ -84,7 +85,10 @@ impl Session {
         if let Some(chunk) = chunk {
             chunk.header.encode(&mut out.head);
             out.stream = chunk.header.stream;
-            out.twice = chunk.role == ChannelRole::Express && chunk.length <= SHORT;
+            out.twice = is_association
+                && chunk.role == ChannelRole::Express
+                && chunk.length <= SHORT
+                && self.tail_budget.allows(chunk.length as u64);
             out.payload.extend(chunk.payload.iter().cloned());
         }
         if out.head.len() == prefix {

@@ -319,6 +319,31 @@ fn what_somebody_waits_for_is_worth_two_messages() {
     assert_eq!(datagram(&mut pair), 1);
 }
 
+/// What the association has sent twice and what the session repeats have one budget.
+#[test]
+fn no_more_is_worth_two_messages_than_a_fiftieth_of_all_in_the_end() {
+    let mut pair = pair(FAIR);
+    let twice = |pair: &Pair| pair.pipes[&(ChannelId::new(9), CLIENT)].twice;
+    let now = pair.now;
+    let id = pair.sides[CLIENT].open_stream(now, Bytes::new()).unwrap();
+    let line = |pair: &mut Pair| {
+        let (now, before) = (pair.now, twice(pair));
+        let mut line = Bytes::from_static(b"what somebody types");
+        pair.sides[CLIENT].write(now, id, &mut line).unwrap();
+        pair.run_for(50);
+        twice(pair) - before
+    };
+    assert_eq!(line(&mut pair), 1);
+    let pipe = pair.pipes.get_mut(&(ChannelId::new(9), CLIENT)).unwrap();
+    pipe.sent_twice = 260 * 1024;
+    pair.run_for(50);
+    assert_eq!(line(&mut pair), 0);
+    assert!(!pair.sides[CLIENT].may_duplicate(1));
+    pair.transfer(CLIENT, &pattern(1_000_000));
+    assert!(line(&mut pair) >= 1);
+    assert!(pair.sides[CLIENT].may_duplicate(1));
+}
+
 fn gateway() -> (Session, Instant) {
     let now = Instant::from_nanos(1_000_000_000);
     let mut session = Session::new(now, Side::Gateway, SessionConfig::default());

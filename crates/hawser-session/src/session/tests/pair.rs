@@ -384,6 +384,7 @@ impl Pair {
                 pipe.twice += u32::from(out.twice);
                 continue;
             }
+            assert!(!out.twice, "TCP repeats by itself");
             let Some(wire) = self.wires.get_mut(&(id, side)) else {
                 continue;
             };

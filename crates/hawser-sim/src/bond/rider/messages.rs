@@ -148,6 +148,7 @@ fn sample(
             Instant::ZERO => Duration::ZERO,
             at => now.since(at),
         },
+        sent_twice: backlog.sent_twice,
     };
     session.handle_association_sample(now, channel, &sample);
 }
