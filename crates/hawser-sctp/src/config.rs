@@ -105,12 +105,15 @@ pub enum LossRule {
     /// chunks look lost; with probes, and with copies over quicker paths. Source: RFC 9002 §6.1.
     #[default]
     PerPath,
-    /// By four missing reports, whichever path brought what came before: for experiments. Windows grow
+    /// By missing reports, whichever path brought what came before: for experiments. Windows grow
     /// only when the cumulative TSN moves, and nothing is probed, copied or undone.
     ///
     /// Source: RFC 2960 §7.2; that only what is newly acknowledged reports others as missing, and that
     /// a chunk is repeated in this way once: RFC 4460 §2.8 and §2.26.
-    Reports,
+    Reports {
+        /// So many make a chunk lost; four in RFC 2960 §7.2.4.
+        missing: u32,
+    },
 }
 
 /// How a path's congestion window moves.
@@ -159,7 +162,7 @@ impl AssociationConfig {
             sack_delay: Duration::from_millis(200),
             selection: Selection::Paper { theta: 4.0 },
             control: Control::FirstReno,
-            losses: LossRule::Reports,
+            losses: LossRule::Reports { missing: 4 },
             policy: ChunkPolicy::LeastRtt,
             interleaving: false,
             ..Self::default()

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hawser_scenario::{Direction, Scenario};
 use hawser_sctp::AssociationConfig;
 use hawser_sim::association::compare::{self, Comparison};
-use hawser_sim::association::paper::{self, Table, Variant};
+use hawser_sim::association::paper::{self, Setup, Table, Variant};
 use hawser_sim::bond::BondConfig;
 use hawser_sim::experiment::{Options, Singles};
 use hawser_sim::table::Comparisons;
@@ -27,8 +27,8 @@ const LEAST: f64 = 95.0;
 
 #[test]
 fn the_papers_tables_are_as_committed_and_hawser_uses_nearly_all_of_each_row() {
-    let span = Duration::from_secs(2);
-    let reports = paper::run_all(&Variant::ALL, span, 1).unwrap();
+    let setup = Setup::new(Duration::from_secs(2), 1);
+    let reports = paper::run_all(&Variant::ALL, &setup).unwrap();
     let of_hawser = reports.iter().filter(|it| it.variant == Variant::Hawser);
     for report in of_hawser {
         assert!(report.used >= LEAST, "{report:?}");

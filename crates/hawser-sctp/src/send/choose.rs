@@ -43,7 +43,7 @@ impl Outbound {
             let (path, kind) = (path.id, Kind::Probe);
             return Some(Job { path, kind });
         }
-        if self.losses == LossRule::Reports {
+        if matches!(self.losses, LossRule::Reports { .. }) {
             let again = self.choose_again(now, paths);
             return again.or_else(|| self.choose_new(now, paths));
         }

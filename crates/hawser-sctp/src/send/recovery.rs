@@ -161,7 +161,7 @@ impl Outbound {
     /// T3, the oldest overtaken packet, and the probe.
     fn timers(&self, path: &Path) -> [Option<Instant>; 3] {
         let (flight, rtt) = (&path.flight, &path.rtt);
-        if self.losses == LossRule::Reports {
+        if matches!(self.losses, LossRule::Reports { .. }) {
             return [flight.t3(rtt), None, None];
         }
         [

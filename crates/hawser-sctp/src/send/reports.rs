@@ -1,7 +1,8 @@
 //! Losses by missing reports over the whole association, as SCTP was first specified: for experiments.
 //!
 //! Source: RFC 2960 §7.2, with RFC 4460 §2.8 (which SACKs report a chunk missing) and §2.26 (one
-//! reduction for what was under way).
+//! reduction for what was under way: here on each path, since each has a window and a threshold of its
+//! own by the paper, §3.3).
 
 use hawser_types::{ByteCount, Instant};
 use smallvec::SmallVec;
@@ -15,11 +16,12 @@ use crate::path::Paths;
 impl Outbound {
     /// Whether windows may grow with a SACK. `advanced`: it has moved the cumulative TSN.
     pub(super) fn may_grow(&self, advanced: bool) -> bool {
-        self.losses == LossRule::PerPath || advanced && self.window.first() >= self.recovery
+        self.losses == LossRule::PerPath || advanced
     }
 
     /// A SACK was read, and `newest` is the last chunk that it acknowledged for the first time: what
-    /// is missing before it has one missing report more. The fourth makes it lost, if it was sent once.
+    /// is missing before it has one missing report more. The last that is needed makes it lost, if it was
+    /// sent once.
     pub(super) fn count_reports(
         &mut self,
         now: Instant,
@@ -27,7 +29,7 @@ impl Outbound {
         newest: Option<u64>,
         paths: &mut Paths,
     ) {
-        let Some(newest) = newest.filter(|_| self.losses == LossRule::Reports) else {
+        let (LossRule::Reports { missing }, Some(newest)) = (self.losses, newest) else {
             return;
         };
         let recovers = advanced && newest < self.recovery;
@@ -41,15 +43,15 @@ impl Outbound {
             };
             if record.status == Status::Wait && record.transmissions == 1 {
                 record.reports += 1;
-                if record.reports >= REPORTS {
+                if record.reports >= missing {
                     self.on_missing(now, chunk, paths);
                 }
             }
         }
     }
 
-    /// Takes a chunk for lost. Of those that were under way together the first one reduces the window
-    /// of its path, and no other window is reduced.
+    /// Takes a chunk for lost. Of those that were under way together on a path the first one reduces its
+    /// window.
     fn on_missing(&mut self, now: Instant, chunk: u64, paths: &mut Paths) {
         let Some(record) = self.window.get(chunk) else {
             return;
@@ -62,18 +64,17 @@ impl Outbound {
             let sent_at = path.flight.sent_at(place.packet);
             path.flight.forget(place.packet, size);
             self.window.on_lost(now, chunk, place);
-            if let Some(newest_sent) = sent_at.filter(|_| chunk >= self.recovery) {
+            if let Some(newest_sent) = sent_at {
                 let bytes = ByteCount::new(size);
                 path.on_lost(&Lost {
                     now,
                     bytes,
                     newest_sent,
                 });
-                self.recovery = self.window.end();
             }
+        }
+        if chunk >= self.recovery {
+            self.recovery = self.window.end();
         }
     }
 }
-
-/// Source: RFC 2960 §7.2.4.
-const REPORTS: u32 = 4;

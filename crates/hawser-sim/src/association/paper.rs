@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use hawser_scenario::{Line, Loss, Service};
-use hawser_sctp::{AssociationConfig, Control, LossRule};
+use hawser_sctp::{AssociationConfig, Control, LossRule, Selection};
 use hawser_types::{ByteCount, Rate};
 use serde::Serialize;
 
@@ -64,6 +64,19 @@ pub enum Variant {
     Hawser,
 }
 
+/// What all rows are run with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setup {
+    /// How long a transfer would take if all links were used whole.
+    pub span: Duration,
+    /// Draws what is random.
+    pub seed: u64,
+    /// In how many times the shortest round trip a link has to answer to be used, by the paper; 4 there.
+    pub theta: f64,
+    /// How many missing reports make a chunk lost, in [`Variant::Paper`]; 4 in the specification.
+    pub reports: u32,
+}
+
 /// What came of a row.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -86,22 +99,23 @@ pub struct Report {
 }
 
 /// Runs all rows of both tables in each of these ways; `None`: no association came to be.
-pub fn run_all(variants: &[Variant], span: Duration, seed: u64) -> Option<Vec<Report>> {
+pub fn run_all(variants: &[Variant], setup: &Setup) -> Option<Vec<Report>> {
     let rows = TABLE_3.into_iter().chain(TABLE_4);
     let each = rows.flat_map(|row| variants.iter().map(move |variant| (row, *variant)));
-    each.map(|(row, variant)| run(row, variant, span, seed))
+    each.map(|(row, variant)| run(row, variant, setup))
         .collect()
 }
 
 /// Runs a row; `None`: no association came to be.
-pub fn run(row: Row, variant: Variant, span: Duration, seed: u64) -> Option<Report> {
+pub fn run(row: Row, variant: Variant, setup: &Setup) -> Option<Report> {
+    let span = setup.span;
     let scale = if variant == Variant::Hawser { 8 } else { 1 };
     let packet = ByteCount::new(PACKET_BITS / 8 * scale);
-    let config = variant.config(packet);
+    let config = variant.config(packet, setup);
     let models = [0, 1, 2].map(|link| model(&row, link, scale as u32, packet));
     let packet = ByteCount::from(config.max_packet) + IP_HEADER;
     let payload = packet - IP_HEADER - headers(&config);
-    let mut fabric = Fabric::new([&config; 2], &models, 3, seed);
+    let mut fabric = Fabric::new([&config; 2], &models, 3, setup.seed);
     fabric.set_wiring(Wiring::Parallel);
     fabric.set_overhead(IP_HEADER);
     let sum = row.rates.map(u64::from).into_iter().sum::<u64>();
@@ -125,6 +139,18 @@ pub fn run(row: Row, variant: Variant, span: Duration, seed: u64) -> Option<Repo
         goodput: megabits(outcome.goodput()),
         lost: outcome.lost.iter().sum(),
     })
+}
+
+impl Setup {
+    /// As the paper and the specification have it.
+    pub fn new(span: Duration, seed: u64) -> Self {
+        Self {
+            span,
+            seed,
+            theta: 4.0,
+            reports: 4,
+        }
+    }
 }
 
 /// A row of the paper a line, with what each variant used of the sum, what it sent, and the links'
@@ -177,14 +203,21 @@ impl Variant {
         }
     }
 
-    fn config(self, packet: ByteCount) -> AssociationConfig {
+    fn config(self, packet: ByteCount, setup: &Setup) -> AssociationConfig {
+        let paper = AssociationConfig {
+            selection: Selection::Paper { theta: setup.theta },
+            losses: LossRule::Reports {
+                missing: setup.reports,
+            },
+            ..AssociationConfig::paper()
+        };
         let base = match self {
             Self::Hawser => AssociationConfig::default(),
-            Self::Paper => AssociationConfig::paper(),
+            Self::Paper => paper,
             Self::PaperPerPath => AssociationConfig {
                 control: Control::Reno,
                 losses: LossRule::PerPath,
-                ..AssociationConfig::paper()
+                ..paper
             },
         };
         AssociationConfig {

@@ -12,7 +12,7 @@ use hawser_sctp::{AssociationConfig, Control};
 use hawser_sim::association::chaos::{self, Breach};
 use hawser_sim::association::compare;
 use hawser_sim::association::delay::{self, Load};
-use hawser_sim::association::paper::{self, Table, Variant};
+use hawser_sim::association::paper::{self, Setup, Table, Variant};
 use hawser_sim::bond::BondConfig;
 use hawser_sim::experiment::{Options, Singles};
 use hawser_sim::table::{Comparisons, DelayTable};
@@ -46,6 +46,12 @@ enum What {
         /// Draws what is random
         #[arg(long, default_value_t = 1)]
         seed: u64,
+        /// θ of the paper's selection: slower links than so many times the quickest are not used
+        #[arg(long, default_value_t = 4.0)]
+        theta: f64,
+        /// How many missing reports make a chunk lost, for the paper's algorithm alone
+        #[arg(long, default_value_t = 4)]
+        reports: u32,
         /// Print the report as JSON
         #[arg(long)]
         json: bool,
@@ -126,7 +132,21 @@ impl AssociationArguments {
     pub(crate) fn execute(self) -> anyhow::Result<()> {
         match self.what {
             What::Chaos { seeds, first } => play(first, seeds),
-            What::Paper { span, seed, json } => tables(span, seed, json),
+            What::Paper {
+                span,
+                seed,
+                theta,
+                reports,
+                json,
+            } => {
+                let setup = Setup {
+                    span,
+                    seed,
+                    theta,
+                    reports,
+                };
+                tables(&setup, json)
+            }
             What::Run(arguments) => arguments.execute(),
             What::Delay(arguments) => arguments.execute(),
         }
@@ -164,8 +184,8 @@ fn play(first: u64, seeds: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn tables(span: Duration, seed: u64, json: bool) -> anyhow::Result<()> {
-    let reports = paper::run_all(&Variant::ALL, span, seed);
+fn tables(setup: &Setup, json: bool) -> anyhow::Result<()> {
+    let reports = paper::run_all(&Variant::ALL, setup);
     let reports = reports.context("no association came to be")?;
     show(json, &reports, Table(&reports))
 }
