@@ -22,7 +22,8 @@ pub struct AssociationConfig {
     pub inbound_streams: u16,
     /// The most that waits for a reader, or for its beginning to arrive; at least [`Self::MIN_BUFFER`].
     pub receive_buffer: ByteCount,
-    /// The most that waits for acknowledgement; at least [`Self::MIN_BUFFER`].
+    /// The most that waits for acknowledgement; at least [`Self::MIN_BUFFER`]. Small messages of streams that have
+    /// nothing waiting may take a quarter more.
     pub send_buffer: ByteCount,
     /// The longest message.
     pub max_message: ByteCount,

@@ -173,7 +173,8 @@ impl Outbound {
             return Err(SendError::Size { size, max });
         }
         let held = self.held();
-        if held > 0 && held + size.as_u64() + OVERHEAD > self.send_buffer {
+        let room = self.room_for(stream, size.as_u64());
+        if held > 0 && held + size.as_u64() + OVERHEAD > room {
             self.is_blocked = true;
             return Err(SendError::Full);
         }
@@ -234,6 +235,16 @@ impl Outbound {
         self.peer_window.saturating_sub(self.window.under_way())
     }
 
+    /// What may be held with a message of this size. Streams that fill the buffer leave a quarter beside it to
+    /// those with nothing waiting, as long as these write little at a time: else one that sends without end
+    /// would keep all others from being heard.
+    fn room_for(&self, stream: StreamNumber, size: u64) -> u64 {
+        match size <= self.send_buffer / SMALL && self.queue.is_quiet(stream) {
+            true => self.send_buffer + self.send_buffer / 4,
+            false => self.send_buffer,
+        }
+    }
+
     /// What messages and chunks take of this host's memory.
     fn held(&self) -> u64 {
         let chunks = self.window.len() as u64;
@@ -248,6 +259,9 @@ impl Outbound {
         }
     }
 }
+
+/// A message with at most such a part of the buffer is small.
+const SMALL: u64 = 64;
 
 /// What a message or chunk takes besides its payload.
 const OVERHEAD: u64 = 256;

@@ -144,6 +144,12 @@ impl Queue {
         self.bytes
     }
 
+    /// Nothing of this stream waits.
+    pub(super) fn is_quiet(&self, stream: StreamNumber) -> bool {
+        let stream = self.streams.get(&stream);
+        stream.is_none_or(|stream| stream.waiting.is_empty())
+    }
+
     /// What it takes of this host's memory.
     pub(super) fn held(&self) -> u64 {
         self.bytes + self.messages * OVERHEAD

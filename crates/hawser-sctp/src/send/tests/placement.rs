@@ -240,6 +240,35 @@ fn the_buffer_refuses_when_it_is_full_and_tells_when_there_is_room() {
     assert_eq!(bench.outbound.poll_event(), None);
 }
 
+/// A stream that writes as much as is taken has filled the buffer. Others have a quarter more, one small message
+/// each at a time; what they write leaves among the first, and the buffer does not grow beyond that.
+#[test]
+fn a_stream_that_fills_the_buffer_keeps_no_other_from_saying_a_word() {
+    let small = AssociationConfig {
+        send_buffer: AssociationConfig::MIN_BUFFER,
+        ..config()
+    };
+    let mut bench = Bench::with_rtts(&[10], &small);
+    let send = |bench: &mut Bench, stream: u16, size| {
+        let stream = StreamNumber::new(stream);
+        bench.outbound.send(bench.now, stream, message(size))
+    };
+    while send(&mut bench, 0, 1000).is_ok() {}
+    assert_eq!(send(&mut bench, 0, 1), Err(SendError::Full));
+    assert_eq!(send(&mut bench, 1, 2000), Err(SendError::Full));
+    assert_eq!(send(&mut bench, 1, 100), Ok(()));
+    assert_eq!(send(&mut bench, 1, 100), Err(SendError::Full));
+    let first = bench.pump();
+    let streams = first.iter().flat_map(|packet| &packet.chunks);
+    assert!(streams.into_iter().any(|chunk| chunk.stream.value() == 1));
+    for stream in 2..1000 {
+        let _ = send(&mut bench, stream, 1000);
+    }
+    let most = small.send_buffer.as_u64() / 4 * 5;
+    let held = bench.outbound.held();
+    assert!((most - 2000..=most).contains(&held), "{held}");
+}
+
 #[test]
 fn tiny_messages_count_for_what_they_take_of_memory() {
     let small = AssociationConfig {
