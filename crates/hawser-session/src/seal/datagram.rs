@@ -33,7 +33,7 @@ impl KeyId {
 
 impl std::fmt::Debug for KeyId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "KeyId({:016x})", u64::from_be_bytes(self.0))
+        write!(f, "KeyId({:08x})", u32::from_be_bytes(self.0))
     }
 }
 
@@ -46,8 +46,7 @@ impl SessionKeys {
         let (id, ratchet) = self.datagram_ratchet(channel, direction);
         DatagramSealer {
             id,
-            key: Arc::new(DatagramKey(ratchet)),
-            phase: 0,
+            key: Arc::new(DatagramKey { ratchet, phase: 0 }),
             number: 0,
             began: None,
         }
@@ -82,8 +81,6 @@ impl SessionKeys {
 pub struct DatagramSealer {
     id: KeyId,
     key: Arc<DatagramKey>,
-    /// Which of the row it is.
-    phase: u64,
     /// Of the next datagram.
     number: u64,
     /// When the key was first used.
@@ -149,11 +146,13 @@ impl DatagramSealer {
     /// A key that has become old leaves the rest of its numbers unused.
     fn ratchet_when_due(&mut self, now: Instant) {
         if now.since(*self.began.get_or_insert(now)) >= MAX_KEY_AGE {
-            self.number = (self.phase + 1) * NUMBERS_PER_KEY;
+            self.number = (self.key.phase + 1) * NUMBERS_PER_KEY;
         }
-        if self.number / NUMBERS_PER_KEY != self.phase {
-            self.key = Arc::new(DatagramKey(self.key.0.next()));
-            self.phase += 1;
+        if self.number / NUMBERS_PER_KEY != self.key.phase {
+            self.key = Arc::new(DatagramKey {
+                ratchet: self.key.ratchet.next(),
+                phase: self.key.phase + 1,
+            });
             self.began = Some(now);
         }
     }
@@ -166,7 +165,11 @@ impl std::fmt::Debug for DatagramSealer {
 }
 
 /// A key for sealing what [`DatagramSealer::prepare`] has prepared.
-pub struct DatagramKey(Ratchet);
+pub struct DatagramKey {
+    ratchet: Ratchet,
+    /// Which of the row it is.
+    phase: u64,
+}
 
 impl DatagramKey {
     /// Seals a datagram where it is. A second time would give away what is in it.
@@ -180,11 +183,11 @@ impl DatagramKey {
             return;
         };
         let number = header[KEY_ID_LENGTH..].iter();
-        let number = number.fold(0, |number, byte| number << 8 | u64::from(*byte));
-        let tag = self
-            .0
-            .key
-            .seal_in_place_separate_tag(self.0.nonce(number), aead::Aad::from(*header), packet)
+        let said = number.fold(0, |number, byte| number << 8 | u64::from(*byte));
+        let nonce = self.ratchet.nonce(number_of(self.phase, said));
+        let key = &self.ratchet.key;
+        let tag = key
+            .seal_in_place_separate_tag(nonce, aead::Aad::from(*header), packet)
             .expect("a packet is far shorter than what an AEAD can seal");
         room.copy_from_slice(tag.as_ref());
     }
@@ -258,11 +261,12 @@ impl DatagramOpener {
             return Err(Rejected::Exhausted);
         }
         datagram.advance(KEY_ID_LENGTH);
-        let number = datagram.get_uint(NUMBER_LENGTH);
+        let said = datagram.get_uint(NUMBER_LENGTH);
         if self.previous.as_ref().is_some_and(|(_, end)| now >= *end) {
             self.previous = None;
         }
-        let phase = number / NUMBERS_PER_KEY;
+        let phase = self.phase_of(said);
+        let number = number_of(phase, said);
         let key = self.key_of(phase).ok_or(Rejected::Phase(number))?;
         match key.open(header(id, number), number, &mut datagram) {
             Ok(()) if phase > self.phase => self.move_to_next(now),
@@ -273,6 +277,16 @@ impl DatagramOpener {
             }
         }
         Ok(datagram.freeze())
+    }
+
+    /// Which phase a number means that says it by its last digits: of the three for which there are keys
+    /// one at most, and otherwise one for which there is none.
+    fn phase_of(&self, said: u64) -> u64 {
+        let ahead = (said / NUMBERS_PER_KEY).wrapping_sub(self.phase) % PHASES_TOLD;
+        match self.phase.checked_sub(1) {
+            Some(previous) if ahead == PHASES_TOLD - 1 => previous,
+            _ => self.phase + ahead,
+        }
     }
 
     fn key_of(&mut self, phase: u64) -> Option<&mut Key> {
@@ -350,6 +364,11 @@ impl Aead {
     }
 }
 
+/// What a number is under a key of this phase that says so much of itself.
+fn number_of(phase: u64, said: u64) -> u64 {
+    phase * NUMBERS_PER_KEY + said % NUMBERS_PER_KEY
+}
+
 fn header(id: KeyId, number: u64) -> [u8; HEADER_LENGTH] {
     let mut header = [0; HEADER_LENGTH];
     let (front, back) = header.split_at_mut(KEY_ID_LENGTH);
@@ -361,13 +380,17 @@ fn header(id: KeyId, number: u64) -> [u8; HEADER_LENGTH] {
 /// Bytes that a sealed datagram has beyond its packet.
 pub const OVERHEAD: usize = HEADER_LENGTH + TAG_LENGTH;
 const HEADER_LENGTH: usize = KEY_ID_LENGTH + NUMBER_LENGTH;
-const KEY_ID_LENGTH: usize = 8;
-const NUMBER_LENGTH: usize = 6;
-/// The first number that does not fit.
-const END: u64 = 1 << (8 * NUMBER_LENGTH);
-/// What AES-GCM is good for under one key with datagrams of any size (RFC 9001 §6.6). A power of
+const KEY_ID_LENGTH: usize = 4;
+/// Of what is said of a number: all that it is under its key, and enough of which key that is.
+const NUMBER_LENGTH: usize = 3;
+/// How many phases in a row can be told from each other: the previous, the latest, the next, and others.
+const PHASES_TOLD: u64 = (1 << (8 * NUMBER_LENGTH)) / NUMBERS_PER_KEY;
+const _: () = assert!(PHASES_TOLD == 4);
+/// The first number that is never used.
+const END: u64 = 1 << 48;
+/// Half of what AES-GCM is good for under one key with datagrams of any size (RFC 9001 §6.6). A power of
 /// two, so that a number says by itself which key it belongs to.
-const NUMBERS_PER_KEY: u64 = 1 << 23;
+const NUMBERS_PER_KEY: u64 = 1 << 22;
 const MAX_KEY_AGE: Duration = Duration::from_secs(3600);
 /// How long datagrams that were overtaken may be under way.
 const PREVIOUS_KEPT: Duration = Duration::from_secs(60);

@@ -129,7 +129,7 @@ fn a_key_is_left_after_an_hour_or_when_its_numbers_are_used_up() {
     let mut now = Instant::ZERO;
     let number = |datagram: &BytesMut| (&datagram[KEY_ID_LENGTH..]).get_uint(NUMBER_LENGTH);
     let mut check = |datagram: BytesMut, now, expected| {
-        assert_eq!(number(&datagram), expected);
+        assert_eq!(number(&datagram), expected % (1 << 24));
         assert!(opener.open(now, datagram).is_ok());
     };
     check(sealed(&mut sealer, now, b"a"), now, 0);
@@ -141,7 +141,7 @@ fn a_key_is_left_after_an_hour_or_when_its_numbers_are_used_up() {
     sealer.number = 3 * NUMBERS_PER_KEY - 1;
     check(sealed(&mut sealer, now, b"d"), now, 3 * NUMBERS_PER_KEY - 1);
     check(sealed(&mut sealer, now, b"e"), now, 3 * NUMBERS_PER_KEY);
-    assert_eq!(sealer.phase, 3);
+    assert_eq!(sealer.key.phase, 3);
 }
 
 #[test]
@@ -186,10 +186,47 @@ fn a_number_two_keys_ahead_is_not_even_tried() {
 }
 
 #[test]
+fn a_number_means_the_phase_near_by_that_ends_so() {
+    let (_, mut opener) = pair();
+    let quarter = NUMBERS_PER_KEY;
+    for (phase, said, meant) in [
+        (0, 5, 0),
+        (0, quarter + 5, 1),
+        (0, 3 * quarter + 5, 3),
+        (3, 5, 4),
+        (4, 3 * quarter + 5, 3),
+        (4, 2 * quarter, 6),
+        (7, 4 * quarter - 1, 7),
+        (9, 0, 8),
+    ] {
+        opener.phase = phase;
+        assert_eq!(opener.phase_of(said), meant, "{phase} {said:x}");
+        assert_eq!(number_of(meant, said) % (4 * quarter), said);
+    }
+}
+
+#[test]
+fn what_comes_so_late_that_its_number_means_another_does_not_open() {
+    let (mut sealer, mut opener) = pair();
+    let late = sealed(&mut sealer, Instant::ZERO, b"late");
+    let mut now = Instant::ZERO;
+    for phase in 1..=5 {
+        now += MAX_KEY_AGE;
+        let datagram = sealed(&mut sealer, now, b"in time");
+        assert!(opener.open(now, datagram).is_ok());
+        assert!(phase == 1 || opener.open(now, late.clone()).is_err());
+    }
+    // Of the phases 2 to 5, 3 and 5 have such a number near by.
+    assert!(opener.forgeries() > 0);
+}
+
+#[test]
 fn the_last_number_is_used_and_none_after_it() {
     let (mut sealer, mut opener) = pair();
     let last_phase = END / NUMBERS_PER_KEY - 1;
-    (sealer.number, sealer.phase) = (END - 1, last_phase);
+    sealer.number = END - 1;
+    let key = Arc::get_mut(&mut sealer.key).unwrap();
+    key.phase = last_phase;
     opener.phase = last_phase;
     let last = sealed(&mut sealer, Instant::ZERO, b"last");
     assert!(opener.open(Instant::ZERO, last).is_ok());
