@@ -8,6 +8,7 @@ mod connections;
 mod cost;
 mod datagrams;
 mod events;
+mod families;
 mod files;
 mod gateway;
 mod ledger;

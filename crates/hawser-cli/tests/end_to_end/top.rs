@@ -223,7 +223,7 @@ impl Drop for Pane {
 }
 
 /// Slows down what comes by a link. Whether that can be done.
-fn shape(neighbour: &Neighbour, link: &str, rate: &str) -> bool {
+pub(crate) fn shape(neighbour: &Neighbour, link: &str, rate: &str) -> bool {
     let mut tc = neighbour.command("tc");
     tc.args(["qdisc", "add", "dev", link, "root", "tbf", "rate", rate]);
     tc.args(["burst", "32kb", "latency", "40ms"]);

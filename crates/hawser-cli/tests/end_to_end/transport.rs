@@ -185,7 +185,7 @@ fn download(place: &Place, up: &Daemon, size: usize) {
 }
 
 /// What has come to one end over channels that `carrier` carries; none where there is no such channel.
-fn carried(place: &Place, end: &str, carrier: &str) -> Option<u64> {
+pub(crate) fn carried(place: &Place, end: &str, carrier: &str) -> Option<u64> {
     let status = place.status(end)?;
     let paths = status["sessions"][0]["paths"].as_array()?.iter();
     let channels = paths.filter_map(|path| path["channels"].as_array());

@@ -159,6 +159,13 @@ fn locals(addresses: &[SocketAddr], links: &[Link]) -> Vec<Local> {
                 add(if bound { link.index } else { 0 }, *own);
             }
         }
+        // Those of the machine itself are reached over any link.
+        for link in links.iter().filter(|link| link.loopback) {
+            link.addresses
+                .iter()
+                .filter(|own| takes(own))
+                .for_each(|own| add(0, *own));
+        }
     }
     locals
 }
@@ -208,6 +215,18 @@ mod tests {
         assert_eq!(
             shown(&["[::]:7443"], &one),
             ["0 127.0.0.1", "0 ::1", "0 192.0.2.1", "0 2001:db8::1"]
+        );
+    }
+
+    #[test]
+    fn an_address_of_the_loopback_interface_is_reached_over_any_link() {
+        let loopback = Link {
+            loopback: true,
+            ..link(1, &["203.0.113.1", "2001:db8:5::1"])
+        };
+        assert_eq!(
+            shown(&["0.0.0.0:7443"], &[loopback, link(2, &["192.0.2.1"])]),
+            ["0 127.0.0.1", "0 192.0.2.1", "0 203.0.113.1"]
         );
     }
 
