@@ -165,7 +165,10 @@ impl Bond {
         let now = self.now();
         if let Some(rider) = &mut self.rider {
             let end = &mut rider.ends[place(side)];
-            end.planned = None;
+            // An alarm in whose place an earlier one was set is nobody's: it would set one of its own.
+            if end.planned.take_if(|planned| *planned <= now).is_none() {
+                return;
+            }
             if let Some((_, association)) = &mut end.association
                 && association.poll_timeout().is_some_and(|at| at <= now)
             {
