@@ -28,6 +28,8 @@ pub(crate) struct Bbr {
     /// Likewise until the next probe, by losses without a probe.
     cautious: Option<Cautious>,
     startup: Startup,
+    /// The last probe, whose last packets may not have been answered yet.
+    last_probe: Option<Probe>,
     /// Time-outs in a row.
     timeouts: u32,
     /// The window before the first of them.
@@ -46,17 +48,20 @@ enum Phase {
     Cruise { until: Instant, rounds: u32 },
     /// The rate for a round trip, without caution: the path is full before it is probed.
     Refill { rounds: u32 },
-    /// More than the rate, by `gain`. `best`: the rate when that began.
-    Up {
-        since: Instant,
-        best: u64,
-        gain: f64,
-    },
+    /// More than the rate.
+    Up { since: Instant, probe: Probe },
     /// Little for a short time, to see the path's delay without a queue.
     ProbeRtt {
         lowest: Option<Duration>,
         done: Option<Instant>,
     },
+}
+
+/// More than the rate, by `gain`. `best`: the rate when that began.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Probe {
+    best: u64,
+    gain: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +91,7 @@ impl Bbr {
             highest: None,
             cautious: None,
             startup: Startup::default(),
+            last_probe: None,
             timeouts: 0,
             before: 0,
         }
@@ -131,19 +137,24 @@ impl Bbr {
 
     fn advance(&mut self, news: &Acknowledged, too_much: bool) {
         let (now, flight) = (news.now, news.flight.as_u64());
-        let before = news.flight_before.as_u64();
         let round = self.model.is_round_start();
         match self.phase {
             Phase::Startup if self.startup.is_over => self.phase = Phase::Drain,
-            Phase::Drain if flight <= self.product(1.0) => self.cruise(now),
+            Phase::Drain if flight <= self.unqueued(1.0) => self.cruise(now),
+            Phase::Down { .. } | Phase::Cruise { .. }
+                if let Some(probe) = self.last_probe.filter(|probe| self.has_found(probe)) =>
+            {
+                self.phase = self.steeper(now, probe);
+            }
             Phase::Down { since } => {
-                let long = now.since(since) > self.model.min_rtt();
-                if flight <= self.product(1.0) || long {
+                let long = now.since(since) > self.model.typical_rtt();
+                if flight <= self.unqueued(1.0) || long {
                     self.cruise(now);
                 }
             }
             Phase::Cruise { until, rounds } => {
                 let rounds = rounds.saturating_add(u32::from(round));
+                self.last_probe.take_if(|_| rounds >= ANSWERED_AFTER);
                 self.phase = if now >= until && rounds >= CRUISE_ROUNDS {
                     self.cautious = None;
                     Phase::Refill { rounds: 0 }
@@ -158,25 +169,56 @@ impl Bbr {
                     Phase::Refill { rounds: 1 }
                 };
             }
-            Phase::Up { since, best, gain } => {
-                let elapsed = now.since(since);
-                let full = before >= self.product(gain) || before + self.packet > self.window;
-                let tried = full || self.model.is_limited() || elapsed > news.smoothed_rtt * 3;
-                if too_much || elapsed > self.model.min_rtt() && tried {
-                    let least = 1.0 + (gain - 1.0) * STILL_RISING;
-                    let grows = self.model.rate() as f64 > best as f64 * least;
-                    if !too_much {
-                        self.raise();
-                    }
-                    self.phase = if grows && !too_much {
-                        self.up(now, (gain * gain).min(STEEPEST))
-                    } else {
-                        Phase::Down { since: now }
-                    };
-                }
-            }
+            Phase::Up { since, probe } => self.phase = self.go_on_up(news, since, probe, too_much),
             _ => {}
         }
+    }
+
+    /// What leaves within a round trip has to be tried, or what was left at the rate before would hide
+    /// it; whether the path carries it shows a round trip later.
+    fn go_on_up(
+        &mut self,
+        news: &Acknowledged,
+        since: Instant,
+        probe: Probe,
+        too_much: bool,
+    ) -> Phase {
+        let (now, before) = (news.now, news.flight_before.as_u64());
+        if too_much {
+            return Phase::Down { since: now };
+        }
+        let elapsed = now.since(since);
+        if elapsed <= self.model.typical_rtt() {
+            return Phase::Up { since, probe };
+        }
+        if self.has_grown(&probe) {
+            return self.steeper(now, probe);
+        }
+        let full = before >= self.unqueued(probe.gain) || before + self.packet > self.window;
+        if full || self.model.is_limited() || elapsed > news.smoothed_rtt * LONGEST_PROBE {
+            self.raise();
+            self.last_probe = Some(probe);
+            return Phase::Down { since: now };
+        }
+        Phase::Up { since, probe }
+    }
+
+    /// The path has carried what the probe tried.
+    fn steeper(&mut self, now: Instant, probe: Probe) -> Phase {
+        if self.last_probe.take().is_none() {
+            self.raise();
+        }
+        self.up(now, (probe.gain * probe.gain).min(STEEPEST))
+    }
+
+    /// It was room that a probe has found, and not what neighbours gave way by: those leave a queue.
+    fn has_found(&self, probe: &Probe) -> bool {
+        self.has_grown(probe) && self.model.is_without_queue()
+    }
+
+    fn has_grown(&self, probe: &Probe) -> bool {
+        let least = 1.0 + (probe.gain - 1.0) * STILL_RISING;
+        self.model.rate() as f64 > probe.best as f64 * least
     }
 
     /// The probe did no harm.
@@ -189,10 +231,10 @@ impl Bbr {
 
     fn up(&mut self, now: Instant, gain: f64) -> Phase {
         self.model.next_cycle();
+        let best = self.model.rate();
         Phase::Up {
             since: now,
-            best: self.model.rate(),
-            gain,
+            probe: Probe { best, gain },
         }
     }
 
@@ -250,7 +292,16 @@ impl Bbr {
 
     /// Rate times delay times `gain`.
     fn product(&self, gain: f64) -> u64 {
-        let product = self.rate() as f64 * self.model.min_rtt().as_secs_f64() * gain;
+        self.carried_within(self.model.min_rtt(), gain)
+    }
+
+    /// What is under way without a queue, times `gain`.
+    fn unqueued(&self, gain: f64) -> u64 {
+        self.carried_within(self.model.typical_rtt(), gain)
+    }
+
+    fn carried_within(&self, span: Duration, gain: f64) -> u64 {
+        let product = self.rate() as f64 * span.as_secs_f64() * gain;
         if product > 0.0 {
             product.min(MAX_WINDOW as f64) as u64
         } else {
@@ -263,7 +314,7 @@ impl Bbr {
             Phase::Startup => GAIN_STARTUP,
             Phase::Drain => 1.0 / GAIN_STARTUP,
             Phase::Down { .. } => GAIN_DOWN,
-            Phase::Up { gain, .. } => gain,
+            Phase::Up { probe, .. } => probe.gain,
             Phase::Cruise { .. } | Phase::Refill { .. } | Phase::ProbeRtt { .. } => 1.0,
         };
         let known = self.rate();
@@ -283,7 +334,7 @@ impl Bbr {
     fn set_window(&mut self, news: &Acknowledged) {
         let bytes = news.bytes.as_u64();
         let gain = match self.phase {
-            Phase::Up { gain, .. } => 1.0 + gain,
+            Phase::Up { probe, .. } => 1.0 + probe.gain,
             _ => 2.0,
         };
         let target = self.product(gain) + self.model.aggregated() + 3 * self.quantum();
@@ -353,7 +404,7 @@ impl CongestionControl for Bbr {
         self.probe_rtt(news);
         if round {
             let steady = matches!(self.phase, Phase::Cruise { .. } | Phase::Refill { .. });
-            self.model.begin_round(steady);
+            self.model.begin_round(news.now, steady);
         }
         self.set_pacing(news);
         self.set_window(news);
@@ -399,6 +450,10 @@ const FULL_ROUNDS: u32 = 3;
 /// by a steeper one at once.
 const STILL_RISING: f64 = 0.6;
 const STEEPEST: f64 = 2.0;
+/// In round trips, where nothing else ends it.
+const LONGEST_PROBE: u32 = 3;
+/// Rounds after it within which a probe may still show what it has found.
+const ANSWERED_AFTER: u32 = 2;
 /// Round trips between probes, and up to three more.
 const CRUISE: u32 = 5;
 const CRUISE_ROUNDS: u32 = 2;

@@ -21,6 +21,9 @@ pub(super) struct Link {
     pub(super) cut: bool,
     /// What comes back waits for the next multiple of this, as behind radio links that take turns.
     pub(super) turns: Duration,
+    /// Up to so much is added to what comes back by itself; it stays in order.
+    pub(super) jitter: Duration,
+    last_back: Instant,
     busy_until: Instant,
     rng: SmallRng,
 }
@@ -36,6 +39,8 @@ impl Link {
             loss: 0.0,
             cut: false,
             turns: Duration::ZERO,
+            jitter: Duration::ZERO,
+            last_back: Instant::ZERO,
             busy_until: Instant::ZERO,
             rng: SmallRng::seed_from_u64(11),
         }
@@ -52,7 +57,12 @@ impl Link {
         }
         let time = self.rate.time_for(size).unwrap();
         self.busy_until = self.busy_until.max(now) + time;
-        let back = (self.busy_until + self.rtt).as_nanos();
+        let jitter = match self.jitter {
+            Duration::ZERO => Duration::ZERO,
+            jitter => jitter.mul_f64(self.rng.random()),
+        };
+        self.last_back = self.last_back.max(self.busy_until + self.rtt + jitter);
+        let back = self.last_back.as_nanos();
         let turns = (self.turns.as_nanos() as u64).max(1);
         Some(Instant::from_nanos(back.next_multiple_of(turns)))
     }

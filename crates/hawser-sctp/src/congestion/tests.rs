@@ -164,6 +164,19 @@ fn bbr_follows_a_rate_that_changes() {
 }
 
 #[test]
+fn bbr_finds_a_rate_that_has_grown_though_round_trips_vary_by_half() {
+    let mut link = Link::new(5, RTT);
+    link.jitter = RTT / 2;
+    let mut senders = [sender(Control::Bbr)];
+    share(&mut link, &mut senders, 0, 5);
+    link.rate = Rate::from_bits_per_second(25_000_000);
+    link.queue = link.rate * RTT;
+    let rising = share(&mut link, &mut senders, 5, 7)[0];
+    let then = share(&mut link, &mut senders, 7, 9)[0];
+    assert!(rising > 0.6 && then > 0.95, "{rising} {then}");
+}
+
+#[test]
 fn what_the_application_holds_back_is_not_taken_for_the_path() {
     for control in ALL {
         let mut link = Link::new(10, RTT);

@@ -10,6 +10,12 @@ pub(super) struct Model {
     /// The most of this cycle of probes and of the one before, in bytes per second.
     rates: [u64; 2],
     min_rtt: Option<(Duration, Instant)>,
+    /// The lowest mean of a round since [`Self::min_rtt`] was renewed: what a round trip takes without
+    /// a queue where single ones vary by themselves, as over radio.
+    typical_rtt: Option<Duration>,
+    /// The lowest mean that any round ever had, and that of the last one.
+    lowest_mean: Option<Duration>,
+    mean_rtt: Duration,
     delivered: u64,
     /// A round ends when something is acknowledged that was sent when more than this was delivered.
     round_end: u64,
@@ -30,6 +36,9 @@ struct Round {
     rate: u64,
     /// The most that was delivered within one packet's round trip.
     carried: u64,
+    /// Of all round trips that were measured in it, and how many those are.
+    rtts: Duration,
+    count: u32,
 }
 
 /// What is acknowledged beyond the rate, in bursts. Source: draft-ietf-ccwg-bbr §5.5.9.
@@ -47,10 +56,12 @@ impl Model {
         self.round_start = false;
         let bytes = news.bytes.as_u64();
         self.round.delivered = self.round.delivered.saturating_add(bytes);
-        if let Some(rtt) = news.rtt.filter(|rtt| !rtt.is_zero())
-            && self.min_rtt.is_none_or(|(lowest, _)| rtt <= lowest)
-        {
-            self.min_rtt = Some((rtt, news.now));
+        if let Some(rtt) = news.rtt.filter(|rtt| !rtt.is_zero()) {
+            if self.min_rtt.is_none_or(|(lowest, _)| rtt <= lowest) {
+                self.min_rtt = Some((rtt, news.now));
+            }
+            self.round.rtts = self.round.rtts.saturating_add(rtt);
+            self.round.count = self.round.count.saturating_add(1);
         }
         if let Some(sample) = &news.sample {
             self.delivered = sample.delivered.as_u64();
@@ -81,7 +92,8 @@ impl Model {
 
     /// Begins the next round after everything was asked of the last one. `steady`: it was not a
     /// probe.
-    pub(super) fn begin_round(&mut self, steady: bool) {
+    pub(super) fn begin_round(&mut self, now: Instant, steady: bool) {
+        self.note_round_trips(now);
         let all = self.round.delivered.saturating_add(self.round.lost);
         if steady && all > 0 {
             let share = self.round.lost as f64 / all as f64;
@@ -138,6 +150,18 @@ impl Model {
         self.min_rtt.map_or(Duration::ZERO, |(rtt, _)| rtt)
     }
 
+    /// Never below the lowest one; zero while unknown.
+    pub(super) fn typical_rtt(&self) -> Duration {
+        self.typical_rtt.unwrap_or_default().max(self.min_rtt())
+    }
+
+    /// Round trips are still, or again, nearly as short as they ever were: nobody has a queue there.
+    /// [`Self::typical_rtt`] does not show that, since it gets used to the queues of others.
+    pub(super) fn is_without_queue(&self) -> bool {
+        let lowest = self.lowest_mean.unwrap_or_default();
+        self.mean_rtt <= lowest + lowest / 4
+    }
+
     pub(super) fn is_min_rtt_old(&self, now: Instant) -> bool {
         self.min_rtt
             .is_some_and(|(_, at)| now.since(at) > MIN_RTT_LASTS)
@@ -145,6 +169,7 @@ impl Model {
 
     pub(super) fn renew_min_rtt(&mut self, now: Instant, rtt: Duration) {
         self.min_rtt = Some((rtt, now));
+        self.typical_rtt = None;
     }
 
     /// The sender had no more to send when the latest sample was taken.
@@ -161,6 +186,24 @@ impl Model {
     pub(super) fn aggregated(&self) -> u64 {
         let [now, before] = self.aggregation.extra;
         now.max(before).min(self.rate() / 10)
+    }
+
+    fn note_round_trips(&mut self, now: Instant) {
+        if self.round.count < ROUND_TRIPS {
+            return;
+        }
+        let mean = self.round.rtts / self.round.count;
+        let lower = |known: Option<Duration>| Some(known.map_or(mean, |known| known.min(mean)));
+        self.mean_rtt = mean;
+        self.typical_rtt = lower(self.typical_rtt);
+        // It needs no emptying to show what it is like when it is empty.
+        if let Some(lowest) = self.lowest_mean
+            && mean <= lowest + lowest / 16
+            && let Some((_, seen)) = &mut self.min_rtt
+        {
+            *seen = now;
+        }
+        self.lowest_mean = lower(self.lowest_mean);
     }
 
     fn note_aggregation(&mut self, now: Instant, bytes: u64, window: u64) {
@@ -180,6 +223,55 @@ impl Model {
 /// Bytes per second: a bound for arithmetic alone.
 const MAX_RATE: u64 = 1 << 40;
 const MIN_RTT_LASTS: Duration = Duration::from_secs(10);
+/// Fewer say little of what is typical.
+const ROUND_TRIPS: u32 = 4;
 const AGGREGATION_ROUNDS: u32 = 5;
 const HARMLESS: f64 = 0.02;
 const MOST_BACKGROUND: f64 = 0.1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hawser_types::ByteCount;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    /// Rounds whose round trips are 20 ms apart on both sides of `mean`, for ten seconds and more.
+    fn rounds(model: &mut Model, from: u64, mean: u64) -> u64 {
+        for round in 0..120 {
+            let now = from + round * 100;
+            for rtt in [mean - 20, mean, mean, mean + 20] {
+                let (rtt, bytes) = (Duration::from_millis(rtt), ByteCount::new(1000));
+                let news = Acknowledged {
+                    now: at(now),
+                    bytes,
+                    flight_before: bytes,
+                    flight: ByteCount::ZERO,
+                    rtt: Some(rtt),
+                    smoothed_rtt: rtt,
+                    newest_sent: at(now),
+                    may_grow: true,
+                    sample: None,
+                };
+                model.on_acknowledged(&news, 100_000);
+            }
+            model.begin_round(at(now), true);
+        }
+        from + 12_000
+    }
+
+    #[test]
+    fn rounds_as_short_as_any_keep_the_shortest_round_trip() {
+        let mut model = Model::default();
+        let now = rounds(&mut model, 1_000, 60);
+        model.renew_min_rtt(at(now), Duration::from_millis(30));
+        let now = rounds(&mut model, now, 61);
+        assert!(!model.is_min_rtt_old(at(now)) && model.is_without_queue());
+        assert_eq!(model.min_rtt(), Duration::from_millis(30));
+        assert_eq!(model.typical_rtt(), Duration::from_millis(61));
+        let now = rounds(&mut model, now, 80);
+        assert!(model.is_min_rtt_old(at(now)) && !model.is_without_queue());
+    }
+}
