@@ -22,6 +22,9 @@ pub struct AssociationConfig {
     pub inbound_streams: u16,
     /// The most that waits for a reader, or for its beginning to arrive; at least [`Self::MIN_BUFFER`].
     pub receive_buffer: ByteCount,
+    /// Heartbeats tell the peer which of this host's links they leave by: for peers who are to know that where addresses
+    /// do not say it, and under a seal only.
+    pub names_links: bool,
     /// The most that waits for acknowledgement; at least [`Self::MIN_BUFFER`]. Small messages of streams that have
     /// nothing waiting may take a quarter more.
     pub send_buffer: ByteCount,
@@ -189,6 +192,7 @@ impl Default for AssociationConfig {
             outbound_streams: 1024,
             inbound_streams: 1024,
             receive_buffer: ByteCount::new(8 << 20),
+            names_links: false,
             send_buffer: ByteCount::new(8 << 20),
             max_message: ByteCount::new(1 << 20),
             rto_initial: Duration::from_secs(1),

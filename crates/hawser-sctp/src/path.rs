@@ -68,6 +68,8 @@ pub(crate) struct Path {
     overhead: usize,
     /// The link that makes it what it is: this host's, unless the owner knows better.
     pub(crate) link: LinkIndex,
+    /// The peer's link, as that has named it.
+    pub(crate) peer_link: Option<LinkIndex>,
     /// What the user says of that.
     pub(crate) terms: Terms,
     pub(crate) sent: Traffic,
@@ -112,6 +114,7 @@ impl Path {
             last_sent: now,
             sack_delay: config.sack_delay,
             link: route.local.link,
+            peer_link: None,
             terms: Terms::default(),
             sent: Traffic::default(),
             received: Traffic::default(),
@@ -120,7 +123,9 @@ impl Path {
 
     /// Takes what is known of its link: the first word that holds for it counts.
     fn take_word(&mut self, words: &[LinkWord]) {
-        let word = words.iter().find(|word| word.place.holds(&self.route));
+        let word = words
+            .iter()
+            .find(|word| word.place.holds(&self.route, self.peer_link));
         self.link = word.map_or(self.route.local.link, |word| word.link);
         self.terms = word.map_or_else(Terms::default, |word| word.terms);
     }

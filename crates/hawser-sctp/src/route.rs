@@ -40,13 +40,17 @@ pub struct LinkWord {
 pub enum Place {
     /// Those over a link of this host.
     Link(LinkIndex),
+    /// Those over a link of the peer, as it has named it.
+    Peer(LinkIndex),
     /// Those to an address of the peer, whose link it may be.
     Remote(IpAddr),
 }
 
 impl Place {
-    pub(crate) fn holds(&self, route: &Route) -> bool {
+    /// `peer_link`: over which of its links the peer's packets come, where it has said so.
+    pub(crate) fn holds(&self, route: &Route, peer_link: Option<LinkIndex>) -> bool {
         match self {
+            Self::Peer(link) => peer_link == Some(*link),
             Self::Link(link) => route.local.link == *link,
             Self::Remote(address) => route.remote.ip() == *address,
         }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use hawser_types::{ByteCount, Instant, Rate};
+use hawser_types::{ByteCount, Instant, LinkIndex, Rate};
 
 use crate::Route;
 use crate::path::{Path, PathState};
@@ -12,6 +12,8 @@ use crate::path::{Path, PathState};
 pub struct PathSnapshot {
     /// From where to where.
     pub route: Route,
+    /// The peer's link below it, where the peer has named it.
+    pub peer_link: Option<LinkIndex>,
     /// It answers.
     pub is_active: bool,
     /// It was selected to carry data.
@@ -70,6 +72,7 @@ impl PathSnapshot {
     pub(crate) fn of(now: Instant, path: &Path) -> Self {
         Self {
             route: path.route,
+            peer_link: path.peer_link,
             is_active: path.state == PathState::Active,
             is_selected: path.selected,
             is_suspect: path.is_suspect(now),

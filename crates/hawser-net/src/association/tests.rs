@@ -187,6 +187,40 @@ async fn associations_that_nobody_takes_are_bounded_and_those_beyond_are_ended()
 
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 
+/// A client's heartbeats say which of its links they leave by.
+#[tokio::test]
+async fn the_peer_knows_the_links_below_paths_where_it_is_told() {
+    let (client_keys, gateway_keys) = keys().await;
+    let (gateway, address) = sealed_endpoint();
+    let bound = Local {
+        link: LinkIndex::new(LOOPBACK),
+        ..loopback()[0]
+    };
+    let client = AssociationEndpoint::bind_sealed(&[bound], 0).unwrap();
+    let expected = gateway.expect(config(), down(&gateway_keys, 1)).unwrap();
+    let named = AssociationConfig {
+        names_links: true,
+        ..config()
+    };
+    let seal = up(&client_keys, 1);
+    let there = client.connect_sealed(named, &[address], seal).unwrap();
+    let here = expected.accept().await;
+    there.established().await.unwrap();
+    // The heartbeat that says so leaves as soon as the path is known, among the first messages.
+    let link = loop {
+        there.send(STREAM, message("hear me".into())).await.unwrap();
+        received(&here).await;
+        if let Some(link) = here.paths().iter().find_map(|path| path.peer_link) {
+            break link;
+        }
+    };
+    assert_eq!(link, bound.link);
+    assert_eq!(there.paths()[0].peer_link, None);
+}
+
+/// Of the interface lo, in every namespace.
+const LOOPBACK: u32 = 1;
+
 /// The place of another of this host's loopback addresses.
 fn other_place() -> Local {
     Local {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_sctp::Local;
+use hawser_sctp::{AssociationConfig, Local};
 use hawser_session::Transport;
 use hawser_types::{ChannelId, LinkIndex};
 use tokio::time::{Instant, timeout};
@@ -106,7 +106,10 @@ impl Keeper {
         let Some(endpoint) = &self.endpoint else {
             return Err("no sockets".to_owned());
         };
-        let config = config_for(&self.driver.session_config());
+        let config = AssociationConfig {
+            names_links: true,
+            ..config_for(&self.driver.session_config())
+        };
         let seal = self.driver.association_seal(id);
         let association = endpoint.connect_sealed(config, &remotes, seal);
         let association = association.map_err(|error| error.to_string())?;

@@ -2,8 +2,9 @@
 //!
 //! The lock of the session and that of the association are never held together.
 
+mod ways;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -11,11 +12,10 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sctp::{
-    Backlog, Behind, End, LinkWord, Message, PathSnapshot, Place, Received, Reliability, Route,
-    Traffic,
+    Backlog, Behind, End, LinkWord, Message, PathSnapshot, Received, Reliability, Traffic,
 };
 use hawser_session::seal::datagram::OVERHEAD;
-use hawser_session::{AssociationSample, ChannelSpec, Outgoing, PathSample, Session, Side};
+use hawser_session::{AssociationSample, ChannelSpec, Outgoing, PathSample, Side};
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate};
 use hawser_wire::sctp::StreamNumber;
 use tokio::sync::Notify;
@@ -24,6 +24,7 @@ use super::inner::{Inner, Meter};
 use super::{Handle, Shared};
 use crate::association::AssociationHandle;
 use crate::clock;
+pub(super) use ways::Ways;
 
 /// An association that carries a channel.
 pub(super) struct Ride {
@@ -39,17 +40,6 @@ pub(super) struct Look {
     backlog: Backlog,
     waiting: ByteCount,
     since_ack: Duration,
-}
-
-/// Which of the client's links an address belongs to: of this end at the client, of the client at the
-/// gateway, which sees no more of them.
-#[derive(Debug, Default)]
-pub(super) struct Ways {
-    links: BTreeMap<IpAddr, LinkIndex>,
-    /// This end's addresses of the association's paths, by the client's links.
-    homes: BTreeMap<LinkIndex, IpAddr>,
-    /// What associations were told of links does not hold any more.
-    pub(super) stale: bool,
 }
 
 /// Adds the channel to the session and starts its tasks.
@@ -272,12 +262,12 @@ impl Look {
         // One that has never answered is nobody's.
         let known = |path: &&PathSnapshot| path.is_active || path.rtt.is_some();
         let known: Vec<&PathSnapshot> = self.paths.iter().filter(known).collect();
-        let is_strange = |path: &&PathSnapshot| inner.ways.link(side, &path.route).is_none();
+        let is_strange = |path: &&PathSnapshot| inner.ways.is_strange(side, path);
         if known.iter().any(is_strange) && inner.learn_ways(side) {
             inner.ways.stale = true;
         }
         let at = |path: &&PathSnapshot| {
-            let link = inner.ways.link(side, &path.route)?;
+            let link = inner.ways.link(side, path)?;
             Some((link, path.route.local.address))
         };
         let homes = known.iter().filter_map(at).collect();
@@ -285,7 +275,7 @@ impl Look {
         // Those of one link are one to the session, as its channels are.
         let mut paths: BTreeMap<LinkIndex, PathSample> = BTreeMap::new();
         for path in known {
-            let link = inner.ways.link(side, &path.route);
+            let link = inner.ways.link(side, path);
             let link = link.unwrap_or(LinkIndex::ALL);
             let sample = sample(link, path);
             let merged = paths.get(&link).map(|known| together(*known, sample));
@@ -350,80 +340,6 @@ fn together(one: PathSample, other: PathSample) -> PathSample {
     }
 }
 
-impl Ways {
-    fn link(&self, side: Side, route: &Route) -> Option<LinkIndex> {
-        match side {
-            Side::Client if route.local.link != UNBOUND => Some(route.local.link),
-            Side::Client => self.links.get(&route.local.address).copied(),
-            Side::Gateway => {
-                let address = route.remote.ip().to_canonical();
-                self.links.get(&address).copied()
-            }
-        }
-    }
-
-    /// This end's address of the association's paths over a link.
-    pub(super) fn home(&self, link: LinkIndex) -> Option<IpAddr> {
-        self.homes.get(&link).copied()
-    }
-
-    fn take_stale(&mut self) -> bool {
-        std::mem::take(&mut self.stale)
-    }
-
-    /// What the association has to know of links.
-    fn words(&self, session: &Session, side: Side) -> Vec<LinkWord> {
-        let rules: BTreeMap<_, _> = session.link_rules().collect();
-        let word = |place, link: LinkIndex| LinkWord {
-            place,
-            link,
-            terms: rules.get(&link).copied().unwrap_or_default(),
-        };
-        match side {
-            Side::Client => {
-                let bound = rules.keys().map(|link| word(Place::Link(*link), *link));
-                // What is bound to no link is so since it leads nowhere but here.
-                let unbound = self
-                    .links
-                    .iter()
-                    .filter(|(address, _)| address.is_loopback());
-                let unbound = unbound.map(|(_, link)| word(Place::Link(UNBOUND), *link));
-                bound.chain(unbound).collect()
-            }
-            Side::Gateway => {
-                let links = self.links.iter();
-                links
-                    .map(|(address, link)| word(Place::Remote(*address), *link))
-                    .collect()
-            }
-        }
-    }
-}
-
-impl Inner {
-    /// Learns from the TCP channels which address belongs to which link. Whether there was something new.
-    fn learn_ways(&mut self, side: Side) -> bool {
-        let mut learned = false;
-        for channel in self.session.snapshot(clock::now(), 0).channels {
-            let meter = self.channels.get(&channel.id).map(|handle| &handle.meter);
-            let Some(Meter::Tcp(gauge)) = meter else {
-                continue;
-            };
-            let address = match side {
-                Side::Client => gauge.local,
-                Side::Gateway => gauge.remote,
-            };
-            if let Some(address) = address
-                && (self.ways.links.len() < MAX_WAYS || self.ways.links.contains_key(&address))
-            {
-                let before = self.ways.links.insert(address, channel.link);
-                learned |= before != Some(channel.link);
-            }
-        }
-        learned
-    }
-}
-
 /// The message that a record is.
 fn message(record: Outgoing, streams: u16) -> (StreamNumber, Message) {
     let stream = StreamNumber::new(record.sctp_stream(streams));
@@ -463,11 +379,6 @@ const MIN_LOW_WATER: u64 = 64 * 1024;
 const MAX_RECORDS: usize = 64;
 /// How long what was said last may take to arrive.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// The link of a place that is bound to none.
-const UNBOUND: LinkIndex = LinkIndex::new(0);
-/// As many as a client can have links.
-const MAX_WAYS: usize = 64;
-
 #[cfg(test)]
 mod tests {
     use super::*;

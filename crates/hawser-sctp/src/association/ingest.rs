@@ -102,7 +102,10 @@ impl Association {
             Chunk::ForwardTsn(forward) if takes_data => {
                 flow.inbound.on_forward_tsn(now, &forward)?;
             }
-            Chunk::Heartbeat(info) => self.answer(route, Chunk::HeartbeatAck(info)),
+            Chunk::Heartbeat(info) => {
+                self.paths.on_heartbeat(&route, &info);
+                self.answer(route, Chunk::HeartbeatAck(info));
+            }
             Chunk::Asconf { serial, parameters } => {
                 self.on_asconf(now, route, serial, &parameters);
             }

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_types::{Instant, PathId};
+use hawser_types::{Instant, LinkIndex, PathId};
 use rand::Rng;
 
 use super::{Path, PathState, Paths};
@@ -61,7 +61,8 @@ impl Heartbeat {
 impl Paths {
     pub(super) fn heartbeat_due(&mut self, now: Instant) -> Option<HeartbeatToSend> {
         let interval = self.config.heartbeat_interval;
-        let plain = self.config.framing.packet_header() + PLAIN;
+        let named = self.config.names_links;
+        let plain = self.config.framing.packet_header() + PLAIN + if named { LINK } else { 0 };
         let due = self
             .paths
             .iter_mut()
@@ -76,7 +77,7 @@ impl Paths {
                 Selection::Paper { .. } => path.packet_size.saturating_sub(plain),
                 Selection::Answering => 0,
             };
-            return Some(to_send(path.id, nonce, pad));
+            return Some(to_send(path, nonce, named, pad));
         }
         let mut answering = self.paths.iter_mut().filter(|path| path.has_answered_all());
         let (path, size) = answering.find_map(|path| {
@@ -85,12 +86,16 @@ impl Paths {
         })?;
         let nonce = self.rng.random();
         path.size.on_sent(now, nonce, size, path.rtt.rto());
-        Some(to_send(path.id, nonce, size - plain))
+        Some(to_send(path, nonce, named, size - plain))
     }
 
     /// The path whose question `info` answers.
     pub(super) fn answered_by(&mut self, now: Instant, info: &[u8]) -> Option<PathId> {
-        let info: &[u8; INFO] = info.try_into().ok()?;
+        let (info, rest) = info.split_first_chunk::<INFO>()?;
+        let named = if self.config.names_links { LINK } else { 0 };
+        if rest.len() != named {
+            return None;
+        }
         let (id, nonce) = info.split_at(4);
         let id = PathId::new(u32::from_be_bytes(id.try_into().ok()?));
         let nonce = u64::from_be_bytes(nonce.try_into().ok()?);
@@ -219,12 +224,23 @@ impl Path {
     }
 }
 
-fn to_send(path: PathId, nonce: u64, pad: usize) -> HeartbeatToSend {
-    let mut info = Vec::with_capacity(INFO);
-    info.extend_from_slice(&path.value().to_be_bytes());
+/// The link that a heartbeat of the peer has left by, if it says so. One that stands for none or for all does not.
+pub(super) fn link_in(info: &[u8]) -> Option<LinkIndex> {
+    let (_, link) = info.split_first_chunk::<INFO>()?;
+    let link = LinkIndex::new(u32::from_be_bytes(link.try_into().ok()?));
+    (link.value() != 0 && link != LinkIndex::ALL).then_some(link)
+}
+
+/// `named`: with the link that it leaves by.
+fn to_send(path: &Path, nonce: u64, named: bool, pad: usize) -> HeartbeatToSend {
+    let mut info = Vec::with_capacity(INFO + LINK);
+    info.extend_from_slice(&path.id.value().to_be_bytes());
     info.extend_from_slice(&nonce.to_be_bytes());
+    if named {
+        info.extend_from_slice(&path.route.local.link.value().to_be_bytes());
+    }
     HeartbeatToSend {
-        path,
+        path: path.id,
         info: info.into(),
         pad: u16::try_from(pad).unwrap_or(u16::MAX),
     }
@@ -236,6 +252,8 @@ const UNCONFIRMED_TRIES: u32 = 8;
 const UNCONFIRMED_PAUSE: Duration = Duration::from_secs(60);
 /// The path's number, and the nonce.
 const INFO: usize = 4 + 8;
+/// Behind them: the link that it leaves by.
+const LINK: usize = 4;
 /// A HEARTBEAT and a PAD without value: both chunks' headers and that of the HEARTBEAT's parameter.
 const PLAIN: usize = 4 + 4 + INFO + 4;
 const MAX_DOUBLINGS: u32 = 10;

@@ -226,6 +226,18 @@ impl Paths {
         !self.paths.is_empty() && self.paths.iter().all(|path| path.is_given_up(now, most))
     }
 
+    /// A HEARTBEAT has come; some tell which of the peer's links they have left by.
+    pub(crate) fn on_heartbeat(&mut self, route: &Route, info: &[u8]) {
+        let Some(link) = super::heartbeat::link_in(info) else {
+            return;
+        };
+        let path = self.paths.iter_mut().find(|path| path.route == *route);
+        if let Some(path) = path.filter(|path| path.peer_link != Some(link)) {
+            path.peer_link = Some(link);
+            path.take_word(&self.words);
+        }
+    }
+
     /// A HEARTBEAT ACK has come; one that answers nothing that was asked is passed over.
     pub(crate) fn on_heartbeat_ack(&mut self, now: Instant, info: &[u8]) {
         if let Some(id) = self.answered_by(now, info) {

@@ -120,6 +120,52 @@ fn heartbeats_find_the_pairs_that_answer_and_how_quickly() {
     assert_eq!(network.selected(), [0, 2]);
 }
 
+/// Two links of the peer behind one translator: one address, two ports.
+#[test]
+fn what_is_said_of_a_link_holds_for_the_path_that_the_peer_says_is_its() {
+    let named = AssociationConfig {
+        names_links: true,
+        ..AssociationConfig::default()
+    };
+    let (mut ours, mut theirs) = (
+        Paths::new(&AssociationConfig::default(), 7),
+        Paths::new(&named, 8),
+    );
+    let from = |port| {
+        let mut route = route(1, 1);
+        route.remote.set_port(port);
+        route
+    };
+    let ids = [4000, 4001].map(|port| ours.add(at(0), from(port), true).unwrap());
+    for link in [5, 6] {
+        theirs.add(at(0), route(link, 1), true).unwrap();
+    }
+    let word = |place, link| LinkWord {
+        place,
+        link: LinkIndex::new(link),
+        terms: Terms::default(),
+    };
+    let peer = |link| word(Place::Peer(LinkIndex::new(link)), link);
+    let address = word(Place::Remote(from(4000).remote.ip()), 6);
+    let [link_of_5, link_of_6] = [5, 6].map(|number| route(number, 1).local.link.value());
+    ours.set_links(vec![peer(link_of_5), peer(link_of_6), address]);
+    let links = |ours: &Paths| ids.map(|id| ours.path(id).unwrap().link.value());
+    assert_eq!(links(&ours), [6, 6]);
+    for port in [4000, 4001] {
+        let heartbeat = theirs.poll_heartbeat(at(0)).unwrap();
+        ours.on_heartbeat(&from(port), &heartbeat.info);
+        theirs.on_heartbeat_ack(at(10), &heartbeat.info);
+    }
+    assert_eq!(links(&ours), [link_of_5, link_of_6]);
+    assert!(theirs.iter().all(|path| path.rtt.smoothed().is_some()));
+    // None of these says anything.
+    let plain = ours.poll_heartbeat(at(0)).unwrap().info;
+    for info in [&plain[..], &[], &[0; 16], &[255; 16], &[1; 17]] {
+        ours.on_heartbeat(&from(4000), info);
+    }
+    assert_eq!(links(&ours), [link_of_5, link_of_6]);
+}
+
 #[test]
 fn a_forged_or_repeated_answer_is_passed_over() {
     let mut paths = Paths::new(&AssociationConfig::default(), 7);
