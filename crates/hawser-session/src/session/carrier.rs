@@ -97,12 +97,19 @@ impl Session {
             sound: [false; 2],
             in_flight: [0; 2],
             round_trip: Duration::ZERO,
+            longest_way: Duration::ZERO,
+            in_turns: false,
         };
         for channel in self.channels.values() {
             let place = index(channel.spec.carrier());
             look.in_flight[place] += channel.in_flight;
             if channel.suspect_since.is_none() && !channel.is_excluded() {
                 look.sound[place] = true;
+                if place == index(Carrier::Tcp) {
+                    let way = channel.path.min_rtt().unwrap_or_default();
+                    look.longest_way = look.longest_way.max(way);
+                    look.in_turns |= channel.path.silence().goes_in_turns(now);
+                }
                 let spread = channel.path.latest().rtt_variation * 4;
                 let rtt = match channel.spec.carrier() {
                     Carrier::Tcp => channel.path.rtt(),

@@ -1,13 +1,20 @@
 //! Which of two carriers delivers more: one is used, and now and then the other is tried in its place.
 //!
 //! What counts is what the peer holds thanks to a carrier, over the time in which there was more to send than it
-//! took. Both at once would not show it, since they share the links.
+//! took. Both at once would not show it, since they share the links. Neither is judged while it is still growing,
+//! and what trials may cost is a small part of the time in which there was something to compare.
 
 use std::time::Duration;
 
-use hawser_types::{ByteCount, Instant, Rate};
+use hawser_types::{Instant, Rate};
 
 use crate::{Carrier, CarrierReason};
+
+mod samples;
+#[cfg(test)]
+mod tests;
+
+use samples::Samples;
 
 /// The comparison of one direction.
 #[derive(Debug, Default)]
@@ -16,17 +23,25 @@ pub(super) struct Race {
     chosen: Carrier,
     reason: CarrierReason,
     trial: Option<Trial>,
+    /// Since when what was chosen is silent, and the other is not.
+    silent_since: Option<Instant>,
     /// What each delivered when it was last measured, TCP first.
     measured: [Option<Rate>; 2],
     /// The measurement of what is used.
-    pace: Pace,
+    samples: Samples,
     /// What it delivered when it was chosen or last found the better.
     best: Option<Rate>,
     looked_at: Option<Instant>,
     /// What each had delivered by then.
     held: [u64; 2],
-    /// Since when there has been something to send all the time, and until when.
-    demand: Option<(Instant, Instant)>,
+    /// While there has been something to send all the time.
+    demand: Option<Demand>,
+    /// How long there was, in all.
+    busy: Duration,
+    /// How much of it trials have cost.
+    spent: Duration,
+    /// What is known of links has led to the association once.
+    was_led: bool,
     /// When the other was tried or given up last, and how long it is left alone from then on.
     tried_at: Option<Instant>,
     pause: Duration,
@@ -45,6 +60,19 @@ pub(super) struct Look {
     pub(super) in_flight: [u64; 2],
     /// The longest round trip of both.
     pub(super) round_trip: Duration,
+    /// The longest way of TCP's, there and back, without queues.
+    pub(super) longest_way: Duration,
+    /// One of its links serves in turns.
+    pub(super) in_turns: bool,
+}
+
+/// A time in which there was always something to send.
+#[derive(Clone, Copy, Debug)]
+struct Demand {
+    since: Instant,
+    until: Instant,
+    /// What came to be held meanwhile.
+    held: u64,
 }
 
 /// The other carrier in place of the one that was chosen.
@@ -53,22 +81,17 @@ struct Trial {
     began: Instant,
     /// What the first one left under way is gone; from now on it counts.
     settled: bool,
-    pace: Pace,
-}
-
-/// A measurement in progress.
-#[derive(Debug, Default)]
-struct Pace {
-    busy: Duration,
-    bytes: u64,
+    samples: Samples,
+    /// What it has cost, as time.
+    cost: Duration,
 }
 
 impl Race {
     /// What bulk goes over.
     pub(super) fn in_use(&self) -> Carrier {
-        match self.trial {
-            Some(_) => other(self.chosen),
-            None => self.chosen,
+        match self.trial.is_some() || self.silent_since.is_some() {
+            true => other(self.chosen),
+            false => self.chosen,
         }
     }
 
@@ -101,95 +124,152 @@ impl Race {
         let span = self.looked_at.map_or(Duration::MAX, |at| now.since(at));
         let used = index(before);
         let bytes = look.held[used].saturating_sub(self.held[used]);
+        if span > LONGEST_LOOK {
+            // Nobody looked meanwhile.
+            self.silent_since = None;
+        }
+        let span = span.min(LONGEST_LOOK);
+        let both: u64 = look.held.iter().sum::<u64>() - self.held.iter().sum::<u64>();
         (self.looked_at, self.held) = (Some(now), look.held);
         self.leave_the_unsound(now, look);
-        let known = self
-            .demand
-            .filter(|(_, until)| now.since(*until) <= LONGEST_LOOK);
+        let known = self.demand.filter(|it| now.since(it.until) <= LONGEST_LOOK);
         if known.is_none() {
             // The transfer is over.
             (self.demand, self.trial) = (None, None);
+            self.samples.clear();
         }
         if look.demand {
-            let since = known.map_or(now, |(since, _)| since);
-            self.demand = Some((since, now));
+            let begun = Demand {
+                since: now,
+                until: now,
+                held: 0,
+            };
+            let mut demand = known.unwrap_or(begun);
+            demand.until = now;
+            demand.held += both;
+            self.demand = Some(demand);
+            self.busy += span;
+            self.follow_the_links(look, demand);
+            let start = demand.start(look);
             if self.trial.is_some() {
-                self.measure_trial(now, look, span.min(LONGEST_LOOK), bytes);
-            } else if now.since(since) >= START.max(look.round_trip * 4) {
-                // As of a trial, the start does not count.
-                self.measure_chosen(span.min(LONGEST_LOOK), bytes, look.round_trip);
-                self.begin_trial(now, look, since);
+                self.measure_trial(now, look, span, (bytes, both));
+            } else if self.silent_since.is_none() && now.since(demand.since) >= start {
+                self.measure_chosen(span, bytes, demand.interval(look));
+                self.begin_trial(now, look, demand);
             }
         }
         before != self.in_use()
     }
 
-    /// One that is silent is not waited for.
+    /// One that is silent is not waited for, and left for good when that lasts.
     fn leave_the_unsound(&mut self, now: Instant, look: &Look) {
         let [chosen, tried] = [self.chosen, other(self.chosen)].map(|it| look.sound[index(it)]);
         if !tried && self.trial.take().is_some() {
             self.put_off(now);
         }
-        if !chosen && tried {
+        if chosen || !tried {
+            self.silent_since = None;
+            return;
+        }
+        let since = *self.silent_since.get_or_insert(now);
+        if now.since(since) >= SILENCE.max(look.round_trip * 4) {
             self.choose(now, other(self.chosen), CarrierReason::Silent, None);
         }
     }
 
-    fn measure_chosen(&mut self, span: Duration, bytes: u64, round_trip: Duration) {
-        if let Some(rate) = self.pace.add(span, bytes, round_trip) {
-            self.measured[index(self.chosen)] = Some(rate);
-            self.best = self.best.max(Some(rate));
-            self.pace = Pace::default();
+    /// Where a way is long, TCP takes many round trips to grow, and what it loses holds up everything for as long; where
+    /// a link serves in turns, it takes long to find out that it serves again. There the association comes first, unless
+    /// links are so slow that either is little beside the time that they need; what is measured later decides.
+    fn follow_the_links(&mut self, look: &Look, demand: Demand) {
+        let is_fresh = self.measured == [None; 2];
+        let is_likely = is_fresh && look.longest_way >= LONG_WAY || look.in_turns;
+        let leads = is_likely && demand.grain(1) <= LONG_WAY;
+        if leads && !self.was_led && look.sound[index(Carrier::Association)] {
+            self.was_led = true;
+            if self.trial.take().is_none() && self.chosen == Carrier::Tcp {
+                self.samples.clear();
+            }
+            (self.chosen, self.reason) = (Carrier::Association, CarrierReason::First);
         }
     }
 
-    fn begin_trial(&mut self, now: Instant, look: &Look, demand_since: Instant) {
+    fn measure_chosen(&mut self, span: Duration, bytes: u64, interval: Duration) {
+        if self.samples.add(span, bytes, interval) && self.has_settled() {
+            let rate = to_rate(self.samples.mean(REFERENCE));
+            self.measured[index(self.chosen)] = Some(rate);
+            self.best = self.best.max(Some(rate));
+        }
+    }
+
+    /// It has been used for long enough, and does not grow any more.
+    fn has_settled(&self) -> bool {
+        self.samples.count() >= FEW * 2 && !self.samples.is_growing(FEW, GROWING)
+    }
+
+    fn begin_trial(&mut self, now: Instant, look: &Look, demand: Demand) {
         let Some(rate) = self.measured[index(self.chosen)] else {
             return;
         };
-        let fell = self.best.is_some_and(|best| rate < part(best, FALLEN));
+        let fell = self
+            .best
+            .is_some_and(|best| rate < to_rate(f(best) * FALLEN));
         let pause = if fell {
             self.pause.min(RETRY)
         } else {
             self.pause
         };
         let due = self.tried_at.is_none_or(|at| now.since(at) >= pause);
-        let steady = now.since(demand_since) >= STEADY;
-        if due && steady && look.sound[index(other(self.chosen))] {
+        let cost = demand.start(look);
+        let age = now.since(demand.since);
+        let may_cost = |part| self.busy / part >= self.spent + cost;
+        let worth = age >= cost * OF_LONG && may_cost(OF_ALL)
+            || age >= cost * OF_SHORT && may_cost(OF_ALL * 2);
+        if due && worth && self.has_settled() && look.sound[index(other(self.chosen))] {
             self.trial = Some(Trial {
                 began: now,
                 settled: false,
-                pace: Pace::default(),
+                samples: Samples::default(),
+                cost: Duration::ZERO,
             });
         }
     }
 
-    fn measure_trial(&mut self, now: Instant, look: &Look, span: Duration, bytes: u64) {
+    fn measure_trial(&mut self, now: Instant, look: &Look, span: Duration, held: (u64, u64)) {
         let (chosen, tried) = (self.chosen, other(self.chosen));
-        let Some(trial) = &mut self.trial else {
+        let (Some(trial), Some(demand)) = (&mut self.trial, self.demand) else {
             return;
         };
+        let known = self.samples.mean(REFERENCE);
+        let (bytes, both) = held;
+        let lost = 1.0 - both as f64 / (known * span.as_secs_f64()).max(1.0);
+        trial.cost = match lost {
+            lost if lost >= 0.0 => trial.cost + span.mul_f64(lost),
+            won => trial.cost.saturating_sub(span.mul_f64(-won)),
+        };
+        let (age, start) = (now.since(trial.began), demand.start(look));
         if !trial.settled {
-            let age = now.since(trial.began);
-            let started = age >= START.max(look.round_trip * 4);
             let rest = look.in_flight[index(chosen)];
             let drained = rest <= look.in_flight[index(tried)] / 16;
-            trial.settled = started && drained || age >= LONGEST_START + look.round_trip * 4;
-            return;
+            trial.settled = age >= start && drained || age >= LONGEST_START + start;
+        } else {
+            trial.samples.add(span, bytes, demand.interval(look));
         }
-        let known = self.measured[index(chosen)].unwrap_or_default();
-        let rate = trial.pace.add(span, bytes, look.round_trip);
-        let hopeless = trial.pace.is_hopeless(known, look.round_trip);
-        let Some(rate) = rate.or(hopeless) else {
+        let allowed = start + start / 2;
+        let Some(verdict) = trial.verdict(&self.samples, allowed) else {
             return;
         };
+        let rate = trial
+            .settled
+            .then(|| to_rate(trial.samples.mean(REFERENCE)));
+        self.spent += trial.cost;
         self.trial = None;
-        self.measured[index(tried)] = Some(rate);
-        if rate > part(known, AHEAD) {
-            self.choose(now, tried, CarrierReason::Faster, Some(rate));
+        self.measured[index(tried)] = rate;
+        if verdict {
+            self.choose(now, tried, CarrierReason::Faster, rate);
         } else {
             self.reason = CarrierReason::Faster;
-            self.best = Some(known);
+            self.best = Some(to_rate(known));
+            self.samples.clear();
             self.put_off(now);
         }
     }
@@ -202,7 +282,8 @@ impl Race {
         rate: Option<Rate>,
     ) {
         (self.chosen, self.reason) = (carrier, reason);
-        (self.trial, self.pace, self.best) = (None, Pace::default(), rate);
+        (self.trial, self.silent_since, self.best) = (None, None, rate);
+        self.samples.clear();
         if rate.is_none() {
             // What it did before says little of what it does now.
             self.measured[index(carrier)] = None;
@@ -216,24 +297,49 @@ impl Race {
     }
 }
 
-impl Pace {
-    /// Adds a span in which there was demand; the rate, once it lasted for long enough.
-    fn add(&mut self, span: Duration, bytes: u64, round_trip: Duration) -> Option<Rate> {
-        self.busy += span;
-        self.bytes += bytes;
-        let enough = MEASURED.max(round_trip * 8);
-        (self.busy >= enough).then(|| self.rate())
+impl Demand {
+    /// How long a carrier takes to get going, and to leave what it did before behind.
+    fn start(&self, look: &Look) -> Duration {
+        START.max(look.round_trip * 4).max(self.grain(1))
     }
 
-    /// The rate, where it is clear after some round trips that it is much less than another.
-    fn is_hopeless(&self, known: Rate, round_trip: Duration) -> Option<Rate> {
-        let clear = self.busy >= START.max(round_trip * 4);
-        let rate = self.rate();
-        (clear && rate < part(known, HOPELESS)).then_some(rate)
+    /// What one sample takes.
+    fn interval(&self, look: &Look) -> Duration {
+        INTERVAL.max(look.round_trip).max(self.grain(4))
     }
 
-    fn rate(&self) -> Rate {
-        Rate::over(ByteCount::new(self.bytes), self.busy)
+    /// The time that links need for this part of what is little on any of them.
+    fn grain(&self, part: u64) -> Duration {
+        let age = self.until.since(self.since).max(FIRST_GRAIN);
+        age.mul_f64((GRAIN / part) as f64 / self.held.max(1) as f64)
+    }
+}
+
+impl Trial {
+    /// Whether what is tried is to be kept; `None`: it is too early to say.
+    fn verdict(&self, chosen: &Samples, allowed: Duration) -> Option<bool> {
+        if self.cost > allowed {
+            return Some(false);
+        }
+        let count = self.samples.count();
+        if !self.settled || count < FEW {
+            return None;
+        }
+        let (new, old) = (self.samples.mean(FEW * 2), chosen.mean(REFERENCE));
+        // What goes up and down does so for longer than a trial: the one that was watched for longer tells how much.
+        let spread =
+            (chosen.spread(REFERENCE) * new / old.max(1.0)).max(self.samples.spread(FEW * 2));
+        let error = |count: usize| (CORRELATED / count as f64).sqrt();
+        let [few, many] = [count.min(FEW * 2), chosen.count().clamp(1, REFERENCE)];
+        let error = spread * error(few).hypot(error(many));
+        let needed = old * AHEAD;
+        let open = count < REFERENCE;
+        let grows = self.samples.is_growing(FEW / 2, GROWING);
+        match new - error > needed {
+            true => Some(true),
+            false if open && (grows || new + error > needed) => None,
+            false => Some(false),
+        }
     }
 }
 
@@ -244,8 +350,12 @@ pub(super) fn index(carrier: Carrier) -> usize {
     }
 }
 
-fn part(rate: Rate, part: f64) -> Rate {
-    Rate::from_bytes_per_second((rate.bytes_per_second() as f64 * part) as u64)
+fn to_rate(bytes_per_second: f64) -> Rate {
+    Rate::from_bytes_per_second(bytes_per_second as u64)
+}
+
+fn f(rate: Rate) -> f64 {
+    rate.bytes_per_second() as f64
 }
 
 const fn other(carrier: Carrier) -> Carrier {
@@ -257,22 +367,36 @@ const fn other(carrier: Carrier) -> Carrier {
 
 /// Looks that are further apart have an idle time between them.
 const LONGEST_LOOK: Duration = Duration::from_millis(250);
-/// How long a measurement takes at least, or eight round trips.
-const MEASURED: Duration = Duration::from_secs(1);
-/// Nothing is tried for a transfer that has not lasted for so long.
-const STEADY: Duration = Duration::from_millis(1000);
-/// A start that does not count, at least and at most, each with four round trips.
+/// One that is silent for so long, or four round trips, is left until it is tried again.
+const SILENCE: Duration = Duration::from_secs(1);
+/// What one sample takes, or a round trip.
+const INTERVAL: Duration = Duration::from_millis(250);
+/// So many samples are the least that say anything.
+const FEW: usize = 4;
+/// So many make the rate that another has to beat.
+const REFERENCE: usize = 16;
+/// So many in a row are alike.
+const CORRELATED: f64 = 4.0;
+/// What grows by more from a few samples to the next few has not settled.
+const GROWING: f64 = 0.03;
+/// A start that does not count, or four round trips.
 const START: Duration = Duration::from_millis(300);
 const LONGEST_START: Duration = Duration::from_secs(2);
+/// Below this way TCP is as good at the beginning, measured in the simulator.
+const LONG_WAY: Duration = Duration::from_millis(280);
 /// How much more another has to deliver: less is noise, and not worth the change.
-const AHEAD: f64 = 1.05;
-/// Below this part of the other's rate, a trial ends early.
-const HOPELESS: f64 = 0.5;
+const AHEAD: f64 = 1.03;
 /// Below this part of what it once delivered, the other may do better by now.
 const FALLEN: f64 = 0.6;
-/// A trial costs about as much as one second; so it comes each half minute, and less and less often.
+/// What takes long on slow links only.
+const GRAIN: u64 = 64 * 1024;
+/// Nothing can be said of it sooner.
+const FIRST_GRAIN: Duration = Duration::from_millis(100);
+/// A trial is likely to cost a start. A transfer has to have lasted for so many before one, where trials may take one
+/// part in so many of all the time in which there was something to send, or in twice as many.
+const OF_LONG: u32 = 30;
+const OF_SHORT: u32 = 10;
+const OF_ALL: u32 = 60;
+/// How long the other is left alone, longer each time.
 const RETRY: Duration = Duration::from_secs(30);
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
-
-#[cfg(test)]
-mod tests;

@@ -8,7 +8,7 @@ use super::{Disorder, Fabric, LinkModel, client_local};
 use bytes::{Bytes, BytesMut};
 use hawser_scenario::{Line, Loss, Service};
 use hawser_sctp::{
-    AssociationConfig, Checksum, Closed, Control, End, Event, Framing, Message, Received,
+    AssociationConfig, Begin, Checksum, Closed, Control, End, Event, Framing, Message, Received,
     Selection, SendError,
 };
 use hawser_types::{ByteCount, LinkIndex, Rate};
@@ -331,6 +331,10 @@ fn draw_config(rng: &mut SmallRng) -> AssociationConfig {
         // Nothing may be given up for lost while every path rests, or loses a dozen packets in a row.
         association_max_retransmissions: 1000,
         max_init_retransmissions: 1000,
+        begin: match rng.random_bool(0.5) {
+            true => Begin::AtOnce,
+            false => Begin::InTurn,
+        },
         ..base
     }
 }

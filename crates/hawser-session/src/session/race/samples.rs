@@ -1,0 +1,67 @@
+//! What one carrier delivers, interval by interval.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use hawser_types::{ByteCount, Rate};
+
+/// The latest intervals in which there was more to send than was taken.
+#[derive(Debug, Default)]
+pub(super) struct Samples {
+    /// Bytes a second, the latest last.
+    rates: VecDeque<f64>,
+    busy: Duration,
+    bytes: u64,
+}
+
+impl Samples {
+    /// Adds a span; `true`: that completes an interval, of which it takes so much.
+    pub(super) fn add(&mut self, span: Duration, bytes: u64, interval: Duration) -> bool {
+        self.busy += span;
+        self.bytes += bytes;
+        if self.busy < interval {
+            return false;
+        }
+        let rate = Rate::over(ByteCount::new(self.bytes), self.busy);
+        (self.busy, self.bytes) = (Duration::ZERO, 0);
+        if self.rates.len() == MOST {
+            self.rates.pop_front();
+        }
+        self.rates.push_back(rate.bytes_per_second() as f64);
+        true
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.rates.len()
+    }
+
+    /// The mean of the latest so many at most.
+    pub(super) fn mean(&self, latest: usize) -> f64 {
+        let rates = || self.rates.iter().rev().take(latest);
+        rates().sum::<f64>() / (rates().count().max(1) as f64)
+    }
+
+    /// How far the latest so many are off their mean, as a standard deviation.
+    pub(super) fn spread(&self, latest: usize) -> f64 {
+        let count = self.rates.len().min(latest);
+        let mean = self.mean(latest);
+        let squares = self.rates.iter().rev().take(latest);
+        let squares: f64 = squares.map(|rate| (rate - mean).powi(2)).sum();
+        (squares / count.saturating_sub(1).max(1) as f64).sqrt()
+    }
+
+    /// Whether the latest few are above those before by more than `part` of them.
+    pub(super) fn is_growing(&self, few: usize, part: f64) -> bool {
+        let latest = self.mean(few);
+        let before = self.rates.iter().rev().skip(few).take(few);
+        let (sum, count) = before.fold((0.0, 0.0), |(sum, count), rate| (sum + rate, count + 1.0));
+        count < few as f64 || latest > sum / count * (1.0 + part)
+    }
+}
+
+/// What is longer ago says little of now.
+const MOST: usize = 24;
