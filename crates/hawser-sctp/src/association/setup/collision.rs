@@ -20,6 +20,12 @@ impl Setup {
             return SetupNews::Late;
         }
         let Arrival { route, .. } = arrival;
+        if let Stage::Established(terms) = &self.stage
+            && terms.peer_tag == init.tag
+        {
+            // One of those that began this very association, over a slower way.
+            return SetupNews::Discard;
+        }
         let peer = match PeerOffer::read(init, route.remote.ip(), route.local.address) {
             Ok(peer) => peer,
             Err(fault) => {

@@ -124,6 +124,21 @@ fn an_init_with_new_addresses_is_refused_and_nothing_changes() {
     sent[0].init_ack();
 }
 
+/// It went over all links, and this one is slow, or its address is another's by now.
+#[test]
+fn an_init_of_the_association_itself_that_comes_late_is_dropped() {
+    for address in [AWAY, "203.0.113.77"] {
+        let mut setup = established();
+        let from = Arrival {
+            route: route(HOME, address),
+            ..arrival(0)
+        };
+        let own = Chunk::Init(init(PEER, vec![]));
+        let (news, sent) = deliver_by(&mut setup, seconds(1), from, own);
+        assert_eq!((news, sent), (SetupNews::Discard, Vec::new()));
+    }
+}
+
 #[test]
 fn who_begins_while_its_shutdown_is_acknowledged_hears_so_again() {
     let mut setup = established();
