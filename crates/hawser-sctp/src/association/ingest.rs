@@ -90,7 +90,7 @@ impl Association {
     ) -> Result<(), Misbehaviour> {
         let takes_data = self.shutdown.takes_data();
         let Some(flow) = &mut self.flow else {
-            self.setup.on_early_chunk(now, route);
+            self.setup.on_early_chunk(now, route, chunk);
             return Ok(());
         };
         match chunk {

@@ -317,14 +317,16 @@ impl Bbr {
             Phase::Up { probe, .. } => probe.gain,
             Phase::Cruise { .. } | Phase::Refill { .. } | Phase::ProbeRtt { .. } => 1.0,
         };
-        let known = self.rate();
-        let rate = if known > 0 {
-            known as f64 * gain * MARGIN
-        } else if let Some(rtt) = news.rtt.filter(|rtt| !rtt.is_zero()) {
-            self.window as f64 / rtt.as_secs_f64() * gain
-        } else {
-            return;
-        };
+        let mut rate = self.rate() as f64 * gain * MARGIN;
+        if self.pacing.is_none() {
+            // Before there was much to send, what was delivered says nothing: the first of it may have been
+            // a word, and its answer a delayed one.
+            let rtt = news.rtt.unwrap_or(news.smoothed_rtt);
+            if rtt.is_zero() {
+                return;
+            }
+            rate = rate.max(self.window as f64 / rtt.as_secs_f64() * gain);
+        }
         let rate = (rate as u64).clamp(MIN_PACING, MAX_PACING);
         if self.startup.is_over || self.pacing.is_none_or(|old| rate > old) {
             self.pacing = Some(rate);

@@ -279,3 +279,30 @@ fn apply(
         }),
     }
 }
+
+/// A word of 13 bytes that is acknowledged late is all that a path has carried before there is more.
+#[test]
+fn what_comes_before_there_is_much_to_send_does_not_slow_the_first_window() {
+    let (rtt, packet) = (Duration::from_millis(25), ByteCount::new(1400));
+    let mut bbr = super::new(Control::Bbr, packet);
+    let now = Instant::ZERO + rtt;
+    let bytes = ByteCount::new(13);
+    bbr.on_acknowledged(&Acknowledged {
+        now,
+        bytes,
+        flight_before: bytes,
+        flight: ByteCount::ZERO,
+        rtt: Some(rtt),
+        smoothed_rtt: rtt,
+        newest_sent: Instant::ZERO,
+        may_grow: true,
+        sample: Some(RateSample {
+            rate: Rate::over(bytes, rtt),
+            delivered: bytes,
+            delivered_before: ByteCount::ZERO,
+            application_limited: true,
+        }),
+    });
+    let pacing = bbr.pacing().unwrap();
+    assert!(pacing >= Rate::over(bbr.window(), rtt), "{pacing:?}");
+}

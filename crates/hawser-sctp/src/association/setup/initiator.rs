@@ -90,11 +90,17 @@ impl Setup {
     }
 
     /// A chunk has come that has a meaning only while the association stands. If it is about to, the peer
-    /// has got the cookie, and its COOKIE ACK is lost or late: the cookie asks for another.
-    pub(crate) fn on_early_chunk(&mut self, now: Instant, route: Route) {
-        if let Stage::CookieEchoed { rounds, .. } = &mut self.stage
-            && rounds.hasten(now)
-        {
+    /// has got the cookie, and its COOKIE ACK is lost or late: the cookie asks for another. A path that the
+    /// peer asks for meanwhile is told to be there (§8.3), or it would not be used until it is asked again.
+    pub(crate) fn on_early_chunk(&mut self, now: Instant, route: Route, chunk: Chunk) {
+        let Stage::CookieEchoed { rounds, terms, .. } = &mut self.stage else {
+            return;
+        };
+        let (tag, may_ask) = (terms.peer_tag, rounds.hasten(now));
+        if let Chunk::Heartbeat(info) = chunk {
+            self.send(route, tag, Chunk::HeartbeatAck(info));
+        }
+        if may_ask {
             self.send_first(route);
         }
     }

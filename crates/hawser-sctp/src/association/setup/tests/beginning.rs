@@ -162,6 +162,7 @@ fn a_peer_that_stands_already_gets_the_cookie_again_but_not_at_every_packet() {
         setup.on_early_chunk(
             seconds(1) + Duration::from_millis(millis),
             route(HOME, AWAY),
+            Chunk::ShutdownAck,
         );
         drain(&mut setup).len()
     };
@@ -170,7 +171,23 @@ fn a_peer_that_stands_already_gets_the_cookie_again_but_not_at_every_packet() {
         [0, 0, 1, 0, 0, 1]
     );
     for mut setup in [waiting(), established(), closed()] {
-        setup.on_early_chunk(seconds(9), route(HOME, AWAY));
+        setup.on_early_chunk(seconds(9), route(HOME, AWAY), Chunk::ShutdownAck);
+        assert!(drain(&mut setup).is_empty());
+    }
+}
+
+/// The peer's first question for another path may overtake its COOKIE ACK.
+#[test]
+fn a_peer_that_stands_already_is_answered_whether_a_path_is_there() {
+    let info = Bytes::from_static(b"which");
+    let asked = route(HOME, AWAY_TOO);
+    let mut setup = echoed();
+    setup.on_early_chunk(seconds(1), asked, Chunk::Heartbeat(info.clone()));
+    let sent = drain(&mut setup);
+    assert_eq!((sent[0].route, sent[0].tag.value()), (asked, PEER));
+    assert_eq!(sent[0].chunks, [Chunk::HeartbeatAck(info.clone())]);
+    for mut setup in [waiting(), closed()] {
+        setup.on_early_chunk(seconds(9), asked, Chunk::Heartbeat(info.clone()));
         assert!(drain(&mut setup).is_empty());
     }
 }
