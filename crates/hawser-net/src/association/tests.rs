@@ -335,7 +335,7 @@ async fn each_association_has_its_own_timer_until_it_is_over() {
 /// What a message and its answer take while other associations stand idle at both ends. A measurement:
 /// `cargo test --release -p hawser-net --lib association::tests::what -- --ignored --nocapture`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a measurement"]
+#[ignore = "measures: cargo test --release -p hawser-net --lib association::tests::what -- --ignored --nocapture"]
 async fn what_a_message_costs_beside_idle_associations() {
     let (gateway, address) = sealed_endpoint();
     let (client, _) = sealed_endpoint();
