@@ -128,7 +128,8 @@ fn screenshots() -> Result<()> {
         .env("HAWSER_CAPTURE_TOP", file))
 }
 
-/// Measures what it costs a daemon to be looked at, as it is built for users or as it is built for tests.
+/// Measures what it costs a daemon to be looked at, and a message that others have associations, as they are
+/// built for users or as they are built for tests.
 fn cost(is_release: bool) -> Result<()> {
     let test = ["test", "-p", "hawser-cli", "--test", "end_to_end"];
     let profile = is_release.then_some("--release");
@@ -136,6 +137,9 @@ fn cost(is_release: bool) -> Result<()> {
     run(cargo().args(test).args(profile).args(name))?;
     let test = ["test", "-p", "hawser-cli", "--bin", "hawser"];
     let name = ["--", "--ignored", "--nocapture", "what_a_picture_costs"];
+    run(cargo().args(test).args(profile).args(name))?;
+    let test = ["test", "-p", "hawser-net", "--lib"];
+    let name = ["--", "--ignored", "--nocapture", "what_a_message_costs"];
     run(cargo().args(test).args(profile).args(name))
 }
 
@@ -184,5 +188,6 @@ cargo xtask COMMAND
   screenshots           take the pictures in docs/images anew, of real transfers:
                         the dashboard, and in top.txt `hawser top`
   cost [--release]      measure what it costs a daemon to be looked at, for three
-                        minutes, and print a table; then one of what a
-                        picture costs with many sessions";
+                        minutes, and print a table; then what a picture costs
+                        with many sessions, and a message beside many idle
+                        associations";

@@ -293,6 +293,42 @@ async fn many_messages_go_and_come_at_once_and_there_is_room_again_when_they_hav
     assert_eq!(messages.len(), 200);
 }
 
+/// Two ends under the keys of one session.
+struct Hosts {
+    gateway: AssociationEndpoint,
+    client: AssociationEndpoint,
+    address: SocketAddr,
+    client_keys: SessionKeys,
+    gateway_keys: SessionKeys,
+}
+
+impl Hosts {
+    async fn new() -> Self {
+        let (gateway, address) = sealed_endpoint();
+        let (client, _) = sealed_endpoint();
+        let (client_keys, gateway_keys) = keys().await;
+        Self {
+            gateway,
+            client,
+            address,
+            client_keys,
+            gateway_keys,
+        }
+    }
+
+    /// The client's end of an association that stands, and the gateway's.
+    async fn associate(&self, channel: u32) -> (AssociationHandle, AssociationHandle) {
+        let seal = down(&self.gateway_keys, channel);
+        let expected = self.gateway.expect(config(), seal).unwrap();
+        let seal = up(&self.client_keys, channel);
+        let there = self.client.connect_sealed(config(), &[self.address], seal);
+        let there = there.unwrap();
+        let here = expected.accept().await;
+        there.established().await.unwrap();
+        (there, here)
+    }
+}
+
 /// Each association's timer stands where the task that drives them looks, and nothing else does.
 fn timers_are_true(endpoint: &AssociationEndpoint) -> usize {
     let state = endpoint.shared.lock();
@@ -304,53 +340,36 @@ fn timers_are_true(endpoint: &AssociationEndpoint) -> usize {
 
 #[tokio::test]
 async fn each_association_has_its_own_timer_until_it_is_over() {
-    let (gateway, address) = sealed_endpoint();
-    let (client, _) = sealed_endpoint();
-    let (client_keys, gateway_keys) = keys().await;
+    let hosts = Hosts::new().await;
     let mut ends = Vec::new();
     for channel in 1..=3 {
-        let seal = down(&gateway_keys, channel);
-        let expected = gateway.expect(config(), seal).unwrap();
-        let seal = up(&client_keys, channel);
-        let there = client.connect_sealed(config(), &[address], seal).unwrap();
-        let here = expected.accept().await;
-        there.established().await.unwrap();
-        ends.push((there, here));
+        ends.push(hosts.associate(channel).await);
     }
-    assert_eq!([&client, &gateway].map(timers_are_true), [3, 3]);
+    assert_eq!([&hosts.client, &hosts.gateway].map(timers_are_true), [3, 3]);
     for (there, here) in &ends {
         there.send(STREAM, message("news".into())).await.unwrap();
         assert_eq!(received(here).await, "news");
-        assert_eq!([&client, &gateway].map(timers_are_true), [3, 3]);
+        assert_eq!([&hosts.client, &hosts.gateway].map(timers_are_true), [3, 3]);
     }
     let (there, here) = ends.pop().unwrap();
     drop(there);
-    assert_eq!(timers_are_true(&client), 2);
+    assert_eq!(timers_are_true(&hosts.client), 2);
     here.closed().await;
-    assert_eq!(timers_are_true(&gateway), 2);
+    assert_eq!(timers_are_true(&hosts.gateway), 2);
     drop((ends, here));
-    assert_eq!([&client, &gateway].map(timers_are_true), [0, 0]);
+    assert_eq!([&hosts.client, &hosts.gateway].map(timers_are_true), [0, 0]);
 }
 
-/// What a message and its answer take while other associations stand idle at both ends. A measurement:
-/// `cargo test --release -p hawser-net --lib association::tests::what -- --ignored --nocapture`.
+/// What a message and its answer take while other associations stand idle at both ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "measures: cargo test --release -p hawser-net --lib association::tests::what -- --ignored --nocapture"]
+#[ignore = "measures, and asserts no time: cargo xtask cost"]
 async fn what_a_message_costs_beside_idle_associations() {
-    let (gateway, address) = sealed_endpoint();
-    let (client, _) = sealed_endpoint();
-    let (client_keys, gateway_keys) = keys().await;
+    let hosts = Hosts::new().await;
     let mut ends = Vec::new();
     for idle in [0, 100, 1000] {
         while ends.len() <= idle {
             let channel = ends.len() as u32 + 1;
-            let seal = down(&gateway_keys, channel);
-            let expected = gateway.expect(config(), seal).unwrap();
-            let seal = up(&client_keys, channel);
-            let there = client.connect_sealed(config(), &[address], seal).unwrap();
-            let here = expected.accept().await;
-            there.established().await.unwrap();
-            ends.push((there, here));
+            ends.push(hosts.associate(channel).await);
         }
         let (there, here) = &ends[0];
         let begun = std::time::Instant::now();
