@@ -138,14 +138,15 @@ impl Bbr {
     fn advance(&mut self, news: &Acknowledged, too_much: bool) {
         let (now, flight) = (news.now, news.flight.as_u64());
         let round = self.model.is_round_start();
+        if let Phase::Down { .. } | Phase::Cruise { .. } = self.phase
+            && let Some(probe) = self.last_probe.filter(|probe| self.has_found(probe))
+        {
+            self.phase = self.steeper(now, probe);
+            return;
+        }
         match self.phase {
             Phase::Startup if self.startup.is_over => self.phase = Phase::Drain,
             Phase::Drain if flight <= self.unqueued(1.0) => self.cruise(now),
-            Phase::Down { .. } | Phase::Cruise { .. }
-                if let Some(probe) = self.last_probe.filter(|probe| self.has_found(probe)) =>
-            {
-                self.phase = self.steeper(now, probe);
-            }
             Phase::Down { since } => {
                 let long = now.since(since) > self.model.typical_rtt();
                 if flight <= self.unqueued(1.0) || long {
