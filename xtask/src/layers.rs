@@ -218,7 +218,7 @@ const ROOMS: [(&str, Io); 20] = [
     ("hawser-sim", Io::None),
     ("hawser-skip", Io::Some),
     ("hawser-config", Io::Some),
-    ("hawser-ledger", Io::Some),
+    ("hawser-usage", Io::Some),
     ("hawser-net", Io::Some),
     ("hawser-capture", Io::Some),
     ("hawser-front", Io::Some),

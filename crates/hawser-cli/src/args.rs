@@ -20,7 +20,7 @@ use hawser_config::{
     UpConfig,
 };
 use hawser_net::identity::PublicKey;
-use hawser_session::Transport;
+use hawser_session::TransportChoice;
 use hawser_types::{ByteCount, StreamId};
 
 use crate::captured::Scope;
@@ -221,7 +221,7 @@ pub(crate) struct UpArgs {
     /// Let data travel over this: tcp, sctp (over UDP where that passes) or auto (what delivers more)
     /// [default: tcp]
     #[arg(long, value_name = "NAME")]
-    pub(crate) transport: Option<Transport>,
+    pub(crate) transport: Option<TransportChoice>,
     /// Take the connections of other programs, too, in the kernel: of all (system), or of those in
     /// a control group; needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON
     #[arg(long, value_name = "system|cgroup:PATH")]
@@ -243,7 +243,7 @@ pub(crate) struct SendArgs {
     /// Let data travel over this: tcp, sctp (over UDP where that passes) or auto (what delivers more)
     /// [default: tcp]
     #[arg(long, value_name = "NAME")]
-    pub(crate) transport: Option<Transport>,
+    pub(crate) transport: Option<TransportChoice>,
 }
 
 /// `hawser receive`.

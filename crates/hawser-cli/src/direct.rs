@@ -10,12 +10,12 @@ use hawser_front::connection::{
     DatagramPlace, Director, LinkDialer, LinkReport, ProbeBudget, Prober,
 };
 use hawser_front::datagram::DirectPorts;
-use hawser_ledger::Ledger;
 use hawser_net::links::{default_routes, read_counters};
 use hawser_net::unix_time::UnixTime;
 use hawser_path::{DemandEstimate, DemandKey, KnownLink, LinkKey};
 use hawser_policy::RuleSet;
 use hawser_types::{ByteCount, LinkIndex};
+use hawser_usage::UsageDatabase;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -270,7 +270,7 @@ impl Memory {
     }
 }
 
-fn lock(ledger: &SharedLedger) -> MutexGuard<'_, Ledger> {
+fn lock(ledger: &SharedLedger) -> MutexGuard<'_, UsageDatabase> {
     ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

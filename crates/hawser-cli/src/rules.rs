@@ -11,12 +11,12 @@ use std::time::Duration;
 use hawser_config::Config;
 use hawser_control::{LinkAllowed, LinkUse};
 use hawser_front::connection::LinkTerms;
-use hawser_ledger::Ledger;
 use hawser_net::client::Client;
 use hawser_net::store::StateDir;
 use hawser_net::unix_time::UnixTime;
 use hawser_sched::rules::{AtLimit, Date, Rule, Terms, Use};
 use hawser_types::ByteCount;
+use hawser_usage::UsageDatabase;
 use tokio::task::JoinHandle;
 
 use crate::session::Links;
@@ -32,7 +32,7 @@ pub(crate) struct LinkRules {
 }
 
 /// The ledger of the state directory, for all in this process that write to it.
-pub(crate) type SharedLedger = Arc<Mutex<Ledger>>;
+pub(crate) type SharedLedger = Arc<Mutex<UsageDatabase>>;
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -300,8 +300,8 @@ impl Inner {
     }
 }
 
-fn open_ledger(state: &StateDir) -> Option<Ledger> {
-    let opened = Ledger::open(&state.file(LEDGER));
+fn open_ledger(state: &StateDir) -> Option<UsageDatabase> {
+    let opened = UsageDatabase::open(&state.file(LEDGER));
     let (ledger, aside) = opened
         .inspect_err(|error| tracing::warn!(%error, "counting begins anew with each run"))
         .ok()?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use hawser_config::{GatewaySource, SessionConfig, Transport};
+use hawser_config::{GatewaySource, SessionConfig, TransportChoice};
 use hawser_control::{ConnectionsStatus, LinkStatus, PlacedReport, PolicyStatus, Request};
 use hawser_front::connection::{Director, Who};
 use hawser_front::peer::PeerSessions;
@@ -39,7 +39,7 @@ pub(crate) struct SessionChoice {
     /// What places their chunks.
     pub(crate) scheduler: ChunkPolicy,
     /// What they travel over.
-    pub(crate) transport: Transport,
+    pub(crate) transport: TransportChoice,
 }
 
 /// The same, as it may be changed.

@@ -9,7 +9,7 @@ use hawser_config::{Config, ConfigError};
 use hawser_control::{LinkState, LinkStatus};
 use hawser_net::links::{Link, usable};
 use hawser_net::store::StateDir;
-use hawser_session::Transport;
+use hawser_session::TransportChoice;
 use hawser_types::LinkIndex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::EnvFilter;
@@ -66,7 +66,7 @@ impl Setup {
 
 impl Setup {
     /// With this transport, where one was named on the command line.
-    pub(crate) fn with_transport(&self, named: Option<Transport>) -> Self {
+    pub(crate) fn with_transport(&self, named: Option<TransportChoice>) -> Self {
         let mut setup = self.clone();
         setup.config.session.transport = named.unwrap_or(setup.config.session.transport);
         setup

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 use hawser_config::{
-    ChunkPolicy, ConfigError, ConnectionPolicy, GatewayUse, Transport, UnknownTransport,
+    ChunkPolicy, ConfigError, ConnectionPolicy, GatewayUse, TransportChoice, UnknownTransport,
     parse_rules,
 };
 use hawser_control::{ErrorReason, LinkChange, PolicyStatus, Request, Scheduled};
@@ -62,7 +62,7 @@ pub(crate) enum Refused {
     ConnectionScheduler(#[from] connection::UnknownPolicy),
     /// Nothing that sessions may travel over has this name.
     #[error(transparent)]
-    Transport(#[from] UnknownTransport),
+    TransportChoice(#[from] UnknownTransport),
     /// A gateway can't be used so.
     #[error(transparent)]
     GatewayUse(#[from] UnknownGatewayUse),
@@ -153,7 +153,7 @@ impl ClientSubject {
             },
             connections,
             transport: Some(name(self.choice.borrow().transport.name())),
-            transports_known: Transport::ALL.map(|it| name(it.name())).into(),
+            transports_known: TransportChoice::ALL.map(|it| name(it.name())).into(),
             profile: Some(name(self.connection_rules.profile().name())),
             profiles_known: Profile::ALL.iter().map(|it| name(it.name())).collect(),
             gateway: gateway.map(|usage| name(usage.name())),
@@ -230,7 +230,7 @@ impl ClientSubject {
         Ok(saved)
     }
 
-    fn travel_over(&self, transport: Transport, save: bool) -> Changed {
+    fn travel_over(&self, transport: TransportChoice, save: bool) -> Changed {
         let saved = self.save_word(save, "session", "transport", transport.name())?;
         self.choice
             .send_modify(|choice| choice.transport = transport);

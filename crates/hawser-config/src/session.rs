@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use hawser_sched::chunk::ChunkPolicy;
-use hawser_session::{ChunkSize, Spread, Transport};
+use hawser_session::{ChunkSize, Spread, TransportChoice};
 use hawser_types::{ByteCount, parse_duration};
 
 use crate::ConfigError;
@@ -34,7 +34,7 @@ pub struct SessionConfig {
     /// Default yes.
     pub express: bool,
     /// `transport`: what data travels over, both ways; the client decides. Default `"tcp"`.
-    pub transport: Transport,
+    pub transport: TransportChoice,
 }
 
 /// Whether data is sealed.
@@ -98,7 +98,7 @@ impl Default for SessionConfig {
             recorder: DEFAULT_RECORDER,
             congestion: Congestion::default(),
             express: true,
-            transport: Transport::default(),
+            transport: TransportChoice::default(),
         }
     }
 }
@@ -156,7 +156,7 @@ impl TryFrom<Section<'_>> for SessionConfig {
             config.express = field.boolean()?;
         }
         if let Some(field) = section.field("transport") {
-            config.transport = field.word(&Transport::ALL.map(|it| (it.name(), it)))?;
+            config.transport = field.word(&TransportChoice::ALL.map(|it| (it.name(), it)))?;
         }
         Ok(config)
     }

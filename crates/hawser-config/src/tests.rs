@@ -108,7 +108,7 @@ fn every_key_reaches_its_place() {
         recorder: ByteCount::ZERO,
         congestion: Congestion::Named("bbr".to_owned()),
         express: false,
-        transport: hawser_session::Transport::Auto,
+        transport: hawser_session::TransportChoice::Auto,
     };
     assert_eq!(config.session, session);
     let rule = Rule {

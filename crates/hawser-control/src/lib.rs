@@ -50,9 +50,9 @@ pub use render_policy::render_policy;
 pub use render_streams::render_streams;
 pub use render_why::{clock, render_why};
 pub use snapshot::{
-    Carrier, ChannelKind, ChannelState, ChannelStatus, LinkAllowed, LinkState, LinkStatus,
-    LinkTraffic, LinkUse, MemoryStatus, PathStanding, PathState, PathStatus, Role, SessionState,
-    SessionStatus, StatusSnapshot, StreamStatus, TransportStatus,
+    ChannelKind, ChannelState, ChannelStatus, LinkAllowed, LinkState, LinkStatus, LinkTraffic,
+    LinkUse, MemoryStatus, PathStanding, PathState, PathStatus, Role, SessionState, SessionStatus,
+    StatusSnapshot, StreamStatus, Transport, TransportStatus,
 };
 pub use table::printable;
 pub use why::{WhyCount, WhyEvent, WhyLater, WhyLink, WhyReport, WhySession, WhySpan, WhyStream};

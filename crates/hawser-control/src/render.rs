@@ -5,7 +5,7 @@ use hawser_types::{ByteCount, Rate};
 use crate::render_connections::connections;
 use crate::table::{Side, Table, clip, printable};
 use crate::{
-    Carrier, LinkAllowed, LinkStatus, PathStatus, SessionStatus, StatusSnapshot, TransportStatus,
+    LinkAllowed, LinkStatus, PathStatus, SessionStatus, StatusSnapshot, Transport, TransportStatus,
 };
 
 /// The snapshot as text of at most `width` columns a line, 40 at least, ended with a line end.
@@ -192,8 +192,8 @@ fn twice(session: &SessionStatus) -> Option<String> {
 /// What data travels over, where that is not TCP alone.
 fn transport(transport: &TransportStatus) -> Option<String> {
     let now = match transport.in_use {
-        Carrier::Tcp => "TCP",
-        Carrier::Association => "an association (UDP)",
+        Transport::Tcp => "TCP",
+        Transport::Association => "an association (UDP)",
     };
     let trying = if transport.trying { ", on trial" } else { "" };
     let problem = transport.problem.as_ref();
@@ -252,9 +252,9 @@ fn channels(paths: &[PathStatus], width: usize) -> Vec<String> {
             table.push([
                 channel.id.value().to_string(),
                 path.link.clone(),
-                match channel.carrier {
-                    Carrier::Tcp => channel.kind.to_string(),
-                    Carrier::Association => "sctp".to_owned(),
+                match channel.transport {
+                    Transport::Tcp => channel.kind.to_string(),
+                    Transport::Association => "sctp".to_owned(),
                 },
                 channel.state.to_string(),
                 rtt.unwrap_or_else(|| "-".to_owned()),

@@ -230,7 +230,7 @@ pub struct TransportStatus {
     /// What its user wants: `tcp`, `sctp` or `auto`.
     pub wanted: String,
     /// What large amounts that this end sends go over now.
-    pub in_use: Carrier,
+    pub in_use: Transport,
     /// It is tried, to compare it with the other one.
     pub trying: bool,
     /// Why there is no association, where one is wanted.
@@ -241,7 +241,7 @@ pub struct TransportStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Carrier {
+pub enum Transport {
     /// TCP connections.
     #[default]
     Tcp,
@@ -249,7 +249,7 @@ pub enum Carrier {
     Association,
 }
 
-impl Carrier {
+impl Transport {
     fn is_tcp(&self) -> bool {
         *self == Self::Tcp
     }
@@ -400,8 +400,8 @@ pub struct ChannelStatus {
     /// The congestion control in use, such as `bbr`.
     pub congestion: String,
     /// What carries it; said only of what is no TCP connection.
-    #[serde(default, skip_serializing_if = "Carrier::is_tcp")]
-    pub carrier: Carrier,
+    #[serde(default, skip_serializing_if = "Transport::is_tcp")]
+    pub transport: Transport,
 }
 
 /// What a channel carries.
@@ -507,7 +507,7 @@ words! {
     }
     LinkUse { Normal => "normal", Prefer => "prefer", Backup => "backup", Never => "never" }
     ChannelKind { Bulk => "bulk", Express => "express" }
-    Carrier { Tcp => "tcp", Association => "association" }
+    Transport { Tcp => "tcp", Association => "association" }
     ChannelState {
         Joining => "joining",
         Up => "up",

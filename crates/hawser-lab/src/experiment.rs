@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use hawser_monitor::report::{Chart, Page};
-use hawser_session::Transport;
+use hawser_session::TransportChoice;
 use hawser_types::Rate;
 use serde::Serialize;
 
@@ -52,7 +52,7 @@ pub(crate) struct Tested {
     hawser: Option<PathBuf>,
     /// Let data of Hawser's sessions travel over this: tcp, sctp or auto [default: tcp]
     #[arg(long, value_name = "NAME")]
-    transport: Option<Transport>,
+    transport: Option<TransportChoice>,
 }
 
 impl Tested {
@@ -74,7 +74,7 @@ impl Common {
     }
 
     /// What data of sessions is to travel over, also where programs embed the library.
-    pub(crate) fn transport(&self) -> Transport {
+    pub(crate) fn transport(&self) -> TransportChoice {
         self.tested.transport.unwrap_or_default()
     }
 

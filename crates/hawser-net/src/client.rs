@@ -18,7 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::rules::Terms;
-use hawser_session::{CloseReason, OpenError, SessionConfig, SessionSnapshot, Transport};
+use hawser_session::{CloseReason, OpenError, SessionConfig, SessionSnapshot, TransportChoice};
 use hawser_types::{ByteCount, StreamId};
 use tokio::sync::watch;
 
@@ -57,7 +57,7 @@ pub struct ClientConfig {
     /// Separate channels for what must not wait behind bulk.
     pub express: bool,
     /// What carries chunks, both ways, at first: [`Client::set_transport`] changes it.
-    pub transport: Transport,
+    pub transport: TransportChoice,
 }
 
 /// A client of one gateway. It connects by itself, again when the session is lost, until it is
@@ -75,7 +75,7 @@ struct Shared {
     links: watch::Receiver<Arc<Vec<Link>>>,
     rules: watch::Sender<BTreeMap<String, Terms>>,
     scheduler: watch::Sender<ChunkPolicy>,
-    transport: watch::Sender<Transport>,
+    transport: watch::Sender<TransportChoice>,
     /// Why there is no association though one is wanted.
     association_problem: watch::Sender<Option<String>>,
     current: watch::Sender<State>,

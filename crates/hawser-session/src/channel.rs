@@ -37,7 +37,7 @@ pub struct ChannelSpec {
 
 /// What carries a channel's records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Carrier {
+pub enum Transport {
     /// A TCP connection over one link.
     #[default]
     Tcp,
@@ -47,7 +47,7 @@ pub enum Carrier {
 
 /// Why chunks go over what they go over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CarrierReason {
+pub enum TransportReason {
     /// It was asked for.
     Wished,
     /// Nothing else was tried yet.
@@ -74,15 +74,15 @@ impl ChannelSpec {
     }
 
     /// What carries it.
-    pub fn carrier(&self) -> Carrier {
+    pub fn transport(&self) -> Transport {
         match self.link {
-            LinkIndex::ALL => Carrier::Association,
-            _ => Carrier::Tcp,
+            LinkIndex::ALL => Transport::Association,
+            _ => Transport::Tcp,
         }
     }
 
     pub(crate) fn is_association(&self) -> bool {
-        self.carrier() == Carrier::Association
+        self.transport() == Transport::Association
     }
 
     /// Bytes of payload in a packet of an association.
@@ -367,9 +367,9 @@ impl Channel {
     /// A record fills whole TCP segments, so that no segment goes out half empty.
     pub(crate) fn chunk_limit(&self, size: ChunkSize, header: usize) -> usize {
         let overhead = RECORD_HEADER_LENGTH + TAG_LENGTH + header;
-        let segment = match self.spec.carrier() {
-            Carrier::Tcp => self.spec.segment_size.unwrap_or(DEFAULT_SEGMENT) as usize,
-            Carrier::Association => self.spec.packet_size(),
+        let segment = match self.spec.transport() {
+            Transport::Tcp => self.spec.segment_size.unwrap_or(DEFAULT_SEGMENT) as usize,
+            Transport::Association => self.spec.packet_size(),
         };
         let segment = segment.clamp(MIN_SEGMENT, MAX_CHUNK_PAYLOAD);
         let wanted = match size {
@@ -380,8 +380,8 @@ impl Channel {
                 let by_rate = (rate * CHUNK_TIME).as_usize();
                 let least = (rate * FULL_TIME).as_usize() / segment;
                 let least = least.clamp(MIN_SEGMENTS, FULL_SEGMENTS);
-                let most = match (self.spec.carrier(), self.spec.role) {
-                    (Carrier::Association, _) => MAX_MESSAGE,
+                let most = match (self.spec.transport(), self.spec.role) {
+                    (Transport::Association, _) => MAX_MESSAGE,
                     (_, ChannelRole::Bulk) => MAX_CHUNK_PAYLOAD,
                     (_, ChannelRole::Express) => segment * EXPRESS_SEGMENTS,
                 };

@@ -28,13 +28,13 @@ mod session;
 mod snapshot;
 mod stream;
 
-pub use channel::{Carrier, CarrierReason, ChannelSpec};
+pub use channel::{ChannelSpec, Transport, TransportReason};
 pub use config::{ChunkSize, SessionConfig};
 pub use error::{DatagramError, Misbehaviour, OpenError, PeerFault, StreamError};
 pub use event::{CloseReason, Event};
 pub use grant::JoinRefused;
 pub use hawser_path::Spread;
-pub use hawser_wire::{Transport, UnknownTransport};
+pub use hawser_wire::{TransportChoice, UnknownTransport};
 pub use session::association::{AssociationSample, Behind, PathSample};
 pub use session::{Outgoing, ReadOutcome, Session, Side};
 pub use snapshot::{

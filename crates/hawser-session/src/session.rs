@@ -2,14 +2,12 @@ mod account;
 mod ahead;
 pub(crate) mod association;
 mod bottleneck;
-mod carrier;
 mod control;
 pub(crate) mod datagrams;
 mod failure;
 mod govern;
 mod ingest;
 mod pauses;
-mod race;
 pub(crate) mod report;
 mod rescue;
 mod restraint;
@@ -19,6 +17,8 @@ mod spread;
 mod streams;
 mod tail;
 mod transmit;
+mod transport;
+mod transport_trial;
 mod views;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -43,7 +43,7 @@ use crate::reassembly::Reassembly;
 use crate::recorder::Recorder;
 use crate::snapshot::Counters;
 use crate::stream::{Pool, Stream};
-use crate::{Carrier, Payload, SessionConfig};
+use crate::{Payload, SessionConfig, Transport};
 
 /// Which side of a session this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub struct Session {
     tail_budget: tail::Budget,
     interactive: restraint::Interactive,
     rules: govern::Rules,
-    carriers: carrier::Carriers,
+    transports: transport::Transports,
     accounts: BTreeMap<LinkIndex, account::LinkAccount>,
     governor: account::Oversight,
     shared: bottleneck::Shared,
@@ -202,7 +202,7 @@ impl Session {
             interactive: restraint::Interactive::default(),
             tail_budget: tail::Budget::default(),
             rules: govern::Rules::default(),
-            carriers: carrier::Carriers::default(),
+            transports: transport::Transports::default(),
             accounts: BTreeMap::new(),
             governor: account::Oversight::default(),
             shared: bottleneck::Shared::default(),
@@ -418,13 +418,13 @@ impl Session {
 
     /// How many bytes all links carry in `time`, as far as is known; at least a chunk.
     fn carried_in(&self, time: Duration) -> u64 {
-        let rate = |carrier: Carrier| -> Rate {
+        let rate = |transport: Transport| -> Rate {
             let bulk = self.channels.values();
             let bulk = bulk.filter(|c| c.spec.role == ChannelRole::Bulk && !c.is_excluded());
-            let bulk = bulk.filter(|channel| channel.spec.carrier() == carrier);
+            let bulk = bulk.filter(|channel| channel.spec.transport() == transport);
             bulk.map(|channel| channel.path.rate()).sum()
         };
-        let rate = rate(Carrier::Tcp).max(rate(Carrier::Association));
+        let rate = rate(Transport::Tcp).max(rate(Transport::Association));
         (rate * time).as_u64().max(MIN_SMALL)
     }
 

@@ -2,9 +2,9 @@ use std::time::Duration;
 
 use hawser_sched::governor::Standing;
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, StreamId};
-use hawser_wire::{ChannelRole, Transport};
+use hawser_wire::{ChannelRole, TransportChoice};
 
-use crate::{Carrier, CarrierReason};
+use crate::{Transport, TransportReason};
 
 /// A session at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,15 +33,15 @@ pub struct SessionSnapshot {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransportSnapshot {
     /// What the user wants.
-    pub wish: Transport,
+    pub wish: TransportChoice,
     /// What bulk that this side sends goes over.
-    pub in_use: Carrier,
+    pub in_use: Transport,
     /// The association, where there is one.
     pub association: Option<ChannelId>,
     /// What is in use is tried, to compare it with the other.
     pub trying: bool,
     /// Why that is in use, and not the other.
-    pub reason: CarrierReason,
+    pub reason: TransportReason,
     /// What TCP channels delivered when they were last measured against an association.
     pub tcp: Option<Rate>,
     /// What an association delivered when it was last measured against TCP channels.
@@ -79,7 +79,7 @@ pub struct ChannelSnapshot {
     /// What it is for.
     pub role: ChannelRole,
     /// What carries it.
-    pub carrier: Carrier,
+    pub transport: Transport,
     /// The link below it.
     pub link: LinkIndex,
     /// Silent against expectation.

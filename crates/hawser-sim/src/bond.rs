@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_scenario::{Action, Congestion, Scenario};
-use hawser_session::{ChannelSpec, Event, Session, SessionConfig, Side, Transport};
+use hawser_session::{ChannelSpec, Event, Session, SessionConfig, Side, TransportChoice};
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex};
 use hawser_wire::ChannelRole;
 
@@ -31,7 +31,7 @@ pub struct BondConfig {
     /// The congestion control of every channel; `None`: as the session chooses.
     pub congestion: Option<Congestion>,
     /// What chunks go over. With anything but TCP the client begins an association as soon as it may.
-    pub transport: Transport,
+    pub transport: TransportChoice,
 }
 
 impl Default for BondConfig {
@@ -43,7 +43,7 @@ impl Default for BondConfig {
                 ..SessionConfig::default()
             },
             congestion: None,
-            transport: Transport::Tcp,
+            transport: TransportChoice::Tcp,
         }
     }
 }

@@ -13,7 +13,7 @@ use anyhow::{Context as _, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hawser_scenario::{Congestion, Direction, Scenario};
 use hawser_sched::chunk::ChunkPolicy;
-use hawser_session::{SessionConfig, Transport};
+use hawser_session::{SessionConfig, TransportChoice};
 use hawser_sim::bond::BondConfig;
 use hawser_sim::experiment::{self, Options, Singles};
 use hawser_sim::objects;
@@ -263,9 +263,9 @@ impl BondArguments {
             },
             congestion: self.congestion,
             transport: match self.transport {
-                Carried::Tcp => Transport::Tcp,
-                Carried::Sctp => Transport::Sctp,
-                Carried::Auto => Transport::Auto,
+                Carried::Tcp => TransportChoice::Tcp,
+                Carried::Sctp => TransportChoice::Sctp,
+                Carried::Auto => TransportChoice::Auto,
             },
         }
     }

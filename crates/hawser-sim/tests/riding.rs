@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_scenario::{Direction, Scenario, no_files};
-use hawser_session::{Carrier, ReadOutcome, SessionSnapshot, Side, Transport};
+use hawser_session::{ReadOutcome, SessionSnapshot, Side, Transport, TransportChoice};
 use hawser_sim::bond::{Bond, BondConfig, Signal};
 use hawser_sim::bulk::{self, Bulk};
 use hawser_types::{ByteCount, Instant, StreamId};
@@ -21,7 +21,7 @@ fn unlike() -> Scenario {
     scenario(&(link("20Mbit/s", "10ms") + &link("10Mbit/s", "40ms")))
 }
 
-fn bond(scenario: &Scenario, transport: Transport) -> Bond {
+fn bond(scenario: &Scenario, transport: TransportChoice) -> Bond {
     let config = BondConfig {
         transport,
         ..BondConfig::default()
@@ -45,7 +45,7 @@ fn has_association(bond: &Bond) -> bool {
 fn over_tcp(now: &SessionSnapshot, before: &SessionSnapshot) -> u64 {
     let sum = |snapshot: &SessionSnapshot| -> u64 {
         let tcp = snapshot.channels.iter();
-        let tcp = tcp.filter(|channel| channel.carrier == Carrier::Tcp);
+        let tcp = tcp.filter(|channel| channel.transport == Transport::Tcp);
         tcp.map(|channel| channel.sent.as_u64()).sum()
     };
     sum(now) - sum(before)
@@ -54,7 +54,7 @@ fn over_tcp(now: &SessionSnapshot, before: &SessionSnapshot) -> u64 {
 #[test]
 fn a_transfer_goes_over_the_links_of_an_association_both_ways() {
     let scenario = unlike();
-    let mut bond = bond(&scenario, Transport::Sctp);
+    let mut bond = bond(&scenario, TransportChoice::Sctp);
     assert!(has_association(&bond));
     for (direction, side) in [
         (Direction::Put, Side::Client),
@@ -153,7 +153,7 @@ fn beginning(delays: &[u64]) -> [Duration; 2] {
         .map(|delay| link("20Mbit/s", &format!("{delay}ms")));
     let scenario = scenario(&links.collect::<String>());
     let config = BondConfig {
-        transport: Transport::Sctp,
+        transport: TransportChoice::Sctp,
         ..BondConfig::default()
     };
     let mut bond = Bond::new(&scenario, 7, config);
@@ -171,7 +171,7 @@ fn beginning(delays: &[u64]) -> [Duration; 2] {
             at[0].get_or_insert(age);
         }
         let paths = now.channels.iter();
-        let answering = paths.filter(|it| it.carrier == Carrier::Association && !it.suspect);
+        let answering = paths.filter(|it| it.transport == Transport::Association && !it.suspect);
         if answering.count() >= scenario.links.len() {
             at[1].get_or_insert(age);
         }
@@ -197,7 +197,7 @@ fn an_association_stands_three_of_the_quickest_round_trips_after_the_session() {
 #[test]
 fn a_stream_survives_that_udp_is_dropped_and_goes_over_the_association_again() {
     let scenario = unlike();
-    let mut bond = bond(&scenario, Transport::Sctp);
+    let mut bond = bond(&scenario, TransportChoice::Sctp);
     let id = bond.with(Side::Client, |session, now| {
         session.open_stream(now, Bytes::from_static(b"x")).unwrap()
     });
@@ -213,21 +213,21 @@ fn a_stream_survives_that_udp_is_dropped_and_goes_over_the_association_again() {
     flow.run(&mut bond, until);
     assert_eq!(
         look(&bond, Side::Client).transport.in_use,
-        Carrier::Association
+        Transport::Association
     );
     bond.set_blocks_udp(true);
     let (before, read) = (look(&bond, Side::Client), flow.read);
     let until = at(&bond, 4);
     flow.run(&mut bond, until);
     let blocked = look(&bond, Side::Client);
-    assert_eq!(blocked.transport.in_use, Carrier::Tcp);
+    assert_eq!(blocked.transport.in_use, Transport::Tcp);
     assert!(over_tcp(&blocked, &before) > 8_000_000);
     assert!(flow.read - read > 8_000_000, "{}", flow.read - read);
     bond.set_blocks_udp(false);
     let until = at(&bond, 5);
     flow.run(&mut bond, until);
     let after = look(&bond, Side::Client);
-    assert_eq!(after.transport.in_use, Carrier::Association);
+    assert_eq!(after.transport.in_use, Transport::Association);
     let until = at(&bond, 60);
     flow.run(&mut bond, until);
     assert!(
@@ -254,6 +254,6 @@ fn a_network_without_udp_costs_nothing() {
         let bulk = Bulk::new(Direction::Get, bytes, Duration::from_secs(60));
         bulk::run(&mut bond, &bulk).took.unwrap()
     };
-    let [tcp, auto] = [Transport::Tcp, Transport::Auto].map(took);
+    let [tcp, auto] = [TransportChoice::Tcp, TransportChoice::Auto].map(took);
     assert!(auto < tcp + tcp / 20, "{auto:?} {tcp:?}");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_scenario::{Scenario, no_files};
-use hawser_session::{Event, Side, Transport};
+use hawser_session::{Event, Side, TransportChoice};
 use hawser_sim::bond::{Bond, BondConfig, Signal};
 use hawser_types::{Instant, StreamId};
 
@@ -43,7 +43,7 @@ struct Outcome {
 fn call(is_told: bool) -> Outcome {
     let scenario = Scenario::parse("test", LOSSY, &no_files).unwrap();
     let config = BondConfig {
-        transport: Transport::Sctp,
+        transport: TransportChoice::Sctp,
         ..BondConfig::default()
     };
     let mut bond = Bond::new(&scenario, 7, config);

@@ -11,7 +11,7 @@ use crate::{Malformed, MalformedReason, put_varint, take_varint};
 
 /// What chunks are to travel over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Transport {
+pub enum TransportChoice {
     /// TCP channels only.
     #[default]
     Tcp,
@@ -21,7 +21,7 @@ pub enum Transport {
     Auto,
 }
 
-impl Transport {
+impl TransportChoice {
     /// Every one.
     pub const ALL: [Self; 3] = [Self::Tcp, Self::Sctp, Self::Auto];
 
@@ -42,7 +42,7 @@ impl Transport {
     }
 }
 
-impl FromStr for Transport {
+impl FromStr for TransportChoice {
     type Err = UnknownTransport;
 
     fn from_str(name: &str) -> Result<Self, UnknownTransport> {
@@ -59,7 +59,7 @@ pub struct UnknownTransport(String);
 impl fmt::Display for UnknownTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "unknown transport `{}`: allowed are", self.0)?;
-        let mut all = Transport::ALL.iter();
+        let mut all = TransportChoice::ALL.iter();
         all.try_for_each(|transport| write!(f, " {}", transport.name()))
     }
 }

@@ -3,7 +3,7 @@ use std::net::{IpAddr, SocketAddr};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use hawser_types::{ChannelId, StreamId};
 
-use crate::association::{Transport, take_link};
+use crate::association::{TransportChoice, take_link};
 use crate::frame::CRITICAL;
 use crate::terms::{LinkTerms, MAX_LINK_TERMS, take_terms};
 use crate::varint::{take_length, take_varint_u32};
@@ -56,7 +56,7 @@ pub enum Command {
         /// The number of its channel, from a grant; of what it began last, where only the wish is new.
         channel: ChannelId,
         /// What the gateway's chunks are to travel over.
-        transport: Transport,
+        transport: TransportChoice,
     },
 }
 
@@ -200,7 +200,7 @@ impl Command {
             },
             ASSOCIATE => Self::Associate {
                 channel: ChannelId::new(take_varint_u32(input, "associate")?),
-                transport: Transport::read(take_varint(input, "associate")?)?,
+                transport: TransportChoice::read(take_varint(input, "associate")?)?,
             },
             _ if kind & CRITICAL != 0 => {
                 return Err(Malformed::new("command", MalformedReason::UnknownCritical));
@@ -394,7 +394,7 @@ mod tests {
             Command::DatagramPort { port: 7443 },
             Command::Associate {
                 channel: ChannelId::new(5),
-                transport: Transport::Auto,
+                transport: TransportChoice::Auto,
             },
         ]
     }
@@ -448,7 +448,7 @@ mod tests {
         let port = Command::DatagramPort { port: 7443 };
         let associate = Command::Associate {
             channel: ChannelId::new(70),
-            transport: Transport::Sctp,
+            transport: TransportChoice::Sctp,
         };
         port.encode(&mut bytes);
         associate.encode(&mut bytes);

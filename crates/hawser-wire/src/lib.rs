@@ -17,7 +17,7 @@ pub mod sctp;
 mod terms;
 mod varint;
 
-pub use association::{Transport, UnknownTransport, put_record_number, take_record_number};
+pub use association::{TransportChoice, UnknownTransport, put_record_number, take_record_number};
 pub use command::{
     Command, CommandDecoder, Enrolment, Grant, GrantAddress, Hello, MAX_COMMAND_VALUE,
 };

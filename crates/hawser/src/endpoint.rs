@@ -11,7 +11,7 @@ use hawser_net::invite::Invite;
 use hawser_net::links::{Link, LinkError, LinkMonitor};
 use hawser_net::store::{ClientStore, GatewayStore, StateDir, StoreError};
 use hawser_net::unix_time::UnixTime;
-use hawser_session::{SessionConfig, Transport};
+use hawser_session::{SessionConfig, TransportChoice};
 use tokio::net::ToSocketAddrs;
 use tokio::sync::{OnceCell, watch};
 
@@ -32,7 +32,7 @@ pub struct Endpoint {
 pub(crate) struct Inner {
     pub(crate) identity: Identity,
     pub(crate) session: SessionConfig,
-    pub(crate) transport: Transport,
+    pub(crate) transport: TransportChoice,
     pub(crate) limits: AcceptLimits,
     pub(crate) known_keys: KnownKeys,
     links: Vec<String>,
@@ -56,7 +56,7 @@ pub struct EndpointBuilder {
     state: Option<PathBuf>,
     session: SessionConfig,
     encryption: Encryption,
-    transport: Transport,
+    transport: TransportChoice,
     limits: AcceptLimits,
     links: Vec<String>,
     name: String,
@@ -152,10 +152,10 @@ impl EndpointBuilder {
     }
 
     /// What data travels over, both ways, as the end that connects wants it; by default TCP. An endpoint that
-    /// listens takes UDP, at the port of the same number, unless this is [`Transport::Tcp`]. Where UDP does
+    /// listens takes UDP, at the port of the same number, unless this is [`TransportChoice::Tcp`]. Where UDP does
     /// not pass, everything goes over TCP.
     #[must_use]
-    pub fn transport(mut self, transport: Transport) -> Self {
+    pub fn transport(mut self, transport: TransportChoice) -> Self {
         self.transport = transport;
         self
     }
@@ -242,7 +242,7 @@ impl Endpoint {
             state: None,
             session: SessionConfig::default(),
             encryption: Encryption::Default,
-            transport: Transport::default(),
+            transport: TransportChoice::default(),
             limits: AcceptLimits::default(),
             links: Vec::new(),
             name: String::new(),

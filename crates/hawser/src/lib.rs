@@ -90,4 +90,4 @@ pub use hawser_net::host_port::HostPort;
 pub use hawser_net::identity::{Identity, PublicKey};
 pub use hawser_net::invite::Invite;
 pub use hawser_net::stream::{BondStream, ResetByPeer};
-pub use hawser_session::{SessionConfig, Transport};
+pub use hawser_session::{SessionConfig, TransportChoice};

@@ -13,7 +13,7 @@ use hawser_net::links::list_links;
 use hawser_net::store::StoreError;
 use hawser_net::stream::BondStream;
 use hawser_net::unix_time::UnixTime;
-use hawser_session::Transport;
+use hawser_session::TransportChoice;
 use tokio::net::ToSocketAddrs;
 
 use crate::admission::Door;
@@ -58,7 +58,7 @@ impl BondListener {
             congestion: None,
         };
         let mut gateway = Gateway::start(config, vec![listener], Arc::clone(&door) as _)?;
-        if inner.transport != Transport::Tcp {
+        if inner.transport != TransportChoice::Tcp {
             gateway = gateway.taking_associations();
         }
         if address.ip().is_unspecified() {

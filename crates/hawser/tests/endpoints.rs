@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hawser::{
     BondListener, ConnectError, Encryption, Endpoint, HostPort, OpenStreamError, OpenToClientError,
-    PeerAddress, Transport,
+    PeerAddress, TransportChoice,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -333,7 +333,7 @@ const AMOUNT: usize = 40_000_000;
 async fn an_association_carries_what_is_said_where_both_ends_want_one() {
     let endpoint = || {
         Endpoint::builder()
-            .transport(Transport::Sctp)
+            .transport(TransportChoice::Sctp)
             .build()
             .unwrap()
     };

@@ -1,7 +1,7 @@
 //! `hawser link` and `hawser policy`.
 
 use clap::{ArgGroup, Args, Subcommand};
-use hawser_config::{ChunkPolicy, ConnectionPolicy, GatewayUse, Transport};
+use hawser_config::{ChunkPolicy, ConnectionPolicy, GatewayUse, TransportChoice};
 use hawser_control::LinkUse;
 use hawser_policy::Profile;
 
@@ -73,7 +73,7 @@ pub(crate) struct PolicySetArgs {
     /// Let what sessions carry travel over this, both ways: tcp, sctp (over UDP where that passes)
     /// or auto (what delivers more)
     #[arg(long, value_name = "NAME", group = "says")]
-    pub(crate) transport: Option<Transport>,
+    pub(crate) transport: Option<TransportChoice>,
     /// Send over the gateway what no rule speaks of: always, auto (what gains by it) or never
     #[arg(long, value_name = "WHEN", group = "says")]
     pub(crate) via_gateway: Option<GatewayUse>,

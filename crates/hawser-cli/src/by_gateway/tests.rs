@@ -14,7 +14,7 @@ fn channel(number: u32, link: u32, milliseconds: u64, suspect: bool) -> ChannelS
     ChannelSnapshot {
         id: ChannelId::new(number),
         role: ChannelRole::Bulk,
-        carrier: Default::default(),
+        transport: Default::default(),
         link: LinkIndex::new(link),
         suspect,
         rtt: Duration::from_millis(milliseconds),
@@ -99,7 +99,7 @@ async fn the_director_knows_of_the_gateway_before_anything_is_said_of_its_sessio
         session: Default::default(),
         congestion: None,
         express: true,
-        transport: hawser_session::Transport::default(),
+        transport: hawser_session::TransportChoice::default(),
     };
     let (_sender, links) = watch::channel(Arc::default());
     let client = Arc::new(Client::start(config, links));

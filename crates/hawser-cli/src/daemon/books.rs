@@ -161,7 +161,7 @@ pub(super) mod tests {
         let channel = |&(id, sent): &(u32, u64)| ChannelSnapshot {
             id: ChannelId::new(id),
             role: hawser_wire::ChannelRole::Bulk,
-            carrier: Default::default(),
+            transport: Default::default(),
             link: LinkIndex::new(2),
             suspect: false,
             rtt: Duration::ZERO,

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hawser_control::{
-    Carrier, ChannelKind, ChannelState, ChannelStatus, MemoryStatus, PathStanding, PathState,
-    PathStatus, SessionState, SessionStatus, StreamStatus, TransportStatus,
+    ChannelKind, ChannelState, ChannelStatus, MemoryStatus, PathStanding, PathState, PathStatus,
+    SessionState, SessionStatus, StreamStatus, Transport, TransportStatus,
 };
 use hawser_front::bonded::Purpose;
 use hawser_front::datagram::opening;
@@ -176,11 +176,11 @@ fn channel(channel: &ChannelSnapshot, view: &View) -> ChannelStatus {
         bytes_received: channel.received,
         retransmissions: channel.retransmissions,
         in_flight_bytes: channel.in_flight,
-        congestion: match channel.carrier {
-            hawser_session::Carrier::Tcp => view.congestion.clone(),
-            hawser_session::Carrier::Association => String::new(),
+        congestion: match channel.transport {
+            hawser_session::Transport::Tcp => view.congestion.clone(),
+            hawser_session::Transport::Association => String::new(),
         },
-        carrier: carrier(channel.carrier),
+        transport: transport_of(channel.transport),
     }
 }
 
@@ -188,16 +188,16 @@ fn transport(session: &SessionSnapshot, view: &View) -> TransportStatus {
     let transport = session.transport;
     TransportStatus {
         wanted: transport.wish.name().to_owned(),
-        in_use: carrier(transport.in_use),
+        in_use: transport_of(transport.in_use),
         trying: transport.trying,
         problem: view.transport_problem.clone(),
     }
 }
 
-fn carrier(carrier: hawser_session::Carrier) -> Carrier {
-    match carrier {
-        hawser_session::Carrier::Tcp => Carrier::Tcp,
-        hawser_session::Carrier::Association => Carrier::Association,
+fn transport_of(transport: hawser_session::Transport) -> Transport {
+    match transport {
+        hawser_session::Transport::Tcp => Transport::Tcp,
+        hawser_session::Transport::Association => Transport::Association,
     }
 }
 

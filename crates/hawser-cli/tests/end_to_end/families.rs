@@ -154,15 +154,16 @@ impl Scene {
         assert!(got.unwrap() == page(size), "{}", self.up.log());
     }
 
-    /// What has come to the client by each link that its session has, over channels of a carrier or of
+    /// What has come to the client by each link that its session has, over channels of a transport or of
     /// any.
-    fn received(&self, carrier: Option<&str>) -> [Option<u64>; 2] {
+    fn received(&self, transport: Option<&str>) -> [Option<u64>; 2] {
         let status = self.place.status("client").unwrap();
         let paths = status["sessions"][0]["paths"].as_array();
         LINKS.map(|link| {
             let path = paths?.iter().find(|path| path["link"] == link)?;
             let channels = path["channels"].as_array()?.iter();
-            let wanted = channels.filter(|it| carrier.is_none_or(|wanted| it["carrier"] == wanted));
+            let wanted =
+                channels.filter(|it| transport.is_none_or(|wanted| it["transport"] == wanted));
             wanted.map(|it| it["bytes_received"].as_u64()).sum()
         })
     }

@@ -184,16 +184,16 @@ fn download(place: &Place, up: &Daemon, size: usize) {
     assert!(got.unwrap() == page(size), "{}", up.log());
 }
 
-/// What has come to one end over channels that `carrier` carries; none where there is no such channel.
-pub(crate) fn carried(place: &Place, end: &str, carrier: &str) -> Option<u64> {
+/// What has come to one end over channels that `transport` carries; none where there is no such channel.
+pub(crate) fn carried(place: &Place, end: &str, transport: &str) -> Option<u64> {
     let status = place.status(end)?;
     let paths = status["sessions"][0]["paths"].as_array()?.iter();
     let channels = paths.filter_map(|path| path["channels"].as_array());
-    let of_carrier = channels.flatten().filter(|it| match carrier {
-        "tcp" => it["carrier"] == Value::Null,
-        other => it["carrier"] == other,
+    let of_transport = channels.flatten().filter(|it| match transport {
+        "tcp" => it["transport"] == Value::Null,
+        other => it["transport"] == other,
     });
-    let received = of_carrier.filter_map(|it| it["bytes_received"].as_u64());
+    let received = of_transport.filter_map(|it| it["bytes_received"].as_u64());
     received.fold(None, |sum, bytes| Some(sum.unwrap_or(0) + bytes))
 }
 

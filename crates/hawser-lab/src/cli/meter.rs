@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
-use hawser::{Encryption, Transport};
+use hawser::{Encryption, TransportChoice};
 
 use crate::cut::{self, VisitArguments};
 use crate::meter::{self, AssociationOrder, Congestion, Embedding, LibraryOrder, Order, QuicOrder};
@@ -67,7 +67,7 @@ pub(super) struct LibraryOptions {
     #[arg(long)]
     plain: bool,
     #[arg(long, default_value = "tcp")]
-    transport: Transport,
+    transport: TransportChoice,
 }
 
 #[derive(Debug, clap::Args)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use hawser_session::Transport;
+use hawser_session::TransportChoice;
 use serde_json::Value;
 
 use super::bench::{Bench, StepError, own_program, wait_for_port};
@@ -23,7 +23,7 @@ pub struct Programs {
     /// Runs without the right to choose any congestion control.
     restricted: bool,
     /// What clients are told that data is to travel over.
-    transport: Option<Transport>,
+    transport: Option<TransportChoice>,
 }
 
 /// No binary to test.
@@ -82,7 +82,7 @@ impl Programs {
     }
 
     /// The same with data of sessions travelling over this, where it is named.
-    pub(crate) fn with_transport(self, transport: Option<Transport>) -> Self {
+    pub(crate) fn with_transport(self, transport: Option<TransportChoice>) -> Self {
         Self { transport, ..self }
     }
 

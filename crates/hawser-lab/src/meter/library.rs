@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hawser::{BondStream, Encryption, Endpoint, EndpointBuilder, Invite, Transport};
+use hawser::{BondStream, Encryption, Endpoint, EndpointBuilder, Invite, TransportChoice};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::body::{BLOCK, Sink, Source};
@@ -31,7 +31,7 @@ pub(crate) struct LibraryOrder {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Embedding {
     pub(crate) encryption: Encryption,
-    pub(crate) transport: Transport,
+    pub(crate) transport: TransportChoice,
 }
 
 impl Embedding {
@@ -159,9 +159,9 @@ mod tests {
     #[test]
     fn endpoints_move_bytes_both_ways_sealed_and_plain() {
         for (encryption, transport) in [
-            (Encryption::Default, Transport::Tcp),
-            (Encryption::None, Transport::Tcp),
-            (Encryption::Default, Transport::Sctp),
+            (Encryption::Default, TransportChoice::Tcp),
+            (Encryption::None, TransportChoice::Tcp),
+            (Encryption::Default, TransportChoice::Sctp),
         ] {
             let how = Embedding {
                 encryption,

@@ -46,7 +46,7 @@ pub(super) enum Then {
     Filter,
     Link { link: String, what: Quantity },
     Scheduler(Scheduled),
-    Transport,
+    TransportChoice,
     Gateway,
     Profile,
     Only(Whose),
@@ -142,7 +142,7 @@ impl Then {
                 };
                 (request, words)
             }
-            Self::Transport => {
+            Self::TransportChoice => {
                 let transport = owned;
                 let request = Request::SetTransport { transport, save };
                 (request, format!("sessions travel over: {text}"))

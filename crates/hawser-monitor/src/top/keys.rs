@@ -96,7 +96,7 @@ impl State {
             KeyCode::Char('s') => self.toggle_save(),
             KeyCode::Char('S') => self.pick_policy(&PolicyKey::Scheduler(Scheduled::Sessions)),
             KeyCode::Char('C') => self.pick_policy(&PolicyKey::Scheduler(Scheduled::Connections)),
-            KeyCode::Char('T') => self.pick_policy(&PolicyKey::Transport),
+            KeyCode::Char('T') => self.pick_policy(&PolicyKey::TransportChoice),
             KeyCode::Char('G') => self.pick_policy(&PolicyKey::Gateway),
             KeyCode::Char('P') => self.pick_policy(&PolicyKey::Profile),
             KeyCode::Up | KeyCode::Char('k') => self.step(-1),

@@ -13,7 +13,7 @@ use super::state::State;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum PolicyKey {
     Scheduler(Scheduled),
-    Transport,
+    TransportChoice,
     Gateway,
     Profile,
     Rule(u64),
@@ -58,11 +58,11 @@ pub(super) fn choice(policy: &PolicyStatus, key: &PolicyKey) -> Option<Choice> {
             policy.sessions_known.clone(),
             Then::Scheduler(*of),
         ),
-        PolicyKey::Transport => choice(
+        PolicyKey::TransportChoice => choice(
             "sessions travel over",
             policy.transport.clone(),
             policy.transports_known.clone(),
-            Then::Transport,
+            Then::TransportChoice,
         ),
         PolicyKey::Gateway => {
             let known = match &policy.gateway {
@@ -143,7 +143,7 @@ fn row(policy: &PolicyStatus, key: &PolicyKey) -> Option<[String; 3]> {
 const SETTINGS: [PolicyKey; 5] = [
     PolicyKey::Scheduler(Scheduled::Sessions),
     PolicyKey::Scheduler(Scheduled::Connections),
-    PolicyKey::Transport,
+    PolicyKey::TransportChoice,
     PolicyKey::Gateway,
     PolicyKey::Profile,
 ];

@@ -81,7 +81,7 @@ impl Order {
 pub(super) fn flows(seen: &Seen, order: Order, filter: &str) -> Vec<Flow> {
     let sessions = seen.status.iter().flat_map(|status| &status.sessions);
     let streams = sessions.flat_map(|session| {
-        let over = carriers(session);
+        let over = transports(session);
         let flow = move |it: &StreamStatus| of_stream(session, it, &over);
         session.streams.iter().map(flow).collect::<Vec<_>>()
     });
@@ -113,7 +113,7 @@ pub(super) fn contains(text: &str, filter: &str) -> bool {
 }
 
 /// The links that a session's chunks go over.
-fn carriers(session: &SessionStatus) -> String {
+fn transports(session: &SessionStatus) -> String {
     let carries = |state, standing| state == PathState::Up && standing != PathStanding::Excluded;
     let mut links: Vec<&str> = Vec::new();
     for path in &session.paths {

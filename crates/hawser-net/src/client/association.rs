@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_sctp::{AssociationConfig, Local};
-use hawser_session::Transport;
+use hawser_session::TransportChoice;
 use hawser_types::{ChannelId, LinkIndex};
 use tokio::time::{Instant, timeout};
 
@@ -16,7 +16,7 @@ use crate::driver::Driver;
 
 impl Client {
     /// What carries chunks from now on, both ways, in the session that runs and in later ones.
-    pub fn set_transport(&self, transport: Transport) {
+    pub fn set_transport(&self, transport: TransportChoice) {
         self.shared.transport.send_replace(transport);
         if let State::Running(driver) = &*self.shared.current.borrow() {
             driver.with(|session, now| session.set_transport(now, transport));
@@ -24,7 +24,7 @@ impl Client {
     }
 
     /// What is to carry chunks.
-    pub fn transport(&self) -> Transport {
+    pub fn transport(&self) -> TransportChoice {
         *self.shared.transport.borrow()
     }
 
@@ -62,9 +62,9 @@ impl Keeper {
             links.mark_unchanged();
             let wish = *wishes.borrow_and_update();
             let port = self.driver.datagram_port();
-            let (Some(port), true) = (port, wish != Transport::Tcp) else {
+            let (Some(port), true) = (port, wish != TransportChoice::Tcp) else {
                 self.endpoint = None;
-                self.publish((wish != Transport::Tcp).then(|| NOT_TAKEN.to_owned()));
+                self.publish((wish != TransportChoice::Tcp).then(|| NOT_TAKEN.to_owned()));
                 tokio::select! {
                     changed = wishes.changed() => if changed.is_err() { return },
                     changed = changes.changed() => if changed.is_err() { return },
@@ -135,7 +135,7 @@ impl Keeper {
         let mut rules = self.shared.rules.subscribe();
         let mut changes = self.driver.changes();
         while self.driver.channels().contains(&id) {
-            if *wishes.borrow_and_update() == Transport::Tcp {
+            if *wishes.borrow_and_update() == TransportChoice::Tcp {
                 self.driver.drop_channel(id);
                 return;
             }

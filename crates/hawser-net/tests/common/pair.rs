@@ -161,7 +161,7 @@ impl Pair {
             session: self.options.session.clone(),
             congestion: None,
             express: self.options.express,
-            transport: hawser_session::Transport::default(),
+            transport: hawser_session::TransportChoice::default(),
         }
     }
 

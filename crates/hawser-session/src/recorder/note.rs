@@ -8,7 +8,7 @@ use hawser_types::{ByteCount, ChannelId, LinkIndex, Rate, StreamId};
 use hawser_wire::ChannelRole;
 use smallvec::{SmallVec, smallvec};
 
-use crate::{Carrier, CarrierReason};
+use crate::{Transport, TransportReason};
 
 /// Something that happened to a channel, a link or the session, other than a decision.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -83,12 +83,12 @@ pub enum Note {
         /// The chunk's bytes.
         bytes: ByteCount,
     },
-    /// Chunks go over another carrier than before.
-    Carrier {
+    /// Chunks go over another transport than before.
+    Transport {
         /// What bulk goes over from now on.
-        carrier: Carrier,
+        transport: Transport,
         /// Why.
-        reason: CarrierReason,
+        reason: TransportReason,
         /// What TCP channels and the association delivered when they were last measured; zero where they
         /// were not.
         measured: [Rate; 2],
@@ -165,14 +165,14 @@ impl Note {
                 link,
                 chunks,
             } => (8, smallvec![id(channel), at(link), chunks]),
-            Self::Carrier {
-                carrier,
+            Self::Transport {
+                transport,
                 reason,
                 measured,
             } => {
                 let [tcp, sctp] = measured.map(Rate::bytes_per_second);
-                let (carrier, reason) = (carrier as u64, reason as u64);
-                (9, smallvec![carrier, reason, tcp, sctp])
+                let (transport, reason) = (transport as u64, reason as u64);
+                (9, smallvec![transport, reason, tcp, sctp])
             }
             Self::Sample {
                 channel,
@@ -262,8 +262,8 @@ impl Note {
                 link: link_of(*link)?,
                 chunks: *chunks,
             },
-            (9, [carrier, reason, tcp, sctp]) => Self::Carrier {
-                carrier: carrier_of(*carrier)?,
+            (9, [transport, reason, tcp, sctp]) => Self::Transport {
+                transport: transport_of(*transport)?,
                 reason: reason_of(*reason)?,
                 measured: [*tcp, *sctp].map(Rate::from_bytes_per_second),
             },
@@ -308,18 +308,20 @@ fn role_of(word: u64) -> Option<ChannelRole> {
     }
 }
 
-fn carrier_of(word: u64) -> Option<Carrier> {
-    let known = [Carrier::Tcp, Carrier::Association];
-    known.into_iter().find(|carrier| *carrier as u64 == word)
+fn transport_of(word: u64) -> Option<Transport> {
+    let known = [Transport::Tcp, Transport::Association];
+    known
+        .into_iter()
+        .find(|transport| *transport as u64 == word)
 }
 
-fn reason_of(word: u64) -> Option<CarrierReason> {
+fn reason_of(word: u64) -> Option<TransportReason> {
     let known = [
-        CarrierReason::Wished,
-        CarrierReason::First,
-        CarrierReason::Tried,
-        CarrierReason::Faster,
-        CarrierReason::Silent,
+        TransportReason::Wished,
+        TransportReason::First,
+        TransportReason::Tried,
+        TransportReason::Faster,
+        TransportReason::Silent,
     ];
     known.into_iter().find(|reason| *reason as u64 == word)
 }

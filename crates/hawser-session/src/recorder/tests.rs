@@ -6,7 +6,7 @@ use hawser_types::{LinkIndex, Rate};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Carrier, CarrierReason};
+use crate::{Transport, TransportReason};
 
 const KIB: u64 = 1024;
 
@@ -366,9 +366,9 @@ fn any_note() -> impl Strategy<Value = Note> {
                 link,
                 chunks: a,
             },
-            9 => Note::Carrier {
-                carrier: [Carrier::Tcp, Carrier::Association][(a % 2) as usize],
-                reason: [CarrierReason::First, CarrierReason::Silent][(b % 2) as usize],
+            9 => Note::Transport {
+                transport: [Transport::Tcp, Transport::Association][(a % 2) as usize],
+                reason: [TransportReason::First, TransportReason::Silent][(b % 2) as usize],
                 measured: [a, c].map(Rate::from_bytes_per_second),
             },
             5 => Note::Standing { link, standing },

@@ -1,4 +1,4 @@
-//! Packets that are sealed each by itself, for carriers that lose, repeat and reorder them.
+//! Packets that are sealed each by itself, for transports that lose, repeat and reorder them.
 //!
 //! Both ends of a datagram channel have a [`DatagramSealer`] for what they send, over whichever
 //! link, and a [`DatagramOpener`] for what comes. What does not open is not answered.

@@ -84,7 +84,7 @@ impl Session {
             stream.furthest_held = stream.furthest_held.max(end);
         }
         self.account(link).delivered += bytes;
-        self.carriers.on_held(link, bytes);
+        self.transports.on_held(link, bytes);
     }
 
     /// Reports every link to the governor, and follows it. Called each few milliseconds while

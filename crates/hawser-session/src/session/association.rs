@@ -9,14 +9,14 @@ use bytes::Bytes;
 use hawser_path::KernelSample;
 use hawser_sched::rules::{Permission, Terms};
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, RecordNumber};
-use hawser_wire::{Command, Transport, put_record_number, take_record_number};
+use hawser_wire::{Command, TransportChoice, put_record_number, take_record_number};
 
 use smallvec::SmallVec;
 
 use super::{Outgoing, Session, Side};
 use crate::channel::Channel;
 use crate::snapshot::ChannelSnapshot;
-use crate::{Carrier, Event, JoinRefused, Misbehaviour, PeerFault};
+use crate::{Event, JoinRefused, Misbehaviour, PeerFault, Transport};
 
 /// What is known of an association at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -85,9 +85,9 @@ impl Session {
 
     /// What chunks are to travel over, both ways. For clients, which tell their gateway with the association
     /// that they begin.
-    pub fn set_transport(&mut self, now: Instant, transport: Transport) {
-        if self.carriers.set_transport(transport)
-            && let Some(channel) = self.carriers.announced
+    pub fn set_transport(&mut self, now: Instant, transport: TransportChoice) {
+        if self.transports.set_transport(transport)
+            && let Some(channel) = self.transports.announced
             && self.side == Side::Client
         {
             self.queue_command(&Command::Associate { channel, transport });
@@ -96,15 +96,15 @@ impl Session {
     }
 
     /// What chunks are to travel over: this client's wish, or what a gateway's client told it.
-    pub fn transport(&self) -> Transport {
-        self.carriers.transport()
+    pub fn transport(&self) -> TransportChoice {
+        self.transports.transport()
     }
 
     /// Tells the gateway that an association begins with the keys of this channel, whose number came from
     /// [`Session::take_grant`]. One that was begun before is not to be expected any more, unless it stands.
     pub fn begin_association(&mut self, now: Instant, channel: ChannelId) {
-        self.carriers.announced = Some(channel);
-        let transport = self.carriers.transport();
+        self.transports.announced = Some(channel);
+        let transport = self.transports.transport();
         self.queue_command(&Command::Associate { channel, transport });
         self.schedule(now);
     }
@@ -163,10 +163,10 @@ impl Session {
         &mut self,
         now: Instant,
         channel: ChannelId,
-        transport: Transport,
+        transport: TransportChoice,
     ) -> Result<(), PeerFault> {
-        self.carriers.set_transport(transport);
-        if self.carriers.announced != Some(channel) {
+        self.transports.set_transport(transport);
+        if self.transports.announced != Some(channel) {
             let fault = match self.granted.check(channel) {
                 Ok(()) => None,
                 Err(JoinRefused::Used(_)) => Some(Misbehaviour::NumberUsed(channel)),
@@ -178,7 +178,7 @@ impl Session {
             // The seal's numbers would begin again.
             self.granted.mark_used(channel);
             self.replenish_grants();
-            self.carriers.announced = Some(channel);
+            self.transports.announced = Some(channel);
             self.events.push_back(Event::AssociationExpected(channel));
         }
         self.schedule(now);
@@ -296,7 +296,7 @@ impl Channel {
         self.paths.iter().map(|path| ChannelSnapshot {
             id: self.spec.id,
             role: self.spec.role,
-            carrier: Carrier::Association,
+            transport: Transport::Association,
             link: path.link,
             suspect: path.is_suspect || !path.is_active || self.suspect_since.is_some(),
             rtt: path.rtt.unwrap_or_default(),

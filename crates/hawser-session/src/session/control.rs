@@ -190,7 +190,7 @@ impl Session {
                 self.replenish_grants();
             }
             // An association that did not come about.
-            Command::ChannelClosed { channel } if self.carriers.announced == Some(channel) => {
+            Command::ChannelClosed { channel } if self.transports.announced == Some(channel) => {
                 self.events.push_back(Event::Dead(channel));
             }
             // The channel is gone already. Unknown commands never get here.

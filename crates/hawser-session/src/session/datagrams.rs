@@ -14,7 +14,7 @@ use hawser_sched::rules::Permission;
 use hawser_types::{ChannelId, Instant, LinkIndex, StreamId};
 use hawser_wire::{ChannelRole, MAX_DATAGRAM, put_datagram};
 
-use super::carrier::carries;
+use super::transport::carries;
 use super::{Outgoing, Session, State};
 use crate::channel::Channel;
 use crate::{DatagramError, Event, StreamError};

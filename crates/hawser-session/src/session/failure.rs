@@ -12,7 +12,7 @@ use crate::arena::Arena;
 use crate::channel::{Assigned, Channel};
 use crate::ledger::ChunkKey;
 use crate::recorder::Note;
-use crate::{Carrier, CloseReason, Event};
+use crate::{CloseReason, Event, Transport};
 
 impl Session {
     /// A channel's connection is gone: reset, closed by the peer, or its link went away. What was
@@ -32,7 +32,7 @@ impl Session {
             self.check_recovery(now);
             self.rescue_heads(now);
             self.consult_governor(now);
-            self.compare_carriers(now);
+            self.compare_transports(now);
             let busy = self.channels.values().any(Channel::is_busy);
             self.tick_at = busy.then(|| self.next_look(now));
             if !busy {
@@ -293,10 +293,10 @@ impl Session {
         }
         let outbox: Vec<Assigned> = channel.outbox.drain(..).collect();
         let arrived = channel.kernel_acknowledged();
-        let first = match channel.spec.carrier() {
-            Carrier::Tcp => channel.sent.partition_point(|sent| sent.end <= arrived),
+        let first = match channel.spec.transport() {
+            Transport::Tcp => channel.sent.partition_point(|sent| sent.end <= arrived),
             // What is missing there may be anywhere.
-            Carrier::Association => 0,
+            Transport::Association => 0,
         };
         let in_flight: Vec<ChunkKey> = channel.sent.iter().map(|sent| sent.chunk).collect();
         for assigned in outbox {

@@ -58,7 +58,7 @@ impl Session {
     fn on_state(
         &mut self,
         now: Instant,
-        carrier: ChannelId,
+        transport: ChannelId,
         state: StateFrame,
     ) -> Result<(), PeerFault> {
         match state {
@@ -73,7 +73,7 @@ impl Session {
                 Ok(())
             }
             StateFrame::Path(report) => {
-                self.on_report(now, carrier, &report);
+                self.on_report(now, transport, &report);
                 Ok(())
             }
             // The driver deals with joins; a heartbeat has done its work by arriving.

@@ -38,15 +38,15 @@ impl Session {
         let sound = |channel: &&Channel| {
             channel.spec.link != link && channel.suspect_since.is_none() && !channel.is_excluded()
         };
-        let carriers = self.channels.values().filter(sound);
-        let carrier = carriers.min_by_key(|channel| channel.slowness());
-        if let Some(carrier) = carrier.map(|channel| channel.spec.id) {
-            self.notify(carrier, Notice::Report(id));
+        let transports = self.channels.values().filter(sound);
+        let transport = transports.min_by_key(|channel| channel.slowness());
+        if let Some(transport) = transport.map(|channel| channel.spec.id) {
+            self.notify(transport, Notice::Report(id));
         }
     }
 
-    /// A report came on `carrier`.
-    pub(super) fn on_report(&mut self, now: Instant, carrier: ChannelId, report: &PathReport) {
+    /// A report came on `transport`.
+    pub(super) fn on_report(&mut self, now: Instant, transport: ChannelId, report: &PathReport) {
         let stamp = Instant::from_nanos(report.stamp.saturating_mul(1000));
         let Some(channel) = self.channels.get_mut(&report.channel) else {
             return;
@@ -63,14 +63,14 @@ impl Session {
         if let Some(queue) = channel.peer.and_then(|peer| peer.queue) {
             self.shared.on_queue(now, channel, queue);
         }
-        if carrier == report.channel {
+        if transport == report.channel {
             // What an association says may have come over any path.
             if !channel.spec.is_association() {
                 channel.path.on_stamps(stamp, now);
             }
         } else if report.silent {
             let link = channel.spec.link;
-            self.notify(carrier, Notice::Ack(report.channel));
+            self.notify(transport, Notice::Ack(report.channel));
             if self.seems_silent(now, link) && self.lives_without(link) {
                 self.doubt(now, link);
             }
@@ -141,12 +141,12 @@ impl Session {
         StateFrame::Path(report).encode(&mut out.head);
     }
 
-    fn notify(&mut self, carrier: ChannelId, notice: Notice) {
-        if let Some(channel) = self.channels.get_mut(&carrier)
+    fn notify(&mut self, transport: ChannelId, notice: Notice) {
+        if let Some(channel) = self.channels.get_mut(&transport)
             && !channel.notices.contains(&notice)
         {
             channel.notices.push(notice);
-            self.wake(carrier);
+            self.wake(transport);
         }
     }
 }

@@ -54,7 +54,7 @@ impl ChannelSnapshot {
         Self {
             id: channel.spec.id,
             role: channel.spec.role,
-            carrier: channel.spec.carrier(),
+            transport: channel.spec.transport(),
             link: channel.spec.link,
             suspect: channel.suspect_since.is_some(),
             rtt: channel.path.rtt(),

@@ -6,7 +6,7 @@ use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate};
 use hawser_wire::ChannelRole;
 
 use super::Session;
-use super::carrier::carries;
+use super::transport::carries;
 use crate::channel::Channel;
 
 impl Session {

@@ -9,7 +9,7 @@ use hawser_sctp::{
     LinkWord, Local, Message, Place, Route, Transmit,
 };
 use hawser_session::seal::datagram;
-use hawser_session::{ChannelSpec, Side, Transport};
+use hawser_session::{ChannelSpec, Side, TransportChoice};
 use hawser_types::{ByteCount, ChannelId, Instant};
 use hawser_wire::sctp::StreamNumber;
 
@@ -62,7 +62,7 @@ impl Bond {
     /// The client may begin an association, if it is to have one and has none.
     pub(super) fn look_after_rider(&mut self) {
         let now = self.now();
-        let wanted = self.config.transport != Transport::Tcp;
+        let wanted = self.config.transport != TransportChoice::Tcp;
         if !wanted || self.rider.is_some() || now < self.next_ride {
             return;
         }

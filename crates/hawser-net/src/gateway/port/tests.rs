@@ -131,7 +131,7 @@ async fn join_over_both(address: &str) {
         session: SessionConfig::default(),
         congestion: None,
         express: true,
-        transport: hawser_session::Transport::default(),
+        transport: hawser_session::TransportChoice::default(),
     };
     let client = Client::start(config, links);
     let joined = async {

@@ -15,8 +15,8 @@ use super::pipe::Weather;
 use super::raw::{HELLO, commands_at, spec};
 use crate::channel::MAX_AHEAD;
 use crate::{
-    Carrier, CarrierReason, ChannelSpec, Event, Misbehaviour, Outgoing, PeerFault, Session,
-    SessionConfig, Side, Transport,
+    ChannelSpec, Event, Misbehaviour, Outgoing, PeerFault, Session, SessionConfig, Side, Transport,
+    TransportChoice, TransportReason,
 };
 
 const FAIR: Weather = Weather {
@@ -35,7 +35,7 @@ const ROUGH: Weather = Weather {
 /// Two links with an express and a bulk channel each, and an association, channel 9, that chunks are to go over.
 fn pair(weather: Weather) -> Pair {
     let mut pair = over_tcp();
-    pair.sides[CLIENT].set_transport(pair.now, Transport::Sctp);
+    pair.sides[CLIENT].set_transport(pair.now, TransportChoice::Sctp);
     begin(&mut pair, 9, weather);
     pair
 }
@@ -66,7 +66,7 @@ fn sent(pair: &Pair, side: usize, id: u32) -> u64 {
     channel.map_or(0, |channel| channel.payload_sent)
 }
 
-fn in_use(pair: &Pair, side: usize) -> Carrier {
+fn in_use(pair: &Pair, side: usize) -> Transport {
     pair.sides[side].snapshot(pair.now, 0).transport.in_use
 }
 
@@ -85,7 +85,7 @@ fn streams_arrive_whole_and_in_order_though_messages_overtake_each_other() {
             let pipe = &pair.pipes[&(ChannelId::new(9), from)];
             assert_eq!(weather.jitter > 0, pipe.overtaken > 0);
             assert_eq!(weather.lost > 0, pipe.lost > 0);
-            assert_eq!(in_use(&pair, from), Carrier::Association);
+            assert_eq!(in_use(&pair, from), Transport::Association);
         }
         assert_eq!(pair.sides[CLIENT].counters.bytes_again, 0);
     }
@@ -127,7 +127,7 @@ fn a_pipe_that_dies_in_the_middle_costs_no_byte() {
             200 => pair.set_dead(9, true),
             2500 => {
                 assert!(pair.events[CLIENT].contains(&Event::Suspect(ChannelId::new(9))));
-                assert_eq!(in_use(&pair, CLIENT), Carrier::Tcp);
+                assert_eq!(in_use(&pair, CLIENT), Transport::Tcp);
                 assert!(pair.pipes.is_empty(), "given up");
                 begin(&mut pair, 10, FAIR);
             }
@@ -143,7 +143,7 @@ fn a_pipe_that_dies_in_the_middle_costs_no_byte() {
     let over_tcp = sent(&pair, CLIENT, 1) + sent(&pair, CLIENT, 3);
     assert!(over_tcp > 1_000_000, "{over_tcp}");
     assert!(sent(&pair, CLIENT, 10) > 1_000_000);
-    assert_eq!(in_use(&pair, CLIENT), Carrier::Association);
+    assert_eq!(in_use(&pair, CLIENT), Transport::Association);
 }
 
 /// It carries nothing new while it is silent, and all of it once it speaks again.
@@ -185,14 +185,14 @@ fn a_pipe_that_comes_back_by_itself_is_used_again() {
 fn a_transport_of_tcp_leaves_an_association_alone() {
     let mut pair = over_tcp();
     begin(&mut pair, 9, FAIR);
-    assert_eq!(pair.sides[GATEWAY].transport(), Transport::Tcp);
+    assert_eq!(pair.sides[GATEWAY].transport(), TransportChoice::Tcp);
     pair.transfer(CLIENT, &pattern(500_000));
     pair.transfer(GATEWAY, &pattern(500_000));
     assert_eq!([sent(&pair, CLIENT, 9), sent(&pair, GATEWAY, 9)], [0, 0]);
     // Another wish holds at once, at both ends.
-    pair.sides[CLIENT].set_transport(pair.now, Transport::Sctp);
+    pair.sides[CLIENT].set_transport(pair.now, TransportChoice::Sctp);
     pair.run_for(100);
-    assert_eq!(pair.sides[GATEWAY].transport(), Transport::Sctp);
+    assert_eq!(pair.sides[GATEWAY].transport(), TransportChoice::Sctp);
     pair.transfer(GATEWAY, &pattern(500_000));
     assert!(sent(&pair, GATEWAY, 9) >= 500_000);
 }
@@ -200,9 +200,9 @@ fn a_transport_of_tcp_leaves_an_association_alone() {
 /// 20 Mbit/s by TCP, and more or less by the association.
 #[test]
 fn auto_keeps_what_delivers_more() {
-    for (mbit, better) in [(40, Carrier::Association), (12, Carrier::Tcp)] {
+    for (mbit, better) in [(40, Transport::Association), (12, Transport::Tcp)] {
         let mut pair = over_tcp();
-        pair.sides[CLIENT].set_transport(pair.now, Transport::Auto);
+        pair.sides[CLIENT].set_transport(pair.now, TransportChoice::Auto);
         begin(&mut pair, 9, Weather { mbit, ..ROUGH });
         for from in [GATEWAY, CLIENT] {
             // A short one goes where it always went.
@@ -215,12 +215,12 @@ fn auto_keeps_what_delivers_more() {
             assert!(over > 300_000, "tried: {over}");
             let transport = pair.sides[from].snapshot(pair.now, 0).transport;
             assert_eq!((transport.in_use, transport.trying), (better, false));
-            assert_eq!(transport.reason, CarrierReason::Faster);
+            assert_eq!(transport.reason, TransportReason::Faster);
             assert!(transport.tcp.is_some() && transport.sctp.is_some());
             let before = sent(&pair, from, 9);
             pair.transfer(from, &pattern(500_000));
             let more = sent(&pair, from, 9) - before;
-            assert_eq!(more >= 500_000, better == Carrier::Association, "{more}");
+            assert_eq!(more >= 500_000, better == Transport::Association, "{more}");
         }
     }
 }
@@ -253,7 +253,7 @@ fn what_it_carries_is_booked_on_the_links_of_its_paths() {
     assert!((1_990_000..=2_000_100).contains(&delivered), "{delivered}");
     assert!(snapshot.links.iter().all(|it| it.link != LinkIndex::ALL));
     let paths = snapshot.channels.iter();
-    let paths = paths.filter(|channel| channel.carrier == Carrier::Association);
+    let paths = paths.filter(|channel| channel.transport == Transport::Association);
     let paths: Vec<_> = paths.map(|channel| (channel.id, channel.link)).collect();
     let id = ChannelId::new(9);
     assert_eq!(paths, [1, 2].map(|number| (id, LinkIndex::new(number))));
@@ -365,7 +365,7 @@ fn gateway() -> (Session, Instant) {
 fn associate(channel: u32) -> Command {
     Command::Associate {
         channel: ChannelId::new(channel),
-        transport: Transport::Sctp,
+        transport: TransportChoice::Sctp,
     }
 }
 

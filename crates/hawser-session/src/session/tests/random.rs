@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::pair::{CLIENT, GATEWAY, Pair, link};
 use super::pipe::Weather;
-use crate::{ReadOutcome, StreamError, Transport};
+use crate::{ReadOutcome, StreamError, TransportChoice};
 
 #[derive(Clone, Debug)]
 enum TestOp {
@@ -29,7 +29,7 @@ enum TestOp {
         lost: u64,
         seed: u64,
     },
-    Wish(Transport),
+    Wish(TransportChoice),
     Cut(prop::sample::Index),
     Hole(prop::sample::Index),
     /// An association that fell silent speaks again, if it is still there.
@@ -46,7 +46,7 @@ fn ops() -> impl Strategy<Value = Vec<TestOp>> {
         2 => (any::<bool>(), 0u8..3).prop_map(|(express, link)| TestOp::AddChannel { express, link }),
         2 => (0u64..80, 0u64..200, any::<u64>())
             .prop_map(|(jitter, lost, seed)| TestOp::AddAssociation { jitter, lost, seed: seed >> 8 }),
-        2 => prop_oneof![Just(Transport::Tcp), Just(Transport::Sctp), Just(Transport::Auto)]
+        2 => prop_oneof![Just(TransportChoice::Tcp), Just(TransportChoice::Sctp), Just(TransportChoice::Auto)]
             .prop_map(TestOp::Wish),
         1 => Just(TestOp::Heal),
         1 => any::<prop::sample::Index>().prop_map(TestOp::Cut),

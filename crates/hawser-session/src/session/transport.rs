@@ -4,61 +4,61 @@
 use std::time::Duration;
 
 use hawser_types::{ChannelId, Instant, LinkIndex};
-use hawser_wire::{ChannelRole, Transport};
+use hawser_wire::{ChannelRole, TransportChoice};
 
 use super::Session;
-use super::race::{Look, Race, index};
+use super::transport_trial::{Look, TransportTrial, index};
 use crate::channel::Channel;
 use crate::recorder::Note;
 use crate::snapshot::TransportSnapshot;
-use crate::{Carrier, CarrierReason};
+use crate::{Transport, TransportReason};
 
 /// What this side sends over.
 #[derive(Debug, Default)]
-pub(super) struct Carriers {
-    transport: Transport,
+pub(super) struct Transports {
+    transport: TransportChoice,
     /// The association that the client told of last.
     pub(super) announced: Option<ChannelId>,
-    race: Race,
+    trial: TransportTrial,
     /// What the peer holds thanks to each, TCP first.
     held: [u64; 2],
 }
 
-impl Carriers {
+impl Transports {
     /// Whether it was another.
-    pub(super) fn set_transport(&mut self, transport: Transport) -> bool {
+    pub(super) fn set_transport(&mut self, transport: TransportChoice) -> bool {
         std::mem::replace(&mut self.transport, transport) != transport
     }
 
-    pub(super) fn transport(&self) -> Transport {
+    pub(super) fn transport(&self) -> TransportChoice {
         self.transport
     }
 
     /// The peer holds so much more, which a link's channel brought.
     pub(super) fn on_held(&mut self, link: LinkIndex, bytes: u64) {
-        let carrier = match link {
-            LinkIndex::ALL => Carrier::Association,
-            _ => Carrier::Tcp,
+        let transport = match link {
+            LinkIndex::ALL => Transport::Association,
+            _ => Transport::Tcp,
         };
-        self.held[index(carrier)] += bytes;
+        self.held[index(transport)] += bytes;
     }
 
     /// Whether chunks of a kind are to go over an association.
     fn wants_association(&self, role: ChannelRole) -> bool {
         let chosen = match (self.transport, role) {
-            (Transport::Tcp, _) => Carrier::Tcp,
-            (Transport::Sctp, _) => Carrier::Association,
-            (Transport::Auto, ChannelRole::Bulk) => self.race.in_use(),
-            (Transport::Auto, ChannelRole::Express) => self.race.chosen(),
+            (TransportChoice::Tcp, _) => Transport::Tcp,
+            (TransportChoice::Sctp, _) => Transport::Association,
+            (TransportChoice::Auto, ChannelRole::Bulk) => self.trial.in_use(),
+            (TransportChoice::Auto, ChannelRole::Express) => self.trial.chosen(),
         };
-        chosen == Carrier::Association
+        chosen == Transport::Association
     }
 }
 
 impl Session {
     /// The association that chunks of a kind go over now; `None`: over TCP channels.
     pub(super) fn association_in_use(&self, now: Instant, role: ChannelRole) -> Option<ChannelId> {
-        if self.carriers.transport == Transport::Tcp {
+        if self.transports.transport == TransportChoice::Tcp {
             return None;
         }
         let mut newest = None;
@@ -75,7 +75,7 @@ impl Session {
                 sound = sound.max(Some(id));
             }
         }
-        let wanted = self.carriers.wants_association(role);
+        let wanted = self.transports.wants_association(role);
         match (sound, tcp_is_sound) {
             (Some(_), tcp_is_sound) if wanted || !tcp_is_sound => sound,
             (_, true) => None,
@@ -86,14 +86,14 @@ impl Session {
 }
 
 impl Session {
-    /// Compares both carriers, where that is wished. Called each few milliseconds while something is under way.
-    pub(super) fn compare_carriers(&mut self, now: Instant) {
-        if self.carriers.transport != Transport::Auto {
+    /// Compares both transports, where that is wished. Called each few milliseconds while something is under way.
+    pub(super) fn compare_transports(&mut self, now: Instant) {
+        if self.transports.transport != TransportChoice::Auto {
             return;
         }
         let mut look = Look {
             demand: self.has_demand(),
-            held: self.carriers.held,
+            held: self.transports.held,
             sound: [false; 2],
             in_flight: [0; 2],
             round_trip: Duration::ZERO,
@@ -101,32 +101,32 @@ impl Session {
             in_turns: false,
         };
         for channel in self.channels.values() {
-            let place = index(channel.spec.carrier());
+            let place = index(channel.spec.transport());
             look.in_flight[place] += channel.in_flight;
             if channel.suspect_since.is_none() && !channel.is_excluded() {
                 look.sound[place] = true;
-                if place == index(Carrier::Tcp) {
+                if place == index(Transport::Tcp) {
                     let way = channel.path.min_rtt().unwrap_or_default();
                     look.longest_way = look.longest_way.max(way);
                     look.in_turns |= channel.path.silence().goes_in_turns(now);
                 }
                 let spread = channel.path.latest().rtt_variation * 4;
-                let rtt = match channel.spec.carrier() {
-                    Carrier::Tcp => channel.path.rtt(),
-                    Carrier::Association => channel.path.rtt() + spread,
+                let rtt = match channel.spec.transport() {
+                    Transport::Tcp => channel.path.rtt(),
+                    Transport::Association => channel.path.rtt() + spread,
                 };
                 look.round_trip = look.round_trip.max(rtt);
             }
         }
-        let race = &mut self.carriers.race;
-        let was_chosen = race.chosen();
-        if race.on_look(now, &look) || race.chosen() != was_chosen {
-            let note = Note::Carrier {
-                carrier: race.in_use(),
-                reason: race.reason(),
-                measured: race.measured().map(Option::unwrap_or_default),
+        let trial = &mut self.transports.trial;
+        let was_chosen = trial.chosen();
+        if trial.on_look(now, &look) || trial.chosen() != was_chosen {
+            let note = Note::Transport {
+                transport: trial.in_use(),
+                reason: trial.reason(),
+                measured: trial.measured().map(Option::unwrap_or_default),
             };
-            tracing::debug!(?note, "another carrier");
+            tracing::debug!(?note, "another transport");
             self.recorder.note(now, note);
         }
     }
@@ -135,20 +135,20 @@ impl Session {
         let association = self.channels.values().rev();
         let mut association = association.filter(|channel| channel.spec.is_association());
         let in_use = self.association_in_use(now, ChannelRole::Bulk);
-        let race = &self.carriers.race;
-        let is_open = self.carriers.transport == Transport::Auto;
-        let [tcp, sctp] = race.measured();
+        let trial = &self.transports.trial;
+        let is_open = self.transports.transport == TransportChoice::Auto;
+        let [tcp, sctp] = trial.measured();
         TransportSnapshot {
-            wish: self.carriers.transport,
+            wish: self.transports.transport,
             in_use: match in_use {
-                Some(_) => Carrier::Association,
-                None => Carrier::Tcp,
+                Some(_) => Transport::Association,
+                None => Transport::Tcp,
             },
             association: association.next().map(|channel| channel.spec.id),
-            trying: is_open && race.is_trying(),
+            trying: is_open && trial.is_trying(),
             reason: match is_open {
-                true => race.reason(),
-                false => CarrierReason::Wished,
+                true => trial.reason(),
+                false => TransportReason::Wished,
             },
             tcp,
             sctp,
@@ -158,7 +158,7 @@ impl Session {
     /// The association that datagrams go over: the newest that is sound, unless none is wanted.
     pub(super) fn association_for_datagrams(&self, now: Instant) -> Option<ChannelId> {
         let sound = |c: &&Channel| c.spec.is_association() && c.is_sound(now) && !c.is_late(now);
-        let wanted = self.carriers.transport != Transport::Tcp;
+        let wanted = self.transports.transport != TransportChoice::Tcp;
         let channels = self.channels.values().rev();
         let newest = channels.filter(|_| wanted).find(sound);
         newest.map(|channel| channel.spec.id)

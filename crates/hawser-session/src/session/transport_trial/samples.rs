@@ -1,4 +1,4 @@
-//! What one carrier delivers, interval by interval.
+//! What one transport delivers, interval by interval.
 
 use std::collections::VecDeque;
 use std::time::Duration;

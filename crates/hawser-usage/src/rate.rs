@@ -7,12 +7,12 @@ use hawser_path::{KnownLink, KnownRate, LinkKey};
 use hawser_types::Rate;
 use rusqlite::{Row, Transaction, params};
 
-use crate::{Ledger, LedgerError, MOST};
+use crate::{MOST, UsageDatabase, UsageError};
 
-impl Ledger {
+impl UsageDatabase {
     /// What is known of every link at `now`, in seconds since 1970; the older, the less is to be
     /// thought of it. The one that changed last comes last.
-    pub fn rates(&self, now: u64) -> Result<Vec<(LinkKey, KnownLink)>, LedgerError> {
+    pub fn rates(&self, now: u64) -> Result<Vec<(LinkKey, KnownLink)>, UsageError> {
         self.read_rates(now).map_err(|source| self.failed(source))
     }
 
@@ -23,7 +23,7 @@ impl Ledger {
         &mut self,
         rates: &BTreeMap<LinkKey, KnownLink>,
         now: u64,
-    ) -> Result<(), LedgerError> {
+    ) -> Result<(), UsageError> {
         let written = self.change(|change| write(change, rates, now));
         written.map_err(|source| self.failed(source))
     }
@@ -125,8 +125,8 @@ mod tests {
         (folder, path)
     }
 
-    fn open(path: &std::path::Path) -> Ledger {
-        Ledger::open(path).unwrap().0
+    fn open(path: &std::path::Path) -> UsageDatabase {
+        UsageDatabase::open(path).unwrap().0
     }
 
     fn known(kilobits: u64, confidence: f64) -> Option<KnownRate> {

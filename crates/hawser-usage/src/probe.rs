@@ -4,9 +4,9 @@ use hawser_sched::rules::Date;
 use hawser_types::ByteCount;
 use rusqlite::{OptionalExtension as _, params};
 
-use crate::{Ledger, LedgerError, bytes, count, write_day};
+use crate::{UsageDatabase, UsageError, bytes, count, write_day};
 
-impl Ledger {
+impl UsageDatabase {
     /// Takes `wanted` out of what measuring may move over a link on one day, `budget` in all: true
     /// when there was as much left. What was taken counts, whatever comes of it. Days before are
     /// forgotten.
@@ -16,7 +16,7 @@ impl Ledger {
         day: Date,
         wanted: ByteCount,
         budget: ByteCount,
-    ) -> Result<bool, LedgerError> {
+    ) -> Result<bool, UsageError> {
         let day = write_day(day);
         let mut is_taken = false;
         let taken = self.change(|change| {
@@ -53,7 +53,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger.db");
         let take = |link: &str, day: u8, wanted| {
-            let (mut ledger, _) = Ledger::open(&path).unwrap();
+            let (mut ledger, _) = UsageDatabase::open(&path).unwrap();
             let day = Date::new(2026, 11, day).unwrap();
             ledger.take_for_probe(link, day, wanted, mb(10)).unwrap()
         };

@@ -6,7 +6,7 @@ mod table;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use hawser_session::Transport;
+use hawser_session::TransportChoice;
 use hawser_types::ByteCount;
 use serde::Serialize;
 
@@ -32,7 +32,7 @@ pub(crate) struct Options {
     /// The Hawser binary, when it is to be measured.
     pub(crate) hawser: Option<Programs>,
     /// What programs that embed the library let data travel over.
-    pub(crate) transport: Transport,
+    pub(crate) transport: TransportChoice,
 }
 
 /// One kind of transfer in one direction.

@@ -1,8 +1,8 @@
 use super::*;
 
-/// What the carriers would deliver, in bytes a second, and how a transfer goes.
+/// What the transports would deliver, in bytes a second, and how a transfer goes.
 struct World {
-    race: Race,
+    race: TransportTrial,
     now: Instant,
     rates: [u64; 2],
     look: Look,
@@ -14,7 +14,7 @@ struct World {
 impl World {
     fn new(tcp: u64, sctp: u64) -> Self {
         Self {
-            race: Race::default(),
+            race: TransportTrial::default(),
             now: Instant::from_nanos(1_000_000_000),
             rates: [tcp, sctp],
             look: Look {
@@ -31,7 +31,7 @@ impl World {
         }
     }
 
-    /// A look each 20 ms. What was under way on the other carrier drains meanwhile.
+    /// A look each 20 ms. What was under way on the other transport drains meanwhile.
     fn run(&mut self, millis: u64) {
         for _ in 0..millis / 20 {
             let step = Duration::from_millis(20);
@@ -49,7 +49,7 @@ impl World {
         }
     }
 
-    fn chosen(&self) -> (Carrier, CarrierReason) {
+    fn chosen(&self) -> (Transport, TransportReason) {
         (self.race.chosen(), self.race.reason())
     }
 
@@ -73,15 +73,15 @@ fn what_delivers_more_is_kept_after_a_trial() {
     world.run(300);
     world.rates[0] = 1_000_000;
     world.run(9_000);
-    assert_eq!(world.chosen(), (Carrier::Tcp, CarrierReason::First));
+    assert_eq!(world.chosen(), (Transport::Tcp, TransportReason::First));
     assert!(world.until_trial(15));
-    assert_eq!(world.race.in_use(), Carrier::Association);
+    assert_eq!(world.race.in_use(), Transport::Association);
     // What is small waits for the outcome where it was.
-    assert_eq!(world.race.chosen(), Carrier::Tcp);
+    assert_eq!(world.race.chosen(), Transport::Tcp);
     world.run(2000);
     assert_eq!(
         world.chosen(),
-        (Carrier::Association, CarrierReason::Faster)
+        (Transport::Association, TransportReason::Faster)
     );
     let measured = world.race.measured().map(|rate| {
         let rate = rate.unwrap().bytes_per_second();
@@ -95,7 +95,7 @@ fn a_little_more_is_not_worth_a_change() {
     let mut world = World::new(1_000_000, 1_020_000);
     world.run(30_000);
     assert_eq!(world.trials, 1);
-    assert_eq!(world.chosen(), (Carrier::Tcp, CarrierReason::Faster));
+    assert_eq!(world.chosen(), (Transport::Tcp, TransportReason::Faster));
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn what_still_grows_is_not_compared() {
         world.run(250);
     }
     world.run(2000);
-    assert_eq!(world.race.chosen(), Carrier::Association);
+    assert_eq!(world.race.chosen(), Transport::Association);
 }
 
 #[test]
@@ -124,15 +124,18 @@ fn where_a_way_is_long_the_association_comes_first_until_something_better_is_mea
     world.look.round_trip = Duration::from_millis(700);
     world.look.sound[1] = false;
     world.run(100);
-    assert_eq!(world.race.chosen(), Carrier::Tcp);
+    assert_eq!(world.race.chosen(), Transport::Tcp);
     world.look.sound[1] = true;
     world.run(20);
-    assert_eq!(world.chosen(), (Carrier::Association, CarrierReason::First));
+    assert_eq!(
+        world.chosen(),
+        (Transport::Association, TransportReason::First)
+    );
     assert!(world.until_trial(300));
     world.run(20_000);
-    assert_eq!(world.chosen(), (Carrier::Tcp, CarrierReason::Faster));
+    assert_eq!(world.chosen(), (Transport::Tcp, TransportReason::Faster));
     world.run(600_000);
-    assert_eq!(world.race.chosen(), Carrier::Tcp);
+    assert_eq!(world.race.chosen(), Transport::Tcp);
 }
 
 #[test]
@@ -141,7 +144,7 @@ fn on_slow_links_a_long_way_is_no_reason() {
     world.look.longest_way = Duration::from_millis(600);
     world.look.in_turns = true;
     world.run(30_000);
-    assert_eq!(world.race.chosen(), Carrier::Tcp);
+    assert_eq!(world.race.chosen(), Transport::Tcp);
     assert_eq!(world.used[1], Duration::ZERO);
 }
 
@@ -151,12 +154,15 @@ fn where_a_link_serves_in_turns_the_association_is_taken_without_a_trial_once() 
     world.run(5000);
     world.look.in_turns = true;
     world.run(20);
-    assert_eq!(world.chosen(), (Carrier::Association, CarrierReason::First));
+    assert_eq!(
+        world.chosen(),
+        (Transport::Association, TransportReason::First)
+    );
     world.look.sound[1] = false;
     world.run(1500);
     world.look.sound[1] = true;
     world.run(5000);
-    assert_eq!(world.chosen(), (Carrier::Tcp, CarrierReason::Silent));
+    assert_eq!(world.chosen(), (Transport::Tcp, TransportReason::Silent));
     assert_eq!(world.trials, 0);
 }
 
@@ -181,7 +187,7 @@ fn rates_that_go_up_and_down_alike_are_no_reason_to_change() {
         world.run(1000);
     }
     assert!(world.trials >= 1);
-    assert_eq!(world.race.chosen(), Carrier::Tcp);
+    assert_eq!(world.race.chosen(), Transport::Tcp);
 }
 
 #[test]
@@ -191,7 +197,7 @@ fn on_slow_links_a_trial_waits_for_longer() {
     assert_eq!(world.trials, 0);
     assert!(world.until_trial(400));
     world.run(60_000);
-    assert_eq!(world.race.chosen(), Carrier::Association);
+    assert_eq!(world.race.chosen(), Transport::Association);
 }
 
 #[test]
@@ -215,13 +221,13 @@ fn a_trial_of_what_is_much_worse_ends_early_and_comes_less_and_less_often() {
 fn the_other_is_tried_again_and_taken_when_it_has_become_better() {
     let mut world = World::new(1_000_000, 900_000);
     world.run(60_000);
-    assert_eq!(world.race.chosen(), Carrier::Tcp);
+    assert_eq!(world.race.chosen(), Transport::Tcp);
     world.rates = [1_000_000, 2_000_000];
     world.run(150_000);
-    assert_eq!(world.race.chosen(), Carrier::Association);
+    assert_eq!(world.race.chosen(), Transport::Association);
     world.rates = [4_000_000, 2_000_000];
     world.run(300_000);
-    assert_eq!(world.race.chosen(), Carrier::Tcp);
+    assert_eq!(world.race.chosen(), Transport::Tcp);
 }
 
 #[test]
@@ -232,7 +238,7 @@ fn what_has_become_much_worse_is_left_sooner() {
     assert!(waits >= RETRY * 4, "{waits:?}");
     world.rates = [300_000, 900_000];
     world.run(35_000);
-    assert_eq!(world.race.chosen(), Carrier::Association);
+    assert_eq!(world.race.chosen(), Transport::Association);
 }
 
 #[test]
@@ -254,7 +260,7 @@ fn a_transfer_that_ends_ends_its_trial() {
     world.look.demand = false;
     world.run(600);
     assert!(!world.race.is_trying());
-    assert_eq!(world.race.in_use(), Carrier::Tcp);
+    assert_eq!(world.race.in_use(), Transport::Tcp);
     // One that stops for a moment goes on.
     world.look.demand = true;
     assert!(world.until_trial(30));
@@ -262,33 +268,33 @@ fn a_transfer_that_ends_ends_its_trial() {
     world.run(100);
     world.look.demand = true;
     world.run(3000);
-    assert_eq!(world.race.chosen(), Carrier::Association);
+    assert_eq!(world.race.chosen(), Transport::Association);
 }
 
 #[test]
 fn what_falls_silent_is_left_at_once_and_for_good_when_that_lasts() {
     let mut world = World::new(1_000_000, 1_200_000);
     world.run(25_000);
-    assert_eq!(world.race.in_use(), Carrier::Association);
-    for (millis, left_for) in [(500, Carrier::Association), (1_200, Carrier::Tcp)] {
+    assert_eq!(world.race.in_use(), Transport::Association);
+    for (millis, left_for) in [(500, Transport::Association), (1_200, Transport::Tcp)] {
         world.look.sound[1] = false;
         world.run(20);
-        assert_eq!(world.race.in_use(), Carrier::Tcp);
+        assert_eq!(world.race.in_use(), Transport::Tcp);
         world.run(millis);
         world.look.sound[1] = true;
         world.run(20);
         assert_eq!(world.race.in_use(), left_for);
         world.run(5_000);
     }
-    assert_eq!(world.chosen(), (Carrier::Tcp, CarrierReason::Silent));
+    assert_eq!(world.chosen(), (Transport::Tcp, TransportReason::Silent));
     world.run(15_000);
-    assert_eq!(world.race.chosen(), Carrier::Tcp);
+    assert_eq!(world.race.chosen(), Transport::Tcp);
     world.run(25_000);
-    assert_eq!(world.race.chosen(), Carrier::Association);
+    assert_eq!(world.race.chosen(), Transport::Association);
     // With nothing else there is no choice.
     world.look.sound = [false; 2];
     world.run(1000);
-    assert_eq!(world.race.in_use(), Carrier::Association);
+    assert_eq!(world.race.in_use(), Transport::Association);
 }
 
 #[test]
@@ -297,7 +303,7 @@ fn a_trial_of_what_falls_silent_is_over_at_once() {
     assert!(world.until_trial(30));
     world.look.sound[1] = false;
     world.run(20);
-    assert_eq!(world.race.in_use(), Carrier::Tcp);
+    assert_eq!(world.race.in_use(), Transport::Tcp);
     world.look.sound[1] = true;
     world.run(10_000);
     assert_eq!(world.trials, 1);
@@ -315,5 +321,5 @@ fn what_the_first_left_under_way_does_not_count() {
         world.run(20);
     }
     world.run(3000);
-    assert_eq!(world.race.chosen(), Carrier::Tcp);
+    assert_eq!(world.race.chosen(), Transport::Tcp);
 }

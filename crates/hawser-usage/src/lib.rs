@@ -2,7 +2,7 @@
 //! have needed, in a database that survives power cuts.
 //!
 //! One file, `ledger.db`, for all programs that use the same state directory: they add to it, so
-//! none undoes what another has counted. A charge is in it for good once [`Ledger::charge`] has
+//! none undoes what another has counted. A charge is in it for good once [`UsageDatabase::charge`] has
 //! returned, or not at all.
 //!
 //! # Schema
@@ -70,14 +70,14 @@ pub use rate::MAX_RATES;
 
 /// The ledger of one state directory.
 #[derive(Debug)]
-pub struct Ledger {
+pub struct UsageDatabase {
     database: Connection,
 }
 
 /// Why a ledger can't be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum LedgerError {
+pub enum UsageError {
     /// The database refuses.
     #[error("the ledger {path}: {source}")]
     Database {
@@ -104,14 +104,14 @@ pub enum LedgerError {
     },
 }
 
-impl Ledger {
+impl UsageDatabase {
     /// Opens the ledger at `path`, or begins one. A damaged one is set aside under the name that
     /// comes back, and a new one begun. A link is refused: in a service's directory root must not be led
     /// elsewhere.
-    pub fn open(path: &Path) -> Result<(Self, Option<PathBuf>), LedgerError> {
+    pub fn open(path: &Path) -> Result<(Self, Option<PathBuf>), UsageError> {
         match Self::open_sound(path) {
             Ok(ledger) => Ok((ledger, None)),
-            Err(LedgerError::Database { source, .. }) if is_damage(&source) => {
+            Err(UsageError::Database { source, .. }) if is_damage(&source) => {
                 let aside = set_aside(path)?;
                 Ok((Self::open_sound(path)?, Some(aside)))
             }
@@ -119,8 +119,8 @@ impl Ledger {
         }
     }
 
-    fn open_sound(path: &Path) -> Result<Self, LedgerError> {
-        let fail = |source| LedgerError::Database {
+    fn open_sound(path: &Path) -> Result<Self, UsageError> {
+        let fail = |source| UsageError::Database {
             path: path.to_path_buf(),
             source,
         };
@@ -131,18 +131,18 @@ impl Ledger {
         let version = migrate(&mut database).map_err(fail)?;
         if version > KNOWN {
             let path = path.to_path_buf();
-            return Err(LedgerError::Newer { path, version });
+            return Err(UsageError::Newer { path, version });
         }
         Ok(Self { database })
     }
 
     /// What went over each link in the latest month that something went over it in.
-    pub fn usage(&self) -> Result<BTreeMap<String, Usage>, LedgerError> {
+    pub fn usage(&self) -> Result<BTreeMap<String, Usage>, UsageError> {
         self.read().map_err(|source| self.failed(source))
     }
 
     /// Adds bytes to months of links, all of them or none.
-    pub fn charge(&mut self, charges: &BTreeMap<String, Usage>) -> Result<(), LedgerError> {
+    pub fn charge(&mut self, charges: &BTreeMap<String, Usage>) -> Result<(), UsageError> {
         let written = self.change(|change| write_usage(change, charges));
         written.map_err(|source| self.failed(source))
     }
@@ -178,9 +178,9 @@ impl Ledger {
         change.commit()
     }
 
-    fn failed(&self, source: rusqlite::Error) -> LedgerError {
+    fn failed(&self, source: rusqlite::Error) -> UsageError {
         let path = self.database.path().unwrap_or_default().into();
-        LedgerError::Database { path, source }
+        UsageError::Database { path, source }
     }
 }
 
@@ -255,7 +255,7 @@ fn damage() -> rusqlite::Error {
 }
 
 /// Moves the file out of the way, and what SQLite keeps beside it with it.
-fn set_aside(path: &Path) -> Result<PathBuf, LedgerError> {
+fn set_aside(path: &Path) -> Result<PathBuf, UsageError> {
     let beside = |path: &Path, suffix: &str| {
         let mut name = path.as_os_str().to_owned();
         name.push(suffix);
@@ -264,7 +264,7 @@ fn set_aside(path: &Path) -> Result<PathBuf, LedgerError> {
     let free = (1..u32::MAX).map(|n| beside(path, &format!(".damaged-{n}")));
     let aside = free.into_iter().find(|path| !path.exists());
     let aside = aside.unwrap_or_else(|| beside(path, ".damaged"));
-    std::fs::rename(path, &aside).map_err(|source| LedgerError::SetAside {
+    std::fs::rename(path, &aside).map_err(|source| UsageError::SetAside {
         path: path.to_path_buf(),
         source,
     })?;

@@ -12,8 +12,8 @@ fn charge(link: &str, since: Date, up: u64, down: u64) -> BTreeMap<String, Usage
     BTreeMap::from([(link.to_owned(), Usage { since, up, down })])
 }
 
-fn open(path: &Path) -> Ledger {
-    let (ledger, aside) = Ledger::open(path).unwrap();
+fn open(path: &Path) -> UsageDatabase {
+    let (ledger, aside) = UsageDatabase::open(path).unwrap();
     assert_eq!(aside, None);
     ledger
 }
@@ -71,7 +71,7 @@ fn a_damaged_file_is_set_aside_and_a_new_one_begun() {
     torn[4096..].fill(0x5a);
     for content in [&b"not a database at all, and longer than its header is, which is a hundred bytes and no more"[..].repeat(9), &torn] {
         std::fs::write(&path, content).unwrap();
-        let (mut ledger, aside) = Ledger::open(&path).unwrap();
+        let (mut ledger, aside) = UsageDatabase::open(&path).unwrap();
         assert_eq!(std::fs::read(aside.unwrap()).unwrap(), *content);
         assert_eq!(ledger.usage().unwrap(), BTreeMap::new());
         ledger.charge(&charge("eth0", november(1), 1, 1)).unwrap();
@@ -89,8 +89,8 @@ fn a_link_is_not_followed_but_its_folder_may_be_one() {
     assert!(real.join("ledger.db").exists());
     let elsewhere = folder.path().join("elsewhere");
     symlink(&elsewhere, real.join("other.db")).unwrap();
-    let error = Ledger::open(&real.join("other.db")).unwrap_err();
-    assert!(matches!(error, LedgerError::Database { .. }), "{error}");
+    let error = UsageDatabase::open(&real.join("other.db")).unwrap_err();
+    assert!(matches!(error, UsageError::Database { .. }), "{error}");
     assert!(!elsewhere.exists());
 }
 
@@ -104,9 +104,9 @@ fn the_file_of_a_later_version_is_left_alone() {
         .execute_batch("PRAGMA user_version = 7")
         .unwrap();
     drop(ledger);
-    let error = Ledger::open(&path).unwrap_err();
+    let error = UsageDatabase::open(&path).unwrap_err();
     assert!(
-        matches!(error, LedgerError::Newer { version: 7, .. }),
+        matches!(error, UsageError::Newer { version: 7, .. }),
         "{error}"
     );
 }

@@ -1,6 +1,6 @@
-//! Which of two carriers delivers more: one is used, and now and then the other is tried in its place.
+//! Which of two transports delivers more: one is used, and now and then the other is tried in its place.
 //!
-//! What counts is what the peer holds thanks to a carrier, over the time in which there was more to send than it
+//! What counts is what the peer holds thanks to a transport, over the time in which there was more to send than it
 //! took. Both at once would not show it, since they share the links. Neither is judged while it is still growing,
 //! and what trials may cost is a small part of the time in which there was something to compare.
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hawser_types::{Instant, Rate};
 
-use crate::{Carrier, CarrierReason};
+use crate::{Transport, TransportReason};
 
 mod samples;
 #[cfg(test)]
@@ -18,10 +18,10 @@ use samples::Samples;
 
 /// The comparison of one direction.
 #[derive(Debug, Default)]
-pub(super) struct Race {
+pub(super) struct TransportTrial {
     /// What is used where nothing is tried.
-    chosen: Carrier,
-    reason: CarrierReason,
+    chosen: Transport,
+    reason: TransportReason,
     trial: Option<Trial>,
     /// Since when what was chosen is silent, and the other is not.
     silent_since: Option<Instant>,
@@ -75,7 +75,7 @@ struct Demand {
     held: u64,
 }
 
-/// The other carrier in place of the one that was chosen.
+/// The other transport in place of the one that was chosen.
 #[derive(Debug)]
 struct Trial {
     began: Instant,
@@ -86,9 +86,9 @@ struct Trial {
     cost: Duration,
 }
 
-impl Race {
+impl TransportTrial {
     /// What bulk goes over.
-    pub(super) fn in_use(&self) -> Carrier {
+    pub(super) fn in_use(&self) -> Transport {
         match self.trial.is_some() || self.silent_since.is_some() {
             true => other(self.chosen),
             false => self.chosen,
@@ -96,7 +96,7 @@ impl Race {
     }
 
     /// What everything else goes over: nothing small is to wait for the outcome.
-    pub(super) fn chosen(&self) -> Carrier {
+    pub(super) fn chosen(&self) -> Transport {
         self.chosen
     }
 
@@ -105,9 +105,9 @@ impl Race {
     }
 
     /// Why it is what it is.
-    pub(super) fn reason(&self) -> CarrierReason {
+    pub(super) fn reason(&self) -> TransportReason {
         match self.trial {
-            Some(_) => CarrierReason::Tried,
+            Some(_) => TransportReason::Tried,
             None => self.reason,
         }
     }
@@ -173,7 +173,7 @@ impl Race {
         }
         let since = *self.silent_since.get_or_insert(now);
         if now.since(since) >= SILENCE.max(look.round_trip * 4) {
-            self.choose(now, other(self.chosen), CarrierReason::Silent, None);
+            self.choose(now, other(self.chosen), TransportReason::Silent, None);
         }
     }
 
@@ -184,12 +184,12 @@ impl Race {
         let is_fresh = self.measured == [None; 2];
         let is_likely = is_fresh && look.longest_way >= LONG_WAY || look.in_turns;
         let leads = is_likely && demand.grain(1) <= LONG_WAY;
-        if leads && !self.was_led && look.sound[index(Carrier::Association)] {
+        if leads && !self.was_led && look.sound[index(Transport::Association)] {
             self.was_led = true;
-            if self.trial.take().is_none() && self.chosen == Carrier::Tcp {
+            if self.trial.take().is_none() && self.chosen == Transport::Tcp {
                 self.samples.clear();
             }
-            (self.chosen, self.reason) = (Carrier::Association, CarrierReason::First);
+            (self.chosen, self.reason) = (Transport::Association, TransportReason::First);
         }
     }
 
@@ -265,9 +265,9 @@ impl Race {
         self.trial = None;
         self.measured[index(tried)] = rate;
         if verdict {
-            self.choose(now, tried, CarrierReason::Faster, rate);
+            self.choose(now, tried, TransportReason::Faster, rate);
         } else {
-            self.reason = CarrierReason::Faster;
+            self.reason = TransportReason::Faster;
             self.best = Some(to_rate(known));
             self.samples.clear();
             self.put_off(now);
@@ -277,16 +277,16 @@ impl Race {
     fn choose(
         &mut self,
         now: Instant,
-        carrier: Carrier,
-        reason: CarrierReason,
+        transport: Transport,
+        reason: TransportReason,
         rate: Option<Rate>,
     ) {
-        (self.chosen, self.reason) = (carrier, reason);
+        (self.chosen, self.reason) = (transport, reason);
         (self.trial, self.silent_since, self.best) = (None, None, rate);
         self.samples.clear();
         if rate.is_none() {
             // What it did before says little of what it does now.
-            self.measured[index(carrier)] = None;
+            self.measured[index(transport)] = None;
         }
         (self.tried_at, self.pause) = (Some(now), RETRY);
     }
@@ -298,7 +298,7 @@ impl Race {
 }
 
 impl Demand {
-    /// How long a carrier takes to get going, and to leave what it did before behind.
+    /// How long a transport takes to get going, and to leave what it did before behind.
     fn start(&self, look: &Look) -> Duration {
         START.max(look.round_trip * 4).max(self.grain(1))
     }
@@ -343,10 +343,10 @@ impl Trial {
     }
 }
 
-pub(super) fn index(carrier: Carrier) -> usize {
-    match carrier {
-        Carrier::Tcp => 0,
-        Carrier::Association => 1,
+pub(super) fn index(transport: Transport) -> usize {
+    match transport {
+        Transport::Tcp => 0,
+        Transport::Association => 1,
     }
 }
 
@@ -358,10 +358,10 @@ fn f(rate: Rate) -> f64 {
     rate.bytes_per_second() as f64
 }
 
-const fn other(carrier: Carrier) -> Carrier {
-    match carrier {
-        Carrier::Tcp => Carrier::Association,
-        Carrier::Association => Carrier::Tcp,
+const fn other(transport: Transport) -> Transport {
+    match transport {
+        Transport::Tcp => Transport::Association,
+        Transport::Association => Transport::Tcp,
     }
 }
 

@@ -29,15 +29,15 @@ fn folder() -> (tempfile::TempDir, std::path::PathBuf) {
     (folder, path)
 }
 
-fn open(path: &std::path::Path) -> Ledger {
-    let (ledger, aside) = Ledger::open(path).unwrap();
+fn open(path: &std::path::Path) -> UsageDatabase {
+    let (ledger, aside) = UsageDatabase::open(path).unwrap();
     assert_eq!(aside, None);
     ledger
 }
 
-fn code(error: &LedgerError) -> Option<ErrorCode> {
+fn code(error: &UsageError) -> Option<ErrorCode> {
     match error {
-        LedgerError::Database { source, .. } => source.sqlite_error_code(),
+        UsageError::Database { source, .. } => source.sqlite_error_code(),
         _ => None,
     }
 }
@@ -117,7 +117,7 @@ fn a_full_disk_is_said_and_changes_nothing() {
     let (_folder, path) = folder();
     let mut ledger = open(&path);
     ledger.keep_demands(&one("curl", 7), 1).unwrap();
-    let limit = |ledger: &Ledger, pages: u32| {
+    let limit = |ledger: &UsageDatabase, pages: u32| {
         let sql = format!("PRAGMA max_page_count = {pages}");
         ledger.database.query_row(&sql, [], |_| Ok(())).unwrap();
     };

@@ -6,7 +6,7 @@ mod stage;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use hawser_session::Transport;
+use hawser_session::TransportChoice;
 use serde::Serialize;
 
 use self::stage::{Busy, Sink};
@@ -214,7 +214,7 @@ impl Findings for Report {
     }
 }
 
-const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Sctp];
+const TRANSPORTS: [TransportChoice; 2] = [TransportChoice::Tcp, TransportChoice::Sctp];
 /// How many times quicker the one in a hundred is to be.
 const ASKED: f64 = 3.0;
 const SETTLING: Duration = Duration::from_secs(3);

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use hawser_path::{DemandEstimate, DemandKey, PortClass};
 use rusqlite::{Transaction, params};
 
-use crate::{Ledger, LedgerError, MOST, bytes, count};
+use crate::{MOST, UsageDatabase, UsageError, bytes, count};
 
-impl Ledger {
+impl UsageDatabase {
     /// What is known of every application.
-    pub fn demands(&self) -> Result<BTreeMap<DemandKey, DemandEstimate>, LedgerError> {
+    pub fn demands(&self) -> Result<BTreeMap<DemandKey, DemandEstimate>, UsageError> {
         self.read_demands().map_err(|source| self.failed(source))
     }
 
@@ -20,7 +20,7 @@ impl Ledger {
         &mut self,
         demands: &BTreeMap<DemandKey, DemandEstimate>,
         now: u64,
-    ) -> Result<(), LedgerError> {
+    ) -> Result<(), UsageError> {
         let written = self.change(|change| write(change, demands, now));
         written.map_err(|source| self.failed(source))
     }
