@@ -17,6 +17,7 @@ use self::run::RunArguments;
 use self::unshaped::UnshapedArguments;
 use self::watchers::WatcherArguments;
 use crate::connections::ConnectionArguments;
+use crate::crowd::CrowdOptions;
 use crate::experiment::{Arguments, Single, Tested, begin};
 use crate::scenario;
 use crate::{
@@ -66,6 +67,8 @@ enum Command {
     Transports(transports::Arguments),
     /// Measure associations without limits: speed and processor time, beside usrsctp and QUIC
     AssociationSpeed(association::speed::Arguments),
+    /// Measure many clients at one gateway at the same time, without limits
+    Crowd(CrowdOptions),
     /// Let links fail and return, under load and at rest
     Failover(Arguments<failover::Options>),
     /// Time objects of 20 kB to 1 MB on a warm session, beside plain TCP
@@ -127,6 +130,7 @@ impl Cli {
             Command::Messages(arguments) => arguments.execute(messages::run),
             Command::Transports(arguments) => arguments.execute(),
             Command::AssociationSpeed(arguments) => arguments.execute(),
+            Command::Crowd(options) => options.execute(),
             Command::Failover(arguments) => arguments.execute(failover::run),
             Command::Objects(arguments) => arguments.execute(objects::run),
             Command::Interactive(arguments) => arguments.execute(interactive::run),

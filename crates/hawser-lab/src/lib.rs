@@ -11,6 +11,7 @@ mod commands;
 mod connect;
 mod connections;
 mod cpu;
+mod crowd;
 mod cut;
 mod demo;
 mod dialogue;

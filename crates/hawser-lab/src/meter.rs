@@ -9,6 +9,7 @@ mod association;
 mod body;
 mod client;
 mod connects;
+mod crowd;
 mod header;
 mod library;
 mod places;
@@ -31,6 +32,7 @@ pub(crate) use association::{AssociationOrder, AssociationOutcome, run as run_as
 pub(crate) use client::connect_by_socks;
 pub use client::{FirstAnswer, first_answer, open_echo, transfer};
 pub(crate) use connects::connects;
+pub(crate) use crowd::{CrowdOrder, CrowdOutcome, run as run_crowd};
 pub(crate) use library::{Embedding, LibraryOrder, library_transfer, serve_library};
 pub(crate) use quic::{QuicOrder, run as run_quic};
 pub(crate) use server::serve_all;

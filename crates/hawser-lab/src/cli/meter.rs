@@ -10,7 +10,9 @@ use clap::{Subcommand, ValueEnum};
 use hawser::{Encryption, TransportChoice};
 
 use crate::cut::{self, VisitArguments};
-use crate::meter::{self, AssociationOrder, Congestion, Embedding, LibraryOrder, Order, QuicOrder};
+use crate::meter::{
+    self, AssociationOrder, Congestion, CrowdOrder, Embedding, LibraryOrder, Order, QuicOrder,
+};
 use crate::scenario::Direction;
 use crate::watchers::{self, WatchArguments};
 use crate::{commands, relay};
@@ -37,10 +39,17 @@ pub(super) enum MeterCommand {
     /// Serve transfers as a program that embeds the library
     LibraryServe {
         listen: SocketAddr,
-        invite: PathBuf,
+        invites: PathBuf,
+        /// How many invites
+        #[arg(long, default_value_t = 1)]
+        count: u32,
         #[command(flatten)]
         how: LibraryOptions,
     },
+    /// Send bytes from many clients at once, each a program's endpoint
+    CrowdPut(CrowdArguments),
+    /// Fetch bytes for many clients at once
+    CrowdGet(CrowdArguments),
     /// Be one end of an association
     Association(AssociationOrder),
     /// Be one end of QUIC connections, one from each address
@@ -56,6 +65,16 @@ pub(super) struct LibraryArguments {
     bytes: u64,
     invite: PathBuf,
     state: PathBuf,
+    #[command(flatten)]
+    how: LibraryOptions,
+    #[arg(long = "link")]
+    links: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct CrowdArguments {
+    bytes: u64,
+    invites: PathBuf,
     #[command(flatten)]
     how: LibraryOptions,
     #[arg(long = "link")]
@@ -107,9 +126,12 @@ impl MeterCommand {
             Self::Watch(arguments) => watchers::watch(&arguments)?,
             Self::LibraryServe {
                 listen,
-                invite,
+                invites,
+                count,
                 how,
-            } => meter::serve_library(listen, &invite, how.embedding())?,
+            } => meter::serve_library(listen, &invites, count, how.embedding())?,
+            Self::CrowdPut(arguments) => arguments.execute(Direction::Put)?,
+            Self::CrowdGet(arguments) => arguments.execute(Direction::Get)?,
             Self::Association(order) => {
                 let outcome = meter::run_association(&order)?;
                 commands::print(&serde_json::to_string(&outcome)?)?;
@@ -150,6 +172,19 @@ impl LibraryArguments {
             bytes: self.bytes,
             invite: self.invite,
             state: self.state,
+            links: self.links,
+            how: self.how.embedding(),
+        })?;
+        commands::print(&serde_json::to_string(&outcome)?)
+    }
+}
+
+impl CrowdArguments {
+    fn execute(self, direction: Direction) -> anyhow::Result<()> {
+        let outcome = meter::run_crowd(&CrowdOrder {
+            direction,
+            bytes: self.bytes,
+            invites: self.invites,
             links: self.links,
             how: self.how.embedding(),
         })?;

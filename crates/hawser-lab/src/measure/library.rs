@@ -7,7 +7,7 @@ use hawser::Encryption;
 
 use super::bench::{Bench, StepError, own_program};
 use super::hawser::wait_for_file;
-use crate::meter::{Embedding, LibraryOrder, Outcome};
+use crate::meter::{CrowdOrder, CrowdOutcome, Embedding, LibraryOrder, Outcome};
 use crate::process::{self, Program};
 use crate::topology::SERVER;
 
@@ -15,15 +15,16 @@ use crate::topology::SERVER;
 #[derive(Debug)]
 pub(crate) struct LibraryServer {
     pub(crate) program: Program,
-    /// The file with its invite.
+    /// The file with its invites, one in a line.
     pub(crate) invite: PathBuf,
 }
 
 impl Bench {
-    /// Starts an endpoint on the server host, with its log and invite in `folder`.
+    /// Starts an endpoint on the server host, with its log and its invites for `clients` in `folder`.
     pub(crate) fn serve_library(
         &self,
         folder: &Path,
+        clients: u32,
         how: Embedding,
     ) -> Result<LibraryServer, StepError> {
         std::fs::create_dir_all(folder)?;
@@ -31,7 +32,8 @@ impl Bench {
         let mut command = self.lab().server().command(own_program()?);
         // Port 0: several of them stand side by side.
         command.args(["meter", "library-serve", &format!("{SERVER}:0")]);
-        command.arg(&invite).args(flags(how));
+        command.arg(&invite).args(["--count", &clients.to_string()]);
+        command.args(flags(how));
         let log = folder.join("library.log");
         let mut program = Program::start("library server", command, &log)?;
         wait_for_file(&mut program, &invite)?;
@@ -59,6 +61,27 @@ impl Bench {
             Ok(outcome)
         } else {
             Err(StepError::Corrupted)
+        }
+    }
+
+    /// Makes one transfer for each invite at the same time, from a process on the client host.
+    pub(crate) fn crowd_transfer(
+        &self,
+        order: &CrowdOrder,
+        limit: Duration,
+    ) -> Result<CrowdOutcome, StepError> {
+        let mut command = self.lab().client().command(own_program()?);
+        let operation = format!("crowd-{}", order.direction.name());
+        command.args(["meter", &operation, &order.bytes.to_string()]);
+        command.arg(&order.invites).args(flags(order.how));
+        for link in &order.links {
+            command.args(["--link", link]);
+        }
+        let text = process::output_of("crowd of clients", command, limit)?;
+        let outcome: CrowdOutcome = serde_json::from_str(&text)?;
+        match outcome.ok {
+            true => Ok(outcome),
+            false => Err(StepError::Corrupted),
         }
     }
 }

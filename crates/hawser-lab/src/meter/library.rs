@@ -1,5 +1,6 @@
 //! A transfer between two programs that embed the library: no port, no proxy.
 
+use std::fmt::Write as _;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -35,28 +36,32 @@ pub(crate) struct Embedding {
 }
 
 impl Embedding {
-    fn builder(self) -> EndpointBuilder {
+    pub(super) fn builder(self) -> EndpointBuilder {
         let builder = Endpoint::builder().encryption(self.encryption);
         builder.transport(self.transport)
     }
 }
 
-/// Serves streams at `listen` until it is killed; writes an invite into the file `invite` once
-/// it listens.
+/// Serves streams at `listen` until it is killed. Once it listens it writes `count` invites into the
+/// file `invites`, one in a line.
 pub(crate) fn serve_library(
     listen: SocketAddr,
-    invite: &Path,
+    invites: &Path,
+    count: u32,
     how: Embedding,
 ) -> anyhow::Result<()> {
     runtime()?.block_on(async {
         let endpoint = how.builder().build()?;
         let listener = endpoint.listen(listen).await?;
-        let text = listener.invite(INVITE_TTL)?.to_string();
+        let mut text = String::new();
+        for _ in 0..count {
+            writeln!(text, "{}", listener.invite(INVITE_TTL)?)?;
+        }
         // Whole or not at all: the other end waits for the name.
-        let folder = invite.parent().unwrap_or(Path::new("."));
+        let folder = invites.parent().unwrap_or(Path::new("."));
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         io::Write::write_all(&mut file, text.as_bytes())?;
-        file.persist(invite)?;
+        file.persist(invites)?;
         loop {
             let (stream, _) = listener.accept().await?;
             tokio::spawn(async move {
@@ -95,7 +100,7 @@ pub(crate) fn library_transfer(order: &LibraryOrder) -> anyhow::Result<Outcome> 
     })
 }
 
-fn runtime() -> io::Result<tokio::runtime::Runtime> {
+pub(super) fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -116,7 +121,7 @@ async fn handle(mut stream: BondStream) -> io::Result<()> {
     stream.shutdown().await
 }
 
-async fn put(stream: &mut BondStream, bytes: u64) -> io::Result<Verdict> {
+pub(super) async fn put(stream: &mut BondStream, bytes: u64) -> io::Result<Verdict> {
     feed(stream, bytes).await?;
     stream.shutdown().await?;
     let mut text = Vec::new();
@@ -135,7 +140,7 @@ async fn feed(to: &mut (impl AsyncWrite + Unpin), bytes: u64) -> io::Result<()> 
     to.write_all(&u64::from(source.crc()).to_be_bytes()).await
 }
 
-async fn take(from: &mut (impl AsyncRead + Unpin), bytes: u64) -> io::Result<Verdict> {
+pub(super) async fn take(from: &mut (impl AsyncRead + Unpin), bytes: u64) -> io::Result<Verdict> {
     let mut block = vec![0; BLOCK];
     let mut sink = Sink::new();
     while sink.bytes < bytes {
@@ -150,7 +155,7 @@ async fn take(from: &mut (impl AsyncRead + Unpin), bytes: u64) -> io::Result<Ver
 }
 
 const INVITE_TTL: Duration = Duration::from_secs(24 * 3600);
-const END_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const END_PATIENCE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
@@ -171,7 +176,7 @@ mod tests {
             let invite = folder.path().join("invite");
             let serving = invite.clone();
             std::thread::spawn(move || {
-                serve_library(SocketAddr::from(([127, 0, 0, 1], 0)), &serving, how)
+                serve_library(SocketAddr::from(([127, 0, 0, 1], 0)), &serving, 1, how)
             });
             while !invite.exists() {
                 std::thread::sleep(Duration::from_millis(5));

@@ -148,7 +148,7 @@ fn endpoints(
         encryption,
         transport: options.transport,
     };
-    let LibraryServer { program, invite } = bench.serve_library(&folder, how)?;
+    let LibraryServer { program, invite } = bench.serve_library(&folder, 1, how)?;
     let links = bench.lab().links().iter();
     Ok(Carrier {
         by,
