@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bpf;
+mod chart;
 mod layers;
 mod lines;
 mod packages;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         ["layers"] => layers::check(&workspace_root()),
         ["lines"] => lines::check(&workspace_root()),
         ["screenshots"] => screenshots(),
+        ["chart"] => chart::draw(&workspace_root()),
         ["packages"] => packages::provide(),
         ["cost"] => cost(false),
         ["cost", "--release"] => cost(true),
@@ -111,8 +113,8 @@ fn test(install: bool) -> Result<()> {
     tests_run::run(&workspace_root())
 }
 
-/// Takes the pictures in `docs/images` anew, of real transfers: of the dashboard, and of `hawser top` as the
-/// README has it.
+/// Takes the pictures in `docs/images` anew, of real transfers: of the dashboard, and of `hawser top`
+/// as docs/guide.md has it.
 fn screenshots() -> Result<()> {
     let dashboard = ["--test", "real_clients", "--", "--ignored", "--nocapture"];
     let package = ["test", "-p", "hawser-cli"];
@@ -187,6 +189,7 @@ cargo xtask COMMAND
   packages              only install what the tests need
   screenshots           take the pictures in docs/images anew, of real transfers:
                         the dashboard, and in top.txt `hawser top`
+  chart                 draw docs/images/gain.svg from the reports in bench/
   cost [--release]      measure what it costs a daemon to be looked at, for three
                         minutes, and print a table; then what a picture costs
                         with many sessions, and a message beside many idle
