@@ -137,7 +137,7 @@ const PICTURE: &str = "docs/images/gain.svg";
 const SCENARIOS: [(&str, &str); 6] = [
     ("wifi-lte", "Wi-Fi 30 + LTE 20 Mbit/s"),
     ("three-unlike", "VDSL 40 + LTE 15 + DSL 6"),
-    ("four-unlike", "Four unlike links, 85 in all"),
+    ("four-unlike", "Four unlike links, 87 in all"),
     ("lossy", "30 + 20, losing 1 % and 0.1 %"),
     ("cellular", "Two cellular links, changing"),
     ("sat-dsl", "Satellite 20 + DSL 5"),
