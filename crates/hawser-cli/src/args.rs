@@ -23,7 +23,7 @@ use hawser_net::identity::PublicKey;
 use hawser_session::TransportChoice;
 use hawser_types::{ByteCount, StreamId};
 
-use crate::captured::Scope;
+use crate::daemon::proxy::captured::Scope;
 
 pub(crate) use events::EventsArgs;
 pub(crate) use manual::{CompletionsArgs, ManArgs};

@@ -5,16 +5,20 @@ mod answers;
 mod books;
 mod counters;
 mod events;
+pub(crate) mod gateway;
 mod link_books;
 mod lock;
 mod meter;
 mod monitor;
 mod picture;
+pub(crate) mod proxy;
 mod recording;
 mod server;
+pub(crate) mod service;
 mod shown;
 mod steer;
 mod totals;
+pub(crate) mod web;
 mod why;
 
 use std::collections::BTreeMap;
@@ -41,11 +45,10 @@ use totals::Totals;
 use why::milliseconds;
 pub(crate) use why::since_1970;
 
-use crate::placed::Which;
-use crate::service;
+use crate::daemon::proxy::placed::Which;
+use crate::daemon::proxy::steer::Changed;
+use crate::daemon::web::Served;
 use crate::setup::asked_to_end;
-use crate::steer::Changed;
-use crate::web::Served;
 
 /// The file name of the control socket in the state directory.
 pub(crate) const SOCKET: &str = "control.sock";

@@ -2,45 +2,12 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod ask;
-mod bench;
-mod board;
-mod by_gateway;
-mod captured;
+mod client;
+mod commands;
 mod daemon;
-mod direct;
-mod doctor;
-mod door;
-mod events;
-mod far_end;
-mod link;
-mod links;
-mod live_rules;
-mod manual;
-mod measure;
-mod peering;
-mod peers;
-mod placed;
-mod policy;
-mod receive;
-mod rule;
 mod rule_files;
-mod rules;
-mod run;
-mod saved;
-mod send;
-mod serve;
-mod service;
-mod session;
 mod setup;
-mod status;
-mod steer;
-mod streams;
 mod toml_file;
-mod top;
-mod up;
-mod web;
-mod why;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -48,6 +15,9 @@ use std::time::Duration;
 use clap::Parser as _;
 
 use args::{Cli, Command};
+use client::{events, link, links, policy, status, streams, top, why};
+use commands::{bench, doctor, manual, peers, receive, rule, run, send, serve, up};
+use daemon::web;
 use setup::Setup;
 
 fn main() -> ExitCode {

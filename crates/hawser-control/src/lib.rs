@@ -21,15 +21,7 @@ mod message;
 mod placed;
 mod policy;
 mod render;
-mod render_connections;
-mod render_event;
-mod render_links;
-mod render_placed;
-mod render_policy;
-mod render_streams;
-mod render_why;
 mod snapshot;
-mod table;
 mod units;
 mod why;
 
@@ -43,16 +35,13 @@ pub use history::{History, HistoryReport, LinkHistory};
 pub use message::{ErrorReason, LinkChange, PeerStatus, Request, Response};
 pub use placed::{PlacedCandidate, PlacedConnection, PlacedReport, PlacedRule, PlacedTry};
 pub use policy::{PolicyStatus, RuleStatus, Scheduled};
-pub use render::{STREAMS_SHOWN, render_status, size, span};
-pub use render_event::render_change;
-pub use render_links::render_links;
-pub use render_policy::render_policy;
-pub use render_streams::render_streams;
-pub use render_why::{clock, render_why};
+pub use render::{
+    STREAMS_SHOWN, clock, printable, render_change, render_links, render_policy, render_status,
+    render_streams, render_why, size, span,
+};
 pub use snapshot::{
     ChannelKind, ChannelState, ChannelStatus, LinkAllowed, LinkState, LinkStatus, LinkTraffic,
     LinkUse, MemoryStatus, PathStanding, PathState, PathStatus, Role, SessionState, SessionStatus,
     StatusSnapshot, StreamStatus, Transport, TransportStatus,
 };
-pub use table::printable;
 pub use why::{WhyCount, WhyEvent, WhyLater, WhyLink, WhyReport, WhySession, WhySpan, WhyStream};

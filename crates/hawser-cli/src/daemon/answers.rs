@@ -8,8 +8,8 @@ use tokio::time::timeout;
 
 use super::shown::Most;
 use super::{Shared, Subject, monitor, picture, steer, why};
-use crate::placed::Which;
-use crate::web::Served;
+use crate::daemon::proxy::placed::Which;
+use crate::daemon::web::Served;
 
 impl Shared {
     /// The answer to a request. Never waits, but for the disk where something is to be saved: events are

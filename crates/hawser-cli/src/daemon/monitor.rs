@@ -6,8 +6,8 @@ use hawser_control::{ErrorReason, Request, Response};
 use tokio::sync::watch;
 
 use super::{Daemon, Shared};
+use crate::daemon::web::Served;
 use crate::setup::explained;
-use crate::web::Served;
 
 impl Daemon {
     /// What a web server shows and steers.

@@ -12,7 +12,7 @@ use hawser_wire::ChannelRole;
 
 use super::shown::{MAX_STREAMS, Most};
 use super::{Shared, View, picture};
-use crate::placed::Which;
+use crate::daemon::proxy::placed::Which;
 
 /// Why the links of the session with this name, or of all, were used or not; for one stream, or
 /// for all together.

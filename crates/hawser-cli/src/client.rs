@@ -1,0 +1,11 @@
+//! The commands that ask or tell the daemon that runs, one file each.
+
+pub(crate) mod ask;
+pub(crate) mod events;
+pub(crate) mod link;
+pub(crate) mod links;
+pub(crate) mod policy;
+pub(crate) mod status;
+pub(crate) mod streams;
+pub(crate) mod top;
+pub(crate) mod why;

@@ -1,0 +1,149 @@
+//! Questions to the daemon that runs in a state directory.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use hawser_control::{ErrorReason, LineDecoder, Request, Response, encode};
+use hawser_net::store::StateDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+
+use crate::commands::receive;
+use crate::daemon::SOCKET;
+use crate::setup::{Usage, show};
+
+/// A connection to a daemon's control socket.
+pub(crate) struct Conversation {
+    stream: UnixStream,
+    decoder: LineDecoder,
+}
+
+impl Conversation {
+    /// Begins one with the daemon of `state`; `None` where there is none.
+    pub(crate) async fn begin(state: &StateDir) -> anyhow::Result<Option<Self>> {
+        // `hawser receive` keeps its own things one level below.
+        for path in [state.file(SOCKET), state.file(receive::STATE).join(SOCKET)] {
+            if let Some(stream) = connect(&path).await? {
+                let decoder = LineDecoder::new();
+                return Ok(Some(Self { stream, decoder }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// As [`Conversation::begin`]; says what to do where no daemon runs.
+    pub(crate) async fn with_daemon(state: &StateDir) -> anyhow::Result<Self> {
+        let Some(conversation) = Self::begin(state).await? else {
+            bail!(
+                "no hawser daemon runs in {}; start one with `hawser up` or `hawser serve`, or \
+                 say where it is with --state DIR",
+                state.path().display()
+            );
+        };
+        Ok(conversation)
+    }
+
+    /// Asks, and waits for the answer. What the daemon refuses is an error.
+    pub(crate) async fn ask(&mut self, request: &Request) -> anyhow::Result<Response> {
+        self.ask_for(Duration::ZERO, request).await
+    }
+
+    /// The same where the daemon may wait for so long before it answers.
+    pub(crate) async fn ask_for(
+        &mut self,
+        wait: Duration,
+        request: &Request,
+    ) -> anyhow::Result<Response> {
+        match self.answer(wait, request).await? {
+            Response::Error { message, .. } => bail!("the daemon says: {message}"),
+            response => Ok(response),
+        }
+    }
+
+    /// Has it do otherwise, and says where that was written down, if it was. What it does not know, or
+    /// does not allow, is for the user to say otherwise.
+    pub(crate) async fn change(&mut self, request: &Request) -> anyhow::Result<()> {
+        use ErrorReason::{Invalid, NotFound};
+        match self.answer(Duration::ZERO, request).await? {
+            Response::Done { saved: None } => Ok(()),
+            Response::Done { saved: Some(file) } => show(&format!("saved to {file}\n")),
+            Response::Error { reason, message } => {
+                let message = format!("the daemon says: {message}");
+                match reason {
+                    Invalid | NotFound => Err(Usage(message).into()),
+                    _ => bail!(message),
+                }
+            }
+            _ => bail!(OTHER_ANSWER),
+        }
+    }
+
+    /// The same as [`Conversation::ask_for`], where a refusal is an answer, too.
+    pub(crate) async fn answer(
+        &mut self,
+        wait: Duration,
+        request: &Request,
+    ) -> anyhow::Result<Response> {
+        let answer = tokio::time::timeout(wait + PATIENCE, self.exchange(request));
+        answer.await.context("the daemon does not answer")?
+    }
+
+    async fn exchange(&mut self, request: &Request) -> anyhow::Result<Response> {
+        let line = encode(request)?;
+        self.stream.write_all(&line).await.map_err(ended)?;
+        let mut buffer = vec![0; READ_SIZE];
+        loop {
+            let read = self.stream.read(&mut buffer).await.map_err(ended)?;
+            if read == 0 {
+                return Err(DaemonEnded.into());
+            }
+            let bytes = buffer.get(..read).unwrap_or_default();
+            self.decoder.handle_bytes(bytes)?;
+            if let Some(response) = self.decoder.poll_message()? {
+                return Ok(response);
+            }
+        }
+    }
+}
+
+/// The daemon at the other end is there no more.
+#[derive(Debug, thiserror::Error)]
+#[error("the daemon ended before it answered")]
+pub(crate) struct DaemonEnded;
+
+/// One that is killed leaves no clean end.
+fn ended(error: io::Error) -> anyhow::Error {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    match error.kind() {
+        BrokenPipe | ConnectionReset => DaemonEnded.into(),
+        _ => error.into(),
+    }
+}
+
+async fn connect(path: &Path) -> anyhow::Result<Option<UnixStream>> {
+    use std::io::ErrorKind::{ConnectionRefused, NotFound};
+    match UnixStream::connect(path).await {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if matches!(error.kind(), NotFound | ConnectionRefused) => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("can't ask at {}", path.display())),
+    }
+}
+
+/// The columns of the terminal.
+pub(crate) fn width() -> usize {
+    use rustix::termios::tcgetwinsize;
+    match tcgetwinsize(std::io::stdout()) {
+        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
+        _ => DEFAULT_WIDTH,
+    }
+}
+
+/// What a daemon answers that was asked something else.
+pub(crate) const OTHER_ANSWER: &str = "the daemon answers something else than was asked";
+
+const PATIENCE: Duration = Duration::from_secs(5);
+const READ_SIZE: usize = 64 * 1024;
+/// Of files and pipes.
+const DEFAULT_WIDTH: usize = 100;

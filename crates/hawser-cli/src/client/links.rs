@@ -1,0 +1,18 @@
+//! `hawser links`: the links of the daemon that runs, and what moves over each of them.
+
+use hawser_control::{Request, render_links};
+
+use crate::args::TableArgs;
+use crate::client::ask::{Conversation, width};
+use crate::client::status::status;
+use crate::setup::{Setup, show, show_json};
+
+/// Lists them.
+pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
+    let mut conversation = Conversation::with_daemon(&setup.state).await?;
+    let snapshot = status(&mut conversation, &Request::STATUS_WITHOUT_SESSIONS).await?;
+    match args.json {
+        true => show_json(&snapshot.links),
+        false => show(&render_links(&snapshot, width())),
+    }
+}

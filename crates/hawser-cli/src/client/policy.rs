@@ -1,0 +1,83 @@
+//! `hawser policy`: how the running daemon chooses links, and how it is to do so from now on.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use hawser_control::{ErrorReason, PolicyStatus, Request, Response, Scheduled, render_policy};
+
+use crate::args::{PolicyAction, PolicyArgs, PolicySetArgs};
+use crate::client::ask::{Conversation, OTHER_ANSWER, width};
+use crate::setup::{Setup, show, show_json};
+
+/// Shows it, or has the daemon do otherwise.
+pub(crate) async fn run(setup: &Setup, args: &PolicyArgs) -> anyhow::Result<()> {
+    let mut conversation = Conversation::with_daemon(&setup.state).await?;
+    if let Some(PolicyAction::Set(args)) = &args.action {
+        for asked in requests(args) {
+            conversation.change(&asked).await?;
+        }
+        return Ok(());
+    }
+    let policy = ask(&mut conversation).await?;
+    match args.table.json {
+        true => show_json(&policy),
+        false => show(&render_policy(&policy, width())),
+    }
+}
+
+/// How the daemon chooses links.
+async fn ask(conversation: &mut Conversation) -> anyhow::Result<PolicyStatus> {
+    match conversation.ask(&Request::Policy).await? {
+        Response::Policy(policy) => Ok(*policy),
+        _ => bail!(OTHER_ANSWER),
+    }
+}
+
+/// The same; none where the daemon has no choice, or has not connected yet, or is too old to be asked:
+/// then nobody has told it to choose otherwise.
+pub(crate) async fn ask_if_any(
+    conversation: &mut Conversation,
+) -> anyhow::Result<Option<PolicyStatus>> {
+    use ErrorReason::{Malformed, Unsupported};
+    match conversation
+        .answer(Duration::ZERO, &Request::Policy)
+        .await?
+    {
+        Response::Policy(policy) => Ok(Some(*policy)),
+        Response::Error { reason, message } => match reason {
+            Malformed | Unsupported => Ok(None),
+            _ => bail!("the daemon says: {message}"),
+        },
+        _ => bail!(OTHER_ANSWER),
+    }
+}
+
+fn requests(args: &PolicySetArgs) -> Vec<Request> {
+    let save = args.save;
+    let scheduler = |of, name: &str| Request::SetScheduler {
+        of,
+        scheduler: name.to_owned(),
+        save,
+    };
+    let sessions = args
+        .scheduler
+        .map(|it| scheduler(Scheduled::Sessions, it.name()));
+    let connections = args.connection_scheduler;
+    let connections = connections.map(|it| scheduler(Scheduled::Connections, it.name()));
+    let transport = args.transport.map(|transport| Request::SetTransport {
+        transport: transport.name().to_owned(),
+        save,
+    });
+    let gateway = args.via_gateway.map(|usage| Request::SetGateway {
+        usage: usage.name().to_owned(),
+        save,
+    });
+    let profile = args.profile.map(|profile| Request::SetProfile {
+        profile: profile.name().to_owned(),
+        save,
+    });
+    [sessions, connections, transport, gateway, profile]
+        .into_iter()
+        .flatten()
+        .collect()
+}

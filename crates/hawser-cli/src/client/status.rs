@@ -1,0 +1,54 @@
+//! `hawser status`: what the daemon that runs in the state directory is doing.
+
+use anyhow::bail;
+use hawser_control::{Request, Response, STREAMS_SHOWN, StatusSnapshot, render_status};
+use hawser_net::store::StateDir;
+
+use crate::args::TableArgs;
+use crate::client::ask::{Conversation, OTHER_ANSWER, width};
+use crate::setup::{Setup, show, show_json};
+
+/// Shows what the daemon is doing.
+pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
+    let wanted = match args.json {
+        true => ALL_SESSIONS,
+        false => Request::Status {
+            sessions: None,
+            streams: Some(STREAMS_SHOWN as u64),
+        },
+    };
+    let mut conversation = Conversation::with_daemon(&setup.state).await?;
+    let snapshot = status(&mut conversation, &wanted).await?;
+    match args.json {
+        true => show_json(&snapshot),
+        false => show(&render_status(&snapshot, width())),
+    }
+}
+
+/// What the daemon of `state` is doing, as far as it is `wanted`; `None` where there is none.
+pub(crate) async fn ask(
+    state: &StateDir,
+    wanted: &Request,
+) -> anyhow::Result<Option<StatusSnapshot>> {
+    match Conversation::begin(state).await? {
+        Some(mut conversation) => status(&mut conversation, wanted).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// What the daemon is doing that is at the other end, as far as it is `wanted`.
+pub(crate) async fn status(
+    conversation: &mut Conversation,
+    wanted: &Request,
+) -> anyhow::Result<StatusSnapshot> {
+    match conversation.ask(wanted).await? {
+        Response::Status(snapshot) => Ok(*snapshot),
+        _ => bail!(OTHER_ANSWER),
+    }
+}
+
+/// For the status with all sessions that there are.
+pub(crate) const ALL_SESSIONS: Request = Request::Status {
+    sessions: Some(u64::MAX),
+    streams: None,
+};

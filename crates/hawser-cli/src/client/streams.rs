@@ -1,0 +1,81 @@
+//! `hawser streams`: what programs have open, and over which links it goes.
+
+use anyhow::bail;
+use hawser_control::{
+    PlacedConnection, PlacedReport, Request, Response, SessionStatus, StatusSnapshot, StreamStatus,
+    render_streams,
+};
+use serde::Serialize;
+
+use crate::args::TableArgs;
+use crate::client::ask::{Conversation, OTHER_ANSWER, width};
+use crate::client::status::status;
+use crate::setup::{Setup, show, show_json};
+
+/// Lists the streams of sessions, and connections that go over one link each.
+pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
+    let mut conversation = Conversation::with_daemon(&setup.state).await?;
+    let snapshot = status(&mut conversation, &Request::STATUS).await?;
+    let placed = placed(&mut conversation, &snapshot).await?;
+    match args.json {
+        true => show_json(&Open::of(&snapshot, placed.as_ref())),
+        false => show(&render_streams(&snapshot, placed.as_ref(), width())),
+    }
+}
+
+/// The latest connections, where the daemon places any.
+async fn placed(
+    conversation: &mut Conversation,
+    snapshot: &StatusSnapshot,
+) -> anyhow::Result<Option<PlacedReport>> {
+    if snapshot.connections.is_none() {
+        return Ok(None);
+    }
+    let request = Request::Why {
+        session: None,
+        stream: None,
+        connection: None,
+        // As many as are remembered.
+        connections: Some(u64::MAX),
+    };
+    match conversation.ask(&request).await? {
+        Response::Why(report) => Ok(report.placed),
+        _ => bail!(OTHER_ANSWER),
+    }
+}
+
+/// What is open, as JSON has it.
+#[derive(Serialize)]
+struct Open<'a> {
+    sessions: Vec<OfSession<'a>>,
+    connections: Vec<&'a PlacedConnection>,
+}
+
+#[derive(Serialize)]
+struct OfSession<'a> {
+    id: &'a str,
+    peer: &'a str,
+    scheduler: &'a str,
+    /// The links that all of its streams go over now.
+    links: Vec<&'a str>,
+    stream_count: u64,
+    streams: &'a [StreamStatus],
+}
+
+impl<'a> Open<'a> {
+    fn of(snapshot: &'a StatusSnapshot, placed: Option<&'a PlacedReport>) -> Self {
+        let of_session = |session: &'a SessionStatus| OfSession {
+            id: &session.id,
+            peer: &session.peer,
+            scheduler: &session.scheduler,
+            links: session.links(),
+            stream_count: session.stream_count,
+            streams: &session.streams,
+        };
+        let connections = placed.into_iter().flat_map(|report| &report.connections);
+        Self {
+            sessions: snapshot.sessions.iter().map(of_session).collect(),
+            connections: connections.filter(|one| one.is_open_by_itself()).collect(),
+        }
+    }
+}

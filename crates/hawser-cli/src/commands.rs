@@ -1,0 +1,13 @@
+//! The commands that do something themselves, one file each.
+
+pub(crate) mod bench;
+pub(crate) mod board;
+pub(crate) mod doctor;
+pub(crate) mod manual;
+pub(crate) mod peers;
+pub(crate) mod receive;
+pub(crate) mod rule;
+pub(crate) mod run;
+pub(crate) mod send;
+pub(crate) mod serve;
+pub(crate) mod up;

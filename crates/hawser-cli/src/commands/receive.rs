@@ -1,0 +1,93 @@
+//! `hawser receive`: waits for files.
+
+use std::time::Instant;
+
+use anyhow::{Context as _, ensure};
+use hawser_control::Role;
+use hawser_front::bonded::{Bonded, Purpose};
+use hawser_front::file::{ReceiveError, ReceiveOptions, Received, Receiver};
+use hawser_front::gateway::IncomingStream as _;
+use hawser_front::transport::DialError;
+use hawser_net::gateway::Incoming;
+
+use crate::args::ReceiveArgs;
+use crate::commands::board::{Board, amount};
+use crate::daemon::gateway::far_end::FarEnd;
+use crate::setup::{Setup, substate};
+
+/// Takes files until it is asked to end.
+pub(crate) async fn run(setup: &Setup, args: &ReceiveArgs) -> anyhow::Result<()> {
+    let directory = &args.directory;
+    ensure!(
+        directory.is_dir(),
+        "{} is not a directory",
+        directory.display()
+    );
+    let receiver = Receiver::new(directory, ReceiveOptions::default())
+        .with_context(|| format!("can't receive into {}", directory.display()))?;
+    let mut config = setup.config.serve.clone();
+    args.door.apply_to(&mut config);
+    // That is the gateway's, which may run beside.
+    config.web = None;
+    // Whoever may send files is not thereby a client of the gateway, nor the other way round.
+    let state = substate(&setup.state, STATE)?;
+    let far_end = FarEnd {
+        setup,
+        state: &state,
+        config: &config,
+        role: Role::Receiver,
+        invite_file: args.door.invite_file.as_deref(),
+        command: "hawser send FILE --to INVITE",
+        relay: None,
+    };
+    let board = Board::new();
+    far_end
+        .run(|incoming| {
+            tokio::spawn(take(receiver.clone(), incoming, board.clone()));
+        })
+        .await
+}
+
+/// Takes the file that one stream brings.
+async fn take(receiver: Receiver, incoming: Incoming, board: Board) {
+    let peer = incoming.peer;
+    let mut stream = Bonded::new(incoming.stream);
+    if Purpose::of(stream.open_metadata()) != Some(Purpose::File) {
+        stream.refuse(DialError::RefusedByPolicy);
+        return;
+    }
+    stream.accept();
+    let (reader, writer) = match stream.into_unordered() {
+        Ok(halves) => halves,
+        Err(error) => {
+            tracing::debug!(%peer, %error, "a stream was over before it began");
+            return;
+        }
+    };
+    let (begun, place) = (Instant::now(), board.place());
+    let result = receiver.receive(reader, writer, &place).await;
+    drop(place);
+    match result {
+        Ok(received) => {
+            // A reader of the output that has gone is no reason to stop receiving.
+            let _ = board.say(&told(&received, begun));
+        }
+        Err(ReceiveError::Superseded) => tracing::info!(%peer, "a later transfer took over"),
+        Err(error) => board.complain(&format!("a file was not received: {error}")),
+    }
+}
+
+fn told(received: &Received, begun: Instant) -> String {
+    let path = received.path.display();
+    match received.already_there {
+        true => format!("{path}: was there already, {}", received.size),
+        false => format!(
+            "{path}: {}, received {}",
+            received.size,
+            amount(received.transferred, begun.elapsed())
+        ),
+    }
+}
+
+/// Below the state directory.
+pub(crate) const STATE: &str = "receive";

@@ -1,0 +1,182 @@
+//! `hawser rule`: lists, tests and changes the rules for connections.
+
+pub(crate) mod edit;
+mod report;
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use hawser_config::{HostPort, parse_rules};
+use hawser_control::{Request, RuleStatus, printable};
+use hawser_net::links::LinkMonitor;
+use hawser_net::store::ClientStore;
+use hawser_policy::{Dscp, Facts, Protocol, Rule, RuleSet, Source, User};
+use hawser_sched::connection::GatewayUse;
+
+use crate::args::{RuleAction, RuleAddArgs, RuleArgs, RuleTestArgs};
+use crate::client::ask::Conversation;
+use crate::client::policy;
+use crate::rule_files::{RuleFiles, Said};
+use crate::setup::{Setup, Usage, show, show_json};
+
+/// Does what is asked with the rules.
+pub(crate) async fn run(setup: &Setup, args: RuleArgs) -> anyhow::Result<()> {
+    let action = match args.action {
+        RuleAction::Add(args) if args.now => return add_now(setup, *args).await,
+        action => action,
+    };
+    let told = told(setup).await?;
+    let mut files = RuleFiles::of(setup);
+    if let (None, Some(config)) = (&files.config, &told.config) {
+        let is_written = match &action {
+            RuleAction::Add(_) => true,
+            RuleAction::Remove { number } => *number as usize > told.said.rules.len(),
+            RuleAction::List { .. } | RuleAction::Test(_) => false,
+        };
+        // Root does not write where a service says.
+        if is_written {
+            let config = config.display();
+            let problem = format!(
+                "the daemon has a configuration, which has rules as well: name it to change any, with \
+                 `hawser --config {config} rule`"
+            );
+            return Err(Usage(problem).into());
+        }
+        files.config = Some(config.clone());
+    }
+    match action {
+        RuleAction::List { builtin, table } => list(&files, &told, builtin, table.json).await,
+        RuleAction::Test(args) => test(setup, &files, &told, &args),
+        RuleAction::Add(args) => {
+            if files.config.is_none() {
+                setup.state.prepare()?;
+            }
+            let (spot, ahead) = (args.spot(), told.said.rules.len());
+            let path = edit::add(&files, &args.rule(), &spot, ahead)?;
+            show(&format!("added to {}\n", path.display()))
+        }
+        RuleAction::Remove { number } => remove(setup, &files, &told.said.rules, number).await,
+    }
+}
+
+async fn add_now(setup: &Setup, args: RuleAddArgs) -> anyhow::Result<()> {
+    let rule = edit::text(&args.rule());
+    let asked = Request::AddRule { rule, save: false };
+    let mut conversation = Conversation::with_daemon(&setup.state).await?;
+    conversation.change(&asked).await
+}
+
+async fn remove(
+    setup: &Setup,
+    files: &RuleFiles,
+    said: &[Rule],
+    number: u32,
+) -> anyhow::Result<()> {
+    let place = number as usize - 1;
+    let (rule, from) = match said.get(place) {
+        Some(rule) => {
+            let asked = Request::RemoveRule {
+                number: number.into(),
+                rule: Some(edit::text(rule)),
+                save: false,
+            };
+            let mut conversation = Conversation::with_daemon(&setup.state).await?;
+            conversation.change(&asked).await?;
+            (rule.clone(), "the running daemon".to_owned())
+        }
+        None => {
+            let (rule, path) = edit::remove(files, place + 1, said.len(), None)?;
+            (rule, path.display().to_string())
+        }
+    };
+    show(&format!(
+        "removed from {from}: {}: {}\n",
+        rule.when, rule.then
+    ))
+}
+
+async fn list(files: &RuleFiles, told: &Told, builtin: bool, json: bool) -> anyhow::Result<()> {
+    let set = files.read()?.set(&told.said);
+    let shown = |source: Source| builtin || source <= Source::User;
+    let present = present_links().await;
+    if json {
+        return show_json(&report::list_json(&set, shown, present.as_deref()));
+    }
+    show(&report::list_text(&set, shown, present.as_deref()))
+}
+
+fn test(setup: &Setup, files: &RuleFiles, told: &Told, args: &RuleTestArgs) -> anyhow::Result<()> {
+    let set: RuleSet = files.read()?.set(&told.said);
+    let Some(port) = args.to.port() else {
+        bail!("{} has no port", args.to);
+    };
+    let named = |to: &'_ HostPort| to.ip().is_none();
+    let host = Some(args.to.host()).filter(|_| named(&args.to));
+    let protocol = match args.udp {
+        true => Protocol::Udp,
+        false => Protocol::Tcp,
+    };
+    let facts = Facts {
+        protocol,
+        remote: args.to.ip().or(args.address),
+        port,
+        domain: args.domain.as_deref().or(host),
+        program: args.program.as_deref(),
+        executable: args.executable.as_deref(),
+        user: args.user.as_ref().map(User::id),
+        cgroup: args.cgroup.as_deref(),
+        dscp: args.dscp.map(Dscp::value),
+    };
+    let gateway = told.gateway.or_else(|| gateway(setup));
+    match args.table.json {
+        true => show_json(&report::test_json(&set, &facts, gateway)),
+        false => show(&report::test_text(&set, &facts, args.all, gateway)),
+    }
+}
+
+/// What the daemon of the state directory has been told, where one runs.
+#[derive(Default)]
+struct Told {
+    said: Said,
+    /// Its configuration, if it has one with a name that can be shown.
+    config: Option<PathBuf>,
+    /// What the gateway is used for, where there is one.
+    gateway: Option<GatewayUse>,
+}
+
+async fn told(setup: &Setup) -> anyhow::Result<Told> {
+    let Some(mut conversation) = Conversation::begin(&setup.state).await? else {
+        return Ok(Told::default());
+    };
+    let Some(policy) = policy::ask_if_any(&mut conversation).await? else {
+        return Ok(Told::default());
+    };
+    let is_said = |rule: &&RuleStatus| rule.source == Source::Session.to_string();
+    let said = policy.rules.iter().filter(is_said);
+    let text: String = said.map(|it| format!("[[rule]]\n{}\n", it.rule)).collect();
+    let rules = parse_rules("the daemon's rules", &text)?.into_iter();
+    let source = Source::Session;
+    let file = policy.file.filter(|file| printable(file) == *file);
+    Ok(Told {
+        said: Said {
+            rules: rules.map(|rule| Rule { source, ..rule }).collect(),
+            profile: policy.profile.and_then(|name| name.parse().ok()),
+        },
+        config: file.map(PathBuf::from),
+        gateway: policy.gateway.and_then(|name| name.parse().ok()),
+    })
+}
+
+/// What the gateway is for, where this machine has enrolled with one.
+fn gateway(setup: &Setup) -> Option<GatewayUse> {
+    let store = ClientStore::open(&setup.state).ok()?;
+    store.default_gateway()?;
+    Some(setup.config.connection.gateway)
+}
+
+/// The names of the links that are there; none when that can't be told.
+async fn present_links() -> Option<Vec<String>> {
+    let (_monitor, links) = LinkMonitor::start().await.ok()?;
+    let links = links.borrow();
+    Some(links.iter().map(|link| link.name.clone()).collect())
+}

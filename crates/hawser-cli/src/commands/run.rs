@@ -1,0 +1,201 @@
+//! `hawser run`: one program, whose connections go over every link.
+
+mod child;
+mod kernel;
+mod shimmed;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use hawser_config::Config;
+use hawser_front::connection::LinkDialer;
+use hawser_net::links::{LinkMonitor, Routes};
+use hawser_policy::{Action, Mode, Rule, RuleSet};
+use hawser_sched::connection::{Class, GatewayUse};
+use tokio::sync::watch;
+
+use crate::args::{RunArgs, Via};
+use crate::commands::up::END_PATIENCE;
+use crate::daemon::proxy::by_gateway::ByGateway;
+use crate::daemon::proxy::direct::{ConnectionRules, Direct};
+use crate::daemon::proxy::live_rules::LiveRules;
+use crate::daemon::proxy::peering::Peering;
+use crate::daemon::proxy::rules::LinkRules;
+use crate::daemon::proxy::session::{Links, SessionChoice, Target};
+use crate::rule_files::RuleFiles;
+use crate::setup::{Setup, Usage, missing_links};
+use kernel::{Kernel, Sources};
+use shimmed::LeadsOut;
+
+/// Runs the program to its end; its exit code is ours.
+///
+/// No daemon is needed, and one that runs is not disturbed: the lock of the state directory stays its
+/// own.
+pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCode> {
+    let mut config = setup.config.clone();
+    args.apply_to(&mut config);
+    setup.state.prepare()?;
+    let (_monitor, links) = LinkMonitor::start()
+        .await
+        .context("can't follow the links")?;
+    // The program connects now, and not when a link comes.
+    if let Some(missing) = missing_links(&args.links, &links.borrow()) {
+        return Err(Usage(missing).into());
+    }
+    let rules = LinkRules::open(&config, &setup.state);
+    let (gateway, wanted) = (config.up.gateway.as_ref(), &config.up.links);
+    let target = match args.mode {
+        Mode::Direct => None,
+        _ => Target::find(setup, &setup.state, gateway, wanted, &rules)?,
+    };
+    let leads_out = LeadsOut {
+        links: links.clone(),
+        wanted: wanted.clone(),
+        by_gateway: target.is_some(),
+        routes: Routes::default(),
+    };
+    if target.is_none() && args.mode == Mode::Bonded {
+        bail!("--mode bonded: no gateway is enrolled; `hawser up --gateway URL` enrols with one");
+    }
+    let kernel = kernel(args.via)?;
+    let live_rules = LiveRules::follow(RuleFiles::of(setup))?;
+    let followed = match args.class {
+        Some(class) => all_of_class(live_rules.subscribe(), class),
+        None => live_rules.subscribe(),
+    };
+    let direct = Direct::start(&config, links.clone(), &rules, followed.clone()).await;
+    let sources = Sources {
+        direct: &direct,
+        links: links.clone(),
+        rules: followed,
+    };
+    let ended = match (target, kernel) {
+        (None, Some(kernel)) => kernel.run(args, config.connection.scheduler, sources).await,
+        (None, None) => {
+            let rules = (&rules, sources.rules.clone());
+            match peering(setup, (&config, args.mode), &links, rules) {
+                Ok(peering) => run_shimmed(setup, args, direct.dialer(), peering, leads_out).await,
+                Err(error) => Err(error),
+            }
+        }
+        (Some(target), kernel) => {
+            let how = (setup, args, &config);
+            run_with_gateway(how, (target, kernel), &rules, sources, leads_out).await
+        }
+    };
+    direct.finish().await;
+    ended
+}
+
+/// Looks for peers among destinations, unless that is not wanted.
+fn peering(
+    setup: &Setup,
+    (config, mode): (&Config, Mode),
+    links: &Links,
+    (rules, connection_rules): (&Arc<LinkRules>, ConnectionRules),
+) -> anyhow::Result<Option<Peering>> {
+    if !config.connection.peers || mode == Mode::Direct {
+        return Ok(None);
+    }
+    let choice = SessionChoice::of(&config.session);
+    let (wanted, links) = (&config.up.links, (links, rules));
+    Peering::start(setup, wanted, links, connection_rules, &choice).map(Some)
+}
+
+/// Connections that go over the gateway or over one link, each as rules and configuration have it.
+async fn run_with_gateway(
+    (setup, args, config): (&Setup, &RunArgs, &Config),
+    (target, kernel): (Target, Option<Kernel>),
+    rules: &Arc<LinkRules>,
+    sources: Sources<'_>,
+    leads_out: LeadsOut,
+) -> anyhow::Result<ExitCode> {
+    let links = &sources.links;
+    let client = Arc::new(target.connect(&setup.state, links.clone()).await?);
+    let keeping = rules.keep(&client, links);
+    let usage = match args.mode {
+        Mode::Bonded => GatewayUse::Always,
+        _ => config.connection.gateway,
+    };
+    let (links, director) = (sources.direct.dialer(), sources.direct.director());
+    let by_gateway = ByGateway::start(Arc::clone(&client), director.clone(), usage);
+    let dialer = Arc::new(by_gateway.dialer(links, director));
+    let ended = match kernel {
+        Some(kernel) => {
+            let how = (config.connection.scheduler, usage);
+            kernel.run_bonded(args, dialer, how, sources).await
+        }
+        None => shimmed::run(setup, args, dialer, leads_out).await,
+    };
+    keeping.finish(&client).await;
+    client.close(END_PATIENCE).await;
+    ended
+}
+
+/// Connections that the library hands over, each over one link, or over a session where the
+/// destination has a peer.
+async fn run_shimmed(
+    setup: &Setup,
+    args: &RunArgs,
+    direct: LinkDialer,
+    peering: Option<Peering>,
+    leads_out: LeadsOut,
+) -> anyhow::Result<ExitCode> {
+    let Some(peering) = peering else {
+        return shimmed::run(setup, args, Arc::new(direct), leads_out).await;
+    };
+    let director = direct.director().clone();
+    let dialer = Arc::new(peering.dialer(direct, director));
+    let ended = shimmed::run(setup, args, dialer, leads_out).await;
+    peering.sessions.close(END_PATIENCE).await;
+    ended
+}
+
+/// The kernel's way, if it is wanted and possible.
+fn kernel(via: Via) -> anyhow::Result<Option<Kernel>> {
+    if via == Via::Shim {
+        tracing::debug!("connections are taken by a library in the program, as asked");
+        return Ok(None);
+    }
+    match Kernel::prepare() {
+        Ok(kernel) => {
+            tracing::debug!("connections are taken in the kernel");
+            Ok(Some(kernel))
+        }
+        Err(error) if via == Via::Kernel => Err(error).context("--via kernel"),
+        Err(error) => {
+            tracing::debug!(%error, "connections are taken by a library in the program");
+            Ok(None)
+        }
+    }
+}
+
+/// The same rules behind one that says of what class every connection is.
+fn all_of_class(
+    mut rules: watch::Receiver<Arc<RuleSet>>,
+    class: Class,
+) -> watch::Receiver<Arc<RuleSet>> {
+    let first = Rule {
+        name: Some("--class".to_owned()),
+        then: Action {
+            class: Some(class),
+            ..Action::default()
+        },
+        ..Rule::default()
+    };
+    let behind = move |rules: &RuleSet| {
+        let others = rules.rules().iter().cloned();
+        Arc::new(RuleSet::new(std::iter::once(first.clone()).chain(others)))
+    };
+    let (sender, followed) = watch::channel(behind(&rules.borrow_and_update()));
+    tokio::spawn(async move {
+        while rules.changed().await.is_ok() {
+            let changed = behind(&rules.borrow_and_update());
+            if sender.send(changed).is_err() {
+                return;
+            }
+        }
+    });
+    followed
+}

@@ -1,0 +1,102 @@
+//! Takes a program's connections by a program in the kernel: those that go straight never pass through
+//! this process.
+
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use hawser_capture::{Capture, CaptureError, RunGroup, Settings, Unruled};
+use hawser_front::connection::KernelPlaces;
+use hawser_front::transport::Dialer;
+use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
+use tokio::sync::oneshot;
+
+use super::child::Child;
+use crate::args::RunArgs;
+use crate::daemon::proxy::captured::redirect;
+use crate::daemon::proxy::direct::{ConnectionRules, Direct};
+use crate::daemon::proxy::session::Links;
+
+/// A control group of its own, whose connections can be captured.
+pub(super) struct Kernel {
+    // Detached before the group goes.
+    capture: Capture,
+    group: RunGroup,
+}
+
+/// What the kernel's tables are filled from.
+pub(super) struct Sources<'a> {
+    pub(super) direct: &'a Direct,
+    pub(super) links: Links,
+    pub(super) rules: ConnectionRules,
+}
+
+impl Kernel {
+    /// Fails where that is not permitted, or the kernel can't.
+    pub(super) fn prepare() -> Result<Self, CaptureError> {
+        let group = RunGroup::create()?;
+        let capture = Capture::start(group.path(), &Settings::default())?;
+        Ok(Self { capture, group })
+    }
+
+    /// Runs the program in the group, each connection over the link that `policy` chooses.
+    pub(super) async fn run(
+        mut self,
+        args: &RunArgs,
+        policy: ConnectionPolicy,
+        sources: Sources<'_>,
+    ) -> anyhow::Result<ExitCode> {
+        self.capture.set_settings(&Settings {
+            policy,
+            unruled: Unruled::Direct,
+            ..Settings::default()
+        })?;
+        self.start(args, sources).await
+    }
+
+    /// Runs the program with those of its connections made by `dialer` that `usage` and the rules
+    /// have for the gateway, and each other one over the link that `policy` chooses.
+    pub(super) async fn run_bonded<D: Dialer>(
+        mut self,
+        args: &RunArgs,
+        dialer: Arc<D>,
+        (policy, usage): (ConnectionPolicy, GatewayUse),
+        sources: Sources<'_>,
+    ) -> anyhow::Result<ExitCode> {
+        let settings = Settings {
+            policy,
+            ..Settings::default()
+        };
+        let server = redirect(&mut self.capture, &dialer, settings, usage).await?;
+        let (end, ended) = oneshot::channel::<()>();
+        let serving = tokio::spawn(server.run(async move {
+            // Dropped or sent: either is the end.
+            let _ = ended.await;
+        }));
+        let code = self.start(args, sources).await;
+        drop(end);
+        serving.await?;
+        code
+    }
+
+    async fn start(self, args: &RunArgs, sources: Sources<'_>) -> anyhow::Result<ExitCode> {
+        let mut command = Command::new(args.program());
+        command.args(args.arguments());
+        self.group
+            .enter(&mut command)
+            .context("can't start the program in a control group")?;
+        let mut places = KernelPlaces::new(self.capture, sources.direct.director())?;
+        let rules = Arc::clone(&sources.rules.borrow());
+        places.fill(&rules).await?;
+        let child = match Child::start(command)? {
+            Ok(child) => child,
+            Err(code) => return Ok(code),
+        };
+        let keeping = tokio::spawn(places.run(sources.rules));
+        let code = child.end().await;
+        keeping.abort();
+        // The programs are detached with it, before the group goes.
+        let _ = keeping.await;
+        code
+    }
+}

@@ -1,0 +1,148 @@
+//! Takes a program's connections by the library that it loads.
+
+use std::env;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use hawser_capture::process::Process;
+use hawser_capture::shim::{Admit, Open, Registry, ShimFile, ShimServer, unaffected};
+use hawser_front::redirect::{Lookup, RedirectServer, Redirected};
+use hawser_front::transport::Dialer;
+use hawser_net::links::{Link, Routes, full_tunnel, usable};
+use tokio::sync::oneshot;
+
+use super::child::{self, Child};
+use crate::args::RunArgs;
+use crate::daemon::proxy::session::Links;
+use crate::setup::Setup;
+
+/// Runs the program with its connections made by `dialer`.
+pub(super) async fn run<D: Dialer>(
+    setup: &Setup,
+    args: &RunArgs,
+    dialer: Arc<D>,
+    leads_out: LeadsOut,
+) -> anyhow::Result<ExitCode> {
+    let shims = ShimServer::start(leads_out).context("can't hear of the program's connections")?;
+    let registry = shims.registry().clone();
+    let server = RedirectServer::bind(dialer, Announced(registry.clone()))
+        .await
+        .context("can't take connections on loopback")?;
+    let file = ShimFile::write_in_one_of(&folders(setup))?;
+    let mut command = Command::new(args.program());
+    command
+        .args(args.arguments())
+        .env(PRELOAD, file.preload(env::var_os(PRELOAD).as_deref()))
+        .env(SETTINGS, shims.settings(server.v4(), server.v6()));
+    say_if_unaffected(args);
+    let (end, ended) = oneshot::channel::<()>();
+    let serving = tokio::spawn(server.run(async move {
+        // Dropped or sent: either is the end.
+        let _ = ended.await;
+    }));
+    let code = match Child::start(command)? {
+        Ok(child) => {
+            let code = child.end().await?;
+            outlive(&registry).await;
+            code
+        }
+        Err(code) => code,
+    };
+    drop(end);
+    serving.await?;
+    Ok(code)
+}
+
+/// Waits for connections of what the program has left running; whoever asks us to end ends them.
+async fn outlive(registry: &Registry) {
+    let mut left = registry.living();
+    if left > 0 {
+        tracing::warn!(
+            connections = left,
+            "the program has ended, and what it started is still connected: waiting for that"
+        );
+    }
+    let asked = crate::setup::asked_to_end();
+    tokio::pin!(asked);
+    while left > 0 {
+        tokio::select! {
+            () = &mut asked => return,
+            () = tokio::time::sleep(OUTLIVE_PERIOD) => left = registry.living(),
+        }
+    }
+}
+
+/// Takes what links of ours lead to, rather than this machine, a network that it is on, or a VPN.
+pub(super) struct LeadsOut {
+    pub(super) links: Links,
+    /// Names of links; empty for all.
+    pub(super) wanted: Vec<String>,
+    /// What no link leads to, the gateway may.
+    pub(super) by_gateway: bool,
+    pub(super) routes: Routes,
+}
+
+impl Admit for LeadsOut {
+    async fn admits(&self, to: SocketAddr, _: &Process) -> bool {
+        let to = to.ip();
+        let leads = |link: &Link| link.source_address(to).is_some() && link.has_default_route(to);
+        let reached = {
+            let links = self.links.borrow();
+            let ours = usable(&links, &self.wanted);
+            let is_left = self.wanted.is_empty() && full_tunnel(&links, to.is_ipv6()).is_some();
+            match self.by_gateway {
+                true => !ours.is_empty(),
+                false => !is_left && ours.iter().any(leads),
+            }
+        };
+        reached && !self.routes.is_particular(to).await
+    }
+}
+
+/// Says so if it can be seen that the program will go its own ways.
+fn say_if_unaffected(args: &RunArgs) {
+    let Some(path) = child::find(args.program()) else {
+        return;
+    };
+    if let Ok(Some(why)) = unaffected(&path) {
+        let program = path.display();
+        tracing::warn!("{program} connects as if without hawser: {why}");
+    }
+}
+
+/// Where the library may lie: programs of other users must reach it too.
+fn folders(setup: &Setup) -> Vec<PathBuf> {
+    let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let mut folders = vec![env::temp_dir(), setup.state.path().to_owned()];
+    folders.extend(runtime);
+    folders
+}
+
+/// Connections that the program has announced.
+struct Announced(Registry);
+
+impl Lookup for Announced {
+    type Kept = Open;
+
+    fn take(&self, peer: SocketAddr, local: SocketAddr) -> Option<Redirected<Open>> {
+        let arrival = self.0.take(peer, local)?;
+        tracing::debug!(
+            destination = %arrival.destination,
+            process = arrival.process.name,
+            "a connection of the program"
+        );
+        Some(Redirected {
+            destination: arrival.destination,
+            origin: arrival.process.into(),
+            kept: arrival.open,
+        })
+    }
+}
+
+const PRELOAD: &str = "LD_PRELOAD";
+const SETTINGS: &str = "HAWSER_SHIM";
+const OUTLIVE_PERIOD: Duration = Duration::from_millis(100);

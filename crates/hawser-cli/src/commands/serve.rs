@@ -1,0 +1,87 @@
+//! `hawser serve`: the gateway.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use hawser_config::ServeConfig;
+use hawser_control::Role;
+use hawser_front::bonded::{Bonded, Purpose};
+use hawser_front::connect::{Connect, connect_tcp};
+use hawser_front::gateway::{
+    Cidr, ClientId, ClientLimits, DestinationPolicy, Gateway as Relay, GatewayConfig,
+    IncomingStream as _,
+};
+use hawser_front::transport::DialError;
+use hawser_net::gateway::Incoming;
+use hawser_net::links::list_links;
+
+use crate::args::ServeArgs;
+use crate::daemon::gateway::far_end::FarEnd;
+use crate::daemon::gateway::measure;
+use crate::setup::Setup;
+
+/// Runs the gateway until it is asked to end.
+pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
+    let mut config = setup.config.serve.clone();
+    args.apply_to(&mut config);
+    let relay = Arc::new(relay(&config).await?);
+    let far_end = FarEnd {
+        setup,
+        state: &setup.state,
+        config: &config,
+        role: Role::Gateway,
+        invite_file: args.door.invite_file.as_deref(),
+        command: "hawser up --gateway INVITE",
+        relay: Some(relay.counters()),
+    };
+    far_end
+        .run(|incoming| {
+            let relay = Arc::clone(&relay);
+            tokio::spawn(serve_stream(relay, incoming));
+        })
+        .await
+}
+
+/// What connects to destinations, and to which.
+async fn relay(config: &ServeConfig) -> anyhow::Result<Relay<impl Connect>> {
+    let links = list_links().await?;
+    let own: Vec<IpAddr> = links.into_iter().flat_map(|link| link.addresses).collect();
+    let allowed = config
+        .allow_destination
+        .iter()
+        .map(|net| Cidr::new(net.addr(), net.prefix_len()));
+    let policy = DestinationPolicy::new(
+        allowed.collect::<Result<_, _>>()?,
+        move |address: IpAddr| own.contains(&address),
+    );
+    let limits = ClientLimits {
+        connects_per_second: config.limits.connects_per_second,
+        ..ClientLimits::default()
+    };
+    let config = GatewayConfig {
+        limits,
+        ..GatewayConfig::default()
+    };
+    Ok(Relay::new(connect_tcp, policy, config))
+}
+
+/// Serves one stream to its end.
+async fn serve_stream<C: Connect>(relay: Arc<Relay<C>>, incoming: Incoming) {
+    let client = ClientId::new(*incoming.peer.as_bytes());
+    let stream = Bonded::new(incoming.stream);
+    match Purpose::of(stream.open_metadata()) {
+        Some(Purpose::Connect) => {
+            if let Err(error) = relay.handle(client, stream).await {
+                tracing::debug!(?client, %error, "a stream is refused");
+            }
+        }
+        Some(Purpose::Datagrams) => {
+            if let Err(error) = relay.handle_datagrams(client, stream).await {
+                tracing::debug!(?client, %error, "a flow is refused");
+            }
+        }
+        Some(Purpose::Sink) => measure::swallow(stream).await,
+        Some(Purpose::Source(size)) => measure::pour(stream, size).await,
+        _ => stream.refuse(DialError::MalformedDestination),
+    }
+}

@@ -1,0 +1,267 @@
+//! `hawser up`: the proxy port, over a gateway or straight over the links.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use hawser_config::{Config, UpConfig};
+use hawser_control::Role;
+use hawser_front::connection::{Director, Who};
+use hawser_front::datagram::DatagramPorts;
+use hawser_front::proxy::{ProxyConfig, ProxyServer};
+use hawser_front::transport::Dialer;
+use hawser_net::client::Client;
+use hawser_net::links::LinkMonitor;
+
+use crate::args::UpArgs;
+use crate::daemon::Daemon;
+use crate::daemon::proxy::by_gateway::ByGateway;
+use crate::daemon::proxy::captured::{Capturing, Scope};
+use crate::daemon::proxy::direct::{ConnectionRules, Direct};
+use crate::daemon::proxy::live_rules::LiveRules;
+use crate::daemon::proxy::peering::{self, Peering};
+use crate::daemon::proxy::rules::{Keeping, LinkRules};
+use crate::daemon::proxy::session::{Choice, ClientSubject, Links, Target};
+use crate::daemon::web::Web;
+use crate::rule_files::RuleFiles;
+use crate::setup::{Setup, missing_links};
+
+/// Runs the proxy until it is asked to end.
+pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
+    let setup = &setup.with_transport(args.transport);
+    let mut whole = setup.config.clone();
+    args.apply_to(&mut whole.up, &mut whole.connection);
+    let config = whole.up.clone();
+    let daemon = Daemon::start(&setup.state, Role::Client)?;
+    let web = Web::start(config.web, &setup.state, &daemon)?;
+    let (_monitor, links) = LinkMonitor::start()
+        .await
+        .context("can't follow the links")?;
+    if let Some(missing) = missing_links(&config.links, &links.borrow()) {
+        tracing::warn!("{missing}; as soon as it comes it is used");
+    }
+    let proxy = proxy_config(&config);
+    let live_rules = LiveRules::follow(RuleFiles::of(setup))?;
+    let rules = LinkRules::open(&setup.config, &setup.state);
+    for peer in &args.peers {
+        peering::enrol(setup, peer, &config.links, &links, &rules)?;
+    }
+    let gateway = config.gateway.as_ref();
+    let target = match args.direct {
+        true => None,
+        false => Target::find(setup, &setup.state, gateway, &config.links, &rules)?,
+    };
+    let subject = ClientSubject::new(setup, &config.links, &links, &rules, &live_rules);
+    if target.is_none() && !args.direct {
+        tracing::warn!("no gateway is enrolled: each connection goes straight, over one link");
+    }
+    let gateway = match target {
+        Some(target) => Some(Enrolled::connect(target, setup, &links, &rules).await?),
+        None => None,
+    };
+    let way = Serving {
+        setup,
+        config: &whole,
+        links: &links,
+        rules: &rules,
+        connection_rules: live_rules.subscribe(),
+        capture: args.capture.as_ref(),
+        gateway: gateway.as_ref(),
+    };
+    let served = way.serve(&daemon, proxy, subject).await;
+    if let Some(gateway) = gateway {
+        gateway.end().await;
+    }
+    web.end().await;
+    served
+}
+
+fn proxy_config(config: &UpConfig) -> ProxyConfig {
+    ProxyConfig {
+        listen: config.listen,
+        allow_lan: config.allow_lan,
+        ..ProxyConfig::default()
+    }
+}
+
+/// The gateway that this machine has enrolled with.
+struct Enrolled {
+    client: Arc<Client>,
+    keeping: Keeping,
+    /// Its key.
+    peer: String,
+}
+
+impl Enrolled {
+    async fn connect(
+        target: Target,
+        setup: &Setup,
+        links: &Links,
+        rules: &Arc<LinkRules>,
+    ) -> anyhow::Result<Self> {
+        let (peer, enrolling) = (target.config.gateway.to_string(), !target.known);
+        let client = Arc::new(target.connect(&setup.state, links.clone()).await?);
+        if enrolling {
+            tracing::info!("enrolled: from now on `hawser up` needs no --gateway");
+        }
+        Ok(Self {
+            keeping: rules.keep(&client, links),
+            client,
+            peer,
+        })
+    }
+
+    async fn end(self) {
+        self.keeping.finish(&self.client).await;
+        self.client.close(END_PATIENCE).await;
+    }
+}
+
+/// The proxy port, and what is captured: connections go to where they lead over one link, over a
+/// session where the destination has a peer, or over the gateway.
+struct Serving<'a> {
+    setup: &'a Setup,
+    config: &'a Config,
+    links: &'a Links,
+    rules: &'a Arc<LinkRules>,
+    connection_rules: ConnectionRules,
+    capture: Option<&'a Scope>,
+    gateway: Option<&'a Enrolled>,
+}
+
+impl Serving<'_> {
+    async fn serve(
+        self,
+        daemon: &Daemon,
+        proxy: ProxyConfig,
+        mut subject: ClientSubject,
+    ) -> anyhow::Result<()> {
+        let peering = self.peering(&subject.choice)?;
+        let connection_rules = self.connection_rules.clone();
+        let direct = Direct::start(
+            self.config,
+            self.links.clone(),
+            self.rules,
+            connection_rules,
+        )
+        .await;
+        let director = direct.director();
+        let by_gateway = self.gateway.map(|it| {
+            let usage = self.config.connection.gateway;
+            ByGateway::start(Arc::clone(&it.client), director.clone(), usage)
+        });
+        subject.director = Some(director.clone());
+        subject.peers = peering.as_ref().map(|it| it.sessions.clone());
+        if let Some(gateway) = self.gateway {
+            subject.client = Some(Arc::downgrade(&gateway.client));
+            subject.peer.clone_from(&gateway.peer);
+        }
+        let port = Port {
+            daemon,
+            proxy,
+            subject,
+            datagrams: match &by_gateway {
+                Some(it) => it.datagrams(direct.datagrams(), director.clone()),
+                None => Arc::new(direct.datagrams()),
+            },
+        };
+        let links = direct.dialer();
+        let served = match (&by_gateway, &peering) {
+            (None, None) => self.serve_by(links, director, port).await,
+            (None, Some(peering)) => {
+                let dialer = peering.dialer(links, director.clone());
+                self.serve_by(dialer, director, port).await
+            }
+            (Some(it), None) => {
+                let dialer = it.dialer(links, director.clone());
+                self.serve_by(dialer, director, port).await
+            }
+            (Some(it), Some(peering)) => {
+                let dialer = it.dialer(links, director.clone());
+                let dialer = peering.dialer(dialer, director.clone());
+                self.serve_by(dialer, director, port).await
+            }
+        };
+        if let Some(peering) = peering {
+            peering.sessions.close(END_PATIENCE).await;
+        }
+        direct.finish().await;
+        served
+    }
+
+    /// Looks for peers among destinations, unless that is not wanted, and whenever not everything is
+    /// for the gateway.
+    fn peering(&self, choice: &Choice) -> anyhow::Result<Option<Peering>> {
+        if !self.config.connection.peers {
+            return Ok(None);
+        }
+        let (wanted, rules) = (&self.config.up.links, self.connection_rules.clone());
+        let links = (self.links, self.rules);
+        Peering::start(self.setup, wanted, links, rules, choice).map(Some)
+    }
+
+    async fn serve_by<D: Dialer>(
+        &self,
+        dialer: D,
+        director: Director,
+        port: Port<'_>,
+    ) -> anyhow::Result<()> {
+        let dialer = Arc::new(dialer);
+        let usage = self.gateway.map(|_| self.config.connection.gateway);
+        let capturing = self.capture.map(|scope| Capturing {
+            scope,
+            policy: self.config.connection.scheduler,
+            director: director.clone(),
+            rules: self.connection_rules.clone(),
+            gateway: usage,
+        });
+        let captured = match capturing {
+            Some(capturing) => Some(capturing.start(&dialer).await?),
+            None => None,
+        };
+        let who = Who::start().inspect_err(|error| {
+            tracing::warn!(%error, "which programs ask can't be found out");
+        });
+        let rules = self.connection_rules.clone();
+        // Where everything goes one way, only rules can make connections wait until it is known who asks.
+        let matters = move || !director.is_all_by_gateway() || rules.borrow().chooses_ways();
+        let rules = self.connection_rules.clone();
+        let binds = move || rules.borrow().binds_askers();
+        let who = who.ok();
+        let who = who.map(|who| who.only_while(matters).needed_while(binds));
+        let served = port.serve(dialer, who).await;
+        if let Some(captured) = captured {
+            captured.end().await;
+        }
+        served
+    }
+}
+
+/// The proxy port, and what is shown of it.
+struct Port<'a> {
+    daemon: &'a Daemon,
+    proxy: ProxyConfig,
+    subject: ClientSubject,
+    datagrams: Arc<dyn DatagramPorts>,
+}
+
+impl Port<'_> {
+    async fn serve<D: Dialer>(mut self, dialer: Arc<D>, who: Option<Who>) -> anyhow::Result<()> {
+        let server = ProxyServer::bind(self.proxy, dialer).await?;
+        let mut server = server.with_datagrams(self.datagrams);
+        if let Some(who) = who {
+            self.subject.who = Some(who.clone());
+            server = server.asking(who);
+        }
+        let listen = server.local_addr();
+        self.subject.proxy = server.counters();
+        self.daemon.show(self.subject);
+        self.daemon.set_listen(listen);
+        tracing::info!(%listen, "the proxy is ready: SOCKS5, SOCKS4a and HTTP");
+        server.run(self.daemon.asked_to_end()).await;
+        Ok(())
+    }
+}
+
+/// How long a session may take to end in order.
+pub(crate) const END_PATIENCE: Duration = Duration::from_secs(3);

@@ -1,0 +1,5 @@
+//! The far end: the port that clients come to.
+
+pub(crate) mod door;
+pub(crate) mod far_end;
+pub(crate) mod measure;

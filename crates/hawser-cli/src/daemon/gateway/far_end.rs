@@ -1,0 +1,181 @@
+//! What `serve` and `receive` share: a daemon whose port is open to clients.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use hawser_config::ServeConfig;
+use hawser_control::{LinkStatus, PolicyStatus, Role};
+use hawser_front::gateway::GatewayCounters;
+use hawser_net::gateway::{Gateway, Incoming};
+use hawser_net::links::{Link, LinkMonitor};
+use hawser_net::store::StateDir;
+use hawser_sched::chunk::ChunkPolicy;
+use hawser_session::recorder::Recorder;
+use hawser_types::{Instant, SessionId};
+use tokio::sync::watch;
+
+use crate::daemon::gateway::door::{Door, watch_peers};
+use crate::daemon::web::Web;
+use crate::daemon::{Daemon, Subject, View, Way, flat};
+use crate::setup::{Setup, link_list};
+
+/// A daemon that clients come to.
+pub(crate) struct FarEnd<'a> {
+    pub(crate) setup: &'a Setup,
+    /// With the key, the peers and the daemon's lock.
+    pub(crate) state: &'a StateDir,
+    pub(crate) config: &'a ServeConfig,
+    pub(crate) role: Role,
+    /// Where the invite is written to.
+    pub(crate) invite_file: Option<&'a Path>,
+    /// What a client does with the invite.
+    pub(crate) command: &'a str,
+    /// What `hawser status` shows beside the door.
+    pub(crate) relay: Option<Arc<GatewayCounters>>,
+}
+
+impl FarEnd<'_> {
+    /// Opens the port, shows the invite, and hands every stream to `serve` until the daemon is
+    /// asked to end. Then all sessions end in order.
+    pub(crate) async fn run(self, serve: impl Fn(Incoming)) -> anyhow::Result<()> {
+        let daemon = Daemon::start(self.state, self.role)?;
+        let web = Web::start(self.config.web, self.state, &daemon)?;
+        let (_monitor, links) = LinkMonitor::start()
+            .await
+            .context("can't follow the links")?;
+        let door = Door::open(self.setup, self.state, self.config, links.clone()).await?;
+        door.announce(self.invite_file, self.command)?;
+        // Whoever sees the address finds the invite.
+        daemon.set_listen(door.listen);
+        let gateway = Arc::new(door.gateway);
+        daemon.show(GatewaySubject {
+            gateway: Arc::downgrade(&gateway),
+            relay: self.relay,
+            links,
+            names: GatewayNames::of(self.setup),
+        });
+        tokio::spawn(watch_peers(Arc::downgrade(&gateway), door.store));
+        accept(&daemon, &gateway, serve).await;
+        tracing::info!("ending");
+        gateway.close(END_PATIENCE).await;
+        web.end().await;
+        Ok(())
+    }
+}
+
+async fn accept(daemon: &Daemon, gateway: &Gateway, serve: impl Fn(Incoming)) {
+    let ended = daemon.asked_to_end();
+    tokio::pin!(ended);
+    loop {
+        tokio::select! {
+            () = &mut ended => return,
+            incoming = gateway.accept() => match incoming {
+                Some(incoming) => serve(incoming),
+                None => return,
+            },
+        }
+    }
+}
+
+/// What `hawser status` shows of a gateway.
+struct GatewaySubject {
+    gateway: Weak<Gateway>,
+    relay: Option<Arc<GatewayCounters>>,
+    links: watch::Receiver<Arc<Vec<Link>>>,
+    names: GatewayNames,
+}
+
+/// The names of what all sessions of a gateway use.
+struct GatewayNames {
+    scheduler: &'static str,
+    congestion: String,
+}
+
+impl GatewayNames {
+    fn of(setup: &Setup) -> Self {
+        let session = &setup.config.session;
+        let congestion = session.congestion.name();
+        let congestion = congestion.or_else(hawser_net::bind::best_congestion);
+        Self {
+            scheduler: session.scheduler.name(),
+            congestion: congestion.unwrap_or_default(),
+        }
+    }
+}
+
+impl Subject for GatewaySubject {
+    fn sessions(&self, wanted: &dyn Fn(&str) -> bool, max_streams: usize) -> Vec<View> {
+        let Some(gateway) = self.gateway.upgrade() else {
+            return Vec::new();
+        };
+        let is_wanted = |id: SessionId| wanted(&id.to_string());
+        let sessions = gateway.sessions_among(is_wanted, max_streams).into_iter();
+        let mut views: Vec<View> = sessions
+            .map(|session| {
+                let links = session.session.channels.iter().map(|it| it.link.value());
+                // Which address a channel comes from is not known here, only the first one's.
+                let way = |index| (index, Way::default());
+                let mut ways: BTreeMap<u32, Way> = links.map(way).collect();
+                if ways.len() == 1
+                    && let Some(way) = ways.values_mut().next()
+                {
+                    way.remote = Some(session.remote);
+                }
+                View {
+                    id: session.id.to_string(),
+                    peer: session.peer.to_string(),
+                    ways,
+                    scheduler: self.names.scheduler,
+                    congestion: self.names.congestion.clone(),
+                    addresses: session.addresses,
+                    transport_problem: None,
+                    session: Some(session.session),
+                }
+            })
+            .collect();
+        views.sort_by(|a, b| (&a.peer, &a.id).cmp(&(&b.peer, &b.id)));
+        views
+    }
+
+    fn session_count(&self) -> usize {
+        let gateway = self.gateway.upgrade();
+        gateway.map_or(0, |gateway| gateway.session_count())
+    }
+
+    fn links(&self) -> Vec<LinkStatus> {
+        link_list(&self.links.borrow(), &[], false)
+    }
+
+    fn policy(&self) -> Option<PolicyStatus> {
+        Some(PolicyStatus {
+            sessions: self.names.scheduler.to_owned(),
+            sessions_known: ChunkPolicy::ALL.map(|it| it.name().to_owned()).into(),
+            ..PolicyStatus::default()
+        })
+    }
+
+    fn recorder(&self, session: &str, read: &mut dyn FnMut(&Recorder, Instant)) -> bool {
+        let gateway = self.gateway.upgrade();
+        gateway.is_some_and(|gateway| {
+            let mut ids = gateway.session_ids().into_iter();
+            let id = ids.find(|id| id.to_string() == session);
+            id.is_some_and(|id| gateway.recorder(id, read).is_some())
+        })
+    }
+
+    fn counters(&self) -> BTreeMap<String, u64> {
+        let mut list = BTreeMap::new();
+        if let Some(gateway) = self.gateway.upgrade() {
+            flat(&mut list, "door", &gateway.counters());
+        }
+        if let Some(relay) = &self.relay {
+            flat(&mut list, "gateway", &relay.snapshot());
+        }
+        list
+    }
+}
+
+const END_PATIENCE: Duration = Duration::from_secs(3);

@@ -1,0 +1,12 @@
+//! The client's end: links, gateway, rules and the director of `hawser up`.
+
+pub(crate) mod by_gateway;
+pub(crate) mod captured;
+pub(crate) mod direct;
+pub(crate) mod live_rules;
+pub(crate) mod peering;
+pub(crate) mod placed;
+pub(crate) mod rules;
+pub(crate) mod saved;
+pub(crate) mod session;
+pub(crate) mod steer;

@@ -1,0 +1,278 @@
+//! Connection mode of `hawser up`: the director, and what keeps it up to date.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hawser_config::Config;
+use hawser_control::{ConnectionsStatus, PlacingStatus};
+use hawser_front::connection::{
+    DatagramPlace, Director, LinkDialer, LinkReport, ProbeBudget, Prober,
+};
+use hawser_front::datagram::DirectPorts;
+use hawser_net::links::{default_routes, read_counters};
+use hawser_net::unix_time::UnixTime;
+use hawser_path::{DemandEstimate, DemandKey, KnownLink, LinkKey};
+use hawser_policy::RuleSet;
+use hawser_types::{ByteCount, LinkIndex};
+use hawser_usage::UsageDatabase;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::daemon::proxy::by_gateway;
+use crate::daemon::proxy::rules::{LinkRules, SharedLedger, today};
+use crate::daemon::proxy::session::Links;
+
+/// The rules for connections, as they change.
+pub(crate) type ConnectionRules = watch::Receiver<Arc<RuleSet>>;
+
+/// A director in its daemon.
+pub(crate) struct Direct {
+    director: Director,
+    books: Books,
+    mptcp: bool,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Direct {
+    /// Directs connections over `links`, of which the configuration may name some.
+    pub(crate) async fn start(
+        config: &Config,
+        links: Links,
+        rules: &Arc<LinkRules>,
+        rules_for_connections: ConnectionRules,
+    ) -> Self {
+        let director = Director::new(config.connection.scheduler, config.up.links.clone());
+        director.set_terms(rules.link_terms());
+        director.set_links(&links.borrow());
+        director.set_rules(Arc::clone(&rules_for_connections.borrow()));
+        note_routes(&director).await;
+        let memory = Memory::of(rules.ledger());
+        memory.load_into(&director);
+        let books = Books {
+            director: director.clone(),
+            rules: Arc::clone(rules),
+            memory,
+        };
+        let tasks = vec![
+            tokio::spawn(follow(director.clone(), links)),
+            tokio::spawn(obey(director.clone(), rules_for_connections)),
+            tokio::spawn(measure(director.clone())),
+            tokio::spawn(keep(books.clone())),
+            tokio::spawn(probe(director.clone(), config, rules.ledger())),
+        ];
+        Self {
+            director,
+            books,
+            mptcp: config.connection.mptcp,
+            tasks,
+        }
+    }
+
+    /// The one who decides.
+    pub(crate) fn director(&self) -> Director {
+        self.director.clone()
+    }
+
+    /// Connects as it decides.
+    pub(crate) fn dialer(&self) -> LinkDialer {
+        LinkDialer::new(self.director.clone(), self.mptcp)
+    }
+
+    /// Carries datagrams as it decides.
+    pub(crate) fn datagrams(&self) -> DirectPorts<DatagramPlace> {
+        DirectPorts::new(DatagramPlace::new(self.director.clone()))
+    }
+
+    /// Ends it, and writes down what is not yet.
+    pub(crate) async fn finish(self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        self.books.write().await;
+    }
+}
+
+/// What the director knows, as it is shown, where so many connections went over sessions with their
+/// destinations.
+pub(crate) fn status(director: &Director, over_peers: u64) -> ConnectionsStatus {
+    let report = director.report();
+    let placing = |link: &LinkReport| PlacingStatus {
+        name: link.link.name.clone(),
+        index: LinkIndex::new(link.link.index),
+        state: link.health.name().to_owned(),
+        up: link.up,
+        down: link.down,
+        up_confidence: link.confidence[0],
+        down_confidence: link.confidence[1],
+        latency: (!link.latency.is_zero()).then_some(link.latency),
+        up_loss: link.loss,
+        up_loss_confidence: link.loss_confidence,
+        open: link.open,
+        active: link.load.connections.into(),
+        up_bytes: link.load.up,
+        down_bytes: link.load.down,
+        placed: link.opened,
+    };
+    let mut left_to: Vec<String> = report.tunnels.into_iter().flatten().collect();
+    left_to.dedup();
+    ConnectionsStatus {
+        left_to,
+        scheduler: report.policy.name().to_owned(),
+        placed: report.opened,
+        moved_over: report.moved_over,
+        unanswered: report.unanswered,
+        gateway: report.gateway.as_ref().map(by_gateway::status),
+        over_peers,
+        links: report.links.iter().map(placing).collect(),
+    }
+}
+
+async fn follow(director: Director, mut links: Links) {
+    while links.changed().await.is_ok() {
+        director.set_links(&links.borrow_and_update());
+        note_routes(&director).await;
+    }
+}
+
+/// Tells which network each link is attached to, and which link the system prefers.
+async fn note_routes(director: &Director) {
+    match default_routes().await {
+        Ok(routes) => director.set_default_routes(routes),
+        Err(error) => tracing::warn!(%error, "the default routes can't be listed now"),
+    }
+}
+
+/// Reads the interfaces' counters, as long as there is something to see in them.
+async fn measure(director: Director) {
+    let mut ticks = tokio::time::interval(COUNT_EVERY);
+    loop {
+        ticks.tick().await;
+        if director.open_count() == 0 {
+            continue;
+        }
+        match read_counters().await {
+            Ok(counters) => director.handle_counters(&counters),
+            Err(error) => tracing::debug!(%error, "the links' counters can't be read now"),
+        }
+    }
+}
+
+/// Looks after the links with servers that the user has named.
+fn probe(
+    director: Director,
+    config: &Config,
+    ledger: Option<SharedLedger>,
+) -> impl Future<Output = ()> + use<> {
+    let budget = Budget {
+        ledger,
+        daily: config.connection.probe_budget,
+    };
+    Prober::new(director, &config.connection, budget).run()
+}
+
+/// What measuring may still move today, as the ledger has it; nothing where that can't be used.
+struct Budget {
+    ledger: Option<SharedLedger>,
+    daily: ByteCount,
+}
+
+impl ProbeBudget for Budget {
+    fn take(&self, link: &str, bytes: ByteCount) -> bool {
+        let Some(ledger) = &self.ledger else {
+            return false;
+        };
+        let taken = lock(ledger).take_for_probe(link, today(), bytes, self.daily);
+        taken.unwrap_or_else(|error| {
+            tracing::warn!(%error, "nothing is measured");
+            false
+        })
+    }
+}
+
+/// What is counted and learned, and where it is kept.
+#[derive(Clone)]
+struct Books {
+    director: Director,
+    rules: Arc<LinkRules>,
+    memory: Memory,
+}
+
+impl Books {
+    async fn write(&self) {
+        self.rules.enter(&self.director.moved()).await;
+        let (learned, rates) = (self.director.take_learned(), self.director.take_rates());
+        self.memory.keep(learned, rates).await;
+    }
+}
+
+async fn keep(books: Books) {
+    let mut ticks = tokio::time::interval(WRITE_EVERY);
+    loop {
+        ticks.tick().await;
+        books.write().await;
+        // An allowance may be used up by now.
+        books.director.set_terms(books.rules.link_terms());
+    }
+}
+
+async fn obey(director: Director, mut rules: ConnectionRules) {
+    while rules.changed().await.is_ok() {
+        let rules = Arc::clone(&rules.borrow_and_update());
+        director.set_rules(rules);
+    }
+}
+
+/// What is remembered from one run to the next; nothing where the ledger can't be used.
+#[derive(Clone)]
+struct Memory(Option<SharedLedger>);
+
+impl Memory {
+    const fn of(ledger: Option<SharedLedger>) -> Self {
+        Self(ledger)
+    }
+
+    fn load_into(&self, director: &Director) {
+        let Some(ledger) = &self.0 else {
+            return;
+        };
+        let ledger = lock(ledger);
+        match ledger.rates(UnixTime::now().as_secs()) {
+            Ok(rates) => director.load_rates(rates),
+            Err(error) => tracing::warn!(%error, "what links can do is learned anew"),
+        }
+        match ledger.demands() {
+            Ok(demands) => director.load_demands(demands),
+            Err(error) => tracing::warn!(%error, "what applications need is learned anew"),
+        }
+    }
+
+    async fn keep(
+        &self,
+        learned: BTreeMap<DemandKey, DemandEstimate>,
+        rates: BTreeMap<LinkKey, KnownLink>,
+    ) {
+        let is_nothing = learned.is_empty() && rates.is_empty();
+        let Some(ledger) = self.0.clone().filter(|_| !is_nothing) else {
+            return;
+        };
+        let now = UnixTime::now().as_secs();
+        // Waits for the disk.
+        let writing = tokio::task::spawn_blocking(move || {
+            let mut ledger = lock(&ledger);
+            ledger.keep_rates(&rates, now)?;
+            ledger.keep_demands(&learned, now)
+        });
+        match writing.await {
+            Ok(Ok(())) => {}
+            // What is learned next of the same applications and links goes with it.
+            Ok(Err(error)) => tracing::warn!(%error, "what was learned can't be written down now"),
+            Err(error) => tracing::warn!(%error, "the ledger's task has failed"),
+        }
+    }
+}
+
+fn lock(ledger: &SharedLedger) -> MutexGuard<'_, UsageDatabase> {
+    ledger.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const COUNT_EVERY: Duration = Duration::from_millis(500);
+const WRITE_EVERY: Duration = Duration::from_secs(3);

@@ -1,0 +1,320 @@
+//! The rules for connections that are in force in a daemon: what files say, read again when they
+//! change, and what is said to it while it runs.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use hawser_config::ConfigError;
+use hawser_control::RuleStatus;
+use hawser_policy::{Profile, Rule, RuleSet, Source};
+use tokio::sync::watch;
+
+use crate::commands::rule::edit::{self, RulesChanged};
+use crate::daemon::proxy::direct::ConnectionRules;
+use crate::rule_files::{RuleFiles, Said, Stamp, UserRules};
+
+/// The rules in force. They are followed until the last clone is gone.
+#[derive(Clone, Debug)]
+pub(crate) struct LiveRules {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    files: RuleFiles,
+    /// One reading at a time.
+    reading: Mutex<()>,
+    known: Mutex<Known>,
+    set: watch::Sender<Arc<RuleSet>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// What the files said when they were last read.
+    read: UserRules,
+    said: Said,
+    seen: [Option<Stamp>; 2],
+}
+
+impl LiveRules {
+    /// Begins to follow the files. One that can't be read later changes nothing but the log.
+    ///
+    /// Fails when they can't be read now.
+    pub(crate) fn follow(files: RuleFiles) -> Result<Self, ConfigError> {
+        // Before reading: what is written meanwhile is read next time.
+        let seen = files.stamp();
+        let read = files.read()?;
+        let said = Said::default();
+        let shared = Arc::new(Shared {
+            set: watch::Sender::new(Arc::new(read.set(&said))),
+            reading: Mutex::default(),
+            known: Mutex::new(Known { read, said, seen }),
+            files,
+        });
+        tokio::spawn(watch(Arc::downgrade(&shared)));
+        Ok(Self { shared })
+    }
+
+    /// The rules, now and whenever they change.
+    pub(crate) fn subscribe(&self) -> ConnectionRules {
+        self.shared.set.subscribe()
+    }
+
+    /// Where the user's are kept.
+    pub(crate) fn files(&self) -> &RuleFiles {
+        &self.shared.files
+    }
+
+    /// The rules that end with the daemon.
+    pub(crate) fn said_count(&self) -> usize {
+        self.shared.lock().said.rules.len()
+    }
+
+    /// Puts a rule ahead of all others until the daemon ends. Whether there is room for one more.
+    pub(crate) fn add(&self, rule: Rule) -> bool {
+        self.shared.change(|known| {
+            let rules = &mut known.said.rules;
+            let has_room = rules.len() < MAX_SAID;
+            if has_room {
+                let source = Source::Session;
+                rules.insert(0, Rule { source, ..rule });
+            }
+            has_room
+        })
+    }
+
+    /// Forgets the rule at this place, counted from 0, if it is one that ends with the daemon; whether
+    /// it was. Another one than was `meant`, by its text, stays.
+    pub(crate) fn remove(&self, place: usize, meant: Option<&str>) -> Result<bool, RulesChanged> {
+        self.shared.change(|known| {
+            let rules = &mut known.said.rules;
+            let Some(rule) = rules.get(place) else {
+                return Ok(false);
+            };
+            if meant.is_some_and(|meant| !edit::is_meant(rule, meant)) {
+                return Err(RulesChanged);
+            }
+            rules.remove(place);
+            Ok(true)
+        })
+    }
+
+    /// The profile that is in force.
+    pub(crate) fn profile(&self) -> Profile {
+        let known = self.shared.lock();
+        known.said.profile.unwrap_or(known.read.profile)
+    }
+
+    /// Puts another profile in force until the daemon ends; `None`: the one in the configuration.
+    pub(crate) fn set_profile(&self, profile: Option<Profile>) {
+        self.shared.change(|known| known.said.profile = profile);
+    }
+
+    /// Reads the files now: what they say is in force from then on. Where one can't be read, the rules
+    /// stay as they were.
+    pub(crate) fn read(&self) -> Result<(), ConfigError> {
+        self.shared.read()
+    }
+
+    /// The rules that do not come along with the program, as monitors show them.
+    pub(crate) fn statuses(&self) -> Vec<RuleStatus> {
+        let set = Arc::clone(&self.shared.set.borrow());
+        let rules = set.rules().iter().enumerate();
+        let shown = rules.filter(|(_, rule)| rule.source != Source::BuiltIn);
+        let status = |(place, rule): (usize, &Rule)| RuleStatus {
+            number: place as u64 + 1,
+            source: rule.source.to_string(),
+            name: rule.name.clone(),
+            when: rule.when.to_string(),
+            then: rule.then.to_string(),
+            rule: edit::text(rule),
+        };
+        shown.map(status).collect()
+    }
+}
+
+impl Shared {
+    /// Changes what is known, and what is in force with it.
+    fn change<T>(&self, change: impl FnOnce(&mut Known) -> T) -> T {
+        let mut known = self.lock();
+        let done = change(&mut known);
+        let set = known.read.set(&known.said);
+        // Still under the lock, so that the last change wins.
+        self.set.send_if_modified(|old| {
+            let differs = **old != set;
+            *old = Arc::new(set);
+            differs
+        });
+        done
+    }
+
+    /// Reads the files if they have changed.
+    fn look(&self) {
+        let has_changed = self.files.stamp() != self.lock().seen;
+        if has_changed && let Err(error) = self.read() {
+            tracing::warn!("the rules for connections stay as they were: {error}");
+        }
+    }
+
+    fn read(&self) -> Result<(), ConfigError> {
+        // What is read first is put in force first.
+        let _turn = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamp = self.files.stamp();
+        let read = self.files.read();
+        let mut known = self.lock();
+        known.seen = stamp;
+        let read = read?;
+        if known.read != read {
+            let own = read.all().count();
+            tracing::info!("the rules for connections have changed; {own} are yours");
+        }
+        drop(known);
+        self.change(|known| known.read = read);
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn watch(shared: Weak<Shared>) {
+    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    loop {
+        ticks.tick().await;
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        shared.look();
+    }
+}
+
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// As many as the kernel's program asks at all.
+const MAX_SAID: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use hawser_policy::{Action, LinkChoice, Mode};
+
+    use super::*;
+
+    fn files(folder: &Path) -> RuleFiles {
+        RuleFiles {
+            config: Some(folder.join("hawser.toml")),
+            own: folder.join("rules.toml"),
+        }
+    }
+
+    fn users(set: &RuleSet) -> Vec<String> {
+        let rules = set.rules().iter();
+        let users = rules.filter(|rule| rule.source <= Source::User);
+        users.map(|rule| rule.then.to_string()).collect()
+    }
+
+    fn only(link: &str) -> Rule {
+        Rule {
+            then: Action {
+                links: Some(LinkChoice::Only(vec![link.to_owned()])),
+                ..Action::default()
+            },
+            ..Rule::default()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changed_files_are_read_again_and_broken_ones_change_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = files(folder.path());
+        let (config, own) = (files.config.clone().unwrap(), files.own.clone());
+        std::fs::write(&config, "[[rule]]\nclass = \"bulk\"\n").unwrap();
+        let live = LiveRules::follow(files).unwrap();
+        let mut rules = live.subscribe();
+        assert_eq!(users(&rules.borrow_and_update()), ["class bulk"]);
+
+        std::fs::write(&own, "[[rule]]\nmode = \"direct\"\n").unwrap();
+        rules.changed().await.unwrap();
+        let both = ["class bulk", "mode direct"];
+        assert_eq!(users(&rules.borrow_and_update()), both);
+
+        std::fs::write(&config, "[[rule]]\nclass = \"fast\"\n").unwrap();
+        tokio::time::sleep(3 * LOOK_EVERY).await;
+        assert_eq!(users(&rules.borrow_and_update()), both);
+
+        std::fs::remove_file(&own).unwrap();
+        std::fs::write(&config, "[connection]\nprofile = \"calls\"\n").unwrap();
+        rules.changed().await.unwrap();
+        let first = rules.borrow_and_update().rules()[0].source;
+        assert_eq!(first, Source::Profile);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_said_comes_first_and_outlives_changes_of_the_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = files(folder.path());
+        let config = files.config.clone().unwrap();
+        std::fs::write(&config, "[[rule]]\nclass = \"bulk\"\n").unwrap();
+        let live = LiveRules::follow(files).unwrap();
+        let mut rules = live.subscribe();
+        assert!(live.add(only("a")) && live.add(only("b")));
+        live.set_profile(Some(Profile::Calls));
+        assert!(rules.has_changed().unwrap());
+        let before = users(&rules.borrow_and_update());
+        assert_eq!(before, ["only b", "only a", "class bulk"]);
+
+        let text = "[connection]\nprofile = \"saver\"\n[[rule]]\nmode = \"direct\"\n";
+        std::fs::write(&config, text).unwrap();
+        rules.changed().await.unwrap();
+        let after = users(&rules.borrow_and_update());
+        assert_eq!(after, ["only b", "only a", "mode direct"]);
+        assert_eq!(live.profile(), Profile::Calls);
+
+        let told = live.statuses();
+        assert_eq!((told[1].number, told[1].source.as_str()), (2, "session"));
+        assert_eq!((told[2].number, told[2].source.as_str()), (3, "user"));
+        assert_eq!(told[3].source, "profile");
+        assert_eq!(told[1].rule, "only = \"a\"\n");
+
+        let text = |link| format!("only = \"{link}\"\n");
+        assert!(live.remove(0, Some(&text("a"))).is_err());
+        assert!(live.remove(1, Some(&text("a"))).unwrap());
+        assert!(!live.remove(1, None).unwrap());
+        live.set_profile(None);
+        assert_eq!(live.profile(), Profile::Saver);
+        assert_eq!(users(&rules.borrow_and_update()), ["only b", "mode direct"]);
+    }
+
+    #[tokio::test]
+    async fn there_is_room_for_so_many_rules_and_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = RuleFiles {
+            config: None,
+            ..files(folder.path())
+        };
+        let live = LiveRules::follow(files).unwrap();
+        let direct = Rule {
+            then: Action {
+                mode: Some(Mode::Direct),
+                ..Action::default()
+            },
+            ..Rule::default()
+        };
+        assert!((0..MAX_SAID).all(|_| live.add(direct.clone())));
+        assert!(!live.add(direct));
+        assert_eq!(live.said_count(), MAX_SAID);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_broken_from_the_start_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = files(folder.path());
+        let missing = LiveRules::follow(files.clone()).unwrap_err().to_string();
+        assert!(missing.contains("hawser.toml"), "{missing}");
+        std::fs::write(files.config.as_ref().unwrap(), "").unwrap();
+        std::fs::write(&files.own, "[[rule]]\nport = 0\nclass = \"bulk\"").unwrap();
+        let broken = LiveRules::follow(files).unwrap_err().to_string();
+        assert!(broken.contains("rules.toml:2: `rule.port`"), "{broken}");
+    }
+}

@@ -1,0 +1,159 @@
+//! Peers among the destinations of `hawser up`: enrolling with them, finding them, sessions with
+//! them.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_config::{DEFAULT_GATEWAY_PORT, GatewaySource};
+use hawser_front::connect::Connect;
+use hawser_front::connection::Director;
+use hawser_front::peer::{PeerDialer, PeerFinder, PeerSessions, PeerSettings, Remote};
+use hawser_front::transport::Dialer;
+use hawser_net::bind::{SocketOptions, connect_on_link};
+use hawser_net::client::Client;
+use hawser_net::host_port::HostPort;
+use hawser_net::links::{Link, usable};
+use hawser_net::store::ClientStore;
+use hawser_net::unix_time::UnixTime;
+use tokio::net::TcpStream;
+
+use crate::daemon::proxy::direct::ConnectionRules;
+use crate::daemon::proxy::rules::LinkRules;
+use crate::daemon::proxy::session::{Choice, ClientMaker, ENROL_PATIENCE, Links, Target};
+use crate::setup::Setup;
+
+/// What peers are dialed with, and watched by.
+pub(crate) struct Peering {
+    pub(crate) finder: PeerFinder,
+    pub(crate) sessions: PeerSessions,
+    rules: ConnectionRules,
+}
+
+impl Peering {
+    /// Begins to look for the peers that this machine has enrolled with, over `links`, of which
+    /// `wanted` may name some. Sessions with them begin with what is chosen then.
+    pub(crate) fn start(
+        setup: &Setup,
+        wanted: &[String],
+        (links, rules): (&Links, &Arc<LinkRules>),
+        connection_rules: ConnectionRules,
+        choice: &Choice,
+    ) -> anyhow::Result<Self> {
+        let store = ClientStore::open(&setup.state)?;
+        let known = move || {
+            if let Err(error) = store.reload_if_changed() {
+                tracing::debug!(%error, "the list of peers is as it was");
+            }
+            store.gateways().iter().map(|gateway| gateway.key).collect()
+        };
+        let connect = OverOneLink {
+            links: links.clone(),
+            wanted: wanted.to_vec(),
+            rules: Arc::clone(rules),
+        };
+        let settings = PeerSettings {
+            keep_missing: setup.config.connection.peer_retry,
+            ..PeerSettings::at_port(DEFAULT_GATEWAY_PORT)
+        };
+        let finder = PeerFinder::start(connect, known, settings);
+        let maker = ClientMaker::new(setup, &setup.state, wanted);
+        let (links, rules) = (links.clone(), Arc::clone(rules));
+        let choice = Arc::clone(choice);
+        let sessions = PeerSessions::new(move |peer, address| {
+            let at = HostPort::try_from(SocketAddr::new(address, DEFAULT_GATEWAY_PORT));
+            let config = maker.config(peer, at.into_iter().collect(), None, &rules);
+            let mut config = config
+                .inspect_err(|error| tracing::warn!(%error, "peers can't be connected to"))
+                .ok()?;
+            let chosen = *choice.borrow();
+            config.session.scheduler = chosen.scheduler;
+            config.transport = chosen.transport;
+            let client = Arc::new(Client::start_enrolled(config, links.clone()));
+            // Goes on for as long as the client lives.
+            drop(rules.keep(&client, &links));
+            Some(client)
+        });
+        Ok(Self {
+            finder,
+            sessions,
+            rules: connection_rules,
+        })
+    }
+
+    /// Dials peers over sessions, of which `director` is told, and everybody else with `direct`.
+    pub(crate) fn dialer<D: Dialer<Stream: Remote>>(
+        &self,
+        direct: D,
+        director: Director,
+    ) -> PeerDialer<D, PeerSessions> {
+        let (finder, sessions) = (self.finder.clone(), self.sessions.clone());
+        PeerDialer::new(direct, finder, sessions, self.rules.clone()).telling(director)
+    }
+}
+
+/// Enrols with the peer of an invite, unless that was done before; as a peer only, not as the
+/// gateway for everything. Goes on by itself, and says what came of it in the log.
+pub(crate) fn enrol(
+    setup: &Setup,
+    source: &GatewaySource,
+    wanted: &[String],
+    links: &Links,
+    rules: &LinkRules,
+) -> anyhow::Result<()> {
+    let target = Target::find(setup, &setup.state, Some(source), wanted, rules)?;
+    let Some(target) = target.filter(|target| !target.known) else {
+        return Ok(());
+    };
+    let (key, addresses) = (target.config.gateway, target.config.addresses.clone());
+    let (store, links) = (ClientStore::open(&setup.state)?, links.clone());
+    tokio::spawn(async move {
+        let client = Client::start(target.config, links);
+        let enrolled = client.enrolled(ENROL_PATIENCE).await;
+        client.close(CLOSE_PATIENCE).await;
+        if let Err(error) = enrolled {
+            tracing::warn!(peer = %key, %error, "enrolment with the peer has failed");
+            return;
+        }
+        match store.remember_peer(key, &addresses, UnixTime::now()) {
+            Ok(()) => tracing::info!(peer = %key, "enrolled with the peer"),
+            Err(error) => tracing::warn!(peer = %key, %error, "the peer can't be remembered"),
+        }
+    });
+    Ok(())
+}
+
+/// Connects over one of the links that may be used, for what is not worth more.
+struct OverOneLink {
+    links: Links,
+    wanted: Vec<String>,
+    rules: Arc<LinkRules>,
+}
+
+impl OverOneLink {
+    fn link(&self, address: IpAddr) -> Option<Link> {
+        let terms = self.rules.link_terms();
+        let leads = |link: &Link| match address.is_ipv6() {
+            true => link.has_default_route_v6,
+            false => link.has_default_route_v4,
+        };
+        let links = usable(&self.links.borrow(), &self.wanted);
+        let links = links.into_iter().filter(leads);
+        let best = links.filter_map(|link| Some((terms.place(&link)?, link)));
+        Some(best.min_by_key(|(place, _)| *place)?.1)
+    }
+}
+
+impl Connect for OverOneLink {
+    type Stream = TcpStream;
+
+    async fn connect(&self, address: SocketAddr) -> io::Result<TcpStream> {
+        let Some(link) = self.link(address.ip()) else {
+            return Err(io::ErrorKind::NetworkUnreachable.into());
+        };
+        Ok(connect_on_link(Some(&link), address, &SocketOptions::default()).await?)
+    }
+}
+
+const CLOSE_PATIENCE: Duration = Duration::from_secs(3);

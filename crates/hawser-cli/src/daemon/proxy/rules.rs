@@ -1,0 +1,352 @@
+//! The user's rules for links: what the configuration says of them, what was changed since, and
+//! what the links have used of their allowances.
+
+mod change;
+mod usage;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use hawser_config::Config;
+use hawser_control::{LinkAllowed, LinkUse};
+use hawser_front::connection::LinkTerms;
+use hawser_net::client::Client;
+use hawser_net::store::StateDir;
+use hawser_net::unix_time::UnixTime;
+use hawser_sched::rules::{AtLimit, Date, Rule, Terms, Use};
+use hawser_types::ByteCount;
+use hawser_usage::UsageDatabase;
+use tokio::task::JoinHandle;
+
+use crate::daemon::proxy::session::Links;
+pub(crate) use change::CheckedChange;
+use usage::{Accounts, Seen};
+
+/// The rules in force, by the names of links, and the accounts that go with them.
+#[derive(Debug)]
+pub(crate) struct LinkRules {
+    inner: Mutex<Inner>,
+    /// None when it can't be used: then the accounts begin anew with each run.
+    ledger: Option<SharedLedger>,
+}
+
+/// The ledger of the state directory, for all in this process that write to it.
+pub(crate) type SharedLedger = Arc<Mutex<UsageDatabase>>;
+
+#[derive(Debug, Default)]
+struct Inner {
+    rules: BTreeMap<String, Rule>,
+    currencies: BTreeMap<String, String>,
+    accounts: Accounts,
+    /// By the names of links, what connections over one link each have moved.
+    connections: Seen<String>,
+}
+
+impl LinkRules {
+    /// As the configuration has them, with the ledger of the state directory.
+    pub(crate) fn open(config: &Config, state: &StateDir) -> Arc<Self> {
+        let mut inner = Inner::of(config);
+        let ledger = open_ledger(state);
+        if let Some(ledger) = &ledger {
+            match ledger.usage() {
+                Ok(usage) => inner.accounts.load(usage),
+                Err(error) => tracing::warn!(%error, "what links have used before is not known"),
+            }
+        }
+        Arc::new(Self {
+            inner: Mutex::new(inner),
+            ledger: ledger.map(|ledger| Arc::new(Mutex::new(ledger))),
+        })
+    }
+
+    /// The ledger that the accounts are kept in, if it can be used.
+    pub(crate) fn ledger(&self) -> Option<SharedLedger> {
+        self.ledger.clone()
+    }
+
+    /// What the rules come to today.
+    pub(crate) fn terms(&self) -> BTreeMap<String, Terms> {
+        self.lock().terms(today())
+    }
+
+    /// What they come to today for connections that go over one link each.
+    pub(crate) fn link_terms(&self) -> LinkTerms {
+        let inner = self.lock();
+        let costs = |rule: &Rule| rule.price > 0.0 || rule.allowance.is_some();
+        let metered = inner.rules.iter().filter(|(_, rule)| costs(rule));
+        LinkTerms {
+            terms: inner.terms(today()),
+            metered: metered.map(|(name, _)| name.clone()).collect(),
+        }
+    }
+
+    /// Takes in what has gone over the links in all since this program has begun, by their names,
+    /// and writes it down.
+    pub(crate) async fn enter(self: &Arc<Self>, moved: &BTreeMap<String, [ByteCount; 2]>) {
+        {
+            let mut inner = self.lock();
+            for (name, moved) in moved {
+                let news = inner.connections.news(name.clone(), *moved);
+                inner.enter(name, news);
+            }
+        }
+        self.write().await;
+    }
+
+    /// What is allowed on a link, and what it has used; none where there is no rule and no use.
+    pub(crate) fn allowed(&self, name: &str) -> Option<LinkAllowed> {
+        self.lock().allowed(name, today())
+    }
+
+    /// Keeps a client to the rules for as long as it lives: counts what goes over each link, and
+    /// tells the client when an allowance is used up or a month begins.
+    pub(crate) fn keep(self: &Arc<Self>, client: &Arc<Client>, links: &Links) -> Keeping {
+        let counted = Arc::new(Mutex::new(Counted::default()));
+        let watched =
+            Arc::clone(self).watch(Arc::downgrade(client), links.clone(), Arc::clone(&counted));
+        Keeping {
+            rules: Arc::clone(self),
+            links: links.clone(),
+            counted,
+            watching: tokio::spawn(watched),
+        }
+    }
+
+    async fn watch(
+        self: Arc<Self>,
+        client: Weak<Client>,
+        links: Links,
+        counted: Arc<Mutex<Counted>>,
+    ) {
+        let mut ticks = tokio::time::interval(COUNT_EVERY);
+        for tick in 1_u64.. {
+            ticks.tick().await;
+            let Some(client) = client.upgrade() else {
+                return;
+            };
+            self.count(&client, &links, &counted);
+            client.set_rules(self.terms());
+            if tick.is_multiple_of(WRITE_EVERY) {
+                self.write().await;
+            }
+        }
+    }
+
+    /// Takes in what a client has moved.
+    fn count(&self, client: &Client, links: &Links, counted: &Mutex<Counted>) {
+        let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((id, session)) = client.session_id().zip(client.snapshot(0).session) else {
+            return;
+        };
+        let there = links
+            .borrow()
+            .iter()
+            .map(|link| (link.index, link.name.clone()))
+            .collect();
+        let moved = session.links.iter();
+        let moved = moved.map(|link| (link.link.value(), [link.sent, link.received]));
+        let news = counted.news(&id.to_string(), there, moved.collect());
+        let mut inner = self.lock();
+        for (name, news) in news {
+            inner.enter(&name, news);
+        }
+    }
+
+    /// Writes what was counted to the ledger.
+    async fn write(self: &Arc<Self>) {
+        let this = Arc::clone(self);
+        // Waits for the disk.
+        let written = tokio::task::spawn_blocking(move || this.write_now()).await;
+        if let Err(error) = written {
+            tracing::warn!(%error, "the ledger's task has failed");
+        }
+    }
+
+    fn write_now(&self) {
+        let Some(ledger) = &self.ledger else {
+            return;
+        };
+        let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let pending = self.lock().accounts.take_pending();
+        if pending.is_empty() {
+            return;
+        }
+        match ledger.charge(&pending) {
+            Ok(()) => match ledger.usage() {
+                // Another program may have charged its own.
+                Ok(usage) => self.lock().accounts.load(usage),
+                Err(error) => tracing::warn!(%error, "can't be read"),
+            },
+            Err(error) => {
+                self.lock().accounts.give_back(&pending);
+                tracing::warn!(%error, "what links have used can't be written down now");
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What was counted of one client's sessions, one after the other.
+#[derive(Debug, Default)]
+struct Counted {
+    session: String,
+    /// By index: a link that comes back under its name counts from nothing.
+    seen: Seen<u32>,
+    /// Of the session's links, some of which may be gone.
+    names: BTreeMap<u32, String>,
+}
+
+impl Counted {
+    /// What is new of what the session has `moved` by now over its links, by their names; of links that
+    /// are `there`, or were while the session had them.
+    fn news(
+        &mut self,
+        session: &str,
+        there: BTreeMap<u32, String>,
+        moved: BTreeMap<u32, [ByteCount; 2]>,
+    ) -> Vec<(String, [ByteCount; 2])> {
+        if self.session != session {
+            *self = Self::default();
+            self.session = session.to_owned();
+        }
+        self.names.extend(there);
+        self.names.retain(|index, _| moved.contains_key(index));
+        let names = self.names.iter();
+        let of_link = |(index, name): (&u32, &String)| {
+            let moved = moved.get(index)?;
+            Some((name.clone(), self.seen.news(*index, *moved)))
+        };
+        names.filter_map(of_link).collect()
+    }
+}
+
+/// What keeps one client to the rules.
+pub(crate) struct Keeping {
+    rules: Arc<LinkRules>,
+    links: Links,
+    counted: Arc<Mutex<Counted>>,
+    watching: JoinHandle<()>,
+}
+
+impl Keeping {
+    /// Ends it: counts once more what the client has moved, and writes everything down.
+    pub(crate) async fn finish(self, client: &Client) {
+        self.watching.abort();
+        self.rules.count(client, &self.links, &self.counted);
+        self.rules.write().await;
+    }
+}
+
+impl Inner {
+    fn of(config: &Config) -> Self {
+        let links = config.links.iter();
+        let rules = links.clone().map(|link| (link.name.clone(), link.rule));
+        let currencies = links.map(|link| (link.name.clone(), link.currency.clone()));
+        Self {
+            rules: rules.collect(),
+            currencies: currencies.collect(),
+            ..Self::default()
+        }
+    }
+
+    /// So much more has gone over a link.
+    fn enter(&mut self, name: &str, news: [ByteCount; 2]) {
+        let reset_day = self.reset_day(name);
+        self.accounts.enter(name, news, today(), reset_day);
+    }
+
+    fn reset_day(&self, name: &str) -> u8 {
+        let allowance = self.rules.get(name).and_then(|rule| rule.allowance);
+        allowance.map_or(1, |allowance| allowance.reset_day)
+    }
+
+    fn terms(&self, today: Date) -> BTreeMap<String, Terms> {
+        let terms = |(name, rule): (&String, &Rule)| {
+            let usage = self.accounts.usage(name, today, self.reset_day(name));
+            (name.clone(), rule.terms(&usage, today))
+        };
+        self.rules.iter().map(terms).collect()
+    }
+
+    fn allowed(&self, name: &str, today: Date) -> Option<LinkAllowed> {
+        let rule = self.rules.get(name);
+        let usage = self.accounts.usage(name, today, self.reset_day(name));
+        if rule.is_none() && usage.up + usage.down == ByteCount::ZERO {
+            return None;
+        }
+        let rule = rule.copied().unwrap_or_default();
+        let (year, month, day) = usage.since.parts();
+        let is_used_up = rule.left(&usage, today) == Some(ByteCount::ZERO);
+        let limit = rule.allowance.filter(|_| is_used_up);
+        let currency = self.currencies.get(name).map_or("", String::as_str);
+        let cost = || format!("{:.2} {currency}", rule.cost(&usage, today));
+        Some(LinkAllowed {
+            up: from_rule(rule.up),
+            down: from_rule(rule.down),
+            since: format!("{year:04}-{month:02}-{day:02}"),
+            sent_bytes: usage.up,
+            received_bytes: usage.down,
+            allowance_bytes: rule.allowance.map(|allowance| allowance.bytes),
+            limit: limit.map(|allowance| at_limit(allowance.at_limit).to_owned()),
+            cost: (rule.price > 0.0).then(|| cost().trim_end().to_owned()),
+            price: (rule.price > 0.0).then(|| format!("{}{currency}/GB", rule.price)),
+            // A whole number, as it is read.
+            weight: Some(rule.weight as u64),
+        })
+    }
+}
+
+fn open_ledger(state: &StateDir) -> Option<UsageDatabase> {
+    let opened = UsageDatabase::open(&state.file(LEDGER));
+    let (ledger, aside) = opened
+        .inspect_err(|error| tracing::warn!(%error, "counting begins anew with each run"))
+        .ok()?;
+    if let Some(aside) = aside {
+        let aside = aside.display();
+        tracing::warn!("the ledger was damaged: it is now {aside}, and counting begins anew");
+    }
+    Some(ledger)
+}
+
+fn to_rule(usage: LinkUse) -> Use {
+    match usage {
+        LinkUse::Prefer => Use::Prefer,
+        LinkUse::Backup => Use::Backup,
+        LinkUse::Never => Use::Never,
+        _ => Use::Normal,
+    }
+}
+
+const fn from_rule(usage: Use) -> LinkUse {
+    match usage {
+        Use::Normal => LinkUse::Normal,
+        Use::Prefer => LinkUse::Prefer,
+        Use::Backup => LinkUse::Backup,
+        Use::Never => LinkUse::Never,
+    }
+}
+
+const fn at_limit(what: AtLimit) -> &'static str {
+    match what {
+        AtLimit::Stop => "stopped",
+        AtLimit::Backup => "backup",
+        AtLimit::Continue => "continues",
+    }
+}
+
+pub(crate) fn today() -> Date {
+    Date::after_1970(UnixTime::now().as_secs() / 86_400)
+}
+
+/// The ledger's file in the state directory.
+const LEDGER: &str = "ledger.db";
+const COUNT_EVERY: Duration = Duration::from_millis(500);
+/// Every so many counts are written down.
+const WRITE_EVERY: u64 = 6;
+
+#[cfg(test)]
+mod tests;

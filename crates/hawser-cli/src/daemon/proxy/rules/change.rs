@@ -1,0 +1,163 @@
+//! What is said of a link while a daemon runs.
+
+use hawser_config::{Config, ConfigError};
+use hawser_control::{LinkChange, LinkUse};
+use hawser_sched::rules::{Allowance, AtLimit};
+use hawser_types::ByteCount;
+use toml_edit::{Table, Value, value};
+
+use super::{LinkRules, to_rule};
+use crate::daemon::proxy::steer::Refused;
+
+/// A [`LinkChange`] that makes sense.
+#[derive(Clone, Debug)]
+pub(crate) struct CheckedChange {
+    pub(crate) name: String,
+    pub(crate) up: Option<LinkUse>,
+    pub(crate) down: Option<LinkUse>,
+    weight: Option<f64>,
+    /// Of a gigabyte, and what it is counted in.
+    price: Option<(f64, String)>,
+    /// Within: none, as much as wanted.
+    allowance: Option<Option<ByteCount>>,
+    /// The keys of a `[[link]]` that say it, but for `use`, `up` and `down`; those without a value go.
+    pub(crate) keys: Vec<(&'static str, Option<Value>)>,
+}
+
+impl CheckedChange {
+    /// Reads it as the configuration is read.
+    pub(crate) fn read(change: &LinkChange) -> Result<Self, Refused> {
+        let keys = keys(change);
+        let mut link = Table::new();
+        link.insert("name", value(&change.name));
+        for (key, one) in &keys {
+            one.iter().for_each(|one| {
+                link.insert(key, value(one.clone()));
+            });
+        }
+        let text = format!("[[link]]\n{link}");
+        let config = Config::parse("the change", &text).map_err(refused)?;
+        let Some(read) = config.links.first() else {
+            return Err(Refused::Nothing);
+        };
+        let allowance = read.rule.allowance.map(|allowance| allowance.bytes);
+        Ok(Self {
+            name: read.name.clone(),
+            up: change.up,
+            down: change.down,
+            weight: change.weight.map(|_| read.rule.weight),
+            price: change
+                .price
+                .as_ref()
+                .map(|_| (read.rule.price, read.currency.clone())),
+            allowance: change.allowance.as_ref().map(|_| allowance),
+            keys,
+        })
+    }
+
+    /// Whether it says nothing at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.up.is_none() && self.down.is_none() && self.keys.is_empty()
+    }
+}
+
+impl LinkRules {
+    /// Whether anything was said of a link with this name, in the configuration or since.
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        self.lock().rules.contains_key(name)
+    }
+
+    /// Refuses a price that can't be compared with those of other links.
+    pub(crate) fn check(&self, change: &CheckedChange) -> Result<(), Refused> {
+        let Some((price, currency)) = change.price.as_ref().filter(|(price, _)| *price > 0.0)
+        else {
+            return Ok(());
+        };
+        let inner = self.lock();
+        let priced = inner.rules.iter().filter(|(_, rule)| rule.price > 0.0);
+        let mut others = priced.filter(|(name, _)| **name != change.name);
+        let other = others.find_map(|(name, _)| {
+            let theirs = inner.currencies.get(name).map_or("", String::as_str);
+            (theirs != currency).then_some(theirs)
+        });
+        match other {
+            None => Ok(()),
+            Some(theirs) => Err(Refused::Value {
+                key: "price".to_owned(),
+                got: format!("{price}{currency}/GB"),
+                allowed: format!("a price in {theirs}, like the others"),
+            }),
+        }
+    }
+
+    /// Uses a link otherwise from now on.
+    pub(crate) fn apply(&self, change: &CheckedChange) {
+        let mut inner = self.lock();
+        let rule = inner.rules.entry(change.name.clone()).or_default();
+        rule.up = change.up.map_or(rule.up, to_rule);
+        rule.down = change.down.map_or(rule.down, to_rule);
+        rule.weight = change.weight.unwrap_or(rule.weight);
+        if let Some(bytes) = change.allowance {
+            let before = rule.allowance;
+            rule.allowance = bytes.map(|bytes| Allowance {
+                bytes,
+                reset_day: before.map_or(1, |before| before.reset_day),
+                at_limit: before.map_or(AtLimit::default(), |before| before.at_limit),
+            });
+        }
+        if let Some((price, currency)) = &change.price {
+            rule.price = *price;
+            inner
+                .currencies
+                .insert(change.name.clone(), currency.clone());
+        }
+    }
+}
+
+/// What the configuration is to say of the link, but for when it is used.
+fn keys(change: &LinkChange) -> Vec<(&'static str, Option<Value>)> {
+    let mut keys = Vec::new();
+    if let Some(weight) = change.weight {
+        let weight = i64::try_from(weight).unwrap_or(i64::MAX);
+        keys.push(("weight", Some(weight.into())));
+    }
+    if let Some(price) = &change.price {
+        let price = match price.trim() {
+            "0" => FREE,
+            price => price,
+        };
+        keys.push(("price", Some(price.into())));
+    }
+    match change.allowance.as_deref().map(str::trim) {
+        None => {}
+        // The others mean nothing without it.
+        Some(UNLIMITED) => keys.extend(ALLOWANCE.map(|key| (key, None))),
+        Some(allowance) => keys.push(("allowance", Some(allowance.into()))),
+    }
+    keys
+}
+
+/// The same without the lines of a file that is none.
+fn refused(error: ConfigError) -> Refused {
+    match error {
+        ConfigError::Value {
+            key, got, allowed, ..
+        } => {
+            let key = key.strip_prefix("link.").unwrap_or(&key).to_owned();
+            let more = match key.as_str() {
+                "price" => ", or 0",
+                "allowance" => ", or none",
+                _ => "",
+            };
+            let allowed = format!("{allowed}{more}");
+            Refused::Value { key, got, allowed }
+        }
+        error => Refused::Config(error),
+    }
+}
+
+/// The word for no allowance.
+const UNLIMITED: &str = "none";
+const ALLOWANCE: [&str; 3] = ["allowance", "reset-day", "at-limit"];
+/// A price of nothing, in whatever unit.
+const FREE: &str = "0/GB";

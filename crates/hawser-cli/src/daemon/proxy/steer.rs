@@ -1,0 +1,363 @@
+//! What can be changed of `hawser up` while it runs: links, policies, the gateway, rules.
+//!
+//! Each change is checked first, then written down where that is asked for, then done: where
+//! something is wrong with it nothing has changed. Only what is wrong with another file shows too late,
+//! and then it is said.
+
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+use hawser_config::{
+    ChunkPolicy, ConfigError, ConnectionPolicy, GatewayUse, TransportChoice, UnknownTransport,
+    parse_rules,
+};
+use hawser_control::{ErrorReason, LinkChange, PolicyStatus, Request, Scheduled};
+use hawser_policy::{Profile, Rule, UnknownProfile};
+use hawser_sched::connection::UnknownGatewayUse;
+use hawser_sched::{chunk, connection};
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+use crate::args::Spot;
+use crate::commands::rule::edit::{self, RulesChanged};
+use crate::daemon::proxy::rules::CheckedChange;
+use crate::daemon::proxy::saved;
+use crate::daemon::proxy::session::ClientSubject;
+use crate::setup::{explained, is_usage};
+
+/// Where a change was written down, if it was to be, or why it was not done.
+pub(crate) type Changed = Result<Option<PathBuf>, Refused>;
+
+/// Why a change was not done.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refused {
+    /// The request says nothing.
+    #[error("there is nothing in it to change")]
+    Nothing,
+    /// Neither this machine nor the configuration has such a link.
+    #[error("no link is called {name}; there are {known}")]
+    UnknownLink {
+        /// What was said.
+        name: String,
+        /// Those that are there.
+        known: String,
+    },
+    /// A value that is not allowed.
+    #[error("`{key}` is {got}; allowed: {allowed}")]
+    Value {
+        /// The key as in the configuration.
+        key: String,
+        /// What was said.
+        got: String,
+        /// What may be said.
+        allowed: String,
+    },
+    /// What was said makes no sense as a part of a configuration.
+    #[error(transparent)]
+    Config(ConfigError),
+    /// No policy for chunks has this name.
+    #[error(transparent)]
+    Scheduler(#[from] chunk::UnknownPolicy),
+    /// No policy for connections has this name.
+    #[error(transparent)]
+    ConnectionScheduler(#[from] connection::UnknownPolicy),
+    /// Nothing that sessions may travel over has this name.
+    #[error(transparent)]
+    TransportChoice(#[from] UnknownTransport),
+    /// A gateway can't be used so.
+    #[error(transparent)]
+    GatewayUse(#[from] UnknownGatewayUse),
+    /// No set of rules has this name.
+    #[error(transparent)]
+    Profile(#[from] UnknownProfile),
+    /// There is no gateway.
+    #[error("no gateway is enrolled to be used; `hawser up --gateway URL` enrols with one")]
+    NoGateway,
+    /// Not one rule.
+    #[error("one rule is expected, not {0}")]
+    Rules(usize),
+    /// Every rule is shown with all that it says.
+    #[error("the rule has {0} bytes; allowed: {MAX_RULE}")]
+    TooLong(usize),
+    /// Rules need room, in the kernel too.
+    #[error("there are {0} rules until the daemon ends already, and there may be no more")]
+    TooManyRules(usize),
+    /// No rule that ends with the daemon has this number.
+    #[error("there is no rule {number} that ends with the daemon; there are {count}")]
+    UnknownRule {
+        /// What was said.
+        number: u64,
+        /// How many such rules there are.
+        count: usize,
+    },
+    /// Another rule has that number by now.
+    #[error(transparent)]
+    RulesChanged(#[from] RulesChanged),
+    /// There is no configuration to write to.
+    #[error(
+        "it can't be saved, since the daemon was started without a configuration: start it with \
+         `hawser --config FILE up`, or have it done until the daemon ends"
+    )]
+    NoFile,
+    /// It can't be written down.
+    #[error("it can't be saved: {}", explained(.0))]
+    Unsaved(anyhow::Error),
+    /// It was written down, but can't be put in force.
+    #[error("it is saved to {}, but the rules in force stay as they were: {error}", path.display())]
+    Unread {
+        /// Where it was written down.
+        path: PathBuf,
+        /// Why the rules can't be read again.
+        error: Box<ConfigError>,
+    },
+    /// Some other request.
+    #[error("this is nothing to be changed")]
+    Unsupported,
+}
+
+impl Refused {
+    /// The kind of fault, for programs.
+    pub(crate) fn reason(&self) -> ErrorReason {
+        match self {
+            Self::UnknownLink { .. } | Self::UnknownRule { .. } | Self::RulesChanged(_) => {
+                ErrorReason::NotFound
+            }
+            Self::NoGateway | Self::NoFile | Self::Unsupported => ErrorReason::Unsupported,
+            Self::Unsaved(error) if !is_usage(error) => ErrorReason::Failed,
+            Self::Unread { .. } => ErrorReason::Failed,
+            _ => ErrorReason::Invalid,
+        }
+    }
+
+    fn by_writing(error: anyhow::Error) -> Self {
+        error
+            .downcast()
+            .map_or_else(Self::Unsaved, Self::RulesChanged)
+    }
+}
+
+impl ClientSubject {
+    /// How links are chosen, and how else they may be.
+    pub(crate) fn policy_status(&self) -> PolicyStatus {
+        let director = self.director.as_ref();
+        let name = |it: &str| it.to_owned();
+        let connections = director.map(|it| name(it.policy().name()));
+        let gateway = director.and_then(|it| it.gateway_use());
+        let config = self.connection_rules.files().config.as_deref();
+        let rules = self.connection_rules.statuses();
+        PolicyStatus {
+            sessions: name(self.choice.borrow().scheduler.name()),
+            sessions_known: ChunkPolicy::ALL.map(|it| name(it.name())).into(),
+            connections_known: match connections {
+                Some(_) => ConnectionPolicy::ALL.map(|it| name(it.name())).into(),
+                None => Vec::new(),
+            },
+            connections,
+            transport: Some(name(self.choice.borrow().transport.name())),
+            transports_known: TransportChoice::ALL.map(|it| name(it.name())).into(),
+            profile: Some(name(self.connection_rules.profile().name())),
+            profiles_known: Profile::ALL.iter().map(|it| name(it.name())).collect(),
+            gateway: gateway.map(|usage| name(usage.name())),
+            rule_count: rules.len() as u64,
+            rules,
+            file: config.map(|path| absolute(path).display().to_string()),
+        }
+    }
+
+    /// Does what is asked.
+    pub(crate) fn do_otherwise(&self, asked: &Request) -> Changed {
+        // Else what is written and what is in force could come from different ones.
+        // Who has the turn may be waiting for the disk.
+        let turn = on_disk(|| self.changing.lock());
+        let _turn = turn.unwrap_or_else(PoisonError::into_inner);
+        match asked {
+            Request::SetLink(change) => self.use_link(change),
+            Request::SetScheduler {
+                of: Scheduled::Sessions,
+                scheduler,
+                save,
+            } => self.place_chunks(scheduler.parse()?, *save),
+            Request::SetScheduler {
+                of: Scheduled::Connections,
+                scheduler,
+                save,
+            } => self.place_connections(scheduler.parse()?, *save),
+            Request::SetTransport { transport, save } => {
+                self.travel_over(transport.parse()?, *save)
+            }
+            Request::SetGateway { usage, save } => self.use_gateway(usage.parse()?, *save),
+            Request::SetProfile { profile, save } => self.use_profile(profile.parse()?, *save),
+            Request::AddRule { rule, save } => self.add_rule(rule, *save),
+            Request::RemoveRule { number, rule, save } => {
+                self.remove_rule(*number, rule.as_deref(), *save)
+            }
+            _ => Err(Refused::Unsupported),
+        }
+    }
+
+    fn use_link(&self, asked: &LinkChange) -> Changed {
+        let change = CheckedChange::read(asked)?;
+        if change.is_empty() {
+            return Err(Refused::Nothing);
+        }
+        let is_there = self.links.borrow().iter().any(|it| it.name == change.name);
+        // What the configuration names may be plugged in later.
+        if !is_there && !self.rules.knows(&change.name) {
+            let links = self.links.borrow();
+            let known: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
+            return Err(Refused::UnknownLink {
+                name: change.name,
+                known: known.join(", "),
+            });
+        }
+        self.rules.check(&change)?;
+        let saved = self.save(asked.save, |config| saved::set_link(config, &change))?;
+        self.rules.apply(&change);
+        for (_, client) in self.clients() {
+            client.set_rules(self.rules.terms());
+        }
+        if let Some(director) = &self.director {
+            director.set_terms(self.rules.link_terms());
+        }
+        Ok(saved)
+    }
+
+    fn place_chunks(&self, policy: ChunkPolicy, save: bool) -> Changed {
+        let saved = self.save_word(save, "session", "scheduler", policy.name())?;
+        self.choice.send_modify(|choice| choice.scheduler = policy);
+        for (_, client) in self.clients() {
+            client.set_scheduler(policy);
+        }
+        Ok(saved)
+    }
+
+    fn travel_over(&self, transport: TransportChoice, save: bool) -> Changed {
+        let saved = self.save_word(save, "session", "transport", transport.name())?;
+        self.choice
+            .send_modify(|choice| choice.transport = transport);
+        for (_, client) in self.clients() {
+            client.set_transport(transport);
+        }
+        Ok(saved)
+    }
+
+    fn place_connections(&self, policy: ConnectionPolicy, save: bool) -> Changed {
+        let director = self.director.as_ref().ok_or(Refused::Unsupported)?;
+        let saved = self.save_word(save, "connection", "scheduler", policy.name())?;
+        director.set_policy(policy);
+        Ok(saved)
+    }
+
+    fn use_gateway(&self, usage: GatewayUse, save: bool) -> Changed {
+        let director = self.director.as_ref();
+        let director = director.filter(|it| it.gateway_use().is_some());
+        let director = director.ok_or(Refused::NoGateway)?;
+        let saved = self.save_word(save, "connection", "gateway", usage.name())?;
+        director.set_gateway(usage);
+        Ok(saved)
+    }
+
+    fn use_profile(&self, profile: Profile, save: bool) -> Changed {
+        let saved = self.save_word(save, "connection", "profile", profile.name())?;
+        let rules = &self.connection_rules;
+        if saved.is_some() {
+            // From now on the file says it, and what is changed there later holds.
+            rules.set_profile(None);
+            if let Err(error) = on_disk(|| rules.read()) {
+                tracing::warn!("the profile holds, but the rules stay as they were: {error}");
+            }
+        }
+        if rules.profile() != profile {
+            rules.set_profile(Some(profile));
+        }
+        Ok(saved)
+    }
+
+    fn add_rule(&self, text: &str, save: bool) -> Changed {
+        let rule = one_rule(text)?;
+        if save {
+            let files = self.connection_rules.files();
+            let written = on_disk(|| edit::add(files, &rule, &Spot::First, 0));
+            return self.read_again(written);
+        }
+        match self.connection_rules.add(rule) {
+            true => Ok(None),
+            false => Err(Refused::TooManyRules(self.connection_rules.said_count())),
+        }
+    }
+
+    fn remove_rule(&self, number: u64, meant: Option<&str>, save: bool) -> Changed {
+        let place = usize::try_from(number).unwrap_or(usize::MAX);
+        let count = self.connection_rules.said_count();
+        if save {
+            let files = self.connection_rules.files();
+            let written = on_disk(|| edit::remove(files, place, count, meant));
+            return self.read_again(written.map(|(_, path)| path));
+        }
+        let removed = match place.checked_sub(1) {
+            Some(place) => self.connection_rules.remove(place, meant)?,
+            None => false,
+        };
+        match removed {
+            true => Ok(None),
+            false => Err(Refused::UnknownRule { number, count }),
+        }
+    }
+
+    fn save_word(&self, save: bool, section: &str, key: &str, word: &str) -> Changed {
+        self.save(save, |config| saved::set(config, section, key, word))
+    }
+
+    /// Writes something into the configuration, if it is to be saved.
+    fn save(&self, save: bool, write: impl FnOnce(&Path) -> anyhow::Result<()>) -> Changed {
+        if !save {
+            return Ok(None);
+        }
+        let config = self.connection_rules.files().config.as_ref();
+        let config = config.ok_or(Refused::NoFile)?;
+        on_disk(|| write(config)).map_err(Refused::Unsaved)?;
+        Ok(Some(absolute(config)))
+    }
+
+    /// The rules that were written are in force at once.
+    fn read_again(&self, written: anyhow::Result<PathBuf>) -> Changed {
+        let path = absolute(&written.map_err(Refused::by_writing)?);
+        match on_disk(|| self.connection_rules.read()) {
+            Ok(()) => Ok(Some(path)),
+            Err(error) => Err(Refused::Unread {
+                path,
+                error: Box::new(error),
+            }),
+        }
+    }
+}
+
+/// The one rule that a text with keys and values says.
+fn one_rule(text: &str) -> Result<Rule, Refused> {
+    let rules = parse_rules("the rule", &format!("[[rule]]\n{text}")).map_err(Refused::Config)?;
+    let count = rules.len();
+    let rule = rules.into_iter().next().filter(|_| count == 1);
+    let rule = rule.ok_or(Refused::Rules(count))?;
+    match edit::text(&rule).len() {
+        length if length > MAX_RULE => Err(Refused::TooLong(length)),
+        _ => Ok(rule),
+    }
+}
+
+/// As others find it who are in another folder.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
+}
+
+/// Waits for the disk without holding up what else is to be done on this thread.
+fn on_disk<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}
+
+/// Bytes of one rule, written out: as many such rules as may end with the daemon fit one answer.
+const MAX_RULE: usize = 3_000;
+
+#[cfg(test)]
+mod tests;

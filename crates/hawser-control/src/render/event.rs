@@ -1,0 +1,93 @@
+use super::table::printable;
+use crate::{Change, LinkUse, Scheduled};
+
+/// What has changed, in words, on one line.
+pub fn render_change(change: &Change) -> String {
+    let text = match change {
+        Change::LinkAppeared { link, state } => format!("{link} has come: {state}"),
+        Change::LinkGone { link } => format!("{link} is gone"),
+        Change::LinkState {
+            link,
+            from,
+            to,
+            reason,
+        } => format!("{link} is {to}, was {from}{}", because(reason)),
+        Change::LinkHealth { link, to, .. } => match to.as_str() {
+            "sound" => format!("{link} answers again"),
+            "suspect" => format!("{link} does not answer where others do"),
+            "portal" => format!("somebody on {link} answers in the name of others"),
+            other => format!("{link} is {other}"),
+        },
+        Change::LinkUse { link, up, down } => format!("{link} is used: {}", usage(*up, *down)),
+        Change::Allowance { link, limit } => match limit {
+            Some(limit) => format!("the allowance of {link} is used up: {limit}"),
+            None => format!("{link} has some of its allowance again"),
+        },
+        Change::SessionBegan { session, peer } => format!("session {session} with {peer} begins"),
+        Change::SessionState { session, from, to } => {
+            format!("session {session} is {to}, was {from}")
+        }
+        Change::SessionEnded { session } => format!("session {session} is over"),
+        Change::PathState {
+            session,
+            link,
+            from,
+            to,
+            reason,
+        } => {
+            let why = because(reason);
+            format!("{link} is {to} for session {session}, was {from}{why}")
+        }
+        Change::Scheduler { of, from, to } => {
+            let of = match of {
+                Scheduled::Sessions => "sessions",
+                Scheduled::Connections => "connections",
+            };
+            format!("{to} chooses links for {of}, no more {from}")
+        }
+        Change::Gateway { is_up: true } => "the gateway can be reached".to_owned(),
+        Change::Gateway { is_up: false } => "the gateway can't be reached".to_owned(),
+        Change::Rules { count, profile } => {
+            format!("rules have changed: {count} of one's own, profile {profile}")
+        }
+        Change::Missed { count } => format!("{count} events before this are forgotten"),
+    };
+    printable(&text)
+}
+
+fn because(reason: &Option<String>) -> String {
+    let reason = reason.as_ref();
+    reason.map_or_else(String::new, |reason| format!(": {reason}"))
+}
+
+fn usage(up: LinkUse, down: LinkUse) -> String {
+    match up == down {
+        true => up.to_string(),
+        false => format!("{up} to send, {down} to receive"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LinkState;
+
+    #[test]
+    fn an_event_is_one_line_whatever_names_hold() {
+        let change = Change::LinkState {
+            link: "wwan0\u{1b}[2J\n".to_owned(),
+            from: LinkState::Up,
+            to: LinkState::Down,
+            reason: Some("it has no carrier".to_owned()),
+        };
+        let line = "wwan0?[2J? is down, was up: it has no carrier";
+        assert_eq!(render_change(&change), line);
+        let change = Change::LinkUse {
+            link: "wwan0".to_owned(),
+            up: LinkUse::Never,
+            down: LinkUse::Normal,
+        };
+        let line = "wwan0 is used: never to send, normal to receive";
+        assert_eq!(render_change(&change), line);
+    }
+}

@@ -1,0 +1,552 @@
+use std::time::Duration;
+
+use hawser_types::{ByteCount, Rate};
+
+use super::connections::connections;
+use super::table::{Side, Table, clip, printable};
+use crate::{
+    LinkAllowed, LinkStatus, PathStatus, SessionStatus, StatusSnapshot, Transport, TransportStatus,
+};
+
+/// The snapshot as text of at most `width` columns a line, 40 at least, ended with a line end.
+pub fn render_status(snapshot: &StatusSnapshot, width: usize) -> String {
+    let width = width.max(MIN_WIDTH);
+    let mut lines = head(snapshot, width);
+    if !snapshot.links.is_empty() {
+        lines.push(String::new());
+        lines.extend(links(&snapshot.links, width));
+    }
+    if let Some(status) = &snapshot.connections {
+        lines.push(String::new());
+        lines.extend(connections(status, width));
+    }
+    for session in &snapshot.sessions {
+        lines.push(String::new());
+        lines.extend(session_lines(session, width));
+    }
+    lines.extend(left_out(
+        snapshot.session_count,
+        snapshot.sessions.len(),
+        "sessions",
+    ));
+    let counters: Vec<_> = snapshot.counters.iter().filter(|(_, n)| **n > 0).collect();
+    if !counters.is_empty() {
+        lines.push(String::new());
+        lines.push("COUNTED".to_owned());
+        let counted = counters
+            .iter()
+            .map(|(name, n)| format!("  {n:>12}  {}", printable(name)));
+        lines.extend(counted.map(|line| clip(&line, width)));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn head(snapshot: &StatusSnapshot, width: usize) -> Vec<String> {
+    let listen: Vec<String> = snapshot.listen.iter().map(ToString::to_string).collect();
+    let at = match listen.is_empty() {
+        true => String::new(),
+        false => format!(", at {}", listen.join(" ")),
+    };
+    let resident = snapshot.memory.resident_bytes;
+    let used = snapshot.memory.used_bytes;
+    let bound = snapshot
+        .memory
+        .limit_bytes
+        .map(|limit| format!(" of {limit}"));
+    let lines = [
+        format!(
+            "hawser {} {}, running for {}{at}",
+            printable(&snapshot.version),
+            snapshot.role,
+            span(snapshot.uptime)
+        ),
+        format!(
+            "process {}, {resident} of memory, {used}{} held for data",
+            snapshot.process_id,
+            bound.unwrap_or_default()
+        ),
+    ];
+    lines.iter().map(|line| clip(line, width)).collect()
+}
+
+/// With the numbers and addresses where there is room for them.
+fn links(links: &[LinkStatus], width: usize) -> Vec<String> {
+    let [link, index, state, usage] = [
+        ("LINK", Side::Left),
+        ("INDEX", Side::Right),
+        ("STATE", Side::Left),
+        ("USE", Side::Left),
+    ];
+    let [up, down] = [("UP Mbit/s", Side::Right), ("DOWN", Side::Right)];
+    let [month, addresses, why] = ["THIS MONTH", "ADDRESSES", "WHY"].map(|it| (it, Side::Flexible));
+    let mut narrow = Table::new([link, state, usage, up, down, month, why]);
+    let mut wide = Table::new([link, index, state, usage, up, down, month, addresses, why]);
+    for link in links {
+        let row = link_row(link);
+        let [name, state, usage, up, down, month, why] = row.clone();
+        let index = link.index.value().to_string();
+        let addresses: Vec<_> = link.addresses.iter().map(ToString::to_string).collect();
+        let addresses = addresses.join(" ");
+        wide.push([name, index, state, usage, up, down, month, addresses, why]);
+        narrow.push(row);
+    }
+    let lines = wide.lines(0, usize::MAX);
+    match lines.iter().all(|line| line.chars().count() <= width) {
+        true => lines,
+        false => narrow.lines(0, width),
+    }
+}
+
+fn link_row(link: &LinkStatus) -> [String; 7] {
+    [
+        link.name.clone(),
+        link.state.to_string(),
+        link.allowed.as_ref().map(usage).unwrap_or_default(),
+        megabits(link.traffic.up),
+        megabits(link.traffic.down),
+        link.allowed.as_ref().map(month).unwrap_or_default(),
+        link.reason.clone().unwrap_or_default(),
+    ]
+}
+
+/// When a link is used: one word, or one for each direction.
+pub(crate) fn usage(allowed: &LinkAllowed) -> String {
+    match allowed.up == allowed.down {
+        true => allowed.up.to_string(),
+        false => format!("{}/{}", allowed.up, allowed.down),
+    }
+}
+
+/// What has gone over a link this month, of how much, at what cost.
+fn month(allowed: &LinkAllowed) -> String {
+    let mut text = size(allowed.sent_bytes + allowed.received_bytes);
+    if let Some(allowance) = allowed.allowance_bytes {
+        text = format!("{text} of {}", size(allowance));
+    }
+    if let Some(cost) = &allowed.cost {
+        text = format!("{text}, {cost}");
+    }
+    if let Some(limit) = &allowed.limit {
+        text = format!("{text}: {limit}");
+    }
+    text
+}
+
+fn session_lines(session: &SessionStatus, width: usize) -> Vec<String> {
+    let title = format!(
+        "SESSION {} with {}: {} for {}, {}",
+        session.id,
+        session.peer,
+        session.state,
+        span(session.age),
+        session.scheduler
+    );
+    let moved = format!(
+        "  up {}, down {}; sent {}, received {}",
+        session.up, session.down, session.bytes_sent, session.bytes_received
+    );
+    let mut lines = vec![clip(&printable(&title), width), clip(&moved, width)];
+    lines.extend(twice(session).map(|line| clip(&line, width)));
+    lines.extend(transport(&session.transport).map(|line| clip(&printable(&line), width)));
+    lines.extend(paths(&session.paths, width));
+    lines.extend(shares(&session.paths, width));
+    lines.extend(channels(&session.paths, width));
+    lines.extend(streams(session, width));
+    lines
+}
+
+fn paths(paths: &[PathStatus], width: usize) -> Vec<String> {
+    let mut table = Table::new([
+        ("PATH", Side::Left),
+        ("STATE", Side::Left),
+        ("TO", Side::Flexible),
+        ("UP Mbit/s", Side::Right),
+        ("DOWN Mbit/s", Side::Right),
+        ("WHY", Side::Flexible),
+    ]);
+    for path in paths {
+        table.push([
+            path.link.clone(),
+            path.state.to_string(),
+            path.remote.map(|to| to.to_string()).unwrap_or_default(),
+            megabits(path.up),
+            megabits(path.down),
+            path.reason.clone().unwrap_or_default(),
+        ]);
+    }
+    unless_empty(&table, width)
+}
+
+/// What was sent more than once, of what was sent.
+fn twice(session: &SessionStatus) -> Option<String> {
+    let counted = |name| session.counters.get(name).copied().unwrap_or(0);
+    let sent = session.bytes_sent.as_u64();
+    let share = |name| part_of(counted(name), sent).unwrap_or_default();
+    (sent > 0).then(|| {
+        let (ahead, again) = (share("bytes-duplicated"), share("bytes-again"));
+        format!("  of what was sent {ahead} twice ahead of need, {again} again after a failure")
+    })
+}
+
+/// What data travels over, where that is not TCP alone.
+fn transport(transport: &TransportStatus) -> Option<String> {
+    let now = match transport.in_use {
+        Transport::Tcp => "TCP",
+        Transport::Association => "an association (UDP)",
+    };
+    let trying = if transport.trying { ", on trial" } else { "" };
+    let problem = transport.problem.as_ref();
+    let problem = problem.map_or_else(String::new, |problem| format!(": {problem}"));
+    let wanted = &transport.wanted;
+    let is_told = !wanted.is_empty() && wanted != "tcp";
+    is_told.then(|| format!("  transport {wanted}: sends over {now}{trying}{problem}"))
+}
+
+/// How much of all goes by each path, and how it looks from both ends.
+fn shares(paths: &[PathStatus], width: usize) -> Vec<String> {
+    let mut table = Table::new([
+        ("PATH", Side::Left),
+        ("STANDING", Side::Left),
+        ("OF SENT", Side::Right),
+        ("OF RECEIVED", Side::Right),
+        ("QUEUE UP", Side::Right),
+        ("DOWN ms", Side::Right),
+        ("ARRIVING Mbit/s", Side::Right),
+    ]);
+    let all = |part: fn(&PathStatus) -> ByteCount| -> u64 {
+        paths.iter().map(part).sum::<ByteCount>().as_u64()
+    };
+    let (sent, received) = (all(|path| path.bytes_sent), all(|path| path.bytes_received));
+    let nothing = || "-".to_owned();
+    for path in paths {
+        let share = |part: ByteCount, all| part_of(part.as_u64(), all).unwrap_or_else(nothing);
+        table.push([
+            path.link.clone(),
+            path.standing.to_string(),
+            share(path.bytes_sent, sent),
+            share(path.bytes_received, received),
+            path.up_queue.map_or_else(nothing, milliseconds),
+            path.down_queue.map_or_else(nothing, milliseconds),
+            megabits(path.arriving),
+        ]);
+    }
+    unless_empty(&table, width)
+}
+
+fn channels(paths: &[PathStatus], width: usize) -> Vec<String> {
+    let mut table = Table::new([
+        ("CHANNEL", Side::Right),
+        ("ON", Side::Flexible),
+        ("KIND", Side::Left),
+        ("STATE", Side::Left),
+        ("RTT ms", Side::Right),
+        ("CWND", Side::Right),
+        ("Mbit/s", Side::Right),
+        ("SENT", Side::Right),
+        ("RECEIVED", Side::Right),
+    ]);
+    for path in paths {
+        for channel in &path.channels {
+            let rtt = channel.rtt.map(milliseconds);
+            table.push([
+                channel.id.value().to_string(),
+                path.link.clone(),
+                match channel.transport {
+                    Transport::Tcp => channel.kind.to_string(),
+                    Transport::Association => "sctp".to_owned(),
+                },
+                channel.state.to_string(),
+                rtt.unwrap_or_else(|| "-".to_owned()),
+                size(channel.cwnd_bytes),
+                megabits(channel.delivery_rate),
+                size(channel.bytes_sent),
+                size(channel.bytes_received),
+            ]);
+        }
+    }
+    unless_empty(&table, width)
+}
+
+fn streams(session: &SessionStatus, width: usize) -> Vec<String> {
+    let mut table = Table::new([
+        ("STREAM", Side::Right),
+        ("TO", Side::Flexible),
+        ("SENT", Side::Right),
+        ("RECEIVED", Side::Right),
+        ("AGE", Side::Right),
+    ]);
+    let shown = session.streams.iter().take(STREAMS_SHOWN);
+    for stream in shown.clone() {
+        table.push([
+            stream.id.value().to_string(),
+            stream.destination.clone().unwrap_or_else(|| "-".to_owned()),
+            size(stream.bytes_sent),
+            size(stream.bytes_received),
+            span(stream.age),
+        ]);
+    }
+    let mut lines = unless_empty(&table, width);
+    lines.extend(left_out(session.stream_count, shown.len(), "streams"));
+    lines
+}
+
+fn unless_empty<const N: usize>(table: &Table<N>, width: usize) -> Vec<String> {
+    match table.is_empty() {
+        true => Vec::new(),
+        false => table.lines(2, width),
+    }
+}
+
+pub(crate) fn left_out(total: u64, shown: usize, what: &str) -> Option<String> {
+    let more = total.saturating_sub(shown as u64);
+    (more > 0).then(|| format!("  and {more} more {what}"))
+}
+
+pub(crate) fn megabits(rate: Rate) -> String {
+    format!("{:.2}", rate.bits_per_second() as f64 / 1e6)
+}
+
+pub(crate) fn milliseconds(span: Duration) -> String {
+    format!("{:.1}", span.as_secs_f64() * 1e3)
+}
+
+/// `None` of nothing.
+fn part_of(part: u64, all: u64) -> Option<String> {
+    (all > 0).then(|| percent(part as f64 / all as f64))
+}
+
+/// A share from 0 to 1.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 1e2)
+}
+
+/// A count in at most seven characters: `512 B`, `12.3 kB`, `1.20 MB`.
+pub fn size(bytes: ByteCount) -> String {
+    let mut value = bytes.as_u64() as f64;
+    if value < 1e3 {
+        return format!("{value} B");
+    }
+    let mut unit = "";
+    for larger in ["kB", "MB", "GB", "TB", "PB", "EB"] {
+        if value < 999.5 {
+            break;
+        }
+        value /= 1e3;
+        unit = larger;
+    }
+    let digits = match value {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+/// A span in its two largest units: `3d 4h`, `12m 05s`, `7s`.
+pub fn span(span: Duration) -> String {
+    let seconds = span.as_secs();
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{}h {:02}m", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{}d {}h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+pub(crate) const MIN_WIDTH: usize = 40;
+/// How many streams of a session [`render_status`] shows at most.
+pub const STREAMS_SHOWN: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use hawser_types::{ChannelId, LinkIndex, StreamId};
+
+    use super::*;
+    use crate::{
+        AllSessions, ChannelKind, ChannelState, ChannelStatus, LinkState, LinkTraffic, LinkUse,
+        MemoryStatus, PathState, Role, SessionState, StreamStatus,
+    };
+
+    fn channel(id: u32, kind: ChannelKind) -> ChannelStatus {
+        ChannelStatus {
+            id: ChannelId::new(id),
+            kind,
+            state: ChannelState::Up,
+            rtt: Some(Duration::from_micros(20_560)),
+            cwnd_bytes: ByteCount::new(123_456),
+            delivery_rate: Rate::from_bits_per_second(47_800_000),
+            bytes_sent: ByteCount::new(1_500_000_000),
+            bytes_received: ByteCount::new(999_600),
+            congestion: "bbr".to_owned(),
+            ..ChannelStatus::default()
+        }
+    }
+
+    fn path(link: &str, state: PathState, channels: Vec<ChannelStatus>) -> PathStatus {
+        PathStatus {
+            link: link.to_owned(),
+            state,
+            remote: Some(([203, 0, 113, 5], 7443).into()),
+            up: Rate::from_bits_per_second(47_800_000),
+            bytes_sent: ByteCount::new(channels.len() as u64 * 400_000_000),
+            up_queue: (!channels.is_empty()).then_some(Duration::from_micros(12_340)),
+            arriving: Rate::from_bits_per_second(channels.len() as u64 * 23_500_000),
+            channels,
+            ..PathStatus::default()
+        }
+    }
+
+    fn snapshot() -> StatusSnapshot {
+        let stream = StreamStatus {
+            id: StreamId::new(8),
+            destination: Some("downloads.example.org:443".to_owned()),
+            bytes_sent: ByteCount::new(512),
+            bytes_received: ByteCount::new(12_345_678),
+            age: Duration::from_secs(75),
+            ..StreamStatus::default()
+        };
+        let mut dead = path("wwan0", PathState::Dead, Vec::new());
+        dead.reason = Some("reset by the far end".to_owned());
+        let session = SessionStatus {
+            id: "1a2b3c4d".to_owned(),
+            peer: "gw.example:7443".to_owned(),
+            state: SessionState::Established,
+            scheduler: "backlog".to_owned(),
+            age: Duration::from_secs(3725),
+            up: Rate::from_bits_per_second(47_800_000),
+            down: Rate::from_bits_per_second(800),
+            bytes_sent: ByteCount::new(1_500_000_000),
+            counters: BTreeMap::from([("bytes-duplicated".to_owned(), 21_000_000)]),
+            paths: vec![
+                path(
+                    "eth0",
+                    PathState::Up,
+                    vec![
+                        channel(3, ChannelKind::Bulk),
+                        channel(14, ChannelKind::Express),
+                    ],
+                ),
+                dead,
+            ],
+            stream_count: 40,
+            streams: vec![stream],
+            ..SessionStatus::default()
+        };
+        StatusSnapshot {
+            connections: None,
+            version: "0.1.0".to_owned(),
+            role: Role::Client,
+            process_id: 4711,
+            uptime: Duration::from_secs(90_061),
+            listen: vec![([127, 0, 0, 1], 1080).into()],
+            web: None,
+            links: vec![LinkStatus {
+                name: "eth0".to_owned(),
+                index: LinkIndex::new(2),
+                addresses: vec![[192, 0, 2, 7].into()],
+                state: LinkState::Up,
+                reason: None,
+                allowed: Some(LinkAllowed {
+                    up: LinkUse::Backup,
+                    down: LinkUse::Prefer,
+                    since: "2026-11-01".to_owned(),
+                    sent_bytes: ByteCount::new(800_000_000),
+                    received_bytes: ByteCount::new(9_000_000_000),
+                    allowance_bytes: Some(ByteCount::new(10_000_000_000)),
+                    cost: Some("24.50 EUR".to_owned()),
+                    ..LinkAllowed::default()
+                }),
+                traffic: LinkTraffic {
+                    up: Rate::from_bits_per_second(47_800_000),
+                    down: Rate::from_bits_per_second(104_250_000),
+                    ..LinkTraffic::default()
+                },
+            }],
+            session_count: 1,
+            all_sessions: AllSessions::default(),
+            sessions: vec![session],
+            counters: BTreeMap::from([("joins_refused".to_owned(), 3), ("resets".to_owned(), 0)]),
+            memory: MemoryStatus {
+                resident_bytes: ByteCount::new(12_000_000),
+                used_bytes: ByteCount::new(2_500_000),
+                limit_bytes: Some(ByteCount::from_mib(64)),
+            },
+        }
+    }
+
+    #[test]
+    fn a_busy_client_fits_eighty_columns() {
+        let expected = "\
+hawser 0.1.0 client, running for 1d 1h, at 127.0.0.1:1080
+process 4711, 12.00 MB of memory, 2.50 MB of 67.11 MB held for data
+
+LINK  STATE  USE            UP Mbit/s    DOWN  THIS MONTH
+eth0  up     backup/prefer      47.80  104.25  9.80 GB of 10.0 GB, 24.50 EUR
+
+SESSION 1a2b3c4d with gw.example:7443: established for 1h 02m, backlog
+  up 47.80 Mbit/s, down 800 bit/s; sent 1.50 GB, received 0 B
+  of what was sent 1.4 % twice ahead of need, 0.0 % again after a failure
+  PATH   STATE  TO                UP Mbit/s  DOWN Mbit/s  WHY
+  eth0   up     203.0.113.5:7443      47.80         0.00
+  wwan0  dead   203.0.113.5:7443      47.80         0.00  reset by the far end
+  PATH   STANDING  OF SENT  OF RECEIVED  QUEUE UP  DOWN ms  ARRIVING Mbit/s
+  eth0   full      100.0 %            -      12.3        -            47.00
+  wwan0  full        0.0 %            -         -        -             0.00
+  CHANNEL  ON    KIND     STATE  RTT ms    CWND  Mbit/s     SENT  RECEIVED
+        3  eth0  bulk     up       20.6  123 kB   47.80  1.50 GB   1.00 MB
+       14  eth0  express  up       20.6  123 kB   47.80  1.50 GB   1.00 MB
+  STREAM  TO                          SENT  RECEIVED     AGE
+       8  downloads.example.org:443  512 B   12.3 MB  1m 15s
+  and 39 more streams
+
+COUNTED
+             3  joins_refused
+";
+        let shown = render_status(&snapshot(), 80);
+        assert_eq!(shown, expected, "\n{shown}");
+    }
+
+    #[test]
+    fn addresses_are_shown_where_there_is_room() {
+        let shown = render_status(&snapshot(), 100);
+        let head = "LINK  INDEX  STATE  USE            UP Mbit/s    DOWN  THIS MONTH";
+        assert!(
+            shown.contains(head) && shown.contains("  192.0.2.7"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn no_line_is_wider_than_asked() {
+        let mut snapshot = snapshot();
+        snapshot.sessions[0].peer = "é".repeat(300);
+        snapshot.sessions[0].streams[0].destination = Some("\u{1b}[2J".repeat(80));
+        snapshot.counters.insert("x".repeat(300), 1);
+        for width in [0, 40, 80, 100] {
+            let shown = render_status(&snapshot, width);
+            for line in shown.lines() {
+                assert!(line.chars().count() <= width.max(MIN_WIDTH), "{line}");
+                assert!(!line.contains('\u{1b}'), "{line:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_keep_three_digits() {
+        for (bytes, shown) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.00 kB"),
+            (9_994, "9.99 kB"),
+            (9_996, "10.0 kB"),
+            (99_960, "100 kB"),
+            (999_600, "1.00 MB"),
+            (u64::MAX, "18.4 EB"),
+        ] {
+            assert_eq!(size(ByteCount::new(bytes)), shown);
+        }
+    }
+}

@@ -1,0 +1,376 @@
+use std::time::Duration;
+
+use hawser_types::ByteCount;
+
+use super::placed::placed;
+use super::status::{MIN_WIDTH, left_out, size, span};
+use super::table::{Side, Table, printable};
+use crate::{Role, WhyEvent, WhyLink, WhyReport, WhySession, WhyStream};
+
+/// The report in words, in lines of at most `width` columns, 40 at least, ended with a line end.
+pub fn render_why(report: &WhyReport, width: usize) -> String {
+    let width = width.max(MIN_WIDTH);
+    let mut lines = Vec::new();
+    for session in &report.sessions {
+        lines.extend(session_lines(session, report.role, width));
+        lines.push(String::new());
+    }
+    if let Some(report) = &report.placed {
+        lines.extend(placed(report, width));
+        lines.push(String::new());
+    } else if report.sessions.is_empty() {
+        lines.push("No session runs.\n".to_owned());
+    }
+    let more = left_out(report.session_count, report.sessions.len(), "sessions");
+    lines.extend(more.map(|more| more + ": name one with --session ID\n"));
+    lines.join("\n")
+}
+
+fn session_lines(session: &WhySession, role: Role, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let about = match (session.stream, &session.destination) {
+        (None, _) => format!("SESSION {} with {}", session.id, session.peer),
+        (Some(id), None) => format!("STREAM {} of session {}", id.value(), session.id),
+        (Some(id), Some(to)) => {
+            format!("STREAM {} to {to}, of session {}", id.value(), session.id)
+        }
+    };
+    let head = format!(
+        "{about}: {} for {}",
+        printable(&session.scheduler),
+        span(session.age)
+    );
+    wrap(&mut lines, &printable(&head), width);
+    if session.links.iter().all(|link| link.chunks == 0) {
+        lines.push("Nothing was sent yet, so that no link was chosen.".to_owned());
+    }
+    for link in &session.links {
+        wrap(&mut lines, &link_text(link, &session.events), width);
+    }
+    let others = session.events.iter().filter(|it| it.link.is_none());
+    others.for_each(|event| wrap(&mut lines, &event_text(event), width));
+    lines.extend(streams(&session.streams, width));
+    if let Some(text) = the_other_way(session, role) {
+        wrap(&mut lines, &text, width);
+    }
+    lines
+}
+
+/// All of what is known of a link, as one paragraph.
+fn link_text(link: &WhyLink, events: &[WhyEvent]) -> String {
+    let mut text = format!("{}: ", printable(&link.link));
+    text += &match link.bytes_sent {
+        ByteCount::ZERO => "carried nothing".to_owned(),
+        bytes => format!("carried {}, {}", percent(link.share), size(bytes)),
+    };
+    if link.bytes_copied > ByteCount::ZERO {
+        text += &format!(
+            ", and {} more as copies of what other links had",
+            size(link.bytes_copied)
+        );
+    }
+    text.push('.');
+    for count in &link.chosen {
+        text += &format!(
+            " It got {}, since {}.",
+            chunks(count.chunks),
+            printable(&count.meaning)
+        );
+    }
+    let placed = link.chunks.max(1) as f64;
+    for count in &link.passed_over {
+        text += &format!(
+            " For {} of all chunks it was passed over: {}",
+            percent(count.chunks as f64 / placed),
+            printable(&count.meaning)
+        );
+        if let Some(later) = link.later.filter(|_| count.why == "later") {
+            text += &format!(
+                " ({} against {} by the one chosen)",
+                milliseconds(later.here),
+                milliseconds(later.there)
+            );
+        }
+        text.push('.');
+    }
+    for held in &link.held_back {
+        text += &format!(
+            " It was ready and nothing was sent for {} in all, since {}.",
+            seconds(held.span),
+            printable(&held.meaning)
+        );
+    }
+    text += &own_events(link, events);
+    text += match (link.channel_count, link.suspect_count) {
+        (0, _) => " It has no connection now.",
+        (all, silent) if silent >= all => " It is silent now.",
+        _ => "",
+    };
+    text
+}
+
+/// What happened to a link, the latest of it.
+fn own_events(link: &WhyLink, events: &[WhyEvent]) -> String {
+    let mut text = String::new();
+    let own: Vec<_> = events
+        .iter()
+        .filter(|event| event.link.as_ref() == Some(&link.link))
+        .collect();
+    let hidden = own.len().saturating_sub(MAX_EVENTS);
+    if hidden > 0 {
+        text += &format!(" {hidden} earlier events are left out.");
+    }
+    for event in own.into_iter().skip(hidden) {
+        text.push(' ');
+        text += &event_text(event);
+    }
+    text
+}
+
+fn event_text(event: &WhyEvent) -> String {
+    let at = clock(event.at_unix_ms);
+    let channel = event.channel.map(|channel| channel.to_string());
+    let channel = channel.unwrap_or_else(|| "it".to_owned());
+    let chunks = chunks(event.chunks.unwrap_or_default());
+    let span = seconds(event.span.unwrap_or_default());
+    let detail = printable(event.detail.as_deref().unwrap_or_default());
+    match event.what.as_str() {
+        "added" => format!("At {at} {channel} came ({detail})."),
+        "silent" => format!(
+            "At {at} {channel} had been silent for {span} where an answer was due; {chunks} on it \
+             went over other links too."
+        ),
+        "stalled" => format!(
+            "At {at} {channel} had stalled, and {chunks} on it that held others up went again."
+        ),
+        "recovered" => format!("At {at} {channel} spoke again, {span} after that."),
+        "lost" if event.chunks == Some(0) => format!("At {at} {channel} was gone."),
+        "lost" => format!("At {at} {channel} was gone, and {chunks} on it went over others."),
+        "standing" => format!("At {at} its standing changed: {detail}."),
+        "policy" => format!("At {at} the policy became {detail}."),
+        other => format!("At {at}: {} {detail}.", printable(other)),
+    }
+}
+
+fn streams(streams: &[WhyStream], width: usize) -> Vec<String> {
+    let mut table = Table::new([
+        ("STREAM", Side::Right),
+        ("TO", Side::Flexible),
+        ("SENT", Side::Right),
+    ]);
+    let shown = streams.iter().rev().take(MAX_STREAMS);
+    for stream in shown.clone() {
+        let over = match stream.id.value() {
+            0 => "(commands)",
+            _ => "(over)",
+        };
+        table.push([
+            stream.id.value().to_string(),
+            stream.destination.clone().unwrap_or_else(|| over.into()),
+            size(stream.bytes_sent),
+        ]);
+    }
+    let mut lines = match table.is_empty() {
+        true => Vec::new(),
+        false => table.lines(2, width),
+    };
+    lines.extend(left_out(streams.len() as u64, shown.len(), "streams"));
+    lines
+}
+
+/// Who knows about what came from the far end.
+fn the_other_way(session: &WhySession, role: Role) -> Option<String> {
+    if session.bytes_received == ByteCount::ZERO {
+        return None;
+    }
+    let them = match role {
+        Role::Client => "the gateway",
+        Role::Sender => "the receiver",
+        _ => "the client",
+    };
+    Some(format!(
+        "This is about what was sent from here. {} came the other way; {them} chose the links for \
+         that, and `hawser why` there says why.",
+        size(session.bytes_received)
+    ))
+}
+
+/// Puts a paragraph into lines; all but the first are indented.
+pub(crate) fn wrap(lines: &mut Vec<String>, text: &str, width: usize) {
+    let mut line = String::new();
+    let mut used = 0;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if used > 0 && used + 1 + length > width {
+            lines.push(std::mem::replace(&mut line, INDENT.to_owned()));
+            used = INDENT.len();
+        } else if used > 0 {
+            line.push(' ');
+            used += 1;
+        }
+        line.push_str(word);
+        used += length;
+    }
+    lines.push(line);
+}
+
+fn chunks(count: u64) -> String {
+    match count {
+        1 => "1 chunk".to_owned(),
+        _ => format!("{count} chunks"),
+    }
+}
+
+fn percent(share: f64) -> String {
+    let percent = share.clamp(0.0, 1.0) * 100.0;
+    match percent {
+        // A little is not nothing, and nearly all is not all.
+        p if p > 0.0 && p < 0.5 => "less than 1 %".to_owned(),
+        p if (99.5..100.0).contains(&p) => "more than 99 %".to_owned(),
+        _ => format!("{percent:.0} %"),
+    }
+}
+
+pub(crate) fn milliseconds(span: Duration) -> String {
+    let millis = span.as_secs_f64() * 1e3;
+    match millis < 9.95 {
+        true => format!("{millis:.1} ms"),
+        false => format!("{millis:.0} ms"),
+    }
+}
+
+pub(crate) fn seconds(span: Duration) -> String {
+    match span < Duration::from_secs(1) {
+        true => milliseconds(span),
+        false => format!("{:.1} s", span.as_secs_f64()),
+    }
+}
+
+/// The time of day of a moment in milliseconds since 1970-01-01 00:00 UTC: `12:03:04.1 UTC`.
+pub fn clock(unix_ms: u64) -> String {
+    let tenths = unix_ms / 100 % 864_000;
+    let (seconds, tenth) = (tenths / 10, tenths % 10);
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    format!("{hours:02}:{minutes:02}:{:02}.{tenth} UTC", seconds % 60)
+}
+
+const INDENT: &str = "  ";
+const MAX_STREAMS: usize = 20;
+/// Events shown of each link.
+const MAX_EVENTS: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use hawser_types::{ChannelId, LinkIndex, StreamId};
+
+    use super::*;
+    use crate::{WhyCount, WhyLater, WhySpan};
+
+    fn count(why: &str, meaning: &str, chunks: u64) -> WhyCount {
+        WhyCount {
+            why: why.to_owned(),
+            meaning: meaning.to_owned(),
+            chunks,
+        }
+    }
+
+    fn event(what: &str, at_unix_ms: u64, millis: u64) -> WhyEvent {
+        WhyEvent {
+            at_unix_ms,
+            what: what.to_owned(),
+            link: Some("wwan0".to_owned()),
+            channel: Some(ChannelId::new(4)),
+            chunks: Some(41),
+            span: Some(Duration::from_millis(millis)),
+            detail: None,
+        }
+    }
+
+    fn report() -> WhyReport {
+        let slow = WhyLink {
+            link: "wwan0".to_owned(),
+            index: LinkIndex::new(3),
+            bytes_sent: ByteCount::new(1_800_000),
+            share: 0.18,
+            bytes_copied: ByteCount::new(20_000),
+            chunks: 1000,
+            chosen: vec![count("earliest", "the chunk would arrive there first", 180)],
+            passed_over: vec![
+                count("later", "the chunk would have arrived later over it", 620),
+                count("silent", "it was silent where an answer was due", 2),
+            ],
+            held_back: vec![WhySpan {
+                why: "quicker-soon".to_owned(),
+                meaning: "a quicker link was about to be free".to_owned(),
+                span: Duration::from_millis(3140),
+            }],
+            later: Some(WhyLater {
+                here: Duration::from_millis(240),
+                there: Duration::from_micros(31_400),
+            }),
+            channel_count: 2,
+            suspect_count: 0,
+        };
+        let session = WhySession {
+            id: "1a2b".to_owned(),
+            peer: "gw\u{1b}".to_owned(),
+            scheduler: "auto".to_owned(),
+            age: Duration::from_secs(75),
+            stream: Some(StreamId::new(6)),
+            destination: Some("example.org:443".to_owned()),
+            bytes_received: ByteCount::new(45_000_000),
+            links: vec![slow, WhyLink::default()],
+            streams: Vec::new(),
+            events: vec![
+                event("silent", 43_384_100, 300),
+                event("recovered", 43_384_900, 800),
+            ],
+        };
+        WhyReport {
+            role: Role::Client,
+            sessions: vec![session],
+            session_count: 1,
+            placed: None,
+        }
+    }
+
+    #[test]
+    fn a_link_is_explained_in_words_with_numbers() {
+        let text = render_why(&report(), 10_000);
+        let expected = [
+            "STREAM 6 to example.org:443, of session 1a2b: auto for 1m 15s",
+            "wwan0: carried 18 %, 1.80 MB, and 20.0 kB more as copies of what other links had. It \
+             got 180 chunks, since the chunk would arrive there first. For 62 % of all chunks it \
+             was passed over: the chunk would have arrived later over it (240 ms against 31 ms by \
+             the one chosen). For less than 1 % of all chunks it was passed over: it was silent \
+             where an answer was due. It was ready and nothing was sent for 3.1 s in all, since a \
+             quicker link was about to be free. At 12:03:04.1 UTC channel 4 had been silent for \
+             300 ms where an answer was due; 41 chunks on it went over other links too. At \
+             12:03:04.9 UTC channel 4 spoke again, 800 ms after that.",
+            ": carried nothing. It has no connection now.",
+            "This is about what was sent from here. 45.0 MB came the other way; the gateway chose \
+             the links for that, and `hawser why` there says why.",
+        ];
+        assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn lines_are_as_wide_as_allowed_and_carry_no_control_characters() {
+        let mut report = report();
+        report.sessions[0].stream = None;
+        report.sessions[0].streams = vec![WhyStream {
+            id: StreamId::new(6),
+            destination: None,
+            bytes_sent: ByteCount::new(5),
+        }];
+        report.session_count = 3;
+        let text = render_why(&report, 60);
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 60),
+            "{text}"
+        );
+        assert!(text.contains("gw?") && text.contains("(over)"), "{text}");
+        assert!(text.contains("and 2 more sessions"), "{text}");
+        assert!(render_why(&WhyReport::default(), 80).starts_with("No session runs."));
+    }
+}
