@@ -50,7 +50,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
 /// what only a debugger reads.
 fn compile(root: &Path, object: &Path) -> Result<()> {
     let folder = root.join(FOLDER);
-    crate::run(
+    crate::process::run(
         Command::new("clang")
             .current_dir(&folder)
             .args(["-target", "bpf", "-mcpu=v3", "-O2", "-fno-jump-tables"])
@@ -62,7 +62,7 @@ fn compile(root: &Path, object: &Path) -> Result<()> {
             .args(["-c", SOURCE, "-o"])
             .arg(object),
     )?;
-    crate::run(Command::new("llvm-strip").args(["-g", "-x"]).arg(object))
+    crate::process::run(Command::new("llvm-strip").args(["-g", "-x"]).arg(object))
 }
 
 /// The first number of its version.

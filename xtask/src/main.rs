@@ -3,16 +3,19 @@
 
 mod bpf;
 mod chart;
+mod circles;
 mod layers;
 mod lines;
 mod packages;
+mod process;
 mod source;
 mod tests_run;
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+
+use process::{cargo, run, workspace_root};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -24,7 +27,8 @@ fn main() -> ExitCode {
         ["fmt"] => fmt(),
         ["clippy"] => clippy(),
         ["doc"] => doc(),
-        ["layers"] => layers::check(&workspace_root()),
+        ["layers"] => layers(),
+        ["layers", "--circles"] => circles::print(&workspace_root()),
         ["lines"] => lines::check(&workspace_root()),
         ["screenshots"] => screenshots(),
         ["chart"] => chart::draw(&workspace_root()),
@@ -54,12 +58,12 @@ fn main() -> ExitCode {
 /// A check that `cargo xtask check` runs, under its name.
 type Step = (&'static str, fn() -> Result<()>);
 
-/// Runs every check, also after one has failed, so that one run shows all there is to mend.
+/// Runs every check, also after one has failed, so that one run shows all there is to fix.
 fn check() -> Result<()> {
     let steps: [Step; 7] = [
         ("fmt", fmt),
         ("bpf --check", || bpf::check(&workspace_root())),
-        ("layers", || layers::check(&workspace_root())),
+        ("layers", layers),
         ("lines", || lines::check(&workspace_root())),
         ("clippy", clippy),
         ("doc", doc),
@@ -77,6 +81,21 @@ fn check() -> Result<()> {
         bail!("failed: {}", failed.join(", "));
     }
     eprintln!("all checks passed");
+    Ok(())
+}
+
+/// Checks which crate depends on which, and that files of a crate do not import in circles.
+fn layers() -> Result<()> {
+    let root = workspace_root();
+    let mut problems = layers::problems(&root)?;
+    problems.extend(circles::problems(&root)?);
+    for problem in &problems {
+        eprintln!("{problem}");
+    }
+    if !problems.is_empty() {
+        bail!("crates or files are out of their layers");
+    }
+    eprintln!("crates keep to their layers, and files import in no unlisted circle");
     Ok(())
 }
 
@@ -145,33 +164,6 @@ fn cost(is_release: bool) -> Result<()> {
     run(cargo().args(test).args(profile).args(name))
 }
 
-/// The cargo that runs this program.
-fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(workspace_root());
-    command
-}
-
-/// Runs `command` on this terminal and fails when it does.
-fn run(command: &mut Command) -> Result<()> {
-    let status = command
-        .status()
-        .with_context(|| format!("cannot start {}", command.get_program().display()))?;
-    if !status.success() {
-        let words: Vec<_> = command.get_args().map(|a| a.to_string_lossy()).collect();
-        let program = command.get_program().to_string_lossy();
-        let program = program.rsplit('/').next().unwrap_or_default();
-        bail!("`{program} {}` ended with {status}", words.join(" "));
-    }
-    Ok(())
-}
-
-/// The folder that holds the workspace's `Cargo.toml`.
-fn workspace_root() -> PathBuf {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
-    own.parent().unwrap_or(own).to_path_buf()
-}
-
 const USAGE: &str = "\
 cargo xtask COMMAND
 
@@ -182,7 +174,9 @@ cargo xtask COMMAND
   fmt                   formatting
   clippy                lints, warnings are errors
   doc                   documentation, warnings are errors
-  layers                which crate may depend on which; sans-I/O crates stay so
+  layers [--circles]    which crate may depend on which; sans-I/O crates stay so;
+                        files of a crate that import each other in a circle
+                        (--circles prints all of them with their lines)
   lines                 length of files and functions
   test [--no-install]   install what the tests need (as root on Debian), build,
                         run all tests, list those that were skipped

@@ -17,7 +17,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         }
         _ => {}
     }
-    let mut child = crate::cargo()
+    let mut child = crate::process::cargo()
         .args(["test", "--workspace", "--no-fail-fast"])
         .env(SKIP_LOG, &log)
         .stdout(Stdio::piped())
