@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    hawser_front::file::fuzzing::answer(data);
+    hawser_file::fuzzing::answer(data);
 });

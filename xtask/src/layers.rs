@@ -198,7 +198,7 @@ enum Io {
 }
 
 /// The rooms from the top: a crate depends on crates above it only.
-const ROOMS: [(&str, Io); 20] = [
+const ROOMS: [(&str, Io); 21] = [
     ("hawser-types", Io::None),
     ("hawser-wire", Io::None),
     ("hawser-path", Io::None),
@@ -214,6 +214,7 @@ const ROOMS: [(&str, Io); 20] = [
     ("hawser-usage", Io::Some),
     ("hawser-net", Io::Some),
     ("hawser-capture", Io::Some),
+    ("hawser-file", Io::Some),
     ("hawser-front", Io::Some),
     ("hawser", Io::Some),
     ("hawser-monitor", Io::Some),

@@ -12,7 +12,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::{Observation, Observe, Origin};
 use crate::destination::Destination;
-use crate::file::UnorderedRead;
 use crate::gateway::IncomingStream;
 use crate::transport::{ByteStream, DialError, Dialer, ResetCode};
 
@@ -26,7 +25,7 @@ pub enum Purpose {
     Connect,
     /// Datagrams to and from a destination.
     Datagrams,
-    /// A file, by the protocol of [`crate::file`].
+    /// A file, by the protocol of `hawser-file`.
     File,
     /// A measurement: the peer swallows what comes and says how much it was.
     Sink,
@@ -170,8 +169,14 @@ pub struct UnorderedReader(Arc<Mutex<Bonded>>);
 #[derive(Debug)]
 pub struct BondedWriter(Arc<Mutex<Bonded>>);
 
-impl UnorderedRead for UnorderedReader {
-    async fn read_chunk(&mut self) -> io::Result<Option<(u64, Bytes)>> {
+impl UnorderedReader {
+    /// Returns the next chunk that came, with its offset in the stream; `None` after the last one.
+    ///
+    /// Cancel-safe: a future that is dropped before it is ready has taken no chunk.
+    ///
+    /// # Errors
+    /// The peer's reset, or the loss of the session.
+    pub async fn read_chunk(&mut self) -> io::Result<Option<(u64, Bytes)>> {
         std::future::poll_fn(|cx| lock(&self.0).stream.poll_read_chunk(cx, MAX_READ)).await
     }
 }

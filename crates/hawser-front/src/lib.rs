@@ -1,4 +1,4 @@
-//! Where traffic comes in: the proxy port, the gateway and file transfer.
+//! Where traffic comes in and goes out: the proxy port and the gateway.
 
 pub mod bonded;
 pub mod choice;
@@ -8,7 +8,6 @@ pub mod datagram;
 pub mod destination;
 pub mod direct;
 pub mod either;
-pub mod file;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gateway;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use hawser_front::{file, fuzzing};
+use hawser_front::fuzzing;
 
 fn replay(target: &str, entry: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -33,16 +33,6 @@ fn every_file_of_the_corpora_of_the_proxy_port_is_read_without_a_panic() {
     replay("front_http_request", fuzzing::fuzz_http_request);
     replay("front_http_response", fuzzing::fuzz_http_response);
     replay("front_http_body", fuzzing::fuzz_http_body);
-}
-
-#[test]
-fn every_file_of_the_corpora_of_file_transfer_is_read_without_a_panic() {
-    replay("file_answer", file::fuzzing::answer);
-    replay("file_journal", file::fuzzing::journal);
-    replay("file_name", file::fuzzing::name);
-    replay("file_offer", file::fuzzing::offer);
-    replay("file_placement", file::fuzzing::placement);
-    replay("file_trailer", file::fuzzing::trailer);
 }
 
 /// Long inputs are not cut at every byte.

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal as _, stderr};
 use std::time::Duration;
 
-use hawser_front::file::{FileName, Phase, Progress, Update};
+use hawser_file::{FileName, Phase, Progress, Update};
 use hawser_types::{ByteCount, Rate};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 

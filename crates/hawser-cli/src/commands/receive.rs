@@ -1,11 +1,13 @@
 //! `hawser receive`: waits for files.
 
+use std::io;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
+use bytes::Bytes;
 use hawser_control::Role;
-use hawser_front::bonded::{Bonded, Purpose};
-use hawser_front::file::{ReceiveError, ReceiveOptions, Received, Receiver};
+use hawser_file::{ReceiveError, ReceiveOptions, Received, Receiver, UnorderedRead};
+use hawser_front::bonded::{Bonded, Purpose, UnorderedReader};
 use hawser_front::gateway::IncomingStream as _;
 use hawser_front::transport::DialError;
 use hawser_net::gateway::Incoming;
@@ -65,7 +67,7 @@ async fn take(receiver: Receiver, incoming: Incoming, board: Board) {
         }
     };
     let (begun, place) = (Instant::now(), board.place());
-    let result = receiver.receive(reader, writer, &place).await;
+    let result = receiver.receive(Chunks(reader), writer, &place).await;
     drop(place);
     match result {
         Ok(received) => {
@@ -74,6 +76,15 @@ async fn take(receiver: Receiver, incoming: Incoming, board: Board) {
         }
         Err(ReceiveError::Superseded) => tracing::info!(%peer, "a later transfer took over"),
         Err(error) => board.complain(&format!("a file was not received: {error}")),
+    }
+}
+
+/// The chunks of a bonded stream, as file transfer reads them.
+struct Chunks(UnorderedReader);
+
+impl UnorderedRead for Chunks {
+    async fn read_chunk(&mut self) -> io::Result<Option<(u64, Bytes)>> {
+        self.0.read_chunk().await
     }
 }
 

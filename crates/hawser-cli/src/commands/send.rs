@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use futures_util::StreamExt as _;
+use hawser_file::{Refusal, SendError, SendOptions, Sent, send_file};
 use hawser_front::bonded::{Bonded, Purpose};
-use hawser_front::file::{Refusal, SendError, SendOptions, Sent, send_file};
 use hawser_net::client::{Client, OpenStreamError};
 use hawser_net::links::LinkMonitor;
 use hawser_net::stream::ResetByPeer;

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::file::Refusal;
+use crate::Refusal;
 
 /// Length of the offer of a file named `data`.
 const OFFER: u64 = 66 + 4;

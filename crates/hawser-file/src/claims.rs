@@ -136,7 +136,7 @@ mod tests {
     use hawser_types::ByteCount;
 
     use super::*;
-    use crate::file::wire::FileTime;
+    use crate::wire::FileTime;
 
     fn offer(name: &str, size: u64) -> Offer {
         Offer {

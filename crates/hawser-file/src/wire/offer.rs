@@ -1,7 +1,7 @@
 use hawser_types::ByteCount;
 
 use super::{Cursor, Fault, VERSION};
-use crate::file::name::{FileName, MAX_NAME_BYTES};
+use crate::name::{FileName, MAX_NAME_BYTES};
 
 /// What the sender says about its file: the first bytes of the stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -82,7 +82,7 @@ impl Offer {
     /// Tells whether a transfer begun earlier is one of the same file.
     ///
     /// Permission bits are left out: changing them changes no content.
-    pub(in crate::file) fn identity(&self) -> Identity {
+    pub(crate) fn identity(&self) -> Identity {
         let mut hasher = blake3::Hasher::new_derive_key(IDENTITY_CONTEXT);
         let plain = Self {
             mode: 0,
@@ -130,12 +130,12 @@ impl Offer {
 
 /// Names one file in one state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::file) struct Identity(pub(in crate::file) [u8; 32]);
+pub(crate) struct Identity(pub(crate) [u8; 32]);
 
 /// The largest file: three rounds of it still fit into a stream's 2^62 bytes.
 pub const MAX_FILE_BYTES: u64 = 1 << 60;
 /// The longest offer, with room for a later version's fields.
-pub(in crate::file) const MAX_OFFER_BYTES: usize = 1024;
+pub(crate) const MAX_OFFER_BYTES: usize = 1024;
 
 const OFFER_MAGIC: [u8; 4] = *b"HWSF";
 /// Magic, version, flags, length of the rest.

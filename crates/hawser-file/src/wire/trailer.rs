@@ -1,9 +1,9 @@
 use super::Fault;
-use crate::file::content::{BlockGrid, BlockHash};
+use crate::content::{BlockGrid, BlockHash};
 
 /// What follows the last wanted byte: whether the file stayed the same, and its blocks' hashes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(in crate::file) enum Trailer {
+pub(crate) enum Trailer {
     /// The file did not change while it was read.
     Unchanged(Vec<BlockHash>),
     /// It did: what was sent belongs to no one state of it.
@@ -12,11 +12,11 @@ pub(in crate::file) enum Trailer {
 
 impl Trailer {
     /// Length of the trailer of a file cut by `grid`: known to both ends before it is sent.
-    pub(in crate::file) fn length(grid: BlockGrid) -> usize {
+    pub(crate) fn length(grid: BlockGrid) -> usize {
         1 + 32 * grid.count()
     }
 
-    pub(in crate::file) fn encode(&self, grid: BlockGrid) -> Vec<u8> {
+    pub(crate) fn encode(&self, grid: BlockGrid) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::length(grid));
         match self {
             Self::Unchanged(blocks) => {
@@ -29,7 +29,7 @@ impl Trailer {
         bytes
     }
 
-    pub(in crate::file) fn decode(bytes: &[u8]) -> Result<Self, Fault> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Fault> {
         match bytes {
             [TRAILER_UNCHANGED, hashes @ ..] if hashes.len().is_multiple_of(32) => {
                 let (blocks, _) = hashes.as_chunks::<32>();

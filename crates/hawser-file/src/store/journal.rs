@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use crate::file::ranges::{ByteRange, RangeSet};
-use crate::file::wire::Identity;
+use crate::ranges::{ByteRange, RangeSet};
+use crate::wire::Identity;
 
 /// Where the journal of one file lives.
 ///
 /// A journal is never changed in place. The next one is written whole beside it and then takes its
 /// name, so that a crash at any moment leaves the old one or the new one.
 #[derive(Clone, Debug)]
-pub(in crate::file) struct JournalFile {
+pub(crate) struct JournalFile {
     pub(super) path: PathBuf,
     pub(super) draft: PathBuf,
 }
@@ -61,7 +61,7 @@ fn remove_if_there(path: &Path) -> io::Result<bool> {
 }
 
 /// A journal as bytes: magic, version, identity of the file, ranges, and a hash of all that.
-pub(in crate::file) fn encode(identity: Identity, ranges: &RangeSet) -> Vec<u8> {
+pub(crate) fn encode(identity: Identity, ranges: &RangeSet) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(FIXED_BYTES + RANGE_BYTES * ranges.count());
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&VERSION.to_be_bytes());
@@ -77,7 +77,7 @@ pub(in crate::file) fn encode(identity: Identity, ranges: &RangeSet) -> Vec<u8> 
 }
 
 /// The ranges of a journal; `None` where it is torn, of another file, or claims the impossible.
-pub(in crate::file) fn decode(bytes: &[u8], identity: Identity, size: u64) -> Option<RangeSet> {
+pub(crate) fn decode(bytes: &[u8], identity: Identity, size: u64) -> Option<RangeSet> {
     let (body, hash) = bytes.split_last_chunk::<HASH_BYTES>()?;
     if blake3::hash(body) != *hash {
         return None;

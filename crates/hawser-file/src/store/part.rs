@@ -15,27 +15,27 @@ use rustix::io::Errno;
 
 use super::journal::JournalFile;
 use super::{Directory, open_plainly};
-use crate::file::error::{ReceiveError, StoreError, is_full};
-use crate::file::name::FileName;
-use crate::file::ranges::{ByteRange, RangeSet};
-use crate::file::wire::{FileTime, Identity, Offer};
+use crate::error::{ReceiveError, StoreError, is_full};
+use crate::name::FileName;
+use crate::ranges::{ByteRange, RangeSet};
+use crate::wire::{FileTime, Identity, Offer};
 
 /// How unfinished files are kept.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::file) struct PartOptions {
+pub(crate) struct PartOptions {
     /// Bytes of the disk that stay free.
-    pub(in crate::file) keep_free: u64,
+    pub(crate) keep_free: u64,
     /// Whether the disk's space is taken before the first byte comes.
-    pub(in crate::file) preallocate: bool,
+    pub(crate) preallocate: bool,
     /// Whether a different file under the final name is replaced.
-    pub(in crate::file) replace: bool,
+    pub(crate) replace: bool,
 }
 
 /// An unfinished file, its journal, and which of its bytes are there.
 ///
 /// Holds a lock on the file, so that no other process writes to it.
 #[derive(Debug)]
-pub(in crate::file) struct Part {
+pub(crate) struct Part {
     directory: Directory,
     name: FileName,
     path: PathBuf,
@@ -51,7 +51,7 @@ pub(in crate::file) struct Part {
 
 impl Part {
     /// Goes on with what an earlier transfer of the same file left, or begins.
-    pub(in crate::file) fn open(
+    pub(crate) fn open(
         directory: &Directory,
         offer: &Offer,
         options: PartOptions,
@@ -109,22 +109,22 @@ impl Part {
     }
 
     /// The bytes that are there.
-    pub(in crate::file) fn held(&self) -> &RangeSet {
+    pub(crate) fn held(&self) -> &RangeSet {
         &self.held
     }
 
     /// The file's size when it is complete.
-    pub(in crate::file) fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
     /// The file, for reading.
-    pub(in crate::file) fn file(&self) -> &File {
+    pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
     /// Puts bytes in their place; returns how many were not there before.
-    pub(in crate::file) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<u64, StoreError> {
+    pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<u64, StoreError> {
         let Some(range) = ByteRange::with_length(offset, bytes.len() as u64) else {
             return Ok(0);
         };
@@ -135,12 +135,12 @@ impl Part {
     }
 
     /// Gives up bytes that turned out to be wrong.
-    pub(in crate::file) fn forget(&mut self, range: ByteRange) {
+    pub(crate) fn forget(&mut self, range: ByteRange) {
         self.held.remove(range);
     }
 
     /// What has to be done to make the present state durable; may run on another thread.
-    pub(in crate::file) fn checkpoint(&self) -> Checkpoint {
+    pub(crate) fn checkpoint(&self) -> Checkpoint {
         Checkpoint {
             file: Arc::clone(&self.file),
             path: self.path.clone(),
@@ -151,7 +151,7 @@ impl Part {
     }
 
     /// A failure of the file as an error with figures.
-    pub(in crate::file) fn failed(&self, action: &'static str, error: io::Error) -> StoreError {
+    pub(crate) fn failed(&self, action: &'static str, error: io::Error) -> StoreError {
         if !is_full(&error) {
             return StoreError::new(action, self.path.clone(), error);
         }
@@ -167,7 +167,7 @@ impl Part {
     }
 
     /// Removes the file and its journal.
-    pub(in crate::file) fn discard(&self) -> Result<(), StoreError> {
+    pub(crate) fn discard(&self) -> Result<(), StoreError> {
         self.journal
             .remove()
             .map_err(|error| StoreError::new("remove", self.journal.path.clone(), error))?;
@@ -176,7 +176,7 @@ impl Part {
     }
 
     /// Gives the complete file its time, its permission bits and its name, durably.
-    pub(in crate::file) fn commit(&self) -> Result<PathBuf, ReceiveError> {
+    pub(crate) fn commit(&self) -> Result<PathBuf, ReceiveError> {
         let time = system_time(self.modified);
         if let Some(Err(error)) = time.map(|time| self.file.set_modified(time)) {
             tracing::debug!(%error, "the file keeps the time of its transfer");
@@ -223,7 +223,7 @@ impl Part {
 
 /// Everything that makes one state of an unfinished file durable.
 #[derive(Debug)]
-pub(in crate::file) struct Checkpoint {
+pub(crate) struct Checkpoint {
     file: Arc<File>,
     path: PathBuf,
     journal: JournalFile,
@@ -236,7 +236,7 @@ impl Checkpoint {
     ///
     /// A journal that cannot be written, on a disk that others have filled, costs only bytes to send
     /// again after a cut; it is no reason to end a transfer whose own room is taken already.
-    pub(in crate::file) fn run(&self) -> io::Result<()> {
+    pub(crate) fn run(&self) -> io::Result<()> {
         self.file.sync_data()?;
         let (path, bytes) = (self.path.display(), self.held.total());
         match self.journal.save(self.identity, &self.held) {

@@ -3,7 +3,7 @@ use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use super::*;
-use crate::file::{ExistingFile, FileName, Ordered, Phase, Progress, Refusal, Update};
+use crate::{ExistingFile, FileName, Ordered, Phase, Progress, Refusal, Update};
 
 #[tokio::test]
 async fn a_file_arrives_whole_whatever_the_order_of_its_chunks() {

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::*;
-use crate::file::source::Source;
-use crate::file::store::decode_journal;
-use crate::file::{Ordered, RangeSet};
+use crate::source::Source;
+use crate::store::decode_journal;
+use crate::{Ordered, RangeSet};
 
 const PART: &str = ".data.hawser-part";
 const JOURNAL: &str = ".data.hawser-journal";
@@ -129,7 +129,7 @@ async fn after_a_kill_the_journal_claims_only_bytes_that_are_there() {
     let socket = place.source.path().join("socket");
     let listener = UnixListener::bind(&socket).expect("bindable");
     let mut child = Command::new(std::env::current_exe().expect("known on Linux"))
-        .args(["--exact", "file::tests::crash::receiver_to_be_killed"])
+        .args(["--exact", "tests::crash::receiver_to_be_killed"])
         .env(SOCKET, &socket)
         .env(TARGET, place.target.path())
         .stdout(Stdio::null())

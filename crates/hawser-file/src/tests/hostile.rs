@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex, sink, split};
 
 use super::*;
-use crate::file::content::{BlockGrid, FileHash};
-use crate::file::wire::{Answer, Refusal, Trailer};
-use crate::file::{
+use crate::content::{BlockGrid, FileHash};
+use crate::wire::{Answer, Refusal, Trailer};
+use crate::{
     ByteRange, Fault, FileName, FileTime, NameError, Offer, Ordered, UnorderedRead, fuzzing,
 };
 

@@ -3,7 +3,7 @@ use thiserror::Error;
 use super::VERSION;
 use super::answer::MAX_ANSWER_BYTES;
 use super::offer::{MAX_FILE_BYTES, MAX_OFFER_BYTES};
-use crate::file::name::NameError;
+use crate::name::NameError;
 
 /// How the other end broke the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]

@@ -13,7 +13,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadBuf, duplex};
 
-use crate::file::UnorderedRead;
+use crate::UnorderedRead;
 
 /// What the way from the sender to the receiver does to the bytes.
 pub(super) struct LinkOptions {

@@ -2,9 +2,9 @@ use hawser_types::ByteCount;
 use proptest::prelude::*;
 
 use super::*;
-use crate::file::content::{BlockGrid, FileHash};
-use crate::file::name::{FileName, NameError};
-use crate::file::ranges::{ByteRange, RangeSet};
+use crate::content::{BlockGrid, FileHash};
+use crate::name::{FileName, NameError};
+use crate::ranges::{ByteRange, RangeSet};
 
 fn offer(name: &str) -> Offer {
     Offer {

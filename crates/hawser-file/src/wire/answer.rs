@@ -1,8 +1,8 @@
 use hawser_types::ByteCount;
 
 use super::{Cursor, Fault};
-use crate::file::content::FileHash;
-use crate::file::ranges::ByteRange;
+use crate::content::FileHash;
+use crate::ranges::ByteRange;
 
 /// What the receiver says.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::*;
-use crate::file::{Refusal, StoreError};
+use crate::{Refusal, StoreError};
 
 const ROOM: &str = "HAWSER_TEST_ROOM";
 
@@ -17,7 +17,7 @@ fn in_other_process(test: &str, needs_mount: bool, script: &str) -> Option<PathB
     if needs_mount {
         let probe = Command::new("unshare").args(namespace).arg("true").status();
         if !probe.is_ok_and(|status| status.success()) {
-            let test = format!("hawser-front::{test}");
+            let test = format!("hawser-file::{test}");
             hawser_skip::skip(&test, "this machine forbids mount namespaces");
             return None;
         }
@@ -34,7 +34,7 @@ fn in_other_process(test: &str, needs_mount: bool, script: &str) -> Option<PathB
     let status = command
         .arg("-c")
         .arg(format!(
-            "{script} && exec \"$0\" --exact file::tests::disk::{test}"
+            "{script} && exec \"$0\" --exact tests::disk::{test}"
         ))
         .arg(executable)
         .env(ROOM, room.path())
