@@ -1,5 +1,5 @@
-//! What the data path of an association costs, without any network: two of them back to back, bulk
-//! one way over links of 10 Gbit/s in all, by a clock that the example moves.
+//! Cost of an association's data path without a network: two associations connected directly, bulk
+//! data in one direction over links of 10 Gbit/s in total, by a clock that the example advances.
 //!
 //! `cargo run --release -p hawser-sctp --example pump [MEGABYTES]`
 #![allow(
@@ -52,7 +52,7 @@ fn main() {
     }
 }
 
-/// What it took to carry everything.
+/// Cost of carrying all data.
 struct Outcome {
     /// Packets from the sender.
     packets: u64,
@@ -60,12 +60,12 @@ struct Outcome {
     receiver: Duration,
 }
 
-/// One end, and what is on the way to it.
+/// One end, and the packets in flight to it.
 struct End {
     endpoint: Endpoint,
     association: Option<(AssociationId, Association)>,
     replies: Vec<Transmit>,
-    /// For each path.
+    /// One line for each path.
     arriving: Vec<Line>,
     sent: u64,
 }
@@ -137,7 +137,7 @@ impl End {
         }
     }
 
-    /// Everything that has come since the last step, link by link as sockets are read.
+    /// Handles all packets that arrived since the last step, link by link, as sockets are read.
     fn handle_arrivals(&mut self, now: Instant) {
         for line in &mut self.arriving {
             while line.under_way.front().is_some_and(|(at, _)| *at <= now) {
@@ -181,7 +181,7 @@ impl End {
         assert!(next.is_some(), "an association always has a timer");
     }
 
-    /// A datagram of the other end leaves for this one; with a full queue it is lost.
+    /// Takes a datagram from the other end; a full queue drops it.
     fn take(&mut self, now: Instant, transmit: Transmit) {
         let Transmit {
             route,
@@ -189,7 +189,7 @@ impl End {
             may_fragment,
         } = transmit;
         let paths = self.arriving.len() as u64;
-        // Links are those of the end that begins.
+        // Links belong to the end that begins the association.
         let (local, from) = match route.local == SERVER {
             true => (link_to(route.remote.ip()), SERVER.address),
             false => (SERVER, route.local.address),
@@ -211,7 +211,7 @@ impl End {
     }
 }
 
-/// The end of a link that belongs to the host that begins.
+/// Returns the local end of a link at a host.
 fn place(link: u8, host: u8) -> Local {
     Local {
         link: LinkIndex::new(u32::from(link) + 1),
@@ -231,13 +231,13 @@ const SERVER: Local = Local {
     address: IpAddr::V4(Ipv4Addr::new(10, 0, 200, 2)),
 };
 const RUNS: u32 = 5;
-/// What is read from sockets at once has come within so long.
+/// Interval between reads of the sockets.
 const STEP: Duration = Duration::from_micros(50);
-/// One way.
+/// One-way delay.
 const DELAY: Duration = Duration::from_micros(500);
-/// How long a link's queue can be.
+/// Maximum length of a link's queue.
 const QUEUE: Duration = Duration::from_millis(2);
-/// Of all links together, in bits each nanosecond.
+/// Rate of all links together, in bits per nanosecond.
 const GIGABITS: u64 = 10;
 const MESSAGE: usize = 65_536;
 const SECRET: [u8; 32] = [7; 32];

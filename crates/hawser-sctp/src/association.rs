@@ -44,37 +44,37 @@ use crate::{
 #[derive(Debug)]
 pub struct Association {
     config: AssociationConfig,
-    /// Where packets can leave.
+    /// Local addresses that packets can leave from.
     locals: Vec<Local>,
     setup: Setup,
     shutdown: Shutdown,
     paths: Paths,
-    /// What flows, once it may.
+    /// The data transfer halves; `None` until the association is established.
     flow: Option<Flow>,
-    /// Chunks other than DATA and SACK that wait, and where they go.
+    /// Waiting chunks other than DATA and SACK, each with its route.
     control: VecDeque<(Route, Chunk)>,
     events: VecDeque<Event>,
-    /// Where the next packet is written.
+    /// Buffer that the next packet is written to.
     memory: BytesMut,
-    /// It is over: last words go, nothing comes.
+    /// The association is over: it may send last packets and reads nothing.
     is_closed: bool,
-    /// [`Event::Readable`] was told, and nothing was received since.
+    /// [`Event::Readable`] was reported, and the application has received nothing since.
     told_readable: bool,
 }
 
-/// The two halves of an association that stands.
+/// Data transfer of an established association, in both directions.
 #[derive(Debug)]
 struct Flow {
     outbound: Outbound,
     inbound: Inbound,
-    /// Which way acknowledgements go back.
+    /// Choice of the route for acknowledgements.
     feedback: Feedback,
-    /// Addresses that come and go, where the peer takes part in that.
+    /// Dynamic addresses; `None` where the peer does not support them.
     asconf: Option<Asconf>,
 }
 
 impl Association {
-    /// `seed` draws what heartbeats say and when they leave.
+    /// Creates an association. `seed` makes the heartbeat nonces and jitter.
     pub(crate) fn new(
         setup: Setup,
         config: AssociationConfig,
@@ -96,10 +96,10 @@ impl Association {
         }
     }
 
-    /// Takes a message to be sent on a stream.
+    /// Queues a message on a stream.
     ///
     /// # Errors
-    /// When there is no room, no such stream, or no such association any more.
+    /// Fails when the send buffer is full, the stream does not exist or the association is closing.
     pub fn send(
         &mut self,
         now: Instant,
@@ -115,13 +115,14 @@ impl Association {
         }
     }
 
-    /// The next message, if one is whole and in its turn.
+    /// Returns the next message that is complete and in order.
     pub fn receive(&mut self) -> Option<Received> {
         self.told_readable = false;
         self.flow.as_mut()?.inbound.receive()
     }
 
-    /// Sends nothing more, and ends when everything has arrived; [`Event::Closed`] tells when.
+    /// Takes no more messages and ends the association when everything has arrived;
+    /// [`Event::Closed`] reports the end.
     pub fn shutdown(&mut self, now: Instant) {
         if self.flow.is_none() {
             return self.abort(Bytes::new());
@@ -130,12 +131,12 @@ impl Association {
         self.look_whether_settled(now);
     }
 
-    /// Ends it at once; what is under way is lost. `reason` is told to the peer's application.
+    /// Ends the association at once; data in flight is lost. The peer's application gets `reason`.
     pub fn abort(&mut self, reason: Bytes) {
         self.end(vec![Cause::UserAbort(reason)], Closed::Aborted);
     }
 
-    /// When [`Self::handle_timeout`] is to be called; `None`: not before something else happens.
+    /// Returns when to call [`Self::handle_timeout`]; `None` means not before another input.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.is_closed {
             return None;
@@ -154,7 +155,7 @@ impl Association {
         [begins, ends, flows].into_iter().flatten().min()
     }
 
-    /// Time has passed.
+    /// Handles timers that have expired.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.is_closed {
             return;
@@ -174,21 +175,21 @@ impl Association {
         }
     }
 
-    /// What has happened, in order.
+    /// Returns the next event, in order.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.collect_events();
         self.events.pop_front()
     }
 
-    /// What its owner will hand over next, who keeps its queue short: policies that choose paths have to know whether
-    /// much more follows. Nothing, if not said.
+    /// Tells how much the owner still holds back to keep this queue short. Path policies have to
+    /// know whether much more follows. The default is nothing.
     pub fn set_behind(&mut self, behind: Behind) {
         if let Some(flow) = &mut self.flow {
             flow.outbound.set_behind(behind);
         }
     }
 
-    /// How each pair of addresses does.
+    /// Returns the state of each pair of addresses.
     pub fn paths(&self, now: Instant) -> Vec<PathSnapshot> {
         self.paths
             .iter()
@@ -196,30 +197,31 @@ impl Association {
             .collect()
     }
 
-    /// What the peer does not have yet of what it was sent.
+    /// Returns what was given to send and is not yet acknowledged.
     pub fn backlog(&self) -> Backlog {
         let flow = self.flow.as_ref();
         flow.map_or_else(Backlog::default, |flow| flow.outbound.backlog())
     }
 
-    /// Payload that waits to be put into packets.
+    /// Returns the payload that is not in a packet yet.
     pub fn queued(&self) -> ByteCount {
         let flow = self.flow.as_ref();
         flow.map_or(ByteCount::ZERO, |flow| flow.outbound.queued())
     }
 
-    /// Streams to send on, as agreed; 0 before that.
+    /// Returns the negotiated number of outbound streams; 0 before the association is established.
     pub fn outbound_streams(&self) -> u16 {
         self.setup.terms().map_or(0, |terms| terms.outbound_streams)
     }
 
-    /// What holds for links from now on, for paths to come too: of each path the first word that is about
-    /// it. Those without one are of this host's link, and may be used like any.
+    /// Sets what is known about links. It also applies to paths added later. The first matching
+    /// entry describes a path. A path without an entry belongs to this host's link and has no
+    /// restrictions.
     pub fn set_links(&mut self, words: Vec<LinkWord>) {
         self.paths.set_links(words);
     }
 
-    /// Places new chunks by another policy from now on, those that wait already among them.
+    /// Replaces the policy that assigns new chunks to paths, also for chunks already waiting.
     pub fn set_policy(&mut self, policy: ChunkPolicy) {
         self.config.policy = policy;
         if let Some(flow) = &mut self.flow {
@@ -227,14 +229,14 @@ impl Association {
         }
     }
 
-    /// Whether nothing waits to be sent or acknowledged.
+    /// Tells whether nothing waits to be sent or acknowledged.
     pub fn is_settled(&self) -> bool {
         self.flow
             .as_ref()
             .is_none_or(|flow| flow.outbound.is_settled())
     }
 
-    /// Payload that was sent more than once so far, each time but the first counting.
+    /// Returns the payload sent more than once, without the first transmission of each chunk.
     pub fn repeated(&self) -> ByteCount {
         let flow = self.flow.as_ref();
         flow.map_or(ByteCount::ZERO, |flow| flow.outbound.repeated())
@@ -258,28 +260,28 @@ impl Association {
         self.add_paths(now);
     }
 
-    /// Without any path, what is to be asked waits for one.
+    /// Returns when the next ASCONF is due. Requests wait while there is no path.
     fn asconf_timeout(&self, flow: &Flow) -> Option<Instant> {
         let asconf = flow.asconf.as_ref()?;
         self.paths.iter().next()?;
         asconf.poll_timeout()
     }
 
-    /// A shutdown goes on when everything has arrived.
+    /// Lets a shutdown continue once all data is acknowledged.
     fn look_whether_settled(&mut self, now: Instant) {
         if !self.shutdown.is_open() && self.is_settled() {
             self.shutdown.on_settled(now);
         }
     }
 
-    /// Ends it with a word to the peer, if it is known where that is.
+    /// Ends the association with an ABORT, if an address of the peer is known.
     fn end(&mut self, causes: Vec<Cause>, why: Closed) {
         if self.is_closed {
             return;
         }
         let from = self.flow.as_ref().and_then(|flow| flow.feedback.latest());
         let from = from.filter(|route| self.paths.find(route).is_some());
-        // How long a path has been silent does not matter any more.
+        // The silence of paths does not matter any more.
         let route = from.or_else(|| self.best_route(Instant::ZERO));
         self.setup.abort(route, causes);
         self.close(why);

@@ -4,31 +4,33 @@ use hawser_sched::chunk::ChunkPolicy;
 use hawser_types::ByteCount;
 use hawser_wire::sctp::Framing;
 
-/// How an association behaves.
+/// Configuration of an association.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AssociationConfig {
     /// This end's SCTP port.
     pub port: u16,
-    /// The peer's SCTP port, where this end begins.
+    /// SCTP port of the peer, where this end begins the association.
     pub peer_port: u16,
-    /// How packets are known to be whole.
+    /// Error detection of packets.
     pub checksum: Checksum,
-    /// How they are framed, which both ends have to know. [`Framing::Compact`] is for an endpoint whose
-    /// packets are all sealed with keys for one association, which one of both begins: it never begins anew.
+    /// Framing of packets, which both ends have to know. [`Framing::Compact`] needs an endpoint
+    /// whose packets are all sealed with keys for one association, begun by one end; it never
+    /// restarts.
     pub framing: Framing,
-    /// Streams to send on, from 1; the peer may allow fewer.
+    /// Outbound streams to ask for, from 1; the peer may allow fewer.
     pub outbound_streams: u16,
     /// Streams that the peer may send on, from 1.
     pub inbound_streams: u16,
-    /// The most that waits for a reader, or for its beginning to arrive; at least [`Self::MIN_BUFFER`].
+    /// Maximum of received data that waits for the reader or for missing chunks; at least
+    /// [`Self::MIN_BUFFER`].
     pub receive_buffer: ByteCount,
-    /// Heartbeats tell the peer which of this host's links they leave by: for peers who are to know that where addresses
-    /// do not say it, and under a seal only.
+    /// Heartbeats tell the peer which of this host's links they leave by. For peers that cannot
+    /// derive it from addresses, and under a seal only.
     pub names_links: bool,
-    /// The most that waits for acknowledgement; at least [`Self::MIN_BUFFER`]. Small messages of streams that have
-    /// nothing waiting may take a quarter more.
+    /// Maximum of data that waits to be sent or acknowledged; at least [`Self::MIN_BUFFER`]. Small
+    /// messages of streams with nothing waiting may exceed it by a quarter.
     pub send_buffer: ByteCount,
-    /// The longest message.
+    /// Maximum length of a message.
     pub max_message: ByteCount,
     /// RTO.Initial.
     pub rto_initial: Duration,
@@ -36,96 +38,97 @@ pub struct AssociationConfig {
     pub rto_min: Duration,
     /// RTO.Max.
     pub rto_max: Duration,
-    /// HB.Interval: how long a path may be idle before it is asked.
+    /// HB.Interval: idle time after which a path is probed.
     pub heartbeat_interval: Duration,
-    /// Path.Max.Retrans: after more time-outs in a row than this, the path is unavailable.
+    /// Path.Max.Retrans: with more consecutive time-outs than this, a path becomes inactive.
     pub path_max_retransmissions: u32,
-    /// Association.Max.Retrans: after more than this on every path, the association is lost.
+    /// Association.Max.Retrans: with more time-outs than this on every path, the association is
+    /// lost.
     pub association_max_retransmissions: u32,
     /// Max.Init.Retransmits.
     pub max_init_retransmissions: u32,
-    /// How INIT and COOKIE ECHO are repeated.
+    /// Transmission of INIT and COOKIE ECHO.
     pub begin: Begin,
     /// Valid.Cookie.Life.
     pub cookie_life: Duration,
-    /// SACK.Delay: an acknowledgement waits for so long for a second packet.
+    /// SACK.Delay: maximum wait for a second packet before an acknowledgement.
     pub sack_delay: Duration,
-    /// Which paths carry data.
+    /// Rule that selects the paths for data.
     pub selection: Selection,
-    /// How each path's window grows.
+    /// Congestion control of each path.
     pub control: Control,
-    /// How losses are told.
+    /// Loss detection.
     pub losses: LossRule,
-    /// Which path the next chunk goes to.
+    /// Policy that assigns chunks to paths.
     pub policy: ChunkPolicy,
-    /// Paths that share a bottleneck grow together as one would (RFC 6356) instead of each by itself.
+    /// Paths that share a bottleneck increase their windows together as one flow would (RFC 6356).
     pub coupled: bool,
-    /// I-DATA is offered (RFC 8260), so that long messages do not hold up others.
+    /// I-DATA is offered (RFC 8260), so that long messages do not delay others.
     pub interleaving: bool,
-    /// FORWARD-TSN is offered (RFC 3758), so that messages can be given up.
+    /// FORWARD-TSN is offered (RFC 3758), so that messages can be abandoned.
     pub partial_reliability: bool,
-    /// The largest packet that paths over IPv4 are probed for, with its SCTP header; over IPv6 it is the 20
-    /// bytes less that its header is longer. Below [`Self::BASE_PACKET`], for experiments, it is what every
-    /// path is taken to carry.
+    /// Maximum packet size that paths over IPv4 are probed for, with the SCTP header; over IPv6 it
+    /// is 20 bytes less, for the longer IP header. A value below [`Self::BASE_PACKET`], for
+    /// experiments, is used on every path without probing.
     pub max_packet: usize,
 }
 
-/// How packets are known to be whole.
+/// Error detection of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksum {
     /// CRC-32c.
     Crc32c,
-    /// What carries the packets sees to it; the field is zero (RFC 9653).
+    /// The layer below detects errors; the checksum field is zero (RFC 9653).
     Below,
 }
 
-/// How this end begins.
+/// How this end repeats handshake packets over its routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// Over one route after the other, again after RTO.Initial. Source: RFC 9260 §5.1, §6.3.
+    /// One route after the other, again after RTO.Initial. Source: RFC 9260 §5.1, §6.3.
     InTurn,
-    /// Over all routes at once, and again soon: for a peer that expects it, but may hear so a moment later than
-    /// the first packet comes.
+    /// All routes at once, repeated soon: for a peer that expects the association, but may be told
+    /// of it shortly after the first packet arrives.
     AtOnce,
 }
 
-/// Which pairs of addresses carry data.
+/// Rule that selects the pairs of addresses that carry data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Selection {
-    /// Every one that answers; policies see to slow ones.
+    /// Every pair that answers; policies avoid slow ones.
     Answering,
-    /// The paper's: at most max(m, n) of them, by round-trip time, none slower than so many times
-    /// the quickest, and every address once where that can be. Source: SCTP aggregation §3.2.
+    /// The paper's rule: at most max(m, n) pairs in order of round-trip time, none slower than θ
+    /// times the fastest, and every address once where possible. Source: SCTP aggregation §3.2.
     Paper {
         /// θ, from 1.
         theta: f64,
     },
 }
 
-/// How chunks are found to be lost, and what is done so that it shows.
+/// Loss detection, and the measures that go with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LossRule {
-    /// By what left later over the same path, so that paths of different delay never make each other's
-    /// chunks look lost; with probes, and with copies over quicker paths. Source: RFC 9002 §6.1.
+    /// By later packets of the same path, so that paths of different delay never make each other's
+    /// chunks look lost; with probes, and with copies over faster paths. Source: RFC 9002 §6.1.
     #[default]
     PerPath,
-    /// By missing reports, whichever path brought what came before: for experiments. Windows grow
-    /// only when the cumulative TSN moves, and nothing is probed, copied or undone.
+    /// By missing reports, regardless of the paths: for experiments. Windows grow only when the
+    /// cumulative TSN moves, and nothing is probed, copied or undone.
     ///
-    /// Source: RFC 2960 §7.2; that only what is newly acknowledged reports others as missing, and that
-    /// a chunk is repeated in this way once: RFC 4460 §2.8 and §2.26.
+    /// Source: RFC 2960 §7.2; RFC 4460 §2.8 (only newly acknowledged chunks report others as
+    /// missing) and §2.26 (one fast retransmission for each chunk).
     Reports {
-        /// So many make a chunk lost; four in RFC 2960 §7.2.4.
+        /// Number of reports that make a chunk lost; four in RFC 2960 §7.2.4.
         missing: u32,
     },
 }
 
-/// How a path's congestion window moves.
+/// Congestion control algorithm of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// As SCTP's specification says, from four packets. Source: RFC 9260 §7.
+    /// As SCTP specifies it, from four packets. Source: RFC 9260 §7.
     Reno,
-    /// Likewise by its first edition, which begins with two packets and never falls below them but by a
+    /// As SCTP's first edition has it: from two packets, and never below two except after a
     /// time-out. Source: RFC 2960 §7.2.
     FirstReno,
     /// Source: RFC 9438, with HyStart++ (RFC 9406).
@@ -135,19 +138,19 @@ pub enum Control {
 }
 
 impl AssociationConfig {
-    /// The smallest buffer, for either direction.
+    /// Minimum buffer, for either direction.
     pub const MIN_BUFFER: ByteCount = ByteCount::new(64 * 1024);
-    /// What every path is taken to carry: PLPMTUD's base (RFC 8899), with the SCTP header.
+    /// Packet size assumed for every path: the base of PLPMTUD (RFC 8899), with the SCTP header.
     pub const BASE_PACKET: usize = 1200;
 
-    /// What every path is taken to carry.
+    /// Returns the packet size assumed for every path.
     pub(crate) fn base_packet(&self) -> usize {
         let unit = self.framing.unit();
         let most = self.max_packet / unit * unit;
         most.clamp(MIN_PACKET, Self::BASE_PACKET)
     }
 
-    /// The largest that a path is probed for, not less than the base.
+    /// Returns the maximum packet size that a path is probed for, not less than the base.
     pub(crate) fn largest_packet(&self, is_ipv4: bool) -> usize {
         let longer = if is_ipv4 { 0 } else { IPV6_IS_LONGER };
         let most = self.max_packet.saturating_sub(longer).min(MAX_PACKET);
@@ -155,8 +158,8 @@ impl AssociationConfig {
         (most / unit * unit).max(self.base_packet())
     }
 
-    /// The paper's selection and least round-trip time first, with everything else as the specification
-    /// of its time says and as its simulator (NS-2) has it: for experiments and for comparison.
+    /// Returns the paper's configuration: its selection and least round-trip time first, with all
+    /// else as specified at its time and in its simulator (NS-2). For experiments and comparison.
     pub fn paper() -> Self {
         Self {
             receive_buffer: ByteCount::new(64 * 1024),
@@ -174,15 +177,15 @@ impl AssociationConfig {
     }
 }
 
-/// There is room for a chunk with payload in any packet.
+/// Minimum packet size; any packet has room for a chunk with payload.
 const MIN_PACKET: usize = 64;
-/// What UDP over IPv6 can carry, with room to spare.
+/// Maximum packet size: what UDP over IPv6 can carry, with a margin.
 const MAX_PACKET: usize = 65_000;
-/// How much longer the header of IPv6 is than that of IPv4.
+/// Difference between the IPv6 and IPv4 header sizes.
 const IPV6_IS_LONGER: usize = 20;
 
 impl Default for AssociationConfig {
-    /// Hawser's choices.
+    /// Returns Hawser's defaults.
     fn default() -> Self {
         Self {
             port: 9,

@@ -1,4 +1,4 @@
-//! Congestion control: one trait, one file for each way.
+//! Congestion control: one trait, one file for each algorithm.
 
 mod bbr;
 #[cfg(test)]
@@ -20,7 +20,7 @@ pub(crate) use coupled::Coupling;
 use cubic::Cubic;
 use reno::Reno;
 
-/// A new path's control, for packets of `packet` bytes.
+/// Creates the congestion control of a new path, for packets of `packet` bytes.
 pub(crate) fn new(control: Control, packet: ByteCount) -> Box<dyn CongestionControl> {
     match control {
         Control::Reno => Box::new(Reno::new(packet)),
@@ -30,67 +30,70 @@ pub(crate) fn new(control: Control, packet: ByteCount) -> Box<dyn CongestionCont
     }
 }
 
-/// How a path's window moves: told what happened on the path, asked how much may be under way.
+/// The congestion control of a path. It is told what happens on the path, and limits the bytes in
+/// flight.
 pub(crate) trait CongestionControl: fmt::Debug + Send {
-    /// How much may be under way.
+    /// Returns the congestion window.
     fn window(&self) -> ByteCount;
 
-    /// Bytes leave no faster than this; `None` where only the window counts.
+    /// Returns the pacing rate; `None` where only the window counts.
     fn pacing(&self) -> Option<Rate>;
 
-    /// A packet leaves. `flight`: what was under way before it.
+    /// Handles a packet that leaves. `flight`: bytes in flight before it.
     fn on_sent(&mut self, now: Instant, size: ByteCount, flight: ByteCount);
 
-    /// An acknowledgement has come; once for each packet that brought any news of this path, after the
-    /// losses that it showed.
+    /// Handles an acknowledgement, once for each packet with news about this path, after its
+    /// losses.
     fn on_acknowledged(&mut self, acknowledged: &Acknowledged);
 
-    /// Chunks were found lost that were sent after the last window reduction, or before: whether a
-    /// new reduction is due is for the control to say by `newest_sent`.
+    /// Handles lost chunks. The implementation compares [`Lost::newest_sent`] with the last window
+    /// reduction to decide whether another one is due.
     fn on_lost(&mut self, lost: &Lost);
 
-    /// Nothing came back for a whole retransmission time-out: all that was under way is taken for lost.
+    /// Handles a retransmission time-out: everything in flight counts as lost.
     fn on_timeout(&mut self, now: Instant);
 
-    /// Losses of the last reduction were none: the chunks had been late.
+    /// Handles that the losses behind the last reduction were spurious: the chunks were late.
     fn on_spurious(&mut self, _now: Instant) {}
 
-    /// Nothing was under way for this many retransmission time-outs; something leaves now.
+    /// Handles the end of an idle period of this many retransmission time-outs.
     fn on_idle(&mut self, _timeouts: u32) {}
 
-    /// The path's largest packet has changed, or is known for the first time.
+    /// Handles a change of the path's maximum packet size.
     fn on_packet_size(&mut self, _size: ByteCount) {}
 
-    /// The path shares a bottleneck with others from now on; with `None` it is alone again.
+    /// Couples the path to others that share its bottleneck; `None` ends that.
     fn couple(&mut self, _coupling: Option<Coupling>) {}
 }
 
-/// News of a path.
+/// An acknowledgement, as it concerns one path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Acknowledged {
     pub(crate) now: Instant,
-    /// Newly acknowledged, cumulatively or by gap blocks.
+    /// Bytes newly acknowledged, cumulatively or by gap blocks.
     pub(crate) bytes: ByteCount,
-    /// Under way before, and now.
+    /// Bytes in flight before the acknowledgement.
     pub(crate) flight_before: ByteCount,
+    /// Bytes in flight now.
     pub(crate) flight: ByteCount,
-    /// The round-trip time of what was sent once; `None` where nothing fresh was acknowledged.
+    /// Round-trip time of a chunk that was sent once; `None` where no such chunk was acknowledged.
     pub(crate) rtt: Option<Duration>,
     pub(crate) smoothed_rtt: Duration,
-    /// When the latest of them was sent.
+    /// Send time of the latest packet acknowledged.
     pub(crate) newest_sent: Instant,
-    /// Whether a window may grow with it.
+    /// The window may grow.
     pub(crate) may_grow: bool,
-    /// How fast the path delivered; `None` where it can't be told.
+    /// Delivery rate sample; `None` where the rate cannot be told.
     pub(crate) sample: Option<RateSample>,
 }
 
-/// A measurement of how fast a path delivers. Source: draft-ietf-ccwg-bbr §4.1.
+/// A delivery rate sample of a path. Source: draft-ietf-ccwg-bbr §4.1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateSample {
     pub(crate) rate: Rate,
-    /// Bytes of this path delivered by now, and when the packet measured by had been sent.
+    /// Bytes delivered on this path by now.
     pub(crate) delivered: ByteCount,
+    /// Bytes delivered when the measured packet was sent.
     pub(crate) delivered_before: ByteCount,
     /// The sender had nothing more to send.
     pub(crate) application_limited: bool,
@@ -101,20 +104,21 @@ pub(crate) struct RateSample {
 pub(crate) struct Lost {
     pub(crate) now: Instant,
     pub(crate) bytes: ByteCount,
-    /// When the latest of them was sent: one that left before the last reduction asks for no other.
+    /// Send time of the latest lost packet. A packet sent before the last reduction causes no
+    /// other.
     pub(crate) newest_sent: Instant,
 }
 
-/// The window of a new path that is not bound to SCTP's. Source: RFC 6928 §2.
+/// Returns the initial window of a path that is not limited to SCTP's. Source: RFC 6928 §2.
 fn initial_window(packet: u64) -> u64 {
     (10 * packet).min((2 * packet).max(14_600))
 }
 
-/// So many bytes in each round trip; `None` while that is unknown.
+/// Returns the rate of `bytes` per round trip; `None` while the round-trip time is unknown.
 fn pace(bytes: f64, rtt: Duration) -> Option<Rate> {
     let rate = bytes / rtt.as_secs_f64();
     (rate.is_finite() && rate >= 1.0).then(|| Rate::from_bytes_per_second(rate as u64))
 }
 
-/// More is under way on no path: a bound for arithmetic alone.
+/// Upper bound of any window, for arithmetic alone.
 const MAX_WINDOW: u64 = 1 << 32;

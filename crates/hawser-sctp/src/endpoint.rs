@@ -1,4 +1,4 @@
-//! Where datagrams come in: cookies for strangers, the right association for the others.
+//! Entry of datagrams: cookies for strangers, dispatch to associations for the rest.
 
 mod config;
 mod cookie;
@@ -24,10 +24,11 @@ pub(crate) use cookie::{Cookie, CookieKey};
 use limit::AnswerLimit;
 use table::{Ports, Table};
 
-/// All associations of a host: begins them, answers strangers, and finds whom a packet is for.
+/// All associations of a host: begins them, answers strangers, and finds the association of a
+/// packet.
 ///
-/// It sends only what [`Handled::Reply`] says. Nothing is kept of a stranger before it has brought
-/// back the cookie that it was given, and what strangers are answered is short and limited in number.
+/// It sends only what [`Handled::Reply`] contains. It keeps no state for a stranger before the
+/// stranger has returned its cookie, and answers to strangers are short and limited in number.
 /// After [`crate::Event::Closed`], the owner calls [`Self::forget`]; when the peer's addresses have
 /// changed, [`Self::addresses_changed`].
 #[derive(Debug)]
@@ -36,69 +37,70 @@ pub struct Endpoint {
     key: CookieKey,
     random: StdRng,
     table: Table,
-    /// What compact packets leave out: of the one association, also when it is over.
+    /// The header that compact packets omit: that of the one association, even when it is over.
     names: Option<PacketNames>,
-    /// Of answers to INITs and cookies.
+    /// Limit of answers to INITs and cookies.
     beginnings: AnswerLimit,
-    /// Of answers to all else, so that it can't use up the others.
+    /// Limit of all other answers, so that they cannot use up the first limit.
     unexpected: AnswerLimit,
 }
 
-/// An association of an [`Endpoint`]; never used twice.
+/// Identifier of an association of an [`Endpoint`]; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AssociationId(pub(crate) u64);
 
-/// What became of a datagram.
+/// Result of handling a datagram.
 #[derive(Debug)]
 pub enum Handled {
-    /// It is dropped.
+    /// The datagram is dropped.
     Ignored(Ignored),
-    /// It is answered.
+    /// The datagram is answered.
     Reply(Transmit),
-    /// A peer has begun an association. What it sent has been handed over already.
+    /// A peer has begun an association, which has read the datagram already.
     Accepted(AssociationId, Box<Association>),
-    /// It is for [`Association::handle_packet`] of this one.
+    /// The packet is for [`Association::handle_packet`] of this association.
     For(AssociationId, Packet),
 }
 
-/// Why a datagram is dropped.
+/// Reason why a datagram is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Ignored {
     /// It is no SCTP packet, or its checksum is wrong.
     Malformed,
-    /// It comes from an address or a port that no host has.
+    /// Its source is an address or port that no host has.
     Source,
-    /// Its tag is not that of the association between these addresses and ports.
+    /// Its tag differs from that of the association between these addresses and ports.
     WrongTag,
-    /// It is for no association, and needs no answer.
+    /// It belongs to no association and needs no answer.
     Stranger,
-    /// Its cookie is none of this host's, has been changed, or was given to somebody else.
+    /// Its cookie is not from this host, was changed, or was given to another host.
     ForgedCookie,
     /// Its cookie's association is over.
     UsedCookie,
-    /// So many were answered lately that this one is not.
+    /// The limit of answers is reached.
     TooMany,
 }
 
-/// Why an association can't be begun.
+/// Reason why an association cannot be begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// No local address can reach any of the peer's.
     #[error("no local address can reach the peer")]
     NoRoute,
-    /// There is one already between these ports and one of these addresses.
+    /// An association exists already between these ports and one of these addresses.
     #[error("there is an association with the peer already")]
     Exists,
-    /// There are as many associations as allowed.
+    /// The maximum number of associations exists.
     #[error("there are {0} associations, which is as many as allowed")]
     Full(usize),
 }
 
 impl Endpoint {
-    /// An endpoint without associations. `secret` makes its cookies and tags: nobody else may know it,
-    /// and no two endpoints have the same. `seed` makes two of one secret draw different numbers.
+    /// Creates an endpoint without associations. `secret` makes its cookies and tags: it must be
+    /// unknown to others and unique to this endpoint. `seed` makes two endpoints with one secret
+    /// draw different numbers.
     pub fn new(config: EndpointConfig, secret: [u8; 32], seed: u64) -> Self {
         let derived = |what: &str| blake3::derive_key(what, &secret);
         let mut drawn = blake3::Hasher::new_keyed(&derived("hawser-sctp 2026 random numbers"));
@@ -114,7 +116,7 @@ impl Endpoint {
         }
     }
 
-    /// Begins an association with who is at `remotes`, which are all its own. Packets leave from
+    /// Begins an association with the host that has all the addresses `remotes`. Packets leave from
     /// `locals`. Ports are those of `config`, checksums and framing those of the endpoint.
     ///
     /// # Errors
@@ -168,7 +170,7 @@ impl Endpoint {
         Ok((id, Association::new(setup, config, locals.to_vec(), seed)))
     }
 
-    /// A datagram has come in.
+    /// Handles a datagram.
     pub fn handle_datagram(&mut self, now: Instant, route: Route, datagram: Bytes) -> Handled {
         self.table.on_time(now);
         let AssociationConfig {
@@ -212,34 +214,34 @@ impl Endpoint {
         }
     }
 
-    /// The association is over; its owner has dropped it, or will.
+    /// Removes an association that is over.
     pub fn forget(&mut self, id: AssociationId) {
         self.table
             .remove(id, self.config.association.cookie_life * 2);
     }
 
-    /// The peer of this association has these addresses from now on.
+    /// Replaces the addresses of an association's peer.
     pub fn addresses_changed(&mut self, id: AssociationId, addresses: &[SocketAddr]) {
         self.table.set_addresses(id, addresses);
     }
 
-    /// This host has these addresses from now on: new associations are told so. Those that exist are
-    /// told by [`Association`].
+    /// Replaces this host's addresses, for new associations. Existing ones are told by
+    /// [`Association`].
     pub fn set_locals(&mut self, locals: &[Local]) {
         self.config.locals = locals.to_vec();
     }
 
-    /// How many associations there are.
+    /// Returns the number of associations.
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Whether there is none.
+    /// Tells whether there is no association.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether it is still known.
+    /// Tells whether the association is still known.
     #[cfg(test)]
     fn has(&self, id: AssociationId) -> bool {
         self.table.has(id)
@@ -276,8 +278,9 @@ impl fmt::Display for AssociationId {
     }
 }
 
-/// Answers to beginnings in a second. Each takes a few microseconds and some 200 bytes.
+/// Maximum number of answers to INITs and cookies in a second. Each takes a few microseconds and
+/// some 200 bytes.
 const MAX_BEGINNINGS: u32 = 10_000;
 
-/// Answers to other packets of no association in a second.
+/// Maximum number of answers to other packets of no association in a second.
 const MAX_UNEXPECTED: u32 = 1000;

@@ -4,69 +4,69 @@ use bytes::Bytes;
 use hawser_types::ByteCount;
 use hawser_wire::sctp::StreamNumber;
 
-/// Why a message was not taken.
+/// Reason why a message was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
     /// The send buffer is full; [`crate::Event::Writable`] follows.
     #[error("the send buffer is full")]
     Full,
-    /// There is no such stream.
+    /// The stream does not exist.
     #[error("{stream} does not exist: {count} streams were agreed on")]
     NoSuchStream {
         /// The stream.
         stream: StreamNumber,
-        /// How many there are.
+        /// Number of streams.
         count: u16,
     },
-    /// A message has at least one byte, and at most as many as configured.
+    /// The message is empty or longer than configured.
     #[error("a message has 1 B to {max}, not {size}")]
     Size {
-        /// The message's.
+        /// Size of the message.
         size: ByteCount,
-        /// The most.
+        /// Maximum size.
         max: ByteCount,
     },
-    /// The association is over, or on its way to be.
+    /// The association is closing or over.
     #[error("the association is closing")]
     Closing,
 }
 
-/// Why an association is over.
+/// Reason why an association is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Closed {
-    /// Either end shut it down; everything that was sent had arrived.
+    /// Either end shut it down; everything sent had arrived.
     Shutdown,
-    /// This end ended it.
+    /// This end aborted it.
     Aborted,
-    /// The peer ended it, with what its application said of it.
+    /// The peer aborted it, for the reason that its application gave.
     AbortedByPeer(Bytes),
-    /// Nobody answered the first packets.
+    /// The peer did not answer the handshake.
     NoAnswer,
     /// No path answers any more.
     Unreachable,
-    /// The peer refused to begin.
+    /// The peer refused the association.
     Refused,
-    /// The peer did what the protocol forbids.
+    /// The peer violated the protocol.
     Misbehaved(Misbehaviour),
 }
 
-/// What a peer did that the protocol forbids.
+/// A protocol violation by the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Misbehaviour {
-    /// It acknowledged what was never sent.
+    /// It acknowledged chunks that were never sent.
     AcknowledgedUnsent,
     /// Parts of a message do not fit together.
     BrokenMessage,
-    /// It gave up messages without having been offered to.
+    /// It abandoned messages, which was not negotiated.
     ForwardedUnasked,
     /// A DATA chunk without payload.
     EmptyData,
     /// An INIT or INIT ACK whose numbers are not allowed.
     InvalidInit,
-    /// DATA and I-DATA are not what was agreed on.
+    /// It sent DATA where I-DATA was negotiated, or the reverse.
     WrongDataKind,
 }
 

@@ -5,30 +5,29 @@ use hawser_wire::sctp::StreamNumber;
 use crate::Route;
 use crate::error::Closed;
 
-/// What the owner of an association is told.
+/// An event for the owner of an association.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// Messages can be sent and will arrive.
+    /// The association is established: messages can be sent.
     Established,
-    /// Messages wait to be received.
+    /// Messages are ready to be received.
     Readable,
-    /// After [`crate::SendError::Full`]: there is room again.
+    /// There is room again after [`crate::SendError::Full`].
     Writable,
-    /// A pair of addresses answers, for the first time or again.
+    /// A path answers, for the first time or again.
     PathUp(Route),
-    /// It does not answer any more.
+    /// A path does not answer any more.
     PathDown(Route),
-    /// A message was given up before it had arrived, by its [`crate::Reliability`].
+    /// A message was abandoned before it arrived, by its [`crate::Reliability`].
     Abandoned(StreamNumber),
-    /// The peer has begun anew: what was not acknowledged before is lost, and everything counts from
-    /// its beginning (RFC 9260 §5.2.4.1).
+    /// The peer has restarted the association: unacknowledged data is lost, and all numbers start
+    /// again (RFC 9260 §5.2.4.1).
     Restarted,
-    /// The peer can be reached at these addresses from now on; [`crate::Endpoint::addresses_changed`]
-    /// has to know.
+    /// The peer's addresses have changed; pass them to [`crate::Endpoint::addresses_changed`].
     PeerAddresses(Vec<SocketAddr>),
-    /// The peer sends nothing more, and waits for what is under way.
+    /// The peer sends nothing more and waits for data in flight.
     PeerClosing,
-    /// The association is over; nothing follows.
+    /// The association is over; no event follows.
     Closed(Closed),
 }

@@ -1,4 +1,4 @@
-//! The entry point for the fuzzer: takes any bytes and must return.
+//! The fuzzer's entry point: takes any bytes and must return.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -14,11 +14,11 @@ use crate::{
     Route,
 };
 
-/// Packets for an endpoint with one association that stands, and for that association.
+/// Feeds packets to an endpoint with one established association, and to that association.
 ///
-/// Each packet is a byte that says what its tag is and what else happens, a length, and so many bytes of
-/// chunks; there are no checksums, so that a fuzzer need not find them. All of it comes twice: once as whole
-/// packets, and once to an endpoint under a seal, where those of the association are compact.
+/// Each packet is a byte that selects its tag and what else happens, a length, and that many bytes
+/// of chunks. There are no checksums, so that the fuzzer need not find them. The input runs twice:
+/// as whole packets, and at an endpoint under a seal, where the association's packets are compact.
 pub fn fuzz_endpoint(data: &[u8]) {
     fuzz_framed(Framing::Whole, data);
     fuzz_framed(Framing::Compact, data);
@@ -38,9 +38,9 @@ struct World {
     framing: Framing,
     endpoint: Endpoint,
     association: Option<Box<Association>>,
-    /// What packets to the association carry.
+    /// Tag of packets to the association.
     tag: VerificationTag,
-    /// What the last INIT ACK said.
+    /// Tag and cookie of the last INIT ACK.
     given: Option<(VerificationTag, Bytes)>,
 }
 
@@ -81,7 +81,7 @@ impl World {
             0 => self.tag,
             1 => VerificationTag::NONE,
             2 => PEER,
-            // That of what has begun anew, or a stranger's.
+            // The tag of a restart, or an unknown one.
             _ => self.given.as_ref().map_or(STRANGER, |given| given.0),
         };
         let from = if how & 4 == 0 { THERE } else { ELSEWHERE };
@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// One packet is answered by few.
+    /// Sends what is due; a packet must not cause many answers.
     fn drain(&mut self) {
         for count in 0.. {
             let Some(association) = &mut self.association else {
@@ -149,7 +149,7 @@ impl World {
         }
     }
 
-    /// A whole packet with this chunk and these bytes of more.
+    /// Builds a whole packet from this chunk and these bytes.
     fn packet(&self, tag: VerificationTag, first: Option<Chunk>, more: &[u8]) -> Bytes {
         let names = PacketNames {
             source_port: 9,
@@ -162,7 +162,7 @@ impl World {
         }
         let mut datagram = writer.finish(ChecksumRule::Zero).to_vec();
         datagram.extend_from_slice(more);
-        // The writer gives beginnings a checksum all the same.
+        // The writer gives setup packets a checksum anyway.
         let header = match self.framing {
             Framing::Whole => 0,
             Framing::Compact => 4,
@@ -171,7 +171,7 @@ impl World {
         datagram.into()
     }
 
-    /// Keeps what an INIT ACK says.
+    /// Keeps tag and cookie of an INIT ACK.
     fn look_at(&mut self, datagram: &Bytes) {
         let packet = match self.framing {
             Framing::Whole => Packet::decode(datagram.clone(), ChecksumRule::Zero),
@@ -201,5 +201,5 @@ const fn socket([a, b, c, d]: [u8; 4]) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(a, b, c, d)), 9899)
 }
 
-/// More packets at once than any input makes one send.
+/// Limit of packets in a row, above what any input can cause.
 const MAX_AT_ONCE: u32 = 1000;

@@ -1,9 +1,9 @@
-//! Association mode without I/O: SCTP associations that use every path at once.
+//! Association mode without I/O: SCTP associations that use all paths at once.
 //!
-//! An association by RFC 9260 between hosts with several addresses, with the paper's virtual
-//! associations: every useful pair of addresses is a path of its own, with its own window, timer
-//! and loss recovery, and every chunk is placed by itself. How it decides is told in
-//! `docs/design/association.md`.
+//! An association connects two multihomed hosts by RFC 9260. It has the paper's virtual
+//! associations: every useful pair of addresses is a path with its own window, timer and loss
+//! recovery, and every chunk is assigned to a path individually. `docs/design/association.md`
+//! explains the decisions.
 #![forbid(unsafe_code)]
 
 mod association;

@@ -1,4 +1,5 @@
-//! The table of virtual associations: what is known of each pair of addresses.
+//! The paths of an association (the paper's virtual associations): the state of each pair of
+//! addresses.
 
 mod asconf;
 mod coupling;
@@ -36,54 +37,54 @@ pub(crate) struct Path {
     pub(crate) id: PathId,
     pub(crate) route: Route,
     pub(crate) state: PathState,
-    /// It was selected to carry data (§3.2).
+    /// The path is selected to carry data (§3.2).
     pub(crate) selected: bool,
     /// The largest packet known to pass, with its SCTP header.
     pub(crate) packet_size: usize,
     pub(crate) rtt: RttEstimator,
     pub(crate) congestion: Box<dyn CongestionControl>,
-    /// What is under way.
+    /// Packets in flight.
     pub(crate) flight: Flight,
-    /// Time-outs in a row.
+    /// Consecutive time-outs.
     errors: u32,
-    /// When that was sent of which the first of them came.
+    /// Send time of the packet that caused the first of them.
     failing_since: Instant,
-    /// Those of data alone: that heartbeats are answered says nothing of larger packets.
+    /// Consecutive time-outs of data alone: answered heartbeats say nothing about larger packets.
     data_errors: u32,
-    /// Even the smallest packets of data do not arrive, while heartbeats do.
+    /// Even minimum data packets are lost, while heartbeats are answered.
     is_narrow: bool,
     heartbeat: Heartbeat,
     size: PacketSize,
     delivery: DeliveryRate,
     silence: Silence,
-    /// It had been silent for too long when it was last looked at.
+    /// The path was suspect at the last [`Paths::handle_timeout`].
     was_suspect: bool,
     tally: Tally,
-    /// When it answered last; until it does, when it was added.
+    /// Time of the last answer; before the first, the time when the path was added.
     heard_at: Instant,
-    /// When a chunk that measures the round-trip time was last sent, or the path was added.
+    /// Time when a chunk that measures the round-trip time was last sent, or the path was added.
     last_sent: Instant,
     sack_delay: Duration,
-    /// What of a packet is no payload, about.
+    /// Approximate size of a packet's headers.
     overhead: usize,
-    /// The link that makes it what it is: this host's, unless the owner knows better.
+    /// The link that determines the path: this host's, unless the owner knows better.
     pub(crate) link: LinkIndex,
-    /// The peer's link, as that has named it.
+    /// The peer's link, if the peer has announced it.
     pub(crate) peer_link: Option<LinkIndex>,
-    /// What the user says of that.
+    /// The user's rules for the link.
     pub(crate) terms: Terms,
     pub(crate) sent: Traffic,
     pub(crate) received: Traffic,
 }
 
-/// Whether a path can be used.
+/// Reachability of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathState {
-    /// It has not answered yet: no data (RFC 9260 §5.4).
+    /// The path has not answered yet and carries no data (RFC 9260 §5.4).
     Unconfirmed,
-    /// It answers.
+    /// The path answers.
     Active,
-    /// It did not answer too often in a row.
+    /// Consecutive time-outs exceeded the limit.
     Inactive,
 }
 
@@ -121,7 +122,7 @@ impl Path {
         }
     }
 
-    /// Takes what is known of its link: the first word that holds for it counts.
+    /// Applies the first link entry that matches the path.
     fn take_word(&mut self, words: &[LinkWord]) {
         let word = words
             .iter()
@@ -130,13 +131,13 @@ impl Path {
         self.terms = word.map_or_else(Terms::default, |word| word.terms);
     }
 
-    /// What schedulers call the path.
+    /// Returns the path's name for schedulers.
     pub(crate) fn channel(&self) -> ChannelId {
         ChannelId::new(self.id.value())
     }
 
-    /// A packet with `size` bytes of chunks that are to be acknowledged leaves, `flight` being under
-    /// way already.
+    /// Handles a packet with `size` bytes that need acknowledgement. `flight`: bytes in flight
+    /// before it.
     pub(crate) fn on_sent(&mut self, now: Instant, size: ByteCount, flight: ByteCount) {
         if flight == ByteCount::ZERO {
             let idle = now.since(self.last_sent).as_nanos();
@@ -151,7 +152,7 @@ impl Path {
         self.congestion.on_sent(now, size, flight);
     }
 
-    /// News of the path, its round-trip time having been given to [`Self::rtt`] already.
+    /// Handles an acknowledgement, after its round-trip time was given to [`Self::rtt`].
     pub(crate) fn on_acknowledged(&mut self, news: &Acknowledged) {
         self.data_errors = 0;
         self.tally.delivered += self.packets(news.bytes);
@@ -167,13 +168,13 @@ impl Path {
         self.congestion.on_acknowledged(news);
     }
 
-    /// Chunks were found lost.
+    /// Handles lost chunks.
     pub(crate) fn on_lost(&mut self, lost: &Lost) {
         self.tally.lost += self.packets(lost.bytes);
         self.congestion.on_lost(lost);
     }
 
-    /// Nothing came back for a whole [`RttEstimator::rto`], which is longer the next time.
+    /// Handles a retransmission time-out and doubles [`RttEstimator::rto`].
     pub(crate) fn on_timeout(&mut self, now: Instant) {
         self.rtt.back_off();
         self.congestion.on_timeout(now);
@@ -182,28 +183,28 @@ impl Path {
             self.size.on_black_hole(now);
             self.take_packet_size();
         }
-        // A heartbeat was answered since the last time-out, so the path is there.
+        // A heartbeat was answered since the last time-out, so the path works.
         self.is_narrow |= self.errors == 0 && self.data_errors >= 2 * BLACK_HOLE;
     }
 
-    /// Whether a packet of data with its SCTP header would pass in fragments only.
+    /// Tells whether a data packet of this length passes only in IP fragments.
     pub(crate) fn needs_fragments(&self, length: usize) -> bool {
         self.is_narrow || length > self.packet_size
     }
 
-    /// How fast it delivers; zero while unknown.
+    /// Returns the delivery rate; zero while unknown.
     pub(crate) fn delivery_rate(&self) -> Rate {
         self.delivery.rate()
     }
 
-    /// Whether the window has room.
+    /// Tells whether the congestion window has room.
     pub(crate) fn has_room(&self) -> bool {
         self.flight.bytes() < self.congestion.window()
     }
 
-    /// It has answered: what was expected has come, or at least it is there.
+    /// Handles an answer on the path.
     fn on_heard(&mut self, now: Instant) {
-        // After time-outs it was no false alarm.
+        // With time-outs the suspicion was justified.
         if std::mem::take(&mut self.was_suspect) && self.errors == 0 {
             self.silence.on_false_alarm();
         }
@@ -214,20 +215,21 @@ impl Path {
             .on_sample(now, flight > ByteCount::ZERO, flight, Duration::ZERO);
     }
 
-    /// Silent for longer than its round trips explain: it gets nothing new while another is there.
+    /// Tells whether the path has been silent for longer than its round-trip time explains. It then
+    /// gets nothing new while another path is there.
     pub(crate) fn is_suspect(&self, now: Instant) -> bool {
-        // For every packet this is asked of every path: hardly any is silent for so long.
+        // This is called for every packet and path; few paths are silent for so long.
         self.silence.current(now) >= Silence::SHORTEST
             && self.suspect_at().is_some_and(|at| at <= now)
     }
 
-    /// When it becomes that if nothing is heard; `None` while nothing is expected.
+    /// Returns when the path becomes suspect without an answer; `None` while none is expected.
     pub(crate) fn suspect_at(&self) -> Option<Instant> {
         let began = self.silence.began()?;
         Some(began + self.silence.suspect_after(self.expectation()))
     }
 
-    /// What the search has found is used from now on.
+    /// Applies the result of the packet size search.
     fn take_packet_size(&mut self) {
         let known = self.size.known();
         if known != self.packet_size {
@@ -237,7 +239,7 @@ impl Path {
         }
     }
 
-    /// How many packets so much is, for statistics.
+    /// Converts bytes to packets, for statistics.
     fn packets(&self, bytes: ByteCount) -> u64 {
         bytes.as_u64().div_ceil(self.packet_size as u64)
     }
@@ -246,7 +248,7 @@ impl Path {
         let rtt = self.rtt.smoothed().unwrap_or_else(|| self.rtt.rto());
         let rate = self.delivery.rate();
         Expectation {
-            // The last packets of a flight are acknowledged when the peer has waited for another.
+            // The peer delays the acknowledgement of the last packets of a flight.
             rtt: rtt + self.sack_delay,
             variation: self.rtt.variation(),
             own_variation: self.rtt.variation(),
@@ -256,8 +258,8 @@ impl Path {
     }
 }
 
-/// What is left of a packet for no payload: the common header, and that of an I-DATA chunk, where sizes of
-/// numbers vary as small ones have it.
+/// Returns the size of a packet's headers: the common header and that of an I-DATA chunk, with
+/// small numbers where their size varies.
 fn overhead(framing: Framing) -> usize {
     let order = DataOrder::Interleaved {
         message: 0,
@@ -266,5 +268,5 @@ fn overhead(framing: Framing) -> usize {
     framing.packet_header() + framing.data_header(StreamNumber::default(), &order, None)
 }
 
-/// After so many time-outs in a row, packets may have become too large for the path.
+/// Consecutive time-outs after which packets may have become too large for the path.
 const BLACK_HOLE: u32 = 2;

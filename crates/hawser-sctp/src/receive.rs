@@ -1,4 +1,4 @@
-//! The receiving half: what has arrived, in what order it is delivered, what is acknowledged.
+//! The receiving half: arrivals, reassembly, delivery and acknowledgement.
 
 mod acknowledger;
 mod arrivals;
@@ -19,42 +19,43 @@ use arrivals::{Arrivals, Novelty};
 use assembly::Assembly;
 use fragments::Head;
 
-/// A message that has arrived, or a piece of one that is too long to wait for its end.
+/// A received message, or a piece of one that is too long to wait for its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// The stream that it came on.
+    /// The stream of the message.
     pub stream: StreamNumber,
-    /// What its sender says that it is.
+    /// Payload protocol identifier, set by the sender.
     pub protocol: u32,
-    /// It was delivered as soon as it was whole.
+    /// The message was delivered as soon as it was complete.
     pub unordered: bool,
-    /// The same in all pieces of a message, and another in other messages that are being delivered.
+    /// Number of the message: equal in all its pieces, different from other messages being
+    /// delivered.
     pub message: u32,
-    /// Whether the message ends here.
+    /// End of the message or of the piece.
     pub end: End,
     parts: SmallVec<[Bytes; 1]>,
-    /// What it was charged with while it was kept, in bytes.
+    /// Buffer charge while it was kept, in bytes.
     charge: usize,
 }
 
 /// How a [`Received`] ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// With its message.
+    /// The message is complete.
     Whole,
-    /// Another piece follows: so much was waiting for its end that nothing more had room.
+    /// Another piece follows: the buffer was too full to wait for the end.
     More,
-    /// There is nothing in it: the sender has given up the rest of what began as [`End::More`].
+    /// Empty: the sender has abandoned the rest of a message delivered in part ([`End::More`]).
     GivenUp,
 }
 
 impl Received {
-    /// Bytes of payload.
+    /// Returns the length of the payload.
     pub fn length(&self) -> usize {
         self.parts.iter().map(Bytes::len).sum()
     }
 
-    /// The payload in one piece; copied where it came in several.
+    /// Returns the payload in one piece; copied if it has several parts.
     pub fn payload(&self) -> Bytes {
         match &self.parts[..] {
             [only] => only.clone(),
@@ -62,7 +63,7 @@ impl Received {
         }
     }
 
-    /// The payload as it came, one after the other.
+    /// Returns the parts of the payload, in order.
     pub fn parts(&self) -> &[Bytes] {
         &self.parts
     }
@@ -86,7 +87,7 @@ impl Received {
         }
     }
 
-    /// Makes room for so many parts.
+    /// Reserves memory for this many parts.
     fn reserve(&mut self, parts: usize) {
         self.parts.reserve_exact(parts);
     }
@@ -99,10 +100,10 @@ impl Received {
 
 /// The receiving half of an association.
 ///
-/// What it keeps is bounded whatever the peer sends: every part is charged with its payload and
-/// [`PART_OVERHEAD`]; beyond the receive buffer only holes are filled, up to twice the buffer, and what
-/// all the rest waits for, up to four times. The others are dropped as if the network had lost them.
-/// Nothing that was acknowledged is ever dropped.
+/// Its memory is bounded whatever the peer sends: every part is charged with its payload and
+/// [`PART_OVERHEAD`]. Beyond the receive buffer only parts that fill holes are kept, up to twice
+/// the buffer, and the part that blocks all others, up to four times. Other parts are dropped as if
+/// the network had lost them. Acknowledged data is never dropped.
 #[derive(Debug)]
 pub(crate) struct Inbound {
     streams: u16,
@@ -112,15 +113,16 @@ pub(crate) struct Inbound {
     arrivals: Arrivals,
     assembly: Assembly,
     acknowledger: Acknowledger,
-    /// Runs of arrivals at the end of the last packet.
+    /// Number of runs beyond the cumulative TSN after the last packet.
     holes: u32,
-    /// A stream that does not exist, on which the peer has sent.
+    /// A nonexistent stream that the peer has sent on.
     unknown_stream: Option<StreamNumber>,
 }
 
 impl Inbound {
-    /// `initial`: the TSN that comes first. `streams`: how many the peer may send on. `interleaving`:
-    /// parts come as I-DATA. `partial`: the peer may give up messages.
+    /// Creates the receiving half. `initial`: the peer's first TSN. `streams`: number of streams
+    /// that the peer may send on. `interleaving`: parts arrive as I-DATA. `partial`: the peer may
+    /// abandon messages.
     pub(crate) fn new(
         config: &AssociationConfig,
         initial: Tsn,
@@ -128,7 +130,7 @@ impl Inbound {
         interleaving: bool,
         partial: bool,
     ) -> Self {
-        // The window has 32 bits.
+        // The advertised window has 32 bits.
         let capacity = config.receive_buffer.as_u64().min(u32::MAX.into());
         Self {
             streams,
@@ -143,7 +145,7 @@ impl Inbound {
         }
     }
 
-    /// A part of a message has come.
+    /// Handles a part of a message.
     pub(crate) fn on_data(&mut self, now: Instant, mut data: Data) -> Result<(), Misbehaviour> {
         if matches!(data.order, DataOrder::Interleaved { .. }) != self.interleaving {
             return Err(Misbehaviour::WrongDataKind);
@@ -167,7 +169,7 @@ impl Inbound {
         let position = self.arrivals.position(data.tsn);
         self.arrivals.insert(data.tsn);
         if data.stream.value() >= self.streams {
-            // It is acknowledged, reported and passed over. Source: RFC 9260 §6.5.
+            // It is acknowledged, reported and discarded. Source: RFC 9260 §6.5.
             self.unknown_stream = Some(data.stream);
             return Ok(());
         }
@@ -177,7 +179,7 @@ impl Inbound {
         self.assembly.insert(position, data)
     }
 
-    /// The peer has given up messages.
+    /// Handles messages that the peer has abandoned.
     pub(crate) fn on_forward_tsn(
         &mut self,
         now: Instant,
@@ -189,7 +191,7 @@ impl Inbound {
         if forward.interleaved != self.interleaving {
             return Err(Misbehaviour::WrongDataKind);
         }
-        // One that says nothing new shows that the peer has missed a SACK.
+        // A repeated FORWARD-TSN shows that the peer has missed a SACK.
         self.acknowledger.on_arrival(now);
         if forward.cumulative.is_after(self.arrivals.cumulative()) {
             let through = self.arrivals.position(forward.cumulative);
@@ -199,7 +201,7 @@ impl Inbound {
         Ok(())
     }
 
-    /// The last chunk of a packet with DATA has been read.
+    /// Handles the end of a packet with DATA.
     pub(crate) fn on_packet_end(&mut self, now: Instant) {
         let holes = Holes {
             before: self.holes,
@@ -209,8 +211,8 @@ impl Inbound {
         self.acknowledger.on_packet_end(now, holes);
     }
 
-    /// A SACK, if one is due; `bundled`: or useful, since a packet leaves anyway, and does not take much
-    /// of the packet's room.
+    /// Returns a SACK if one is due. `bundled`: another packet leaves anyway, so that a small SACK
+    /// may leave early.
     pub(crate) fn poll_sack(&mut self, now: Instant, bundled: bool) -> Option<Sack> {
         let early = bundled && self.arrivals.runs() <= FEW_GAPS;
         if !self.acknowledger.is_due(now, early) {
@@ -225,12 +227,12 @@ impl Inbound {
         })
     }
 
-    /// When a SACK will be due.
+    /// Returns when a SACK will be due.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.acknowledger.poll_timeout()
     }
 
-    /// The next message in its turn.
+    /// Returns the next message that can be delivered.
     pub(crate) fn receive(&mut self) -> Option<Received> {
         let received = self.assembly.receive()?;
         let window = self.window();
@@ -238,17 +240,17 @@ impl Inbound {
         Some(received)
     }
 
-    /// Whether there is something to receive.
+    /// Tells whether a message can be received.
     pub(crate) fn is_readable(&self) -> bool {
         self.assembly.is_readable()
     }
 
-    /// A stream that the peer has sent on though there is none with that number: an ERROR is due.
+    /// Returns a nonexistent stream that the peer has sent on: an ERROR is due.
     pub(crate) fn poll_unknown_stream(&mut self) -> Option<StreamNumber> {
         self.unknown_stream.take()
     }
 
-    /// How many bytes more the peer may send; 0 rather than a few.
+    /// Returns the receive window; 0 rather than a few bytes.
     pub(crate) fn window(&self) -> u32 {
         let room = self.capacity.saturating_sub(self.assembly.held());
         if room < SMALLEST_WINDOW {
@@ -258,18 +260,18 @@ impl Inbound {
         }
     }
 
-    /// Everything up to this TSN has arrived.
+    /// Returns the cumulative TSN.
     pub(crate) fn cumulative(&self) -> Tsn {
         self.arrivals.cumulative()
     }
 
-    /// Whether the part can be kept.
+    /// Tells whether the part can be kept.
     fn has_room(&self, data: &Data) -> bool {
         let held = self.assembly.held() + charge(&data.payload);
-        // What lies below something that was taken was within the window then; only the charges may
-        // be more than the peer has counted.
+        // A part below the highest TSN taken was within the window then; only the overhead charges
+        // may exceed what the peer has counted.
         let fills = self.arrivals.is_inside(data.tsn) && held <= 2 * self.capacity;
-        // The part that everything else waits for; of a peer that keeps to the rules, it makes something
+        // The part that blocks all others; if the peer follows the rules, it makes something
         // readable.
         let is_next = self.arrivals.cumulative().advance(1) == data.tsn;
         let is_awaited = is_next && !self.is_readable() && held <= 4 * self.capacity;
@@ -277,28 +279,28 @@ impl Inbound {
     }
 }
 
-/// What a part of a message is charged with while it is kept.
+/// Returns the buffer charge of a part.
 fn charge(payload: &Bytes) -> usize {
     payload.len() + PART_OVERHEAD
 }
 
-/// What keeping a part takes beside its payload: the entry of a table, an allocation.
+/// Memory for a part besides its payload: a table entry and an allocation.
 const PART_OVERHEAD: usize = 160;
 
-/// A slice keeps the datagram that it is cut from: what is shorter is copied, so that a small part
-/// never keeps much more than it is charged with.
+/// Payload length below which a part is copied: a slice keeps its whole datagram in memory, so a
+/// small part would keep far more than its charge.
 const COPIED_BELOW: usize = 512;
 
-/// Datagrams that come at once may share up to 16 KiB of memory, all of which each of them keeps. While
-/// this part of the buffer is held and no more, that is no more than one and a half times the buffer;
-/// beyond it everything is copied.
+/// Fraction of the buffer (1/16) up to which parts are not copied. Datagrams received together may
+/// share up to 16 KiB of memory, which each of them keeps; with this limit that is at most one and
+/// a half times the buffer.
 const FREE_PART: usize = 16;
 
-/// Gap blocks of a SACK, so that it fits the smallest packet with all its duplicates.
+/// Maximum gap blocks of a SACK, so that it fits the smallest packet with all its duplicates.
 const MAX_GAPS: usize = 256;
 
-/// Gap blocks that take a twentieth of a packet.
+/// Number of gap blocks that take a twentieth of a packet.
 const FEW_GAPS: u32 = 16;
 
-/// A window of less than two packets is called 0.
+/// Smallest window that is advertised: about two packets.
 const SMALLEST_WINDOW: usize = 3000;

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use hawser_sched::rules::Terms;
 use hawser_types::LinkIndex;
 
-/// Where packets of this host leave: a link, and one of its addresses.
+/// Local end of a path: a link, and one of its addresses.
 ///
-/// Two links may have the same address, so that only both together name the place.
+/// Two links may have the same address, so that only both together identify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Local {
     /// The link.
@@ -15,7 +15,7 @@ pub struct Local {
     pub address: IpAddr,
 }
 
-/// A pair of addresses: what the paper calls a virtual association is made of.
+/// A pair of addresses, which identifies a path (the paper's virtual association).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Route {
     /// This host's end.
@@ -24,30 +24,31 @@ pub struct Route {
     pub remote: SocketAddr,
 }
 
-/// What the owner knows of a link, and which paths go over it.
+/// What the owner knows about a link, and the paths that use it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkWord {
-    /// The paths.
+    /// The paths that use the link.
     pub place: Place,
-    /// Paths with the same link share its queue: how policies tell.
+    /// The link, by which policies know that paths share a queue.
     pub link: LinkIndex,
-    /// What the user says of it; `up` is for what this end sends.
+    /// The user's rules for the link; `up` applies to what this end sends.
     pub terms: Terms,
 }
 
-/// Which paths go over a link.
+/// Selector of the paths that use a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
-    /// Those over a link of this host.
+    /// Paths over a link of this host.
     Link(LinkIndex),
-    /// Those over a link of the peer, as it has named it.
+    /// Paths over a link of the peer, as the peer has announced it.
     Peer(LinkIndex),
-    /// Those to an address of the peer, whose link it may be.
+    /// Paths to an address of the peer, which identifies the peer's link.
     Remote(IpAddr),
 }
 
 impl Place {
-    /// `peer_link`: over which of its links the peer's packets come, where it has said so.
+    /// Tells whether a path is selected. `peer_link`: the peer's link, if the peer has announced
+    /// it.
     pub(crate) fn holds(&self, route: &Route, peer_link: Option<LinkIndex>) -> bool {
         match self {
             Self::Peer(link) => peer_link == Some(*link),
@@ -60,18 +61,17 @@ impl Place {
 /// A datagram to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// From where to where.
+    /// Route of the datagram.
     pub route: Route,
-    /// The SCTP packet: what UDP carries.
+    /// The SCTP packet, as UDP payload.
     pub datagram: Bytes,
-    /// Routers and this host may cut it into fragments, where packets are otherwise sent in one piece
-    /// or not at all: it carries a chunk that is larger than the path is known to take, and what a
-    /// chunk is can't be changed once it was sent.
+    /// IP fragmentation is allowed. It is otherwise forbidden; but this datagram has a chunk larger
+    /// than the path's packet size, and a chunk cannot change after its first transmission.
     pub may_fragment: bool,
 }
 
 impl Transmit {
-    /// A datagram that is not to be cut.
+    /// Creates a datagram that must not be fragmented.
     pub(crate) fn whole(route: Route, datagram: Bytes) -> Self {
         Self {
             route,

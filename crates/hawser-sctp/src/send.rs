@@ -1,4 +1,4 @@
-//! The sending half: messages that wait, chunks that are under way.
+//! The sending half: waiting messages and chunks in flight.
 
 mod abandon;
 mod acknowledge;
@@ -30,25 +30,25 @@ use transmit::Job;
 use twice::Budget;
 use window::{Place, Window};
 
-/// A message to be sent: it arrives as it is, or not at all.
+/// A message to be sent: it arrives whole or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// At least one byte, at most [`AssociationConfig::max_message`].
     pub payload: Bytes,
-    /// What the application says that it is; 0 where it says nothing.
+    /// Payload protocol identifier; 0 for none.
     pub protocol: u32,
-    /// It is delivered as soon as it has arrived, whatever the stream's others do.
+    /// The message is delivered as soon as it has arrived, in any order.
     pub unordered: bool,
-    /// When it is given up.
+    /// Limit after which the message is abandoned.
     pub reliability: Reliability,
-    /// It is worth being sent twice at once, over two paths where there are two of like delay, else over one
-    /// that has been losing packets: so it need not wait until a loss is noticed. For short messages; at
-    /// most one byte in fifty is spent on this, and 256 kbit/s.
+    /// The message is sent with a redundant copy at once: over a second path of similar delay, or
+    /// over the same path if it has been losing packets. So a loss causes no delay. For short
+    /// messages; at most one byte in fifty, and 256 kbit/s, is duplicated.
     pub twice: bool,
 }
 
 impl Message {
-    /// An ordered message that is never given up.
+    /// Creates an ordered message that is never abandoned.
     pub fn new(payload: Bytes) -> Self {
         Self {
             payload,
@@ -60,9 +60,10 @@ impl Message {
     }
 }
 
-/// When a message is given up before it has arrived.
+/// Limit after which a message that has not arrived is abandoned.
 ///
-/// Where the peer does not support that (RFC 3758), only what has not been sent at all is given up.
+/// Where the peer does not support that (RFC 3758), only messages that were not sent at all are
+/// abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Reliability {
     /// Never.
@@ -70,25 +71,25 @@ pub enum Reliability {
     Full,
     /// At this instant.
     Until(Instant),
-    /// So long after it was taken.
+    /// This long after it was queued.
     Lifetime(Duration),
-    /// When a part of it would have to be sent once more than so many times again.
+    /// When a part of it would need more than this many retransmissions.
     Retransmissions(u32),
 }
 
-/// What the owner of an association has in hand and has not handed over.
+/// Data that the owner of an association has not handed over yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Behind {
-    /// How much.
+    /// Bytes of it.
     pub bytes: ByteCount,
-    /// More keeps coming, so that this has no end yet.
+    /// More data keeps coming, so that the total is unknown.
     pub more: bool,
 }
 
-/// Everything that this end sends: the queues of messages, and the compound congestion window.
+/// The sending half of an association: message queues and the compound congestion window.
 ///
-/// Ask [`Self::next_path`] for the path of the next packet and let [`Self::fill`] fill it, until
-/// there is none; tell it of SACKs, of the time and of paths that are gone.
+/// Call [`Self::next_path`] for the path of the next packet and [`Self::fill`] to fill it, until
+/// there is none. Report SACKs, the time and removed paths.
 #[derive(Debug)]
 pub(crate) struct Outbound {
     queue: Queue,
@@ -101,30 +102,31 @@ pub(crate) struct Outbound {
     max_message: ByteCount,
     sack_delay: Duration,
     losses: LossRule,
-    /// Chunks before this one belong to a reduction that was made, where missing reports are counted.
+    /// Chunks before this one belong to the last window reduction, where missing reports are
+    /// counted.
     recovery: u64,
-    /// What the peer advertised last.
+    /// The peer's receive window, as last advertised.
     peer_window: u64,
-    /// When a SACK came last.
+    /// Time of the last SACK.
     heard_at: Instant,
-    /// A message was refused for want of room.
+    /// A message was refused since the buffer was full.
     is_blocked: bool,
-    /// What waits at the owner's, who hands over no more than leaves at once.
+    /// Data that the owner holds back, since it hands over little at a time.
     behind: Behind,
-    /// What the next packet is for.
+    /// Purpose of the next packet.
     job: Option<Job>,
-    /// What is being sent in a row.
+    /// The current packet train.
     train: Option<Train>,
-    /// Chunks that go once more, mostly over a second path.
+    /// Chunks to be duplicated, and the path for the copies.
     copies: Option<(PathId, SmallVec<[u64; 2]>)>,
-    /// What may be spent on chunks that go twice.
+    /// Budget for duplicated chunks.
     budget: Budget,
-    /// The latest chunks that were lost at a place, sent again, and then acknowledged.
+    /// The latest chunks that were lost in a packet, retransmitted and then acknowledged.
     mended: VecDeque<(u64, Place)>,
-    /// When a packet may leave that may not now, by its pace or by the policy.
+    /// Time when pacing or the policy allows a packet that waits.
     wake_at: Option<Instant>,
     events: VecDeque<Event>,
-    /// For reading SACKs, kept for its memory.
+    /// Scratch memory for reading SACKs.
     fresh: Vec<u64>,
 }
 
@@ -157,7 +159,7 @@ impl Outbound {
         }
     }
 
-    /// Takes a message.
+    /// Queues a message.
     pub(crate) fn send(
         &mut self,
         now: Instant,
@@ -183,29 +185,29 @@ impl Outbound {
         Ok(())
     }
 
-    /// What the owner will hand over, as of now.
+    /// Sets how much the owner holds back.
     pub(crate) fn set_behind(&mut self, behind: Behind) {
         self.behind = behind;
     }
 
-    /// Chooses paths for new chunks by another policy from now on.
+    /// Replaces the policy that assigns new chunks to paths.
     pub(crate) fn set_policy(&mut self, policy: ChunkPolicy) {
         self.scheduler = policy.scheduler();
-        // What the one before has decided, or waited for, does not bind this one.
+        // Decisions of the old policy do not bind the new one.
         self.train = None;
     }
 
-    /// Payload that was sent again, or over two paths, each time counting.
+    /// Returns the payload of all retransmissions and copies.
     pub(crate) fn repeated(&self) -> ByteCount {
         self.window.repeated()
     }
 
-    /// Payload that is in no packet yet.
+    /// Returns the payload that is not in a packet yet.
     pub(crate) fn queued(&self) -> ByteCount {
         ByteCount::new(self.queue.bytes())
     }
 
-    /// What the peer does not have yet.
+    /// Returns what the peer has not acknowledged yet.
     pub(crate) fn backlog(&self) -> Backlog {
         let again = self.window.again().filter_map(|it| self.window.get(it));
         let again: u64 = again.map(|record| record.data.payload.len() as u64).sum();
@@ -217,17 +219,17 @@ impl Outbound {
         }
     }
 
-    /// Whether nothing waits and everything that was sent is acknowledged or given up.
+    /// Tells whether nothing waits and everything sent is acknowledged or abandoned.
     pub(crate) fn is_settled(&self) -> bool {
         self.queue.is_empty() && self.window.is_empty()
     }
 
-    /// [`Event::Writable`] and [`Event::Abandoned`].
+    /// Returns the next [`Event::Writable`] or [`Event::Abandoned`].
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// How much more the peer has room for: nothing, once there are chunks that no SACK could tell of.
+    /// Returns the room in the peer's window: 0 when a SACK could not report any more chunks.
     fn room(&self) -> u64 {
         if self.window.len() >= MAX_CHUNKS {
             return 0;
@@ -235,9 +237,9 @@ impl Outbound {
         self.peer_window.saturating_sub(self.window.under_way())
     }
 
-    /// What may be held with a message of this size. Streams that fill the buffer leave a quarter beside it to
-    /// those with nothing waiting, as long as these write little at a time: else one that sends without end
-    /// would keep all others from being heard.
+    /// Returns the buffer limit for a message of this size. A quarter beyond the send buffer is
+    /// reserved for small messages of streams with nothing waiting, so that a stream which sends
+    /// without end does not block all others.
     fn room_for(&self, stream: StreamNumber, size: u64) -> u64 {
         match size <= self.send_buffer / SMALL && self.queue.is_quiet(stream) {
             true => self.send_buffer + self.send_buffer / 4,
@@ -245,13 +247,13 @@ impl Outbound {
         }
     }
 
-    /// What messages and chunks take of this host's memory.
+    /// Returns the memory taken by messages and chunks.
     fn held(&self) -> u64 {
         let chunks = self.window.len() as u64;
         self.queue.held() + self.window.bytes().as_u64() + chunks * OVERHEAD
     }
 
-    /// Tells whoever was refused that there is room again.
+    /// Reports room in the buffer after a refused message.
     fn note_room(&mut self) {
         if self.is_blocked && self.held() <= self.send_buffer / 4 * 3 {
             self.is_blocked = false;
@@ -260,11 +262,11 @@ impl Outbound {
     }
 }
 
-/// A message with at most such a part of the buffer is small.
+/// Fraction of the buffer (1/64) up to which a message is small.
 const SMALL: u64 = 64;
 
-/// What a message or chunk takes besides its payload.
+/// Memory for a message or chunk besides its payload.
 const OVERHEAD: u64 = 256;
 
-/// A gap block counts with 16 bits.
+/// Maximum number of chunks in the window: a gap block has 16 bits.
 const MAX_CHUNKS: usize = 65535;

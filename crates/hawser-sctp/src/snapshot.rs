@@ -5,59 +5,59 @@ use hawser_types::{ByteCount, Instant, LinkIndex, Rate};
 use crate::Route;
 use crate::path::{Path, PathState};
 
-/// How a pair of addresses does, at one moment: a row of the paper's table of virtual associations.
+/// State of a path at one moment: a row of the paper's table of virtual associations.
 ///
 /// Source: SCTP aggregation §3.1, table 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathSnapshot {
-    /// From where to where.
+    /// Pair of addresses.
     pub route: Route,
-    /// The peer's link below it, where the peer has named it.
+    /// The peer's link, if the peer has announced it.
     pub peer_link: Option<LinkIndex>,
-    /// It answers.
+    /// The path answers.
     pub is_active: bool,
-    /// It was selected to carry data.
+    /// The path is selected to carry data.
     pub is_selected: bool,
-    /// It has been silent for longer than its round trips explain.
+    /// The path has been silent for longer than its round-trip time explains.
     pub is_suspect: bool,
     /// Smoothed round-trip time; `None` before the first sample.
     pub rtt: Option<Duration>,
-    /// The retransmission time-out at present.
+    /// Retransmission time-out.
     pub rto: Duration,
     /// Congestion window.
     pub window: ByteCount,
-    /// What is under way.
+    /// Bytes in flight.
     pub in_flight: ByteCount,
-    /// How fast it delivers; zero while unknown.
+    /// Delivery rate; zero while unknown.
     pub rate: Rate,
-    /// The largest packet known to pass, with its SCTP header.
+    /// Largest packet known to pass, with its SCTP header.
     pub packet_size: usize,
-    /// What has left over it since it was known.
+    /// Packets sent over the path.
     pub sent: Traffic,
-    /// What has come over it since then.
+    /// Packets received over the path.
     pub received: Traffic,
 }
 
 /// Packets in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// How many.
+    /// Number of packets.
     pub packets: u64,
-    /// Their bytes, with SCTP headers and whatever is not payload.
+    /// Bytes of the packets, with all SCTP headers.
     pub bytes: ByteCount,
 }
 
-/// What an association has been given to send and the peer does not have yet, as far as it has told.
+/// Data given to an association to send and not yet acknowledged by the peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Payload that is in no packet yet.
+    /// Payload that is not in a packet yet.
     pub queued: ByteCount,
-    /// Payload that is under way, or lost and to be sent again.
+    /// Payload in flight, or lost and waiting for retransmission.
     pub under_way: ByteCount,
-    /// When the peer last acknowledged anything; [`Instant::ZERO`] before it has.
+    /// Time of the last acknowledgement; [`Instant::ZERO`] before the first.
     pub acknowledged_at: Instant,
-    /// Payload that was sent twice at once so far since [`Message::twice`](crate::Message::twice) said so; without what
-    /// goes so at any time, for a few calls.
+    /// Payload duplicated so far because of [`Message::twice`](crate::Message::twice), beyond the
+    /// fixed rate that is always allowed.
     pub sent_twice: ByteCount,
 }
 

@@ -1,4 +1,4 @@
-//! What tests of beginnings share.
+//! Helpers shared by tests of association setup.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,7 +16,7 @@ use crate::{
     Association, AssociationConfig, Endpoint, EndpointConfig, Handled, Local, Route, Transmit,
 };
 
-/// A packet as it is read.
+/// A decoded packet.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sent {
     pub(crate) route: Route,
@@ -25,7 +25,7 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// Reads what is to be sent.
+    /// Decodes a packet to be sent.
     pub(crate) fn of(transmit: &Transmit) -> Self {
         let packet = Packet::decode(transmit.datagram.clone(), ChecksumRule::Crc32c).unwrap();
         Self {
@@ -35,7 +35,7 @@ impl Sent {
         }
     }
 
-    /// The INIT ACK that it is.
+    /// Returns the packet's INIT ACK.
     pub(crate) fn init_ack(&self) -> &Init {
         match &self.chunks[..] {
             [Chunk::InitAck(init)] => init,
@@ -52,7 +52,7 @@ pub(crate) fn cookie_of(init: &Init) -> Bytes {
     cookie.expect("an INIT ACK has a cookie")
 }
 
-/// The packet with these chunks between the SCTP ports 9, which is every default.
+/// Builds a packet with these chunks between the default SCTP ports.
 pub(crate) fn packet(tag: u32, chunks: &[Chunk]) -> Bytes {
     let mut writer = PacketWriter::new(9, 9, VerificationTag::new(tag), 60_000);
     for chunk in chunks {
@@ -61,7 +61,7 @@ pub(crate) fn packet(tag: u32, chunks: &[Chunk]) -> Bytes {
     writer.finish(ChecksumRule::Crc32c)
 }
 
-/// An INIT that anybody would accept.
+/// Builds a valid INIT.
 pub(crate) fn init(tag: u32, parameters: Vec<Parameter>) -> Init {
     Init {
         tag: VerificationTag::new(tag),
@@ -81,7 +81,7 @@ pub(crate) fn socket(address: &str) -> SocketAddr {
     SocketAddr::new(ip(address), 9899)
 }
 
-/// Link 1, 2, … have these addresses.
+/// Returns locals with these addresses on links 1, 2, …
 pub(crate) fn locals(addresses: &[&str]) -> Vec<Local> {
     let numbered = addresses.iter().zip(1..);
     numbered
@@ -121,8 +121,8 @@ pub(crate) fn names(tag: u32) -> Names {
     }
 }
 
-/// An association that a peer has begun over `way` with such an INIT, all that it says of itself having
-/// left; and the tag that packets to it have.
+/// Returns an association that a peer has begun over `way` with such an INIT, after its first
+/// packets have left; and the tag of packets to it.
 pub(crate) fn accepted(
     config: AssociationConfig,
     way: Route,
@@ -145,7 +145,7 @@ pub(crate) fn accepted(
     (association, tag)
 }
 
-/// What [`names`] and [`init`] lead to.
+/// Returns the result of [`names`] and [`init`].
 pub(crate) fn terms(tag: u32, peer_tag: u32, peers: &[&str]) -> Terms {
     Terms {
         local_tag: VerificationTag::new(tag),

@@ -1,4 +1,4 @@
-//! Replays the fuzzer's corpus, and what comes to mind by chance.
+//! Replays the fuzzer's corpus, and random input.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn every_file_of_the_corpus_is_read_without_a_panic() {
     assert!(files > 0, "the corpus is gone: {}", folder.display());
 }
 
-/// A packet whose chunks have good headers.
+/// A packet whose chunks have valid headers.
 fn packet() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop_oneof![
         0u8..16,

@@ -1,5 +1,6 @@
-//! Messages with a deadline, on a network that loses, doubles and reorders: those without one arrive,
-//! all others arrive at most once, in order and whole or not at all; and no stream stands still.
+//! Messages with a deadline, on a network that loses, duplicates and reorders. Messages without a
+//! deadline arrive; all others arrive at most once, in order and whole or not at all; and no stream
+//! stops.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -28,16 +29,16 @@ fn messages_that_are_given_up_harm_no_others() {
 struct Run {
     hosts: [Host; 2],
     now: Instant,
-    /// When each packet arrives, how many were sent before it, and to whom it goes.
+    /// Packets in flight: arrival time, number and receiver.
     flying: BinaryHeap<Reverse<(Instant, usize, usize)>>,
     datagrams: Vec<Bytes>,
     rng: StdRng,
-    /// Of packets, from 0 to 1.
+    /// Share of packets lost, from 0 to 1.
     loss: f64,
     messages: Vec<Sent>,
-    /// What has been read of each message.
+    /// Data read of each message.
     read: BTreeMap<usize, Vec<u8>>,
-    /// Messages in the order of their ends; `false`: the rest was given up.
+    /// Messages in the order of their ends; `false`: the rest was abandoned.
     ended: Vec<(usize, bool)>,
 }
 
@@ -98,7 +99,7 @@ impl Run {
             let pause = self.rng.random_range(0..30);
             self.pass(Duration::from_millis(pause));
         }
-        // Each stream has to go on.
+        // Each stream has to continue.
         for stream in 0..STREAMS {
             self.send(Sent {
                 stream,
@@ -124,7 +125,7 @@ impl Run {
         }
     }
 
-    /// Waits for room, and sends.
+    /// Sends a message when there is room.
     fn send(&mut self, sent: Sent) {
         let index = self.messages.len();
         let reliability = match (sent.is_limited, self.rng.random()) {
@@ -156,7 +157,7 @@ impl Run {
         panic!("there is never room");
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     fn pass(&mut self, span: Duration) {
         let end = self.now + span;
         loop {
@@ -187,7 +188,7 @@ impl Run {
         self.now = end;
     }
 
-    /// Takes what the associations have to say.
+    /// Drains events and messages of the associations.
     fn drain(&mut self) {
         for to in [1, 0] {
             let Some((_, association)) = &mut self.hosts[1 - to].association else {
@@ -217,7 +218,7 @@ impl Run {
         }
     }
 
-    /// A packet leaves, to arrive once, twice or never.
+    /// Sends a packet, which arrives once, twice or never.
     fn launch(&mut self, to: usize, transmit: Option<Transmit>) {
         let Some(transmit) = transmit else {
             return;
@@ -285,7 +286,7 @@ fn local(number: u8) -> Local {
     }
 }
 
-/// The way from a host to the other.
+/// Returns the route from one host to the other.
 fn route(number: u8) -> Route {
     Route {
         local: local(number),

@@ -1,4 +1,4 @@
-//! Addresses that come and go while the association stands, at either end.
+//! Addresses of either end that are added or removed while the association is established.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,8 +10,8 @@ use crate::path::{AddressRequest, Asconf};
 use crate::{Checksum, Event, Local, Route};
 
 impl Association {
-    /// This host has another place to send from. Where packets are sealed below, the peer is told, and
-    /// takes it; others may not know what to make of it.
+    /// Adds a local address. The peer is told and adds it only where packets are sealed below;
+    /// otherwise the peer may not support this.
     pub fn add_local(&mut self, now: Instant, local: Local) {
         if self.locals.contains(&local) {
             return;
@@ -24,7 +24,7 @@ impl Association {
         self.request(AddressRequest::Add(local.address));
     }
 
-    /// A place is gone: what was under way from there goes over other paths.
+    /// Removes a local address. Data in flight from it is sent again over other paths.
     pub fn remove_local(&mut self, now: Instant, local: Local) {
         self.locals.retain(|known| *known != local);
         self.setup.locals_changed(&self.locals);
@@ -38,7 +38,7 @@ impl Association {
         }
     }
 
-    /// Paths between every place of this host and every address of the peer.
+    /// Adds a path between every local address and every address of the peer.
     pub(super) fn add_paths(&mut self, now: Instant) {
         for local in self.locals.clone() {
             for remote in self.peer_addresses() {
@@ -47,7 +47,7 @@ impl Association {
         }
     }
 
-    /// Places of different families do not reach each other.
+    /// Adds a path, unless its addresses are of different families.
     pub(super) fn add_path(&mut self, now: Instant, route: Route, confirmed: bool) {
         if route.local.address.is_ipv4() == route.remote.is_ipv4() {
             self.paths.add(now, route, confirmed);
@@ -60,7 +60,7 @@ impl Association {
         }
     }
 
-    /// A packet with the right tag has come some way. A translator may have given its sender another
+    /// Handles the route of a packet with the right tag. A NAT may have given its sender another
     /// port (RFC 6951 §5.4); under a seal the whole address may be new.
     pub(super) fn on_way(&mut self, now: Instant, route: Route) {
         if self.flow.is_none() || self.paths.find(&route).is_some() {
@@ -79,9 +79,9 @@ impl Association {
         }
     }
 
-    /// Whether the peer may have this address too. Where it has too many, the one that has not
-    /// answered for longest makes room; those that answer stay, lest packets that somebody repeats
-    /// from elsewhere drive them out.
+    /// Tells whether the peer may have this address too. If it has too many, the address that has
+    /// been silent for longest makes room. Answering addresses stay, so that packets replayed from
+    /// elsewhere cannot displace them.
     fn has_place_for(&mut self, now: Instant, address: IpAddr) -> bool {
         let known = self.peer_addresses();
         if known.len() < MAX_PEER_ADDRESSES || known.iter().any(|it| it.ip() == address) {
@@ -95,7 +95,7 @@ impl Association {
         true
     }
 
-    /// An ASCONF has come.
+    /// Handles an ASCONF chunk.
     pub(super) fn on_asconf(
         &mut self,
         now: Instant,
@@ -131,7 +131,7 @@ impl Association {
         }
     }
 
-    /// Queues what the peer is to be told of this end's addresses.
+    /// Queues the next ASCONF about this end's addresses.
     pub(super) fn queue_asconf(&mut self, now: Instant) {
         let asconf = self.flow.as_ref().and_then(|flow| flow.asconf.as_ref());
         let due = asconf.and_then(Asconf::poll_timeout);
@@ -162,7 +162,7 @@ impl Association {
         }
     }
 
-    /// The peer can be reached there too.
+    /// Handles a new address of the peer.
     fn on_peer_address(&mut self, now: Instant, remote: SocketAddr) {
         let mut known = self.peer_addresses();
         if !known.iter().any(|it| it.ip() == remote.ip()) {
@@ -183,7 +183,7 @@ impl Association {
         self.set_peer_addresses(known);
     }
 
-    /// The peer is reached at another port of one of its addresses.
+    /// Replaces the port of one of the peer's addresses.
     fn replace_address(&mut self, remote: SocketAddr) {
         let mut known = self.peer_addresses();
         for address in known.iter_mut().filter(|it| it.ip() == remote.ip()) {

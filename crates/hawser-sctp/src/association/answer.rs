@@ -10,21 +10,21 @@ use super::terms::{Names, Terms};
 use crate::endpoint::{Cookie, CookieKey};
 use crate::{Local, Route};
 
-/// What answers to an INIT are made of.
+/// The inputs of an INIT ACK.
 #[derive(Debug)]
 pub(crate) struct Answer<'a> {
     pub(crate) offer: &'a Offer,
     pub(crate) locals: &'a [Local],
     pub(crate) key: &'a CookieKey,
-    /// How long the cookie is good for.
+    /// Lifetime of the cookie.
     pub(crate) life: Duration,
 }
 
 impl Answer<'_> {
-    /// The INIT ACK. `tie`: see [`Cookie::tie`].
+    /// Builds the INIT ACK. `tie`: see [`Cookie::tie`].
     ///
-    /// It has at most three times the bytes of the INIT on the wire: own addresses that are too many are
-    /// left out.
+    /// It has at most three times the bytes of the INIT on the wire; own addresses that exceed this
+    /// are left out.
     pub(crate) fn init_ack(
         &self,
         now: Instant,
@@ -62,8 +62,8 @@ impl Answer<'_> {
     }
 }
 
-/// The addresses of this end to tell the one at the other end of `route`, but for the one in use.
-/// `families`: it can use IPv4, and IPv6.
+/// Returns the own addresses to list to the peer of `route`, without the address in use.
+/// `families`: the peer supports IPv4, and IPv6.
 pub(crate) fn own_addresses(locals: &[Local], route: Route, families: [bool; 2]) -> Vec<IpAddr> {
     let mut addresses: Vec<IpAddr> = Vec::new();
     for Local { address, .. } in locals {
@@ -78,13 +78,13 @@ pub(crate) fn own_addresses(locals: &[Local], route: Route, families: [bool; 2])
     addresses
 }
 
-/// So many times an INIT's size on the wire its answer may have.
+/// Maximum size of an INIT ACK as a multiple of its INIT, both on the wire.
 const MAX_GROWTH: usize = 3;
 
-/// IPv4 and UDP.
+/// Size of the IPv4 and UDP headers.
 const LOWER_HEADERS: usize = 28;
 
-/// An INIT ACK without addresses, its cookie's content and reports, with all that can be offered:
-/// common header 12, chunk 20, FORWARD-TSN 4, zero checksum 8, extensions 12, the cookie's header 4
-/// and padding 3.
+/// Size of an INIT ACK with all features, without addresses, cookie content and reports: common
+/// header 12, chunk 20, FORWARD-TSN 4, zero checksum 8, extensions 12, the cookie's header 4 and
+/// padding 3.
 const ANSWER_BASE: usize = 63;

@@ -5,33 +5,33 @@ use smallvec::SmallVec;
 use crate::Route;
 use crate::path::{Path, Paths};
 
-/// Which way acknowledgements go back.
+/// Choice of the route on which acknowledgements return.
 ///
-/// The way of the latest data is alive, and loads each link as its data does. Where another one on which
-/// something has come since the last acknowledgement is far quicker, that one is taken: on links of
-/// unlike delay each answer is then there sooner. But what comes from a peer says nothing of what goes to
-/// it, so every few acknowledgements it is the turn of the way that has had none for longest: one that is
-/// dead in this direction only must not swallow them all.
+/// The route of the latest data works and loads each link as its data does. A recently used route
+/// that is at least twice as fast replaces it, so that acknowledgements arrive sooner where delays
+/// differ. Packets from the peer say nothing about the opposite direction. Therefore every few
+/// acknowledgements take the route that has carried none for longest: a route that is dead in this
+/// direction must not lose them all.
 #[derive(Debug, Default)]
 pub(super) struct Feedback {
     latest: Option<Route>,
     ways: SmallVec<[Way; 4]>,
-    /// Acknowledgements that have left.
+    /// Number of acknowledgements sent.
     count: u64,
 }
 
-/// A way on which packets of the peer have come.
+/// A route on which packets of the peer have arrived.
 #[derive(Debug)]
 struct Way {
     route: Route,
-    /// How many acknowledgements had left when the last packet came.
+    /// Number of acknowledgements sent before the last packet arrived on it.
     heard: u64,
-    /// The number of the last one that went back there.
+    /// Number of the last acknowledgement sent on it.
     used: u64,
 }
 
 impl Feedback {
-    /// A packet has come over a way that is known.
+    /// Handles a packet that arrived on a known route.
     pub(super) fn on_packet(&mut self, route: Route) {
         let count = self.count;
         if let Some(way) = self.ways.iter_mut().find(|way| way.route == route) {
@@ -48,18 +48,17 @@ impl Feedback {
         }
     }
 
-    /// It carried data.
+    /// Handles a packet with data.
     pub(super) fn on_data(&mut self, route: Route) {
         self.latest = Some(route);
     }
 
-    /// The way that the last packet with data came.
+    /// Returns the route of the last packet with data.
     pub(super) fn latest(&self) -> Option<Route> {
         self.latest
     }
 
-    /// Where the next acknowledgement should go; `None` where nothing has come on a path that there
-    /// still is.
+    /// Returns the route for the next acknowledgement; `None` if no existing path has carried data.
     pub(super) fn way(&self, paths: &Paths) -> Option<Route> {
         let latest = self.latest.filter(|route| paths.find(route).is_some());
         if self.ways.len() < 2 {
@@ -86,7 +85,7 @@ impl Feedback {
         Some(usual.map_or(way.route, |usual| usual.route))
     }
 
-    /// An acknowledgement leaves there.
+    /// Handles an acknowledgement that leaves on this route.
     pub(super) fn on_sent(&mut self, route: Route) {
         self.count += 1;
         let count = self.count;
@@ -100,10 +99,10 @@ fn wait(path: &Path) -> Duration {
     path.rtt.smoothed().unwrap_or(Duration::MAX)
 }
 
-/// The turn of the others comes with each acknowledgement of so many.
+/// Every acknowledgement whose number is a multiple of this takes the least used route.
 const TURN: u64 = 4;
-/// A way is taken for its quickness where it is so many times as quick: less is not worth to have one link
-/// carry what several could.
+/// Ratio of round-trip times from which a faster route is preferred. A smaller advantage does not
+/// justify loading one link instead of several.
 const FAR: u32 = 2;
 const MAX_WAYS: usize = 8;
 
@@ -138,8 +137,8 @@ mod tests {
         paths
     }
 
-    /// The ways of `count` acknowledgements where data comes over all links before each, the last one
-    /// last.
+    /// Returns the routes of `count` acknowledgements where data arrives on all links before each,
+    /// on the last link last.
     fn ways(paths: &Paths, links: &[u8], count: usize) -> Vec<Route> {
         let mut feedback = Feedback::default();
         let one = |_| {

@@ -1,4 +1,4 @@
-//! What comes in.
+//! Handling of incoming packets.
 
 use hawser_types::Instant;
 use hawser_wire::sctp::{Cause, Chunk, Data, Packet, UnknownAction};
@@ -8,7 +8,7 @@ use crate::error::{Closed, Misbehaviour};
 use crate::{Event, Route};
 
 impl Association {
-    /// A packet of this association has come, by [`crate::Endpoint::handle_datagram`].
+    /// Handles a packet of this association, found by [`crate::Endpoint::handle_datagram`].
     pub fn handle_packet(&mut self, now: Instant, route: Route, packet: &Packet) {
         let mut chunks = packet.chunks();
         let Some(Ok(first)) = chunks.next() else {
@@ -31,7 +31,7 @@ impl Association {
         };
         let mut had_data = false;
         for chunk in std::iter::once(Ok(first)).chain(chunks) {
-            // Of what follows a chunk that can't be read nothing can be said.
+            // Chunks behind an unreadable one cannot be found.
             let Ok(chunk) = chunk else {
                 break;
             };
@@ -81,7 +81,7 @@ impl Association {
         Ok(Next::Chunk)
     }
 
-    /// A chunk that has a meaning only while the association stands.
+    /// Handles a chunk that is valid only in an established association.
     fn on_flow_chunk(
         &mut self,
         now: Instant,
@@ -139,7 +139,7 @@ impl Association {
         }
     }
 
-    /// A packet with data was read.
+    /// Handles the end of a packet that carried data.
     fn on_data_end(&mut self, now: Instant, route: Route) {
         if let Some(flow) = &mut self.flow {
             flow.feedback.on_data(route);
@@ -181,7 +181,7 @@ impl Association {
         Next::Packet
     }
 
-    /// Forgets everything about the peer that was.
+    /// Discards all state of the association that the peer has replaced.
     fn start_anew(&mut self) {
         let locals = self.locals.clone();
         for local in locals {
@@ -192,8 +192,9 @@ impl Association {
         self.flow = None;
     }
 
-    /// The handshake has passed this way both ways. If its last packet came from elsewhere, nothing is
-    /// known of either address: one proves nothing by sending, the other has not sent.
+    /// Confirms the path on which the handshake passed in both directions. If its last packet came
+    /// from another address, neither address is confirmed: sending proves nothing about one, and
+    /// the other has not sent.
     fn on_confirmed(&mut self, now: Instant, route: Option<Route>, terms: &Terms) {
         let answered = terms.peer_addresses.first();
         if let Some(route) = route.filter(|route| Some(&route.remote) == answered) {
@@ -224,7 +225,7 @@ impl Association {
         if stops { Next::Packet } else { Next::Chunk }
     }
 
-    /// Queues an answer. A peer that asks more than it lets be answered is not answered.
+    /// Queues an answer. Answers beyond [`MAX_ANSWERS`] are dropped.
     pub(super) fn answer(&mut self, route: Route, chunk: Chunk) {
         if self.control.len() < MAX_ANSWERS {
             self.control.push_back((route, chunk));
@@ -240,18 +241,18 @@ impl Association {
     }
 }
 
-/// How to go on with a packet.
+/// How to continue with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// With its next chunk.
+    /// Read its next chunk.
     Chunk,
-    /// With the next packet.
+    /// Stop reading this packet.
     Packet,
 }
 
-/// Answers that wait to be sent.
+/// Maximum number of answers waiting to be sent.
 const MAX_ANSWERS: usize = 64;
-/// Bytes of an unknown chunk that its sender gets back.
+/// Maximum bytes of an unknown chunk returned to its sender.
 const MAX_REPORTED: usize = 256;
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::scope::{is_host, may_meet};
 use super::terms::Names;
 use crate::{AssociationConfig, Checksum};
 
-/// What this end says of itself in its INIT or INIT ACK.
+/// The parameters that this end states in its INIT or INIT ACK.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
     pub(crate) window: u32,
@@ -18,18 +18,18 @@ pub(crate) struct Offer {
     pub(crate) features: Features,
 }
 
-/// What goes beyond RFC 9260.
+/// Optional features beyond RFC 9260.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Features {
     pub(crate) interleaving: bool,
     pub(crate) partial_reliability: bool,
     pub(crate) reconfiguration: bool,
     pub(crate) zero_checksum: bool,
-    /// I-FORWARD-TSN is understood: without it, interleaving rules out partial reliability.
+    /// I-FORWARD-TSN is supported; without it, interleaving excludes partial reliability.
     pub(crate) interleaved_forward: bool,
 }
 
-/// What the peer says of itself.
+/// The parameters that the peer states in its INIT or INIT ACK.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerOffer {
     pub(crate) tag: VerificationTag,
@@ -38,33 +38,33 @@ pub(crate) struct PeerOffer {
     pub(crate) inbound_streams: u16,
     pub(crate) initial_tsn: Tsn,
     pub(crate) features: Features,
-    /// Where else it can be reached: neither where the packet came from nor places that a host out
-    /// there has no business to name; fewer than [`MAX_PEER_ADDRESSES`].
+    /// Further addresses of the peer, without the source of the packet and without addresses of a
+    /// scope that the peer must not list; fewer than [`MAX_PEER_ADDRESSES`].
     pub(crate) addresses: Vec<IpAddr>,
-    /// It can use IPv4, and IPv6.
+    /// Support of IPv4, and of IPv6.
     pub(crate) families: [bool; 2],
     pub(crate) cookie: Option<Bytes>,
-    /// It would like its cookie to live for so much longer.
+    /// Requested extension of the cookie's lifetime.
     pub(crate) patience: Duration,
-    /// What was not understood and has to be reported: whole parameters.
+    /// Unknown parameters that have to be reported, each whole.
     pub(crate) unrecognized: Vec<Bytes>,
-    /// Its packet has at least so many bytes.
+    /// Lower bound of the packet's size in bytes.
     pub(crate) said: usize,
 }
 
-/// Why an INIT or INIT ACK can't be used.
+/// Reason why an INIT or INIT ACK is unusable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum InitFault {
-    /// Its tag is 0: there is nobody to be told.
+    /// Its tag is 0, so that no answer can reach the sender.
     NoTag,
-    /// No streams, or a window that holds no packet.
+    /// It has no streams, or a window too small for a packet.
     Numbers,
-    /// It names itself instead of giving an address.
+    /// It gives a host name instead of an address.
     HostName(Bytes),
 }
 
 impl Offer {
-    /// By configuration.
+    /// Creates the offer that the configuration asks for.
     pub(crate) fn new(config: &AssociationConfig) -> Self {
         let window = u32::try_from(config.receive_buffer.as_u64()).unwrap_or(u32::MAX);
         Self {
@@ -74,8 +74,8 @@ impl Offer {
             features: Features {
                 interleaving: config.interleaving,
                 partial_reliability: config.partial_reliability,
-                // Whoever can forge a request can move the association: only where packets are
-                // authenticated below, as RFC 5061 asks for.
+                // A forged request could take the association over, so it needs packets
+                // authenticated below, as RFC 5061 demands.
                 reconfiguration: config.checksum == Checksum::Below,
                 zero_checksum: config.checksum == Checksum::Below,
                 interleaved_forward: config.interleaving && config.partial_reliability,
@@ -83,7 +83,7 @@ impl Offer {
         }
     }
 
-    /// The chunk's content. `addresses`: where else this end can be reached.
+    /// Builds the content of the chunk. `addresses`: further addresses of this end.
     pub(crate) fn init(&self, names: Names, addresses: &[IpAddr]) -> Init {
         let mut parameters = self.features.parameters();
         parameters.extend(addresses.iter().map(|it| Parameter::Address(*it)));
@@ -99,7 +99,7 @@ impl Offer {
 }
 
 impl Features {
-    /// What both can do.
+    /// Returns the features that both ends support.
     pub(crate) fn and(self, peer: Self) -> Self {
         let interleaving = self.interleaving && peer.interleaving;
         let interleaved_forward = self.interleaved_forward && peer.interleaved_forward;
@@ -148,7 +148,7 @@ impl Features {
 }
 
 impl PeerOffer {
-    /// Reads what came from `source` to `local`.
+    /// Reads a chunk that came from `source` to `local`.
     pub(crate) fn read(init: &Init, source: IpAddr, local: IpAddr) -> Result<Self, InitFault> {
         if init.tag == VerificationTag::NONE {
             return Err(InitFault::NoTag);
@@ -212,8 +212,8 @@ impl PeerOffer {
             } => {
                 return Ok(self.on_unknown(*action, parameter));
             }
-            // Parameters of other chunks, and the peer's report of what it did not understand, which
-            // is acted upon by the absence of its own offer.
+            // Parameters of other chunks, and the peer's report of unknown parameters: a feature
+            // that the peer does not know is absent from its own offer anyway.
             _ => {}
         }
         Ok(ControlFlow::Continue(()))
@@ -241,7 +241,7 @@ impl PeerOffer {
         }
     }
 
-    /// All that has to be reported in one piece.
+    /// Returns all reported parameters as one cause value, padded.
     pub(crate) fn unrecognized_whole(&self) -> Bytes {
         let mut whole = BytesMut::new();
         for parameter in &self.unrecognized {
@@ -252,7 +252,7 @@ impl PeerOffer {
     }
 }
 
-/// What the parameter took at least.
+/// Returns the minimum encoded size of a parameter.
 fn least_size(parameter: &Parameter) -> usize {
     match parameter {
         Parameter::Address(IpAddr::V4(_)) | Parameter::ZeroChecksumAcceptable(_) => 8,
@@ -263,7 +263,7 @@ fn least_size(parameter: &Parameter) -> usize {
     }
 }
 
-/// Whether what follows is not to be read, and whether a report is wanted.
+/// Returns whether reading stops at an unknown element, and whether it is reported.
 pub(crate) fn asked_for(action: UnknownAction) -> (bool, bool) {
     match action {
         UnknownAction::Stop => (true, false),
@@ -273,19 +273,20 @@ pub(crate) fn asked_for(action: UnknownAction) -> (bool, bool) {
     }
 }
 
-/// The most addresses that a peer has; each one costs heartbeats to a place that it names.
+/// Maximum number of a peer's addresses; each costs heartbeats to an address of the peer's choice.
 pub(crate) const MAX_PEER_ADDRESSES: usize = 16;
 
-/// An advertised window is never smaller. Source: RFC 9260 §3.3.2.
+/// Minimum advertised window. Source: RFC 9260 §3.3.2.
 const MIN_WINDOW: u32 = 1500;
 
-/// The common header, and INIT without parameters.
+/// Size of the common header and an INIT without parameters.
 const LEAST_INIT: usize = 32;
 
-/// Unknown parameters are reported up to this many bytes.
+/// Maximum total size of reported unknown parameters, in bytes.
 const MAX_REPORTED: usize = 256;
 
-/// The error detection method "DTLS below SCTP", which sealing outside equals. Source: RFC 9653 §8.
+/// The error detection method "DTLS below SCTP", which sealing below is equivalent to. Source: RFC
+/// 9653 §8.
 const DETECTED_BELOW: u32 = 1;
 
 const I_DATA: u8 = 0x40;

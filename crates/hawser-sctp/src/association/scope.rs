@@ -1,6 +1,6 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether this can be the address of one host.
+/// Tells whether this can be the address of a single host.
 pub(crate) fn is_host(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => {
@@ -15,14 +15,14 @@ pub(crate) fn is_host(address: IpAddr) -> bool {
     }
 }
 
-/// Whether `listed` may be named to, or by, a host that `seen` was seen of: places are named to those
-/// at home there, never to or by those further away. So nobody on the internet makes this host
-/// send to its own network.
+/// Tells whether `listed` may be listed to, or by, a host with the address `seen`: only addresses
+/// of at least the same scope. So a host on the internet cannot make this host send to its own
+/// network.
 pub(crate) fn may_meet(seen: IpAddr, listed: IpAddr) -> bool {
     scope(listed) >= scope(seen)
 }
 
-/// How far an address reaches.
+/// The scope of an address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Scope {
     Host,

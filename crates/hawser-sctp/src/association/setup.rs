@@ -23,14 +23,13 @@ use crate::error::Closed;
 use crate::{AssociationConfig, Local, Route, Transmit};
 use rounds::{Due, Rounds};
 
-/// How an association begins: the four-way handshake, collisions, and beginning anew
-/// (RFC 9260 §5).
+/// Association setup: the four-way handshake, collisions and restarts (RFC 9260 §5).
 ///
-/// For every packet the association asks [`Self::admits`] of its first chunk; only then it reads the
-/// packet, and hands INIT, INIT ACK, COOKIE ECHO, COOKIE ACK, ERROR and ABORT to [`Self::on_chunk`],
-/// in their turn. Afterwards, and after [`Self::handle_timeout`], it drains [`Self::poll_transmit`].
-/// Data flows only after [`SetupNews::Established`]: nothing is bundled with COOKIE ECHO and
-/// COOKIE ACK. Source: SCTP aggregation §3.2.
+/// The association passes the first chunk of every packet to [`Self::admits`]. If it is admitted,
+/// the association reads the packet and hands INIT, INIT ACK, COOKIE ECHO, COOKIE ACK, ERROR and
+/// ABORT to [`Self::on_chunk`] in order. Afterwards, and after [`Self::handle_timeout`], it drains
+/// [`Self::poll_transmit`]. Data flows only after [`SetupNews::Established`]: nothing is bundled
+/// with COOKIE ECHO and COOKIE ACK. Source: SCTP aggregation §3.2.
 #[derive(Debug)]
 pub(crate) struct Setup {
     beginning: Beginning,
@@ -40,51 +39,51 @@ pub(crate) struct Setup {
     outgoing: VecDeque<Outgoing>,
 }
 
-/// What an endpoint gives every association on its way.
+/// What an endpoint passes to the setup of each association.
 #[derive(Debug)]
 pub(crate) struct Beginning {
     pub(crate) config: AssociationConfig,
-    /// Where packets can leave.
+    /// Local addresses that packets can leave from.
     pub(crate) locals: Vec<Local>,
     pub(crate) key: CookieKey,
     pub(crate) random: StdRng,
 }
 
-/// How a chunk came.
+/// How a chunk arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
-    /// From where to where.
+    /// The route of its packet.
     pub(crate) route: Route,
-    /// What its packet carried.
+    /// The verification tag of its packet.
     pub(crate) tag: VerificationTag,
     /// [`super::Shutdown::is_acknowledging`].
     pub(crate) acknowledging: bool,
 }
 
-/// A packet to be sent; its tag is not always the association's.
+/// A packet to be sent. Its tag is not always the association's.
 #[derive(Clone, Debug)]
 struct Outgoing {
     route: Route,
     tag: VerificationTag,
-    /// At least one. Those that have no room are left out.
+    /// At least one chunk. Chunks that do not fit are left out.
     chunks: SmallVec<[Chunk; 2]>,
 }
 
-/// What the association does next.
+/// What the association has to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SetupNews {
-    /// Goes on to the packet's next chunk.
+    /// Continue with the packet's next chunk.
     Nothing,
-    /// Drops the rest of the packet: it may be anybody's.
+    /// Drop the rest of the packet: its sender is not verified.
     Discard,
-    /// Establishes itself.
+    /// Become established.
     Established(Terms),
-    /// Forgets all that it knows of the peer and establishes itself anew.
+    /// Discard all state of the peer and become established again.
     Restarted(Terms),
-    /// Drops the rest of the packet and sends its SHUTDOWN ACK again
+    /// Drop the rest of the packet and send SHUTDOWN ACK again
     /// ([`super::Shutdown::on_late_beginning`]).
     Late,
-    /// It is over.
+    /// The association is over.
     Closed(Closed),
 }
 
@@ -92,7 +91,7 @@ pub(crate) enum SetupNews {
 enum Stage {
     CookieWait {
         rounds: Rounds,
-        /// The cookie came back too late so often, the last time by so much.
+        /// Number of times that the cookie was stale, and the requested extension of its lifetime.
         stale: u32,
         patience: Duration,
     },
@@ -102,14 +101,14 @@ enum Stage {
         terms: Terms,
         stale: u32,
     },
-    /// Its cookie has come, and is about to be read.
+    /// Its cookie was accepted and the packet with the cookie is about to be read.
     Accepting(Terms),
     Established(Terms),
     Closed,
 }
 
 impl Setup {
-    /// Begins an association with who is at `remotes`, over all routes in turn until one answers.
+    /// Begins an association with the host at `remotes`, over all routes in turn until one answers.
     pub(crate) fn connect(
         now: Instant,
         beginning: Beginning,
@@ -127,8 +126,8 @@ impl Setup {
         setup
     }
 
-    /// The association that a cookie stands for. The packet with the cookie is still to be read: that
-    /// establishes and answers.
+    /// Creates the association that a cookie describes. Reading the packet with the cookie then
+    /// establishes it and answers.
     pub(crate) fn accept(beginning: Beginning, terms: Terms) -> Self {
         let names = Names {
             tag: terms.local_tag,
@@ -149,7 +148,8 @@ impl Setup {
         }
     }
 
-    /// What was agreed on, from [`SetupNews::Established`] until the association is over.
+    /// Returns the negotiated values, from [`SetupNews::Established`] until the association is
+    /// over.
     pub(crate) fn terms(&self) -> Option<&Terms> {
         match &self.stage {
             Stage::Established(terms) => Some(terms),
@@ -157,12 +157,12 @@ impl Setup {
         }
     }
 
-    /// Whether a packet with this tag, and this chunk at its beginning, is the peer's; every other one
-    /// is dropped without answer (RFC 9260 §8.5).
+    /// Tells whether a packet with this tag and this first chunk is the peer's. All others are
+    /// dropped without an answer (RFC 9260 §8.5).
     pub(crate) fn admits(&self, tag: VerificationTag, first: &Chunk) -> bool {
         match first {
             Chunk::Init(_) => tag == VerificationTag::NONE,
-            // The cookie itself says which one it has to be.
+            // The cookie itself states the tag that it needs.
             Chunk::CookieEcho(_) => true,
             Chunk::Abort { reflected, .. } | Chunk::ShutdownComplete { reflected } => {
                 self.is_ending_tag(tag, *reflected)
@@ -171,7 +171,7 @@ impl Setup {
         }
     }
 
-    /// A chunk has come.
+    /// Handles a chunk of the setup.
     pub(crate) fn on_chunk(&mut self, now: Instant, arrival: Arrival, chunk: &Chunk) -> SetupNews {
         match chunk {
             Chunk::Init(init) => self.on_init(now, arrival, init),
@@ -184,8 +184,8 @@ impl Setup {
         }
     }
 
-    /// Ends it at once, with a word to the peer if it is known already: by `route`, or the way that it
-    /// has answered.
+    /// Ends the association at once. An ABORT goes to the peer if its tag is known: over `route`,
+    /// or over the route that the peer has answered on.
     pub(crate) fn abort(&mut self, route: Option<Route>, causes: Vec<Cause>) {
         let answered = match &self.stage {
             Stage::CookieEchoed { rounds, .. } => rounds.first(),
@@ -205,14 +205,14 @@ impl Setup {
         self.move_to(Stage::Closed);
     }
 
-    /// The peer can be reached at these addresses from now on.
+    /// Replaces the peer's addresses.
     pub(crate) fn addresses_changed(&mut self, addresses: &[SocketAddr]) {
         if let Stage::Established(terms) = &mut self.stage {
             terms.peer_addresses = addresses.to_vec();
         }
     }
 
-    /// The next packet to send; it has a checksum, whatever was agreed on.
+    /// Returns the next packet to send; it has a checksum, whatever was negotiated.
     pub(crate) fn poll_transmit(&mut self) -> Option<Transmit> {
         let Outgoing { route, tag, chunks } = self.outgoing.pop_front()?;
         let Names {
@@ -231,12 +231,12 @@ impl Setup {
         Some(Transmit::whole(route, datagram))
     }
 
-    /// Packets can leave from these from now on.
+    /// Replaces the local addresses.
     pub(crate) fn locals_changed(&mut self, locals: &[Local]) {
         self.beginning.locals = locals.to_vec();
     }
 
-    /// When [`Self::handle_timeout`] is to be called.
+    /// Returns when to call [`Self::handle_timeout`].
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match &self.stage {
             Stage::CookieWait { rounds, .. } | Stage::CookieEchoed { rounds, .. } => {
@@ -246,7 +246,7 @@ impl Setup {
         }
     }
 
-    /// Time has passed: T1-init or T1-cookie may have expired.
+    /// Handles the expiry of T1-init or T1-cookie.
     pub(crate) fn handle_timeout(&mut self, now: Instant) -> SetupNews {
         loop {
             let (Stage::CookieWait { rounds, .. } | Stage::CookieEchoed { rounds, .. }) =
@@ -272,7 +272,8 @@ impl Setup {
         });
         match self.stage {
             Stage::CookieWait { .. } | Stage::CookieEchoed { .. } => self.close(Closed::Refused),
-            // Both ends have all, and the peer has forgotten already: something late came to it.
+            // All data was acknowledged and the peer has discarded the association: a late packet
+            // made it answer with ABORT.
             Stage::Established(_) if arrival.acknowledging => self.close(Closed::Shutdown),
             Stage::Accepting(_) | Stage::Established(_) => {
                 self.close(Closed::AbortedByPeer(said.unwrap_or_default()))
@@ -296,12 +297,12 @@ impl Setup {
         self.stage = stage;
     }
 
-    /// Names this association in cookies that would replace it.
+    /// Returns the number that names this association in cookies that would replace it.
     fn tie(&self) -> u64 {
         self.beginning.key.tie(self.names.tag)
     }
 
-    /// What packets to the peer carry, once that is known.
+    /// Returns the tag of packets to the peer, once it is known.
     fn peer_tag(&self) -> Option<VerificationTag> {
         match &self.stage {
             Stage::CookieEchoed { terms, .. }
@@ -311,7 +312,7 @@ impl Setup {
         }
     }
 
-    /// Whether ABORT or SHUTDOWN COMPLETE may carry it (§8.5.1).
+    /// Tells whether ABORT or SHUTDOWN COMPLETE may carry this tag (§8.5.1).
     fn is_ending_tag(&self, tag: VerificationTag, reflected: bool) -> bool {
         if reflected {
             self.peer_tag() == Some(tag)
@@ -336,7 +337,7 @@ impl Setup {
 }
 
 impl InitFault {
-    /// What its sender is told, if it can be.
+    /// Returns the cause to report to the sender, if it can be reached.
     pub(crate) fn cause(self) -> Option<Cause> {
         match self {
             Self::NoTag => None,
@@ -358,10 +359,11 @@ impl Stage {
     }
 }
 
-/// Packets that wait to be taken; an answer too many is lost as on the way.
+/// Maximum number of packets waiting to be sent; further answers are dropped, as if lost on the
+/// network.
 const MAX_QUEUED: usize = 64;
 
-/// A packet that begins or ends an association, or is none's.
+/// Creates a writer for a packet that sets up or ends an association, or belongs to none.
 pub(crate) fn whole_packet(framing: Framing, names: PacketNames) -> PacketWriter {
     match framing {
         Framing::Whole => PacketWriter::within(BytesMut::new(), names, MAX_OUTGOING),
@@ -369,5 +371,6 @@ pub(crate) fn whole_packet(framing: Framing, names: PacketNames) -> PacketWriter
     }
 }
 
-/// The longest packet of a beginning: a peer's cookie comes back whole, if in pieces of IP.
+/// Maximum length of a setup packet. A peer's cookie has to come back whole, if necessary in IP
+/// fragments.
 const MAX_OUTGOING: usize = 4096;

@@ -5,36 +5,36 @@ use hawser_wire::sctp::{Chunk, Tsn};
 
 use crate::path::silence_of;
 
-/// How an association ends without losing anything (RFC 9260 §9.2).
+/// The graceful shutdown of an association, without loss of data (RFC 9260 §9.2).
 ///
-/// The association tells what happens; afterwards it asks [`Self::poll_chunk`] until there is
-/// nothing more, and [`Self::poll_timeout`] for when to wake up.
+/// The association reports what happens, then drains [`Self::poll_chunk`] and asks
+/// [`Self::poll_timeout`] when to wake up.
 ///
-/// | told | when |
+/// | call | when |
 /// |---|---|
-/// | [`Self::start`] | the application sends nothing more |
-/// | [`Self::on_settled`] | nothing waits to be sent or acknowledged; any number of times |
-/// | [`Self::on_shutdown`] … | a chunk of that name has come; the caller reads the acknowledgement in a SHUTDOWN by itself, before |
+/// | [`Self::start`] | the application ends the association |
+/// | [`Self::on_settled`] | nothing waits to be sent or acknowledged; may be repeated |
+/// | [`Self::on_shutdown`] … | such a chunk arrived; the caller has read a SHUTDOWN's TSN before |
 /// | [`Self::on_data`] | a packet with DATA has been read |
 #[derive(Debug)]
 pub(crate) struct Shutdown {
     stage: Stage,
-    /// A chunk is due.
+    /// Chunk to be sent.
     due: Option<Due>,
     /// T2-shutdown.
     retransmit_at: Option<Instant>,
     /// T5-shutdown-guard.
     guard_at: Option<Instant>,
-    /// T2 has expired so often in a row …
+    /// Consecutive expiries of T2.
     expired: u32,
-    /// … since what was asked first was not answered …
+    /// Time of the first transmission that was not answered.
     asked_at: Instant,
-    /// … at this RTO.
+    /// RTO at that time.
     rto: Duration,
     limits: ShutdownLimits,
 }
 
-/// How patient a shutdown is.
+/// Limits of a shutdown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShutdownLimits {
     /// RTO.Max.
@@ -43,19 +43,19 @@ pub(crate) struct ShutdownLimits {
     pub(crate) max_retransmissions: u32,
 }
 
-/// What the association does next.
+/// What the association has to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShutdownNews {
     /// Nothing.
     Nothing,
-    /// The peer sends nothing more, and waits for what is under way: new messages are refused.
+    /// The peer sends nothing more and waits for data in flight: new messages are refused.
     PeerClosing,
-    /// The chunk that went out last was not answered: the path that it took counts a time-out, and
-    /// the next one takes another path where there is one.
+    /// The last chunk was not answered: its path counts a time-out, and the next chunk takes
+    /// another path if there is one.
     TimedOut,
-    /// It is over, and everything has arrived.
+    /// The association is over, and everything has arrived.
     Complete,
-    /// The peer does not end it: abort.
+    /// The peer does not complete the shutdown: abort.
     GaveUp,
 }
 
@@ -77,7 +77,7 @@ enum Due {
 }
 
 impl Shutdown {
-    /// Nobody wants to end it yet.
+    /// Creates the state of an open association.
     pub(crate) fn new(limits: ShutdownLimits) -> Self {
         Self {
             stage: Stage::Open,
@@ -91,29 +91,29 @@ impl Shutdown {
         }
     }
 
-    /// Whether new messages are taken.
+    /// Tells whether new messages are taken.
     pub(crate) fn is_open(&self) -> bool {
         self.stage == Stage::Open
     }
 
-    /// Whether a SHUTDOWN ACK is on its way: from here an association does not start anew.
+    /// Tells whether a SHUTDOWN ACK was sent: from here an association does not restart.
     pub(crate) fn is_acknowledging(&self) -> bool {
         self.stage == Stage::AckSent
     }
 
-    /// Whether data still comes from the peer: not after its SHUTDOWN.
+    /// Tells whether data from the peer is accepted: not after its SHUTDOWN.
     pub(crate) fn takes_data(&self) -> bool {
         matches!(self.stage, Stage::Open | Stage::Pending | Stage::Sent)
     }
 
-    /// The application ends it: what it sent before still arrives.
+    /// Starts the shutdown; messages sent before still arrive.
     pub(crate) fn start(&mut self) {
         if self.stage == Stage::Open {
             self.move_to(Stage::Pending);
         }
     }
 
-    /// The peer has begun anew: there is nothing of it left to end, but the application's wish holds.
+    /// Handles a restart of the peer: its shutdown is void, but the application's request stays.
     pub(crate) fn start_anew(&mut self) {
         let is_wanted = matches!(self.stage, Stage::Pending | Stage::Sent);
         *self = Self::new(self.limits);
@@ -122,7 +122,7 @@ impl Shutdown {
         }
     }
 
-    /// Everything that was sent is acknowledged.
+    /// Handles that everything sent is acknowledged.
     pub(crate) fn on_settled(&mut self, now: Instant) {
         match self.stage {
             Stage::Pending => {
@@ -135,7 +135,7 @@ impl Shutdown {
         }
     }
 
-    /// A SHUTDOWN has come. Both ends may send one at the same time.
+    /// Handles a SHUTDOWN. Both ends may send one at the same time.
     pub(crate) fn on_shutdown(&mut self, now: Instant) -> ShutdownNews {
         match self.stage {
             Stage::Open | Stage::Pending => {
@@ -154,7 +154,7 @@ impl Shutdown {
         }
     }
 
-    /// A SHUTDOWN ACK has come.
+    /// Handles a SHUTDOWN ACK.
     pub(crate) fn on_shutdown_ack(&mut self) -> ShutdownNews {
         match self.stage {
             Stage::Sent | Stage::AckSent => {
@@ -166,7 +166,7 @@ impl Shutdown {
         }
     }
 
-    /// A SHUTDOWN COMPLETE has come.
+    /// Handles a SHUTDOWN COMPLETE.
     pub(crate) fn on_shutdown_complete(&mut self) -> ShutdownNews {
         if self.stage != Stage::AckSent {
             return ShutdownNews::Nothing;
@@ -175,8 +175,8 @@ impl Shutdown {
         ShutdownNews::Complete
     }
 
-    /// A packet with DATA was read: a peer that has been told to come to an end is told again at once,
-    /// with how far its data has arrived (§9.2).
+    /// Handles a packet with DATA: SHUTDOWN is repeated at once, with the new cumulative TSN
+    /// (§9.2).
     pub(crate) fn on_data(&mut self) {
         if self.stage == Stage::Sent {
             self.due = Some(Due::Shutdown);
@@ -184,20 +184,21 @@ impl Shutdown {
         }
     }
 
-    /// An INIT or a COOKIE ECHO came to an association that is all but over: its peer has not heard so.
+    /// Handles an INIT or COOKIE ECHO during SHUTDOWN-ACK-SENT: the SHUTDOWN ACK is repeated.
     pub(crate) fn on_late_beginning(&mut self) {
         if self.stage == Stage::AckSent {
             self.due = Some(Due::Acknowledgement);
         }
     }
 
-    /// Whether [`Self::poll_chunk`] has one.
+    /// Tells whether [`Self::poll_chunk`] has a chunk.
     pub(crate) fn has_chunk(&self) -> bool {
         self.due.is_some()
     }
 
-    /// The chunk to send now. `cumulative`: up to where the peer's data has arrived; `rto`: of the path
-    /// that the chunk will take. After [`ShutdownNews::Complete`] there may be a last one.
+    /// Returns the chunk to send now. `cumulative`: the cumulative TSN of the peer's data; `rto`:
+    /// of the path that the chunk will take. After [`ShutdownNews::Complete`] there may be a last
+    /// one.
     pub(crate) fn poll_chunk(
         &mut self,
         now: Instant,
@@ -217,12 +218,12 @@ impl Shutdown {
         Some(chunk)
     }
 
-    /// When [`Self::handle_timeout`] is to be called.
+    /// Returns when to call [`Self::handle_timeout`].
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.retransmit_at.into_iter().chain(self.guard_at).min()
     }
 
-    /// Time has passed.
+    /// Handles the expiry of T2 or T5.
     pub(crate) fn handle_timeout(&mut self, now: Instant) -> ShutdownNews {
         if self.guard_at.is_some_and(|at| at <= now) {
             self.end();
@@ -246,7 +247,8 @@ impl Shutdown {
         ShutdownNews::TimedOut
     }
 
-    /// As a path fails: who asks more often than the specification does must not give up sooner.
+    /// Tells whether the peer counts as unreachable, by the rule for paths: a shorter RTO than the
+    /// specification's must not give up sooner.
     fn has_failed(&self, now: Instant) -> bool {
         let most = self.limits.max_retransmissions;
         let silence = silence_of(most, self.rto, self.limits.rto_max);
@@ -274,7 +276,7 @@ impl Shutdown {
     }
 }
 
-/// The wait for an answer doubles so often; nothing configurable is longer.
+/// Maximum number of doublings of the wait; no configuration allows a longer wait.
 const MAX_DOUBLINGS: u32 = 16;
 
 /// T5-shutdown-guard, in RTO.Max. Source: RFC 9260 §9.2.

@@ -4,29 +4,29 @@ use hawser_wire::sctp::{Tsn, VerificationTag};
 
 use super::offer::{Offer, PeerOffer};
 
-/// What both ends know once an association is established.
+/// The values that both ends have negotiated for an association.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
-    /// What the peer's packets have to carry.
+    /// Verification tag of packets from the peer.
     pub(crate) local_tag: VerificationTag,
-    /// What packets to the peer have to carry.
+    /// Verification tag of packets to the peer.
     pub(crate) peer_tag: VerificationTag,
-    /// This end's first DATA chunk has this number.
+    /// TSN of this end's first DATA chunk.
     pub(crate) initial_tsn: Tsn,
-    /// The peer's first DATA chunk has this number.
+    /// TSN of the peer's first DATA chunk.
     pub(crate) peer_initial_tsn: Tsn,
-    /// How many streams this end may send on, from 1.
+    /// Number of streams that this end may send on, from 1.
     pub(crate) outbound_streams: u16,
-    /// How many the peer may send on, from 1.
+    /// Number of streams that the peer may send on, from 1.
     pub(crate) inbound_streams: u16,
-    /// The peer's window at the beginning, in bytes.
+    /// Initial receive window of the peer, in bytes.
     pub(crate) peer_window: u32,
     /// This end's SCTP port.
     pub(crate) port: u16,
     /// The peer's SCTP port.
     pub(crate) peer_port: u16,
-    /// Where the peer can be reached, the address that it was reached by first: that one is
-    /// confirmed, the others are not (RFC 9260 §5.4). At most [`super::MAX_PEER_ADDRESSES`].
+    /// Addresses of the peer, with the one that the handshake used first: that one is confirmed,
+    /// the others are not (RFC 9260 §5.4). At most [`super::MAX_PEER_ADDRESSES`].
     pub(crate) peer_addresses: Vec<SocketAddr>,
     /// Data travels as I-DATA (RFC 8260).
     pub(crate) interleaving: bool,
@@ -34,16 +34,16 @@ pub(crate) struct Terms {
     pub(crate) partial_reliability: bool,
     /// Addresses can be added and removed (RFC 5061).
     pub(crate) reconfiguration: bool,
-    /// Packets carry no checksum from now on (RFC 9653).
+    /// Packets carry no checksum once the association is established (RFC 9653).
     pub(crate) zero_checksum: bool,
 }
 
-/// What the two ends call themselves in one association.
+/// The identifiers that this end puts into an INIT or INIT ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Names {
-    /// Chosen by this end: what the peer's packets have to carry.
+    /// Verification tag of packets from the peer, chosen by this end.
     pub(crate) tag: VerificationTag,
-    /// Chosen by this end: the number of its first DATA chunk.
+    /// TSN of this end's first DATA chunk, chosen by this end.
     pub(crate) initial_tsn: Tsn,
     /// This end's SCTP port.
     pub(crate) port: u16,
@@ -52,7 +52,7 @@ pub(crate) struct Names {
 }
 
 impl Terms {
-    /// What follows from what both ends have said. `source`: where the peer said it from.
+    /// Combines the offers of both ends. `source`: the address that the peer's offer came from.
     pub(crate) fn agree(own: &Offer, names: Names, peer: &PeerOffer, source: SocketAddr) -> Self {
         let features = own.features.and(peer.features);
         let others = peer

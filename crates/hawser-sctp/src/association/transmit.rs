@@ -1,4 +1,4 @@
-//! What goes out.
+//! Outgoing packets.
 
 use hawser_types::Instant;
 use hawser_wire::sctp::{ChecksumRule, Chunk, Framing, PacketNames, PacketWriter};
@@ -8,7 +8,7 @@ use crate::path::HeartbeatToSend;
 use crate::{AssociationConfig, Route, Transmit};
 
 impl Association {
-    /// The next packet to send; `None` when there is none for now.
+    /// Returns the next packet to send; `None` when there is none for now.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
         if let Some(transmit) = self.setup.poll_transmit() {
             return Some(transmit);
@@ -24,7 +24,7 @@ impl Association {
             .or_else(|| self.sack_packet(now))
     }
 
-    /// SHUTDOWN COMPLETE.
+    /// Returns a last SHUTDOWN COMPLETE.
     fn last_packet(&mut self, now: Instant) -> Option<Transmit> {
         self.shutdown_packet(now)
     }
@@ -55,7 +55,7 @@ impl Association {
         self.finish(route, writer)
     }
 
-    /// Answers, as many as go the same way.
+    /// Returns a packet of control chunks, as many as take the same route.
     fn control_packet(&mut self, now: Instant) -> Option<Transmit> {
         self.queue_forward_tsn(now);
         self.queue_asconf(now);
@@ -64,7 +64,7 @@ impl Association {
         while let Some((to, chunk)) = self.control.front()
             && *to == route
         {
-            // One that has no room in an empty packet has none anywhere.
+            // A chunk that does not fit into an empty packet can never be sent.
             if !writer.put(chunk) && !writer.is_empty() {
                 break;
             }
@@ -88,7 +88,7 @@ impl Association {
         }
     }
 
-    /// Chunks of messages, with a SACK ahead of them where one is useful and goes the same way.
+    /// Returns a packet of DATA chunks, after a SACK where one is useful and takes the same route.
     fn data_packet(&mut self, now: Instant) -> Option<Transmit> {
         loop {
             let flow = self.flow.as_mut()?;
@@ -146,7 +146,7 @@ impl Association {
         Some(PacketWriter::compact(memory, capacity))
     }
 
-    /// For what begins or ends an association.
+    /// Creates a writer for packets that set up or end an association.
     fn whole_writer(&mut self, capacity: usize) -> Option<PacketWriter> {
         let terms = self.setup.terms()?;
         let names = PacketNames {
@@ -161,7 +161,7 @@ impl Association {
         })
     }
 
-    /// `None` for a packet without chunks.
+    /// Finishes a packet; `None` if it has no chunks.
     fn finish(&mut self, route: Route, writer: PacketWriter) -> Option<Transmit> {
         let rule = match self.setup.terms()?.zero_checksum {
             true => ChecksumRule::Zero,

@@ -7,15 +7,15 @@ use hawser_types::{ByteCount, Instant, Rate};
 use super::{Acknowledged, CongestionControl, Lost, MAX_WINDOW, initial_window};
 use model::Model;
 
-/// Sends as fast as the path has shown to deliver, with little more under way than fits on it.
+/// BBR: sends at the measured delivery rate, with little more in flight than the path holds.
 ///
-/// The states and gains are those of draft-ietf-ccwg-bbr. What differs:
+/// The states and gains are those of draft-ietf-ccwg-bbr. The differences:
 ///
-/// - Losses bound the window only where they are more than chance explains for a path that loses as
-///   many as this one always does, 2 % or more: packets that a radio link loses say nothing of a
-///   queue. A queue that overflows under a probe loses far more.
-/// - The rate is probed every eight round trips, as BBR's first version does, so that links whose rate
-///   changes are followed.
+/// - Losses limit the window only where they exceed what chance explains for this path's usual loss
+///   rate, 2 % or more: packets that a radio link loses do not indicate a queue. A queue that
+///   overflows under a probe loses far more.
+/// - The rate is probed about every eight round trips, as in BBR's first version, to follow links
+///   whose rate changes.
 #[derive(Debug)]
 pub(crate) struct Bbr {
     packet: u64,
@@ -23,41 +23,42 @@ pub(crate) struct Bbr {
     pacing: Option<u64>,
     phase: Phase,
     model: Model,
-    /// The most that may be under way, as a probe that lost too much has shown.
+    /// Upper bound of bytes in flight, from a probe that lost too much.
     highest: Option<u64>,
-    /// Likewise until the next probe, by losses without a probe.
+    /// Upper bounds until the next probe, from losses without a probe.
     cautious: Option<Cautious>,
     startup: Startup,
-    /// The last probe, whose last packets may not have been answered yet.
+    /// The last probe, while acknowledgements of its packets may be outstanding.
     last_probe: Option<Probe>,
-    /// Time-outs in a row.
+    /// Consecutive time-outs.
     timeouts: u32,
-    /// The window before the first of them.
+    /// Window before the first of them.
     before: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// Doubles with each round trip.
+    /// Doubles the rate with each round trip.
     Startup,
-    /// The queue that this has made leaves.
+    /// Drains the queue that startup has built.
     Drain,
-    /// Less than the rate, so that the queue of the last probe leaves.
+    /// Sends below the rate, to drain the queue of the last probe.
     Down { since: Instant },
-    /// The rate.
+    /// Sends at the rate.
     Cruise { until: Instant, rounds: u32 },
-    /// The rate for a round trip, without caution: the path is full before it is probed.
+    /// Sends at the rate for a round trip, without the short-term bounds, to fill the path before a
+    /// probe.
     Refill { rounds: u32 },
-    /// More than the rate.
+    /// Sends above the rate.
     Up { since: Instant, probe: Probe },
-    /// Little for a short time, to see the path's delay without a queue.
+    /// Sends little for a short time, to measure the path's delay without a queue.
     ProbeRtt {
         lowest: Option<Duration>,
         done: Option<Instant>,
     },
 }
 
-/// More than the rate, by `gain`. `best`: the rate when that began.
+/// A probe for more bandwidth, by the factor `gain`. `best`: the rate at its start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Probe {
     best: u64,
@@ -70,12 +71,12 @@ struct Cautious {
     flight: u64,
 }
 
-/// Whether the rate still grows.
+/// Detection of the rate that stops growing.
 #[derive(Debug, Default)]
 struct Startup {
     best: u64,
     rounds: u32,
-    /// The path was full once.
+    /// The path was full once, so that startup is over.
     is_over: bool,
 }
 
@@ -97,7 +98,7 @@ impl Bbr {
         }
     }
 
-    /// At the end of a round.
+    /// Judges the losses of a round at its end.
     fn judge_losses(&mut self) {
         if !self.model.loses_too_much(self.packet) {
             return;
@@ -175,8 +176,8 @@ impl Bbr {
         }
     }
 
-    /// What leaves within a round trip has to be tried, or what was left at the rate before would hide
-    /// it; whether the path carries it shows a round trip later.
+    /// Continues a probe. It lasts a round trip at least, since acknowledgements of packets sent at
+    /// the old rate hide it before; the result shows a round trip later.
     fn go_on_up(
         &mut self,
         news: &Acknowledged,
@@ -204,7 +205,7 @@ impl Bbr {
         Phase::Up { since, probe }
     }
 
-    /// The path has carried what the probe tried.
+    /// Starts a steeper probe after one that the path has carried.
     fn steeper(&mut self, now: Instant, probe: Probe) -> Phase {
         if self.last_probe.take().is_none() {
             self.raise();
@@ -212,7 +213,8 @@ impl Bbr {
         self.up(now, (probe.gain * probe.gain).min(STEEPEST))
     }
 
-    /// It was room that a probe has found, and not what neighbours gave way by: those leave a queue.
+    /// Tells whether a probe has found unused bandwidth. If neighbours gave way instead, a queue
+    /// remains.
     fn has_found(&self, probe: &Probe) -> bool {
         self.has_grown(probe) && self.model.is_without_queue()
     }
@@ -222,7 +224,7 @@ impl Bbr {
         self.model.rate() as f64 > probe.best as f64 * least
     }
 
-    /// The probe did no harm.
+    /// Raises the bound after a probe without harm.
     fn raise(&mut self) {
         let raised = self
             .highest
@@ -240,7 +242,7 @@ impl Bbr {
     }
 
     fn cruise(&mut self, now: Instant) {
-        // Not in step with others on the same link: some bits of the time are as good as chance.
+        // Senders on one link must not probe in step; some bits of the time serve as randomness.
         let spread = (now.as_nanos().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 62) as u32;
         let pause = self.model.min_rtt() * (CRUISE + spread);
         self.phase = Phase::Cruise {
@@ -249,7 +251,7 @@ impl Bbr {
         };
     }
 
-    /// Looks for the path's delay when none as low was seen for long.
+    /// Measures the path's delay when the minimum round-trip time is old.
     fn probe_rtt(&mut self, news: &Acknowledged) {
         let (now, flight) = (news.now, news.flight.as_u64());
         let low = self.window_of_probe();
@@ -272,7 +274,7 @@ impl Bbr {
             }
             _ if !self.model.is_min_rtt_old(now) => {}
             _ if news.flight_before.as_u64() <= low => {
-                // Nothing of its own delays what it sends.
+                // So little is in flight that this path has no queue of its own.
                 if let Some(rtt) = news.rtt {
                     self.model.renew_min_rtt(now, rtt);
                 }
@@ -291,12 +293,12 @@ impl Bbr {
         self.model.rate().min(most)
     }
 
-    /// Rate times delay times `gain`.
+    /// Returns the bandwidth-delay product times `gain`.
     fn product(&self, gain: f64) -> u64 {
         self.carried_within(self.model.min_rtt(), gain)
     }
 
-    /// What is under way without a queue, times `gain`.
+    /// Returns the bytes in flight without a queue, times `gain`.
     fn unqueued(&self, gain: f64) -> u64 {
         self.carried_within(self.model.typical_rtt(), gain)
     }
@@ -320,8 +322,8 @@ impl Bbr {
         };
         let mut rate = self.rate() as f64 * gain * MARGIN;
         if self.pacing.is_none() {
-            // Before there was much to send, what was delivered says nothing: the first of it may have been
-            // a word, and its answer a delayed one.
+            // Early delivery samples may come from a short message and a delayed acknowledgement,
+            // and say nothing about the rate.
             let rtt = news.rtt.unwrap_or(news.smoothed_rtt);
             if rtt.is_zero() {
                 return;
@@ -354,12 +356,12 @@ impl Bbr {
         self.window = self.window.clamp(MIN_PACKETS * self.packet, MAX_WINDOW);
     }
 
-    /// What losses have shown.
+    /// Returns the bound that losses have set.
     fn bound(&self) -> u64 {
         let highest = self.highest.unwrap_or(u64::MAX);
         match self.phase {
             Phase::Up { .. } => (highest as f64 * GAIN_UP) as u64,
-            // Room for others.
+            // Headroom for other flows.
             Phase::Cruise { .. } | Phase::Down { .. } => {
                 let cautious = self.cautious.map_or(u64::MAX, |cautious| cautious.flight);
                 cautious.min((highest as f64 * HEADROOM) as u64)
@@ -372,7 +374,7 @@ impl Bbr {
         self.product(0.5).max(MIN_PACKETS * self.packet)
     }
 
-    /// What may leave at once.
+    /// Returns the bytes that may leave at once.
     fn quantum(&self) -> u64 {
         let millisecond = self.pacing.unwrap_or(0) / 1000;
         millisecond.clamp(2 * self.packet, MAX_QUANTUM.max(2 * self.packet))
@@ -423,7 +425,7 @@ impl CongestionControl for Bbr {
             self.before = self.window;
         }
         if self.timeouts == FORGETS {
-            // After so long, it may be another path.
+            // After so many time-outs the path may be a different one.
             *self = Self {
                 timeouts: FORGETS,
                 ..Self::new(ByteCount::new(self.packet))
@@ -445,29 +447,29 @@ impl CongestionControl for Bbr {
 const GAIN_STARTUP: f64 = 2.77;
 const GAIN_UP: f64 = 1.25;
 const GAIN_DOWN: f64 = 0.75;
-/// One per cent less than measured, so that no queue stays.
+/// Pacing margin: one per cent below the measured rate, so that no queue stays.
 const MARGIN: f64 = 0.99;
 const STILL_GROWING: f64 = 1.25;
 const FULL_ROUNDS: u32 = 3;
-/// A probe that finds so much of what it tries, which is more than a neighbour gives way to, is followed
-/// by a steeper one at once.
+/// Share of the probed increase from which a steeper probe follows at once; a neighbour gives way
+/// to less.
 const STILL_RISING: f64 = 0.6;
 const STEEPEST: f64 = 2.0;
-/// In round trips, where nothing else ends it.
+/// Maximum length of a probe, in round trips.
 const LONGEST_PROBE: u32 = 3;
-/// Rounds after it within which a probe may still show what it has found.
+/// Number of rounds after a probe in which its result can show.
 const ANSWERED_AFTER: u32 = 2;
-/// Round trips between probes, and up to three more.
+/// Minimum round trips between probes; up to three more are added.
 const CRUISE: u32 = 5;
 const CRUISE_ROUNDS: u32 = 2;
 const LONGEST_CRUISE: Duration = Duration::from_secs(3);
-/// What losses leave.
+/// Share of the bounds that remains after losses.
 const KEPT: f64 = 0.7;
 const HEADROOM: f64 = 0.85;
 const PROBE_RTT: Duration = Duration::from_millis(200);
 const MIN_PACKETS: u64 = 4;
 const MAX_QUANTUM: u64 = 64 * 1024;
-/// Bytes per second; less would stop the path for good.
+/// Minimum pacing rate in bytes per second; less would stop the path for good.
 const MIN_PACING: u64 = 1000;
 const MAX_PACING: u64 = 1 << 40;
 const FORGETS: u32 = 3;

@@ -12,16 +12,16 @@ use super::{Acknowledged, CongestionControl, Lost, RateSample};
 /// A link with a queue that drops what does not fit.
 pub(super) struct Link {
     pub(super) rate: Rate,
-    /// There and back, without a queue.
+    /// Round-trip time without a queue.
     pub(super) rtt: Duration,
     pub(super) queue: ByteCount,
-    /// The share of packets that get lost at random.
+    /// Share of packets lost at random.
     pub(super) loss: f64,
-    /// While cut, everything is lost.
+    /// The link is cut: everything is lost.
     pub(super) cut: bool,
-    /// What comes back waits for the next multiple of this, as behind radio links that take turns.
+    /// Acknowledgements wait for the next multiple of this, as behind radio links with time slots.
     pub(super) turns: Duration,
-    /// Up to so much is added to what comes back by itself; it stays in order.
+    /// Maximum random delay of acknowledgements; they stay in order.
     pub(super) jitter: Duration,
     last_back: Instant,
     busy_until: Instant,
@@ -29,7 +29,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// With a queue of as much as is under way on it.
+    /// Creates a link with a queue of one bandwidth-delay product.
     pub(super) fn new(mbit: u64, rtt: Duration) -> Self {
         let rate = Rate::from_bits_per_second(mbit * 1_000_000);
         Self {
@@ -46,7 +46,7 @@ impl Link {
         }
     }
 
-    /// When the acknowledgement of a packet arrives; `None` when the packet gets lost.
+    /// Returns when the acknowledgement of a packet arrives; `None` when the packet is lost.
     fn carry(&mut self, now: Instant, size: ByteCount) -> Option<Instant> {
         if self.cut || self.rng.random_bool(self.loss) {
             return None;
@@ -68,12 +68,12 @@ impl Link {
     }
 }
 
-/// A sender that always has more, or only so much in each second.
+/// A sender with unlimited data, or with a limited rate of it.
 pub(super) struct Sender {
     pub(super) control: Box<dyn CongestionControl>,
-    /// What the application has to send in each second; `None` for as much as fits.
+    /// Data that the application produces; `None` for unlimited data.
     pub(super) demand: Option<Rate>,
-    /// Begins only then.
+    /// Start of sending.
     pub(super) begins: Instant,
     sent: ByteCount,
     packets: VecDeque<Packet>,
@@ -85,7 +85,7 @@ pub(super) struct Sender {
     delivered: ByteCount,
     delivered_at: Instant,
     first_sent: Instant,
-    /// Until so much is delivered, samples say what the application sent.
+    /// Delivered bytes up to which samples are limited by the application.
     limited_until: ByteCount,
     pub(super) most_under_way: ByteCount,
 }
@@ -184,7 +184,7 @@ impl Sender {
         }
     }
 
-    /// One acknowledgement for all of these packets.
+    /// Handles one acknowledgement of all these packets.
     fn acknowledge(&mut self, now: Instant, places: &[usize]) {
         let flight_before = self.flight;
         let all: ByteCount = places.iter().map(|_| PACKET).sum();
@@ -234,7 +234,7 @@ impl Sender {
         });
     }
 
-    /// Three later ones have arrived.
+    /// Takes for lost every packet that three later ones have overtaken.
     fn lose_before(&mut self, number: u64) -> (ByteCount, Instant) {
         let (mut bytes, mut newest) = (ByteCount::ZERO, Instant::ZERO);
         let before = self.packets.iter_mut();
@@ -258,7 +258,7 @@ impl Sender {
         }
     }
 
-    /// When something happens next.
+    /// Returns when something happens next.
     fn next(&self, now: Instant) -> Instant {
         let back = self.packets.iter().filter(|packet| !packet.settled);
         let back = back.filter_map(|packet| packet.back).next();
@@ -297,7 +297,7 @@ pub(super) fn run(link: &mut Link, senders: &mut [Sender], from: Instant, end: I
     }
 }
 
-/// The share of the link's rate that a sender had between `from` and `end`, after what came before.
+/// Returns each sender's share of the link's rate between `from` and `end`.
 pub(super) fn share(link: &mut Link, senders: &mut [Sender], from: u64, end: u64) -> Vec<f64> {
     let second = |n: u64| Instant::ZERO + Duration::from_secs(n);
     let before: Vec<ByteCount> = senders.iter().map(Sender::delivered).collect();
@@ -311,7 +311,7 @@ pub(super) fn share(link: &mut Link, senders: &mut [Sender], from: u64, end: u64
 }
 
 pub(super) const PACKET: ByteCount = ByteCount::new(1200);
-/// Nobody's timers are finer.
+/// Resolution of timers.
 const STEP: Duration = Duration::from_micros(100);
-/// What was not sent in time may follow at once, as with a timer that wakes late.
+/// Delay that pacing makes up for, as with a timer that wakes late.
 const PACING_SLACK: Duration = Duration::from_millis(1);

@@ -2,20 +2,20 @@ use std::time::Duration;
 
 use hawser_types::ByteCount;
 
-/// What paths that share a bottleneck know of each other, so that together they take there what one
-/// flow would.
+/// Coupling of paths that share a bottleneck, so that together they take there what one flow would.
 ///
 /// Source: RFC 6356 §3.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Coupling {
-    /// How eagerly all of them grow together, for each byte of `total`.
+    /// Aggressiveness of the joint increase, per byte of `total`.
     alpha: f64,
-    /// The sum of their windows.
+    /// Sum of their windows.
     total: f64,
 }
 
 impl Coupling {
-    /// Of paths with these windows and round-trip times; `None` where there is nothing to couple.
+    /// Computes the coupling of paths with these windows and round-trip times; `None` where there
+    /// is nothing to couple.
     pub(crate) fn among(paths: &[(ByteCount, Duration)]) -> Option<Self> {
         let (mut total, mut best, mut sum) = (0.0, 0.0_f64, 0.0);
         for (window, rtt) in paths {
@@ -28,7 +28,8 @@ impl Coupling {
         (paths.len() > 1 && alpha.is_finite() && total > 0.0).then_some(Self { alpha, total })
     }
 
-    /// By how much a window grows for `bytes` acknowledged, beyond slow start: no more than alone.
+    /// Returns the increase of a window for `bytes` acknowledged in congestion avoidance; never
+    /// more than uncoupled.
     pub(super) fn increase(self, bytes: f64, packet: f64, window: f64) -> f64 {
         let alone = bytes * packet / window;
         (self.alpha * bytes * packet / self.total).min(alone)
@@ -46,7 +47,8 @@ mod tests {
     #[test]
     fn equal_paths_grow_together_as_one() {
         let coupling = Coupling::among(&[path(20_000, 40), path(20_000, 40)]).unwrap();
-        // Each acknowledges its window within a round trip, and so half a packet is the share of each.
+        // Each path acknowledges its window within a round trip, so that half a packet is its
+        // share.
         let each = coupling.increase(20_000.0, 1200.0, 20_000.0);
         assert!((each - 300.0).abs() < 1e-6, "{each}");
         let alone = 1200.0;

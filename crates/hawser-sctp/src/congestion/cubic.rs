@@ -7,11 +7,11 @@ use hawser_types::{ByteCount, Instant, Rate};
 use super::{Acknowledged, CongestionControl, Coupling, Lost, MAX_WINDOW, initial_window, pace};
 use hystart::HyStart;
 
-/// CUBIC with fast convergence and the Reno-friendly region; slow start ends when the round-trip time
-/// rises. Paced, at somewhat more than the window in a round trip.
+/// CUBIC with fast convergence and the Reno-friendly region. Slow start ends when the round-trip
+/// time rises. Packets are paced somewhat faster than one window in a round trip.
 ///
-/// Source: RFC 9438, with HyStart++ (RFC 9406). On paths that share a bottleneck the window grows as
-/// RFC 6356 §3 says, since a cubic for several paths is not specified.
+/// Source: RFC 9438, with HyStart++ (RFC 9406). On paths that share a bottleneck the window grows
+/// as in RFC 6356 §3, since no coupled CUBIC is specified.
 #[derive(Debug)]
 pub(crate) struct Cubic {
     packet: f64,
@@ -20,9 +20,9 @@ pub(crate) struct Cubic {
     /// W_max.
     last_max: f64,
     epoch: Option<Epoch>,
-    /// What was sent before this belongs to a reduction that was made already.
+    /// Time of the last reduction. Losses sent before it cause no other.
     recovery: Option<Instant>,
-    /// As it was before the last reduction.
+    /// State before the last reduction.
     before: Option<Before>,
     hystart: HyStart,
     smoothed: Duration,
@@ -30,15 +30,15 @@ pub(crate) struct Cubic {
     coupling: Option<Coupling>,
 }
 
-/// Since the last reduction.
+/// State since the last reduction.
 #[derive(Debug)]
 struct Epoch {
-    /// Time in which the window was not used does not count: then this moves on.
+    /// Start of the epoch; it moves on while the window is not used.
     began: Instant,
     /// Seconds to the plateau.
     k: f64,
     origin: f64,
-    /// What Reno's window would be.
+    /// Reno's window for the same losses.
     reno: f64,
 }
 
@@ -97,7 +97,8 @@ impl Cubic {
             origin: last_max.max(window),
             reno: window,
         });
-        // As fast as Reno, which halves, on average; past the old window as fast as Reno itself.
+        // Grows on average as fast as Reno, which halves its window; above the old window as fast
+        // as Reno itself.
         let alpha = if epoch.reno < last_max {
             3.0 * (1.0 - BETA) / (1.0 + BETA)
         } else {
@@ -112,7 +113,7 @@ impl Cubic {
         self.window = self.window.max(epoch.reno.min(1.5 * window));
     }
 
-    /// The window is not used: what would have happened is not known.
+    /// Shifts the epoch while the window is not used.
     fn stand_still(&mut self, now: Instant) {
         if let Some(epoch) = &mut self.epoch {
             epoch.began = (epoch.began + now.since(self.acknowledged)).min(now);
@@ -125,8 +126,7 @@ impl Cubic {
             threshold: self.threshold,
             last_max: self.last_max,
         });
-        // Fast convergence: what is taken away from a flow that did not reach its old window is left
-        // to a newcomer.
+        // Fast convergence: a flow that did not reach its old window leaves bandwidth to a new one.
         self.last_max = if self.window < self.last_max {
             self.window * (1.0 + BETA) / 2.0
         } else {
@@ -156,7 +156,7 @@ impl CongestionControl for Cubic {
         let bytes = (news.bytes.as_u64() as f64).min(self.window);
         let recovers = self.recovery.is_some_and(|since| news.newest_sent <= since);
         if recovers {
-            // The window waits until what follows the reduction is acknowledged.
+            // The window does not grow until packets sent after the reduction are acknowledged.
         } else if self.is_slow_start() {
             self.slow_start(news, bytes);
         } else if news.flight_before.as_u64() as f64 + 2.0 * self.packet > self.window {
@@ -175,7 +175,7 @@ impl CongestionControl for Cubic {
     }
 
     fn on_timeout(&mut self, now: Instant) {
-        // One reduction for what was under way, however often it has to be sent again.
+        // One reduction for all data in flight, however often it is retransmitted.
         if self.window > self.packet {
             self.reduce(now);
         }
@@ -194,7 +194,7 @@ impl CongestionControl for Cubic {
     }
 
     fn on_idle(&mut self, timeouts: u32) {
-        // RFC 9438 §5.8 leaves it to RFC 7661: by halves, down to a new path's window.
+        // RFC 9438 §5.8 refers to RFC 7661: halve the window, down to the initial one.
         let least = (initial_window(self.packet as u64) as f64).min(self.window);
         self.threshold = self.threshold.max(self.window);
         self.window = (self.window * 0.5_f64.powi(timeouts.min(64) as i32)).max(least);

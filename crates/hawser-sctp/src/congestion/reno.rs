@@ -2,34 +2,35 @@ use hawser_types::{ByteCount, Instant, Rate};
 
 use super::{Acknowledged, CongestionControl, Coupling, Lost, MAX_WINDOW};
 
-/// SCTP's own: slow start, then one packet more in each round trip; half with each loss.
+/// SCTP's own congestion control: slow start, then one packet more in each round trip; half with
+/// each loss.
 ///
 /// Source: RFC 9260 §7.2; the increase of coupled paths from RFC 6356 §3.
 #[derive(Debug)]
 pub(crate) struct Reno {
     packet: u64,
-    /// After a reduction there is room for this many packets.
+    /// Minimum window after a reduction, in packets.
     fewest: u64,
     window: u64,
     threshold: u64,
-    /// Bytes acknowledged towards the next packet more.
+    /// Bytes acknowledged towards the next increase by a packet.
     partial: u64,
-    /// What was sent before this belongs to a reduction that was made already.
+    /// Time of the last reduction. Losses sent before it cause no other.
     recovery: Option<Instant>,
     /// Window and threshold before the last reduction.
     before: Option<(u64, u64)>,
     coupling: Option<Coupling>,
-    /// What coupled growth has left over: less than a byte.
+    /// Remainder of coupled growth: less than a byte.
     rest: f64,
 }
 
 impl Reno {
-    /// As RFC 9260 has it.
+    /// Creates the control of RFC 9260.
     pub(crate) fn new(packet: ByteCount) -> Self {
         Self::with(packet, initial_window, FEWEST_PACKETS)
     }
 
-    /// As RFC 2960 had it.
+    /// Creates the control of RFC 2960.
     pub(crate) fn first(packet: ByteCount) -> Self {
         Self::with(packet, |packet| 2 * packet, 2)
     }
@@ -81,12 +82,12 @@ impl CongestionControl for Reno {
         let recovers = self
             .recovery
             .is_some_and(|since| acknowledged.newest_sent <= since);
-        // Less than a packet's room is none.
+        // A window with room for less than a packet is fully used.
         let used = acknowledged.flight_before.as_u64() + self.packet > self.window;
         let bytes = acknowledged.bytes.as_u64();
-        // RFC 9260 grows the window only when the cumulative TSN moves. That of an association of several
-        // paths stands still for a hole on any of them, so that news of this path count instead, but
-        // where an experiment wants it.
+        // RFC 9260 grows the window only when the cumulative TSN moves. With several paths, it
+        // stands still for a hole on any of them; so acknowledgements of this path count instead,
+        // except where an experiment asks for the original rule.
         let grows = acknowledged.may_grow;
         if self.window <= self.threshold {
             if used && !recovers && grows {
@@ -119,7 +120,7 @@ impl CongestionControl for Reno {
     }
 
     fn on_timeout(&mut self, now: Instant) {
-        // One reduction for what was under way, however often it has to be sent again (RFC 5681 §3.1).
+        // One reduction for all data in flight, however often it is retransmitted (RFC 5681 §3.1).
         if self.window > self.packet {
             self.halve();
         }
@@ -135,7 +136,7 @@ impl CongestionControl for Reno {
     }
 
     fn on_idle(&mut self, timeouts: u32) {
-        // What was known of the path fades (§7.2.1).
+        // Knowledge about the path gets old (§7.2.1).
         let halved = self.window.checked_shr(timeouts).unwrap_or(0);
         let least = initial_window(self.packet).min(self.window);
         self.threshold = self.threshold.max(self.window);
@@ -156,5 +157,5 @@ fn initial_window(packet: u64) -> u64 {
     (4 * packet).min((2 * packet).max(4404))
 }
 
-/// So many that losses show by what follows them.
+/// Minimum window in packets, so that later packets reveal a loss.
 const FEWEST_PACKETS: u64 = 4;

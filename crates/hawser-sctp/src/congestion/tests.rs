@@ -138,7 +138,7 @@ fn after_an_outage_the_link_is_filled_again() {
             link.cut = true;
             share(&mut link, &mut senders, 10, 10 + outage);
             link.cut = false;
-            // The time-out that is under way may last as long as the outage again.
+            // The running time-out may last as long as the outage again.
             let again = 10 + 3 * outage + 4;
             share(&mut link, &mut senders, 10 + outage, again);
             let then = share(&mut link, &mut senders, again, again + 10)[0];
@@ -218,12 +218,16 @@ fn coupled_paths_take_together_what_one_flow_takes() {
 }
 
 proptest! {
-    /// Nothing that a path can report, plausible or not, leads to a panic, to a window that closes for
-    /// good or to one without bound.
+    /// No report of a path, plausible or not, causes a panic, a window that closes for good, or one
+    /// without bound.
     #[test]
     fn odd_news_do_no_harm(
         steps in prop::collection::vec(
-            (0u8..7, prop_oneof![0..5u64, 0..100_000u64, any::<u64>()], prop_oneof![0..5u64, 0..2_000_000_000u64, any::<u64>()]),
+            (
+                0u8..7,
+                prop_oneof![0..5u64, 0..100_000u64, any::<u64>()],
+                prop_oneof![0..5u64, 0..2_000_000_000u64, any::<u64>()],
+            ),
             1..300,
         ),
     ) {
@@ -280,7 +284,7 @@ fn apply(
     }
 }
 
-/// A word of 13 bytes that is acknowledged late is all that a path has carried before there is more.
+/// A path has carried only a message of 13 bytes, acknowledged late, before more data comes.
 #[test]
 fn what_comes_before_there_is_much_to_send_does_not_slow_the_first_window() {
     let (rtt, packet) = (Duration::from_millis(25), ByteCount::new(1400));

@@ -1,22 +1,23 @@
 use crate::{AssociationConfig, Local};
 
-/// How an endpoint behaves.
+/// Configuration of an endpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndpointConfig {
-    /// How associations behave that peers begin. Its checksum and framing hold for all of the endpoint.
+    /// Configuration of associations that peers begin. Its checksum and framing hold for the whole
+    /// endpoint.
     pub association: AssociationConfig,
     /// Peers may begin associations, at [`AssociationConfig::port`].
     pub accepts: bool,
-    /// Where packets can leave, and where this host can be reached.
+    /// Addresses that packets can leave from and that this host can be reached at.
     pub locals: Vec<Local>,
-    /// The most associations at a time.
+    /// Maximum number of associations at a time.
     pub max_associations: usize,
-    /// The most that the hosts of one IPv4 address, or of one /64 of IPv6, may begin.
+    /// Maximum number of associations begun from one IPv4 address or IPv6 /64.
     pub max_associations_per_host: usize,
 }
 
 impl EndpointConfig {
-    /// Peers may begin associations that behave so.
+    /// Creates a configuration where peers may begin associations.
     pub fn new(association: AssociationConfig, locals: &[Local]) -> Self {
         Self {
             association,

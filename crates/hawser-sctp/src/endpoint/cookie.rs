@@ -8,32 +8,32 @@ use subtle::ConstantTimeEq as _;
 
 use crate::association::{MAX_PEER_ADDRESSES, Terms};
 
-/// An association that does not exist yet: the peer carries it, so that whoever only asks costs no
-/// memory.
+/// A state cookie: an association that does not exist yet. The peer carries it, so that an INIT
+/// costs no memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cookie {
-    /// From then on it is too old.
+    /// Time from which the cookie is stale.
     pub(crate) expires: Instant,
-    /// Which association it would replace; 0 for none. A number that says nothing of the
-    /// association's tags to those who only see the cookie.
+    /// Number of the association that it would replace, 0 for none. It reveals nothing about that
+    /// association's tags.
     pub(crate) tie: u64,
-    /// What would be agreed.
+    /// The negotiated values.
     pub(crate) terms: Terms,
 }
 
-/// Makes cookies that nobody else can make or change.
+/// Key for cookies that others can neither make nor change.
 ///
-/// The key itself makes none: each span of time has one that is derived from it, so that none is used
-/// for long.
+/// Each span of time has a key derived from this one, so that none is used for long.
 #[derive(Clone)]
 pub(crate) struct CookieKey([u8; 32]);
 
-/// It is no cookie of ours, or not any more as we made it.
+/// The cookie is not from this host, or was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Forged;
 
 impl Cookie {
-    /// Whether it may come from there, in a packet with this tag between these SCTP ports.
+    /// Tells whether the cookie may come from this source, in a packet with this tag and these SCTP
+    /// ports.
     pub(crate) fn fits(
         &self,
         source: SocketAddr,
@@ -47,7 +47,7 @@ impl Cookie {
             && terms.peer_addresses.iter().any(|it| it.ip() == source.ip())
     }
 
-    /// What to tell whoever brings it too late; `None` while it is not.
+    /// Returns the cause to report for a stale cookie; `None` while it is fresh.
     pub(crate) fn stale_cause(&self, now: Instant) -> Option<Cause> {
         let late = now.since(self.expires).as_micros();
         (self.expires <= now).then(|| Cause::StaleCookie(u32::try_from(late).unwrap_or(u32::MAX)))
@@ -77,7 +77,7 @@ impl Cookie {
                 | u8::from(terms.reconfiguration) << 2
                 | u8::from(terms.zero_checksum) << 3,
         );
-        // One port for all: they were listed by one packet.
+        // One port for all addresses, since one packet listed them.
         out.put_u16(terms.peer_addresses.first().map_or(0, SocketAddr::port));
         for address in &terms.peer_addresses {
             match address.ip() {
@@ -142,7 +142,7 @@ impl CookieKey {
         Self(secret)
     }
 
-    /// What the peer is given.
+    /// Encodes and authenticates a cookie.
     pub(crate) fn seal(&self, cookie: &Cookie) -> Bytes {
         let mut out = cookie.encode();
         let code = self.code(cookie.expires, &out);
@@ -150,7 +150,7 @@ impl CookieKey {
         out.freeze()
     }
 
-    /// What the peer brought back. That it is not too old is for the caller to see.
+    /// Verifies and decodes a cookie. The caller checks its age.
     pub(crate) fn open(&self, sealed: &[u8]) -> Result<Cookie, Forged> {
         let length = sealed.len().checked_sub(CODE_LENGTH).ok_or(Forged)?;
         let (content, code) = sealed.split_at(length);
@@ -162,7 +162,8 @@ impl CookieKey {
         Cookie::decode(content).ok_or(Forged)
     }
 
-    /// What names the association with this tag in cookies, without telling the tag; never 0.
+    /// Returns a number that names the association with this tag in cookies, without revealing the
+    /// tag; never 0.
     pub(crate) fn tie(&self, tag: VerificationTag) -> u64 {
         let mut named = *b"tie\0\0\0\0";
         named[3..].copy_from_slice(&tag.value().to_be_bytes());
@@ -198,8 +199,9 @@ fn decode_address(from: &mut &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Half a hash is as hard to guess as any key, and an answer to a stranger is to be short.
+/// Length of the authentication code: half a hash is as hard to guess as any key, and keeps the
+/// answer short.
 const CODE_LENGTH: usize = 16;
 
-/// How long a derived key makes cookies.
+/// Time span of one derived key.
 const KEY_SPAN: Duration = Duration::from_secs(600);

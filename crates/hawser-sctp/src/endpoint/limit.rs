@@ -4,24 +4,25 @@ use std::time::Duration;
 
 use hawser_types::Instant;
 
-/// How many strangers are answered: in all, and of each neighbourhood, so that a flood under one name
-/// neither reaches who has that name nor shuts out all others.
+/// Rate limit of answers to strangers, in total and for each neighbourhood. A flood with one forged
+/// source neither floods that source nor blocks all others.
 pub(super) struct AnswerLimit {
     key: [u8; 32],
     in_all: u32,
     all: Bucket,
-    /// Neighbourhoods share places by chance: the memory is fixed.
+    /// Buckets of neighbourhoods, chosen by hash: the memory is fixed.
     places: Vec<Bucket>,
 }
 
-/// Tokens that come back at a rate, up to those of a second. Kept as the time when all will be back.
+/// A token bucket with the tokens of one second, stored as the time when it will be full.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
     full_at: Instant,
 }
 
 impl AnswerLimit {
-    /// `key`: nobody else knows which neighbourhoods share a place.
+    /// Creates a limit. `key` is secret, so that nobody can predict which neighbourhoods share a
+    /// bucket.
     pub(super) fn new(key: [u8; 32], in_all: u32) -> Self {
         Self {
             key,
@@ -31,7 +32,7 @@ impl AnswerLimit {
         }
     }
 
-    /// Whether one more answer may go there; it is counted.
+    /// Takes a token for an answer to this address; `false` if there is none.
     pub(super) fn take(&mut self, now: Instant, to: IpAddr) -> bool {
         let hash = blake3::keyed_hash(&self.key, &neighbourhood(to).to_be_bytes());
         let [high, low, ..] = *hash.as_bytes();
@@ -53,7 +54,7 @@ impl Bucket {
 }
 
 impl fmt::Debug for AnswerLimit {
-    /// Without key and places.
+    /// Leaves out key and buckets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AnswerLimit")
             .field("all", &self.all)
@@ -61,7 +62,7 @@ impl fmt::Debug for AnswerLimit {
     }
 }
 
-/// Addresses that count as one: an IPv4 /24, an IPv6 /48.
+/// Returns the neighbourhood of an address: an IPv4 /24, an IPv6 /48.
 fn neighbourhood(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => u128::from(address.to_bits() >> 8),
@@ -71,5 +72,5 @@ fn neighbourhood(address: IpAddr) -> u128 {
 
 const PLACES: usize = 1024;
 
-/// Answers a second to one neighbourhood: at most 300 kbit/s that somebody else asked for in its name.
+/// Answers a second to one neighbourhood: at most 300 kbit/s caused by forged sources.
 const PER_PLACE: u32 = 200;

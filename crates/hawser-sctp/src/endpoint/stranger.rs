@@ -1,4 +1,4 @@
-//! Packets of no association: beginnings, and what is out of the blue (RFC 9260 §5.1, §8.4).
+//! Packets of no association: INIT, COOKIE ECHO and out-of-the-blue packets (RFC 9260 §5.1, §8.4).
 
 use bytes::Bytes;
 use hawser_types::Instant;
@@ -12,7 +12,7 @@ use crate::association::{Answer, Association, Offer, PeerOffer, Setup, whole_pac
 use crate::{Route, Transmit};
 
 impl Endpoint {
-    /// Somebody wants to begin: gets a cookie, and nothing is kept.
+    /// Answers an INIT with a cookie, without keeping state.
     pub(super) fn on_init(
         &mut self,
         now: Instant,
@@ -55,7 +55,7 @@ impl Endpoint {
         )
     }
 
-    /// Somebody brings a cookie back: only now there is an association.
+    /// Creates an association from a returned cookie.
     pub(super) fn on_cookie_echo(
         &mut self,
         now: Instant,
@@ -80,7 +80,7 @@ impl Endpoint {
             return Handled::For(id, packet);
         }
         if cookie.tie != 0 {
-            // What it was to replace is over.
+            // The association that it would replace is over.
             return Handled::Ignored(Ignored::UsedCookie);
         }
         let refused = match cookie.stale_cause(now) {
@@ -99,7 +99,8 @@ impl Endpoint {
         }
     }
 
-    /// Out of the blue, or with a wrong tag. What is answered is never shorter than the answer.
+    /// Answers a packet that is out of the blue or has a wrong tag. The answer is never longer than
+    /// the packet.
     pub(super) fn on_unexpected(
         &mut self,
         now: Instant,
@@ -109,7 +110,7 @@ impl Endpoint {
     ) -> Handled {
         let ports = ports(packet);
         let chunk = match first {
-            // The answer to one that got lost may have been SHUTDOWN COMPLETE.
+            // The SHUTDOWN COMPLETE that answered an earlier SHUTDOWN ACK may be lost.
             Chunk::ShutdownAck => Chunk::ShutdownComplete { reflected: true },
             _ if self.table.by_address(ports, route.remote).is_some() => {
                 return Handled::Ignored(Ignored::WrongTag);
@@ -133,7 +134,7 @@ impl Endpoint {
             .insert(ports(&packet), terms.local_tag, &terms.peer_addresses);
         self.table.set_host(id, route.remote.ip());
         let (config, mut locals) = (self.config.association.clone(), self.config.locals.clone());
-        // The owner may not have told of it yet; that packets come there shows that it is one.
+        // The owner may not have announced this address yet; the packet shows that it is one.
         if !locals.contains(&route.local) {
             locals.push(route.local);
         }
@@ -186,8 +187,8 @@ impl Endpoint {
     }
 }
 
-/// Whether an answer would do harm, or answer an answer: ABORT, SHUTDOWN COMPLETE, COOKIE ACK, the
-/// report of a stale cookie, or what can't be read.
+/// Tells whether the packet must not be answered: ABORT, SHUTDOWN COMPLETE, COOKIE ACK, the report
+/// of a stale cookie, or an unreadable chunk.
 fn is_unanswerable(packet: &Packet) -> bool {
     packet.chunks().any(|chunk| match chunk {
         Ok(Chunk::Abort { .. } | Chunk::ShutdownComplete { .. } | Chunk::CookieAck) | Err(_) => {

@@ -9,10 +9,10 @@ use smallvec::{SmallVec, smallvec};
 use super::AssociationId;
 use crate::association::MAX_PEER_ADDRESSES;
 
-/// By what an association is found.
+/// Table that finds the association of a packet.
 ///
-/// The tag finds it: whoever knows it belongs to the association, from whatever address. Addresses
-/// find it for the few packets that do not carry it.
+/// The tag identifies an association, whatever address a packet comes from. Addresses identify it
+/// only for the few packets without its tag.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     now: Instant,
@@ -20,7 +20,7 @@ pub(super) struct Table {
     known: BTreeMap<AssociationId, Known>,
     by_tag: BTreeMap<VerificationTag, AssociationId>,
     by_address: BTreeMap<(Ports, SocketAddr), AssociationId>,
-    /// How many a host began.
+    /// Number of associations that each host began.
     hosts: BTreeMap<IpAddr, usize>,
     spent: Spent,
 }
@@ -35,13 +35,13 @@ pub(super) struct Ports {
 #[derive(Debug)]
 struct Known {
     ports: Ports,
-    /// The one in use, and behind it the one that is in use if the peer's new beginning was followed.
+    /// The tag in use, and the tag that replaces it if the peer's restart succeeds.
     tags: SmallVec<[VerificationTag; 2]>,
     addresses: Vec<SocketAddr>,
     host: Option<IpAddr>,
 }
 
-/// Tags that cookies may still name though their association is over.
+/// Tags of past associations that cookies may still name.
 #[derive(Debug, Default)]
 struct Spent {
     tags: BTreeSet<VerificationTag>,
@@ -63,7 +63,7 @@ impl Table {
         self.known.len()
     }
 
-    /// How many associations this one's neighbours, itself included, have begun.
+    /// Returns the number of associations that the host of this address began.
     pub(super) fn count_of(&self, address: IpAddr) -> usize {
         self.hosts.get(&host_of(address)).copied().unwrap_or(0)
     }
@@ -88,7 +88,7 @@ impl Table {
         id
     }
 
-    /// The association was begun from there.
+    /// Counts the association for the host that began it.
     pub(super) fn set_host(&mut self, id: AssociationId, address: IpAddr) {
         if let Some(known) = self.known.get_mut(&id) {
             let host = host_of(address);
@@ -106,7 +106,7 @@ impl Table {
         self.by_address.get(&(ports, address)).copied()
     }
 
-    /// Whether no association has the tag, nor had it lately.
+    /// Tells whether no association has the tag, nor had it lately.
     pub(super) fn is_free(&self, tag: VerificationTag) -> bool {
         !self.by_tag.contains_key(&tag) && !self.is_spent(tag)
     }
@@ -115,8 +115,8 @@ impl Table {
         self.spent.tags.contains(&tag)
     }
 
-    /// A cookie came by which the peer begins anew, under `tag`. `is_own` says which of the
-    /// association's tags it names as its predecessor: that one is in use.
+    /// Adds the tag of a cookie by which the peer restarts. `is_own` tells which of the
+    /// association's tags the cookie names as its predecessor: that one is in use.
     pub(super) fn on_restart(
         &mut self,
         id: AssociationId,
@@ -136,7 +136,8 @@ impl Table {
         self.by_tag.insert(tag, id);
     }
 
-    /// The first [`MAX_PEER_ADDRESSES`] are taken; those that others have remain theirs.
+    /// Replaces an association's addresses: at most [`MAX_PEER_ADDRESSES`], without those of other
+    /// associations.
     pub(super) fn set_addresses(&mut self, id: AssociationId, addresses: &[SocketAddr]) {
         let Some(known) = self.known.get_mut(&id) else {
             return;
@@ -153,7 +154,7 @@ impl Table {
         }
     }
 
-    /// Cookies that name the association are refused for the span `memory`.
+    /// Removes an association. Cookies that name it are refused for the span `memory`.
     pub(super) fn remove(&mut self, id: AssociationId, memory: Duration) {
         self.set_addresses(id, &[]);
         let Some(known) = self.known.remove(&id) else {
@@ -197,7 +198,7 @@ impl Spent {
     }
 }
 
-/// What one host is taken to have: an IPv4 address, or an IPv6 /64.
+/// Returns the address range that counts as one host: an IPv4 address, or an IPv6 /64.
 fn host_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -205,5 +206,5 @@ fn host_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Tags of the past that are remembered.
+/// Maximum number of past tags remembered.
 const MAX_SPENT: usize = 65_536;

@@ -15,7 +15,7 @@ use crate::{AssociationConfig, Route};
 const HOME: &str = "192.0.2.1";
 const AWAY: &str = "198.51.100.1";
 
-/// The tag that strangers choose.
+/// Tag chosen by strangers.
 const PEER: u32 = 2;
 
 fn endpoint() -> Endpoint {
@@ -33,7 +33,7 @@ fn from_away() -> Route {
     route(HOME, AWAY)
 }
 
-/// What a stranger is answered after a second; `None` if nothing.
+/// Returns the answer to a stranger after a second; `None` if there is none.
 fn answer(endpoint: &mut Endpoint, datagram: Bytes) -> Option<Sent> {
     match endpoint.handle_datagram(later(), from_away(), datagram) {
         Handled::Reply(transmit) => Some(Sent::of(&transmit)),
@@ -49,7 +49,7 @@ fn ignored(handled: Handled) -> Ignored {
     }
 }
 
-/// The INIT ACK for an INIT from there.
+/// Returns the INIT ACK for an INIT from this route.
 fn init_ack(endpoint: &mut Endpoint, from: Route, said: Init) -> Init {
     let datagram = packet(0, &[Chunk::Init(said)]);
     match endpoint.handle_datagram(later(), from, datagram) {
@@ -58,12 +58,12 @@ fn init_ack(endpoint: &mut Endpoint, from: Route, said: Init) -> Init {
     }
 }
 
-/// A good one.
+/// Returns the INIT ACK for a valid INIT.
 fn good(endpoint: &mut Endpoint) -> Init {
     init_ack(endpoint, from_away(), init(PEER, vec![]))
 }
 
-/// The packet that brings the cookie of this INIT ACK back.
+/// Builds the packet that returns the cookie of this INIT ACK.
 fn echo(answer: &Init) -> Bytes {
     packet(
         answer.tag.value(),

@@ -8,14 +8,14 @@ use hawser_wire::sctp::{Cause, Chunk, Parameter, Tsn};
 
 use crate::association::{MAX_PEER_ADDRESSES, is_host, may_meet};
 
-/// Addresses that come and go while an association stands, both directions of it.
+/// Dynamic address reconfiguration (ASCONF), in both directions.
 ///
-/// The unspecified address stands for where the packet comes from, so that an address behind a
-/// translator can be named by who does not know it. One request chunk is under way at a time, and is
-/// sent again until it is answered.
+/// The unspecified address stands for the source of the packet, so that a host behind a NAT can
+/// name an address that it does not know. One ASCONF chunk is outstanding at a time and is
+/// retransmitted until it is acknowledged.
 ///
-/// Who may ask is not checked here: requests are to be passed on only from within the association
-/// and where packets are authenticated below.
+/// Authorization is not checked here: pass on only requests from within the association, and only
+/// where packets are authenticated below.
 ///
 /// Source: RFC 5061.
 #[derive(Debug)]
@@ -23,45 +23,45 @@ pub(crate) struct Asconf {
     next_serial: u32,
     waiting: VecDeque<AddressRequest>,
     asked: Option<Asked>,
-    /// That of the peer's next chunk.
+    /// Serial number of the peer's next chunk.
     peer_serial: u32,
-    /// The answer to the last one, for when it comes again.
+    /// Answer to the peer's last chunk, for its retransmissions.
     answer: Option<Vec<Parameter>>,
 }
 
-/// What one end asks of the other about its own addresses.
+/// A request about the addresses of its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AddressRequest {
-    /// It can be reached there too.
+    /// The sender can be reached at this address too.
     Add(IpAddr),
-    /// Not any more.
+    /// The sender cannot be reached there any more.
     Delete(IpAddr),
-    /// It would rather be reached there.
+    /// The sender prefers this address.
     Prefer(IpAddr),
 }
 
-/// What an answer says.
+/// The peer's answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answered {
     pub(crate) request: AddressRequest,
     pub(crate) accepted: bool,
 }
 
-/// What to make of the peer's chunk.
+/// Result of handling the peer's chunk.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    /// Goes back to where the chunk came from.
+    /// The answer, which takes the route of the chunk.
     pub(crate) chunk: Chunk,
-    /// To be done, in that order; no address is unspecified.
+    /// The changes to apply, in order; no address is unspecified.
     pub(crate) changes: Vec<AddressRequest>,
 }
 
-/// A chunk under way.
+/// An outstanding chunk.
 #[derive(Debug)]
 struct Asked {
-    /// The first is 0, by their correlation numbers.
+    /// The requests, by their correlation numbers from 0.
     requests: Vec<AddressRequest>,
-    /// It leaves then, again if it has left before.
+    /// Time of the next transmission.
     due: Instant,
     tries: u32,
 }
@@ -77,8 +77,8 @@ impl Asconf {
         }
     }
 
-    /// Asks for it as soon as what was asked before is answered. What it contradicts, or repeats, and
-    /// has not been asked yet never is.
+    /// Queues a request until the outstanding one is answered. It replaces queued requests that it
+    /// contradicts or repeats.
     pub(crate) fn request(&mut self, request: AddressRequest) {
         use AddressRequest::{Add, Delete, Prefer};
         let address = request.address();
@@ -93,8 +93,8 @@ impl Asconf {
         }
     }
 
-    /// A chunk to be sent now. `own`: an address of this end that the peer knows. `rto`: how long its
-    /// answer may take on the path that it goes over.
+    /// Returns a chunk to be sent now. `own`: an address of this end that the peer knows. `rto`: of
+    /// the path that the chunk will take.
     pub(crate) fn poll_chunk(&mut self, now: Instant, own: IpAddr, rto: Duration) -> Option<Chunk> {
         if self.asked.is_none() && !self.waiting.is_empty() {
             let count = self.waiting.len().min(MAX_REQUESTS);
@@ -117,14 +117,14 @@ impl Asconf {
         })
     }
 
-    /// When [`Self::poll_chunk`] has one.
+    /// Returns when [`Self::poll_chunk`] has a chunk.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let waits = (!self.waiting.is_empty()).then_some(Instant::ZERO);
         self.asked.as_ref().map(|asked| asked.due).or(waits)
     }
 
-    /// An ASCONF-ACK: what of the requests was accepted. Any other than the one waited for says
-    /// nothing.
+    /// Handles an ASCONF-ACK: returns the answers to the outstanding requests. An unexpected one is
+    /// ignored.
     pub(crate) fn on_ack(&mut self, serial: u32, parameters: &[Parameter]) -> Vec<Answered> {
         if serial != self.next_serial || self.asked.is_none() {
             return Vec::new();
@@ -132,10 +132,12 @@ impl Asconf {
         self.next_serial = self.next_serial.wrapping_add(1);
         let requests = self.asked.take().map_or(Vec::new(), |asked| asked.requests);
         let refused = |number| {
-            let is = |parameter: &Parameter| matches!(parameter, Parameter::Refused { correlation, .. } if *correlation == number);
-            parameters.iter().any(is)
+            parameters.iter().any(|parameter| match parameter {
+                Parameter::Refused { correlation, .. } => *correlation == number,
+                _ => false,
+            })
         };
-        // What nothing is said of was done.
+        // A request that is not mentioned was accepted.
         let answers = (0..).zip(requests).map(|(number, request)| Answered {
             request,
             accepted: !refused(number),
@@ -143,8 +145,8 @@ impl Asconf {
         answers.collect()
     }
 
-    /// An ASCONF that came from `source`, from a peer with the addresses `known`; `None` for one that
-    /// is not in its turn.
+    /// Handles an ASCONF from `source`, from a peer with the addresses `known`; `None` for one out
+    /// of sequence.
     pub(crate) fn on_asconf(
         &mut self,
         serial: u32,
@@ -208,7 +210,7 @@ impl AddressRequest {
     }
 }
 
-/// The peer's addresses while its requests are followed one after the other.
+/// The peer's addresses while its requests are applied one after the other.
 struct Book {
     source: IpAddr,
     known: Vec<IpAddr>,
@@ -216,7 +218,7 @@ struct Book {
 }
 
 impl Book {
-    /// What is answered; nothing to what is no request.
+    /// Applies a request and returns its answer; `None` for a parameter that is not a request.
     fn follow(&mut self, parameter: &Parameter) -> Option<Parameter> {
         let (correlation, done) = match parameter {
             Parameter::AddAddress {
@@ -251,7 +253,7 @@ impl Book {
         if self.known.contains(&address) {
             return Ok(());
         }
-        // A peer must not have this host look around its own network.
+        // A peer must not make this host probe its own network.
         if !is_host(address) || !may_meet(self.source, address) {
             return Err(NOT_AUTHORIZED);
         }
@@ -313,10 +315,10 @@ const NO_RESOURCES: u16 = 0x00A1;
 const SOURCE_ADDRESS: u16 = 0x00A2;
 const NOT_AUTHORIZED: u16 = 0x00A4;
 
-/// In one chunk: with IPv6 addresses they fit the smallest packet.
+/// Maximum number of requests in a chunk: with IPv6 addresses they fit the smallest packet.
 const MAX_REQUESTS: usize = 16;
 const MAX_WAITING: usize = 64;
-/// To one chunk; answers fit a packet then.
+/// Maximum number of answers to a chunk, so that they fit a packet.
 const MAX_ANSWERS: usize = 64;
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const MAX_DOUBLINGS: u32 = 10;

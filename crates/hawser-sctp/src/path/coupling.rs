@@ -6,24 +6,24 @@ use hawser_types::{Instant, LinkIndex, PathId};
 use super::{Path, PathState, Paths};
 use crate::congestion::Coupling;
 
-/// Finds out which paths share a bottleneck, and couples their windows.
+/// Detects paths that share a bottleneck, and couples their windows.
 #[derive(Debug, Default)]
 pub(super) struct Coupler {
     bottlenecks: Bottlenecks,
-    /// Links that share a bottleneck with others, by the number of it.
+    /// Links that share a bottleneck, with the number of the bottleneck.
     shared: BTreeMap<LinkIndex, u8>,
     looked: Instant,
     coupled: Instant,
 }
 
-/// Packets of a path since they were last counted.
+/// Packets of a path since the last count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     pub(super) delivered: u64,
     pub(super) lost: u64,
 }
 
-/// What several paths have in common.
+/// A resource that several paths share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Common {
     Link(LinkIndex),
@@ -31,7 +31,7 @@ enum Common {
 }
 
 impl Paths {
-    /// Something was acknowledged on a path.
+    /// Handles an acknowledgement on a path.
     pub(super) fn couple(&mut self, now: Instant, id: PathId) {
         if !self.config.coupled {
             return;
@@ -47,19 +47,19 @@ impl Paths {
             self.coupler.looked = now;
             self.coupler.shared = shared(&mut self.coupler.bottlenecks, now);
         }
-        // Windows move by packets: it need not be exact at every one of them.
+        // Windows change by packets, so a coupling at intervals is exact enough.
         if now.since(self.coupler.coupled) >= COUPLED_EVERY {
             self.coupler.coupled = now;
             self.couple_all();
         }
     }
 
-    /// The number of the bottleneck that a link shares with others.
+    /// Returns the number of the bottleneck that a link shares with others.
     pub(super) fn bottleneck(&self, link: LinkIndex) -> Option<u8> {
         self.coupler.shared.get(&link).copied()
     }
 
-    /// A link has gone.
+    /// Forgets a link that was removed.
     pub(super) fn forget_link(&mut self, link: LinkIndex) {
         self.coupler.bottlenecks.remove(link);
         self.coupler.shared.remove(&link);

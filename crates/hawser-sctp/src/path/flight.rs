@@ -1,4 +1,4 @@
-//! What is under way on one path, and what of it is lost.
+//! Packets in flight on one path, and the detection of their loss.
 
 mod delivery;
 mod pacer;
@@ -19,34 +19,35 @@ use delivery::{Delivery, Snapshot};
 use pacer::Pacer;
 use reordering::Reordering;
 
-/// What is under way on one path, like a QUIC connection's sent packets: each packet with DATA gets
-/// the path's next number, whichever chunks it carries.
+/// Packets in flight on one path, kept as QUIC keeps sent packets: each packet with DATA gets the
+/// path's next number, whichever chunks it carries.
 ///
-/// Loss is judged among the packets of one path alone, so that paths of different delay never make
+/// Loss detection compares only packets of one path, so that paths of different delay never make
 /// each other's chunks look lost. Source: RFC 9002 §6.1, in place of RFC 9260's missing reports.
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
-    /// From the oldest of which anything is under way.
+    /// Packets from the oldest one in flight.
     packets: VecDeque<SentPacket>,
-    /// The number of the first of them.
+    /// Number of the first of them.
     first: u64,
     bytes: u64,
-    /// Packets of which anything is under way.
+    /// Number of packets in flight, at least in part.
     open: u64,
-    /// The latest packet that was acknowledged, even in part.
+    /// Number of the latest packet acknowledged, even in part.
     largest: Option<u64>,
     losses: LossRule,
-    /// What T3 counts from: when something was acknowledged, or sent with nothing under way.
+    /// Start of T3: the time of the last acknowledgement, or of the first packet sent with nothing
+    /// in flight.
     timer: Instant,
     last_sent: Instant,
     probe: Probe,
-    /// Packets before this one went over another path as well.
+    /// Packets before this number have been copied to another path.
     copied: u64,
     news: Option<News>,
     delivery: Delivery,
     pacer: Pacer,
     reordering: Reordering,
-    /// The share of packets that were lost lately.
+    /// Recent share of lost packets.
     loss: f64,
 }
 
@@ -55,27 +56,27 @@ pub(crate) struct Flight {
 pub(crate) struct SentPacket {
     pub(crate) number: u64,
     pub(crate) at: Instant,
-    /// The chunks that it carried, by their places in the compound window.
+    /// The chunks that it carried, by their numbers in the compound window.
     pub(crate) chunks: SmallVec<[u64; 2]>,
-    /// What of it is neither acknowledged nor lost; the packet's header goes with the last chunk.
+    /// Bytes neither acknowledged nor lost; the packet's header goes with the last chunk.
     pub(crate) bytes: u64,
-    /// How many of the chunks that is.
+    /// Number of chunks neither acknowledged nor lost.
     open: usize,
     snapshot: Snapshot,
 }
 
-/// What one SACK said of the path.
+/// Summary of one SACK, as it concerns the path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct News {
     pub(crate) bytes: ByteCount,
     pub(crate) flight_before: ByteCount,
     pub(crate) newest_sent: Instant,
-    /// When the latest of those chunks was sent that were sent once: Karn's rule.
+    /// Send time of the latest acknowledged chunk that was sent once: Karn's rule.
     pub(crate) measurable: Option<Instant>,
     newest: Snapshot,
 }
 
-/// The tail loss probe: once for each time that nothing comes back.
+/// State of the tail loss probe, sent once in each period without answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Probe {
     #[default]
@@ -92,47 +93,47 @@ impl Flight {
         }
     }
 
-    /// Bytes of packets under way, less the chunks in them that are not.
+    /// Returns the bytes in flight.
     pub(crate) fn bytes(&self) -> ByteCount {
         ByteCount::new(self.bytes)
     }
 
-    /// The share of packets that were lost lately, 0 to 1.
+    /// Returns the recent share of lost packets, 0 to 1.
     pub(crate) fn loss(&self) -> f64 {
         self.loss
     }
 
-    /// Whether nothing is under way.
+    /// Tells whether nothing is in flight.
     pub(crate) fn is_empty(&self) -> bool {
         self.open == 0
     }
 
-    /// Whether another packet may leave now, by the window and by the pace.
+    /// Tells whether window and pacing allow another packet now.
     pub(crate) fn is_ready(&self, now: Instant, window: ByteCount) -> bool {
         self.bytes() < window && self.is_paced(now)
     }
 
-    /// Whether another packet may leave now by the pace alone.
+    /// Tells whether pacing allows another packet now.
     pub(crate) fn is_paced(&self, now: Instant) -> bool {
         self.pacer.free_at() <= now
     }
 
-    /// Whether something waits for that and nothing else.
+    /// Tells whether something waits for pacing and nothing else.
     pub(crate) fn set_waiting_for_pace(&mut self, is_waiting: bool) {
         self.pacer.set_waiting(is_waiting);
     }
 
-    /// When it may.
+    /// Returns when pacing allows the next packet.
     pub(crate) fn paced_at(&self) -> Instant {
         self.pacer.free_at()
     }
 
-    /// The number that the next packet gets.
+    /// Returns the number of the next packet.
     pub(crate) fn next_number(&self) -> u64 {
         self.first + self.packets.len() as u64
     }
 
-    /// A packet of `bytes` leaves with these chunks.
+    /// Handles a packet of `bytes` that leaves with these chunks.
     pub(crate) fn on_sent(
         &mut self,
         now: Instant,
@@ -161,20 +162,22 @@ impl Flight {
         }
     }
 
-    /// When the packet left; `None` once nothing of it is under way.
+    /// Returns when the packet was sent; `None` once nothing of it is in flight.
     pub(crate) fn sent_at(&self, number: u64) -> Option<Instant> {
         let place = number.checked_sub(self.first)?;
         let packet = self.packets.get(place as usize)?;
         (packet.open > 0).then_some(packet.at)
     }
 
-    /// A chunk of `bytes` in this packet was acknowledged. `once`: it was sent only once.
+    /// Handles the acknowledgement of a chunk of `bytes` in this packet. `once`: it was sent only
+    /// once.
     pub(crate) fn acknowledge(&mut self, now: Instant, number: u64, bytes: u64, once: bool) {
         let before = self.bytes();
         let Some((at, snapshot, bytes)) = self.close(number, bytes) else {
             return;
         };
-        // Any answer shows that more are to come, but RFC 2960 §6.3.2 has T3 wait for the oldest.
+        // Any acknowledgement restarts T3, except in RFC 2960 §6.3.2, where only that of the oldest
+        // packet does.
         if self.losses == LossRule::PerPath || number == self.first {
             self.timer = now;
         }
@@ -199,30 +202,29 @@ impl Flight {
         self.pop_closed();
     }
 
-    /// A chunk in this packet is under way no more, and nobody knows whether it arrived.
+    /// Removes a chunk of this packet from flight, when it is unknown whether it arrived.
     pub(crate) fn forget(&mut self, number: u64, bytes: u64) {
         self.close(number, bytes);
         self.pop_closed();
     }
 
-    /// What the SACK that was just read said of this path.
+    /// Returns what the last SACK reported for this path.
     pub(crate) fn take_news(&mut self) -> Option<News> {
         self.news.take()
     }
 
-    /// How fast the path delivered by the latest of the news; `None` where it was too little.
+    /// Returns a delivery rate sample of the latest packet acknowledged; `None` if it is too short.
     pub(crate) fn rate_sample(&self, news: &News, min_rtt: Duration) -> Option<RateSample> {
         self.delivery.sample(&news.newest, min_rtt)
     }
 
-    /// Whatever is delivered until all that is under way now has been says little of the path:
-    /// it could have carried more.
+    /// Marks samples as limited by the application until everything now in flight is delivered.
     pub(crate) fn on_application_limited(&mut self) {
         self.delivery.on_application_limited(self.bytes);
     }
 
-    /// The next packet that is lost: enough later ones of this path were acknowledged, or one and
-    /// enough time has gone by.
+    /// Returns the next lost packet: enough later packets of this path were acknowledged, or one
+    /// was and enough time has passed.
     pub(crate) fn pop_lost(&mut self, now: Instant, rtt: &RttEstimator) -> Option<SentPacket> {
         let largest = self.largest?;
         let patience = self.reordering.patience(rtt);
@@ -241,7 +243,7 @@ impl Flight {
         Some(lost)
     }
 
-    /// T3 has expired: everything under way is lost, oldest first.
+    /// Returns all packets in flight as lost, oldest first, when T3 has expired.
     pub(crate) fn take_all(&mut self) -> Vec<SentPacket> {
         let open = self.packets.iter_mut().filter(|packet| packet.open > 0);
         let lost: Vec<_> = open.map(SentPacket::take).collect();
@@ -252,18 +254,18 @@ impl Flight {
         lost
     }
 
-    /// A chunk of this packet that was lost had only been late. Whether it turns out that nothing was
-    /// lost since the window was last reduced.
+    /// Handles a chunk of this packet that counted as lost and arrived. Returns whether all losses
+    /// since the last window reduction were spurious.
     pub(crate) fn on_late(&mut self, number: u64) -> bool {
         self.reordering.on_late(number)
     }
 
-    /// When everything under way is taken for lost; `None` where nothing is.
+    /// Returns when T3 expires; `None` where nothing is in flight.
     pub(crate) fn t3(&self, rtt: &RttEstimator) -> Option<Instant> {
         (!self.is_empty()).then(|| self.timer + rtt.rto())
     }
 
-    /// When the oldest packet that a later one has overtaken is lost.
+    /// Returns when the oldest overtaken packet counts as lost.
     pub(crate) fn loss_at(&self, rtt: &RttEstimator) -> Option<Instant> {
         let largest = self.largest?;
         let before = self
@@ -274,11 +276,11 @@ impl Flight {
         Some(oldest.at + self.reordering.patience(rtt))
     }
 
-    /// When a probe is to bring an answer, so that a loss at the end does not wait for T3.
+    /// Returns when a tail loss probe is due, so that a loss at the end does not wait for T3.
     /// Source: RFC 8985 §7.2.
     pub(crate) fn probe_at(&self, rtt: &RttEstimator, sack_delay: Duration) -> Option<Instant> {
         let smoothed = rtt.smoothed()?;
-        // Once T3 has expired, its next expiry is the probe.
+        // After T3 has expired, its next expiry serves as the probe.
         let backs_off = rtt.rto() > rtt.rto_without_backoff();
         if self.is_empty() || self.probe != Probe::Idle || backs_off {
             return None;
@@ -292,41 +294,41 @@ impl Flight {
         Some(at).filter(|at| self.t3(rtt).is_some_and(|t3| *at < t3))
     }
 
-    /// The time for a probe has come.
+    /// Requests a probe.
     pub(crate) fn ask_for_probe(&mut self) {
         self.probe = Probe::Due;
     }
 
-    /// Whether a probe is to be sent.
+    /// Tells whether a probe is due.
     pub(crate) fn is_probe_due(&self) -> bool {
         self.probe == Probe::Due
     }
 
-    /// There was nothing to send for it.
+    /// Drops the probe, since nothing can be sent for it.
     pub(crate) fn give_up_probe(&mut self) {
         self.probe = Probe::Sent;
     }
 
-    /// The chunks of the latest packet of which anything is under way.
+    /// Returns the latest packet in flight.
     pub(crate) fn latest(&self) -> Option<&SentPacket> {
         self.packets.iter().rev().find(|packet| packet.open > 0)
     }
 
-    /// The oldest packet under way that no other path has a copy of.
+    /// Returns the oldest packet in flight that has not been copied to another path.
     pub(crate) fn uncopied(&self) -> Option<&SentPacket> {
         let from = self.copied.saturating_sub(self.first);
         let packets = self.packets.iter().skip(from as usize);
         packets.into_iter().find(|packet| packet.open > 0)
     }
 
-    /// That one went over another path as well, or need not.
+    /// Marks that packet as copied, or as not worth a copy.
     pub(crate) fn on_copied(&mut self) {
         let copied = self.uncopied().map(|packet| packet.number + 1);
         self.copied = copied.unwrap_or(self.copied);
     }
 
-    /// Closes one chunk of a packet: when it was sent, what was known then, and the bytes that are
-    /// under way no more.
+    /// Removes one chunk of a packet from flight. Returns the packet's send time and snapshot, and
+    /// the bytes removed.
     fn close(&mut self, number: u64, bytes: u64) -> Option<(Instant, Snapshot, u64)> {
         let place = number.checked_sub(self.first)?;
         let packet = self.packets.get_mut(place as usize)?;
@@ -360,7 +362,7 @@ impl Flight {
 }
 
 impl SentPacket {
-    /// Closes it, and gives out what it carried.
+    /// Removes the packet from flight and returns its contents.
     fn take(&mut self) -> Self {
         Self {
             number: self.number,
@@ -373,5 +375,5 @@ impl SentPacket {
     }
 }
 
-/// What one packet counts for in the share of those that are lost: a loss shows for some hundred packets.
+/// Weight of one packet in the share of losses: a loss shows for about a hundred packets.
 const LOSS_WEIGHT: f64 = 1.0 / 128.0;

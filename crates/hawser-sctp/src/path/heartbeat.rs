@@ -7,26 +7,26 @@ use rand::Rng;
 use super::{Path, PathState, Paths};
 use crate::Selection;
 
-/// When a path is asked whether it is there, and what it was asked last.
+/// Heartbeat state of a path: when the next one is due, and the outstanding one.
 ///
 /// Source: RFC 9260 §8.3.
 #[derive(Debug)]
 pub(super) struct Heartbeat {
-    /// The next one leaves then, unless the path is in use.
+    /// Time of the next one, unless the path is in use.
     due: Instant,
-    /// One is wanted whether the path is in use or not.
+    /// A heartbeat is requested even if the path is in use.
     wanted: bool,
     asked: Option<Asked>,
-    /// Questions in a row that were not answered in time.
+    /// Consecutive heartbeats not answered in time.
     unanswered: u32,
 }
 
-/// A question under way.
+/// An outstanding heartbeat.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     nonce: u64,
     at: Instant,
-    /// Later, it counts as unanswered; an answer is still welcome.
+    /// Time from which it counts as unanswered; a late answer is still accepted.
     until: Instant,
     counted: bool,
 }
@@ -35,14 +35,14 @@ struct Asked {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HeartbeatToSend {
     pub(crate) path: PathId,
-    /// What comes back.
+    /// Heartbeat information, which the peer returns.
     pub(crate) info: Bytes,
-    /// Bytes of value of a PAD chunk behind it, in the same packet; 0 for no such chunk.
+    /// Length of the value of a PAD chunk in the same packet; 0 for no PAD chunk.
     pub(crate) pad: u16,
 }
 
 impl Heartbeat {
-    /// A new path is asked at once.
+    /// Creates the state of a new path, which gets a heartbeat at once.
     pub(super) fn new(now: Instant) -> Self {
         Self {
             due: now,
@@ -52,7 +52,7 @@ impl Heartbeat {
         }
     }
 
-    /// A question for whose answer there is time yet.
+    /// Returns the outstanding heartbeat that has not timed out.
     fn open(&self) -> Option<Asked> {
         self.asked.filter(|asked| !asked.counted)
     }
@@ -69,10 +69,10 @@ impl Paths {
             .find(|path| path.heartbeat.open().is_none() && path.next_heartbeat(interval) <= now);
         if let Some(path) = due {
             let nonce = self.rng.random();
-            // Half a time-out either way, so that paths do not ask together for ever.
+            // A jitter of half a time-out, so that the heartbeats of paths do not stay in step.
             let spread = self.rng.random_range(0.5..1.5);
             path.on_heartbeat_sent(now, nonce, interval, spread);
-            // The paper compares what a whole packet takes: its RTT = p/b + ε (§3.4).
+            // The paper compares the time that a full packet takes: its RTT = p/b + ε (§3.4).
             let pad = match self.config.selection {
                 Selection::Paper { .. } => path.packet_size.saturating_sub(plain),
                 Selection::Answering => 0,
@@ -89,7 +89,7 @@ impl Paths {
         Some(to_send(path, nonce, named, size - plain))
     }
 
-    /// The path whose question `info` answers.
+    /// Returns the path whose heartbeat `info` answers.
     pub(super) fn answered_by(&mut self, now: Instant, info: &[u8]) -> Option<PathId> {
         let (info, rest) = info.split_first_chunk::<INFO>()?;
         let named = if self.config.names_links { LINK } else { 0 };
@@ -113,7 +113,7 @@ impl Paths {
         Some(id)
     }
 
-    /// The paths whose question was not answered in time, each told once, and when it was asked.
+    /// Returns the paths whose heartbeat has just timed out, and its send time.
     pub(super) fn unanswered(&mut self, now: Instant) -> Vec<(PathId, Instant)> {
         let mut paths = Vec::new();
         for path in &mut self.paths {
@@ -122,7 +122,7 @@ impl Paths {
             if let Some(late) = late.filter(|asked| !asked.counted && asked.until <= now) {
                 late.counted = true;
                 path.heartbeat.unanswered = path.heartbeat.unanswered.saturating_add(1);
-                // While data is under way its own time-outs count, not these as well.
+                // While data is in flight, its own time-outs count instead.
                 if path.flight.is_empty() {
                     paths.push((path.id, late.at));
                 }
@@ -131,7 +131,7 @@ impl Paths {
         paths
     }
 
-    /// When a path has something to do.
+    /// Returns when a path needs attention.
     pub(super) fn wakes_at(&self, path: &Path) -> Instant {
         let heartbeat = match path.heartbeat.open() {
             Some(asked) => asked.until,
@@ -147,8 +147,8 @@ impl Paths {
 }
 
 impl Path {
-    /// When it is asked next: one that carries data is not, since its acknowledgements say as much,
-    /// unless they stay away.
+    /// Returns when the next heartbeat is due. A path that carries data needs none unless its
+    /// acknowledgements stay away.
     fn next_heartbeat(&self, interval: Duration) -> Instant {
         if self.heartbeat.wanted {
             return self.last_sent;
@@ -164,12 +164,12 @@ impl Path {
     }
 
     fn on_heartbeat_sent(&mut self, now: Instant, nonce: u64, interval: Duration, spread: f64) {
-        // One that does not answer is not asked ever more seldom: its return should be seen.
+        // The interval is limited, so that the return of a silent path is noticed.
         let rto = self.rtt.rto_without_backoff();
         let doubled = rto.saturating_mul(1 << self.heartbeat.unanswered.min(MAX_DOUBLINGS));
         let longest = match self.state {
             PathState::Active => interval / OFTEN,
-            // By now it may be away for long.
+            // Such a path may be down for long.
             PathState::Unconfirmed | PathState::Inactive => interval,
         };
         let patience = doubled.min(longest.max(rto));
@@ -187,8 +187,8 @@ impl Path {
         self.heartbeat.due = now + pause + patience.mul_f64(spread);
     }
 
-    /// Whoever lists an address makes this host send there: one that does not answer for long is asked
-    /// only now and then.
+    /// Returns the pause between heartbeats to an unconfirmed address. The peer chooses the
+    /// address, so that one that stays silent gets few.
     fn unconfirmed_pause(&self) -> Duration {
         if self.errors < UNCONFIRMED_TRIES {
             Duration::ZERO
@@ -197,8 +197,8 @@ impl Path {
         }
     }
 
-    /// It was asked in vain more than `most` times in a row, or so often without ever having answered
-    /// that it hardly is any more.
+    /// Tells whether the path is given up: it has failed more than `most` times, or was never
+    /// confirmed after many heartbeats.
     pub(super) fn is_given_up(&self, now: Instant, most: u32) -> bool {
         match self.state {
             PathState::Unconfirmed => self.errors > most.min(UNCONFIRMED_TRIES - 1),
@@ -206,32 +206,34 @@ impl Path {
         }
     }
 
-    /// It has failed to answer more than `most` times in a row, and for as long as so many time-outs
-    /// last by the specification: asking more often must not give up sooner.
+    /// Tells whether the path has failed more than `most` times in a row, for as long as that many
+    /// time-outs last by the specification. A shorter RTO must not give up sooner.
     pub(super) fn has_failed(&self, now: Instant, most: u32) -> bool {
         let silence = now.since(self.failing_since);
         self.errors > most && silence >= self.rtt.silence_of(most)
     }
 
-    /// Chunks were acknowledged sooner than the path is known to allow: it is asked how quick it is.
+    /// Requests a heartbeat, since chunks were acknowledged sooner than the path's round-trip time
+    /// allows.
     pub(crate) fn ask_for_heartbeat(&mut self) {
         self.heartbeat.wanted = true;
     }
 
-    /// It answers, and has not just failed to.
+    /// Tells whether the path is active and without recent time-outs.
     pub(crate) fn has_answered_all(&self) -> bool {
         self.state == PathState::Active && self.errors == 0
     }
 }
 
-/// The link that a heartbeat of the peer has left by, if it says so. One that stands for none or for all does not.
+/// Returns the link that a heartbeat of the peer states. The reserved numbers for none and all are
+/// not links.
 pub(super) fn link_in(info: &[u8]) -> Option<LinkIndex> {
     let (_, link) = info.split_first_chunk::<INFO>()?;
     let link = LinkIndex::new(u32::from_be_bytes(link.try_into().ok()?));
     (link.value() != 0 && link != LinkIndex::ALL).then_some(link)
 }
 
-/// `named`: with the link that it leaves by.
+/// Builds a heartbeat. `named`: with the link that it leaves by.
 fn to_send(path: &Path, nonce: u64, named: bool, pad: usize) -> HeartbeatToSend {
     let mut info = Vec::with_capacity(INFO + LINK);
     info.extend_from_slice(&path.id.value().to_be_bytes());
@@ -246,16 +248,16 @@ fn to_send(path: &Path, nonce: u64, named: bool, pad: usize) -> HeartbeatToSend 
     }
 }
 
-/// How often an address is asked whether it is the peer's before that takes its time.
+/// Number of heartbeats to an unconfirmed address before the long pauses.
 const UNCONFIRMED_TRIES: u32 = 8;
-/// How long from then on.
+/// Pause between heartbeats from then on.
 const UNCONFIRMED_PAUSE: Duration = Duration::from_secs(60);
-/// The path's number, and the nonce.
+/// Length of the heartbeat information: the path's number and the nonce.
 const INFO: usize = 4 + 8;
-/// Behind them: the link that it leaves by.
+/// Length of the link's index behind them.
 const LINK: usize = 4;
-/// A HEARTBEAT and a PAD without value: both chunks' headers and that of the HEARTBEAT's parameter.
+/// Size of a HEARTBEAT and a PAD without value: both chunk headers, and the HEARTBEAT's parameter.
 const PLAIN: usize = 4 + 4 + INFO + 4;
 const MAX_DOUBLINGS: u32 = 10;
-/// A path that has fallen silent is asked so many times in an interval, until it counts as down.
+/// Number of heartbeats in an interval to a silent path, until it is inactive.
 const OFTEN: u32 = 4;

@@ -5,29 +5,29 @@ use smallvec::SmallVec;
 
 use crate::AssociationConfig;
 
-/// Searches the largest packet that a path carries, without help from routers: every path is taken
-/// to carry [`AssociationConfig::BASE_PACKET`], and larger ones are tried by heartbeats with padding.
+/// Path MTU discovery: the search for the largest packet that a path carries, without help from
+/// routers. Every path is assumed to carry [`AssociationConfig::BASE_PACKET`]; larger packets are
+/// probed by heartbeats with padding.
 ///
-/// The largest is tried first, since it mostly passes; then what links often carry, by halves of their
-/// list; then what lies between. A try that is not answered says nothing of congestion, and nothing of
-/// the path.
+/// The largest size is probed first, since it mostly passes; then common sizes, by bisection of
+/// their list; then sizes between. A lost probe is not a sign of congestion or of a dead path.
 ///
 /// Source: RFC 8899 §5 (states, MAX_PROBES, PMTU_RAISE_TIMER), with SCTP's probes from §6.2.
 #[derive(Debug)]
 pub(super) struct PacketSize {
-    /// What passes.
+    /// Largest size known to pass.
     known: usize,
-    /// The least that does not; above `max` while nothing has failed.
+    /// Smallest size known to fail; above `max` while none has failed.
     failed: usize,
     max: usize,
     unit: usize,
     tries: u32,
     probe: Option<Probe>,
-    /// The next try is not before.
+    /// Earliest time of the next probe.
     next: Instant,
 }
 
-/// A try under way.
+/// An outstanding probe.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     nonce: u64,
@@ -50,18 +50,18 @@ impl PacketSize {
         }
     }
 
-    /// The largest packet known to pass.
+    /// Returns the largest size known to pass.
     pub(super) fn known(&self) -> usize {
         self.known
     }
 
-    /// What will be known soon, mostly: the largest, until a try has failed.
+    /// Returns the size expected to pass: the largest, until a probe has failed.
     pub(super) fn expected(&self) -> usize {
         let is_undecided = self.failed > self.max && self.tries == 0 && self.next == Instant::ZERO;
         if is_undecided { self.max } else { self.known }
     }
 
-    /// When there is something to do, on a path that answers.
+    /// Returns when the search needs attention, on a path that answers.
     pub(super) fn wakes_at(&self) -> Option<Instant> {
         match &self.probe {
             Some(probe) => Some(probe.until),
@@ -69,13 +69,13 @@ impl PacketSize {
         }
     }
 
-    /// The size that should be tried now.
+    /// Returns the size to probe now.
     pub(super) fn due(&self, now: Instant) -> Option<usize> {
         let due = self.probe.is_none() && self.known < self.max && self.next <= now;
         due.then(|| self.candidate())
     }
 
-    /// A heartbeat with that nonce leaves in a packet of `size`.
+    /// Handles a probe that leaves: a heartbeat with this nonce in a packet of `size`.
     pub(super) fn on_sent(&mut self, now: Instant, nonce: u64, size: usize, patience: Duration) {
         self.probe = Some(Probe {
             nonce,
@@ -85,7 +85,8 @@ impl PacketSize {
         });
     }
 
-    /// A heartbeat with that nonce was answered: after how long, if it was a try of this search.
+    /// Handles the answer to the heartbeat with this nonce: returns its round-trip time if it was a
+    /// probe.
     pub(super) fn on_answered(&mut self, now: Instant, nonce: u64) -> Option<Duration> {
         let probe = self.probe.filter(|probe| probe.nonce == nonce)?;
         self.probe = None;
@@ -95,7 +96,7 @@ impl PacketSize {
         Some(now.since(probe.sent))
     }
 
-    /// Counts a try that was not answered in time. `telling`: the path answers otherwise.
+    /// Counts a probe that was not answered in time. `telling`: the path answers otherwise.
     pub(super) fn handle_timeout(&mut self, now: Instant, telling: bool) {
         let Some(probe) = self.probe.filter(|probe| probe.until <= now) else {
             return;
@@ -112,9 +113,11 @@ impl PacketSize {
         }
     }
 
-    /// Nothing passes any more: it may be that packets of the known size are what does not.
+    /// Returns to the base, after time-outs that may mean that packets of the known size do not
+    /// pass.
     ///
-    /// The search rests for a while, lest it be led there again by a try that happens to pass.
+    /// The search pauses for a while, so that a probe that happens to pass does not raise the size
+    /// at once.
     pub(super) fn on_black_hole(&mut self, now: Instant) {
         *self = Self {
             known: AssociationConfig::BASE_PACKET.min(self.max),
@@ -136,7 +139,8 @@ impl PacketSize {
             .map(|less| self.in_units(self.max.saturating_sub(*less)));
         let often = often.filter(|size| (self.known + 1..self.failed).contains(size));
         let often: SmallVec<[usize; OFTEN.len()]> = often.collect();
-        // Of two, the larger: what passes is known after a round trip, what does not after three time-outs.
+        // Of two middle ones the larger: success shows after a round trip, failure after three
+        // time-outs.
         let middle = often.get(often.len().saturating_sub(1) / 2);
         let middle = middle.copied().unwrap_or((self.known + self.failed) / 2);
         self.in_units(middle)
@@ -146,7 +150,7 @@ impl PacketSize {
         size / self.unit * self.unit
     }
 
-    /// Whether there is nothing that is worth a try.
+    /// Tells whether no further size is worth a probe.
     fn is_fine_enough(&self) -> bool {
         let candidate = self.candidate();
         let is_often = OFTEN
@@ -155,7 +159,8 @@ impl PacketSize {
         candidate <= self.known || !is_often && self.failed - self.known <= FINE_ENOUGH
     }
 
-    /// Ends the search when it is fine enough; the path may carry more later.
+    /// Ends the search when it is fine enough; it starts again later, since the path may then carry
+    /// more.
     fn settle(&mut self, now: Instant) {
         if self.known >= self.max || self.is_fine_enough() {
             self.failed = self.max + 1;
@@ -164,12 +169,12 @@ impl PacketSize {
     }
 }
 
-/// What links carry that do not carry 1500 bytes, in bytes less: 1492 (PPPoE), 1480 and 1472 (tunnels of IP),
-/// 1460, 1452, 1440 and 1420 (VPNs), 1400, 1280 (the least of IPv6).
+/// Differences of common link MTUs from 1500 bytes: 1492 (PPPoE), 1480 and 1472 (IP tunnels), 1460,
+/// 1452, 1440 and 1420 (VPNs), 1400, 1280 (the minimum of IPv6).
 const OFTEN: [usize; 9] = [8, 20, 28, 40, 48, 60, 80, 100, 220];
 const FINE_ENOUGH: usize = 16;
 const MAX_PROBES: u32 = 3;
-/// After a black hole.
+/// Pause after a black hole.
 const REST: Duration = Duration::from_secs(10);
 /// PMTU_RAISE_TIMER.
 const RAISE: Duration = Duration::from_secs(600);
@@ -195,7 +200,7 @@ mod tests {
         PacketSize::new(&config, true)
     }
 
-    /// Searches on a path that carries `limit`, for `span`; how many packets were tried.
+    /// Searches on a path that carries `limit`, for `span`; returns the number of probes.
     fn run(size: &mut PacketSize, from: Instant, span: Duration, limit: usize) -> u32 {
         let (mut now, mut tried) = (from, 0);
         while now.since(from) < span {

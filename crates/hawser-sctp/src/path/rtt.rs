@@ -4,7 +4,7 @@ use hawser_types::Instant;
 
 use crate::AssociationConfig;
 
-/// Round-trip time of one path, and how long to wait for an answer on it.
+/// Round-trip time and retransmission time-out of one path.
 ///
 /// Source: RFC 9260 §6.3 (α = 1/8, β = 1/4, RTO = SRTT + 4·RTTVAR, doubled with each time-out).
 #[derive(Clone, Debug)]
@@ -12,7 +12,7 @@ pub(crate) struct RttEstimator {
     smoothed: Option<Duration>,
     variation: Duration,
     latest: Duration,
-    /// The lowest of the present period, and of the one before.
+    /// Minimum of the present period, and of the one before.
     lowest: [Option<Duration>; 2],
     period_began: Instant,
     backoffs: u32,
@@ -36,7 +36,7 @@ impl RttEstimator {
         }
     }
 
-    /// A chunk that was sent once, or a heartbeat, was answered after `rtt`. Ends any back-off.
+    /// Handles the answer to a heartbeat or to a chunk sent once, after `rtt`. Ends any back-off.
     pub(crate) fn on_sample(&mut self, now: Instant, rtt: Duration) {
         let rtt = rtt.clamp(SHORTEST, LONGEST);
         self.backoffs = 0;
@@ -51,47 +51,47 @@ impl RttEstimator {
         self.smoothed = Some(smoothed - smoothed / 8 + rtt / 8);
     }
 
-    /// Nothing was answered within [`Self::rto`]: the next one lasts twice as long.
+    /// Doubles [`Self::rto`] after a time-out.
     pub(crate) fn back_off(&mut self) {
         self.backoffs = (self.backoffs + 1).min(MAX_BACKOFFS);
     }
 
-    /// `None` before the first sample.
+    /// Returns the smoothed round-trip time; `None` before the first sample.
     pub(crate) fn smoothed(&self) -> Option<Duration> {
         self.smoothed
     }
 
-    /// Mean deviation; zero before the first sample.
+    /// Returns the mean deviation; zero before the first sample.
     pub(crate) fn variation(&self) -> Duration {
         self.variation
     }
 
-    /// The last sample; zero before the first.
+    /// Returns the last sample; zero before the first.
     pub(crate) fn latest(&self) -> Duration {
         self.latest
     }
 
-    /// The lowest of the last minutes: what the path takes without a queue.
+    /// Returns the minimum of the last one to two minutes: the round-trip time without a queue.
     pub(crate) fn min(&self) -> Option<Duration> {
         self.lowest.into_iter().flatten().min()
     }
 
-    /// How long to wait for an answer, back-off included.
+    /// Returns the retransmission time-out, with back-off.
     pub(crate) fn rto(&self) -> Duration {
         self.rto_without_backoff()
             .saturating_mul(1 << self.backoffs)
             .min(self.max)
     }
 
-    /// Likewise, as if nothing had timed out.
+    /// Returns the retransmission time-out without back-off.
     pub(crate) fn rto_without_backoff(&self) -> Duration {
         self.smoothed.map_or(self.initial, |smoothed| {
             (smoothed + (self.variation * 4).max(GRANULARITY)).clamp(self.min, self.max)
         })
     }
 
-    /// How long nothing was answered when `more` time-outs have followed the first one, by the
-    /// specification's defaults, or by a longer RTO of the path itself. Source: RFC 9260 §6.3.3, §16.
+    /// Returns the time that `more` time-outs after the first one last by the specification's
+    /// defaults, or by this path's RTO if it is longer. Source: RFC 9260 §6.3.3, §16.
     pub(crate) fn silence_of(&self, more: u32) -> Duration {
         silence_of(more, self.rto_without_backoff(), self.max)
     }
@@ -107,7 +107,8 @@ impl RttEstimator {
     }
 }
 
-/// The same of who begins with this RTO, and waits no longer than `most` at a time.
+/// Returns the time that `more` time-outs after the first one last, starting with this RTO and
+/// doubling up to `most`.
 pub(crate) fn silence_of(more: u32, rto: Duration, most: Duration) -> Duration {
     let mut wait = rto.max(STANDARD_MIN);
     let (mut silence, mut left) = (Duration::ZERO, more.saturating_add(1));
@@ -120,13 +121,13 @@ pub(crate) fn silence_of(more: u32, rto: Duration, most: Duration) -> Duration {
     silence.saturating_add(most.saturating_mul(left))
 }
 
-/// Nothing is answered sooner: clocks that stand still must not lead to divisions by zero.
+/// Minimum sample: a clock that stands still must not cause divisions by zero.
 const SHORTEST: Duration = Duration::from_micros(1);
 const LONGEST: Duration = Duration::from_secs(600);
 const GRANULARITY: Duration = Duration::from_millis(1);
 const PERIOD: Duration = Duration::from_secs(60);
 const MAX_BACKOFFS: u32 = 16;
-/// The specification's RTO.Min.
+/// RTO.Min of the specification.
 const STANDARD_MIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -172,7 +173,8 @@ mod tests {
         assert!(rtt.rto() < ms(300));
     }
 
-    /// 1, 2, 4, 8, 16 and 32 seconds, then a minute each, though the first time-out here comes after 10 ms.
+    /// The time-outs are 1, 2, 4, 8, 16 and 32 seconds, then a minute each, though the first one
+    /// here comes after 10 ms.
     #[test]
     fn a_path_is_given_up_no_sooner_than_by_the_specifications_defaults() {
         let mut rtt = estimator();

@@ -19,16 +19,16 @@ enum End {
     Remote(SocketAddr),
 }
 
-/// The pairs that carry data, by their places in `candidates`, quickest first: at most max(m, n) of
-/// the m × n, none slower than `theta` times the quickest, and every address at least once where the
-/// rest allows it.
+/// Selects the pairs that carry data, by their indices in `candidates`, fastest first: at most
+/// max(m, n) of the m × n, none slower than `theta` times the fastest, and every address at least
+/// once where these limits allow it.
 ///
-/// Source: SCTP aggregation §3.2, steps ② to ⑥; ① is the table's heartbeats, ⑦ what each path has
-/// of its own. Where the paper leaves it open:
+/// Source: SCTP aggregation §3.2, steps ② to ⑥; ① is the table's heartbeats, ⑦ the state of each
+/// path. Where the paper is open:
 ///
-/// - A newcomer may itself be what makes another pair redundant. Counted otherwise, two hosts with
-///   two addresses each could never have all of them in two pairs.
-/// - The quickest pair is replaced only where no other can be.
+/// - A replacement itself counts when a pair is tested for redundancy. Otherwise two hosts with two
+///   addresses each could never have all of them in two pairs.
+/// - The fastest pair is replaced only where no other can be.
 pub(super) fn select(candidates: &[Candidate], theta: f64) -> Vec<usize> {
     // ②
     let mut sorted: Vec<(Duration, usize)> = candidates
@@ -62,10 +62,10 @@ pub(super) fn select(candidates: &[Candidate], theta: f64) -> Vec<usize> {
     table.proposed.into_iter().map(|(_, place)| place).collect()
 }
 
-/// The pairs proposed, and those left; both within θ.
+/// The proposed pairs and the remaining ones, all within θ.
 struct Proposals<'a> {
     candidates: &'a [Candidate],
-    /// The quickest comes first.
+    /// Fastest pair first.
     proposed: Vec<(Duration, usize)>,
     rest: Vec<(Duration, usize)>,
 }
@@ -81,7 +81,7 @@ impl Proposals<'_> {
         proposed.any(|(_, place)| self.touches(*place, end))
     }
 
-    /// Takes in the quickest of the left pairs with that address for the slowest redundant one.
+    /// Replaces the slowest redundant pair by the fastest remaining pair with this address.
     fn bring_in(&mut self, end: End) {
         let first_to_keep = [1, 0];
         for keep in first_to_keep {
@@ -91,7 +91,7 @@ impl Proposals<'_> {
                     continue;
                 }
                 let redundant = (keep..self.proposed.len()).rev().find(|place| {
-                    // The slowest comes last, as long as newcomers are put where they belong.
+                    // The slowest comes last, since replacements are inserted in order.
                     self.is_redundant(*place, newcomer.1)
                 });
                 if let Some(place) = redundant {
@@ -106,7 +106,8 @@ impl Proposals<'_> {
         }
     }
 
-    /// Both its addresses are in other proposals, or in the newcomer.
+    /// Tells whether both addresses of a proposed pair are in other proposals or in the
+    /// replacement.
     fn is_redundant(&self, place: usize, newcomer: usize) -> bool {
         let route = self.candidates[self.proposed[place].1].route;
         [End::Local(route.local), End::Remote(route.remote)]
@@ -126,7 +127,7 @@ impl Proposals<'_> {
     }
 }
 
-/// max(m, n)
+/// Returns max(m, n): the larger number of addresses at one end.
 fn larger_count(ends: &BTreeSet<End>) -> usize {
     let locals = ends.iter().filter(|end| matches!(end, End::Local(_)));
     let locals = locals.count();

@@ -13,22 +13,22 @@ use crate::event::Event;
 use crate::route::{LinkWord, Local, Route};
 use crate::{AssociationConfig, Selection};
 
-/// Every pair of addresses of an association, which of them are used, and how each does.
+/// All paths of an association, with their selection.
 #[derive(Debug)]
 pub(crate) struct Paths {
     pub(super) config: AssociationConfig,
-    /// In the order of their numbers, which are never used twice.
+    /// Paths in the order of their numbers, which are never reused.
     pub(super) paths: Vec<Path>,
     next: PathId,
-    /// Where the peer would rather be reached.
+    /// Address that the peer prefers.
     preferred: Option<IpAddr>,
     pub(super) rng: StdRng,
     pub(super) coupler: Coupler,
     pub(super) views: Vec<PathView>,
     events: VecDeque<Event>,
-    /// When [`Selection::Paper`] looks at the round-trip times again.
+    /// Time of the next selection by [`Selection::Paper`].
     reselect: Instant,
-    /// What the owner knows of links, in the order of precedence.
+    /// The owner's link entries, in order of precedence.
     words: Vec<LinkWord>,
 }
 
@@ -48,7 +48,7 @@ impl Paths {
         }
     }
 
-    /// What is known of the links of paths, those to come among them: the first that holds for one counts.
+    /// Sets what is known about links, also for paths added later; the first matching entry counts.
     pub(crate) fn set_links(&mut self, words: Vec<LinkWord>) {
         self.words = words;
         for path in &mut self.paths {
@@ -57,7 +57,7 @@ impl Paths {
     }
 
     /// Adds a path, or finds it; `None` when there are too many already. `confirmed`: the peer has
-    /// answered over it, as it did to the handshake's packets.
+    /// answered over it in the handshake.
     pub(crate) fn add(&mut self, now: Instant, route: Route, confirmed: bool) -> Option<PathId> {
         let id = match self.find(&route) {
             Some(id) => id,
@@ -77,7 +77,8 @@ impl Paths {
         Some(id)
     }
 
-    /// Removes all paths from that place, and says which. What was under way on them is lost.
+    /// Removes all paths from a local address and returns their ids. Packets in flight on them are
+    /// lost.
     pub(crate) fn remove_local(&mut self, local: Local) -> Vec<PathId> {
         let gone = self.remove_where(|route| route.local == local);
         if self.paths.iter().all(|path| path.link != local.link) {
@@ -86,18 +87,19 @@ impl Paths {
         gone
     }
 
-    /// Likewise all paths to an address of the peer, whatever the port.
+    /// Removes all paths to an address of the peer, whatever the port.
     pub(crate) fn remove_remote(&mut self, remote: IpAddr) -> Vec<PathId> {
         self.remove_where(|route| route.remote.ip() == remote)
     }
 
-    /// The peer would rather be reached there: control chunks go there while it answers. Data goes where
-    /// it arrives first, as before.
+    /// Sets the address that the peer prefers: control chunks go there while it answers. Data still
+    /// goes where it arrives first.
     pub(crate) fn prefer(&mut self, remote: IpAddr) {
         self.preferred = Some(remote);
     }
 
-    /// The peer's packets to a place come from another port of a known address; whether one is known.
+    /// Handles packets of the peer from another port of a known address; `true` if the address is
+    /// known.
     pub(crate) fn on_port_changed(&mut self, route: Route) -> bool {
         let same = |path: &&mut Path| {
             let known = path.route;
@@ -112,18 +114,18 @@ impl Paths {
         Some(path.id)
     }
 
-    /// As [`Self::find`], the path itself.
+    /// Returns the path on a route.
     pub(crate) fn on_route(&mut self, route: &Route) -> Option<&mut Path> {
         self.paths.iter_mut().find(|path| path.route == *route)
     }
 
-    /// `None` for one that was removed.
+    /// Returns a path; `None` for one that was removed.
     pub(crate) fn path(&self, id: PathId) -> Option<&Path> {
         let place = self.place(id)?;
         self.paths.get(place)
     }
 
-    /// As [`Self::path`].
+    /// Returns a path to change it.
     pub(crate) fn path_mut(&mut self, id: PathId) -> Option<&mut Path> {
         let place = self.place(id)?;
         self.paths.get_mut(place)
@@ -137,7 +139,7 @@ impl Paths {
         self.paths.iter_mut()
     }
 
-    /// Since when no path to the peer's address has answered; `None` while one does.
+    /// Returns since when no path to the peer's address has answered; `None` while one does.
     pub(crate) fn silent_since(&self, remote: IpAddr) -> Option<Instant> {
         let mut since = Instant::ZERO;
         for path in &self.paths {
@@ -151,8 +153,8 @@ impl Paths {
         Some(since)
     }
 
-    /// Where control chunks go: over a path that answers, one that has failed to least often of late,
-    /// to where the peer prefers, the quickest.
+    /// Returns the path for control chunks: an active one, with the fewest recent time-outs, to the
+    /// address that the peer prefers, the fastest.
     pub(crate) fn best(&self, now: Instant) -> Option<PathId> {
         let rank = |path: &&Path| {
             let rtt = path.rtt.smoothed().unwrap_or_else(|| path.rtt.rto());
@@ -170,8 +172,9 @@ impl Paths {
         Some(self.paths.iter().min_by_key(rank)?.id)
     }
 
-    /// The largest packet that every path in use takes, or will mostly be known to take before anything is
-    /// sent again: a chunk of it can be sent again anywhere, in fragments at worst.
+    /// Returns the largest packet that every selected path carries, or is expected to carry before
+    /// any retransmission. A chunk of this size can be retransmitted on any path, in the worst case
+    /// in IP fragments.
     pub(crate) fn smallest_packet(&self) -> usize {
         let sizes = self.paths.iter().filter(|path| path.selected);
         sizes
@@ -180,8 +183,8 @@ impl Paths {
             .unwrap_or(self.config.base_packet())
     }
 
-    /// A retransmission time-out has passed on a path, or a heartbeat was not answered. `sent`: when
-    /// that left which was not answered.
+    /// Counts a retransmission time-out or an unanswered heartbeat of a path. `sent`: send time of
+    /// the unanswered packet.
     pub(crate) fn on_timeout_counted(&mut self, now: Instant, sent: Instant, id: PathId) {
         let most = self.config.path_max_retransmissions;
         let Some(path) = self.path_mut(id) else {
@@ -200,7 +203,7 @@ impl Paths {
         }
     }
 
-    /// The peer has acknowledged what was sent over a path.
+    /// Handles an acknowledgement of something sent over a path.
     pub(crate) fn on_answered(&mut self, now: Instant, id: PathId) {
         let Some(path) = self.path_mut(id) else {
             return;
@@ -216,17 +219,18 @@ impl Paths {
         self.couple(now, id);
     }
 
-    /// No path has answered any more for so many times that the association is to be given up.
+    /// Tells whether the association is lost, since every path has exceeded its limit of time-outs.
     ///
-    /// RFC 9260 §8.1 counts the time-outs of all paths together, of which one at a time carries data
-    /// there. Here all do, so that a short outage of all would add up: each path counts its own, and
-    /// the association is lost when the last of them is. One without any path waits for a new one.
+    /// RFC 9260 §8.1 adds up the time-outs of all paths, of which one at a time carries data. Here
+    /// all paths carry data, so that a short outage of all would add up. Therefore each path counts
+    /// its own, and the association is lost when all have failed. An association without any path
+    /// waits for a new one.
     pub(crate) fn is_lost(&self, now: Instant) -> bool {
         let most = self.config.association_max_retransmissions;
         !self.paths.is_empty() && self.paths.iter().all(|path| path.is_given_up(now, most))
     }
 
-    /// A HEARTBEAT has come; some tell which of the peer's links they have left by.
+    /// Handles a HEARTBEAT, which may state the peer's link.
     pub(crate) fn on_heartbeat(&mut self, route: &Route, info: &[u8]) {
         let Some(link) = super::heartbeat::link_in(info) else {
             return;
@@ -238,7 +242,7 @@ impl Paths {
         }
     }
 
-    /// A HEARTBEAT ACK has come; one that answers nothing that was asked is passed over.
+    /// Handles a HEARTBEAT ACK; one that matches no heartbeat is ignored.
     pub(crate) fn on_heartbeat_ack(&mut self, now: Instant, info: &[u8]) {
         if let Some(id) = self.answered_by(now, info) {
             self.on_answered(now, id);
@@ -246,12 +250,12 @@ impl Paths {
         }
     }
 
-    /// A HEARTBEAT that is due.
+    /// Returns a HEARTBEAT that is due.
     pub(crate) fn poll_heartbeat(&mut self, now: Instant) -> Option<HeartbeatToSend> {
         self.heartbeat_due(now)
     }
 
-    /// Counts what was not answered in time.
+    /// Counts heartbeats that were not answered in time.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         for path in &mut self.paths {
             path.was_suspect = path.is_suspect(now);
@@ -265,14 +269,14 @@ impl Paths {
         }
     }
 
-    /// When [`Self::handle_timeout`] or [`Self::poll_heartbeat`] has something to do.
+    /// Returns when [`Self::handle_timeout`] or [`Self::poll_heartbeat`] has something to do.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let reselect = Some(self.reselect).filter(|_| self.reselects());
         let wakes = self.paths.iter().map(|path| self.wakes_at(path));
         wakes.chain(reselect).min()
     }
 
-    /// [`Event::PathUp`] and [`Event::PathDown`].
+    /// Returns the next [`Event::PathUp`] or [`Event::PathDown`].
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -281,7 +285,7 @@ impl Paths {
         matches!(self.config.selection, Selection::Paper { .. })
     }
 
-    /// Decides which paths carry data.
+    /// Selects the paths that carry data.
     fn select(&mut self) {
         let chosen = match self.config.selection {
             Selection::Answering => None,
@@ -318,8 +322,8 @@ impl Paths {
     }
 }
 
-/// By the time that the path takes without a queue: one that is slow since it is full would else be
-/// taken out and in again.
+/// Describes a path by its minimum round-trip time: with the smoothed one, the queue of the path's
+/// own data would deselect and reselect it.
 fn candidate(path: &Path) -> Candidate {
     let answers = path.state == PathState::Active;
     Candidate {
@@ -328,7 +332,7 @@ fn candidate(path: &Path) -> Candidate {
     }
 }
 
-/// Eight addresses of this host with eight of the peer.
+/// Maximum number of paths: eight addresses of this host with eight of the peer.
 const MAX_PATHS: usize = 64;
 
 #[cfg(test)]

@@ -5,12 +5,12 @@ use hawser_types::{ByteCount, Instant, LinkIndex};
 use super::{Path, PathState, Paths};
 
 impl Paths {
-    /// The paths that may carry data, as schedulers look at them. `ready`: whether a path would send a
-    /// packet now.
+    /// Returns the paths that may carry data, as schedulers see them. `ready`: the path would send
+    /// a packet now.
     ///
-    /// Where no selected path answers, it is any that answers; then those that the user keeps in reserve;
-    /// where none answers, any that has ever answered: something has to be sent for one to return. One
-    /// that the user forbids never carries data.
+    /// These are the selected paths that answer; if there are none, all paths that answer; then
+    /// those in reserve; then inactive ones, since a path returns only if something is sent on it.
+    /// A forbidden path never carries data.
     pub(crate) fn views(&mut self, now: Instant, ready: impl Fn(&Path) -> bool) -> &[PathView] {
         let rank = self.paths.iter().filter_map(rank).min();
         self.views.clear();
@@ -34,7 +34,7 @@ impl Paths {
     }
 }
 
-/// How far a path is from carrying data; `None` when it never may.
+/// Returns a path's rank, the lowest of which carry data; `None` when it never may.
 fn rank(path: &Path) -> Option<(u8, bool)> {
     let reserve = match path.terms.up {
         Permission::Preferred | Permission::Allowed => false,

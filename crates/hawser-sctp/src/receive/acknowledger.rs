@@ -3,19 +3,19 @@ use std::time::Duration;
 use hawser_types::Instant;
 use hawser_wire::sctp::Tsn;
 
-/// When a SACK is due.
+/// Decides when a SACK is due.
 #[derive(Debug)]
 pub(super) struct Acknowledger {
     delay: Duration,
-    /// Packets with DATA since the last SACK.
+    /// Number of packets with DATA since the last SACK.
     packets: u32,
     due: Option<Instant>,
-    /// The packet that is being read asks for a SACK at its end.
+    /// The packet being read needs a SACK at its end.
     hurries: bool,
-    /// The window has opened: the peer may be waiting for that.
+    /// The window has opened, and the peer may wait for that.
     opened: bool,
     duplicates: Vec<Tsn>,
-    /// The window as the last SACK said it.
+    /// Window in the last SACK.
     advertised: u32,
 }
 
@@ -32,17 +32,17 @@ impl Acknowledger {
         }
     }
 
-    /// Something to be acknowledged has come.
+    /// Handles the arrival of something to be acknowledged.
     pub(super) fn on_arrival(&mut self, now: Instant) {
         self.due.get_or_insert(now + self.delay);
     }
 
-    /// A SACK is wanted as soon as the packet has been read.
+    /// Requests a SACK at the end of the packet.
     pub(super) fn hurry(&mut self) {
         self.hurries = true;
     }
 
-    /// It came again: the peer should know, since it has sent in vain.
+    /// Handles a duplicate, which the peer should know about.
     pub(super) fn on_duplicate(&mut self, tsn: Tsn) {
         self.hurry();
         if self.duplicates.len() < MAX_DUPLICATES {
@@ -50,9 +50,9 @@ impl Acknowledger {
         }
     }
 
-    /// A packet with DATA has been read. With few holes a sender that knows one path waits for each
-    /// SACK to tell loss from reordering; where paths of different delay come together, there are
-    /// hundreds of holes that mean nothing, and every SACK names them all.
+    /// Handles the end of a packet with DATA. With few holes, a sender over one path needs every
+    /// SACK to tell loss from reordering. Where paths of different delay come together, hundreds of
+    /// holes are normal, and every SACK lists them all.
     pub(super) fn on_packet_end(&mut self, now: Instant, holes: Holes) {
         self.packets += 1;
         let is_news = (holes.before > 0 || holes.now > 0) && holes.now <= FEW_HOLES;
@@ -63,15 +63,15 @@ impl Acknowledger {
         self.hurries = false;
     }
 
-    /// The reader has taken something. Small steps are not told, lest the peer fills each of them with
-    /// a small chunk. Source: RFC 9260 §6.2, RFC 1122 §4.2.3.3.
+    /// Handles data taken by the reader. Small increases of the window are not announced, to avoid
+    /// silly windows. Source: RFC 9260 §6.2, RFC 1122 §4.2.3.3.
     pub(super) fn on_window(&mut self, window: u32, capacity: u32) {
         let more = window.saturating_sub(self.advertised);
         let was_closed = self.advertised < capacity / 16;
         self.opened |= more >= capacity / 2 || was_closed && more >= capacity / 8;
     }
 
-    /// Whether a SACK is due; `early`: or will be.
+    /// Tells whether a SACK is due; `early`: or will be.
     pub(super) fn is_due(&self, now: Instant, early: bool) -> bool {
         self.opened || self.due.is_some_and(|due| early || due <= now)
     }
@@ -83,7 +83,7 @@ impl Acknowledger {
         self.due
     }
 
-    /// A SACK leaves with this window: what came twice goes with it.
+    /// Handles a SACK that leaves with this window; returns its duplicates.
     pub(super) fn on_sack(&mut self, window: u32) -> Vec<Tsn> {
         self.packets = 0;
         self.due = None;
@@ -93,10 +93,10 @@ impl Acknowledger {
     }
 }
 
-/// How many holes there are in what has arrived.
+/// Number of holes in the received TSNs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Holes {
-    /// At the last SACK or packet.
+    /// After the packet before.
     pub(super) before: u32,
     pub(super) now: u32,
 }
@@ -104,12 +104,12 @@ pub(super) struct Holes {
 /// Source: RFC 9260 §6.2.
 const PACKETS_PER_SACK: u32 = 2;
 
-/// As many as a burst of losses makes on one path.
+/// Number of holes that a burst of losses on one path may make.
 const FEW_HOLES: u32 = 4;
 
-/// With so many more holes, SACKs wait for one more packet: their bytes stay under a tenth of what
-/// they acknowledge.
+/// Number of holes for which a SACK waits for one more packet: SACKs then stay below a tenth of the
+/// data they acknowledge.
 const HOLES_PER_PACKET: u32 = 32;
 
-/// More are known to have come again only as less news.
+/// Maximum number of duplicates that a SACK reports.
 const MAX_DUPLICATES: usize = 32;

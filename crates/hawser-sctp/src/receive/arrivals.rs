@@ -1,32 +1,32 @@
 use hawser_wire::sctp::{GapBlock, Tsn};
 
-/// Which TSNs have arrived: all up to the cumulative one, and a ring of bits for those beyond.
+/// The TSNs that have arrived: a cumulative TSN, and a ring of bits for those beyond it.
 #[derive(Debug)]
 pub(super) struct Arrivals {
     cumulative: Tsn,
-    /// How often the cumulative TSN has moved by one: a position that never wraps around.
+    /// Total advance of the cumulative TSN: a position that never wraps.
     passed: u64,
-    /// How far the highest one lies beyond the cumulative one.
+    /// Distance of the highest TSN from the cumulative one.
     beyond: u32,
-    /// How many runs of them there are beyond it.
+    /// Number of runs beyond it.
     runs: u32,
-    /// By the lowest 16 bits of the TSN; only those beyond the cumulative one can be set.
+    /// Bits by the lowest 16 bits of the TSN; only those beyond the cumulative one can be set.
     bits: Box<[u64; WORDS]>,
 }
 
-/// What a TSN is to what has arrived.
+/// Relation of a TSN to those that have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Novelty {
-    /// It has arrived before, or was given up.
+    /// It has arrived before, or was abandoned.
     Known,
     /// It is new.
     New,
-    /// It is so far ahead that no SACK could say that it has arrived.
+    /// It is too far ahead for a SACK to report it.
     TooFar,
 }
 
 impl Arrivals {
-    /// Nothing has arrived; `initial` is the first to come.
+    /// Creates the state before the first arrival, which is `initial`.
     pub(super) fn new(initial: Tsn) -> Self {
         Self {
             cumulative: initial.advance(u32::MAX),
@@ -37,22 +37,22 @@ impl Arrivals {
         }
     }
 
-    /// Everything up to this one has arrived.
+    /// Returns the cumulative TSN.
     pub(super) fn cumulative(&self) -> Tsn {
         self.cumulative
     }
 
-    /// Runs beyond the cumulative TSN: as many as a SACK has gap blocks.
+    /// Returns the number of runs beyond the cumulative TSN: that of a SACK's gap blocks.
     pub(super) fn runs(&self) -> u32 {
         self.runs
     }
 
-    /// The position of a TSN beyond the cumulative one, as a number that does not wrap around.
+    /// Returns the position of a TSN beyond the cumulative one, which never wraps.
     pub(super) fn position(&self, tsn: Tsn) -> u64 {
         self.passed + u64::from(tsn.since(self.cumulative))
     }
 
-    /// Whether the TSN comes before the highest that has arrived.
+    /// Tells whether the TSN is below the highest that has arrived.
     pub(super) fn is_inside(&self, tsn: Tsn) -> bool {
         tsn.since(self.cumulative) < self.beyond
     }
@@ -71,7 +71,7 @@ impl Arrivals {
         }
     }
 
-    /// Notes one that is [`Novelty::New`].
+    /// Adds a TSN that is [`Novelty::New`].
     pub(super) fn insert(&mut self, tsn: Tsn) {
         let distance = tsn.since(self.cumulative);
         if distance == 1 {
@@ -86,7 +86,7 @@ impl Arrivals {
         self.bits[word] |= bit;
     }
 
-    /// Takes everything up to this one, which is beyond the cumulative one, as if it had arrived.
+    /// Advances the cumulative TSN to this one, as if all before had arrived.
     pub(super) fn advance_to(&mut self, tsn: Tsn) {
         let count = tsn.since(self.cumulative);
         let end = count.min(self.beyond);
@@ -107,7 +107,7 @@ impl Arrivals {
         self.pass_run();
     }
 
-    /// The runs beyond the cumulative TSN, in ascending order: the last ones, if there are too many.
+    /// Returns the runs beyond the cumulative TSN in ascending order, at most the last `most`.
     pub(super) fn newest_gaps(&self, most: usize) -> Vec<GapBlock> {
         let mut gaps = Vec::with_capacity(most.min(self.runs as usize));
         let mut last = self.beyond;
@@ -123,8 +123,8 @@ impl Arrivals {
         gaps
     }
 
-    /// From a distance down, over all bits that are alike: the first that is not; at least 1, since
-    /// what follows the cumulative TSN is missing.
+    /// Goes down from a distance over equal bits and returns the first distance that differs; at
+    /// least 1, since the TSN after the cumulative one is missing.
     fn down_while(&self, mut distance: u32, alike: fn(u64) -> u32) -> u32 {
         loop {
             let count = alike(self.window(distance.wrapping_sub(u64::BITS - 1)));
@@ -135,7 +135,7 @@ impl Arrivals {
         }
     }
 
-    /// Moves over the run, if there is one, that begins behind the cumulative TSN.
+    /// Advances over the run that follows the cumulative TSN, if any.
     fn pass_run(&mut self) {
         if !self.has(1) {
             return;
@@ -168,7 +168,7 @@ impl Arrivals {
         (index / 64 % WORDS, 1 << (index % 64))
     }
 
-    /// The bits of 64 distances from this one on, which may lie before the cumulative TSN.
+    /// Returns the bits of 64 distances from this one on, which may lie before the cumulative TSN.
     fn window(&self, distance: u32) -> u64 {
         let index = self.cumulative.advance(distance).value() as usize;
         let (word, shift) = (index / 64 % WORDS, index % 64);
@@ -181,7 +181,7 @@ impl Arrivals {
     }
 }
 
-/// A gap block counts with 16 bits.
+/// Maximum distance: a gap block has 16 bits.
 const MAX_DISTANCE: u32 = 65535;
 const WORDS: usize = 1024;
 
@@ -193,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    /// What the ring has to say, out of a set.
+    /// Returns the expected gap blocks for a set of numbers.
     fn expected(cumulative: u64, beyond: &BTreeSet<u64>) -> Vec<GapBlock> {
         let mut gaps: Vec<GapBlock> = Vec::new();
         for number in beyond {
@@ -233,7 +233,7 @@ mod tests {
             most in 0..20usize,
         ) {
             let mut arrivals = Arrivals::new(Tsn::new(initial));
-            // Numbers that do not wrap around; the cumulative one begins at 0.
+            // Numbers that do not wrap; the cumulative one begins at 0.
             let (mut cumulative, mut beyond) = (0u64, BTreeSet::new());
             for step in steps {
                 match step {

@@ -6,29 +6,30 @@ use super::fragments::{Dropped, Fragments, Head, Part, Place};
 use super::{End, PART_OVERHEAD, Received, charge};
 use crate::error::Misbehaviour;
 
-/// Makes messages out of parts, and puts those of each stream in order.
+/// Assembles messages from parts, and puts those of each stream in order.
 #[derive(Debug)]
 pub(super) struct Assembly {
     interleaving: bool,
     fragments: Fragments,
-    /// By the streams' numbers, as far as they have been used.
+    /// Streams by number, up to the highest used.
     streams: Vec<Stream>,
-    /// What the reader may take, and what that is charged with.
+    /// Messages that the reader may take.
     ready: VecDeque<Received>,
+    /// Their buffer charge.
     readable: usize,
-    /// What waits for its end or its turn is charged with.
+    /// Buffer charge of messages that are incomplete or out of order.
     unfinished: usize,
-    /// With so much unfinished, the beginning of a message is delivered without its end: else nothing
-    /// more might have room, not even the ends.
+    /// Unfinished charge above which a message is delivered in part: otherwise not even the missing
+    /// parts might have room.
     crowded: usize,
 }
 
-/// The ordered messages of a stream.
+/// Ordered delivery of a stream.
 #[derive(Debug, Default)]
 struct Stream {
-    /// How many have been delivered or given up; the number of the next one does not wrap around here.
+    /// Number of messages delivered or abandoned; it does not wrap.
     passed: u64,
-    /// Those that have overtaken others.
+    /// Messages that have overtaken others.
     waiting: BTreeMap<u64, Received>,
 }
 
@@ -45,9 +46,9 @@ impl Assembly {
         }
     }
 
-    /// What all that is kept is charged with.
+    /// Returns the total buffer charge.
     pub(super) fn held(&self) -> usize {
-        // A peer could begin messages for ever, and each beginning is remembered when it was read.
+        // The beginnings delivered count too, since a peer could begin messages without end.
         self.unfinished + self.readable + self.fragments.begun() * PART_OVERHEAD
     }
 
@@ -61,7 +62,7 @@ impl Assembly {
         Some(received)
     }
 
-    /// Takes a part that has not come before; `position` is its TSN as a number that does not wrap.
+    /// Adds a part that is not a duplicate; `position` is its TSN as a number that does not wrap.
     pub(super) fn insert(&mut self, position: u64, data: Data) -> Result<(), Misbehaviour> {
         let head = head(&data);
         self.unfinished += charge(&data.payload);
@@ -84,8 +85,8 @@ impl Assembly {
         }
     }
 
-    /// The peer has given up messages; `through` is the position of the last TSN that counts as
-    /// arrived now.
+    /// Drops messages that the peer has abandoned; `through` is the position of the new cumulative
+    /// TSN.
     pub(super) fn forward(&mut self, through: u64, forward: &ForwardTsn, streams: u16) {
         let existing = |skipped: &&SkippedStream| skipped.stream.value() < streams;
         let mut dropped = Dropped::default();
@@ -109,7 +110,8 @@ impl Assembly {
         }
     }
 
-    /// Drops parts of messages up to this one; numbers half of all of them behind it are before it.
+    /// Drops parts of messages up to this one: by serial arithmetic, the preceding half of all
+    /// numbers.
     fn drop_messages(&mut self, skipped: &SkippedStream, dropped: &mut Dropped) {
         let lane = lane(skipped.stream.value(), skipped.unordered);
         let last = skipped.last;
@@ -126,7 +128,7 @@ impl Assembly {
         }
     }
 
-    /// Delivers a message, or keeps it for its turn.
+    /// Delivers a message, or keeps it until it is in order.
     fn sort(&mut self, head: Head, received: Received) -> Result<(), Misbehaviour> {
         if head.unordered {
             self.make_readable(received);
@@ -148,7 +150,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// Delivers what has waited for its turn in the stream.
+    /// Delivers messages of the stream that are in order now.
     fn deliver(&mut self, number: u16) {
         while let Some(received) = self.stream(number).take_next() {
             self.make_readable(received);
@@ -161,13 +163,13 @@ impl Assembly {
         self.ready.push_back(received);
     }
 
-    /// Whether the message is the one that its reader waits for.
+    /// Tells whether the message is the next of its stream.
     fn is_next(&mut self, head: Head) -> bool {
         let width = self.width();
         head.unordered || self.stream(head.stream.value()).ahead(head.number, width) == 0
     }
 
-    /// Bits of the messages' numbers.
+    /// Returns the number of bits of message numbers.
     fn width(&self) -> u32 {
         if self.interleaving { 32 } else { 16 }
     }
@@ -182,8 +184,7 @@ impl Assembly {
 }
 
 impl Stream {
-    /// Takes the next message, if it is there; or one before it that was waiting when they were
-    /// skipped.
+    /// Returns the next message, if present, or a waiting one that a skip has passed.
     fn take_next(&mut self) -> Option<Received> {
         let entry = self.waiting.first_entry()?;
         let turn = *entry.key();
@@ -194,15 +195,15 @@ impl Stream {
         Some(entry.remove())
     }
 
-    /// How many messages the one with this number has overtaken.
+    /// Returns how many messages the one with this number is ahead of the next one.
     fn ahead(&self, number: u32, width: u32) -> u64 {
         (u64::from(number).wrapping_sub(self.passed)) & (u64::MAX >> (64 - width))
     }
 
-    /// Takes messages up to this one as delivered, if they are not.
+    /// Counts messages up to this one as delivered.
     fn skip(&mut self, last: u32, width: u32) {
         let ahead = self.ahead(last, width);
-        // What has been passed looks far ahead, since numbers wrap around.
+        // A number already passed looks far ahead, since numbers wrap.
         if ahead < 1 << (width - 1) {
             self.passed += ahead + 1;
         }
@@ -215,7 +216,7 @@ fn head(data: &Data) -> Head {
         unordered: data.unordered,
         number: match data.order {
             DataOrder::Interleaved { message, .. } => message,
-            // Nothing counts these.
+            // Unordered DATA messages have no numbers.
             DataOrder::Sequence(_) if data.unordered => data.tsn.value(),
             DataOrder::Sequence(number) => number.into(),
         },
@@ -236,7 +237,7 @@ fn place(position: u64, data: &Data) -> Result<Place, Misbehaviour> {
     }
 }
 
-/// Ordered and unordered messages of a stream are counted apart.
+/// Returns the lane of a stream: ordered and unordered messages have separate numbers.
 fn lane(stream: u16, unordered: bool) -> u32 {
     u32::from(stream) << 1 | u32::from(unordered)
 }

@@ -6,34 +6,34 @@ use hawser_wire::sctp::StreamNumber;
 use super::{End, Received, charge};
 use crate::error::Misbehaviour;
 
-/// Parts of messages that wait for the others.
+/// Parts of incomplete messages.
 ///
-/// Adjacent parts of one message form a run, and a run is found by where it begins: so a part that
-/// follows another, as nearly all do, costs a search among the holes and not among the parts.
+/// Adjacent parts of one message form a run, found by its first position. So a part that follows
+/// another, as nearly all do, costs a search among the holes and not among the parts.
 #[derive(Debug, Default)]
 pub(super) struct Fragments {
     runs: BTreeMap<Place, Run>,
-    /// Where messages go on whose beginning has been delivered already.
+    /// Positions where messages continue whose beginning has been delivered.
     begun: BTreeMap<Place, Head>,
 }
 
-/// Where a part belongs: parts of a message have adjacent positions in one lane.
+/// Position of a part: parts of a message are adjacent in one lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
-    /// With I-DATA, the stream and whether the message is ordered.
+    /// With I-DATA, the stream and the ordering; else 0.
     pub(super) lane: u32,
-    /// With I-DATA, the number of the message and that of the part; else the TSN.
+    /// With I-DATA, the numbers of the message and of the part; else the TSN.
     pub(super) position: u64,
 }
 
-/// What is the same for all parts of a message.
+/// Properties common to all parts of a message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
     pub(super) stream: StreamNumber,
     pub(super) unordered: bool,
-    /// Its number in the stream; of an unordered one without interleaving, the TSN of the part.
+    /// Number of the message in the stream; for an unordered DATA message, the TSN of the part.
     pub(super) number: u32,
-    /// As the first part says it.
+    /// Payload protocol identifier, from the first part.
     pub(super) protocol: u32,
 }
 
@@ -45,27 +45,28 @@ pub(super) struct Part {
     pub(super) payload: Bytes,
 }
 
-/// Parts of one message without a hole, never none. One of one part takes no more memory than that.
+/// Adjacent parts of one message, at least one. A run of one part allocates memory for one.
 type Run = VecDeque<Part>;
 
-/// The runs that a part joins, by where they begin.
+/// The runs that a part joins, by their first positions.
 #[derive(Debug, Default)]
 struct Neighbours {
     before: Option<Place>,
     after: Option<Place>,
 }
 
-/// What was thrown away.
+/// Parts that were dropped.
 #[derive(Debug, Default)]
 pub(super) struct Dropped {
-    /// What it was charged with.
+    /// Their buffer charge.
     pub(super) charge: usize,
-    /// Messages whose beginning had been delivered.
+    /// Messages delivered in part.
     pub(super) begun: Vec<Head>,
 }
 
 impl Fragments {
-    /// Keeps a part; answers with the message that is whole by it. `early`: its beginning will do.
+    /// Adds a part; returns the message that it completes. `early`: an incomplete beginning is
+    /// returned as well.
     pub(super) fn insert(
         &mut self,
         place: Place,
@@ -91,18 +92,18 @@ impl Fragments {
         Ok(None)
     }
 
-    /// How many messages go on whose beginning has been delivered.
+    /// Returns the number of messages delivered in part.
     pub(super) fn begun(&self) -> usize {
         self.begun.len()
     }
 
-    /// Everything in the lane up to this position counts as arrived: drops what can't become whole any
-    /// more, since a part of it is missing there.
+    /// Drops messages that miss a part at or before this position, since nothing before it will
+    /// arrive any more.
     pub(super) fn drop_incomplete(&mut self, lane: u32, through: u64) -> Dropped {
         let mut dropped = Dropped::default();
         let from = Place { lane, position: 0 };
         let mut next = from;
-        // What follows may lack its beginning.
+        // A run right after it may lack its beginning.
         let last = from.at(through.saturating_add(1));
         while next <= last
             && let Some((&start, run)) = self.runs.range(next..=last).next()
@@ -130,7 +131,7 @@ impl Fragments {
         dropped.begun.extend(heads);
     }
 
-    /// The runs that the part will be in one with.
+    /// Finds the runs that the part joins.
     fn neighbours(&self, place: Place, part: &Part) -> Result<Neighbours, Misbehaviour> {
         let is_begun = self.begun.contains_key(&place);
         if is_begun && part.first {
@@ -164,14 +165,14 @@ impl Fragments {
         Ok(joined)
     }
 
-    /// Whether a message begins with the run there, or with what has been delivered before it.
+    /// Tells whether the run starts a message, or continues one delivered in part.
     fn begins(&self, place: Place) -> bool {
         let run = self.runs.get(&place);
         let first = run.and_then(VecDeque::front).is_some_and(|it| it.first);
         first || self.begun.contains_key(&place)
     }
 
-    /// Makes a message of a run that begins one, or goes on with one.
+    /// Assembles a message from a run that starts or continues one.
     fn deliver(&mut self, start: Place) -> Option<Received> {
         let run = self.runs.remove(&start)?;
         let head = self
@@ -204,7 +205,7 @@ impl Fragments {
         }
     }
 
-    /// Forgets messages that should go on up to a position, but what they should go on with is missing.
+    /// Drops messages delivered in part whose next part, up to this position, is missing.
     fn drop_begun(&mut self, from: Place, through: u64, dropped: &mut Dropped) {
         let range = self.begun.range(from..=from.at(through));
         let missing = range.filter(|(place, _)| !self.runs.contains_key(place));
@@ -214,8 +215,8 @@ impl Fragments {
     }
 }
 
-/// Whether two adjacent parts belong to one message. `begins`: as the second, or what was delivered
-/// before it, says, a message begins between them.
+/// Tells whether two adjacent parts belong to one message. `begins`: a message starts at the second
+/// part, or continues there after a delivered beginning.
 fn are_joined(part: &Part, next: Option<&Part>, begins: bool) -> Result<bool, Misbehaviour> {
     let is_joined = !part.last && !begins;
     let fits = !is_joined || next.is_some_and(|next| part.head.is_same_message(&next.head));
@@ -225,7 +226,7 @@ fn are_joined(part: &Part, next: Option<&Part>, begins: bool) -> Result<bool, Mi
     }
 }
 
-/// Joins two runs; the shorter one moves, so that no order of arrival makes this costly.
+/// Joins two runs. The shorter one moves, so that no order of arrival is costly.
 fn join(run: &mut Run, mut after: Run) {
     if run.len() >= after.len() {
         run.append(&mut after);

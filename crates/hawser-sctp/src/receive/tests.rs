@@ -12,7 +12,7 @@ use super::*;
 
 const INITIAL: u32 = u32::MAX - 3;
 
-/// An association with this buffer, its first TSN shortly before they wrap around.
+/// Creates a receiver with this buffer, whose first TSN is close to the wrap.
 fn inbound(buffer: u64, interleaving: bool) -> Inbound {
     let config = AssociationConfig {
         receive_buffer: ByteCount::new(buffer),
@@ -25,12 +25,12 @@ fn at(milliseconds: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(milliseconds)
 }
 
-/// The TSN of the `count`th part, from 0.
+/// Returns the TSN of the `count`th part, from 0.
 fn tsn(count: u32) -> Tsn {
     Tsn::new(INITIAL).advance(count)
 }
 
-/// A whole ordered message of stream 1.
+/// Builds a complete ordered message of stream 1.
 fn whole(count: u32, number: u16, payload: &'static [u8]) -> Data {
     Data {
         tsn: tsn(count),
@@ -45,7 +45,7 @@ fn whole(count: u32, number: u16, payload: &'static [u8]) -> Data {
     }
 }
 
-/// A part of a message: `place` is one of `"first"`, `"middle"`, `"last"`.
+/// Builds a part of a message: `place` is one of `"first"`, `"middle"`, `"last"`.
 fn part(count: u32, number: u16, place: &str, payload: &'static [u8]) -> Data {
     Data {
         first: place == "first",
@@ -68,7 +68,7 @@ fn unordered(data: Data) -> Data {
     }
 }
 
-/// A packet with these parts.
+/// Handles a packet with these parts.
 fn packet(inbound: &mut Inbound, now: Instant, parts: impl IntoIterator<Item = Data>) {
     for part in parts {
         inbound.on_data(now, part).unwrap();
@@ -76,7 +76,7 @@ fn packet(inbound: &mut Inbound, now: Instant, parts: impl IntoIterator<Item = D
     inbound.on_packet_end(now);
 }
 
-/// What can be received, as texts.
+/// Returns all messages that can be received, as text.
 fn texts(inbound: &mut Inbound) -> Vec<String> {
     let received = std::iter::from_fn(|| inbound.receive());
     received
@@ -84,7 +84,8 @@ fn texts(inbound: &mut Inbound) -> Vec<String> {
         .collect()
 }
 
-/// Ordered messages of stream 1 up to this one are given up, and all parts up to the `count`th.
+/// Builds a FORWARD-TSN that abandons ordered messages of stream 1 up to this one, and all parts up
+/// to the `count`th.
 fn forward(count: u32, interleaved: bool, last: u32) -> ForwardTsn {
     ForwardTsn {
         cumulative: tsn(count),

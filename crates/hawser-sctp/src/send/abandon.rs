@@ -1,4 +1,5 @@
-//! Messages that may be given up before they have arrived. Source: RFC 3758, RFC 8260 §2.3.
+//! Partial reliability: messages that may be abandoned before they arrive. Source: RFC 3758, RFC
+//! 8260 §2.3.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,19 +12,20 @@ use super::{Outbound, Reliability};
 use crate::Event;
 use crate::path::Paths;
 
-/// Names a message that may be given up.
+/// Identifier of a message that may be abandoned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct MessageId(u64);
 
-/// The messages that may be given up, and what the peer is told of those that were.
+/// The messages that may be abandoned, and the reports to the peer.
 #[derive(Debug)]
 pub(super) struct Abandon {
     messages: BTreeMap<MessageId, Limited>,
     deadlines: BTreeSet<(Instant, MessageId)>,
     next: MessageId,
-    /// The peer has agreed: what was sent can be given up too, not only what still waits.
+    /// Partial reliability is negotiated: messages sent in part can be abandoned, not only waiting
+    /// ones.
     agreed: bool,
-    /// Advanced.Peer.Ack.Point: every chunk before it is acknowledged or given up.
+    /// Advanced.Peer.Ack.Point: every chunk before it is acknowledged or abandoned.
     point: u64,
     due: bool,
     told_at: Instant,
@@ -34,9 +36,9 @@ struct Limited {
     stream: StreamNumber,
     until: Option<Instant>,
     retransmissions: Option<u32>,
-    /// Its chunks that were sent.
+    /// Chunks of the message that were sent.
     chunks: SmallVec<[u64; 2]>,
-    /// All of it was.
+    /// The last chunk was sent.
     cut: bool,
 }
 
@@ -53,7 +55,7 @@ impl Abandon {
         }
     }
 
-    /// A message is taken in; `None` where it is never given up.
+    /// Registers a message; `None` if it is never abandoned.
     pub(super) fn add(
         &mut self,
         now: Instant,
@@ -80,7 +82,7 @@ impl Abandon {
         Some(id)
     }
 
-    /// A part of the message is sent as this chunk; whether it can still be given up then.
+    /// Registers a chunk of the message; returns whether the message can still be abandoned.
     pub(super) fn on_cut(&mut self, id: MessageId, chunk: u64, last: bool) -> bool {
         if !self.agreed {
             self.forget(id);
@@ -94,7 +96,7 @@ impl Abandon {
         true
     }
 
-    /// All of it has arrived, or nothing keeps it from being sent to the end.
+    /// Forgets a message that has arrived or can no longer be abandoned.
     pub(super) fn forget(&mut self, id: MessageId) -> Option<StreamNumber> {
         let message = self.messages.remove(&id)?;
         if let Some(at) = message.until {
@@ -103,18 +105,18 @@ impl Abandon {
         Some(message.stream)
     }
 
-    /// Whether it is given up when a chunk of it, sent so often, has been lost.
+    /// Tells whether the loss of a chunk after this many transmissions abandons the message.
     pub(super) fn is_spent(&self, id: MessageId, transmissions: u32) -> bool {
         let most = self.messages.get(&id).and_then(|m| m.retransmissions);
         most.is_some_and(|most| transmissions > most)
     }
 
-    /// When the next message is given up.
+    /// Returns when the next message expires.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.deadlines.first().map(|(at, _)| *at)
     }
 
-    /// Moves the point over what was given up.
+    /// Advances the point over abandoned chunks.
     fn advance(&mut self, window: &Window) {
         let before = self.point;
         self.point = before.max(window.first());
@@ -127,12 +129,12 @@ impl Abandon {
         self.due |= self.point > before && self.is_ahead(window);
     }
 
-    /// Whether the peer has still to be told, or to say that it has heard.
+    /// Tells whether the peer has not confirmed the point yet.
     pub(super) fn is_ahead(&self, window: &Window) -> bool {
         self.point > window.first()
     }
 
-    /// When it is told once more.
+    /// Returns when FORWARD-TSN is repeated.
     pub(super) fn told_again_at(&self, window: &Window, paths: &Paths) -> Option<Instant> {
         if self.due || !self.is_ahead(window) {
             return None;
@@ -143,12 +145,12 @@ impl Abandon {
 }
 
 impl Outbound {
-    /// Whether [`Self::poll_forward_tsn`] may have one.
+    /// Tells whether [`Self::poll_forward_tsn`] may have a chunk.
     pub(crate) fn is_forward_tsn_due(&self) -> bool {
         self.abandon.due
     }
 
-    /// What the peer has to be told was given up, if that is due.
+    /// Returns the FORWARD-TSN that is due.
     pub(crate) fn poll_forward_tsn(&mut self, now: Instant) -> Option<ForwardTsn> {
         if !std::mem::take(&mut self.abandon.due) || !self.abandon.is_ahead(&self.window) {
             return None;
@@ -159,7 +161,7 @@ impl Outbound {
         while let Some(record) = self.window.get(end).filter(|_| end < self.abandon.point) {
             let data = &record.data;
             let interleaved = matches!(data.order, DataOrder::Interleaved { .. });
-            // FORWARD-TSN has no room for unordered messages, and needs none.
+            // FORWARD-TSN lists no unordered messages, and need not.
             if interleaved || !data.unordered {
                 let key = (data.stream, data.unordered);
                 if skipped.len() == MAX_SKIPPED && !skipped.contains_key(&key) {
@@ -170,7 +172,7 @@ impl Outbound {
             end += 1;
         }
         if end < self.abandon.point {
-            // The rest is told once the peer has acknowledged these.
+            // The rest follows once the peer has acknowledged these.
             self.abandon.point = end;
         }
         let skipped = skipped
@@ -187,7 +189,7 @@ impl Outbound {
         })
     }
 
-    /// Gives up what has outlived its time.
+    /// Abandons messages whose time is over.
     pub(super) fn expire(&mut self, now: Instant, paths: &mut Paths) {
         while let Some((at, id)) = self.abandon.deadlines.first().copied() {
             if at > now {
@@ -197,7 +199,7 @@ impl Outbound {
         }
     }
 
-    /// Gives up a message: what waits of it, and what was sent.
+    /// Abandons a message: its waiting part, and its chunks sent.
     pub(super) fn give_up(&mut self, id: MessageId, paths: &mut Paths) {
         let Some(message) = self.abandon.messages.get(&id) else {
             return;
@@ -231,19 +233,19 @@ impl Outbound {
         self.note_room();
     }
 
-    /// The window has slid: the peer may have to be told of the next ones.
+    /// Advances the point after the window has moved.
     pub(super) fn advance_abandoned(&mut self) {
         self.abandon.advance(&self.window);
     }
 
-    /// The peer has not said that it heard what was given up.
+    /// Repeats FORWARD-TSN if the peer has not confirmed it in time.
     pub(super) fn tell_again(&mut self, now: Instant, paths: &Paths) {
         let at = self.abandon.told_again_at(&self.window, paths);
         self.abandon.due |= at.is_some_and(|at| at <= now);
     }
 }
 
-/// FORWARD-TSN names messages, not their parts.
+/// Returns the message number that FORWARD-TSN lists.
 fn last_of(order: DataOrder) -> u32 {
     match order {
         DataOrder::Sequence(number) => number.into(),
@@ -251,5 +253,5 @@ fn last_of(order: DataOrder) -> u32 {
     }
 }
 
-/// Eight bytes each: they fit the smallest packet.
+/// Maximum number of streams in a FORWARD-TSN: eight bytes each, they fit the smallest packet.
 const MAX_SKIPPED: usize = 128;

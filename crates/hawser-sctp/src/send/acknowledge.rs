@@ -1,4 +1,4 @@
-//! What SACKs say.
+//! Processing of SACKs.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::{LossRule, Misbehaviour};
 type TouchedPaths = SmallVec<[PathId; 8]>;
 
 impl Outbound {
-    /// Reads a SACK that came over a path; the payload that it acknowledges for the first time. One that
-    /// acknowledges what was never sent changes nothing.
+    /// Handles a SACK that came over a path; returns the payload newly acknowledged. One that
+    /// acknowledges unsent chunks changes nothing.
     ///
-    /// The work is in proportion to what is new: what earlier ones said is passed over run by run.
+    /// The cost is proportional to what is new: known runs are skipped as a whole.
     pub(crate) fn on_sack(
         &mut self,
         now: Instant,
@@ -40,7 +40,7 @@ impl Outbound {
         Ok(acknowledged)
     }
 
-    /// Likewise the cumulative TSN of a SHUTDOWN, which says nothing of gaps or of the peer's window.
+    /// Handles the cumulative TSN of a SHUTDOWN, which has no gap blocks and no window.
     pub(crate) fn on_cumulative(
         &mut self,
         now: Instant,
@@ -94,7 +94,7 @@ impl Outbound {
         acknowledged
     }
 
-    /// Where the window begins by this cumulative TSN; `None` for one that is behind.
+    /// Returns the new start of the window; `None` for an older cumulative TSN.
     fn slides_to(&self, cumulative: Tsn) -> Result<Option<u64>, Misbehaviour> {
         let before = self.window.cumulative();
         if before.is_after(cumulative) {
@@ -107,7 +107,7 @@ impl Outbound {
         }
     }
 
-    /// The gap blocks as runs of chunks; blocks that make no sense are passed over.
+    /// Converts gap blocks to runs of chunks; invalid blocks are skipped.
     fn runs(&self, first: u64, sack: &Sack) -> Result<SmallVec<[Range<u64>; 8]>, Misbehaviour> {
         let mut runs = SmallVec::new();
         for block in &sack.gaps {
@@ -123,7 +123,8 @@ impl Outbound {
         Ok(runs)
     }
 
-    /// A chunk is acknowledged for the first time: books that where it was under way. Its payload.
+    /// Handles the first acknowledgement of a chunk: credits the packets that carried it, and
+    /// returns its payload length.
     fn on_acknowledged(
         &mut self,
         news: News,
@@ -177,7 +178,7 @@ impl Outbound {
         length
     }
 
-    /// A chunk that was sent again has arrived; which of the two has, nobody knows yet.
+    /// Remembers a retransmitted chunk that has arrived, when it is unknown which copy did.
     fn remember(&mut self, chunk: u64, failed: Place) {
         if self.mended.len() == MAX_MENDED {
             self.mended.pop_front();
@@ -185,8 +186,8 @@ impl Outbound {
         self.mended.push_back((chunk, failed));
     }
 
-    /// A chunk has arrived twice: if it was sent again after it had counted as lost, it was not.
-    /// Source: RFC 3708.
+    /// Handles a duplicate report: if the chunk was retransmitted after it counted as lost, it was
+    /// not lost. Source: RFC 3708.
     fn on_duplicate(&mut self, now: Instant, tsn: Tsn, paths: &mut Paths) {
         let is_it = |(chunk, _): &(u64, Place)| self.window.tsn(*chunk) == tsn;
         let place = self.mended.iter().position(is_it);
@@ -195,7 +196,8 @@ impl Outbound {
         }
     }
 
-    /// What counted as lost has arrived: nothing that was sent later can have brought it so soon.
+    /// Handles the arrival of a packet that counted as lost: no later packet can have been
+    /// acknowledged so soon.
     fn on_late(&mut self, now: Instant, place: Place, paths: &mut Paths) {
         let Some(path) = paths.path_mut(place.path) else {
             return;
@@ -206,7 +208,7 @@ impl Outbound {
         paths.on_answered(now, place.path);
     }
 
-    /// Draws the conclusions for one path of what a SACK brought.
+    /// Evaluates a SACK for one path.
     fn conclude(&mut self, now: Instant, id: PathId, may_grow: bool, paths: &mut Paths) {
         let Some(path) = paths.path_mut(id) else {
             return;
@@ -240,7 +242,7 @@ impl Outbound {
         paths.on_answered(now, id);
     }
 
-    /// Slides the window, and forgets messages that have arrived.
+    /// Moves the window forward, and forgets messages that have arrived.
     fn slide(&mut self, first: u64) {
         for chunk in self.window.first()..first {
             let record = self.window.get(chunk).filter(|record| record.data.last);
@@ -251,9 +253,9 @@ impl Outbound {
         self.window.slide(first);
     }
 
-    /// A chunk that follows the cumulative TSN and had been acknowledged beyond a hole was dropped
-    /// by the peer: who still has it would have counted it. SACKs that have overtaken each other never
-    /// look like this, other than gap blocks that are missing, which are therefore no sign.
+    /// Detects reneging: a chunk right after the cumulative TSN that an earlier gap block
+    /// acknowledged. A peer that still has it would have included it. Missing gap blocks are not a
+    /// sign, since SACKs overtake each other.
     fn look_for_reneging(&mut self, held: &[Range<u64>]) {
         let first = self.window.get(self.window.first());
         if first.is_some_and(|record| record.status == Status::Ack) {
@@ -263,8 +265,8 @@ impl Outbound {
     }
 }
 
-/// Books a chunk that was sent once and never failed, as nearly all are: what [`judge`] and [`credited`]
-/// come to for it.
+/// Credits a chunk that was sent once and never failed, as nearly all are. The result is that of
+/// [`judge`] and [`credited`].
 fn acknowledge_once(
     news: News,
     place: Place,
@@ -290,33 +292,32 @@ fn acknowledge_once(
     }
 }
 
-/// An acknowledgement, as it comes.
+/// Arrival of an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 struct News {
     now: Instant,
-    /// `None`: nobody knows that way.
+    /// Path that it came over; `None` for an unknown route.
     over: Option<PathId>,
 }
 
-/// What an acknowledgement that comes now has to do with a place where the chunk was under way.
+/// Assessment of a packet that carried the chunk, at the arrival of an acknowledgement.
 struct Judged {
     place: Place,
-    /// It can be for what left there.
+    /// The acknowledgement can belong to this packet.
     is_plausible: bool,
-    /// It is much too soon for that.
+    /// The acknowledgement is far too early for this packet.
     is_early: bool,
-    /// How far it is from when it was to be expected.
+    /// Difference between its arrival and the expected time.
     distance: Duration,
 }
 
-/// Judges all places of a chunk. `once`: it was sent nowhere else, and never before.
+/// Assesses all packets in flight that carried a chunk. `once`: it was sent only once.
 ///
-/// After a chunk was sent again, an acknowledgement sooner than the path's shortest round trip is for
-/// what was sent before. For others a round trip of less than half the shortest is hardly a path's
-/// but that of a peer that acknowledges before it has received: nothing is credited for it, until a
-/// heartbeat, whose content the peer can't know before, has shown that the path is so quick. An answer
-/// that comes over another path may be as soon as it likes: how much of a path's round trip is the way
-/// back, which is not the answer's, nobody knows.
+/// After a retransmission, an acknowledgement sooner than the path's minimum round-trip time
+/// belongs to an earlier packet. For a chunk sent once, one sooner than half of that suggests a
+/// peer that acknowledges what it has not received. Nothing is credited for it until a heartbeat,
+/// whose nonce the peer cannot know, has confirmed such a short round-trip time. An acknowledgement
+/// over another path may come at any time, since its return delay is unknown.
 fn judge(news: News, places: &[Place], once: bool, paths: &Paths) -> SmallVec<[Judged; 2]> {
     let now = news.now;
     let judged = places.iter().filter_map(|place| {
@@ -334,8 +335,8 @@ fn judge(news: News, places: &[Place], once: bool, paths: &Paths) -> SmallVec<[J
 }
 
 impl News {
-    /// How long ago a chunk must have left over a path for this to be an answer to it. `once`: it was
-    /// sent nowhere else, and never before.
+    /// Returns the minimum age of a packet for this to be its acknowledgement. `once`: the chunk
+    /// was sent only once.
     fn least_age(self, path: &Path, once: bool) -> Duration {
         let shortest = path.rtt.min().unwrap_or_default();
         match once {
@@ -346,12 +347,12 @@ impl News {
     }
 }
 
-/// The places that an acknowledgement is for: both of a chunk that was sent twice from the beginning,
-/// else one.
+/// Returns the packets that an acknowledgement is credited to: both packets of a chunk duplicated
+/// from the beginning, else one.
 ///
 /// Of several on one path it is the oldest: a later one would make all between them look lost. Of
-/// several paths it is the one that it fits best, so that a dead path does not seem to answer when
-/// copies of what was under way on it arrive.
+/// several paths it is the one whose round-trip time fits best, so that a dead path does not seem
+/// to answer when copies of its chunks arrive over another.
 fn credited(judged: &[Judged], twin: bool) -> SmallVec<[Place; 2]> {
     if twin {
         return judged.iter().map(|it| it.place).collect();
@@ -366,14 +367,13 @@ fn credited(judged: &[Judged], twin: bool) -> SmallVec<[Place; 2]> {
     best.map(|it| it.place).into_iter().collect()
 }
 
-/// Whether no other place can have brought it.
+/// Tells whether no other packet can be the acknowledged one.
 fn is_alone(it: &Judged, judged: &[Judged]) -> bool {
     let mut others = judged.iter().filter(|other| other.place != it.place);
     it.is_plausible && others.all(|other| !other.is_plausible)
 }
 
-/// So many chunks are remembered that were sent again and have arrived, and so many duplicates
-/// looked at in one SACK.
+/// Maximum number of retransmitted chunks remembered, and of duplicates examined in one SACK.
 const MAX_MENDED: usize = 64;
-/// Shorter round trips vary by more than half for reasons of the hosts' own.
+/// Round-trip times below this vary by more than half because of delays in the hosts.
 const LONG: Duration = Duration::from_millis(5);

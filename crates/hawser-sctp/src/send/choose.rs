@@ -1,4 +1,4 @@
-//! Which chunk goes next, and over which path.
+//! Choice of the next chunk and its path.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::window::{Record, Status};
 use crate::LossRule;
 use crate::path::{Path, PathState, Paths};
 
-/// A path as retransmissions look at it.
+/// A path as retransmissions see it.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     path: PathId,
@@ -22,18 +22,18 @@ struct Candidate {
     ready: bool,
 }
 
-/// Packets that follow each other on one path, by one decision of the policy.
+/// A packet train: consecutive packets on one path, by one decision of the policy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Train {
     path: PathId,
-    /// They leave at one instant, since nothing else may have changed.
+    /// Instant at which all of them leave; later, the decision may be outdated.
     now: Instant,
-    /// So much is under way on the path at its end.
+    /// Bytes in flight on the path at the end of the train.
     end: ByteCount,
 }
 
 impl Outbound {
-    /// What the next packet is for.
+    /// Chooses the purpose and path of the next packet.
     pub(super) fn choose(&mut self, now: Instant, paths: &mut Paths) -> Option<Job> {
         if let Some((path, chunks)) = self.copies.take() {
             let kind = Kind::Twin(chunks);
@@ -53,8 +53,8 @@ impl Outbound {
             .or_else(|| self.choose_rescue(now, paths))
     }
 
-    /// Retransmissions: the path with the least round-trip time, never one that failed the chunk
-    /// while there is another. Source: SCTP aggregation §3.4.
+    /// Chooses a retransmission: over the path with the least round-trip time, not one that failed
+    /// the chunk while there is another. Source: SCTP aggregation §3.4.
     fn choose_again(&mut self, now: Instant, paths: &mut Paths) -> Option<Job> {
         if !self.window.has_again() {
             return None;
@@ -82,8 +82,8 @@ impl Outbound {
         None
     }
 
-    /// What is under way on a path that has fallen silent goes over another as well, once, rather
-    /// than wait for T3.
+    /// Chooses a reinjection from a suspect path: a packet in flight there is copied once to
+    /// another path, instead of waiting for T3.
     fn choose_copy(&mut self, now: Instant, paths: &mut Paths) -> Option<Job> {
         let is_silent = |path: &&Path| path.is_suspect(now) && path.flight.uncopied().is_some();
         let silent = paths.iter().find(is_silent)?.id;
@@ -104,7 +104,7 @@ impl Outbound {
         None
     }
 
-    /// New chunks: the policy decides, where there is something to decide.
+    /// Chooses new chunks: the policy decides, where there is a choice.
     fn choose_new(&mut self, now: Instant, paths: &mut Paths) -> Option<Job> {
         let next = self.queue.next()?;
         if !self.has_room_for(self.next_payload(paths, &next)) {
@@ -142,8 +142,9 @@ impl Outbound {
         Some(Job { path, kind })
     }
 
-    /// `auto` has chosen a quick path: what that carries in no time worth the name goes there too, so that
-    /// the peer gets chunks in rows instead of one from each path in turn.
+    /// Starts a packet train after a decision of `auto`: data that the path carries in a negligible
+    /// time follows on it, so that the peer gets chunks in rows instead of alternating between
+    /// paths.
     fn begin_train(&mut self, now: Instant, paths: &Paths, id: PathId) {
         let path = paths.path(id);
         let chosen = path.filter(|_| self.scheduler.policy() == ChunkPolicy::Auto);
@@ -155,7 +156,7 @@ impl Outbound {
         });
     }
 
-    /// The path of the train that goes on.
+    /// Returns the path of a train that continues.
     fn goes_on(&self, now: Instant, paths: &Paths) -> Option<PathId> {
         let train = self.train.as_ref().filter(|train| train.now == now)?;
         let path = paths.path(train.path)?;
@@ -163,19 +164,19 @@ impl Outbound {
         goes_on.then_some(train.path)
     }
 
-    /// Nothing new may leave, or nothing waits, and a chunk near the beginning of the window is under
-    /// way on a path from which a quicker one that has nothing to do would bring it sooner: a copy
-    /// goes over that one.
+    /// Chooses a reinjection from a slow path: when no new chunk may leave or none waits, an idle
+    /// path sends a copy of a chunk near the start of the window that it would deliver sooner.
     ///
     /// Source: C. Raiciu and others, *How Hard Can It Be? Designing and Implementing a Deployable
-    /// Multipath TCP*, NSDI 2012, §4.2 (opportunistic retransmission; nobody is penalised here).
+    /// Multipath TCP*, NSDI 2012, §4.2 (opportunistic retransmission; without penalizing the slow
+    /// path).
     fn choose_rescue(&mut self, now: Instant, paths: &mut Paths) -> Option<Job> {
         let next = self.queue.next();
         let payload = next.map(|next| self.next_payload(paths, &next));
         if payload.is_some_and(|payload| self.has_room_for(payload)) || self.window.is_empty() {
             return None;
         }
-        // With one path, or none that is free, there is nothing to be gained.
+        // One path alone, or no free path, gains nothing.
         if !paths.iter().any(|path| is_ready(now, path)) || paths.iter().nth(1).is_none() {
             return None;
         }
@@ -192,7 +193,7 @@ impl Outbound {
                 let path = paths.path(it.path)?;
                 Some(path.flight.sent_at(it.packet)? + path.rtt.smoothed()?)
             });
-            // Half a round trip is to be gained, so that it is worth a packet.
+            // A gain of half a round trip justifies a packet.
             expected.is_some_and(|expected| now + quick + quick / 2 < expected)
         })?;
         let chunks = SmallVec::from_slice(&[slow]);
@@ -200,7 +201,7 @@ impl Outbound {
         Some(Job { path, kind })
     }
 
-    /// Whether it is under way on this path alone, and no copy of it was sent.
+    /// Tells whether a chunk is in flight on this path alone and was not copied.
     fn may_copy(&self, chunk: u64, from: PathId) -> bool {
         let record = self.window.get(chunk);
         record.is_some_and(|it| {
@@ -209,7 +210,7 @@ impl Outbound {
         })
     }
 
-    /// Nothing leaves now: why, and until when.
+    /// Notes for each path why nothing leaves, and until when.
     pub(super) fn on_nothing_to_do(&mut self, now: Instant, paths: &mut Paths) {
         let waits = self.window.has_again() || !self.queue.is_empty();
         let has_others = paths.iter().nth(1).is_some();
@@ -228,7 +229,7 @@ impl Outbound {
         }
     }
 
-    /// What the policy may know of what waits.
+    /// Describes the waiting data for the policy.
     fn unit(&self) -> ChunkUnit {
         let waits = self.queue.bytes();
         let own = self
@@ -243,7 +244,7 @@ impl Outbound {
     }
 }
 
-/// The paths that retransmissions may use: suspect ones only where there is no other.
+/// Returns the paths for retransmissions: suspect ones only where there is no other.
 fn candidates(views: &[PathView]) -> SmallVec<[Candidate; 8]> {
     let all_suspect = views.iter().all(|view| view.suspect);
     let usable = views.iter().filter(|view| all_suspect || !view.suspect);
@@ -256,20 +257,20 @@ fn candidates(views: &[PathView]) -> SmallVec<[Candidate; 8]> {
         .collect()
 }
 
-/// Where a chunk that failed goes.
+/// Decision about the retransmission of a chunk.
 enum Again {
     Over(PathId),
-    /// Nowhere before this instant, unless something else changes.
+    /// Not before this instant, unless something else changes.
     After(Instant),
-    /// Nowhere until something changes.
+    /// Not until something changes.
     Later,
 }
 
-/// Over the quickest path that is ready and has not failed the chunk. `may_exceed`: whether a path
-/// may take it though its window is full.
+/// Chooses the fastest ready path that has not failed the chunk. `may_exceed`: tells whether a path
+/// may take it with a full window.
 ///
-/// Where such paths exist and are busy, a chunk waits for them for a round trip and no longer: on a
-/// narrow one, what a wide one fails would else pile up without end.
+/// If such paths exist but are busy, a chunk waits for them for one round trip. Without that limit,
+/// a narrow path would collect the losses of a wide one without end.
 fn place_again(
     now: Instant,
     candidates: &[Candidate],
@@ -311,7 +312,7 @@ fn earlier(known: Option<Instant>, at: Instant) -> Option<Instant> {
     Some(known.map_or(at, |known| known.min(at)))
 }
 
-/// The path of an association that has only one.
+/// Returns the path of an association that has only one.
 fn only_path(paths: &Paths) -> Option<&Path> {
     let mut paths = paths.iter();
     let only = paths.next()?;
@@ -324,9 +325,10 @@ pub(super) fn is_ready(now: Instant, path: &Path) -> bool {
     path.flight.is_ready(now, path.congestion.window())
 }
 
-/// The first chunk of all may exceed a full window by one packet. Where the paper takes back a chunk
-/// that waits in the path's buffer, there is none here: chunks are bound to a path when they leave.
-/// Source: SCTP aggregation §3.4 (the rule against dead-locks), RFC 9260 §7.2.4 rule 3.
+/// Tells whether the first chunk of the window may exceed this path's full window, by one packet.
+/// The paper instead takes back a chunk from the path's buffer; here chunks are bound to a path
+/// only when they leave. Source: SCTP aggregation §3.4 (the rule against deadlocks), RFC 9260
+/// §7.2.4 rule 3.
 fn has_spare_packet(path: &Path) -> bool {
     let packet = ByteCount::from(path.packet_size);
     path.flight.bytes() < path.congestion.window() + packet
@@ -336,11 +338,11 @@ pub(super) fn path_of(channel: ChannelId) -> PathId {
     PathId::new(channel.value())
 }
 
-/// A train takes this part of a round trip, and no longer than that: what a policy could gain within
-/// it is less than it knows of either path.
+/// Length of a train as a fraction of a round trip (1/16), and its maximum. A policy could gain
+/// less within it than the uncertainty of its estimates.
 const TRAIN_OF_ROUND_TRIP: u32 = 16;
 const LONGEST_TRAIN: Duration = Duration::from_micros(50);
-/// A policy that waits is asked again no sooner.
+/// Minimum time before a policy that waits is asked again.
 const TICK: Duration = Duration::from_millis(1);
-/// A path is silent for too long after this instant, not at it.
+/// A path becomes suspect after the instant of [`Path::suspect_at`], not at it.
 const GRANULARITY: Duration = Duration::from_nanos(1);

@@ -6,22 +6,22 @@ use hawser_wire::sctp::{Data, DataOrder, Framing, StreamNumber, Tsn};
 use super::abandon::MessageId;
 use super::{Message, OVERHEAD};
 
-/// Messages that wait, stream by stream. Streams take turns: with I-DATA for each chunk, else for
-/// each message, whose parts need consecutive TSNs. The turn is that of the stream that has sent the
-/// least, where one that was idle is taken to have sent as much as the one whose turn it is: a
-/// message of a stream that is seldom used waits for nobody, and nobody for more than its share.
+/// Waiting messages of each stream. Streams take turns: with I-DATA for each chunk, else for each
+/// message, whose parts need consecutive TSNs. The next turn belongs to the stream that has sent
+/// the fewest bytes; an idle stream starts at the count of the last turn. So a message on a rarely
+/// used stream does not wait, and a busy stream gets its share and no more.
 ///
-/// Messages are cut only when a packet has room, so that each part fits its path. Source: the late
-/// binding of a chunk to its path, and RFC 8260 §2.2; P. Goyal and others, *Start-time Fair Queueing*,
-/// SIGCOMM 1996.
+/// A message is fragmented only when a packet has room, so that each part fits its path. Source:
+/// the late binding of a chunk to its path, and RFC 8260 §2.2; P. Goyal and others, *Start-time
+/// Fair Queueing*, SIGCOMM 1996.
 #[derive(Debug)]
 pub(super) struct Queue {
     streams: BTreeMap<StreamNumber, Stream>,
-    /// Of the streams with messages, the next one first.
+    /// Turns of the streams with messages, the next one first.
     turns: Turns,
-    /// How much the stream had sent whose turn was the last.
+    /// Bytes sent by the stream that had the last turn.
     sent: u64,
-    /// The stream that has to end its message first.
+    /// The stream that has to finish its message first.
     held_by: Option<StreamNumber>,
     interleaving: bool,
     framing: Framing,
@@ -32,25 +32,25 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct Stream {
     waiting: VecDeque<Waiting>,
-    /// Of the next ordered and of the next unordered message.
+    /// Numbers of the next ordered and the next unordered message.
     ordered: u32,
     unordered: u32,
-    /// The next one, or the one that would have followed the last.
+    /// Its next turn.
     turn: Turn,
 }
 
-/// When a stream may send its next chunk: the least first.
+/// A stream's place in the order of turns: the least is next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
-    /// Bytes that it has sent, or is taken to have sent.
+    /// Bytes that it has sent or is credited with.
     sent: u64,
-    /// Among equals those come first that were idle.
+    /// Among equals, streams that were idle come first.
     was_busy: bool,
     stream: StreamNumber,
 }
 
-/// The turns of all streams with messages. The first stands by itself: where one stream sends, which is
-/// often, nothing is sorted.
+/// The turns of all streams with messages. The first stands apart: with a single sending stream,
+/// nothing is sorted.
 #[derive(Debug, Default)]
 struct Turns {
     first: Option<Turn>,
@@ -77,7 +77,7 @@ impl Turns {
     }
 }
 
-/// A message, or what is left of it.
+/// A message, or the rest of it.
 #[derive(Debug)]
 struct Waiting {
     rest: Bytes,
@@ -85,34 +85,34 @@ struct Waiting {
     unordered: bool,
     twice: bool,
     id: Option<MessageId>,
-    /// Its number, once its first part was cut.
+    /// Number of the message, once its first part was cut.
     number: Option<u32>,
     parts: u32,
 }
 
-/// The message that is cut next.
+/// The message that is fragmented next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Next {
-    /// How much of it is left.
+    /// Bytes left of it.
     pub(super) rest: usize,
-    /// The header that its next part has in a packet of its own.
+    /// Size of the header of its next part in a packet of its own.
     pub(super) header: usize,
     order: DataOrder,
 }
 
 impl Next {
-    /// The longest part that a packet of `size` takes, or one with `room` left, where it has a header.
+    /// Returns the longest part that fits into `room` bytes of a packet.
     pub(super) fn payload_within(&self, framing: Framing, room: usize) -> usize {
         framing.payload_within(room, self.header, &self.order)
     }
 }
 
-/// A part of a message, cut to be sent. Its TSN is not given yet.
+/// A part of a message, ready to be sent, without its TSN.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) data: Data,
     pub(super) message: Option<MessageId>,
-    /// It is worth being sent twice.
+    /// A redundant copy is wanted.
     pub(super) twice: bool,
 }
 
@@ -134,23 +134,23 @@ impl Queue {
         self.turns.first.is_none()
     }
 
-    /// Messages go as I-DATA.
+    /// Tells whether messages are sent as I-DATA.
     pub(super) fn is_interleaving(&self) -> bool {
         self.interleaving
     }
 
-    /// Payload that waits.
+    /// Returns the waiting payload.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Nothing of this stream waits.
+    /// Tells whether nothing of this stream waits.
     pub(super) fn is_quiet(&self, stream: StreamNumber) -> bool {
         let stream = self.streams.get(&stream);
         stream.is_none_or(|stream| stream.waiting.is_empty())
     }
 
-    /// What it takes of this host's memory.
+    /// Returns the memory taken by waiting messages.
     pub(super) fn held(&self) -> u64 {
         self.bytes + self.messages * OVERHEAD
     }
@@ -178,7 +178,7 @@ impl Queue {
         });
     }
 
-    /// The message that is cut next.
+    /// Returns the message that is fragmented next.
     pub(super) fn next(&self) -> Option<Next> {
         let number = self.next_stream()?;
         let stream = self.streams.get(&number)?;
@@ -196,7 +196,7 @@ impl Queue {
         })
     }
 
-    /// Cuts the next part, of at most `limit` bytes, which is 1 or more.
+    /// Cuts the next part, of at most `limit` bytes, which is at least 1.
     pub(super) fn cut(&mut self, limit: usize) -> Option<Part> {
         let number = self.next_stream()?;
         let stream = self.streams.get_mut(&number)?;
@@ -242,9 +242,9 @@ impl Queue {
         })
     }
 
-    /// Drops what waits of a message. If parts of it were sent, what comes out is an end for them,
-    /// without payload: nobody receives it, but a TSN that the peer is told to pass over is what says
-    /// that the message ends there, even where all that was sent has arrived.
+    /// Drops the waiting rest of a message. If parts of it were sent, returns an empty end: a TSN
+    /// without payload that is never sent but abandoned at once. It tells the peer that the message
+    /// ends there, even if all that was sent has arrived.
     pub(super) fn drop_message(&mut self, number: StreamNumber, id: MessageId) -> Option<Data> {
         let stream = self.streams.get_mut(&number)?;
         let place = stream
@@ -279,7 +279,7 @@ impl Queue {
         self.held_by.or_else(first)
     }
 
-    /// A stream has sent a part of a message: the turn is another's, if it may be.
+    /// Ends the turn of a stream that has sent a part of a message.
     fn end_turn(&mut self, number: StreamNumber, sent: u64, message_ends: bool) {
         let Some(stream) = self.streams.get_mut(&number) else {
             return;
@@ -298,7 +298,7 @@ impl Queue {
 fn order_of(interleaving: bool, message: u32, fragment: u32) -> DataOrder {
     match interleaving {
         true => DataOrder::Interleaved { message, fragment },
-        // Sequence numbers of streams wrap; receivers pass over those of unordered messages.
+        // Stream sequence numbers wrap; receivers ignore those of unordered messages.
         false => DataOrder::Sequence(message as u16),
     }
 }
@@ -332,7 +332,7 @@ mod tests {
         for _ in 0..5 {
             push(&mut queue, 200, 300);
             assert_eq!(cut(&mut queue, 1000), (200, 300));
-            // In this time each of the others sends more than that.
+            // Meanwhile each of the others sends more than that.
             (0..99).for_each(|_| assert_ne!(cut(&mut queue, 1000).0, 200));
         }
     }
@@ -352,7 +352,7 @@ mod tests {
             let (stream, length) = cut(&mut queue, 1000);
             own += if stream == 9 { length } else { 0 };
         }
-        // A quarter of what is sent, in chunks of half the others' size.
+        // A quarter of the data, in chunks of half the others' size.
         assert!((20_000..=30_000).contains(&own), "{own}");
     }
 

@@ -1,4 +1,4 @@
-//! What is lost, and what has to be sent again.
+//! Loss handling and retransmission.
 
 use hawser_types::{ByteCount, Instant, PathId};
 use smallvec::SmallVec;
@@ -11,7 +11,7 @@ use crate::congestion::Lost;
 use crate::path::{Path, Paths, SentPacket};
 
 impl Outbound {
-    /// When [`Self::handle_timeout`] or [`Self::next_path`] has something to do.
+    /// Returns when [`Self::handle_timeout`] or [`Self::next_path`] has something to do.
     pub(crate) fn poll_timeout(&self, paths: &Paths) -> Option<Instant> {
         let of_paths = paths.iter().flat_map(|path| self.timers(path));
         of_paths
@@ -22,7 +22,7 @@ impl Outbound {
             .min()
     }
 
-    /// Time has gone by.
+    /// Handles timers that have expired.
     pub(crate) fn handle_timeout(&mut self, now: Instant, paths: &mut Paths) {
         self.wake_at = self.wake_at.filter(|at| *at > now);
         self.train = None;
@@ -35,7 +35,7 @@ impl Outbound {
         self.tell_again(now, paths);
     }
 
-    /// A path is gone: what was under way on it goes over others.
+    /// Handles a removed path: its chunks in flight are sent again over others.
     pub(crate) fn on_path_gone(&mut self, _now: Instant, paths: &mut Paths, gone: PathId) {
         self.train = None;
         if let Some(path) = paths.path_mut(gone) {
@@ -55,7 +55,7 @@ impl Outbound {
         }
     }
 
-    /// Takes for lost what acknowledgements and the time say, and tells the path's control.
+    /// Detects losses by acknowledgements and time, and reports them to the congestion control.
     pub(super) fn find_lost(&mut self, now: Instant, id: PathId, paths: &mut Paths) {
         let Some(path) = paths.path_mut(id) else {
             return;
@@ -94,7 +94,7 @@ impl Outbound {
         }
     }
 
-    /// T3 has expired: everything under way on the path is lost (RFC 9260 §6.3.3).
+    /// Handles T3: everything in flight on the path is lost (RFC 9260 §6.3.3).
     fn on_t3(&mut self, now: Instant, id: PathId, paths: &mut Paths) {
         let Some(path) = paths.path_mut(id) else {
             return;
@@ -111,7 +111,8 @@ impl Outbound {
             path.on_timeout(now);
             paths.on_timeout_counted(now, oldest, id);
         } else {
-            // The peer had no room for it: that is not the path's fault, unless it is silent too.
+            // The peer had no room for it, which does not count against the path, unless the path
+            // is silent too.
             path.rtt.back_off();
             if self.heard_at <= newest {
                 paths.on_timeout_counted(now, oldest, id);
@@ -119,7 +120,7 @@ impl Outbound {
         }
     }
 
-    /// Packets of a path are lost: their chunks fail. The bytes that the path is to blame for.
+    /// Marks the chunks of lost packets as failed; returns the bytes that count against the path.
     fn on_lost(
         &mut self,
         now: Instant,
@@ -158,7 +159,7 @@ impl Outbound {
         ByteCount::new(bytes)
     }
 
-    /// T3, the oldest overtaken packet, and the probe.
+    /// Returns the times of T3, of the next loss and of the tail loss probe.
     fn timers(&self, path: &Path) -> [Option<Instant>; 3] {
         let (flight, rtt) = (&path.flight, &path.rtt);
         if matches!(self.losses, LossRule::Reports { .. }) {

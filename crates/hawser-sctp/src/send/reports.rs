@@ -1,8 +1,9 @@
-//! Losses by missing reports over the whole association, as SCTP was first specified: for experiments.
+//! Loss detection by missing reports over the whole association, as SCTP was first specified: for
+//! experiments.
 //!
 //! Source: RFC 2960 §7.2, with RFC 4460 §2.8 (which SACKs report a chunk missing) and §2.26 (one
-//! reduction for what was under way: here on each path, since each has a window and a threshold of its
-//! own by the paper, §3.3).
+//! reduction for the data in flight: here on each path, since by the paper each has its own window
+//! and threshold, §3.3).
 
 use hawser_types::{ByteCount, Instant};
 use smallvec::SmallVec;
@@ -14,14 +15,13 @@ use crate::congestion::Lost;
 use crate::path::Paths;
 
 impl Outbound {
-    /// Whether windows may grow with a SACK. `advanced`: it has moved the cumulative TSN.
+    /// Tells whether windows may grow with a SACK. `advanced`: it has moved the cumulative TSN.
     pub(super) fn may_grow(&self, advanced: bool) -> bool {
         self.losses == LossRule::PerPath || advanced
     }
 
-    /// A SACK was read, and `newest` is the last chunk that it acknowledged for the first time: what
-    /// is missing before it has one missing report more. The last that is needed makes it lost, if it was
-    /// sent once.
+    /// Counts a missing report for every unacknowledged chunk before `newest`, the last chunk that
+    /// the SACK newly acknowledged. A chunk sent once with enough reports is lost.
     pub(super) fn count_reports(
         &mut self,
         now: Instant,
@@ -50,7 +50,7 @@ impl Outbound {
         }
     }
 
-    /// Takes a chunk for lost. Of those that were under way together on a path the first one reduces its
+    /// Marks a chunk as lost. Of the chunks in flight together on a path, the first one reduces the
     /// window.
     fn on_missing(&mut self, now: Instant, chunk: u64, paths: &mut Paths) {
         let Some(record) = self.window.get(chunk) else {

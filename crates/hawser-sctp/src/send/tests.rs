@@ -34,7 +34,7 @@ struct Sent {
 }
 
 impl Bench {
-    /// With so many paths that answer, of which nothing else is known.
+    /// Creates a bench with this many answering paths, without estimates.
     fn new(paths: u32, config: &AssociationConfig) -> Self {
         Self::with_terms(paths, config, &terms(config))
     }
@@ -52,7 +52,7 @@ impl Bench {
         }
     }
 
-    /// Paths with these round-trip times, in milliseconds.
+    /// Creates a bench with paths of these round-trip times, in milliseconds.
     fn with_rtts(rtts: &[u64], config: &AssociationConfig) -> Self {
         let mut bench = Self::new(rtts.len() as u32, config);
         let now = bench.now;
@@ -62,7 +62,7 @@ impl Bench {
         bench
     }
 
-    /// Takes a message of so many bytes.
+    /// Queues a message of this many bytes.
     fn write(&mut self, stream: u16, bytes: usize) {
         let taken = self
             .outbound
@@ -81,12 +81,12 @@ impl Bench {
         assert_eq!(taken, Ok(()));
     }
 
-    /// Everything that leaves now.
+    /// Returns all packets that leave now.
     fn pump(&mut self) -> Vec<Sent> {
         std::iter::from_fn(|| self.packet()).collect()
     }
 
-    /// The next packet that leaves now.
+    /// Returns the next packet that leaves now.
     fn packet(&mut self) -> Option<Sent> {
         while let Some(id) = self.outbound.next_path(self.now, &mut self.paths) {
             let size = self.outbound.packet_size(self.paths.path(id)?);
@@ -121,7 +121,7 @@ impl Bench {
         waited
     }
 
-    /// The peer has everything before the chunk of this number, and these runs beyond.
+    /// Handles a SACK for everything before the chunk of this number, and these runs beyond.
     fn sack(&mut self, next: u64, runs: &[(u64, u64)]) -> Result<ByteCount, Misbehaviour> {
         self.read(&self.sack_of(next, runs))
     }
@@ -168,14 +168,14 @@ impl Bench {
 }
 
 impl Sent {
-    /// Which chunks it carries, counted from the first.
+    /// Returns the numbers of its chunks, from 0.
     fn numbers(&self) -> Vec<u64> {
         let number = |data: &Data| u64::from(data.tsn.since(tsn(0)));
         self.chunks.iter().map(number).collect()
     }
 }
 
-/// Which chunks these packets carry.
+/// Returns the numbers of these packets' chunks.
 fn numbers(packets: &[Sent]) -> Vec<u64> {
     packets.iter().flat_map(Sent::numbers).collect()
 }
@@ -222,7 +222,7 @@ fn route(number: u32) -> Route {
     }
 }
 
-/// The TSN of the chunk that so many were sent before.
+/// Returns the TSN of the chunk with this number.
 fn tsn(chunk: u64) -> Tsn {
     Tsn::new(u32::MAX - 3).advance(chunk as u32)
 }
@@ -231,5 +231,5 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// What a chunk carries that fills a packet of 1200 bytes, with I-DATA.
+/// Payload of a chunk that fills a packet of 1200 bytes, with I-DATA.
 const FULL: usize = 1200 - 12 - 20;

@@ -1,4 +1,4 @@
-//! How packets are filled.
+//! Filling of packets.
 
 use hawser_types::{ByteCount, Instant, PathId};
 use hawser_wire::sctp::PacketWriter;
@@ -9,7 +9,7 @@ use super::queue::Next;
 use super::window::{Place, Record, Status};
 use crate::path::{Path, Paths};
 
-/// What the next packet is for.
+/// Purpose and path of the next packet.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) path: PathId,
@@ -18,16 +18,15 @@ pub(super) struct Job {
 
 #[derive(Debug)]
 pub(super) enum Kind {
-    /// Chunks that failed elsewhere, this one first.
+    /// Retransmissions, this chunk first.
     Again(u64),
-    /// Chunks that were never sent; `second`: where they go as well.
+    /// New chunks; `second`: path for their copies.
     New { second: Option<PathId> },
-    /// Chunks that are under way elsewhere.
+    /// Reinjection of chunks in flight on another path.
     Copy(SmallVec<[u64; 2]>),
-    /// Chunks that have just left, since the policy wants them on two paths, or who sent them wants
-    /// them sent twice.
+    /// Redundant copies of chunks that have just left, as the policy or the message asks for.
     Twin(SmallVec<[u64; 2]>),
-    /// To bring an answer after silence.
+    /// A probe to elicit an acknowledgement.
     Probe,
 }
 
@@ -38,15 +37,15 @@ pub(super) struct Filling {
     number: u64,
     chunks: SmallVec<[u64; 2]>,
     bytes: u64,
-    /// Those of the chunks that are to be sent twice.
+    /// Chunks to be duplicated.
     pub(super) twice: SmallVec<[u64; 2]>,
-    /// The peer is to answer at once (RFC 7053).
+    /// The peer shall acknowledge at once (RFC 7053).
     immediate: bool,
 }
 
 impl Outbound {
-    /// The path that the next packet goes over; [`Self::fill`] is to be called with it. `None`
-    /// when nothing may leave now.
+    /// Returns the path of the next packet, for a call of [`Self::fill`]; `None` when nothing may
+    /// leave now.
     pub(crate) fn next_path(&mut self, now: Instant, paths: &mut Paths) -> Option<PathId> {
         self.expire(now, paths);
         self.wake_at = None;
@@ -57,8 +56,8 @@ impl Outbound {
         self.job.as_ref().map(|job| job.path)
     }
 
-    /// How large the packet should be that [`Self::fill`] is given, with its SCTP header: more than
-    /// the path's packets only for a chunk that was cut when they were larger.
+    /// Returns the size of the packet for [`Self::fill`], with its SCTP header: more than the
+    /// path's packet size only for a chunk that was cut for a larger one.
     pub(crate) fn packet_size(&self, path: &Path) -> usize {
         let chunk = match &self.job {
             Some(Job { path: of, kind }) if *of == path.id => match kind {
@@ -80,8 +79,8 @@ impl Outbound {
         path.packet_size.max(chunk)
     }
 
-    /// Puts chunks into a packet that leaves now over the path that [`Self::next_path`] gave; whether
-    /// there were any. Where other chunks left no room for them, they come with the next packet.
+    /// Puts chunks into a packet that leaves now over the path from [`Self::next_path`]; returns
+    /// whether there were any. Chunks that do not fit leave with the next packet.
     pub(crate) fn fill(
         &mut self,
         now: Instant,
@@ -154,7 +153,7 @@ impl Outbound {
             let length = rest.min(space).min(limit);
             let is_short = length < rest && length < limit / 4;
             let is_over = length as u64 > self.room();
-            // One chunk may go to a peer without room, to learn when it has some.
+            // One chunk may be sent into a closed window, to learn when it opens.
             let may_probe = self.window.under_way() == 0 && filling.chunks.is_empty();
             if (is_short && !writer.is_empty()) || (is_over && !may_probe) {
                 return;
@@ -196,8 +195,8 @@ impl Outbound {
         }
     }
 
-    /// Something new, or else what was sent last: an answer to it shows what is missing before it.
-    /// Source: RFC 8985 §7.3.
+    /// Fills a probe with new chunks, or else with the last packet's: the acknowledgement shows
+    /// what is missing before it. Source: RFC 8985 §7.3.
     fn fill_probe(&mut self, paths: &mut Paths, filling: &mut Filling, writer: &mut PacketWriter) {
         filling.immediate = true;
         let (path, number) = (filling.path, filling.number);
@@ -216,7 +215,7 @@ impl Outbound {
         }
     }
 
-    /// New chunks for a path that the policy was not asked about.
+    /// Puts new chunks into a packet for a path that the policy did not choose.
     fn fill_new_within_room(
         &mut self,
         paths: &Paths,
@@ -230,7 +229,7 @@ impl Outbound {
         }
     }
 
-    /// Puts one chunk into the packet; `false` where it has no room.
+    /// Puts one chunk into the packet; `false` if it does not fit.
     fn put(&mut self, chunk: u64, filling: &mut Filling, writer: &mut PacketWriter) -> bool {
         let room = self.room();
         let Some(record) = self.window.get_mut(chunk) else {
@@ -254,7 +253,7 @@ impl Outbound {
         true
     }
 
-    /// Books a packet that is full.
+    /// Records a filled packet as sent.
     fn on_filled(&mut self, now: Instant, paths: &mut Paths, filling: Filling) -> bool {
         let Some(path) = paths.path_mut(filling.path) else {
             return false;
@@ -269,32 +268,34 @@ impl Outbound {
         true
     }
 
-    /// The most payload of the next chunk if it is to be sent again over any path.
+    /// Returns the maximum payload of the next chunk that can be retransmitted over any path.
     fn smallest_payload(&self, paths: &Paths, next: &Next) -> usize {
         let packet = paths.smallest_packet();
         let room = packet.saturating_sub(self.framing.packet_header());
         next.payload_within(self.framing, room)
     }
 
-    /// What the next chunk has, in a packet of its own.
+    /// Returns the payload of the next chunk in a packet of its own.
     pub(super) fn next_payload(&self, paths: &Paths, next: &Next) -> usize {
         next.rest.min(self.smallest_payload(paths, next))
     }
 
-    /// Whether the peer has room for a new chunk of this payload; one at a time goes there anyway,
-    /// to learn when it has.
+    /// Tells whether a new chunk of this payload may be sent: the peer has room, or nothing is in
+    /// flight and one chunk probes the window.
     pub(super) fn has_room_for(&self, payload: usize) -> bool {
         payload as u64 <= self.room() || self.window.under_way() == 0
     }
 
-    /// Likewise for one that failed. The first of all always may: the peer waits for it.
+    /// Tells whether a failed chunk may be sent again. The first of the window always may, since
+    /// the peer waits for it.
     pub(super) fn may_repeat(&self, chunk: u64, record: &Record) -> bool {
         let length = record.data.payload.len();
         chunk == self.window.first() || self.has_room_for(length)
     }
 }
 
-/// So many chunks that failed are looked at for one that a path can take: those behind wait.
+/// Number of chunks examined for one that a path can take.
 pub(super) const LOOK_AHEAD: usize = 32;
-/// A window of no more packets than this asks for answers at once: what follows may have to wait.
+/// Window in packets up to which acknowledgements are requested at once, since what follows may
+/// have to wait.
 const FEW_PACKETS: usize = 2;

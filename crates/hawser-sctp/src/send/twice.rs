@@ -1,5 +1,4 @@
-//! Messages that are sent twice at once, since the sender would rather spend bytes than wait for a loss
-//! to be noticed.
+//! Redundant duplication of messages, which avoids the delay of a retransmission.
 
 use std::time::Duration;
 
@@ -11,17 +10,17 @@ use super::choose::{is_ready, path_of};
 use super::transmit::Filling;
 use crate::path::Paths;
 
-/// How many bytes may be sent twice: what a few calls take at any time, and a part of what is sent, which
-/// the owner may spend otherwise.
+/// Budget for duplicated bytes: a fixed rate, sufficient for a few calls, and a share of the data
+/// sent. The owner may spend the share otherwise.
 #[derive(Debug)]
 pub(super) struct Budget {
-    /// Of what time earns.
+    /// Bytes available from the fixed rate.
     by_time: u64,
-    /// Of what is sent.
+    /// Bytes available from the share.
     by_share: u64,
-    /// What was taken of the latter so far.
+    /// Total bytes taken from the share.
     charged: u64,
-    /// Until when time is counted in.
+    /// Time up to which the fixed rate is credited.
     at: Instant,
 }
 
@@ -37,7 +36,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// So much payload is sent for the first time.
+    /// Credits the share for payload sent for the first time.
     pub(super) fn on_sent(&mut self, bytes: u64) {
         self.by_share = (self.by_share + bytes / SHARE).min(MOST);
     }
@@ -58,14 +57,14 @@ impl Budget {
         allowed
     }
 
-    /// What counts as a part of what was sent.
+    /// Returns the total bytes taken from the share.
     pub(super) fn charged(&self) -> u64 {
         self.charged
     }
 }
 
 impl Outbound {
-    /// Where the chunks of a packet go once more that are worth it, and which they are.
+    /// Chooses the path for the copies of a packet's chunks, and the chunks.
     pub(super) fn choose_second(
         &mut self,
         now: Instant,
@@ -83,8 +82,8 @@ impl Outbound {
     }
 }
 
-/// The quickest other path, unless it would be so late that a repetition is sooner; else the same path, if
-/// it loses packets.
+/// Returns the fastest other path, unless a retransmission would arrive sooner; else the same path,
+/// if it loses packets.
 fn second_path(now: Instant, paths: &mut Paths, first: PathId) -> Option<PathId> {
     let path = paths.path(first)?;
     let loses = path.flight.loss() >= LOSSY;
@@ -99,13 +98,13 @@ fn second_path(now: Instant, paths: &mut Paths, first: PathId) -> Option<PathId>
         .or(loses.then_some(first))
 }
 
-/// At most one byte in this many is sent twice …
+/// Share of bytes that may be duplicated: one in this many …
 const SHARE: u64 = 50;
-/// … and before those, what a few calls take …
+/// … after a fixed rate, sufficient for a few calls …
 const RATE: Rate = Rate::from_bits_per_second(256_000);
-/// … and no more of either at once than this.
+/// … with at most this many bytes saved up of each.
 const MOST: u64 = 32 * 1024;
-/// A path that loses less is not worth a second packet.
+/// Loss rate from which copies on the same path are worth a packet.
 const LOSSY: f64 = 0.003;
-/// Round trips of no length vary by as much.
+/// Tolerance for very short round-trip times.
 const MARGIN: Duration = Duration::from_millis(5);

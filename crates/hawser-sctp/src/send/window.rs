@@ -7,26 +7,27 @@ use smallvec::SmallVec;
 use super::abandon::MessageId;
 use crate::ranges::Ranges;
 
-/// The compound congestion window: all chunks from the first that is not acknowledged cumulatively,
-/// whichever path they went over. It slides as SCTP's does, and only then are buffers released.
+/// The compound congestion window: all chunks from the first one not cumulatively acknowledged,
+/// over all paths. It moves as SCTP's does, and only then are buffers released.
 ///
-/// Chunks are named by how many were sent before them, which unlike the TSN never wraps.
-/// Source: SCTP aggregation §3.3, table 2.
+/// A chunk's number counts the chunks sent before it; unlike the TSN it never wraps. Source: SCTP
+/// aggregation §3.3, table 2.
 #[derive(Debug)]
 pub(super) struct Window {
     framing: Framing,
     records: VecDeque<Record>,
-    /// The name of the first record.
+    /// Number of the first record.
     first: u64,
     initial: Tsn,
-    /// What is acknowledged beyond the first hole.
+    /// Chunks acknowledged beyond the first hole.
     acknowledged: Ranges,
-    /// Failed, or to be copied.
+    /// Chunks to be sent again.
     again: BTreeSet<u64>,
-    /// Payload of all records, and of those under way.
+    /// Payload of all records.
     bytes: u64,
+    /// Payload in flight.
     under_way: u64,
-    /// Payload that was sent again, or over two paths, each time counting.
+    /// Payload of all retransmissions and copies.
     repeated: u64,
 }
 
@@ -34,43 +35,44 @@ pub(super) struct Window {
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) data: Data,
-    /// Bytes in a packet: header, payload, padding.
+    /// Size in a packet: header, payload, padding.
     size: u32,
     pub(super) status: Status,
-    /// Where it is under way now: mostly one place, more after a probe or a copy.
+    /// Packets in flight that carry it: mostly one, more after a probe or a copy.
     pub(super) places: SmallVec<[Place; 2]>,
-    /// Where it was lost, oldest first; bounded.
+    /// Lost packets that carried it, oldest first; bounded.
     pub(super) failed: SmallVec<[Place; 2]>,
-    /// When it was, last.
+    /// Time of the last loss.
     pub(super) failed_at: Instant,
-    /// How often it was sent.
+    /// Number of transmissions.
     pub(super) transmissions: u32,
-    /// The message, where that may be given up.
+    /// Its message, if that may be abandoned.
     pub(super) message: Option<MessageId>,
-    /// SACKs that reported it missing, where these are counted.
+    /// Number of SACKs that reported it missing, where these are counted.
     pub(super) reports: u32,
-    /// It went out though the peer had no room for it: its loss says nothing of the path.
+    /// It was sent into a closed window: its loss does not count against the path.
     pub(super) window_probe: bool,
-    /// It was sent over two paths from the beginning.
+    /// It was duplicated from the beginning.
     pub(super) twin: bool,
-    /// A copy of it was sent, since another path would bring it sooner.
+    /// A copy of it was sent over another path.
     pub(super) copied: bool,
 }
 
-/// Source: SCTP aggregation §3.3, table 2; the last one for messages that were given up (RFC 3758).
+/// Status of a chunk. Source: SCTP aggregation §3.3, table 2; the last one for abandoned messages
+/// (RFC 3758).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
-    /// Under way.
+    /// In flight.
     Wait,
     /// Acknowledged by a gap block.
     Ack,
     /// Lost, and to be sent again.
     Fail,
-    /// Given up.
+    /// Abandoned.
     Abandoned,
 }
 
-/// A packet of a path.
+/// A packet on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) path: PathId,
@@ -96,41 +98,42 @@ impl Window {
         self.records.is_empty()
     }
 
-    /// How many chunks it holds.
+    /// Returns the number of chunks in the window.
     pub(super) fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// The name of the first chunk, and of the one that will be added next.
+    /// Returns the number of the first chunk.
     pub(super) fn first(&self) -> u64 {
         self.first
     }
 
+    /// Returns the number of the next chunk.
     pub(super) fn end(&self) -> u64 {
         self.first + self.records.len() as u64
     }
 
-    /// Payload of everything in it.
+    /// Returns the payload of all chunks in the window.
     pub(super) fn bytes(&self) -> ByteCount {
         ByteCount::new(self.bytes)
     }
 
-    /// Payload that was sent again, or over two paths, each time counting.
+    /// Returns the payload of all retransmissions and copies.
     pub(super) fn repeated(&self) -> ByteCount {
         ByteCount::new(self.repeated)
     }
 
-    /// Payload that is neither acknowledged nor lost.
+    /// Returns the payload in flight.
     pub(super) fn under_way(&self) -> u64 {
         self.under_way
     }
 
     pub(super) fn tsn(&self, chunk: u64) -> Tsn {
-        // TSNs wrap where the names do not.
+        // TSNs wrap, chunk numbers do not.
         self.initial.advance(chunk as u32)
     }
 
-    /// The last TSN that is acknowledged cumulatively.
+    /// Returns the last TSN acknowledged cumulatively.
     pub(super) fn cumulative(&self) -> Tsn {
         self.tsn(self.first.wrapping_sub(1))
     }
@@ -145,7 +148,7 @@ impl Window {
         self.records.get_mut(place as usize)
     }
 
-    /// Adds a chunk that is about to be sent for the first time, and gives it its TSN.
+    /// Adds a chunk that is about to be sent for the first time, and assigns its TSN.
     pub(super) fn push(&mut self, mut data: Data, message: Option<MessageId>) -> u64 {
         let chunk = self.end();
         data.tsn = self.tsn(chunk);
@@ -167,7 +170,7 @@ impl Window {
         chunk
     }
 
-    /// The chunk leaves in this packet.
+    /// Records that the chunk leaves in this packet.
     pub(super) fn on_sent(&mut self, chunk: u64, place: Place) {
         self.again.remove(&chunk);
         let Some(record) = self.get_mut(chunk) else {
@@ -185,7 +188,7 @@ impl Window {
         self.repeated += again;
     }
 
-    /// What leaves is a copy.
+    /// Records that the transmission is a copy.
     pub(super) fn on_copied(&mut self, chunk: u64, twin: bool) {
         if let Some(record) = self.get_mut(chunk) {
             record.copied = true;
@@ -193,7 +196,7 @@ impl Window {
         }
     }
 
-    /// Changes a chunk's status, and books what that changes.
+    /// Changes a chunk's status and the counts that depend on it.
     pub(super) fn set_status(&mut self, chunk: u64, status: Status) {
         let Some(record) = self.get_mut(chunk) else {
             return;
@@ -213,7 +216,8 @@ impl Window {
         }
     }
 
-    /// A packet with the chunk is lost; whether it was under way there alone and has failed.
+    /// Records the loss of a packet with the chunk; returns whether the chunk has failed, since no
+    /// other packet in flight carries it.
     pub(super) fn on_lost(&mut self, now: Instant, chunk: u64, place: Place) -> bool {
         let Some(record) = self.get_mut(chunk) else {
             return false;
@@ -237,17 +241,17 @@ impl Window {
         failed
     }
 
-    /// Marks a run of chunks as acknowledged beyond a hole; gives out those that were not yet.
+    /// Marks a run of chunks as acknowledged beyond a hole; appends the new ones to `fresh`.
     pub(super) fn acknowledge(&mut self, run: std::ops::Range<u64>, fresh: &mut Vec<u64>) {
         self.acknowledged.insert(run, |run| fresh.extend(run));
     }
 
-    /// The last chunk that is acknowledged beyond a hole.
+    /// Returns the last chunk acknowledged beyond a hole.
     pub(super) fn last_acknowledged(&self) -> Option<u64> {
         self.acknowledged.iter().last().map(|run| run.end - 1)
     }
 
-    /// Slides: everything before `first` is acknowledged, and its buffers are released.
+    /// Moves the window: everything before `first` is acknowledged and released.
     pub(super) fn slide(&mut self, first: u64) {
         while self.first < first {
             self.set_status(self.first, Status::Ack);
@@ -260,8 +264,8 @@ impl Window {
         self.acknowledged.trim(self.first);
     }
 
-    /// The peer has dropped what it had acknowledged beyond the first hole, but for `held`: the
-    /// rest has to be sent again.
+    /// Handles reneging: chunks acknowledged beyond the first hole and not in `held` have to be
+    /// sent again.
     pub(super) fn renege(&mut self, held: &[std::ops::Range<u64>]) {
         let before = std::mem::take(&mut self.acknowledged);
         for run in held {
@@ -278,7 +282,7 @@ impl Window {
         }
     }
 
-    /// What is to be sent again, lowest TSN first.
+    /// Returns the chunks to be sent again, lowest TSN first.
     pub(super) fn again(&self) -> impl Iterator<Item = u64> {
         self.again.iter().copied()
     }
@@ -287,23 +291,23 @@ impl Window {
         !self.again.is_empty()
     }
 
-    /// Names of all chunks.
+    /// Returns the numbers of all chunks.
     pub(super) fn chunks(&self) -> std::ops::Range<u64> {
         self.first..self.end()
     }
 }
 
 impl Record {
-    /// Bytes in a packet: header, payload, padding.
+    /// Returns the size in a packet: header, payload, padding.
     pub(super) fn size(&self) -> u64 {
         self.size.into()
     }
 
-    /// Whether this path has lost it.
+    /// Tells whether this path has lost the chunk.
     pub(super) fn failed_on(&self, path: PathId) -> bool {
         self.failed.iter().any(|place| place.path == path)
     }
 }
 
-/// A chunk that so many transmissions have lost is remembered for the latest ones.
+/// Maximum number of lost packets remembered for a chunk.
 const MAX_FAILED: usize = 8;

@@ -8,7 +8,7 @@ use crate::testing::{accepted, locals, packet, route, seconds};
 const HOME: &str = "192.0.2.1";
 const AWAY: &str = "198.51.100.1";
 
-/// An association with who can do all that a seal allows, and its tag.
+/// Creates an association with a peer that supports all that a seal allows; returns it and its tag.
 fn sealed() -> (Box<Association>, u32) {
     let config = AssociationConfig {
         checksum: Checksum::Below,
@@ -21,7 +21,7 @@ fn sealed() -> (Box<Association>, u32) {
     accepted(config, route(HOME, AWAY), offered)
 }
 
-/// A packet from there, and where packets go afterwards.
+/// Handles a packet from an address; returns the routes of the packets that leave afterwards.
 fn hear(association: &mut Association, now: Instant, tag: u32, from: &str) -> Vec<Route> {
     let datagram = packet(tag, &[Chunk::Heartbeat(Bytes::from_static(b"there?"))]);
     let packet = Packet::decode(datagram, ChecksumRule::Zero).unwrap();

@@ -5,7 +5,7 @@ use super::*;
 use crate::AssociationConfig;
 use crate::testing::{Sent, accepted, packet, route, seconds};
 
-/// An association, and the tag that packets to it have.
+/// An association, and the tag of packets to it.
 struct Bench {
     association: Box<Association>,
     tag: u32,
@@ -17,7 +17,7 @@ impl Bench {
         Self { association, tag }
     }
 
-    /// What leaves after these chunks have come in one packet.
+    /// Returns the chunks that leave after these have arrived in one packet.
     fn answers(&mut self, chunks: &[Chunk]) -> Vec<Chunk> {
         self.answers_to(packet(self.tag, chunks))
     }
@@ -35,10 +35,10 @@ fn way() -> Route {
     route("192.0.2.1", "198.51.100.1")
 }
 
-/// The `count`th message, from 0.
+/// Returns the `count`th message, from 0.
 fn data(count: u16, stream: u16) -> Data {
     Data {
-        // The peer's INIT says 7.
+        // The peer's INIT has the initial TSN 7.
         tsn: Tsn::new(7).advance(count.into()),
         stream: StreamNumber::new(stream),
         order: DataOrder::Sequence(count),
@@ -101,7 +101,7 @@ fn what_comes_before_a_chunk_that_can_not_be_read_counts() {
     let mut bench = Bench::new();
     let good = packet(bench.tag, &[Chunk::Data(data(0, 1))]);
     let bad = [&good[12..], b"\x03\0\0\x03"].concat();
-    // Written as it stands.
+    // An unknown chunk is written unchanged.
     let chunk = Chunk::Unknown {
         kind: 0,
         action: UnknownAction::Stop,

@@ -1,4 +1,4 @@
-//! Beginnings that meet an association: both ends at once, or one anew (RFC 9260 §5.2).
+//! Setup chunks that meet an existing association: simultaneous setup and restart (RFC 9260 §5.2).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,7 +14,7 @@ use crate::association::terms::{Names, Terms};
 use crate::endpoint::Cookie;
 
 impl Setup {
-    /// INIT never changes an association; at most it is answered.
+    /// Handles an INIT. It never changes an association; at most it is answered.
     pub(super) fn on_init(&mut self, now: Instant, arrival: Arrival, init: &Init) -> SetupNews {
         if arrival.acknowledging {
             return SetupNews::Late;
@@ -23,7 +23,7 @@ impl Setup {
         if let Stage::Established(terms) = &self.stage
             && terms.peer_tag == init.tag
         {
-            // One of those that began this very association, over a slower way.
+            // A late copy of the INIT that set up this association, over a slower route.
             return SetupNews::Discard;
         }
         let peer = match PeerOffer::read(init, route.remote.ip(), route.local.address) {
@@ -50,7 +50,7 @@ impl Setup {
             Stage::Accepting(_) | Stage::Closed => return SetupNews::Discard,
         };
         let chunk = match self.new_addresses(&peer, route.remote.ip()) {
-            // Whoever may add addresses by beginning anew may take the association over (§5.2.2).
+            // A restart that adds addresses could take the association over (§5.2.2).
             Some(added) => Chunk::Abort {
                 reflected: false,
                 causes: vec![Cause::RestartWithNewAddresses(added)],
@@ -69,7 +69,7 @@ impl Setup {
         SetupNews::Discard
     }
 
-    /// By the table of §5.2.4.
+    /// Handles a COOKIE ECHO by the table of §5.2.4.
     pub(super) fn on_cookie_echo(
         &mut self,
         now: Instant,
@@ -94,12 +94,12 @@ impl Setup {
             (true, true) => self.on_known_cookie(arrival),
             (true, false) => self.on_crossing_cookie(now, arrival, cookie),
             (false, false) if knows_tie => self.on_restart_cookie(now, arrival, cookie),
-            // A cookie that has been overtaken, or one of an association that is gone.
+            // A cookie that another one has overtaken, or one of a past association.
             (false, _) => SetupNews::Discard,
         }
     }
 
-    /// Case D: the peer has not heard yet that its cookie arrived. Its age does not matter.
+    /// Case D: the peer has not received the COOKIE ACK yet. The cookie's age does not matter.
     fn on_known_cookie(&mut self, arrival: Arrival) -> SetupNews {
         let (terms, is_new) = match &self.stage {
             Stage::CookieEchoed { terms, .. } | Stage::Accepting(terms) => (terms.clone(), true),
@@ -114,8 +114,8 @@ impl Setup {
         }
     }
 
-    /// Case B: both ends began at about the same time, and the peer took another tag than it first
-    /// answered with.
+    /// Case B: both ends began at about the same time, and the peer chose another tag than in its
+    /// first answer.
     fn on_crossing_cookie(&mut self, now: Instant, arrival: Arrival, cookie: Cookie) -> SetupNews {
         if self.refuse_stale(now, arrival, &cookie) {
             return SetupNews::Discard;
@@ -132,7 +132,7 @@ impl Setup {
         if is_new { news } else { anew(news) }
     }
 
-    /// Case A: the peer has lost the association and begins anew.
+    /// Case A: the peer has lost the association and restarts.
     fn on_restart_cookie(&mut self, now: Instant, arrival: Arrival, cookie: Cookie) -> SetupNews {
         let Stage::Established(terms) = &self.stage else {
             return SetupNews::Discard;
@@ -162,12 +162,13 @@ impl Setup {
         anew(self.establish(cookie.terms))
     }
 
-    /// Compact packets do not say which tag they mean.
+    /// Tells whether restarts are possible. Compact packets carry no tag to tell the associations
+    /// apart.
     fn may_begin_anew(&self) -> bool {
         self.beginning.config.framing == Framing::Whole
     }
 
-    /// Tells the peer, if so.
+    /// Reports a stale cookie to the peer; `true` if it is stale.
     fn refuse_stale(&mut self, now: Instant, arrival: Arrival, cookie: &Cookie) -> bool {
         let Some(cause) = cookie.stale_cause(now) else {
             return false;
@@ -180,8 +181,8 @@ impl Setup {
         true
     }
 
-    /// Addresses that the association does not have yet, as parameters; `None` where it has all of
-    /// them, or does not know the peer's yet.
+    /// Returns the peer's addresses that the association does not have, as parameters; `None` where
+    /// it has them all or does not know the peer's yet.
     fn new_addresses(&self, peer: &PeerOffer, source: IpAddr) -> Option<Bytes> {
         let (Stage::CookieEchoed { terms, .. } | Stage::Established(terms)) = &self.stage else {
             return None;
@@ -194,7 +195,7 @@ impl Setup {
         (!added.is_empty()).then(|| added.freeze())
     }
 
-    /// Whoever has to begin anew must not learn the tag in use.
+    /// Draws a new tag and initial TSN. A restarting peer must not learn the tag in use.
     fn draw_names(&mut self) -> Names {
         let random = &mut self.beginning.random;
         Names {
@@ -216,7 +217,7 @@ fn is_listed(terms: &Terms, address: IpAddr) -> bool {
     terms.peer_addresses.iter().any(|it| it.ip() == address)
 }
 
-/// As a parameter. Source: RFC 9260 §3.3.2.1.
+/// Writes an address parameter. Source: RFC 9260 §3.3.2.1.
 fn put_address(out: &mut BytesMut, address: IpAddr) {
     match address {
         IpAddr::V4(address) => {

@@ -1,4 +1,5 @@
-//! This end begins: what it sends until it is answered, and what it makes of the answers.
+//! The initiator's part of the setup: what it sends until it is answered, and how it handles the
+//! answers.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ impl Setup {
         };
         let (began, stale) = (rounds.began(), *stale);
         let Route { local, remote } = arrival.route;
-        // Data would go to where the answer seems to come from.
+        // Data would go to the source of the answer, so it must be an address that was asked.
         if !rounds.remotes().any(|asked| asked.ip() == remote.ip()) {
             return SetupNews::Discard;
         }
@@ -67,9 +68,9 @@ impl Setup {
         self.handle_timeout(now)
     }
 
-    /// What the owner said of the peer's addresses: the ports of those that the peer lists too, and,
-    /// where packets are authenticated below, others as well: a peer behind a translator does not
-    /// know its own.
+    /// Adds what the owner specified about the peer's addresses: the ports of those that the peer
+    /// lists too. Where packets are authenticated below, it adds the other addresses as well: a
+    /// peer behind a NAT does not know its own.
     fn add_given(&self, terms: &mut Terms) {
         let Stage::CookieWait { rounds, .. } = &self.stage else {
             return;
@@ -78,7 +79,7 @@ impl Setup {
         for given in rounds.remotes() {
             let addresses = &mut terms.peer_addresses;
             match addresses.iter().position(|it| it.ip() == given.ip()) {
-                // Where the answer came from is known better.
+                // The source of the answer is more reliable.
                 Some(0) => {}
                 Some(place) => addresses[place] = given,
                 None if takes_others && addresses.len() < MAX_PEER_ADDRESSES => {
@@ -89,9 +90,10 @@ impl Setup {
         }
     }
 
-    /// A chunk has come that has a meaning only while the association stands. If it is about to, the peer
-    /// has got the cookie, and its COOKIE ACK is lost or late: the cookie asks for another. A path that the
-    /// peer asks for meanwhile is told to be there (§8.3), or it would not be used until it is asked again.
+    /// Handles a chunk that is valid only in an established association. While the cookie is
+    /// echoed, such a chunk shows that the peer has the cookie and its COOKIE ACK is lost or late;
+    /// repeating the cookie asks for another. A HEARTBEAT is answered (§8.3), or its path would
+    /// stay unused until the next one.
     pub(crate) fn on_early_chunk(&mut self, now: Instant, route: Route, chunk: Chunk) {
         let Stage::CookieEchoed { rounds, terms, .. } = &mut self.stage else {
             return;
@@ -113,8 +115,8 @@ impl Setup {
         self.establish(terms)
     }
 
-    /// Only one error matters here: the cookie came too late, so that a new one is asked for that is
-    /// good for longer (§5.2.6).
+    /// Handles an ERROR. Only the stale cookie matters here: this end asks for a cookie with a
+    /// longer lifetime (§5.2.6).
     pub(super) fn on_error(&mut self, now: Instant, causes: &[Cause]) -> SetupNews {
         let Stage::CookieEchoed { stale, terms, .. } = &self.stage else {
             return SetupNews::Nothing;
@@ -139,7 +141,7 @@ impl Setup {
         self.handle_timeout(now)
     }
 
-    /// Sends what the stage sends until it is answered.
+    /// Sends the packet that this stage repeats until it is answered.
     pub(super) fn send_first(&mut self, route: Route) {
         match &self.stage {
             Stage::CookieWait { patience, .. } => {
@@ -164,7 +166,7 @@ impl Setup {
         init
     }
 
-    /// An INIT ACK that can't be used ends it all.
+    /// Refuses an unusable INIT ACK and closes the association.
     fn refuse(&mut self, route: Route, tag: VerificationTag, cause: Cause) -> SetupNews {
         self.send(
             route,
@@ -178,10 +180,10 @@ impl Setup {
     }
 }
 
-/// So often a cookie that came too late is replaced.
+/// Maximum number of times that a stale cookie is replaced.
 const MAX_STALE: u32 = 3;
 
-/// What of it a peer's cookie may take.
+/// Maximum length of a peer's cookie.
 const MAX_COOKIE: usize = MAX_OUTGOING - 64;
 
 /// The parameter type of the cookie.

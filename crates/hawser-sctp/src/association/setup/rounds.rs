@@ -6,27 +6,28 @@ use hawser_types::Instant;
 use super::Beginning;
 use crate::{Begin, Route};
 
-/// Sends one packet over all routes in turn until it is answered: T1-init and T1-cookie.
+/// Schedule that repeats one packet over all routes until it is answered: T1-init and T1-cookie.
 ///
-/// Within a round each route has a short head start over the next one, so that a dead link costs no
-/// whole time-out; between rounds the wait doubles. Where the peer expects it, all routes are taken at once,
-/// and waits begin short and grow fourfold: few packets, and little lost when the peer heard late.
+/// Within a round, each route has a short head start over the next one, so that a dead link does
+/// not cost a whole time-out. The wait between rounds doubles. Where the peer expects the
+/// association, a round uses all routes at once, and the wait starts short and grows fourfold: few
+/// packets, and little delay if the peer was told late.
 #[derive(Debug)]
 pub(super) struct Rounds {
     routes: Vec<Route>,
-    /// Which comes next.
+    /// Index of the next route.
     next: usize,
-    /// Rounds left after this one.
+    /// Number of rounds left after this one.
     left: u32,
     wait: Duration,
     max_wait: Duration,
-    /// How long a route is waited for before the next one is tried.
+    /// Wait for an answer on one route before the next is tried.
     head_start: Duration,
-    /// By what the wait grows from round to round.
+    /// Factor by which the wait grows from round to round.
     growth: u32,
     began: Instant,
     at: Instant,
-    /// When it was last sent.
+    /// Time of the last transmission.
     sent: Instant,
 }
 
@@ -38,7 +39,8 @@ pub(super) enum Due {
 }
 
 impl Rounds {
-    /// Over `first`, if given, and over every other route to `remotes`; due at once.
+    /// Creates a schedule over `first`, if given, and every other route to `remotes`; the first
+    /// packet is due at once.
     pub(super) fn new(
         now: Instant,
         beginning: &Beginning,
@@ -47,7 +49,7 @@ impl Rounds {
     ) -> Self {
         let config = &beginning.config;
         let mut routes: Vec<Route> = first.into_iter().collect();
-        // The first ones cover as many addresses of both ends as there are.
+        // The first routes cover as many addresses of both ends as possible.
         for shift in 0..remotes.len() {
             for (place, local) in beginning.locals.iter().enumerate() {
                 let route = Route {
@@ -78,7 +80,8 @@ impl Rounds {
         }
     }
 
-    /// Those that follow on an answer to what began then: how long an answer takes is known by now.
+    /// Adapts the schedule of the second handshake packet: the answer to the first, sent at
+    /// `began`, has shown how long an answer takes.
     pub(super) fn following(self, began: Instant, beginning: &Beginning) -> Self {
         if beginning.config.begin == Begin::InTurn {
             return self;
@@ -99,7 +102,8 @@ impl Rounds {
         self.at
     }
 
-    /// Whether it may go once more out of turn, as it does then; not too often.
+    /// Tells whether the packet may be repeated ahead of schedule, and counts it as sent; limited
+    /// in frequency.
     pub(super) fn hasten(&mut self, now: Instant) -> bool {
         let may = now >= self.sent + self.wait.min(HEAD_START);
         if may {
@@ -108,12 +112,12 @@ impl Rounds {
         may
     }
 
-    /// The route that is tried first.
+    /// Returns the route that is tried first.
     pub(super) fn first(&self) -> Option<Route> {
         self.routes.first().copied()
     }
 
-    /// Where the routes lead.
+    /// Returns the remote address of every route.
     pub(super) fn remotes(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.routes.iter().map(|route| route.remote)
     }
@@ -144,11 +148,11 @@ impl Rounds {
     }
 }
 
-/// Of those who do not expect it.
+/// Head start of a route where the peer does not expect the association.
 const HEAD_START: Duration = Duration::from_millis(250);
 
-/// A peer that was told at the same time has heard by then, if it can.
+/// First wait where the peer expects the association: it has usually been told by then.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 
-/// The most routes that a beginning tries.
+/// Maximum number of routes that a setup tries.
 const MAX_ROUTES: usize = 32;

@@ -8,7 +8,7 @@ use super::{Arrival, Route, Setup, SetupNews};
 use crate::endpoint::Cookie;
 use crate::testing::{Sent, beginning, init, names, route, seconds, socket, terms};
 
-/// One end, whose tag is 1; the peer calls itself 2.
+/// Tests of one end, with tag 1; the peer has tag 2.
 const OWN: u32 = 1;
 const PEER: u32 = 2;
 const HOME: &str = "192.0.2.1";
@@ -55,7 +55,7 @@ fn closed() -> Setup {
     setup
 }
 
-/// A good INIT ACK, and more in it.
+/// Builds a valid INIT ACK with more parameters.
 fn answer(more: Vec<Parameter>) -> hawser_wire::sctp::Init {
     let mut parameters = vec![Parameter::Cookie(vec![5; 40].into())];
     parameters.extend(more);
@@ -76,7 +76,7 @@ fn arrival(tag: u32) -> Arrival {
     }
 }
 
-/// From the peer's first address after a second.
+/// Delivers a chunk from the peer's first address after a second.
 fn deliver(setup: &mut Setup, tag: u32, chunk: Chunk) -> (SetupNews, Vec<Sent>) {
     deliver_by(setup, seconds(1), arrival(tag), chunk)
 }

@@ -199,7 +199,7 @@ fn what_is_not_answered_goes_again_and_in_the_end_it_gives_up() {
     }
 }
 
-/// Asks and waits until it gives up: how often it asked, and after how long it gave up.
+/// Shuts down without an answer until it gives up; returns the number of tries and the time.
 fn ask_in_vain(max_retransmissions: u32, rto: Duration) -> (u32, Duration) {
     let mut shutdown = Shutdown::new(ShutdownLimits {
         rto_max: Duration::from_secs(60),
@@ -221,7 +221,7 @@ fn ask_in_vain(max_retransmissions: u32, rto: Duration) -> (u32, Duration) {
     }
 }
 
-/// By the specification's defaults four time-outs last 15 s; with an RTO of 200 ms they would be over in 3 s.
+/// By the specification's defaults four time-outs last 15 s; with an RTO of 200 ms they last 3 s.
 #[test]
 fn who_asks_more_often_gives_up_no_sooner() {
     let seconds = Duration::from_secs;
@@ -229,7 +229,7 @@ fn who_asks_more_often_gives_up_no_sooner() {
     let (asked, after) = ask_in_vain(3, Duration::from_millis(200));
     assert!(asked > 4 && after >= seconds(15), "{asked}, {after:?}");
     assert!(after < seconds(30), "{after:?}");
-    // Longer than T5 lasts nobody is waited for.
+    // T5 limits the wait in any case.
     for rto in [Duration::from_millis(200), RTO, seconds(10)] {
         assert_eq!(ask_in_vain(10, rto).1, seconds(300));
     }

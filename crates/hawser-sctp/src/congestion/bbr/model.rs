@@ -4,49 +4,51 @@ use hawser_types::Instant;
 
 use crate::congestion::Acknowledged;
 
-/// What is known of the path: rate, delay, losses, and by how much acknowledgements come in bursts.
+/// Model of the path: rate, delay, losses and burstiness of acknowledgements.
 #[derive(Debug, Default)]
 pub(super) struct Model {
-    /// The most of this cycle of probes and of the one before, in bytes per second.
+    /// Maximum rate of this probe cycle and of the one before, in bytes per second.
     rates: [u64; 2],
     min_rtt: Option<(Duration, Instant)>,
-    /// The lowest mean of a round since [`Self::min_rtt`] was renewed: what a round trip takes without
-    /// a queue where single ones vary by themselves, as over radio.
+    /// Lowest mean of a round since [`Self::min_rtt`] was renewed: the round-trip time without a
+    /// queue where single samples vary, as over radio.
     typical_rtt: Option<Duration>,
-    /// The lowest mean that any round ever had, and that of the last one.
+    /// Lowest mean of any round.
     lowest_mean: Option<Duration>,
+    /// Mean of the last round.
     mean_rtt: Duration,
     delivered: u64,
-    /// A round ends when something is acknowledged that was sent when more than this was delivered.
+    /// Delivered bytes at the start of the round. The round ends when a packet sent after this
+    /// point is acknowledged.
     round_end: u64,
     round_start: bool,
     round: Round,
-    /// The share of bytes that the path loses when nothing is probed.
+    /// Share of bytes that the path loses while nothing is probed.
     background: f64,
     limited: bool,
     aggregation: Aggregation,
 }
 
-/// What has happened in one round trip.
+/// Statistics of one round.
 #[derive(Debug, Default)]
 struct Round {
     delivered: u64,
     lost: u64,
-    /// The best rate.
+    /// Maximum rate.
     rate: u64,
-    /// The most that was delivered within one packet's round trip.
+    /// Maximum of bytes delivered within one packet's round trip.
     carried: u64,
-    /// Of all round trips that were measured in it, and how many those are.
+    /// Sum of the round-trip times measured, and their number.
     rtts: Duration,
     count: u32,
 }
 
-/// What is acknowledged beyond the rate, in bursts. Source: draft-ietf-ccwg-bbr §5.5.9.
+/// Bytes acknowledged in bursts beyond the rate. Source: draft-ietf-ccwg-bbr §5.5.9.
 #[derive(Debug, Default)]
 struct Aggregation {
     since: Instant,
     acknowledged: u64,
-    /// The most of the last rounds, and of those before.
+    /// Maximum of the last rounds, and of those before.
     extra: [u64; 2],
     rounds: u32,
 }
@@ -84,13 +86,13 @@ impl Model {
         self.round.lost = self.round.lost.saturating_add(bytes);
     }
 
-    /// Something leaves on an empty path: what comes back before says nothing of bursts.
+    /// Handles a packet on an idle path: earlier acknowledgements say nothing about bursts.
     pub(super) fn on_idle(&mut self, now: Instant) {
         self.aggregation.since = now;
         self.aggregation.acknowledged = 0;
     }
 
-    /// Begins the next round after everything was asked of the last one. `steady`: it was not a
+    /// Begins the next round, after the last one was evaluated. `steady`: the last round was not a
     /// probe.
     pub(super) fn begin_round(&mut self, now: Instant, steady: bool) {
         self.note_round_trips(now);
@@ -109,13 +111,13 @@ impl Model {
         }
     }
 
-    /// The last acknowledgement ended a round.
+    /// Tells whether the last acknowledgement ended a round.
     pub(super) fn is_round_start(&self) -> bool {
         self.round_start
     }
 
-    /// More was lost in the round than chance explains where 2 % are lost on average, or as many as
-    /// this path loses without a probe: two deviations beyond, and a packet.
+    /// Tells whether the round lost more than chance explains: more than two deviations and a
+    /// packet above the expected loss, which is 2 % or the path's loss without a probe.
     pub(super) fn loses_too_much(&self, packet: u64) -> bool {
         let all = self.round.delivered.saturating_add(self.round.lost) / packet;
         let expected = all as f64 * self.background.max(HARMLESS);
@@ -123,40 +125,40 @@ impl Model {
         lost > expected + 2.0 * expected.sqrt() + 1.0
     }
 
-    /// What the path carried within one round trip of the round.
+    /// Returns the maximum of bytes delivered within one round trip of the round.
     pub(super) fn round_carried(&self) -> u64 {
         self.round.carried
     }
 
-    /// The best rate of the round.
+    /// Returns the maximum rate of the round.
     pub(super) fn round_rate(&self) -> u64 {
         self.round.rate
     }
 
-    /// Bytes per second; 0 while unknown.
+    /// Returns the rate in bytes per second; 0 while unknown.
     pub(super) fn rate(&self) -> u64 {
         self.rates[0].max(self.rates[1])
     }
 
-    /// A new cycle of probes begins.
+    /// Begins a new probe cycle.
     pub(super) fn next_cycle(&mut self) {
         if self.rates[0] > 0 {
             self.rates = [0, self.rates[0]];
         }
     }
 
-    /// Zero while unknown.
+    /// Returns the minimum round-trip time; zero while unknown.
     pub(super) fn min_rtt(&self) -> Duration {
         self.min_rtt.map_or(Duration::ZERO, |(rtt, _)| rtt)
     }
 
-    /// Never below the lowest one; zero while unknown.
+    /// Returns the round-trip time without a queue, never below the minimum; zero while unknown.
     pub(super) fn typical_rtt(&self) -> Duration {
         self.typical_rtt.unwrap_or_default().max(self.min_rtt())
     }
 
-    /// Round trips are still, or again, nearly as short as they ever were: nobody has a queue there.
-    /// [`Self::typical_rtt`] does not show that, since it gets used to the queues of others.
+    /// Tells whether round-trip times are close to the lowest ever, so that no flow has a queue
+    /// there. [`Self::typical_rtt`] adapts to the queues of others and does not show that.
     pub(super) fn is_without_queue(&self) -> bool {
         let lowest = self.lowest_mean.unwrap_or_default();
         self.mean_rtt <= lowest + lowest / 4
@@ -172,7 +174,7 @@ impl Model {
         self.typical_rtt = None;
     }
 
-    /// The sender had no more to send when the latest sample was taken.
+    /// Tells whether the latest sample was limited by the application.
     pub(super) fn is_limited(&self) -> bool {
         self.limited
     }
@@ -181,8 +183,8 @@ impl Model {
         self.delivered
     }
 
-    /// How much more than rate times delay has to be under way for bursts not to leave gaps; no more
-    /// than a tenth of a second's worth.
+    /// Returns the bytes in flight needed beyond the bandwidth-delay product so that bursts leave
+    /// no gaps; at most a tenth of a second at the rate.
     pub(super) fn aggregated(&self) -> u64 {
         let [now, before] = self.aggregation.extra;
         now.max(before).min(self.rate() / 10)
@@ -196,7 +198,7 @@ impl Model {
         let lower = |known: Option<Duration>| Some(known.map_or(mean, |known| known.min(mean)));
         self.mean_rtt = mean;
         self.typical_rtt = lower(self.typical_rtt);
-        // It needs no emptying to show what it is like when it is empty.
+        // Without a queue the delay shows by itself, so that the path need not be drained.
         if let Some(lowest) = self.lowest_mean
             && mean <= lowest + lowest / 16
             && let Some((_, seen)) = &mut self.min_rtt
@@ -220,10 +222,10 @@ impl Model {
     }
 }
 
-/// Bytes per second: a bound for arithmetic alone.
+/// Upper bound of rates in bytes per second, for arithmetic alone.
 const MAX_RATE: u64 = 1 << 40;
 const MIN_RTT_LASTS: Duration = Duration::from_secs(10);
-/// Fewer say little of what is typical.
+/// Minimum number of samples for the mean of a round.
 const ROUND_TRIPS: u32 = 4;
 const AGGREGATION_ROUNDS: u32 = 5;
 const HARMLESS: f64 = 0.02;
@@ -238,7 +240,8 @@ mod tests {
         Instant::from_nanos(millis * 1_000_000)
     }
 
-    /// Rounds whose round trips are 20 ms apart on both sides of `mean`, for ten seconds and more.
+    /// Runs rounds whose samples are 20 ms apart on both sides of `mean`, for more than ten
+    /// seconds.
     fn rounds(model: &mut Model, from: u64, mean: u64) -> u64 {
         for round in 0..120 {
             let now = from + round * 100;

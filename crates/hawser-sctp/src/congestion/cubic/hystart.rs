@@ -2,12 +2,12 @@ use std::time::Duration;
 
 use hawser_types::Instant;
 
-/// Finds the end of slow start by a rising round-trip time, before anything is lost.
+/// HyStart++: ends slow start when the round-trip time rises, before anything is lost.
 ///
 /// Source: RFC 9406 §4.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HyStart {
-    /// A round ends when something is acknowledged that was sent after this.
+    /// Start of the round, which ends when a packet sent after it is acknowledged.
     round_began: Instant,
     last: Option<Duration>,
     current: Option<Duration>,
@@ -16,7 +16,7 @@ pub(super) struct HyStart {
     over: bool,
 }
 
-/// Growing slowly, to see whether the rise stays.
+/// Conservative slow start (CSS), to see whether the rise persists.
 #[derive(Clone, Copy, Debug)]
 struct Careful {
     baseline: Duration,
@@ -46,12 +46,12 @@ impl HyStart {
         }
     }
 
-    /// Slow start is over.
+    /// Tells whether slow start is over.
     pub(super) fn is_over(&self) -> bool {
         self.over
     }
 
-    /// The window grows by what was acknowledged, divided by this.
+    /// Returns the divisor of the window's growth.
     pub(super) fn divisor(&self) -> f64 {
         if self.careful.is_some() { 4.0 } else { 1.0 }
     }
@@ -76,7 +76,7 @@ const CAREFUL_ROUNDS: u32 = 5;
 mod tests {
     use super::*;
 
-    /// One round of ten samples; time is counted in rounds of a second.
+    /// Runs one round of ten samples; rounds last a second.
     fn round(hystart: &mut HyStart, number: u64, rtt: u64) {
         let sent = Instant::ZERO + Duration::from_secs(number);
         for _ in 0..10 {

@@ -1,4 +1,4 @@
-//! Packets that leave out what a seal says.
+//! Compact packets.
 
 use bytes::BytesMut;
 use hawser_wire::sctp::{ChecksumRule, Packet, PacketNames, PacketWriter, StreamNumber, Tsn};
@@ -24,7 +24,7 @@ fn net() -> Net {
     net
 }
 
-/// A packet of a chunk that anybody may send.
+/// Builds a packet with a SACK.
 fn sack(mut writer: PacketWriter) -> Bytes {
     let sack = hawser_wire::sctp::Sack {
         cumulative: Tsn::new(1),
@@ -76,7 +76,7 @@ fn only_what_begins_and_ends_an_association_is_whole() {
 #[test]
 fn full_packets_have_the_largest_size_to_the_byte() {
     let mut net = net();
-    // A round trip is enough for that to be known.
+    // Within a round trip the other end knows.
     net.settle(&mut arrives);
     let now = net.now;
     let message = Message {
@@ -97,7 +97,7 @@ fn a_peer_that_has_forgotten_ends_it_by_the_tag_that_was_left_out() {
     let mut net = net();
     net.hosts[1].only().abort(Bytes::new());
     let now = net.now;
-    // What would tell gets lost.
+    // The packet that reports the end is lost.
     assert!(!net.hosts[1].drain(now).is_empty());
     assert!(net.hosts[1].is_closed());
     net.say(0, 1);
@@ -123,7 +123,7 @@ fn a_compact_packet_before_there_is_an_association_is_dropped() {
     let compact = sack(PacketWriter::compact(BytesMut::new(), 100));
     let handled = endpoint.handle_datagram(later(), from_away(), compact.clone());
     assert_eq!(ignored(handled), Ignored::Malformed);
-    // A whole one is out of the blue, and answered as elsewhere.
+    // A whole packet is out of the blue, and answered as elsewhere.
     let names = PacketNames {
         source_port: 9,
         destination_port: 9,
@@ -137,12 +137,12 @@ fn a_compact_packet_before_there_is_an_association_is_dropped() {
         }
         other => panic!("no answer: {other:?}"),
     }
-    // Without a seal nobody can say whose it is.
+    // Without a seal a compact packet belongs to no association.
     let mut plain = self::endpoint();
     let handled = plain.handle_datagram(later(), from_away(), compact);
     assert_eq!(ignored(handled), Ignored::Malformed);
 }
 
 type Tag = hawser_wire::sctp::VerificationTag;
-/// What is left of 1500 bytes by IPv4, UDP and a seal.
+/// Space that IPv4, UDP and a seal leave of 1500 bytes.
 const LARGEST: usize = 1449;

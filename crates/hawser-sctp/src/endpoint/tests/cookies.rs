@@ -32,7 +32,7 @@ fn a_cookie_of_an_association_that_is_over_makes_no_other() {
     let handled = endpoint.handle_datagram(later(), from_away(), datagram);
     assert_eq!(ignored(handled), Ignored::UsedCookie);
     assert!(endpoint.is_empty());
-    // The peer itself may begin again.
+    // The peer itself may begin another association.
     let datagram = echo(&good(&mut endpoint));
     let handled = endpoint.handle_datagram(later(), from_away(), datagram);
     assert!(matches!(handled, Handled::Accepted(..)));
@@ -209,7 +209,7 @@ fn cookies_taken_before_it_was_full_do_not_overfill_it() {
     assert_eq!(endpoint.len(), 1);
 }
 
-/// Others may do so, though this end does not.
+/// Other stacks may do so, though this end does not.
 #[test]
 fn data_that_comes_with_a_cookie_is_taken() {
     let mut endpoint = endpoint();
@@ -245,7 +245,7 @@ fn no_data_goes_with_an_acknowledgement_of_a_cookie() {
     assert!(sent.iter().any(|it| it.chunks.iter().any(is_data)));
 }
 
-/// Else a peer could have what it asks for sent to others.
+/// Otherwise a peer could direct data to other hosts.
 #[test]
 fn who_brings_a_cookie_from_another_of_its_addresses_gets_data_once_that_answers() {
     let mut endpoint = endpoint();

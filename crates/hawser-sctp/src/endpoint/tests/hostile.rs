@@ -4,12 +4,12 @@ use super::*;
 use crate::association::{MAX_PEER_ADDRESSES, Terms};
 use crate::testing::{cookie_of, ip, seconds, socket};
 
-/// What the cookie would have the association know.
+/// Returns the values in the cookie.
 fn terms_of(endpoint: &Endpoint, answer: &Init) -> Terms {
     endpoint.key.open(&cookie_of(answer)).unwrap().terms
 }
 
-/// What came of an INIT that lists these addresses.
+/// Returns the addresses accepted from an INIT that lists these.
 fn taken(from: &str, listed: &[&str]) -> Vec<std::net::IpAddr> {
     let mut endpoint = endpoint();
     let listed = listed.iter().map(|it| Parameter::Address(ip(it))).collect();

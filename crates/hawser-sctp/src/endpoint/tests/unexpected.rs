@@ -5,7 +5,7 @@ use super::*;
 use crate::testing::{route, seconds};
 use crate::{Association, AssociationId};
 
-/// An endpoint with one association, with who is away.
+/// Returns an endpoint with one association to a remote peer.
 fn with_one() -> (Endpoint, AssociationId, u32) {
     let (endpoint, _, tag) = with_association();
     (endpoint, AssociationId(1), tag)
@@ -65,7 +65,7 @@ fn a_shutdown_ack_out_of_the_blue_is_completed() {
     let complete = [Chunk::ShutdownComplete { reflected: true }];
     let sent = answer(&mut endpoint(), packet(77, &[Chunk::ShutdownAck])).unwrap();
     assert_eq!((sent.tag.value(), &sent.chunks[..]), (77, &complete[..]));
-    // Likewise while this end is about to begin with the same peer.
+    // The same holds while this end begins an association with the peer.
     let mut endpoint = endpoint();
     let config = AssociationConfig::default();
     let remotes = [from_away().remote];
@@ -243,7 +243,7 @@ fn broken_packets_are_dropped() {
     }
 }
 
-/// Kinds of chunks that are known here, and some that are not.
+/// Chunk types, known and unknown.
 fn kind() -> impl Strategy<Value = u8> {
     prop_oneof![
         0u8..16,
@@ -252,7 +252,7 @@ fn kind() -> impl Strategy<Value = u8> {
     ]
 }
 
-/// A chunk with a good header and anything in it.
+/// A chunk with a valid header and random content.
 fn any_chunk() -> impl Strategy<Value = Vec<u8>> {
     let value = proptest::collection::vec(any::<u8>(), 0..60);
     (kind(), 0u8..16, value).prop_map(|(kind, flags, mut value)| {
@@ -263,7 +263,7 @@ fn any_chunk() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// An INIT that may be answered, whatever its parameters are.
+/// An INIT that may be answered, with random parameters.
 fn any_init() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop_oneof![
         prop::sample::select(vec![
@@ -348,7 +348,7 @@ fn with_checksum(tag: u32, chunks: &[u8]) -> Bytes {
     datagram.into()
 }
 
-/// Bit by bit: short, and nobody waits for it.
+/// Computes CRC-32c bit by bit: slow, but short.
 fn crc32c(bytes: &[u8]) -> u32 {
     let step = |sum: u32, _| {
         if sum & 1 == 1 {

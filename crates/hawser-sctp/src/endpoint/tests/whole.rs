@@ -1,4 +1,4 @@
-//! Two endpoints with their associations, all the way through what lies between them.
+//! Two endpoints with their associations and the network between them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::testing::{locals, socket};
 use crate::{Association, AssociationId, Closed, ConnectError, Event, Message, Transmit};
 
-/// An endpoint, what it has begun or accepted, and what that told.
+/// An endpoint, its associations and their events.
 pub(super) struct Host {
     address: &'static str,
     pub(super) endpoint: Endpoint,
@@ -86,13 +86,13 @@ impl Host {
             .min()
     }
 
-    /// Its one association.
+    /// Returns its only association.
     pub(super) fn only(&mut self) -> &mut Association {
         assert_eq!(self.associations.len(), 1);
         self.associations.values_mut().next().expect("there is one")
     }
 
-    /// The one message that has arrived.
+    /// Returns the only message that has arrived.
     pub(super) fn only_message(&mut self) -> Bytes {
         let received = self.only().receive().expect("it has arrived");
         assert!(self.only().receive().is_none());
@@ -108,20 +108,20 @@ impl Host {
     }
 }
 
-/// What lies between: gives packets back in the order they came, unless `fate` says otherwise.
+/// The network: delivers packets in order, unless `fate` says otherwise.
 pub(super) struct Net {
     pub(super) now: Instant,
     pub(super) hosts: [Host; 2],
     under_way: VecDeque<(usize, Bytes)>,
 }
 
-/// What becomes of a packet.
+/// Fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Fate {
     Arrives,
     Lost,
     Twice,
-    /// It comes after those that follow it.
+    /// It arrives after those that follow it.
     Late,
 }
 
@@ -139,7 +139,7 @@ impl Net {
         self.hosts[host].connect(self.now, to);
     }
 
-    /// Delivers all that is under way, and what follows from it.
+    /// Delivers all packets in flight and those that they cause.
     pub(super) fn settle(&mut self, fate: &mut dyn FnMut() -> Fate) {
         for _ in 0..200 {
             if !self.step(fate) {
@@ -148,7 +148,7 @@ impl Net {
         }
     }
 
-    /// Delivers the next packet under way, if there is one.
+    /// Delivers the next packet in flight, if there is one.
     fn step(&mut self, fate: &mut dyn FnMut() -> Fate) -> bool {
         for host in 0..2 {
             let sent = self.hosts[host].drain(self.now);
@@ -176,7 +176,7 @@ impl Net {
         self.under_way.extend(reply.map(|it| (1 - to, it.datagram)));
     }
 
-    /// Time passes to the next wake-up, if there is one within a minute.
+    /// Advances to the next timer, if there is one within a minute.
     fn wake_up(&mut self) {
         let next = self.hosts.iter().filter_map(Host::next).min();
         self.now = next.unwrap_or(self.now).max(self.now);
@@ -192,7 +192,7 @@ impl Net {
         sent.expect("it is established");
     }
 
-    /// Goes on until it is so, or for long.
+    /// Runs until `is_done`, or for a long time.
     pub(super) fn run(&mut self, fate: &mut dyn FnMut() -> Fate, is_done: impl Fn(&Self) -> bool) {
         for _ in 0..1000 {
             self.settle(fate);
@@ -203,7 +203,7 @@ impl Net {
         }
     }
 
-    /// What either host sends arrives at the other, and is all that does.
+    /// Checks that messages of either host arrive at the other, and no others.
     pub(super) fn exchange(&mut self) {
         self.say(0, 1);
         self.say(1, 2);
@@ -418,7 +418,7 @@ fn a_beginning_that_can_lead_nowhere_is_refused_at_once() {
     assert_eq!(full.map(drop), Err(ConnectError::Full(1)));
 }
 
-/// Whoever lists addresses of others has this host send to them.
+/// A host that lists addresses of other hosts directs heartbeats to them.
 #[test]
 fn addresses_that_never_answer_are_asked_ever_more_seldom() {
     let mut endpoint = endpoint();
@@ -440,7 +440,7 @@ fn addresses_that_never_answer_are_asked_ever_more_seldom() {
         while let Some(transmit) = association.poll_transmit(now) {
             let sent = Sent::of(&transmit);
             if transmit.route == from_away() {
-                // The one that listed them keeps it alive.
+                // The host that listed them keeps the association alive.
                 for chunk in sent.chunks {
                     if let Chunk::Heartbeat(info) = chunk {
                         let tag = answer.tag.value();
@@ -468,15 +468,15 @@ fn addresses_that_never_answer_are_asked_ever_more_seldom() {
     );
 }
 
-/// What happens to two hosts.
+/// An event in the life of two hosts.
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Connect(usize),
-    /// It loses all that it knew.
+    /// A host loses all state.
     Restart(usize),
-    /// The next packet under way meets this fate.
+    /// The next packet in flight meets this fate.
     Packet(Fate),
-    /// Time passes to whatever is due next.
+    /// Time advances to the next timer.
     Wait,
 }
 
@@ -503,7 +503,8 @@ fn fates() -> impl Strategy<Value = Vec<Fate>> {
     proptest::collection::vec(fate, 0..40).prop_map(without_long_silence)
 }
 
-/// After six losses in a row one packet arrives: who hears nothing for longer rightly gives up.
+/// Lets one packet arrive after six losses in a row, since a host may give up after a longer
+/// silence.
 fn without_long_silence(mut fates: Vec<Fate>) -> Vec<Fate> {
     let mut lost = 0;
     for fate in &mut fates {
@@ -575,7 +576,7 @@ proptest! {
                 Op::Wait => net.wake_up(),
             }
         }
-        // Whoever knows of something the other does not hears so within some heartbeats.
+        // Hosts with different state notice it within some heartbeats.
         for _ in 0..300 {
             net.settle(&mut arrives);
             net.wake_up();

@@ -16,7 +16,7 @@ fn at(millis: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(millis)
 }
 
-/// Both ends, with different initial numbers; the first one's wraps around soon.
+/// Both ends, with different initial serial numbers; that of the first wraps soon.
 fn pair() -> (Asconf, Asconf) {
     let (here, there) = (Tsn::new(u32::MAX - 1), Tsn::new(7));
     (Asconf::new(here, there), Asconf::new(there, here))
@@ -31,7 +31,7 @@ fn parts(chunk: &Chunk) -> (u32, &[Parameter]) {
     }
 }
 
-/// Asks, and lets the other end answer: what it is to change, and what is heard of it.
+/// Sends a request and its answer; returns the changes at the other end and the answers.
 fn exchange(
     (here, there): &mut (Asconf, Asconf),
     requests: &[AddressRequest],
@@ -92,7 +92,7 @@ fn what_would_leave_nothing_or_overload_is_refused() {
     assert!(refused(Add(IpAddr::V4(Ipv4Addr::BROADCAST)), &one));
     let many: Vec<IpAddr> = (1..=16).map(address).collect();
     assert!(refused(Add(address(99)), &many));
-    // What is so already needs no change.
+    // A request that is already satisfied needs no change.
     let (changes, accepted) = exchange(
         &mut pair(),
         &[Add(address(1)), Delete(address(9))],
@@ -121,7 +121,7 @@ fn an_unanswered_request_is_sent_again_ever_more_seldom() {
     assert!(here.poll_chunk(at(199), address(1), RTO).is_none());
     assert_eq!(here.poll_chunk(at(200), address(1), RTO), Some(first));
     assert_eq!(here.poll_timeout(), Some(at(600)));
-    // What is wanted meanwhile waits.
+    // A request made meanwhile waits.
     here.request(Add(address(3)));
     let again = here.poll_chunk(at(600), address(1), RTO).unwrap();
     assert_eq!(parts(&again).1.len(), 2);
@@ -199,7 +199,8 @@ fn what_waits_is_bounded() {
 }
 
 proptest! {
-    /// Whatever a peer asks for, it keeps between one address and sixteen, none of them unspecified.
+    /// Whatever a peer requests, it keeps between one address and sixteen, none of them
+    /// unspecified.
     #[test]
     fn no_request_leaves_an_impossible_set(
         requests in prop::collection::vec((0u8..4, 0u8..24), 0..40),

@@ -4,21 +4,21 @@ use hawser_types::{ByteCount, Instant, Rate};
 
 use crate::congestion::RateSample;
 
-/// Measures how fast the path delivers: what was delivered between the sending of a packet and its
-/// acknowledgement, over the time that this took or that sending took, whichever is longer.
+/// Delivery rate estimation: the bytes delivered between the sending and the acknowledgement of a
+/// packet, divided by the time that this or the sending took, whichever is longer.
 ///
 /// Source: draft-ietf-ccwg-bbr §4.1 (delivery rate samples).
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
     delivered: u64,
     delivered_at: Instant,
-    /// When the packet was sent that was acknowledged last.
+    /// Send time of the packet acknowledged last.
     acknowledged_sent: Instant,
-    /// Samples count for little until so much has been delivered.
+    /// Delivered bytes up to which samples are limited by the application.
     limited_until: Option<u64>,
 }
 
-/// What was known when a packet left.
+/// State when a packet was sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Snapshot {
     sent: Instant,
@@ -29,7 +29,7 @@ pub(super) struct Snapshot {
 }
 
 impl Delivery {
-    /// Sending begins after nothing was under way.
+    /// Handles the start of sending with nothing in flight.
     pub(super) fn on_begin(&mut self, now: Instant) {
         self.delivered_at = now;
         self.acknowledged_sent = now;
@@ -61,8 +61,7 @@ impl Delivery {
         self.limited_until = Some(self.delivered + under_way);
     }
 
-    /// By a packet that has been acknowledged; `None` where too little time went by for the result
-    /// to mean anything.
+    /// Returns the sample of an acknowledged packet; `None` if its time span is too short.
     pub(super) fn sample(&self, packet: &Snapshot, min_rtt: Duration) -> Option<RateSample> {
         let sending = packet.sent.since(packet.acknowledged_sent);
         let arriving = self.delivered_at.since(packet.delivered_at);

@@ -2,27 +2,27 @@ use std::time::Duration;
 
 use hawser_types::{ByteCount, Instant, Rate};
 
-/// Spreads packets over time, so that a window does not leave in one burst.
+/// Pacing: spreads packets over time, so that a window does not leave in one burst.
 #[derive(Debug, Default)]
 pub(super) struct Pacer {
-    /// When what has left so far would have left at the pace asked for.
+    /// Time at which everything sent so far would have left at the pacing rate.
     caught_up: Instant,
-    /// More waits for the pace: time that goes by beyond it is made up for.
+    /// More data waits for pacing: delay beyond that time is made up for.
     is_waited_for: bool,
 }
 
 impl Pacer {
-    /// When the next packet may leave.
+    /// Returns when the next packet may leave.
     pub(super) fn free_at(&self) -> Instant {
         self.caught_up - QUANTUM
     }
 
-    /// Whether something waits until the next packet may leave, and for nothing else.
+    /// Tells whether something waits for pacing and nothing else.
     pub(super) fn set_waiting(&mut self, is_waiting: bool) {
         self.is_waited_for = is_waiting;
     }
 
-    /// A packet leaves. `pace`: `None` where only the window counts.
+    /// Handles a packet that leaves. `pace`: `None` where only the window counts.
     pub(super) fn on_sent(&mut self, now: Instant, size: ByteCount, pace: Option<Rate>) {
         let span = pace.and_then(|pace| pace.time_for(size));
         let behind = match self.is_waited_for {
@@ -34,10 +34,10 @@ impl Pacer {
     }
 }
 
-/// So much may leave at once: timers are not finer than this, and the network cards' batches gain
-/// little from more. Source: the send quantum of draft-ietf-ccwg-bbr.
+/// Burst that may leave at once: timers are not finer, and larger batches gain network cards
+/// little. Source: the send quantum of draft-ietf-ccwg-bbr.
 const QUANTUM: Duration = Duration::from_millis(1);
-/// A timer that fires later than asked for, on a busy machine, slows nothing down as long as it is by no more.
+/// Maximum timer delay that pacing makes up for, as on a busy machine.
 const LATE: Duration = Duration::from_millis(5);
 
 #[cfg(test)]

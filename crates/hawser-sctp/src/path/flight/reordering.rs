@@ -3,27 +3,28 @@ use std::time::Duration;
 use super::SentPacket;
 use crate::path::rtt::RttEstimator;
 
-/// How long a packet may be late before it counts as lost, learnt from those that were taken for
-/// lost and were not.
+/// Tolerance of reordering before a packet counts as lost; it adapts to spurious losses.
 ///
-/// Source: RFC 9002 §6.1 (three packets, 9/8 of a round trip); that both grow when they were too
-/// small is from RFC 8985 §6.2.
+/// Source: RFC 9002 §6.1 (three packets, 9/8 of a round trip); the adaptation is from RFC 8985
+/// §6.2.
 #[derive(Debug)]
 pub(super) struct Reordering {
     packets: u64,
-    /// Eighths of a round trip beyond a whole one.
+    /// Tolerance beyond one round trip, in eighths of it.
     eighths: u32,
     episode: Episode,
 }
 
-/// The losses that one reduction of the window answered.
+/// The losses behind one reduction of the window.
 #[derive(Debug, Default)]
 struct Episode {
-    /// The packets from the one to before the other belong to it.
+    /// Number of its first packet.
     begin: u64,
+    /// Number after its last packet.
     end: u64,
-    /// Chunks, and how many of them turned out to be only late.
+    /// Lost chunks.
     lost: usize,
+    /// Lost chunks that arrived late.
     late: usize,
     by_timeout: bool,
     undone: bool,
@@ -39,7 +40,7 @@ impl Reordering {
         (trip + trip / 8 * self.eighths).max(GRANULARITY)
     }
 
-    /// `next`: the number of the packet that leaves next.
+    /// Handles a lost packet. `next`: the number of the next packet.
     pub(super) fn on_lost(&mut self, packet: &SentPacket, next: u64) {
         if packet.number >= self.episode.end {
             self.episode = Episode {
@@ -71,8 +72,7 @@ impl Reordering {
             self.eighths = (self.eighths + 1).min(MAX_EIGHTHS);
         }
         episode.late += 1;
-        // Of what T3 took for lost, one that arrives late shows that the answers were late.
-        // Source: RFC 5682 (F-RTO).
+        // After T3, a single late arrival shows that the answers were late.
         episode.undone = episode.by_timeout || episode.late >= episode.lost;
         episode.undone
     }

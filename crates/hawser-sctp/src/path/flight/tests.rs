@@ -15,7 +15,7 @@ fn rtt(millis: u64) -> RttEstimator {
     rtt
 }
 
-/// Packets of two chunks of 600 bytes each, one in each millisecond.
+/// Sends packets of two chunks of 600 bytes each, one per millisecond.
 fn sent(count: u64) -> Flight {
     let mut flight = Flight::default();
     for number in 0..count {
@@ -120,7 +120,7 @@ fn t3_runs_from_the_last_answer_and_the_probe_before_it() {
     for packet in [0, 1, 1] {
         flight.acknowledge(at(60), packet, 600, true);
     }
-    // One packet alone may be waiting for company at the peer.
+    // The peer may delay the acknowledgement of a single packet.
     assert_eq!(flight.probe_at(&rtt, delay), Some(at(60 + 80 + 25)));
     flight.ask_for_probe();
     assert!(flight.is_probe_due());

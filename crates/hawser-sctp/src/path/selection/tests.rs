@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Pairs in rows: one for each local address, with the round-trip time in milliseconds to each
-/// remote one; 0 for unreachable.
+/// Builds pairs from rows: one for each local address, with the round-trip time in milliseconds to
+/// each remote address; 0 for unreachable.
 fn candidates(rows: &[&[u64]]) -> Vec<Candidate> {
     let mut candidates = Vec::new();
     for (local, row) in (1..).zip(rows) {
@@ -30,7 +30,7 @@ fn route(local: u8, remote: u8) -> Route {
     }
 }
 
-/// The pairs selected, as (row, column) from 1.
+/// Returns the selected pairs as (row, column) from 1.
 fn selected(rows: &[&[u64]], theta: f64) -> Vec<(usize, usize)> {
     let columns = rows[0].len();
     select(&candidates(rows), theta)
@@ -65,7 +65,7 @@ fn pairs_slower_than_theta_times_the_quickest_are_left_out() {
 
 #[test]
 fn theta_says_which_link_the_papers_tables_show_unused() {
-    // A packet of 1500 bit over so many Mbit/s, and so many times 10 µs.
+    // Time of a packet of 1500 bit at a rate in Mbit/s, and a delay in units of 10 µs.
     let rows = [
         ([2, 2, 5], [2, 8, 3], None),
         ([5, 5, 5], [2, 8, 3], None),
@@ -97,27 +97,27 @@ fn unreachable_pairs_are_left_out() {
 
 #[test]
 fn a_missing_address_replaces_the_slowest_redundant_pair() {
-    // First 1-1, 1-2, 2-1; the third remote address is missing. 1-1 and 2-1 have a common address,
-    // and so have 1-1 and 1-2: 1-1 alone is wholly repeated, but the quickest.
-    // 2-3 makes 2-1 redundant, 1-3 makes none but 1-1 so.
+    // First 1-1, 1-2, 2-1; the third remote address is missing. 1-1 shares an address with 2-1 and
+    // one with 1-2: only 1-1 is fully redundant, but it is the fastest. With 2-3, 2-1 is redundant;
+    // with 1-3, only 1-1 is.
     let rows: [&[u64]; 2] = [&[10, 12, 35], &[14, 30, 38]];
     assert_eq!(selected(&rows, 4.0), [(1, 1), (1, 2), (2, 3)]);
 }
 
 #[test]
 fn among_several_redundant_pairs_the_slowest_goes() {
-    // First 1-1, 1-2, 2-1, 2-2 of 4: local 3 and 4 are missing. 3-1 is in for 2-2, and 4-2 for 2-1 or
-    // 1-2, whichever is slower and still repeated.
+    // First 1-1, 1-2, 2-1, 2-2 of 4: locals 3 and 4 are missing. 3-1 replaces 2-2, and 4-2 replaces
+    // 2-1 or 1-2, whichever is slower and still redundant.
     let rows: [&[u64]; 4] = [&[10, 11], &[12, 13], &[20, 30], &[30, 21]];
     assert_eq!(selected(&rows, 4.0), [(1, 1), (2, 1), (3, 1), (4, 2)]);
 }
 
 #[test]
 fn two_hosts_with_two_addresses_each_use_all_four() {
-    // Both quick pairs are from the first address. The quickest stays, so it is 2-2 that comes, though
-    // 2-1 is quicker.
+    // Both fast pairs use the first local address. The fastest stays, so 2-2 replaces the other,
+    // though 2-1 is faster.
     assert_eq!(selected(&[&[10, 12], &[20, 22]], 4.0), [(1, 1), (2, 2)]);
-    // Where 2-2 can't be had, the quickest pair gives way.
+    // Where 2-2 is unreachable, the fastest pair is replaced.
     assert_eq!(selected(&[&[10, 12], &[20, 0]], 4.0), [(1, 2), (2, 1)]);
 }
 
@@ -134,7 +134,8 @@ proptest! {
         rtts in prop::collection::vec(0u64..100, 16),
         theta in 1.0f64..8.0,
     ) {
-        let table: Vec<&[u64]> = rtts.chunks(columns).take(rows).filter(|row| row.len() == columns).collect();
+        let table = rtts.chunks(columns).take(rows);
+        let table: Vec<&[u64]> = table.filter(|row| row.len() == columns).collect();
         let candidates = candidates(&table);
         let selected = select(&candidates, theta);
         prop_assert!(selected.len() <= table.len().max(columns));
@@ -143,7 +144,7 @@ proptest! {
         let quickest = candidates.iter().filter_map(|candidate| candidate.rtt).min();
         let limit = quickest.unwrap_or_default().as_secs_f64() * theta;
         prop_assert!(selected.iter().all(|place| rtt(*place).as_secs_f64() <= limit));
-        // With one address at one end, every address that can be reached in time has its pair.
+        // With one address at one end, every address reachable within the limit has its pair.
         if columns == 1 {
             let reached = candidates.iter().filter(|candidate| {
                 candidate.rtt.is_some_and(|rtt| rtt.as_secs_f64() <= limit)

@@ -31,11 +31,11 @@ fn route(local: u8, remote: u8) -> Route {
     }
 }
 
-/// A table with a network below it, in which each pair has a round-trip time or is cut.
+/// A path table over a network where each pair has a round-trip time or is cut.
 struct Network {
     now: Instant,
     paths: Paths,
-    /// By path number.
+    /// Round-trip times by path number.
     rtts: Vec<Option<Duration>>,
     answers: Vec<(Instant, Vec<u8>)>,
     largest: usize,
@@ -120,7 +120,7 @@ fn heartbeats_find_the_pairs_that_answer_and_how_quickly() {
     assert_eq!(network.selected(), [0, 2]);
 }
 
-/// Two links of the peer behind one translator: one address, two ports.
+/// Two links of the peer behind one NAT: one address, two ports.
 #[test]
 fn what_is_said_of_a_link_holds_for_the_path_that_the_peer_says_is_its() {
     let named = AssociationConfig {
@@ -158,7 +158,7 @@ fn what_is_said_of_a_link_holds_for_the_path_that_the_peer_says_is_its() {
     }
     assert_eq!(links(&ours), [link_of_5, link_of_6]);
     assert!(theirs.iter().all(|path| path.rtt.smoothed().is_some()));
-    // None of these says anything.
+    // None of these states a link.
     let plain = ours.poll_heartbeat(at(0)).unwrap().info;
     for info in [&plain[..], &[], &[0; 16], &[255; 16], &[1; 17]] {
         ours.on_heartbeat(&from(4000), info);
@@ -198,7 +198,7 @@ fn a_path_goes_down_after_timeouts_in_a_row_and_returns_by_a_heartbeat() {
     (1..32).for_each(|seconds| time_out(&mut network, seconds));
     network.paths.on_answered(now, id);
     (1..32).for_each(|seconds| time_out(&mut network, seconds));
-    // However often it is asked meanwhile.
+    // However many heartbeats are sent meanwhile.
     (32..63).for_each(|seconds| time_out(&mut network, seconds));
     assert_eq!(network.events(), []);
     time_out(&mut network, 63);
@@ -233,7 +233,7 @@ fn the_association_is_lost_when_no_path_answers_any_more() {
     let mut network = Network::new(&config, &[(route(1, 1), Some(20)), (route(2, 1), Some(30))]);
     network.run(ms(100));
     network.rtts = vec![None, None];
-    // A minute until they are down, and five more.
+    // A minute until they are inactive, and five more.
     network.run(Duration::from_secs(360));
     assert!(!network.paths.is_lost(network.now));
     network.run(Duration::from_secs(30));
@@ -301,7 +301,7 @@ fn the_papers_selection_follows_what_heartbeats_find() {
     ];
     let mut network = Network::new(&config, &pairs);
     network.run(ms(200));
-    // 1-1 and 2-1 are quickest; 2-2 comes in for the second address of the peer.
+    // 1-1 and 2-1 are fastest; 2-2 is selected for the second address of the peer.
     assert_eq!(network.selected(), [0, 3]);
     network.rtts[0] = None;
     network.run(Duration::from_secs(600));
@@ -323,7 +323,7 @@ fn larger_packets_are_used_once_they_are_known_to_pass() {
             .path_mut(PathId::new(0))
             .unwrap()
             .on_timeout(now);
-        // Heartbeats are small: they are answered all the same.
+        // Heartbeats are small and still answered.
         network.paths.on_answered(now, PathId::new(0));
     }
     assert_eq!(network.paths.smallest_packet(), 1200);
@@ -369,7 +369,7 @@ fn schedulers_see_what_may_carry_data_and_the_next_best_where_nothing_may() {
     assert_eq!(numbers(paths.views(at(0), Path::has_room)), [0, 1]);
 }
 
-/// Sends a packet of data over a path, of which nothing is heard.
+/// Sends a data packet over a path, without an answer.
 fn send(paths: &mut Paths, now: Instant, id: PathId) {
     let path = paths.path_mut(id).unwrap();
     path.on_sent(now, ByteCount::new(1000), path.flight.bytes());
@@ -403,7 +403,7 @@ fn a_path_that_is_silent_against_expectation_is_suspect_and_asked_at_once() {
     assert_eq!(suspect(&mut network), [false, false]);
 }
 
-/// The windows of two paths after both have acknowledged the same, without slow start.
+/// Returns the windows of two paths after equal acknowledgements in congestion avoidance.
 fn windows_after_growth(coupled: bool, routes: [Route; 2]) -> [u64; 2] {
     let config = AssociationConfig {
         coupled,
@@ -467,7 +467,7 @@ fn control_chunks_go_where_the_peer_prefers_while_it_answers() {
 }
 
 proptest! {
-    /// Whatever happens in whatever order, the table stays usable and its timers move on.
+    /// In any order of events, the table stays usable and its timers advance.
     #[test]
     fn no_order_of_events_breaks_the_table(
         steps in prop::collection::vec((0u8..8, 0u8..4, 0u64..100_000), 0..200),
@@ -544,7 +544,7 @@ fn what_the_user_forbids_carries_nothing_and_what_is_kept_in_reserve_waits_for_t
     assert_eq!(numbers(&mut paths), [2], "it may come back");
     paths.remove_local(route(3, 1).local);
     assert!(numbers(&mut paths).is_empty());
-    // What holds for a place holds for a path that comes later.
+    // A link entry applies to paths added later.
     paths.add(at(0), route(2, 1), true);
     paths.add(at(0), route(4, 1), true);
     assert_eq!(numbers(&mut paths), [4]);

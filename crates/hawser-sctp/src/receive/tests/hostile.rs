@@ -1,4 +1,4 @@
-//! What a peer should never do.
+//! Misbehaviour of a peer.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ enum Step {
     Receive,
 }
 
-/// Numbers that are often near to each other, and at times where they wrap around.
+/// Numbers that are often close together, and sometimes close to the wrap.
 fn number() -> impl Strategy<Value = u32> {
     prop_oneof![8 => 0..6u32, 1 => u32::MAX - 3..=u32::MAX, 1 => any::<u32>()]
 }
@@ -26,7 +26,7 @@ fn anything() -> impl Strategy<Value = Step> {
         Step::Data(Data {
             tsn,
             stream: StreamNumber::new(stream),
-            // Decoding sees to it that the first part has the number 0.
+            // Decoding ensures that the first part has the number 0.
             order: DataOrder::Interleaved {
                 message,
                 fragment: if first { 0 } else { fragment },
@@ -62,10 +62,11 @@ proptest! {
     ) {
         let mut inbound = inbound(16384, is_interleaved);
         for step in steps {
-            // What is misbehaviour ends an association; here it goes on.
+            // Misbehaviour ends an association; this test continues.
             let _ = match step {
                 Step::Data(mut data) => {
-                    if let (DataOrder::Interleaved { message, .. }, false) = (data.order, is_interleaved) {
+                    let order = (data.order, is_interleaved);
+                    if let (DataOrder::Interleaved { message, .. }, false) = order {
                         data.order = DataOrder::Sequence(message as u16);
                     }
                     inbound.on_data(at(0), data)
@@ -177,7 +178,7 @@ fn a_peer_that_ignores_the_window_fills_the_buffer_and_no_more() {
     let sack = inbound.poll_sack(at(0), true).unwrap();
     let taken = texts(&mut inbound).len() as u32;
     assert_eq!(sack.cumulative, tsn(taken - 1));
-    // What was dropped may come again.
+    // A dropped part may arrive again.
     packet(&mut inbound, at(0), [whole(taken, taken as u16, b"?")]);
     assert!(inbound.is_readable());
 }
@@ -193,13 +194,13 @@ fn tiny_parts_of_messages_that_never_end_are_bounded_by_what_keeping_them_takes(
                 false => data,
             }
         };
-        // In every second position: runs that never join.
+        // Parts in every second position: runs that never join.
         for count in 0..30_000 {
             let count = 2 * count + 1;
             packet(&mut inbound, at(0), [tiny(count, count)]);
         }
         assert!(inbound.assembly.held() <= 65536);
-        // What fills the holes, and then follows, never begins either.
+        // The parts that fill the holes, and those that follow, start no message either.
         for count in 0..60_000 {
             packet(&mut inbound, at(0), [tiny(count, 1_000_000 + count)]);
         }
@@ -212,7 +213,7 @@ fn tiny_parts_of_messages_that_never_end_are_bounded_by_what_keeping_them_takes(
 fn messages_that_begin_and_never_go_on_are_bounded_though_their_beginnings_are_read() {
     let mut inbound = inbound(65536, true);
     let mut count = 0;
-    // So much is unfinished that beginnings are delivered at once.
+    // The unfinished charge is so high that beginnings are delivered at once.
     while inbound.assembly.held() <= 50_000 {
         let middle = interleaved(part(count, 0, "middle", b"?"), 0, 2 * count + 1);
         packet(&mut inbound, at(0), [middle]);

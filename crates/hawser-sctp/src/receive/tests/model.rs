@@ -1,5 +1,5 @@
-//! Whatever the network does: every ordered stream is delivered exactly in order, nothing is lost or
-//! doubled, and in the end nothing is kept.
+//! Model test for any network behaviour: every ordered stream is delivered in order, nothing is
+//! lost or duplicated, and nothing is kept in the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ struct Sent {
     unordered: bool,
     /// Lengths of its parts.
     parts: Vec<usize>,
-    /// It is given up when so many packets have been sent, if it has not arrived then.
+    /// Number of packets sent after which it is abandoned, if it has not arrived.
     given_up: Option<usize>,
 }
 
@@ -25,8 +25,8 @@ struct Run {
     messages: Vec<Sent>,
     interleaving: bool,
     buffer: u64,
-    /// What becomes of each packet: which one of those that are not acknowledged it is, how often it
-    /// arrives, whether the reader reads after it.
+    /// Fate of each packet: its index among the unacknowledged ones, how often it arrives, and
+    /// whether the reader reads after it.
     network: Vec<(Index, u8, bool)>,
 }
 
@@ -61,8 +61,8 @@ fn run(given_up: bool) -> impl Strategy<Value = Run> {
     })
 }
 
-/// The parts of all messages in the order of their TSNs, each with its message's index. With
-/// interleaving, the streams take turns.
+/// Returns the parts of all messages in the order of their TSNs, each with its message's index.
+/// With interleaving, the streams take turns.
 fn parts(run: &Run) -> Vec<(usize, Data)> {
     let mut numbers = BTreeMap::new();
     let mut lanes: BTreeMap<_, Vec<(usize, Data)>> = BTreeMap::new();
@@ -111,23 +111,23 @@ fn parts(run: &Run) -> Vec<(usize, Data)> {
     all
 }
 
-/// What a part consists of.
+/// Returns the byte that fills a part.
 fn byte(message: usize, fragment: usize) -> u8 {
     (message * 7 + fragment) as u8
 }
 
-/// The receiver, what its sender knows of it, and what its reader has got.
+/// The receiver, its sender's knowledge, and its reader's data.
 struct Model<'a> {
     run: &'a Run,
     inbound: Inbound,
     parts: Vec<(usize, Data)>,
-    /// How many parts the SACKs have acknowledged in order, and which beyond.
+    /// Number of parts acknowledged in order.
     cumulative: usize,
     beyond: BTreeSet<usize>,
     given_up: BTreeSet<usize>,
-    /// By message: what has been read of it.
+    /// Data read of each message.
     read: BTreeMap<usize, Vec<u8>>,
-    /// Messages in the order of their ends; `false`: the rest was given up.
+    /// Messages in the order of their ends; `false`: the rest was abandoned.
     ended: Vec<(usize, bool)>,
 }
 
@@ -146,7 +146,7 @@ impl Model<'_> {
         self.hear()
     }
 
-    /// Reads a SACK.
+    /// Handles a SACK.
     fn hear(&mut self) -> Result<(), TestCaseError> {
         let Some(sack) = self.inbound.poll_sack(at(0), true) else {
             return Ok(());
@@ -163,7 +163,7 @@ impl Model<'_> {
         Ok(())
     }
 
-    /// Gives up what has outlived its time, and tells of it.
+    /// Abandons messages whose limit is reached, and reports it.
     fn give_up(&mut self, packets: usize) -> Result<(), TestCaseError> {
         for (index, sent) in self.run.messages.iter().enumerate() {
             if sent.given_up.is_some_and(|at| at <= packets) {
@@ -220,7 +220,7 @@ impl Model<'_> {
         Ok(())
     }
 
-    /// Everything is acknowledged: looks at what was read.
+    /// Checks the data read once everything is acknowledged.
     fn conclude(&self) -> Result<(), TestCaseError> {
         let mut seen = BTreeSet::new();
         let mut last = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What is delivered, and when.
+//! Order of delivery.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn ordered_messages_wait_for_their_turn_and_those_of_other_streams_do_not() {
 #[test]
 fn an_unordered_message_overtakes_and_leaves_the_order_of_the_others_alone() {
     let mut inbound = inbound(65536, false);
-    // Its number in the stream means nothing.
+    // Its number in the stream is ignored.
     let quick = unordered(whole(1, 7, b"quick"));
     packet(&mut inbound, at(0), [quick, whole(2, 1, b"b")]);
     assert_eq!(texts(&mut inbound), ["quick"]);
@@ -71,7 +71,7 @@ fn parts_of_messages_may_come_in_turns() {
 fn numbers_of_messages_wrap_around() {
     let mut inbound = inbound(1 << 20, false);
     for round in 0..70 {
-        // Backwards, so that the first one frees the others.
+        // In reverse, so that the last to arrive releases the others.
         let numbers = (1000 * round..1000 * (round + 1)).rev();
         let parts = numbers.map(|count| whole(count, count as u16, b"?"));
         packet(&mut inbound, at(0), parts);
@@ -93,7 +93,7 @@ fn what_a_sender_gives_up_no_longer_holds_up_the_stream() {
     inbound.on_forward_tsn(at(0), &forward).unwrap();
     assert_eq!(texts(&mut inbound), ["c"]);
     assert_eq!(inbound.cumulative(), tsn(3));
-    // Told again, and of what has arrived in the meantime.
+    // Repeated, and about messages that have arrived meanwhile.
     inbound.on_forward_tsn(at(0), &forward).unwrap();
     forward.cumulative = tsn(4);
     forward.skipped[0].last = 2;

@@ -1,4 +1,4 @@
-//! What is acknowledged, and when.
+//! Content and time of SACKs.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn numbered(count: u32) -> Data {
     whole(count, count as u16, b"?")
 }
 
-/// Fills the buffer; how many messages that took.
+/// Fills the buffer; returns the number of messages.
 fn fill(inbound: &mut Inbound) -> u32 {
     let mut count = 0;
     while inbound.window() > 0 {
@@ -94,7 +94,7 @@ fn with_many_holes_acknowledgements_become_fewer_since_each_is_long() {
         if let Some(sack) = inbound.poll_sack(at(0), false) {
             sacks += 1;
             assert!(sack.gaps.len() <= 256);
-            // The newest are named.
+            // The newest gaps are reported.
             let last = sack.gaps.last().map(|gap| u32::from(gap.last));
             assert_eq!(last, Some(2 * count + 2));
         }
@@ -163,7 +163,7 @@ fn a_closed_window_is_opened_when_the_reader_has_made_an_eighth_free() {
     assert!(taken > 3);
     let sack = inbound.poll_sack(at(0), false).unwrap();
     assert!((8192..12_000).contains(&sack.window), "{}", sack.window);
-    // Half of the buffer more is told as well.
+    // An increase by half of the buffer is announced as well.
     while inbound.poll_timeout().is_none() {
         assert!(inbound.receive().is_some());
     }

@@ -1,4 +1,4 @@
-//! Messages that are given up.
+//! Abandoned messages.
 
 use hawser_wire::sctp::SkippedStream;
 

@@ -1,4 +1,4 @@
-//! Whatever the links do, everything arrives.
+//! Everything arrives, whatever the links do.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ fn link(delay: u64, mbit: u64, loss: f64) -> Link {
     }
 }
 
-/// Messages that can be told apart.
+/// Creates messages with distinct contents.
 fn messages(sizes: &[(u16, usize)]) -> impl Iterator<Item = (u16, Message)> {
     sizes.iter().enumerate().map(|(number, (stream, size))| {
         let payload: Vec<u8> = (0..*size).map(|byte| (byte * 7 + number) as u8).collect();
@@ -29,7 +29,7 @@ fn messages(sizes: &[(u16, usize)]) -> impl Iterator<Item = (u16, Message)> {
     })
 }
 
-/// Sends these and looks whether each has arrived as it was, in its place in its stream.
+/// Sends these messages and checks that each arrived unchanged and in order.
 fn deliver(network: &mut Network, sizes: &[(u16, usize)]) -> Duration {
     let took = network.run(&mut messages(sizes));
     let mut expected = BTreeMap::new();
@@ -53,7 +53,7 @@ fn bulk(megabytes: usize) -> Vec<(u16, usize)> {
     vec![(0, 50_000); megabytes * 20]
 }
 
-/// Bits in each second.
+/// Returns the goodput in bits per second.
 fn goodput(sizes: &[(u16, usize)], took: Duration) -> f64 {
     let bytes: usize = sizes.iter().map(|(_, size)| size).sum();
     bytes as f64 * 8.0 / took.as_secs_f64()

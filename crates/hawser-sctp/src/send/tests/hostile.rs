@@ -1,8 +1,8 @@
-//! SACKs that lie, and SACKs that look odd and do not.
+//! SACKs that are false, and SACKs that look false and are not.
 
 use super::*;
 
-/// Ten full chunks under way on one path with a round-trip time of 20 ms.
+/// Creates a bench with ten full chunks in flight on one path with a round-trip time of 20 ms.
 fn ten_under_way() -> Bench {
     let mut bench = Bench::with_rtts(&[20], &config());
     open(&mut bench, 0);
@@ -82,7 +82,7 @@ fn sacks_that_were_overtaken_neither_shrink_nor_move_anything() {
     let acknowledged = bench.sack(2, &[(4, 9)]).unwrap();
     assert_eq!(acknowledged, ByteCount::ZERO);
     assert_eq!(bench.under_way(0), under_way);
-    // The same cumulative TSN with fewer gap blocks: older, and no sign that 8 was dropped.
+    // The same cumulative TSN with fewer gap blocks: an older SACK, not a sign that 8 was dropped.
     bench.sack(6, &[]).unwrap();
     assert_eq!(bench.status(8), Some(Status::Ack));
     assert_eq!(bench.outbound.window.again().count(), 0);
@@ -92,7 +92,7 @@ fn sacks_that_were_overtaken_neither_shrink_nor_move_anything() {
 fn what_the_peer_dropped_after_acknowledging_it_is_sent_again() {
     let mut bench = ten_under_way();
     bench.sack(0, &[(2, 3), (5, 9)]).unwrap();
-    // 2 follows the cumulative TSN: a peer that still had it would have counted it.
+    // 2 follows the cumulative TSN: a peer that still had it would have included it.
     bench.sack(2, &[(7, 8)]).unwrap();
     let again: Vec<_> = bench.outbound.window.again().collect();
     assert_eq!(again, [2, 3, 4, 5, 6, 9]);
@@ -143,7 +143,7 @@ fn a_window_that_shrinks_to_zero_stops_all_but_one_probe() {
     bench.read(&closed).unwrap();
     let probe = bench.pump();
     assert_eq!(numbers(&probe), [10], "one, to learn when there is room");
-    // The peer answers that it still has no room: nobody is to blame.
+    // The peer answers that its window is still closed: this counts against no path.
     for _ in 0..8 {
         bench.wait(5);
         bench.read(&closed).unwrap();
@@ -184,7 +184,7 @@ fn acknowledgements_sooner_than_the_path_can_bring_them_open_no_window() {
     assert!(bench.under_way(0) == 0 && bench.outbound.is_settled());
 }
 
-/// The way there is a tenth of the round trip, and the answer comes back over the quick path.
+/// The forward delay is a tenth of the round trip, and the answer returns over the fast path.
 #[test]
 fn acknowledgements_that_come_over_a_quicker_path_open_the_window() {
     for (over, is_believed) in [(0, true), (1, false)] {
@@ -246,7 +246,12 @@ proptest::proptest! {
     #[test]
     fn no_sack_at_all_makes_the_sender_panic_or_forget_what_is_missing(
         sacks in proptest::collection::vec(
-            (0_u32..14, proptest::collection::vec((0_u16..14, 0_u16..14), 0..6), 0_u32..5000, 0_u64..40),
+            (
+                0_u32..14,
+                proptest::collection::vec((0_u16..14, 0_u16..14), 0..6),
+                0_u32..5000,
+                0_u64..40,
+            ),
             0..60,
         ),
     ) {

@@ -9,17 +9,17 @@ use rand::{Rng, SeedableRng};
 
 use super::*;
 
-/// One way and the way back of a path.
+/// Both directions of a path.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     pub(super) delay: Duration,
-    /// Added to each packet by itself, up to this: packets overtake each other.
+    /// Maximum random delay of each packet: packets overtake each other.
     pub(super) jitter: Duration,
-    /// Of packets in either direction, from 0 to 1.
+    /// Share of packets lost in either direction, from 0 to 1.
     pub(super) loss: f64,
-    /// Bytes in each second.
+    /// Rate in bytes per second.
     pub(super) rate: u64,
-    /// Nothing passes from here to there.
+    /// Period in which nothing passes.
     pub(super) outage: Option<(Duration, Duration)>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Link {
 pub(super) struct Network {
     pub(super) bench: Bench,
     links: Vec<Link>,
-    /// When each link has sent what it was given.
+    /// Time when each link has sent its queue.
     free: Vec<Instant>,
     began: Instant,
     flying: BinaryHeap<Reverse<(Instant, u64, usize)>>,
@@ -48,7 +48,7 @@ enum Cargo {
     HeartbeatAck(Bytes),
 }
 
-/// What arrives, by how many chunks were sent before it.
+/// Chunks that have arrived, by number.
 #[derive(Default)]
 pub(super) struct Peer {
     pub(super) chunks: BTreeMap<u64, Data>,
@@ -58,7 +58,7 @@ pub(super) struct Peer {
     pub(super) window: u32,
 }
 
-/// The DATA chunks of a packet.
+/// Returns the DATA chunks of a packet.
 pub(super) fn chunks(writer: PacketWriter) -> Vec<Data> {
     let datagram = writer.finish(ChecksumRule::Zero);
     let packet = Packet::decode(datagram, ChecksumRule::Zero).unwrap();
@@ -97,7 +97,7 @@ impl Network {
         }
     }
 
-    /// Runs until everything is acknowledged. How long that took.
+    /// Runs until everything is acknowledged; returns the time.
     pub(super) fn run(&mut self, messages: &mut dyn Iterator<Item = (u16, Message)>) -> Duration {
         let mut messages = messages.peekable();
         for _ in 0..MAX_STEPS {
@@ -138,10 +138,10 @@ impl Network {
         }
     }
 
-    /// The next thing happens.
+    /// Handles the next event.
     fn step(&mut self) {
         let timer = self.bench.outbound.poll_timeout(&self.bench.paths);
-        // A timer that has become shorter may be over; but what it asks for is then done.
+        // A timer that became shorter may have expired; its action is then done.
         let is_over = timer.is_some_and(|timer| timer <= self.bench.now);
         assert!(
             !(is_over && self.was_over),
@@ -271,7 +271,7 @@ impl Peer {
         }
     }
 
-    /// The messages of each stream in the order of their numbers, put together.
+    /// Returns the assembled messages of each stream in order.
     pub(super) fn messages(&self) -> BTreeMap<(u16, bool, u32), Vec<u8>> {
         let mut messages: BTreeMap<_, Vec<u8>> = BTreeMap::new();
         let mut parts: BTreeMap<_, u32> = BTreeMap::new();
@@ -307,6 +307,6 @@ impl Peer {
     }
 }
 
-/// A link drops what would wait for longer.
+/// Maximum length of a link's queue.
 const QUEUE: Duration = Duration::from_millis(200);
 const MAX_STEPS: usize = 200_000;

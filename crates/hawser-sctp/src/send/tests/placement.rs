@@ -1,4 +1,4 @@
-//! Which chunk goes where: the compound window, the policies, streams and messages.
+//! Assignment of chunks to paths: the compound window, the policies, streams and messages.
 
 use hawser_sched::PathView;
 use hawser_sched::chunk::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason};
@@ -14,7 +14,7 @@ use crate::SendError;
 fn the_papers_table_of_records() {
     let mut bench = Bench::with_rtts(&[10, 20], &config());
     (0..5).for_each(|_| bench.write(0, FULL));
-    // Path 1 has the lesser round-trip time, and room for four packets.
+    // Path 1 has the shorter round-trip time, and room for four packets.
     let sent = bench.pump();
     let paths: Vec<_> = sent.iter().map(|packet| packet.path.value()).collect();
     assert_eq!(paths, [0, 0, 0, 0, 1]);
@@ -27,7 +27,7 @@ fn the_papers_table_of_records() {
     bench.wait(20);
     bench.sack(0, &[(3, 3)]).unwrap();
     assert_eq!(bench.status(3), Some(Status::Ack));
-    // Three later ones of the same path were acknowledged, counting packets and not reports.
+    // Three later packets of the same path were acknowledged; packets count, not reports.
     assert_eq!(bench.status(0), Some(Status::Fail));
     assert_eq!(
         bench.status(4),
@@ -90,7 +90,7 @@ fn where_there_is_no_other_path_it_goes_over_the_same_one() {
     assert_eq!(numbers(&bench.pump()), [0]);
 }
 
-/// The paper's dead-lock: the first chunk has to go over a path that is full of later ones.
+/// The paper's deadlock: the first chunk needs a path that is full of later ones.
 #[test]
 fn the_first_chunk_of_all_may_exceed_a_full_window_by_a_packet_and_no_other_may() {
     let mut bench = Bench::with_rtts(&[10, 20], &config());
@@ -98,7 +98,7 @@ fn the_first_chunk_of_all_may_exceed_a_full_window_by_a_packet_and_no_other_may(
     bench.pump();
     let full = bench.under_way(1);
     bench.wait(10);
-    // 0 and 1 failed on the first path, whose window is halved; the second one's is full.
+    // 0 and 1 failed on the first path, whose window is halved; that of the second is full.
     bench.sack(0, &[(2, 3)]).unwrap();
     bench.wait(2);
     let sent = bench.pump();
@@ -240,8 +240,9 @@ fn the_buffer_refuses_when_it_is_full_and_tells_when_there_is_room() {
     assert_eq!(bench.outbound.poll_event(), None);
 }
 
-/// A stream that writes as much as is taken has filled the buffer. Others have a quarter more, one small message
-/// each at a time; what they write leaves among the first, and the buffer does not grow beyond that.
+/// A stream that writes without end has filled the buffer. Other streams have a quarter more, one
+/// small message each at a time. Their messages leave among the first, and the buffer does not grow
+/// beyond that.
 #[test]
 fn a_stream_that_fills_the_buffer_keeps_no_other_from_saying_a_word() {
     let small = AssociationConfig {
@@ -345,7 +346,7 @@ fn a_full_receiver_is_helped_by_a_copy_of_what_it_waits_for_over_a_quicker_path(
         "both windows are full"
     );
     bench.wait(10);
-    // The quick path's four have come, the peer's window is nearly used up by them.
+    // The fast path's four chunks have arrived and nearly use up the peer's window.
     let mut sack = bench.sack_of(0, &[]);
     sack.cumulative = tsn(3);
     sack.window = 4 * FULL as u32;
@@ -379,7 +380,7 @@ fn write_twice(bench: &mut Bench, bytes: usize) {
     bench.outbound.send(bench.now, stream, message).unwrap();
 }
 
-/// The paths of the packets that leave now with this chunk.
+/// Returns the paths of the packets that leave now with this chunk.
 fn paths_of(bench: &mut Bench, chunk: u64) -> Vec<u32> {
     let carries = |packet: &Sent| packet.chunks.iter().any(|data| data.tsn == tsn(chunk));
     let sent = bench.pump();
@@ -392,7 +393,7 @@ fn what_is_to_go_twice_takes_the_two_quickest_paths_of_like_delay() {
     let mut bench = Bench::with_rtts(&[30, 20, 25], &config());
     write_twice(&mut bench, 100);
     assert_eq!(paths_of(&mut bench, 0), [1, 2]);
-    // By the only other one it would come later than if it were sent again.
+    // Over the only other path the copy would arrive later than a retransmission.
     let mut bench = Bench::with_rtts(&[20, 80], &config());
     write_twice(&mut bench, 100);
     assert_eq!(paths_of(&mut bench, 0), [0]);
@@ -403,7 +404,7 @@ fn what_is_to_go_twice_takes_one_path_twice_while_that_loses_packets() {
     let mut bench = Bench::with_rtts(&[20], &config());
     write_twice(&mut bench, 100);
     assert_eq!(paths_of(&mut bench, 0), [0]);
-    // The first is lost, and three after it arrive.
+    // The first is lost, and three later packets arrive.
     (0..3).for_each(|_| bench.write(0, FULL));
     bench.pump();
     bench.wait(20);
@@ -414,7 +415,7 @@ fn what_is_to_go_twice_takes_one_path_twice_while_that_loses_packets() {
     bench.wait(20);
     bench.sack(5, &[]).unwrap();
     assert_eq!((bench.under_way(0), bench.outbound.is_settled()), (0, true));
-    // Some hundred packets later it is forgotten.
+    // Some hundred packets later the loss is forgotten.
     for round in 1..=200 {
         bench.write(0, FULL);
         bench.pump();
@@ -436,7 +437,7 @@ fn no_more_goes_twice_than_the_budget_allows() {
             bench.wait(wait);
             bench.sack(chunk + 1, &[]).unwrap();
         }
-        // What time did not pay is no more than was left at first, and a fiftieth.
+        // The charge beyond the fixed rate is at most the initial budget and a fiftieth.
         let charged = bench.outbound.backlog().sent_twice.as_u64();
         assert!(
             (30_000..=32 * 1024 + 200_000 / 50).contains(&charged),
@@ -444,14 +445,14 @@ fn no_more_goes_twice_than_the_budget_allows() {
         );
         copies
     };
-    // A call of 400 kbit/s: 64 KiB, a fiftieth of 200 kB less what came while nothing was missing, and 32 kB for
-    // each of four seconds.
+    // A call of 400 kbit/s: 64 KiB, a fiftieth of 200 kB less what arrived while the budget was
+    // full, and 32 kB for each of four seconds.
     assert_eq!(copies_of(20), 195);
-    // Five times as fast there is a fifth of the time.
+    // At five times the rate, the time is a fifth.
     assert_eq!(copies_of(4), 94);
 }
 
-/// Gives each chunk to the other of two paths, if it is ready, and says that it is `policy`.
+/// Alternates between two paths, if the next is ready, and claims to be `policy`.
 #[derive(Debug)]
 struct Alternating {
     policy: ChunkPolicy,
@@ -473,8 +474,8 @@ impl ChunkScheduler for Alternating {
     }
 }
 
-/// How many packets leave at once over two paths after so many were acknowledged one by one, and in how
-/// many rows over the same path.
+/// Returns the number of packets that leave at once over two paths after this many
+/// acknowledgements, and the number of rows on one path that they form.
 fn rows(policy: ChunkPolicy, acknowledged: u64) -> (usize, usize) {
     let mut bench = Bench::new(2, &config());
     let last = ChannelId::new(1);
@@ -505,6 +506,6 @@ fn under_auto_packets_leave_in_rows_where_a_path_carries_many_in_a_part_of_a_rou
         "{packets}, {rows_then}"
     );
     let (packets, turns) = rows(ChunkPolicy::RoundRobin, 300);
-    // One path may be full in the end while the other is not.
+    // At the end one path may be full while the other is not.
     assert!(turns * 10 > packets * 9, "{packets}, {turns}");
 }

@@ -1,4 +1,4 @@
-//! Losses, timers, paths that go.
+//! Losses, timers and removed paths.
 
 use super::hostile::open;
 use super::*;
@@ -128,11 +128,11 @@ fn what_arrives_right_after_it_was_taken_for_lost_undoes_the_reduction() {
     assert!(bench.window(0) < window);
     assert_eq!(numbers(&bench.pump())[0], 0);
     bench.wait(5);
-    // Sooner than the second copy can have arrived: the first was late.
+    // Sooner than the second copy can have been acknowledged: the first was late.
     bench.sack(6, &[]).unwrap();
     assert!(bench.window(0) >= window);
     bench.wait(40);
-    // From now on, more patience.
+    // From now on reordering is tolerated longer.
     (0..10).for_each(|_| bench.write(0, FULL));
     bench.sack(10, &[]).unwrap();
     bench.pump();
@@ -179,7 +179,7 @@ fn a_duplicate_shows_that_what_counted_as_lost_was_late() {
     bench.sack(0, &[(1, 9)]).unwrap();
     bench.pump();
     bench.wait(40);
-    // Either copy may have brought this.
+    // The acknowledgement may belong to either copy.
     bench.sack(10, &[]).unwrap();
     assert!(bench.window(0) < window);
     let mut second = bench.sack_of(10, &[]);
@@ -217,7 +217,7 @@ fn what_failed_waits_for_a_busy_path_for_a_round_trip_and_no_longer() {
     (0..80).for_each(|_| bench.write(0, FULL));
     bench.pump();
     bench.wait(10);
-    // 1 is not the first of all; the second path is full.
+    // 1 is not the first of the window; the second path is full.
     bench.sack(1, &[(3, 3)]).unwrap();
     bench.wait(1);
     bench.sack(1, &[(2, 3)]).unwrap();
@@ -253,7 +253,7 @@ fn what_failed_waits_for_a_busy_path_for_a_round_trip_and_no_longer() {
         let end = bench.outbound.window.end();
         waited += ms(10);
         bench.wait(10);
-        // The first path goes on, the second one's SACKs do not come.
+        // The first path continues, the second one's SACKs are lost.
         let beyond: Vec<_> = (2..end)
             .filter(|chunk| {
                 let record = bench.outbound.window.get(*chunk).unwrap();

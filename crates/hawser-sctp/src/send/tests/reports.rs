@@ -9,7 +9,7 @@ fn counting() -> AssociationConfig {
     }
 }
 
-/// Two packets over the quicker path, two over the slower one.
+/// Sends two packets over the faster path and two over the slower one.
 fn four_packets(config: &AssociationConfig) -> Bench {
     let mut bench = Bench::with_rtts(&[10, 100], config);
     bench.write(0, 4 * FULL);
@@ -21,7 +21,7 @@ fn four_packets(config: &AssociationConfig) -> Bench {
 #[test]
 fn the_fourth_report_of_any_path_makes_a_chunk_lost_once() {
     let mut bench = four_packets(&counting());
-    // The first packet is late. What comes after it over both paths counts.
+    // The first packet is late. Later arrivals over both paths count.
     bench.wait(10);
     bench.sack(0, &[(1, 1)]).unwrap();
     bench.sack(0, &[(1, 2)]).unwrap();

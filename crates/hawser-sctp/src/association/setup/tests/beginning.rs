@@ -64,7 +64,8 @@ fn what_the_peer_expects_goes_over_all_routes_at_once_and_soon_again() {
         sent.push((millis, drain(&mut setup).len()));
     }
     assert_eq!(sent, [(0, 4), (10, 4), (50, 4), (210, 4), (850, 4)]);
-    // How long an answer takes is known when the cookie goes back, so that is not repeated before.
+    // The duration of an answer is known when the cookie goes back, so that it is not repeated
+    // before.
     let chunk = Chunk::InitAck(answer(vec![Parameter::Address(ip(AWAY_TOO))]));
     let now = Instant::ZERO + Duration::from_millis(900);
     let (_, cookies) = deliver_by(&mut setup, now, arrival(OWN), chunk);
@@ -176,7 +177,7 @@ fn a_peer_that_stands_already_gets_the_cookie_again_but_not_at_every_packet() {
     }
 }
 
-/// The peer's first question for another path may overtake its COOKIE ACK.
+/// The peer's first heartbeat on another path may overtake its COOKIE ACK.
 #[test]
 fn a_peer_that_stands_already_is_answered_whether_a_path_is_there() {
     let info = Bytes::from_static(b"which");
@@ -416,7 +417,7 @@ fn an_abort_of_a_beginning_is_a_refusal_and_none_is_believed_that_reflects_nothi
             SetupNews::Closed(Closed::Refused)
         );
     }
-    // INIT has the tag 0; what reflects it could come from anybody.
+    // INIT has the tag 0; a packet that reflects it could come from any host.
     assert!(!waiting().admits(VerificationTag::NONE, &chunk(true)));
 }
 

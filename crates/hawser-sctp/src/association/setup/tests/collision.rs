@@ -5,7 +5,7 @@ use super::*;
 use crate::endpoint::CookieKey;
 use crate::testing::{cookie_of, ip};
 
-/// What the peer calls itself when it begins anew.
+/// Tag of the peer after its restart.
 const ANEW: u32 = 22;
 
 fn acknowledging(tag: u32) -> Arrival {
@@ -15,7 +15,7 @@ fn acknowledging(tag: u32) -> Arrival {
     }
 }
 
-/// The answer to an INIT.
+/// Returns the answer to an INIT.
 fn answered(setup: &mut Setup, tag: u32) -> Init {
     let (news, sent) = deliver(setup, 0, Chunk::Init(init(tag, vec![])));
     assert_eq!(news, SetupNews::Discard);
@@ -23,7 +23,7 @@ fn answered(setup: &mut Setup, tag: u32) -> Init {
     sent[0].init_ack().clone()
 }
 
-/// Brings a cookie back, with the tag that came with it.
+/// Returns a cookie, with the tag that came with it.
 fn echo(setup: &mut Setup, answer: &Init) -> (SetupNews, Vec<Sent>) {
     deliver(
         setup,
@@ -124,7 +124,7 @@ fn an_init_with_new_addresses_is_refused_and_nothing_changes() {
     sent[0].init_ack();
 }
 
-/// It went over all links, and this one is slow, or its address is another's by now.
+/// The INIT went over all links; this link is slow, or its address now belongs to another host.
 #[test]
 fn an_init_of_the_association_itself_that_comes_late_is_dropped() {
     for address in [AWAY, "203.0.113.77"] {
@@ -166,7 +166,7 @@ fn a_peer_that_lost_the_association_begins_anew() {
         (sent[0].tag.value(), &sent[0].chunks[..]),
         (ANEW, &[Chunk::CookieAck][..])
     );
-    // The same cookie again is case D now, and the tags of before are forged ones.
+    // The same cookie is now case D, and the old tags are invalid.
     assert_eq!(echo(&mut setup, &answer).0, SetupNews::Nothing);
     assert!(!setup.admits(VerificationTag::new(OWN), &Chunk::CookieAck));
 }
@@ -273,7 +273,7 @@ fn a_known_cookie_is_acknowledged_again_whatever_its_age() {
 
 #[test]
 fn a_cookie_of_another_association_with_the_same_peer_is_dropped() {
-    // Neither tag is known, and it names another predecessor or none.
+    // Neither tag is known, and the cookie names another predecessor or none.
     let mut other = established();
     other.names.tag = VerificationTag::new(55);
     let answer = answered(&mut other, ANEW);
