@@ -15,7 +15,6 @@ mod event;
 #[doc(hidden)]
 pub mod fuzzing;
 mod path;
-mod ranges;
 mod receive;
 mod route;
 mod send;

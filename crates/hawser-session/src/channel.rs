@@ -5,11 +5,12 @@ use hawser_path::{Control, ControlChoice, ControlFacts, KernelSample, PathEstima
 use hawser_sched::PathView;
 use hawser_sched::governor::{Harm, Standing};
 use hawser_sched::rules::Permission;
-use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, RecordNumber, StreamId};
+use hawser_types::{
+    ByteCount, ChannelId, Instant, LinkIndex, RangeSet, Rate, RecordNumber, StreamId,
+};
 use hawser_wire::{ChannelRole, MAX_CHUNK_PAYLOAD, RECORD_HEADER_LENGTH};
 
 use crate::ledger::ChunkKey;
-use crate::range_set::RangeSet;
 use crate::seal::TAG_LENGTH;
 use crate::session::SendTerms;
 use crate::session::association::{Booked, PathSample};
@@ -455,7 +456,7 @@ impl Inbound {
             return Err(Misbehaviour::NumberRepeated(channel, number));
         }
         self.numbers.insert(value..value + 1);
-        self.records = self.numbers.contiguous();
+        self.records = self.numbers.prefix();
         Ok(())
     }
 

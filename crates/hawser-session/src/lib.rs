@@ -20,7 +20,6 @@ pub mod fuzzing;
 mod grant;
 mod held;
 mod ledger;
-mod range_set;
 mod reassembly;
 pub mod recorder;
 pub mod seal;

@@ -1,11 +1,10 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use hawser_types::{StreamId, StreamOffset};
+use hawser_types::{RangeSet, StreamId, StreamOffset};
 
 use crate::Misbehaviour;
 use crate::held::Held;
-use crate::range_set::RangeSet;
 
 /// Puts the chunks of one stream back in order, or hands them out as they come.
 ///
@@ -178,7 +177,7 @@ impl Reassembly {
     pub(crate) fn is_complete(&self) -> bool {
         match &self.order {
             Order::InOrder { next, .. } => self.end == Some(*next),
-            Order::AsTheyCome(received) => self.end == Some(received.contiguous()),
+            Order::AsTheyCome(received) => self.end == Some(received.prefix()),
         }
     }
 

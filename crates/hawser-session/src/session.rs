@@ -28,7 +28,9 @@ use bytes::{Bytes, BytesMut};
 use hawser_path::{ChannelCount, Control, KernelSample};
 use hawser_sched::PathView;
 use hawser_sched::chunk::{ChunkScheduler, express_scheduler};
-use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, SegmentNumber, StreamId};
+use hawser_types::{
+    ByteCount, ChannelId, Instant, LinkIndex, RangeSet, Rate, SegmentNumber, StreamId,
+};
 use hawser_wire::{ChannelRole, CommandDecoder};
 
 pub(crate) use govern::SendTerms;
@@ -38,7 +40,6 @@ use crate::channel::{Channel, ChannelSpec};
 use crate::event::{CloseReason, Event};
 use crate::grant::{Granted, Received};
 use crate::ledger::{ChunkKey, Ledger};
-use crate::range_set::RangeSet;
 use crate::reassembly::Reassembly;
 use crate::recorder::Recorder;
 use crate::snapshot::Counters;

@@ -19,7 +19,6 @@ pub mod network;
 pub mod objects;
 pub mod plain;
 mod queue;
-mod ranges;
 pub mod replay;
 pub mod table;
 pub mod tcp;

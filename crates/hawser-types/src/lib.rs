@@ -7,6 +7,7 @@
 mod count;
 mod id;
 mod instant;
+mod range_set;
 mod rate;
 mod units;
 
@@ -15,5 +16,6 @@ pub use id::{
     ChannelId, LinkIndex, PathId, RecordNumber, SegmentNumber, SessionId, StreamId, StreamOffset,
 };
 pub use instant::Instant;
+pub use range_set::RangeSet;
 pub use rate::Rate;
 pub use units::{UnitError, parse_duration, parse_percent};

@@ -1,11 +1,10 @@
 use std::collections::{BTreeSet, VecDeque};
 
-use hawser_types::{ByteCount, Instant, PathId};
+use hawser_types::{ByteCount, Instant, PathId, RangeSet};
 use hawser_wire::sctp::{Data, Framing, Tsn};
 use smallvec::SmallVec;
 
 use super::abandon::MessageId;
-use crate::ranges::Ranges;
 
 /// The compound congestion window: all chunks from the first one not cumulatively acknowledged,
 /// over all paths. It moves as SCTP's does, and only then are buffers released.
@@ -20,7 +19,7 @@ pub(super) struct Window {
     first: u64,
     initial: Tsn,
     /// Chunks acknowledged beyond the first hole.
-    acknowledged: Ranges,
+    acknowledged: RangeSet,
     /// Chunks to be sent again.
     again: BTreeSet<u64>,
     /// Payload of all records.
@@ -86,7 +85,7 @@ impl Window {
             records: VecDeque::new(),
             first: 0,
             initial,
-            acknowledged: Ranges::default(),
+            acknowledged: RangeSet::new(),
             again: BTreeSet::new(),
             bytes: 0,
             under_way: 0,
@@ -243,12 +242,12 @@ impl Window {
 
     /// Marks a run of chunks as acknowledged beyond a hole; appends the new ones to `fresh`.
     pub(super) fn acknowledge(&mut self, run: std::ops::Range<u64>, fresh: &mut Vec<u64>) {
-        self.acknowledged.insert(run, |run| fresh.extend(run));
+        self.acknowledged.insert_with(run, |run| fresh.extend(run));
     }
 
     /// Returns the last chunk acknowledged beyond a hole.
     pub(super) fn last_acknowledged(&self) -> Option<u64> {
-        self.acknowledged.iter().last().map(|run| run.end - 1)
+        self.acknowledged.end().checked_sub(1)
     }
 
     /// Moves the window: everything before `first` is acknowledged and released.
@@ -261,19 +260,17 @@ impl Window {
             self.bytes -= record.data.payload.len() as u64;
             self.first += 1;
         }
-        self.acknowledged.trim(self.first);
+        self.acknowledged.remove_below(self.first);
     }
 
     /// Handles reneging: chunks acknowledged beyond the first hole and not in `held` have to be
     /// sent again.
     pub(super) fn renege(&mut self, held: &[std::ops::Range<u64>]) {
         let before = std::mem::take(&mut self.acknowledged);
-        for run in held {
-            self.acknowledged.insert(run.clone(), |_| ());
-        }
+        self.acknowledged.extend(held.iter().cloned());
         let (mut known, mut dropped) = (self.acknowledged.clone(), Vec::new());
         for run in before.iter() {
-            known.insert(run.clone(), |run| dropped.extend(run));
+            known.insert_with(run, |run| dropped.extend(run));
         }
         for chunk in dropped {
             if self.get(chunk).is_some_and(|it| it.status == Status::Ack) {

@@ -222,7 +222,7 @@ impl Session {
     /// that are open and those that are still on their way.
     pub(super) fn check_gaps(&self, id: StreamId) -> Result<(), PeerFault> {
         let (side, _) = self.place_of(id);
-        if self.ended[side].len() as u64 > self.config.max_streams * 2 + MAX_GAPS {
+        if self.ended[side].range_count() as u64 > self.config.max_streams * 2 + MAX_GAPS {
             return Err(PeerFault::Misbehaved(Misbehaviour::TooManyStreams(id)));
         }
         Ok(())

@@ -1,8 +1,10 @@
 //! What an acknowledgement does to a sender.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use hawser_types::Instant;
+use smallvec::SmallVec;
 
 use super::control::{Phase, Progress};
 use super::packet::{Packet, SEGMENT};
@@ -82,12 +84,19 @@ impl Sender {
     }
 
     fn take_selective(&mut self, now: Instant, packet: &Packet, total: &mut Delivered) {
-        for &(start, end) in &packet.selective {
-            let start = start.max(self.una);
+        for range in &packet.selective {
+            let (start, end) = (range.start.max(self.una), range.end);
             if end > self.next {
                 continue;
             }
-            for (from, to) in self.selective.insert((start, end)) {
+            let mut fresh: SmallVec<[Range<u64>; 2]> = SmallVec::new();
+            self.selective
+                .insert_with(start..end, |part| fresh.push(part));
+            for Range {
+                start: from,
+                end: to,
+            } in fresh
+            {
                 let mut index = self
                     .segments
                     .partition_point(|segment| segment.sequence < from);

@@ -1,7 +1,7 @@
+use std::ops::Range;
+
 use hawser_types::{ByteCount, Instant};
 use smallvec::SmallVec;
-
-use crate::ranges::Range;
 
 /// A TCP segment on its way, with the IP header that carries it.
 ///
@@ -19,7 +19,7 @@ pub struct Packet {
     /// The bytes that may be sent beyond `acknowledged`.
     pub(crate) window: u64,
     /// What has arrived beyond `acknowledged`: the latest first, three at most.
-    pub(crate) selective: SmallVec<[Range; 3]>,
+    pub(crate) selective: SmallVec<[Range<u64>; 3]>,
     /// What this acknowledges was there already.
     pub(crate) duplicate: bool,
     /// When it was sent (RFC 7323's TSval).

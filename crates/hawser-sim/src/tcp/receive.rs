@@ -1,17 +1,17 @@
+use std::ops::Range;
 use std::time::Duration;
 
-use hawser_types::Instant;
+use hawser_types::{Instant, RangeSet};
 use smallvec::SmallVec;
 
 use super::packet::{Packet, SEGMENT};
-use crate::ranges::{Range, Ranges};
 
 /// The receiving direction of a connection: what has arrived, and when to say so.
 #[derive(Debug)]
 pub(super) struct Receiver {
     /// Every byte below this has arrived.
     next: u64,
-    beyond: Ranges,
+    beyond: RangeSet,
     /// Where the latest ranges beyond are, the newest first.
     recent: SmallVec<[u64; 4]>,
     told: u64,
@@ -33,7 +33,7 @@ impl Receiver {
     pub(super) fn new(selective: bool, stamps: bool) -> Self {
         Self {
             next: 0,
-            beyond: Ranges::default(),
+            beyond: RangeSet::new(),
             recent: SmallVec::new(),
             told: 0,
             recent_stamp: None,
@@ -54,7 +54,7 @@ impl Receiver {
 
     /// Bytes that wait behind a hole.
     pub(super) fn waiting(&self) -> u64 {
-        self.beyond.held()
+        self.beyond.total()
     }
 
     pub(super) fn on_packet(&mut self, now: Instant, packet: &Packet) {
@@ -68,22 +68,22 @@ impl Receiver {
             self.quick = QUICK;
         }
         self.last_arrival = now;
-        let range = (packet.sequence, packet.sequence + u64::from(packet.length));
-        if range.1 <= self.next {
+        let range = packet.sequence..packet.sequence + u64::from(packet.length);
+        if range.end <= self.next {
             self.duplicate = true;
             self.due = true;
             return;
         }
-        if range.0 > self.next {
-            self.duplicate |= self.beyond.insert(range).is_empty();
-            self.note_recent(range.0);
+        if range.start > self.next {
+            self.note_recent(range.start);
+            self.duplicate |= self.beyond.insert(range) == 0;
             self.due = true;
             return;
         }
         let filled = !self.beyond.is_empty();
-        self.next = range.1;
-        while let Some(end) = self.beyond.take_from(self.next) {
-            self.next = self.next.max(end);
+        self.next = range.end;
+        while let Some(range) = self.beyond.pop_first_from(self.next) {
+            self.next = self.next.max(range.end);
         }
         self.due |= filled || self.quick > 0 || self.next - self.told > u64::from(SEGMENT);
         if !self.due {
@@ -113,8 +113,8 @@ impl Receiver {
         self.quick = self.quick.saturating_sub(1);
     }
 
-    fn ranges(&mut self) -> SmallVec<[Range; 3]> {
-        let mut ranges: SmallVec<[Range; 3]> = SmallVec::new();
+    fn ranges(&mut self) -> SmallVec<[Range<u64>; 3]> {
+        let mut ranges: SmallVec<[Range<u64>; 3]> = SmallVec::new();
         if !self.selective || self.beyond.is_empty() {
             self.recent.clear();
             return ranges;

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use hawser_scenario::Congestion;
-use hawser_types::Instant;
+use hawser_types::{Instant, RangeSet};
 use rand::rngs::SmallRng;
 
 use super::control::{Control, INITIAL_WINDOW, Phase, Window};
@@ -12,7 +12,6 @@ use super::packet::SEGMENT;
 use super::rate::{Departure, RateEstimator};
 use super::receive::WINDOW;
 use super::rtt::RttEstimator;
-use crate::ranges::Ranges;
 
 /// One direction of a connection, as its sender keeps it.
 #[derive(Debug)]
@@ -25,7 +24,7 @@ pub(super) struct Sender {
     pub(super) written: u64,
     pub(super) segments: VecDeque<Segment>,
     pub(super) counts: Counts,
-    pub(super) selective: Ranges,
+    pub(super) selective: RangeSet,
     /// Nothing strips selective acknowledgements.
     pub(super) has_ranges: bool,
     /// Lost segments that were not sent again yet.
@@ -134,7 +133,7 @@ impl Sender {
             written: 0,
             segments: VecDeque::new(),
             counts: Counts::default(),
-            selective: Ranges::default(),
+            selective: RangeSet::new(),
             has_ranges,
             again: BTreeSet::new(),
             departures: VecDeque::new(),
