@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use blake3::Hasher;
 use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 
-use super::ranges::ByteRange;
+use super::byte_range::ByteRange;
 
 /// BLAKE3 of a whole file, as `b3sum` shows it.
 pub type FileHash = blake3::Hash;

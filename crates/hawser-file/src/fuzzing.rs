@@ -1,11 +1,13 @@
 //! Entry points for fuzzers: bytes in, no panic out.
 
-use bytes::Bytes;
-use hawser_types::ByteCount;
+use std::ops::Range;
 
+use bytes::Bytes;
+use hawser_types::{ByteCount, RangeSet};
+
+use super::byte_range::{ByteRange, byte_ranges};
 use super::layout::{Assembly, Layout};
 use super::name::FileName;
-use super::ranges::{ByteRange, RangeSet};
 use super::store::{decode_journal, encode_journal};
 use super::wire::{Answer, Identity, Offer, Trailer};
 
@@ -71,10 +73,10 @@ pub fn placement(data: &[u8]) {
     let mut wanted = RangeSet::new();
     for _ in 0..count % 16 {
         if let (Some(start), Some(length)) = (next(), next()) {
-            wanted.extend(ByteRange::with_length(start, length));
+            wanted.extend(ByteRange::with_length(start, length).map(Range::from));
         }
     }
-    let wanted: Vec<ByteRange> = wanted.iter().collect();
+    let wanted: Vec<ByteRange> = byte_ranges(wanted.iter()).collect();
     let layout = Layout::new(origin, &wanted, 33);
     let mut message = Assembly::new(1024);
     while let (Some(offset), Some(length)) = (next(), next()) {

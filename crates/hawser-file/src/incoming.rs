@@ -1,20 +1,21 @@
 //! One stream that brings a file to a [`Receiver`].
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_types::ByteCount;
+use hawser_types::{ByteCount, RangeSet};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use super::byte_range::{ByteRange, byte_ranges, coalesce};
 use super::compare::hash_whole;
 use super::content::{BlockGrid, FileHash};
 use super::error::ReceiveError;
 use super::layout::{Assembly, Layout, Piece};
 use super::progress::{Phase, Progress, Update};
-use super::ranges::{ByteRange, RangeSet, coalesce};
 use super::receive::{Received, Receiver};
 use super::store::{Existing, Part};
 use super::transport::UnorderedRead;
@@ -90,7 +91,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
         })
         .await?;
         let part = part?;
-        let missing = part.held().missing(offer.size.as_u64());
+        let missing = byte_ranges(part.held().gaps(offer.size.as_u64())).collect();
         let mut writer = Writer::start(part, self.receiver.pace(), claim);
         match self.rounds(&offer, &mut writer, missing).await {
             Ok(hash) => {
@@ -190,8 +191,9 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
                         blocks = ranges.len(),
                         "parts of the file do not match the checksum and are asked for again"
                     );
-                    let merged: RangeSet = ranges.into_iter().collect();
-                    wanted = coalesce(&merged.iter().collect::<Vec<_>>(), MAX_WANTED_RANGES);
+                    let merged: RangeSet = ranges.into_iter().map(Range::from).collect();
+                    let merged: Vec<_> = byte_ranges(merged.iter()).collect();
+                    wanted = coalesce(&merged, MAX_WANTED_RANGES);
                 }
                 None => return Err(writer.failure().await),
             }
@@ -225,7 +227,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
                     }
                 }
             }
-            if arrived.count().max(trailer.fragments()) > MAX_FRAGMENTS {
+            if arrived.range_count().max(trailer.fragments()) > MAX_FRAGMENTS {
                 return Err(Fault::TooFragmented {
                     limit: MAX_FRAGMENTS,
                 }
@@ -248,7 +250,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
         let Some(range) = ByteRange::with_length(offset, bytes.len() as u64) else {
             return Ok(());
         };
-        let added = arrived.insert(range);
+        let added = arrived.insert(range.into());
         self.transferred += added;
         match writer {
             Some(writer) if added > 0 && !writer.write(offset, bytes).await => {

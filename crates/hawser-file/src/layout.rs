@@ -5,8 +5,9 @@
 //! channel it came by and whatever is still missing before it.
 
 use bytes::Bytes;
+use hawser_types::RangeSet;
 
-use super::ranges::{ByteRange, RangeSet};
+use super::byte_range::ByteRange;
 use super::wire::Fault;
 
 /// One round of a transfer on the stream: the wanted bytes back to back, then the trailer.
@@ -139,9 +140,7 @@ impl Assembly {
         if let Some(place) = self.bytes.get_mut(offset..end) {
             place.copy_from_slice(piece);
         }
-        if let Some(range) = ByteRange::new(offset as u64, end as u64) {
-            self.held.insert(range);
-        }
+        self.held.insert(offset as u64..end as u64);
         Ok(())
     }
 
@@ -153,7 +152,7 @@ impl Assembly {
 
     /// How many separate pieces there are.
     pub(super) fn fragments(&self) -> usize {
-        self.held.count()
+        self.held.range_count()
     }
 
     /// How far the pieces reach, holes included.
@@ -167,6 +166,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::byte_range::byte_ranges;
 
     fn range(start: u64, end: u64) -> ByteRange {
         ByteRange::new(start, end).expect("a range of the test is not empty")
@@ -251,8 +251,8 @@ mod tests {
             trailer in 1..40usize,
             cuts in prop::collection::vec((0..400u64, 0..60u64), 1..30),
         ) {
-            let set: RangeSet = wanted.iter().map(|&(s, l)| range(s, s + l)).collect();
-            let wanted: Vec<_> = set.iter().collect();
+            let set: RangeSet = wanted.iter().map(|&(s, l)| s..s + l).collect();
+            let wanted: Vec<_> = byte_ranges(set.iter()).collect();
             let layout = Layout::new(origin, &wanted, trailer);
             let order: Vec<u64> = wanted.iter().flat_map(|r| r.start()..r.end()).collect();
             for (offset, length) in cuts {

@@ -7,10 +7,11 @@
 //! matches its BLAKE3 checksum.
 //!
 //! The stream is anything: tokio's `AsyncRead` and `AsyncWrite` for the sender, and for the receiver
-//! [`UnorderedRead`], which hands out chunks by offset ([`Ordered`] makes one of a plain stream).
+//! [`UnorderedRead`], which hands out chunks by offset.
 //!
 //! `docs/design/file-transfer.md` describes the bytes, the files and the reasons.
 
+mod byte_range;
 mod claims;
 mod compare;
 mod content;
@@ -22,7 +23,6 @@ mod layout;
 mod name;
 mod options;
 mod progress;
-mod ranges;
 mod receive;
 mod send;
 mod source;
@@ -35,14 +35,10 @@ mod writer;
 
 pub use content::FileHash;
 pub use error::{ReceiveError, SendError, StoreError};
-pub use name::{FileName, MAX_NAME_BYTES, NameError};
-pub use options::{
-    DEFAULT_CHECKPOINT_BYTES, DEFAULT_CHECKPOINT_INTERVAL, DEFAULT_IDLE_TIMEOUT, DEFAULT_KEEP_FREE,
-    DEFAULT_MAX_FILES, DEFAULT_OFFER_TIMEOUT, ExistingFile, ReceiveOptions,
-};
+pub use name::{FileName, NameError};
+pub use options::{ExistingFile, ReceiveOptions};
 pub use progress::{NoProgress, Phase, Progress, Update};
-pub use ranges::{ByteRange, RangeSet, coalesce};
 pub use receive::{Received, Receiver};
 pub use send::{SendOptions, Sent, send_file};
-pub use transport::{Ordered, UnorderedRead};
-pub use wire::{Answer, Fault, FileTime, MAX_FILE_BYTES, MAX_WANTED_RANGES, Offer, Refusal};
+pub use transport::UnorderedRead;
+pub use wire::{Fault, Refusal};

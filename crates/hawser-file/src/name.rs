@@ -13,7 +13,7 @@ pub struct FileName(String);
 
 impl FileName {
     /// Checks a name.
-    pub fn new(name: &str) -> Result<Self, NameError> {
+    pub(crate) fn new(name: &str) -> Result<Self, NameError> {
         if name.is_empty() {
             return Err(NameError::Empty);
         }
@@ -39,7 +39,7 @@ impl FileName {
     }
 
     /// Checks a name given as bytes.
-    pub fn from_bytes(name: &[u8]) -> Result<Self, NameError> {
+    pub(crate) fn from_bytes(name: &[u8]) -> Result<Self, NameError> {
         // The length first: an error must not depend on what a huge name holds.
         if name.len() > MAX_NAME_BYTES {
             return Err(NameError::TooLong { bytes: name.len() });
@@ -121,7 +121,7 @@ pub enum NameError {
 }
 
 /// What Linux file systems take for one component.
-pub const MAX_NAME_BYTES: usize = 255;
+pub(crate) const MAX_NAME_BYTES: usize = 255;
 
 const PART_SUFFIX: &str = ".hawser-part";
 const JOURNAL_SUFFIX: &str = ".hawser-journal";

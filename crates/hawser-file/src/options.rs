@@ -56,14 +56,14 @@ pub enum ExistingFile {
 }
 
 /// Files at the same time, unless told otherwise.
-pub const DEFAULT_MAX_FILES: usize = 16;
+const DEFAULT_MAX_FILES: usize = 16;
 /// What stays free on the disk, unless told otherwise.
-pub const DEFAULT_KEEP_FREE: ByteCount = ByteCount::from_mib(64);
+const DEFAULT_KEEP_FREE: ByteCount = ByteCount::from_mib(64);
 /// How long an offer may take, unless told otherwise.
-pub const DEFAULT_OFFER_TIMEOUT: Duration = Duration::from_secs(30);
+const DEFAULT_OFFER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a sender may be silent, unless told otherwise: longer than a session outlives its links.
-pub const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// New bytes between two entries in the journal, unless told otherwise.
-pub const DEFAULT_CHECKPOINT_BYTES: ByteCount = ByteCount::from_mib(64);
+const DEFAULT_CHECKPOINT_BYTES: ByteCount = ByteCount::from_mib(64);
 /// Time between two entries in the journal, unless told otherwise.
-pub const DEFAULT_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(2);
+const DEFAULT_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(2);

@@ -9,10 +9,10 @@ use hawser_types::ByteCount;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::time::timeout;
 
+use super::byte_range::ByteRange;
 use super::content::FileHash;
 use super::error::SendError;
 use super::progress::{Phase, Progress, Update};
-use super::ranges::ByteRange;
 use super::source::{Reading, Source, read_ahead};
 use super::wire::{Answer, Fault, Trailer};
 

@@ -11,10 +11,10 @@ use hawser_types::ByteCount;
 use rustix::fs::{Advice, OFlags, fadvise};
 use tokio::sync::mpsc;
 
+use super::byte_range::ByteRange;
 use super::content::{BlockGrid, BlockHash, BlockHasher, HASH_BUFFER_BYTES, guard, read_through};
 use super::error::SendError;
 use super::name::{FileName, NameError};
-use super::ranges::ByteRange;
 use super::wire::{FileTime, MAX_FILE_BYTES, Offer};
 
 /// A file to be sent, in the state in which it was offered.

@@ -9,10 +9,10 @@ mod offer;
 mod tests;
 mod trailer;
 
-pub use answer::{Answer, MAX_WANTED_RANGES, Refusal};
+pub use answer::Refusal;
+pub(super) use answer::{Answer, MAX_WANTED_RANGES};
 pub use fault::Fault;
-pub use offer::{FileTime, MAX_FILE_BYTES, Offer};
-pub(super) use offer::{Identity, MAX_OFFER_BYTES};
+pub(super) use offer::{FileTime, Identity, MAX_FILE_BYTES, MAX_OFFER_BYTES, Offer};
 pub(super) use trailer::Trailer;
 
 /// Reads fields from the front of a slice.

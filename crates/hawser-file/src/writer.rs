@@ -11,9 +11,9 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
+use super::byte_range::ByteRange;
 use super::content::{BlockGrid, BlockHash, FileHash, HASH_BUFFER_BYTES, hash_block};
 use super::error::ReceiveError;
-use super::ranges::ByteRange;
 use super::store::Part;
 
 /// Feeds the writer's thread from async code; its queue is bounded in bytes.
@@ -203,7 +203,7 @@ impl Worker {
             let complete = self
                 .grid
                 .range(index)
-                .is_some_and(|block| self.part.held().covers(block));
+                .is_some_and(|block| self.part.held().covers(&block.into()));
             if let Some(slot) = self.hashes.get_mut(index) {
                 *slot = None;
             }

@@ -5,9 +5,10 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use hawser_types::RangeSet;
 use rustix::fs::OFlags;
 
-use crate::ranges::{ByteRange, RangeSet};
+use crate::byte_range::ByteRange;
 use crate::wire::Identity;
 
 /// Where the journal of one file lives.
@@ -62,14 +63,14 @@ fn remove_if_there(path: &Path) -> io::Result<bool> {
 
 /// A journal as bytes: magic, version, identity of the file, ranges, and a hash of all that.
 pub(crate) fn encode(identity: Identity, ranges: &RangeSet) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(FIXED_BYTES + RANGE_BYTES * ranges.count());
+    let mut bytes = Vec::with_capacity(FIXED_BYTES + RANGE_BYTES * ranges.range_count());
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&VERSION.to_be_bytes());
     bytes.extend_from_slice(&identity.0);
-    bytes.extend_from_slice(&(ranges.count() as u64).to_be_bytes());
+    bytes.extend_from_slice(&(ranges.range_count() as u64).to_be_bytes());
     for range in ranges.iter() {
-        bytes.extend_from_slice(&range.start().to_be_bytes());
-        bytes.extend_from_slice(&range.end().to_be_bytes());
+        bytes.extend_from_slice(&range.start.to_be_bytes());
+        bytes.extend_from_slice(&range.end.to_be_bytes());
     }
     let hash = blake3::hash(&bytes);
     bytes.extend_from_slice(hash.as_bytes());
@@ -96,7 +97,8 @@ pub(crate) fn decode(bytes: &[u8], identity: Identity, size: u64) -> Option<Rang
             let (start, end) = pair.split_at(8);
             let start = u64::from_be_bytes(start.try_into().ok()?);
             let end = u64::from_be_bytes(end.try_into().ok()?);
-            ByteRange::new(start, end).filter(|range| range.end() <= size)
+            let range = ByteRange::new(start, end).filter(|range| range.end() <= size)?;
+            Some(range.into())
         })
         .collect()
 }
@@ -129,9 +131,7 @@ mod tests {
     const IDENTITY: Identity = Identity([5; 32]);
 
     fn ranges(list: &[(u64, u64)]) -> RangeSet {
-        list.iter()
-            .filter_map(|&(start, end)| ByteRange::new(start, end))
-            .collect()
+        list.iter().map(|&(start, end)| start..end).collect()
     }
 
     fn journal_in(directory: &Path) -> JournalFile {

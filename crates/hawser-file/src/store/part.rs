@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use hawser_types::ByteCount;
+use hawser_types::{ByteCount, RangeSet};
 use rustix::fs::{
     CWD, FallocateFlags, FlockOperation, OFlags, RenameFlags, fallocate, flock, renameat_with,
 };
@@ -15,9 +15,9 @@ use rustix::io::Errno;
 
 use super::journal::JournalFile;
 use super::{Directory, open_plainly};
+use crate::byte_range::ByteRange;
 use crate::error::{ReceiveError, StoreError, is_full};
 use crate::name::FileName;
-use crate::ranges::{ByteRange, RangeSet};
 use crate::wire::{FileTime, Identity, Offer};
 
 /// How unfinished files are kept.
@@ -131,12 +131,12 @@ impl Part {
         if let Err(error) = self.file.write_all_at(bytes, offset) {
             return Err(self.failed("write", error));
         }
-        Ok(self.held.insert(range))
+        Ok(self.held.insert(range.into()))
     }
 
     /// Gives up bytes that turned out to be wrong.
     pub(crate) fn forget(&mut self, range: ByteRange) {
-        self.held.remove(range);
+        self.held.remove(range.into());
     }
 
     /// What has to be done to make the present state durable; may run on another thread.

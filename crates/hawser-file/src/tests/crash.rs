@@ -4,12 +4,13 @@ use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use hawser_types::RangeSet;
 use tokio::net::{UnixListener, UnixStream};
 
+use super::link::Ordered;
 use super::*;
 use crate::source::Source;
 use crate::store::decode_journal;
-use crate::{Ordered, RangeSet};
 
 const PART: &str = ".data.hawser-part";
 const JOURNAL: &str = ".data.hawser-journal";
@@ -159,7 +160,7 @@ async fn after_a_kill_the_journal_claims_only_bytes_that_are_there() {
     assert!(!claimed.is_empty());
     let part = fs::read(place.received(PART)).expect("there");
     for range in claimed.iter() {
-        let range = range.start() as usize..range.end() as usize;
+        let range = range.start as usize..range.end as usize;
         assert!(part[range.clone()] == bytes[range], "a claim is false");
     }
     let again = send_again(&place, &path).await;

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex, sink, split};
 
+use super::link::Ordered;
 use super::*;
+use crate::byte_range::ByteRange;
 use crate::content::{BlockGrid, FileHash};
-use crate::wire::{Answer, Refusal, Trailer};
-use crate::{
-    ByteRange, Fault, FileName, FileTime, NameError, Offer, Ordered, UnorderedRead, fuzzing,
-};
+use crate::wire::{Answer, FileTime, Offer, Refusal, Trailer};
+use crate::{Fault, FileName, NameError, UnorderedRead, fuzzing};
 
 fn offer(size: u64) -> Offer {
     Offer {

@@ -242,3 +242,37 @@ impl UnorderedRead for Shuffled {
 const BUFFER_BYTES: usize = 256 << 10;
 /// How many chunks may come again.
 const REMEMBERED: usize = 64;
+
+/// An ordered stream, such as one TCP connection, seen as an unordered one.
+#[derive(Debug)]
+pub(super) struct Ordered<R> {
+    inner: R,
+    offset: u64,
+    buffer: BytesMut,
+}
+
+impl<R> Ordered<R> {
+    /// Reads from `inner`, whose next byte is the stream's first.
+    pub(super) fn new(inner: R) -> Self {
+        Self {
+            inner,
+            offset: 0,
+            buffer: BytesMut::new(),
+        }
+    }
+}
+
+impl<R: AsyncRead + Unpin + Send> UnorderedRead for Ordered<R> {
+    async fn read_chunk(&mut self) -> io::Result<Option<(u64, Bytes)>> {
+        self.buffer.reserve(CHUNK_BYTES);
+        if self.inner.read_buf(&mut self.buffer).await? == 0 {
+            return Ok(None);
+        }
+        let offset = self.offset;
+        let chunk = self.buffer.split().freeze();
+        self.offset += chunk.len() as u64;
+        Ok(Some((offset, chunk)))
+    }
+}
+
+const CHUNK_BYTES: usize = 64 << 10;

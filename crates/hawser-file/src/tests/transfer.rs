@@ -2,8 +2,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
+use super::link::Ordered;
 use super::*;
-use crate::{ExistingFile, FileName, Ordered, Phase, Progress, Refusal, Update};
+use crate::{ExistingFile, FileName, Phase, Progress, Refusal, Update};
 
 #[tokio::test]
 async fn a_file_arrives_whole_whatever_the_order_of_its_chunks() {

@@ -1,12 +1,12 @@
 use hawser_types::ByteCount;
 
 use super::{Cursor, Fault};
+use crate::byte_range::ByteRange;
 use crate::content::FileHash;
-use crate::ranges::ByteRange;
 
 /// What the receiver says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// Send these ranges, in this order, then the checksum. None at all: send the checksum only.
     Want(Vec<ByteRange>),
     /// The file is complete under its name.
@@ -27,7 +27,7 @@ pub enum Answer {
 
 impl Answer {
     /// The answer as bytes.
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
         let kind = match self {
             Self::Want(ranges) => {
@@ -62,7 +62,7 @@ impl Answer {
     ///
     /// Returns it with its length, or `None` where more bytes are needed: never more than
     /// 64 KiB and 5 bytes in all.
-    pub fn decode(bytes: &[u8], size: ByteCount) -> Result<Option<(Self, usize)>, Fault> {
+    pub(crate) fn decode(bytes: &[u8], size: ByteCount) -> Result<Option<(Self, usize)>, Fault> {
         let mut cursor = Cursor(bytes);
         let (Some(kind), Some(length)) = (cursor.byte(), cursor.u32()) else {
             return Ok(None);
@@ -133,7 +133,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// Its number on the wire.
-    pub fn code(self) -> u16 {
+    pub(crate) fn code(self) -> u16 {
         match self {
             Self::Malformed => 1,
             Self::Version => 2,
@@ -153,7 +153,7 @@ impl Refusal {
     }
 
     /// The refusal of a number.
-    pub fn from_code(code: u16) -> Self {
+    pub(crate) fn from_code(code: u16) -> Self {
         match code {
             1 => Self::Malformed,
             2 => Self::Version,
@@ -211,7 +211,7 @@ fn shortened(text: &str, limit: usize) -> &str {
 }
 
 /// The most ranges that a receiver asks for in one round.
-pub const MAX_WANTED_RANGES: usize = 4096;
+pub(crate) const MAX_WANTED_RANGES: usize = 4096;
 /// The longest answer: a full list of ranges.
 pub(super) const MAX_ANSWER_BYTES: usize = ANSWER_HEADER_BYTES + RANGE_BYTES * MAX_WANTED_RANGES;
 

@@ -5,31 +5,31 @@ use crate::name::{FileName, MAX_NAME_BYTES};
 
 /// What the sender says about its file: the first bytes of the stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Offer {
+pub(crate) struct Offer {
     /// The name to store it under.
-    pub name: FileName,
+    pub(crate) name: FileName,
     /// Its size, at most [`MAX_FILE_BYTES`].
-    pub size: ByteCount,
+    pub(crate) size: ByteCount,
     /// When it was last changed.
-    pub modified: FileTime,
+    pub(crate) modified: FileTime,
     /// Permission bits, at most `0o7777`; the receiver uses `0o777` of them, less its umask.
-    pub mode: u32,
+    pub(crate) mode: u32,
     /// Hash over size and both ends of the content, to tell a changed file from the same one.
-    pub guard: [u8; 32],
+    pub(crate) guard: [u8; 32],
 }
 
 /// A file's time: seconds since 1970, negative before, and nanoseconds below 10⁹.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct FileTime {
+pub(crate) struct FileTime {
     /// Whole seconds.
-    pub seconds: i64,
+    pub(crate) seconds: i64,
     /// Nanoseconds on top of them.
-    pub nanoseconds: u32,
+    pub(crate) nanoseconds: u32,
 }
 
 impl Offer {
     /// The offer as bytes.
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let name = self.name.as_str().as_bytes();
         let rest = OFFER_FIXED_BYTES + name.len();
         let mut bytes = Vec::with_capacity(OFFER_HEADER_BYTES + rest);
@@ -52,7 +52,7 @@ impl Offer {
     ///
     /// Returns it with its length, or `None` where more bytes are needed: never more than
     /// 1024 in all.
-    pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, Fault> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, Fault> {
         let mut header = Cursor(bytes);
         let Some(magic) = header.array::<4>() else {
             return Ok(None);
@@ -133,7 +133,7 @@ impl Offer {
 pub(crate) struct Identity(pub(crate) [u8; 32]);
 
 /// The largest file: three rounds of it still fit into a stream's 2^62 bytes.
-pub const MAX_FILE_BYTES: u64 = 1 << 60;
+pub(crate) const MAX_FILE_BYTES: u64 = 1 << 60;
 /// The longest offer, with room for a later version's fields.
 pub(crate) const MAX_OFFER_BYTES: usize = 1024;
 

@@ -1,10 +1,10 @@
-use hawser_types::ByteCount;
+use hawser_types::{ByteCount, RangeSet};
 use proptest::prelude::*;
 
 use super::*;
+use crate::byte_range::{ByteRange, byte_ranges};
 use crate::content::{BlockGrid, FileHash};
 use crate::name::{FileName, NameError};
-use crate::ranges::{ByteRange, RangeSet};
 
 fn offer(name: &str) -> Offer {
     Offer {
@@ -188,8 +188,8 @@ prop_compose! {
 
 fn any_answer() -> impl Strategy<Value = Answer> {
     let want = prop::collection::vec((0..1000u64, 1..50u64), 0..20).prop_map(|ranges| {
-        let set: RangeSet = ranges.iter().map(|&(s, l)| range(s, s + l)).collect();
-        Answer::Want(set.iter().collect())
+        let set: RangeSet = ranges.iter().map(|&(s, l)| s..s + l).collect();
+        Answer::Want(byte_ranges(set.iter()).collect())
     });
     let finished =
         (any::<bool>(), any::<[u8; 32]>()).prop_map(|(already_there, hash)| Answer::Finished {
