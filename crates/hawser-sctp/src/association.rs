@@ -4,11 +4,11 @@ mod addresses;
 mod answer;
 mod feedback;
 mod ingest;
+mod negotiated;
 mod offer;
 mod scope;
 mod setup;
 mod shutdown;
-mod terms;
 mod transmit;
 
 use std::collections::VecDeque;
@@ -20,11 +20,11 @@ use hawser_wire::sctp::{Cause, Chunk, StreamNumber};
 
 pub(crate) use answer::Answer;
 use feedback::Feedback;
-pub(crate) use offer::{MAX_PEER_ADDRESSES, Offer, PeerOffer, asked_for};
-pub(crate) use scope::{is_host, may_meet};
-pub(crate) use setup::{Arrival, Beginning, Setup, SetupNews, whole_packet};
-pub(crate) use shutdown::{Shutdown, ShutdownLimits, ShutdownNews};
-pub(crate) use terms::{Names, Terms};
+pub(crate) use negotiated::{Names, Negotiated};
+pub(crate) use offer::{MAX_PEER_ADDRESSES, Offer, PeerOffer, stops_and_reports};
+pub(crate) use scope::{is_host, may_list};
+pub(crate) use setup::{Arrival, Setup, SetupContext, SetupOutcome, whole_packet};
+pub(crate) use shutdown::{Shutdown, ShutdownLimits, ShutdownOutcome};
 
 use crate::error::Closed;
 use crate::path::{Asconf, Paths};
@@ -59,7 +59,7 @@ pub struct Association {
     /// The association is over: it may send last packets and reads nothing.
     is_closed: bool,
     /// [`Event::Readable`] was reported, and the application has received nothing since.
-    told_readable: bool,
+    is_readable_reported: bool,
 }
 
 /// Data transfer of an established association, in both directions.
@@ -90,7 +90,7 @@ impl Association {
             events: VecDeque::new(),
             memory: BytesMut::new(),
             is_closed: false,
-            told_readable: false,
+            is_readable_reported: false,
             setup,
             config,
         }
@@ -117,7 +117,7 @@ impl Association {
 
     /// Returns the next message that is complete and in order.
     pub fn receive(&mut self) -> Option<Received> {
-        self.told_readable = false;
+        self.is_readable_reported = false;
         self.flow.as_mut()?.inbound.receive()
     }
 
@@ -128,7 +128,7 @@ impl Association {
             return self.abort(Bytes::new());
         }
         self.shutdown.start();
-        self.look_whether_settled(now);
+        self.check_settled(now);
     }
 
     /// Ends the association at once; data in flight is lost. The peer's application gets `reason`.
@@ -160,17 +160,17 @@ impl Association {
         if self.is_closed {
             return;
         }
-        let news = self.setup.handle_timeout(now);
-        self.on_setup_news(now, None, news);
-        let news = self.shutdown.handle_timeout(now);
-        self.on_shutdown_news(now, news);
+        let outcome = self.setup.handle_timeout(now);
+        self.on_setup_outcome(now, None, outcome);
+        let outcome = self.shutdown.handle_timeout(now);
+        self.on_shutdown_outcome(now, outcome);
         self.paths.handle_timeout(now);
         if let Some(flow) = &mut self.flow {
             flow.outbound.handle_timeout(now, &mut self.paths);
             if self.paths.is_lost(now) {
                 self.end(Vec::new(), Closed::Unreachable);
             } else {
-                self.look_whether_settled(now);
+                self.check_settled(now);
             }
         }
     }
@@ -211,14 +211,16 @@ impl Association {
 
     /// Returns the negotiated number of outbound streams; 0 before the association is established.
     pub fn outbound_streams(&self) -> u16 {
-        self.setup.terms().map_or(0, |terms| terms.outbound_streams)
+        self.setup
+            .negotiated()
+            .map_or(0, |negotiated| negotiated.outbound_streams)
     }
 
     /// Sets what is known about links. It also applies to paths added later. The first matching
     /// entry describes a path. A path without an entry belongs to this host's link and has no
     /// restrictions.
-    pub fn set_links(&mut self, words: Vec<LinkWord>) {
-        self.paths.set_links(words);
+    pub fn set_links(&mut self, links: Vec<LinkWord>) {
+        self.paths.set_links(links);
     }
 
     /// Replaces the policy that assigns new chunks to paths, also for chunks already waiting.
@@ -242,20 +244,20 @@ impl Association {
         flow.map_or(ByteCount::ZERO, |flow| flow.outbound.repeated())
     }
 
-    fn establish(&mut self, now: Instant, terms: &Terms) {
+    fn establish(&mut self, now: Instant, negotiated: &Negotiated) {
         self.flow = Some(Flow {
-            outbound: Outbound::new(&self.config, terms),
+            outbound: Outbound::new(&self.config, negotiated),
             inbound: Inbound::new(
                 &self.config,
-                terms.peer_initial_tsn,
-                terms.inbound_streams,
-                terms.interleaving,
-                terms.partial_reliability,
+                negotiated.peer_initial_tsn,
+                negotiated.inbound_streams,
+                negotiated.interleaving,
+                negotiated.partial_reliability,
             ),
             feedback: Feedback::default(),
-            asconf: terms
+            asconf: negotiated
                 .reconfiguration
-                .then(|| Asconf::new(terms.initial_tsn, terms.peer_initial_tsn)),
+                .then(|| Asconf::new(negotiated.initial_tsn, negotiated.peer_initial_tsn)),
         });
         self.add_paths(now);
     }
@@ -268,7 +270,7 @@ impl Association {
     }
 
     /// Lets a shutdown continue once all data is acknowledged.
-    fn look_whether_settled(&mut self, now: Instant) {
+    fn check_settled(&mut self, now: Instant) {
         if !self.shutdown.is_open() && self.is_settled() {
             self.shutdown.on_settled(now);
         }
@@ -311,8 +313,8 @@ impl Association {
         while let Some(event) = flow.outbound.poll_event() {
             self.events.push_back(event);
         }
-        if flow.inbound.is_readable() && !self.told_readable {
-            self.told_readable = true;
+        if flow.inbound.is_readable() && !self.is_readable_reported {
+            self.is_readable_reported = true;
             self.events.push_back(Event::Readable);
         }
     }

@@ -3,10 +3,10 @@
 mod config;
 mod cookie;
 mod limit;
-mod stranger;
 mod table;
 #[cfg(test)]
 mod tests;
+mod unassociated;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use hawser_wire::sctp::{ChecksumRule, Chunk, Framing, Packet, PacketNames, Tsn, 
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
-use crate::association::{Association, Beginning, Names, Setup, is_host};
+use crate::association::{Association, Names, Setup, SetupContext, is_host};
 use crate::{AssociationConfig, Checksum, Local, Route, Transmit};
 pub use config::EndpointConfig;
 pub(crate) use cookie::{Cookie, CookieKey};
@@ -40,9 +40,9 @@ pub struct Endpoint {
     /// The header that compact packets omit: that of the one association, even when it is over.
     names: Option<PacketNames>,
     /// Limit of answers to INITs and cookies.
-    beginnings: AnswerLimit,
+    setup_limit: AnswerLimit,
     /// Limit of all other answers, so that they cannot use up the first limit.
-    unexpected: AnswerLimit,
+    unexpected_limit: AnswerLimit,
 }
 
 /// Identifier of an association of an [`Endpoint`]; never used twice.
@@ -73,7 +73,7 @@ pub enum Ignored {
     /// Its tag differs from that of the association between these addresses and ports.
     WrongTag,
     /// It belongs to no association and needs no answer.
-    Stranger,
+    NoAssociation,
     /// Its cookie is not from this host, was changed, or was given to another host.
     ForgedCookie,
     /// Its cookie's association is over.
@@ -110,8 +110,8 @@ impl Endpoint {
             random: StdRng::from_seed(*drawn.finalize().as_bytes()),
             table: Table::default(),
             names: None,
-            beginnings: AnswerLimit::new(derived("hawser-sctp 2026 limits"), MAX_BEGINNINGS),
-            unexpected: AnswerLimit::new(derived("hawser-sctp 2026 limits"), MAX_UNEXPECTED),
+            setup_limit: AnswerLimit::new(derived("hawser-sctp 2026 limits"), MAX_SETUP_ANSWERS),
+            unexpected_limit: AnswerLimit::new(derived("hawser-sctp 2026 limits"), MAX_UNEXPECTED),
             config,
         }
     }
@@ -164,8 +164,8 @@ impl Endpoint {
             framing,
             ..config
         };
-        let beginning = self.beginning(config.clone(), locals);
-        let setup = Setup::connect(now, beginning, names, &remotes);
+        let context = self.setup_context(config.clone(), locals);
+        let setup = Setup::connect(now, context, names, &remotes);
         let seed = self.random.random();
         Ok((id, Association::new(setup, config, locals.to_vec(), seed)))
     }
@@ -207,7 +207,7 @@ impl Endpoint {
             | Chunk::ShutdownComplete { reflected: true } => self
                 .table
                 .by_address(ports, route.remote)
-                .map_or(Handled::Ignored(Ignored::Stranger), |id| {
+                .map_or(Handled::Ignored(Ignored::NoAssociation), |id| {
                     Handled::For(id, packet)
                 }),
             first => self.on_unexpected(now, route, &packet, &first),
@@ -262,8 +262,8 @@ impl Endpoint {
         }
     }
 
-    fn beginning(&mut self, config: AssociationConfig, locals: &[Local]) -> Beginning {
-        Beginning {
+    fn setup_context(&mut self, config: AssociationConfig, locals: &[Local]) -> SetupContext {
+        SetupContext {
             config,
             locals: locals.to_vec(),
             key: self.key.clone(),
@@ -280,7 +280,7 @@ impl fmt::Display for AssociationId {
 
 /// Maximum number of answers to INITs and cookies in a second. Each takes a few microseconds and
 /// some 200 bytes.
-const MAX_BEGINNINGS: u32 = 10_000;
+const MAX_SETUP_ANSWERS: u32 = 10_000;
 
 /// Maximum number of answers to other packets of no association in a second.
 const MAX_UNEXPECTED: u32 = 1000;

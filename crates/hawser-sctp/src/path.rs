@@ -28,7 +28,7 @@ pub(crate) use flight::{Flight, SentPacket};
 use heartbeat::Heartbeat;
 pub(crate) use heartbeat::HeartbeatToSend;
 use packet_size::PacketSize;
-pub(crate) use rtt::{RttEstimator, silence_of};
+pub(crate) use rtt::{RttEstimator, failure_delay};
 pub(crate) use table::Paths;
 
 /// One virtual association. Source: SCTP aggregation §3.1, table 1.
@@ -123,12 +123,12 @@ impl Path {
     }
 
     /// Applies the first link entry that matches the path.
-    fn take_word(&mut self, words: &[LinkWord]) {
-        let word = words
+    fn apply_link(&mut self, links: &[LinkWord]) {
+        let entry = links
             .iter()
-            .find(|word| word.place.holds(&self.route, self.peer_link));
-        self.link = word.map_or(self.route.local.link, |word| word.link);
-        self.terms = word.map_or_else(Terms::default, |word| word.terms);
+            .find(|entry| entry.place.holds(&self.route, self.peer_link));
+        self.link = entry.map_or(self.route.local.link, |entry| entry.link);
+        self.terms = entry.map_or_else(Terms::default, |entry| entry.terms);
     }
 
     /// Returns the path's name for schedulers.
@@ -153,19 +153,19 @@ impl Path {
     }
 
     /// Handles an acknowledgement, after its round-trip time was given to [`Self::rtt`].
-    pub(crate) fn on_acknowledged(&mut self, news: &Acknowledged) {
+    pub(crate) fn on_acknowledged(&mut self, ack: &Acknowledged) {
         self.data_errors = 0;
-        self.tally.delivered += self.packets(news.bytes);
-        if let Some(sample) = &news.sample {
+        self.tally.delivered += self.packets(ack.bytes);
+        if let Some(sample) = &ack.sample {
             let limit = if sample.application_limited {
                 Limit::Application
             } else {
                 Limit::Path
             };
             self.delivery
-                .on_sample(news.now, sample.rate, news.smoothed_rtt, limit);
+                .on_sample(ack.now, sample.rate, ack.smoothed_rtt, limit);
         }
-        self.congestion.on_acknowledged(news);
+        self.congestion.on_acknowledged(ack);
     }
 
     /// Handles lost chunks.

@@ -17,7 +17,7 @@ use crate::error::Misbehaviour;
 use acknowledger::{Acknowledger, Holes};
 use arrivals::{Arrivals, Novelty};
 use assembly::Assembly;
-use fragments::Head;
+use fragments::MessageHeader;
 
 /// A received message, or a piece of one that is too long to wait for its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Received {
         &self.parts
     }
 
-    fn of(head: Head) -> Self {
+    fn of(head: MessageHeader) -> Self {
         Self {
             stream: head.stream,
             protocol: head.protocol,
@@ -80,7 +80,7 @@ impl Received {
         }
     }
 
-    fn given_up(head: Head) -> Self {
+    fn given_up(head: MessageHeader) -> Self {
         Self {
             end: End::GivenUp,
             ..Self::of(head)

@@ -21,14 +21,14 @@ use hawser_types::{ByteCount, Instant, PathId};
 use hawser_wire::sctp::{Framing, StreamNumber};
 use smallvec::SmallVec;
 
-use crate::association::Terms;
+use crate::association::Negotiated;
 use crate::{AssociationConfig, Backlog, Event, LossRule, SendError};
 use abandon::Abandon;
 use choose::Train;
 use queue::Queue;
 use transmit::Job;
 use twice::Budget;
-use window::{Place, Window};
+use window::{Transmission, Window};
 
 /// A message to be sent: it arrives whole or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,7 +122,7 @@ pub(crate) struct Outbound {
     /// Budget for duplicated chunks.
     budget: Budget,
     /// The latest chunks that were lost in a packet, retransmitted and then acknowledged.
-    mended: VecDeque<(u64, Place)>,
+    repaired: VecDeque<(u64, Transmission)>,
     /// Time when pacing or the policy allows a packet that waits.
     wake_at: Option<Instant>,
     events: VecDeque<Event>,
@@ -131,20 +131,20 @@ pub(crate) struct Outbound {
 }
 
 impl Outbound {
-    pub(crate) fn new(config: &AssociationConfig, terms: &Terms) -> Self {
+    pub(crate) fn new(config: &AssociationConfig, negotiated: &Negotiated) -> Self {
         Self {
-            queue: Queue::new(terms.interleaving, config.framing),
-            window: Window::new(terms.initial_tsn, config.framing),
+            queue: Queue::new(negotiated.interleaving, config.framing),
+            window: Window::new(negotiated.initial_tsn, config.framing),
             framing: config.framing,
-            abandon: Abandon::new(terms.partial_reliability),
+            abandon: Abandon::new(negotiated.partial_reliability),
             scheduler: config.policy.scheduler(),
-            streams: terms.outbound_streams,
+            streams: negotiated.outbound_streams,
             send_buffer: config.send_buffer.as_u64(),
             max_message: config.max_message,
             sack_delay: config.sack_delay,
             losses: config.losses,
             recovery: 0,
-            peer_window: u64::from(terms.peer_window),
+            peer_window: u64::from(negotiated.peer_window),
             heard_at: Instant::ZERO,
             is_blocked: false,
             behind: Behind::default(),
@@ -152,7 +152,7 @@ impl Outbound {
             train: None,
             copies: None,
             budget: Budget::default(),
-            mended: VecDeque::new(),
+            repaired: VecDeque::new(),
             wake_at: None,
             events: VecDeque::new(),
             fresh: Vec::new(),
@@ -209,7 +209,10 @@ impl Outbound {
 
     /// Returns what the peer has not acknowledged yet.
     pub(crate) fn backlog(&self) -> Backlog {
-        let again = self.window.again().filter_map(|it| self.window.get(it));
+        let again = self
+            .window
+            .to_retransmit()
+            .filter_map(|it| self.window.get(it));
         let again: u64 = again.map(|record| record.data.payload.len() as u64).sum();
         Backlog {
             queued: self.queued(),

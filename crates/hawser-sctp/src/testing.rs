@@ -10,7 +10,7 @@ use hawser_wire::sctp::{
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
-use crate::association::{Beginning, Names, Terms};
+use crate::association::{Names, Negotiated, SetupContext};
 use crate::endpoint::CookieKey;
 use crate::{
     Association, AssociationConfig, Endpoint, EndpointConfig, Handled, Local, Route, Transmit,
@@ -103,8 +103,8 @@ pub(crate) fn seconds(count: u64) -> Instant {
     Instant::from_nanos(count * 1_000_000_000)
 }
 
-pub(crate) fn beginning(addresses: &[&str]) -> Beginning {
-    Beginning {
+pub(crate) fn setup_context(addresses: &[&str]) -> SetupContext {
+    SetupContext {
         config: AssociationConfig::default(),
         locals: locals(addresses),
         key: CookieKey::new([7; 32]),
@@ -146,8 +146,8 @@ pub(crate) fn accepted(
 }
 
 /// Returns the result of [`names`] and [`init`].
-pub(crate) fn terms(tag: u32, peer_tag: u32, peers: &[&str]) -> Terms {
-    Terms {
+pub(crate) fn negotiated(tag: u32, peer_tag: u32, peers: &[&str]) -> Negotiated {
+    Negotiated {
         local_tag: VerificationTag::new(tag),
         peer_tag: VerificationTag::new(peer_tag),
         initial_tsn: Tsn::new(50),

@@ -62,7 +62,7 @@ impl Association {
 
     /// Handles the route of a packet with the right tag. A NAT may have given its sender another
     /// port (RFC 6951 §5.4); under a seal the whole address may be new.
-    pub(super) fn on_way(&mut self, now: Instant, route: Route) {
+    pub(super) fn on_route_seen(&mut self, now: Instant, route: Route) {
         if self.flow.is_none() || self.paths.find(&route).is_some() {
             return;
         }
@@ -72,7 +72,7 @@ impl Association {
         let is_sealed = self.config.checksum == Checksum::Below;
         if is_sealed
             && self.locals.contains(&route.local)
-            && self.has_place_for(now, route.remote.ip())
+            && self.has_room_for(now, route.remote.ip())
         {
             self.add_path(now, route, false);
             self.on_peer_address(now, route.remote);
@@ -82,7 +82,7 @@ impl Association {
     /// Tells whether the peer may have this address too. If it has too many, the address that has
     /// been silent for longest makes room. Answering addresses stay, so that packets replayed from
     /// elsewhere cannot displace them.
-    fn has_place_for(&mut self, now: Instant, address: IpAddr) -> bool {
+    fn has_room_for(&mut self, now: Instant, address: IpAddr) -> bool {
         let known = self.peer_addresses();
         if known.len() < MAX_PEER_ADDRESSES || known.iter().any(|it| it.ip() == address) {
             return true;
@@ -152,8 +152,8 @@ impl Association {
     }
 
     pub(super) fn peer_addresses(&self) -> Vec<SocketAddr> {
-        let terms = self.setup.terms();
-        terms.map_or(Vec::new(), |terms| terms.peer_addresses.clone())
+        let negotiated = self.setup.negotiated();
+        negotiated.map_or(Vec::new(), |negotiated| negotiated.peer_addresses.clone())
     }
 
     fn request(&mut self, request: AddressRequest) {

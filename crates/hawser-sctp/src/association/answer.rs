@@ -4,9 +4,9 @@ use std::time::Duration;
 use hawser_types::Instant;
 use hawser_wire::sctp::{Chunk, Parameter};
 
+use super::negotiated::{Names, Negotiated};
 use super::offer::{MAX_PEER_ADDRESSES, Offer, PeerOffer};
-use super::scope::{is_host, may_meet};
-use super::terms::{Names, Terms};
+use super::scope::{is_host, may_list};
 use crate::endpoint::{Cookie, CookieKey};
 use crate::{Local, Route};
 
@@ -33,15 +33,15 @@ impl Answer<'_> {
         tie: u64,
         peer: &PeerOffer,
     ) -> Chunk {
-        let terms = Terms::agree(self.offer, names, peer, route.remote);
-        let life = self.life + peer.patience.min(self.life);
+        let negotiated = Negotiated::agree(self.offer, names, peer, route.remote);
+        let life = self.life + peer.cookie_life_increment.min(self.life);
         let cookie = self.key.seal(&Cookie {
             expires: now + life,
             tie,
-            terms,
+            negotiated,
         });
         let reported: usize = peer.unrecognized.iter().map(|it| it.len() + 8).sum();
-        let mut room = (MAX_GROWTH * (peer.said + LOWER_HEADERS))
+        let mut room = (MAX_GROWTH * (peer.min_packet_size + LOWER_HEADERS))
             .saturating_sub(LOWER_HEADERS + ANSWER_BASE + cookie.len() + reported);
         let mut addresses = own_addresses(self.locals, route, peer.families);
         addresses.retain(|address| {
@@ -69,7 +69,7 @@ pub(crate) fn own_addresses(locals: &[Local], route: Route, families: [bool; 2])
     for Local { address, .. } in locals {
         let is_new = *address != route.local.address && !addresses.contains(address);
         let is_usable = is_host(*address)
-            && may_meet(route.remote.ip(), *address)
+            && may_list(route.remote.ip(), *address)
             && families[usize::from(address.is_ipv6())];
         if is_new && is_usable && addresses.len() + 1 < MAX_PEER_ADDRESSES {
             addresses.push(*address);

@@ -15,14 +15,14 @@ use crate::path::{Path, Paths};
 #[derive(Debug, Default)]
 pub(super) struct Feedback {
     latest: Option<Route>,
-    ways: SmallVec<[Way; 4]>,
+    routes: SmallVec<[ReturnRoute; 4]>,
     /// Number of acknowledgements sent.
     count: u64,
 }
 
 /// A route on which packets of the peer have arrived.
 #[derive(Debug)]
-struct Way {
+struct ReturnRoute {
     route: Route,
     /// Number of acknowledgements sent before the last packet arrived on it.
     heard: u64,
@@ -34,13 +34,13 @@ impl Feedback {
     /// Handles a packet that arrived on a known route.
     pub(super) fn on_packet(&mut self, route: Route) {
         let count = self.count;
-        if let Some(way) = self.ways.iter_mut().find(|way| way.route == route) {
-            way.heard = count;
+        if let Some(entry) = self.routes.iter_mut().find(|entry| entry.route == route) {
+            entry.heard = count;
             return;
         }
-        self.ways.retain(|way| way.heard + TURN >= count);
-        if self.ways.len() < MAX_WAYS {
-            self.ways.push(Way {
+        self.routes.retain(|entry| entry.heard + ROTATION >= count);
+        if self.routes.len() < MAX_ROUTES {
+            self.routes.push(ReturnRoute {
                 route,
                 heard: count,
                 used: 0,
@@ -59,38 +59,39 @@ impl Feedback {
     }
 
     /// Returns the route for the next acknowledgement; `None` if no existing path has carried data.
-    pub(super) fn way(&self, paths: &Paths) -> Option<Route> {
+    pub(super) fn next_route(&self, paths: &Paths) -> Option<Route> {
         let latest = self.latest.filter(|route| paths.find(route).is_some());
-        if self.ways.len() < 2 {
+        if self.routes.len() < 2 {
             return latest;
         }
-        let is_turn = self.count % TURN == TURN - 1;
-        let recent = if is_turn { TURN - 1 } else { 0 };
-        let ways = self.ways.iter();
-        let ways = ways.filter(|way| way.heard + recent >= self.count);
-        let ways = ways.filter_map(|way| Some((way, paths.path(paths.find(&way.route)?)?)));
-        let alive = ways.filter(|(_, path)| path.has_answered_all());
+        let is_turn = self.count % ROTATION == ROTATION - 1;
+        let recent = if is_turn { ROTATION - 1 } else { 0 };
+        let routes = self.routes.iter();
+        let routes = routes.filter(|entry| entry.heard + recent >= self.count);
+        let routes =
+            routes.filter_map(|entry| Some((entry, paths.path(paths.find(&entry.route)?)?)));
+        let alive = routes.filter(|(_, path)| path.has_answered_all());
         if is_turn {
-            let next = alive.min_by_key(|(way, path)| (way.used, wait(path)));
-            return next.map(|(way, _)| way.route).or(latest);
+            let next = alive.min_by_key(|(entry, path)| (entry.used, wait(path)));
+            return next.map(|(entry, _)| entry.route).or(latest);
         }
         let quickest = alive.min_by_key(|(_, path)| wait(path));
-        let Some((way, path)) = quickest else {
+        let Some((entry, path)) = quickest else {
             return latest;
         };
         let usual = latest.and_then(|route| paths.path(paths.find(&route)?));
         let usual = usual.filter(|usual| {
-            usual.has_answered_all() && wait(usual) < wait(path).saturating_mul(FAR)
+            usual.has_answered_all() && wait(usual) < wait(path).saturating_mul(MUCH_FASTER)
         });
-        Some(usual.map_or(way.route, |usual| usual.route))
+        Some(usual.map_or(entry.route, |usual| usual.route))
     }
 
     /// Handles an acknowledgement that leaves on this route.
     pub(super) fn on_sent(&mut self, route: Route) {
         self.count += 1;
         let count = self.count;
-        if let Some(way) = self.ways.iter_mut().find(|way| way.route == route) {
-            way.used = count;
+        if let Some(entry) = self.routes.iter_mut().find(|entry| entry.route == route) {
+            entry.used = count;
         }
     }
 }
@@ -100,11 +101,11 @@ fn wait(path: &Path) -> Duration {
 }
 
 /// Every acknowledgement whose number is a multiple of this takes the least used route.
-const TURN: u64 = 4;
+const ROTATION: u64 = 4;
 /// Ratio of round-trip times from which a faster route is preferred. A smaller advantage does not
 /// justify loading one link instead of several.
-const FAR: u32 = 2;
-const MAX_WAYS: usize = 8;
+const MUCH_FASTER: u32 = 2;
+const MAX_ROUTES: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -139,37 +140,37 @@ mod tests {
 
     /// Returns the routes of `count` acknowledgements where data arrives on all links before each,
     /// on the last link last.
-    fn ways(paths: &Paths, links: &[u8], count: usize) -> Vec<Route> {
+    fn routes(paths: &Paths, links: &[u8], count: usize) -> Vec<Route> {
         let mut feedback = Feedback::default();
         let one = |_| {
             for link in links {
                 feedback.on_packet(route(*link));
                 feedback.on_data(route(*link));
             }
-            let way = feedback.way(paths).unwrap();
-            feedback.on_sent(way);
-            way
+            let entry = feedback.next_route(paths).unwrap();
+            feedback.on_sent(entry);
+            entry
         };
         (0..count).map(one).collect()
     }
 
     #[test]
     fn a_far_quicker_way_is_taken_and_the_others_have_their_turn() {
-        let ways = ways(&paths(&[10, 200, 300]), &[1, 3, 2], 24);
-        let of = |link| ways.iter().filter(|way| **way == route(link)).count();
+        let routes = routes(&paths(&[10, 200, 300]), &[1, 3, 2], 24);
+        let of = |link| routes.iter().filter(|entry| **entry == route(link)).count();
         assert_eq!([of(1), of(2), of(3)], [18, 3, 3]);
     }
 
     #[test]
     fn among_ways_that_are_about_as_quick_the_latest_data_decides() {
-        let ways = ways(&paths(&[100, 110]), &[1, 2], 8);
-        let latest = ways.iter().filter(|way| **way == route(2)).count();
+        let routes = routes(&paths(&[100, 110]), &[1, 2], 8);
+        let latest = routes.iter().filter(|entry| **entry == route(2)).count();
         assert_eq!(latest, 6);
     }
 
     #[test]
     fn a_way_on_which_nothing_came_is_not_taken_however_quick() {
-        assert_eq!(ways(&paths(&[10, 200]), &[2], 9), [route(2); 9]);
+        assert_eq!(routes(&paths(&[10, 200]), &[2], 9), [route(2); 9]);
     }
 
     #[test]
@@ -177,6 +178,6 @@ mod tests {
         let mut paths = paths(&[10, 200]);
         let id = paths.find(&route(1)).unwrap();
         paths.on_timeout_counted(Instant::ZERO, Instant::ZERO, id);
-        assert_eq!(ways(&paths, &[2, 1], 9), [route(2); 9]);
+        assert_eq!(routes(&paths, &[2, 1], 9), [route(2); 9]);
     }
 }

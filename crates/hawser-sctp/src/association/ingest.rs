@@ -3,7 +3,7 @@
 use hawser_types::Instant;
 use hawser_wire::sctp::{Cause, Chunk, Data, Packet, UnknownAction};
 
-use super::{Arrival, Association, SetupNews, ShutdownNews, Terms, asked_for};
+use super::{Arrival, Association, Negotiated, SetupOutcome, ShutdownOutcome, stops_and_reports};
 use crate::error::{Closed, Misbehaviour};
 use crate::{Event, Route};
 
@@ -17,7 +17,7 @@ impl Association {
         if self.is_closed || !self.setup.admits(packet.tag, &first) {
             return;
         }
-        self.on_way(now, route);
+        self.on_route_seen(now, route);
         if let Some(path) = self.paths.on_route(&route) {
             path.received.add(packet.size());
             if let Some(flow) = &mut self.flow {
@@ -48,7 +48,7 @@ impl Association {
         if had_data {
             self.on_data_end(now, route);
         }
-        self.look_whether_settled(now);
+        self.check_settled(now);
     }
 
     fn on_chunk(
@@ -64,15 +64,15 @@ impl Association {
             | Chunk::CookieAck
             | Chunk::Error(_)
             | Chunk::Abort { .. } => {
-                let news = self.setup.on_chunk(now, arrival, &chunk);
-                return Ok(self.on_setup_news(now, Some(arrival.route), news));
+                let outcome = self.setup.on_chunk(now, arrival, &chunk);
+                return Ok(self.on_setup_outcome(now, Some(arrival.route), outcome));
             }
             Chunk::Unknown { action, chunk, .. } => {
                 return Ok(self.on_unknown(arrival.route, action, chunk));
             }
             Chunk::ShutdownComplete { .. } => {
-                let news = self.shutdown.on_shutdown_complete();
-                self.on_shutdown_news(now, news);
+                let outcome = self.shutdown.on_shutdown_complete();
+                self.on_shutdown_outcome(now, outcome);
                 return Ok(Next::Packet);
             }
             _ => {}
@@ -115,12 +115,12 @@ impl Association {
                 let over = self.paths.find(&route);
                 flow.outbound
                     .on_cumulative(now, cumulative, over, &mut self.paths)?;
-                let news = self.shutdown.on_shutdown(now);
-                self.on_shutdown_news(now, news);
+                let outcome = self.shutdown.on_shutdown(now);
+                self.on_shutdown_outcome(now, outcome);
             }
             Chunk::ShutdownAck => {
-                let news = self.shutdown.on_shutdown_ack();
-                self.on_shutdown_news(now, news);
+                let outcome = self.shutdown.on_shutdown_ack();
+                self.on_shutdown_outcome(now, outcome);
             }
             _ => {}
         }
@@ -153,30 +153,30 @@ impl Association {
         }
     }
 
-    pub(super) fn on_setup_news(
+    pub(super) fn on_setup_outcome(
         &mut self,
         now: Instant,
         route: Option<Route>,
-        news: SetupNews,
+        outcome: SetupOutcome,
     ) -> Next {
-        match news {
-            SetupNews::Nothing => return Next::Chunk,
-            SetupNews::Discard => {}
-            SetupNews::Established(terms) => {
-                self.establish(now, &terms);
-                self.on_confirmed(now, route, &terms);
+        match outcome {
+            SetupOutcome::Nothing => return Next::Chunk,
+            SetupOutcome::Discard => {}
+            SetupOutcome::Established(negotiated) => {
+                self.establish(now, &negotiated);
+                self.on_confirmed(now, route, &negotiated);
                 self.events.push_back(Event::Established);
                 return Next::Chunk;
             }
-            SetupNews::Restarted(terms) => {
+            SetupOutcome::Restarted(negotiated) => {
                 self.start_anew();
-                self.establish(now, &terms);
-                self.on_confirmed(now, route, &terms);
+                self.establish(now, &negotiated);
+                self.on_confirmed(now, route, &negotiated);
                 self.events.push_back(Event::Restarted);
                 return Next::Chunk;
             }
-            SetupNews::Late => self.shutdown.on_late_beginning(),
-            SetupNews::Closed(why) => self.close(why),
+            SetupOutcome::Late => self.shutdown.on_late_beginning(),
+            SetupOutcome::Closed(why) => self.close(why),
         }
         Next::Packet
     }
@@ -195,29 +195,29 @@ impl Association {
     /// Confirms the path on which the handshake passed in both directions. If its last packet came
     /// from another address, neither address is confirmed: sending proves nothing about one, and
     /// the other has not sent.
-    fn on_confirmed(&mut self, now: Instant, route: Option<Route>, terms: &Terms) {
-        let answered = terms.peer_addresses.first();
+    fn on_confirmed(&mut self, now: Instant, route: Option<Route>, negotiated: &Negotiated) {
+        let answered = negotiated.peer_addresses.first();
         if let Some(route) = route.filter(|route| Some(&route.remote) == answered) {
             self.add_path(now, route, true);
         }
     }
 
-    pub(super) fn on_shutdown_news(&mut self, now: Instant, news: ShutdownNews) {
-        match news {
-            ShutdownNews::Nothing => {}
-            ShutdownNews::PeerClosing => self.events.push_back(Event::PeerClosing),
-            ShutdownNews::TimedOut => {
+    pub(super) fn on_shutdown_outcome(&mut self, now: Instant, outcome: ShutdownOutcome) {
+        match outcome {
+            ShutdownOutcome::Nothing => {}
+            ShutdownOutcome::PeerClosing => self.events.push_back(Event::PeerClosing),
+            ShutdownOutcome::TimedOut => {
                 if let Some(path) = self.paths.best(now) {
                     self.paths.on_timeout_counted(now, now, path);
                 }
             }
-            ShutdownNews::Complete => self.close(Closed::Shutdown),
-            ShutdownNews::GaveUp => self.end(Vec::new(), Closed::Unreachable),
+            ShutdownOutcome::Complete => self.close(Closed::Shutdown),
+            ShutdownOutcome::GaveUp => self.end(Vec::new(), Closed::Unreachable),
         }
     }
 
     fn on_unknown(&mut self, route: Route, action: UnknownAction, chunk: bytes::Bytes) -> Next {
-        let (stops, reports) = asked_for(action);
+        let (stops, reports) = stops_and_reports(action);
         if reports {
             let cause = Cause::UnrecognizedChunk(chunk.slice(..chunk.len().min(MAX_REPORTED)));
             self.answer(route, Chunk::Error(vec![cause]));

@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use hawser_wire::sctp::{Init, Parameter, Tsn, UnknownAction, VerificationTag};
 
-use super::scope::{is_host, may_meet};
-use super::terms::Names;
+use super::negotiated::Names;
+use super::scope::{is_host, may_list};
 use crate::{AssociationConfig, Checksum};
 
 /// The parameters that this end states in its INIT or INIT ACK.
@@ -45,11 +45,11 @@ pub(crate) struct PeerOffer {
     pub(crate) families: [bool; 2],
     pub(crate) cookie: Option<Bytes>,
     /// Requested extension of the cookie's lifetime.
-    pub(crate) patience: Duration,
+    pub(crate) cookie_life_increment: Duration,
     /// Unknown parameters that have to be reported, each whole.
     pub(crate) unrecognized: Vec<Bytes>,
     /// Lower bound of the packet's size in bytes.
-    pub(crate) said: usize,
+    pub(crate) min_packet_size: usize,
 }
 
 /// Reason why an INIT or INIT ACK is unusable.
@@ -166,12 +166,12 @@ impl PeerOffer {
             addresses: Vec::new(),
             families: [source.is_ipv4(), source.is_ipv6()],
             cookie: None,
-            patience: Duration::ZERO,
+            cookie_life_increment: Duration::ZERO,
             unrecognized: Vec::new(),
-            said: LEAST_INIT,
+            min_packet_size: MIN_INIT,
         };
         for parameter in &init.parameters {
-            offer.said += least_size(parameter);
+            offer.min_packet_size += min_size(parameter);
             if offer.on_parameter(parameter, source, local)?.is_break() {
                 break;
             }
@@ -189,7 +189,7 @@ impl PeerOffer {
             Parameter::Address(address) => self.on_address(*address, source, local),
             Parameter::Cookie(cookie) => self.cookie = Some(cookie.clone()),
             Parameter::CookiePreservative(millis) => {
-                self.patience = Duration::from_millis(u64::from(*millis));
+                self.cookie_life_increment = Duration::from_millis(u64::from(*millis));
             }
             Parameter::SupportedAddressTypes(types) => {
                 self.families[0] |= types.contains(&IPV4);
@@ -221,7 +221,7 @@ impl PeerOffer {
 
     fn on_address(&mut self, address: IpAddr, source: IpAddr, local: IpAddr) {
         let is_new = address != source && !self.addresses.contains(&address);
-        let is_usable = is_host(address) && address != local && may_meet(source, address);
+        let is_usable = is_host(address) && address != local && may_list(source, address);
         if is_new && is_usable && self.addresses.len() + 1 < MAX_PEER_ADDRESSES {
             self.families[usize::from(address.is_ipv6())] = true;
             self.addresses.push(address);
@@ -229,7 +229,7 @@ impl PeerOffer {
     }
 
     fn on_unknown(&mut self, action: UnknownAction, parameter: &Bytes) -> ControlFlow<()> {
-        let (stops, reports) = asked_for(action);
+        let (stops, reports) = stops_and_reports(action);
         let reported: usize = self.unrecognized.iter().map(Bytes::len).sum();
         if reports && reported + parameter.len() <= MAX_REPORTED {
             self.unrecognized.push(parameter.clone());
@@ -253,7 +253,7 @@ impl PeerOffer {
 }
 
 /// Returns the minimum encoded size of a parameter.
-fn least_size(parameter: &Parameter) -> usize {
+fn min_size(parameter: &Parameter) -> usize {
     match parameter {
         Parameter::Address(IpAddr::V4(_)) | Parameter::ZeroChecksumAcceptable(_) => 8,
         Parameter::Address(IpAddr::V6(_)) => 20,
@@ -264,7 +264,7 @@ fn least_size(parameter: &Parameter) -> usize {
 }
 
 /// Returns whether reading stops at an unknown element, and whether it is reported.
-pub(crate) fn asked_for(action: UnknownAction) -> (bool, bool) {
+pub(crate) fn stops_and_reports(action: UnknownAction) -> (bool, bool) {
     match action {
         UnknownAction::Stop => (true, false),
         UnknownAction::StopAndReport => (true, true),
@@ -280,7 +280,7 @@ pub(crate) const MAX_PEER_ADDRESSES: usize = 16;
 const MIN_WINDOW: u32 = 1500;
 
 /// Size of the common header and an INIT without parameters.
-const LEAST_INIT: usize = 32;
+const MIN_INIT: usize = 32;
 
 /// Maximum total size of reported unknown parameters, in bytes.
 const MAX_REPORTED: usize = 256;

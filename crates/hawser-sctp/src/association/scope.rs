@@ -18,7 +18,7 @@ pub(crate) fn is_host(address: IpAddr) -> bool {
 /// Tells whether `listed` may be listed to, or by, a host with the address `seen`: only addresses
 /// of at least the same scope. So a host on the internet cannot make this host send to its own
 /// network.
-pub(crate) fn may_meet(seen: IpAddr, listed: IpAddr) -> bool {
+pub(crate) fn may_list(seen: IpAddr, listed: IpAddr) -> bool {
     scope(listed) >= scope(seen)
 }
 
@@ -105,19 +105,19 @@ mod tests {
             "169.254.169.254",
             "100.64.1.1",
         ] {
-            assert!(!may_meet(ip("203.0.113.5"), ip(inside)), "{inside}");
-            assert!(!may_meet(ip("2001:db8::5"), ip(inside)), "{inside}");
+            assert!(!may_list(ip("203.0.113.5"), ip(inside)), "{inside}");
+            assert!(!may_list(ip("2001:db8::5"), ip(inside)), "{inside}");
         }
-        assert!(!may_meet(ip("203.0.113.5"), ip("::1")));
-        assert!(!may_meet(ip("203.0.113.5"), ip("fd00::1")));
-        assert!(may_meet(ip("203.0.113.5"), ip("198.51.100.9")));
+        assert!(!may_list(ip("203.0.113.5"), ip("::1")));
+        assert!(!may_list(ip("203.0.113.5"), ip("fd00::1")));
+        assert!(may_list(ip("203.0.113.5"), ip("198.51.100.9")));
     }
 
     #[test]
     fn a_host_of_this_network_names_its_others_and_those_of_the_internet() {
-        assert!(may_meet(ip("10.0.0.1"), ip("192.168.3.1")));
-        assert!(may_meet(ip("10.0.0.1"), ip("203.0.113.5")));
-        assert!(!may_meet(ip("10.0.0.1"), ip("127.0.0.1")));
-        assert!(may_meet(ip("127.0.0.1"), ip("127.0.0.2")));
+        assert!(may_list(ip("10.0.0.1"), ip("192.168.3.1")));
+        assert!(may_list(ip("10.0.0.1"), ip("203.0.113.5")));
+        assert!(!may_list(ip("10.0.0.1"), ip("127.0.0.1")));
+        assert!(may_list(ip("127.0.0.1"), ip("127.0.0.2")));
     }
 }

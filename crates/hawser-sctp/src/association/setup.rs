@@ -1,6 +1,6 @@
 mod collision;
 mod initiator;
-mod rounds;
+mod schedule;
 #[cfg(test)]
 mod tests;
 
@@ -16,23 +16,23 @@ use hawser_wire::sctp::{
 use rand::rngs::StdRng;
 use smallvec::{SmallVec, smallvec};
 
+use super::negotiated::{Names, Negotiated};
 use super::offer::{InitFault, Offer};
-use super::terms::{Names, Terms};
 use crate::endpoint::CookieKey;
 use crate::error::Closed;
 use crate::{AssociationConfig, Local, Route, Transmit};
-use rounds::{Due, Rounds};
+use schedule::{Due, HandshakeSchedule};
 
 /// Association setup: the four-way handshake, collisions and restarts (RFC 9260 §5).
 ///
 /// The association passes the first chunk of every packet to [`Self::admits`]. If it is admitted,
 /// the association reads the packet and hands INIT, INIT ACK, COOKIE ECHO, COOKIE ACK, ERROR and
 /// ABORT to [`Self::on_chunk`] in order. Afterwards, and after [`Self::handle_timeout`], it drains
-/// [`Self::poll_transmit`]. Data flows only after [`SetupNews::Established`]: nothing is bundled
+/// [`Self::poll_transmit`]. Data flows only after [`SetupOutcome::Established`]: nothing is bundled
 /// with COOKIE ECHO and COOKIE ACK. Source: SCTP aggregation §3.2.
 #[derive(Debug)]
 pub(crate) struct Setup {
-    beginning: Beginning,
+    context: SetupContext,
     offer: Offer,
     names: Names,
     stage: Stage,
@@ -41,7 +41,7 @@ pub(crate) struct Setup {
 
 /// What an endpoint passes to the setup of each association.
 #[derive(Debug)]
-pub(crate) struct Beginning {
+pub(crate) struct SetupContext {
     pub(crate) config: AssociationConfig,
     /// Local addresses that packets can leave from.
     pub(crate) locals: Vec<Local>,
@@ -71,15 +71,15 @@ struct Outgoing {
 
 /// What the association has to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SetupNews {
+pub(crate) enum SetupOutcome {
     /// Continue with the packet's next chunk.
     Nothing,
     /// Drop the rest of the packet: its sender is not verified.
     Discard,
     /// Become established.
-    Established(Terms),
+    Established(Negotiated),
     /// Discard all state of the peer and become established again.
-    Restarted(Terms),
+    Restarted(Negotiated),
     /// Drop the rest of the packet and send SHUTDOWN ACK again
     /// ([`super::Shutdown::on_late_beginning`]).
     Late,
@@ -90,20 +90,20 @@ pub(crate) enum SetupNews {
 #[derive(Debug)]
 enum Stage {
     CookieWait {
-        rounds: Rounds,
+        schedule: HandshakeSchedule,
         /// Number of times that the cookie was stale, and the requested extension of its lifetime.
         stale: u32,
-        patience: Duration,
+        cookie_life_increment: Duration,
     },
     CookieEchoed {
-        rounds: Rounds,
+        schedule: HandshakeSchedule,
         chunks: SmallVec<[Chunk; 2]>,
-        terms: Terms,
+        negotiated: Negotiated,
         stale: u32,
     },
     /// Its cookie was accepted and the packet with the cookie is about to be read.
-    Accepting(Terms),
-    Established(Terms),
+    Accepting(Negotiated),
+    Established(Negotiated),
     Closed,
 }
 
@@ -111,48 +111,48 @@ impl Setup {
     /// Begins an association with the host at `remotes`, over all routes in turn until one answers.
     pub(crate) fn connect(
         now: Instant,
-        beginning: Beginning,
+        context: SetupContext,
         names: Names,
         remotes: &[SocketAddr],
     ) -> Self {
-        let rounds = Rounds::new(now, &beginning, remotes, None);
+        let schedule = HandshakeSchedule::new(now, &context, remotes, None);
         let stage = Stage::CookieWait {
-            rounds,
+            schedule,
             stale: 0,
-            patience: Duration::ZERO,
+            cookie_life_increment: Duration::ZERO,
         };
-        let mut setup = Self::new(beginning, names, stage);
+        let mut setup = Self::new(context, names, stage);
         setup.handle_timeout(now);
         setup
     }
 
     /// Creates the association that a cookie describes. Reading the packet with the cookie then
     /// establishes it and answers.
-    pub(crate) fn accept(beginning: Beginning, terms: Terms) -> Self {
+    pub(crate) fn accept(context: SetupContext, negotiated: Negotiated) -> Self {
         let names = Names {
-            tag: terms.local_tag,
-            initial_tsn: terms.initial_tsn,
-            port: terms.port,
-            peer_port: terms.peer_port,
+            tag: negotiated.local_tag,
+            initial_tsn: negotiated.initial_tsn,
+            port: negotiated.port,
+            peer_port: negotiated.peer_port,
         };
-        Self::new(beginning, names, Stage::Accepting(terms))
+        Self::new(context, names, Stage::Accepting(negotiated))
     }
 
-    fn new(beginning: Beginning, names: Names, stage: Stage) -> Self {
+    fn new(context: SetupContext, names: Names, stage: Stage) -> Self {
         Self {
-            offer: Offer::new(&beginning.config),
-            beginning,
+            offer: Offer::new(&context.config),
+            context,
             names,
             stage,
             outgoing: VecDeque::new(),
         }
     }
 
-    /// Returns the negotiated values, from [`SetupNews::Established`] until the association is
+    /// Returns the negotiated values, from [`SetupOutcome::Established`] until the association is
     /// over.
-    pub(crate) fn terms(&self) -> Option<&Terms> {
+    pub(crate) fn negotiated(&self) -> Option<&Negotiated> {
         match &self.stage {
-            Stage::Established(terms) => Some(terms),
+            Stage::Established(negotiated) => Some(negotiated),
             _ => None,
         }
     }
@@ -172,7 +172,12 @@ impl Setup {
     }
 
     /// Handles a chunk of the setup.
-    pub(crate) fn on_chunk(&mut self, now: Instant, arrival: Arrival, chunk: &Chunk) -> SetupNews {
+    pub(crate) fn on_chunk(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        chunk: &Chunk,
+    ) -> SetupOutcome {
         match chunk {
             Chunk::Init(init) => self.on_init(now, arrival, init),
             Chunk::InitAck(init) => self.on_init_ack(now, arrival, init),
@@ -180,7 +185,7 @@ impl Setup {
             Chunk::CookieAck => self.on_cookie_ack(),
             Chunk::Error(causes) => self.on_error(now, causes),
             Chunk::Abort { reflected, causes } => self.on_abort(arrival, *reflected, causes),
-            _ => SetupNews::Nothing,
+            _ => SetupOutcome::Nothing,
         }
     }
 
@@ -188,7 +193,7 @@ impl Setup {
     /// or over the route that the peer has answered on.
     pub(crate) fn abort(&mut self, route: Option<Route>, causes: Vec<Cause>) {
         let answered = match &self.stage {
-            Stage::CookieEchoed { rounds, .. } => rounds.first(),
+            Stage::CookieEchoed { schedule, .. } => schedule.first(),
             _ => None,
         };
         self.outgoing.clear();
@@ -207,8 +212,8 @@ impl Setup {
 
     /// Replaces the peer's addresses.
     pub(crate) fn addresses_changed(&mut self, addresses: &[SocketAddr]) {
-        if let Stage::Established(terms) = &mut self.stage {
-            terms.peer_addresses = addresses.to_vec();
+        if let Stage::Established(negotiated) = &mut self.stage {
+            negotiated.peer_addresses = addresses.to_vec();
         }
     }
 
@@ -223,7 +228,7 @@ impl Setup {
             destination_port: peer_port,
             tag,
         };
-        let mut writer = whole_packet(self.beginning.config.framing, names);
+        let mut writer = whole_packet(self.context.config.framing, names);
         for chunk in &chunks {
             writer.put(chunk);
         }
@@ -233,38 +238,38 @@ impl Setup {
 
     /// Replaces the local addresses.
     pub(crate) fn locals_changed(&mut self, locals: &[Local]) {
-        self.beginning.locals = locals.to_vec();
+        self.context.locals = locals.to_vec();
     }
 
     /// Returns when to call [`Self::handle_timeout`].
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match &self.stage {
-            Stage::CookieWait { rounds, .. } | Stage::CookieEchoed { rounds, .. } => {
-                Some(rounds.at())
+            Stage::CookieWait { schedule, .. } | Stage::CookieEchoed { schedule, .. } => {
+                Some(schedule.at())
             }
             Stage::Accepting(_) | Stage::Established(_) | Stage::Closed => None,
         }
     }
 
     /// Handles the expiry of T1-init or T1-cookie.
-    pub(crate) fn handle_timeout(&mut self, now: Instant) -> SetupNews {
+    pub(crate) fn handle_timeout(&mut self, now: Instant) -> SetupOutcome {
         loop {
-            let (Stage::CookieWait { rounds, .. } | Stage::CookieEchoed { rounds, .. }) =
+            let (Stage::CookieWait { schedule, .. } | Stage::CookieEchoed { schedule, .. }) =
                 &mut self.stage
             else {
-                return SetupNews::Nothing;
+                return SetupOutcome::Nothing;
             };
-            match rounds.take(now) {
-                Due::Nothing => return SetupNews::Nothing,
+            match schedule.take(now) {
+                Due::Nothing => return SetupOutcome::Nothing,
                 Due::Send(route) => self.send_first(route),
                 Due::GiveUp => return self.close(Closed::NoAnswer),
             }
         }
     }
 
-    fn on_abort(&mut self, arrival: Arrival, reflected: bool, causes: &[Cause]) -> SetupNews {
+    fn on_abort(&mut self, arrival: Arrival, reflected: bool, causes: &[Cause]) -> SetupOutcome {
         if !self.is_ending_tag(arrival.tag, reflected) {
-            return SetupNews::Discard;
+            return SetupOutcome::Discard;
         }
         let said = causes.iter().find_map(|cause| match cause {
             Cause::UserAbort(reason) | Cause::ProtocolViolation(reason) => Some(reason.clone()),
@@ -278,18 +283,18 @@ impl Setup {
             Stage::Accepting(_) | Stage::Established(_) => {
                 self.close(Closed::AbortedByPeer(said.unwrap_or_default()))
             }
-            Stage::Closed => SetupNews::Nothing,
+            Stage::Closed => SetupOutcome::Nothing,
         }
     }
 
-    fn establish(&mut self, terms: Terms) -> SetupNews {
-        self.move_to(Stage::Established(terms.clone()));
-        SetupNews::Established(terms)
+    fn establish(&mut self, negotiated: Negotiated) -> SetupOutcome {
+        self.move_to(Stage::Established(negotiated.clone()));
+        SetupOutcome::Established(negotiated)
     }
 
-    fn close(&mut self, why: Closed) -> SetupNews {
+    fn close(&mut self, why: Closed) -> SetupOutcome {
         self.move_to(Stage::Closed);
-        SetupNews::Closed(why)
+        SetupOutcome::Closed(why)
     }
 
     fn move_to(&mut self, stage: Stage) {
@@ -299,15 +304,15 @@ impl Setup {
 
     /// Returns the number that names this association in cookies that would replace it.
     fn tie(&self) -> u64 {
-        self.beginning.key.tie(self.names.tag)
+        self.context.key.tie(self.names.tag)
     }
 
     /// Returns the tag of packets to the peer, once it is known.
     fn peer_tag(&self) -> Option<VerificationTag> {
         match &self.stage {
-            Stage::CookieEchoed { terms, .. }
-            | Stage::Accepting(terms)
-            | Stage::Established(terms) => Some(terms.peer_tag),
+            Stage::CookieEchoed { negotiated, .. }
+            | Stage::Accepting(negotiated)
+            | Stage::Established(negotiated) => Some(negotiated.peer_tag),
             Stage::CookieWait { .. } | Stage::Closed => None,
         }
     }

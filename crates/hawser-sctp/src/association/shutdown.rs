@@ -3,7 +3,7 @@ use std::time::Duration;
 use hawser_types::Instant;
 use hawser_wire::sctp::{Chunk, Tsn};
 
-use crate::path::silence_of;
+use crate::path::failure_delay;
 
 /// The graceful shutdown of an association, without loss of data (RFC 9260 §9.2).
 ///
@@ -45,7 +45,7 @@ pub(crate) struct ShutdownLimits {
 
 /// What the association has to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ShutdownNews {
+pub(crate) enum ShutdownOutcome {
     /// Nothing.
     Nothing,
     /// The peer sends nothing more and waits for data in flight: new messages are refused.
@@ -136,43 +136,45 @@ impl Shutdown {
     }
 
     /// Handles a SHUTDOWN. Both ends may send one at the same time.
-    pub(crate) fn on_shutdown(&mut self, now: Instant) -> ShutdownNews {
+    pub(crate) fn on_shutdown(&mut self, now: Instant) -> ShutdownOutcome {
         match self.stage {
             Stage::Open | Stage::Pending => {
                 self.move_to(Stage::Received);
-                ShutdownNews::PeerClosing
+                ShutdownOutcome::PeerClosing
             }
             Stage::Sent => {
                 self.acknowledge(now);
-                ShutdownNews::PeerClosing
+                ShutdownOutcome::PeerClosing
             }
             Stage::AckSent => {
                 self.due = Some(Due::Acknowledgement);
-                ShutdownNews::Nothing
+                ShutdownOutcome::Nothing
             }
-            Stage::Received | Stage::Over => ShutdownNews::Nothing,
+            Stage::Received | Stage::Over => ShutdownOutcome::Nothing,
         }
     }
 
     /// Handles a SHUTDOWN ACK.
-    pub(crate) fn on_shutdown_ack(&mut self) -> ShutdownNews {
+    pub(crate) fn on_shutdown_ack(&mut self) -> ShutdownOutcome {
         match self.stage {
             Stage::Sent | Stage::AckSent => {
                 self.end();
                 self.due = Some(Due::Complete);
-                ShutdownNews::Complete
+                ShutdownOutcome::Complete
             }
-            Stage::Open | Stage::Pending | Stage::Received | Stage::Over => ShutdownNews::Nothing,
+            Stage::Open | Stage::Pending | Stage::Received | Stage::Over => {
+                ShutdownOutcome::Nothing
+            }
         }
     }
 
     /// Handles a SHUTDOWN COMPLETE.
-    pub(crate) fn on_shutdown_complete(&mut self) -> ShutdownNews {
+    pub(crate) fn on_shutdown_complete(&mut self) -> ShutdownOutcome {
         if self.stage != Stage::AckSent {
-            return ShutdownNews::Nothing;
+            return ShutdownOutcome::Nothing;
         }
         self.end();
-        ShutdownNews::Complete
+        ShutdownOutcome::Complete
     }
 
     /// Handles a packet with DATA: SHUTDOWN is repeated at once, with the new cumulative TSN
@@ -197,8 +199,8 @@ impl Shutdown {
     }
 
     /// Returns the chunk to send now. `cumulative`: the cumulative TSN of the peer's data; `rto`:
-    /// of the path that the chunk will take. After [`ShutdownNews::Complete`] there may be a last
-    /// one.
+    /// of the path that the chunk will take. After [`ShutdownOutcome::Complete`] there may be a
+    /// last one.
     pub(crate) fn poll_chunk(
         &mut self,
         now: Instant,
@@ -224,19 +226,19 @@ impl Shutdown {
     }
 
     /// Handles the expiry of T2 or T5.
-    pub(crate) fn handle_timeout(&mut self, now: Instant) -> ShutdownNews {
+    pub(crate) fn handle_timeout(&mut self, now: Instant) -> ShutdownOutcome {
         if self.guard_at.is_some_and(|at| at <= now) {
             self.end();
-            return ShutdownNews::GaveUp;
+            return ShutdownOutcome::GaveUp;
         }
         if self.retransmit_at.is_none_or(|at| now < at) {
-            return ShutdownNews::Nothing;
+            return ShutdownOutcome::Nothing;
         }
         self.retransmit_at = None;
         self.expired = self.expired.saturating_add(1);
         if self.has_failed(now) {
             self.end();
-            return ShutdownNews::GaveUp;
+            return ShutdownOutcome::GaveUp;
         }
         self.due = Some(match self.stage {
             Stage::AckSent => Due::Acknowledgement,
@@ -244,14 +246,14 @@ impl Shutdown {
                 Due::Shutdown
             }
         });
-        ShutdownNews::TimedOut
+        ShutdownOutcome::TimedOut
     }
 
     /// Tells whether the peer counts as unreachable, by the rule for paths: a shorter RTO than the
     /// specification's must not give up sooner.
     fn has_failed(&self, now: Instant) -> bool {
         let most = self.limits.max_retransmissions;
-        let silence = silence_of(most, self.rto, self.limits.rto_max);
+        let silence = failure_delay(most, self.rto, self.limits.rto_max);
         self.expired > most && now.since(self.asked_at) >= silence
     }
 

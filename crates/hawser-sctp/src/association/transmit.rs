@@ -111,7 +111,7 @@ impl Association {
     fn put_sack(&mut self, now: Instant, route: Route, writer: &mut PacketWriter) {
         if let Some(flow) = &mut self.flow
             && flow.inbound.poll_timeout().is_some()
-            && flow.feedback.way(&self.paths) == Some(route)
+            && flow.feedback.next_route(&self.paths) == Some(route)
             && let Some(sack) = flow.inbound.poll_sack(now, true)
         {
             writer.put(&Chunk::Sack(sack));
@@ -122,8 +122,8 @@ impl Association {
     fn sack_packet(&mut self, now: Instant) -> Option<Transmit> {
         let flow = self.flow.as_mut()?;
         let sack = flow.inbound.poll_sack(now, false)?;
-        let way = flow.feedback.way(&self.paths);
-        let route = way.or_else(|| self.best_route(now))?;
+        let route = flow.feedback.next_route(&self.paths);
+        let route = route.or_else(|| self.best_route(now))?;
         if let Some(flow) = &mut self.flow {
             flow.feedback.on_sent(route);
         }
@@ -141,18 +141,18 @@ impl Association {
         if self.config.framing == Framing::Whole {
             return self.whole_writer(capacity);
         }
-        self.setup.terms()?;
+        self.setup.negotiated()?;
         let memory = std::mem::take(&mut self.memory);
         Some(PacketWriter::compact(memory, capacity))
     }
 
     /// Creates a writer for packets that set up or end an association.
     fn whole_writer(&mut self, capacity: usize) -> Option<PacketWriter> {
-        let terms = self.setup.terms()?;
+        let negotiated = self.setup.negotiated()?;
         let names = PacketNames {
-            source_port: terms.port,
-            destination_port: terms.peer_port,
-            tag: terms.peer_tag,
+            source_port: negotiated.port,
+            destination_port: negotiated.peer_port,
+            tag: negotiated.peer_tag,
         };
         let memory = std::mem::take(&mut self.memory);
         Some(match self.config.framing {
@@ -163,7 +163,7 @@ impl Association {
 
     /// Finishes a packet; `None` if it has no chunks.
     fn finish(&mut self, route: Route, writer: PacketWriter) -> Option<Transmit> {
-        let rule = match self.setup.terms()?.zero_checksum {
+        let rule = match self.setup.negotiated()?.zero_checksum {
             true => ChecksumRule::Zero,
             false => ChecksumRule::Crc32c,
         };

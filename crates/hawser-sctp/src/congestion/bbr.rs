@@ -24,16 +24,16 @@ pub(crate) struct Bbr {
     phase: Phase,
     model: Model,
     /// Upper bound of bytes in flight, from a probe that lost too much.
-    highest: Option<u64>,
+    inflight_long_term: Option<u64>,
     /// Upper bounds until the next probe, from losses without a probe.
-    cautious: Option<Cautious>,
+    short_term: Option<ShortTermBounds>,
     startup: Startup,
     /// The last probe, while acknowledgements of its packets may be outstanding.
     last_probe: Option<Probe>,
     /// Consecutive time-outs.
     timeouts: u32,
     /// Window before the first of them.
-    before: u64,
+    window_before_timeouts: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,7 +66,7 @@ struct Probe {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Cautious {
+struct ShortTermBounds {
     rate: u64,
     flight: u64,
 }
@@ -89,12 +89,12 @@ impl Bbr {
             pacing: None,
             phase: Phase::Startup,
             model: Model::default(),
-            highest: None,
-            cautious: None,
+            inflight_long_term: None,
+            short_term: None,
             startup: Startup::default(),
             last_probe: None,
             timeouts: 0,
-            before: 0,
+            window_before_timeouts: 0,
         }
     }
 
@@ -107,17 +107,17 @@ impl Bbr {
         match self.phase {
             Phase::Startup | Phase::Refill { .. } | Phase::Up { .. } => {
                 let least = self.product(1.0);
-                self.highest = Some(carried.max(least));
+                self.inflight_long_term = Some(carried.max(least));
                 self.startup.is_over = true;
             }
             _ => {
-                let before = self.cautious.unwrap_or(Cautious {
+                let before = self.short_term.unwrap_or(ShortTermBounds {
                     rate: self.model.rate(),
                     flight: self.window,
                 });
-                self.cautious = Some(Cautious {
-                    rate: ((before.rate as f64 * KEPT) as u64).max(self.model.round_rate()),
-                    flight: ((before.flight as f64 * KEPT) as u64).max(carried),
+                self.short_term = Some(ShortTermBounds {
+                    rate: ((before.rate as f64 * LOSS_BETA) as u64).max(self.model.round_rate()),
+                    flight: ((before.flight as f64 * LOSS_BETA) as u64).max(carried),
                 });
             }
         }
@@ -136,8 +136,8 @@ impl Bbr {
         self.startup.is_over = self.startup.rounds >= FULL_ROUNDS;
     }
 
-    fn advance(&mut self, news: &Acknowledged, too_much: bool) {
-        let (now, flight) = (news.now, news.flight.as_u64());
+    fn advance(&mut self, ack: &Acknowledged, too_much: bool) {
+        let (now, flight) = (ack.now, ack.flight.as_u64());
         let round = self.model.is_round_start();
         if let Phase::Down { .. } | Phase::Cruise { .. } = self.phase
             && let Some(probe) = self.last_probe.filter(|probe| self.has_found(probe))
@@ -158,7 +158,7 @@ impl Bbr {
                 let rounds = rounds.saturating_add(u32::from(round));
                 self.last_probe.take_if(|_| rounds >= ANSWERED_AFTER);
                 self.phase = if now >= until && rounds >= CRUISE_ROUNDS {
-                    self.cautious = None;
+                    self.short_term = None;
                     Phase::Refill { rounds: 0 }
                 } else {
                     Phase::Cruise { until, rounds }
@@ -171,7 +171,7 @@ impl Bbr {
                     Phase::Refill { rounds: 1 }
                 };
             }
-            Phase::Up { since, probe } => self.phase = self.go_on_up(news, since, probe, too_much),
+            Phase::Up { since, probe } => self.phase = self.go_on_up(ack, since, probe, too_much),
             _ => {}
         }
     }
@@ -180,12 +180,12 @@ impl Bbr {
     /// the old rate hide it before; the result shows a round trip later.
     fn go_on_up(
         &mut self,
-        news: &Acknowledged,
+        ack: &Acknowledged,
         since: Instant,
         probe: Probe,
         too_much: bool,
     ) -> Phase {
-        let (now, before) = (news.now, news.flight_before.as_u64());
+        let (now, before) = (ack.now, ack.flight_before.as_u64());
         if too_much {
             return Phase::Down { since: now };
         }
@@ -197,7 +197,7 @@ impl Bbr {
             return self.steeper(now, probe);
         }
         let full = before >= self.unqueued(probe.gain) || before + self.packet > self.window;
-        if full || self.model.is_limited() || elapsed > news.smoothed_rtt * LONGEST_PROBE {
+        if full || self.model.is_limited() || elapsed > ack.smoothed_rtt * LONGEST_PROBE {
             self.raise();
             self.last_probe = Some(probe);
             return Phase::Down { since: now };
@@ -227,9 +227,9 @@ impl Bbr {
     /// Raises the bound after a probe without harm.
     fn raise(&mut self) {
         let raised = self
-            .highest
-            .map(|highest| (highest as f64 * GAIN_UP) as u64);
-        self.highest = raised.filter(|raised| *raised < 3 * self.product(1.0));
+            .inflight_long_term
+            .map(|inflight_long_term| (inflight_long_term as f64 * GAIN_UP) as u64);
+        self.inflight_long_term = raised.filter(|raised| *raised < 3 * self.product(1.0));
     }
 
     fn up(&mut self, now: Instant, gain: f64) -> Phase {
@@ -252,14 +252,14 @@ impl Bbr {
     }
 
     /// Measures the path's delay when the minimum round-trip time is old.
-    fn probe_rtt(&mut self, news: &Acknowledged) {
-        let (now, flight) = (news.now, news.flight.as_u64());
+    fn probe_rtt(&mut self, ack: &Acknowledged) {
+        let (now, flight) = (ack.now, ack.flight.as_u64());
         let low = self.window_of_probe();
         match &mut self.phase {
             Phase::ProbeRtt { lowest, done } => {
-                *lowest = [*lowest, news.rtt].into_iter().flatten().min();
+                *lowest = [*lowest, ack.rtt].into_iter().flatten().min();
                 if done.is_none() && flight <= low {
-                    *done = Some(now + PROBE_RTT.max(news.smoothed_rtt));
+                    *done = Some(now + PROBE_RTT.max(ack.smoothed_rtt));
                 }
                 if done.is_some_and(|done| now >= done) {
                     if let Some(lowest) = *lowest {
@@ -273,9 +273,9 @@ impl Bbr {
                 }
             }
             _ if !self.model.is_min_rtt_old(now) => {}
-            _ if news.flight_before.as_u64() <= low => {
+            _ if ack.flight_before.as_u64() <= low => {
                 // So little is in flight that this path has no queue of its own.
-                if let Some(rtt) = news.rtt {
+                if let Some(rtt) = ack.rtt {
                     self.model.renew_min_rtt(now, rtt);
                 }
             }
@@ -289,7 +289,9 @@ impl Bbr {
     }
 
     fn rate(&self) -> u64 {
-        let most = self.cautious.map_or(u64::MAX, |cautious| cautious.rate);
+        let most = self
+            .short_term
+            .map_or(u64::MAX, |short_term| short_term.rate);
         self.model.rate().min(most)
     }
 
@@ -312,7 +314,7 @@ impl Bbr {
         }
     }
 
-    fn set_pacing(&mut self, news: &Acknowledged) {
+    fn set_pacing(&mut self, ack: &Acknowledged) {
         let gain = match self.phase {
             Phase::Startup => GAIN_STARTUP,
             Phase::Drain => 1.0 / GAIN_STARTUP,
@@ -324,7 +326,7 @@ impl Bbr {
         if self.pacing.is_none() {
             // Early delivery samples may come from a short message and a delayed acknowledgement,
             // and say nothing about the rate.
-            let rtt = news.rtt.unwrap_or(news.smoothed_rtt);
+            let rtt = ack.rtt.unwrap_or(ack.smoothed_rtt);
             if rtt.is_zero() {
                 return;
             }
@@ -336,8 +338,8 @@ impl Bbr {
         }
     }
 
-    fn set_window(&mut self, news: &Acknowledged) {
-        let bytes = news.bytes.as_u64();
+    fn set_window(&mut self, ack: &Acknowledged) {
+        let bytes = ack.bytes.as_u64();
         let gain = match self.phase {
             Phase::Up { probe, .. } => 1.0 + probe.gain,
             _ => 2.0,
@@ -358,15 +360,17 @@ impl Bbr {
 
     /// Returns the bound that losses have set.
     fn bound(&self) -> u64 {
-        let highest = self.highest.unwrap_or(u64::MAX);
+        let inflight_long_term = self.inflight_long_term.unwrap_or(u64::MAX);
         match self.phase {
-            Phase::Up { .. } => (highest as f64 * GAIN_UP) as u64,
+            Phase::Up { .. } => (inflight_long_term as f64 * GAIN_UP) as u64,
             // Headroom for other flows.
             Phase::Cruise { .. } | Phase::Down { .. } => {
-                let cautious = self.cautious.map_or(u64::MAX, |cautious| cautious.flight);
-                cautious.min((highest as f64 * HEADROOM) as u64)
+                let short_term = self
+                    .short_term
+                    .map_or(u64::MAX, |short_term| short_term.flight);
+                short_term.min((inflight_long_term as f64 * HEADROOM) as u64)
             }
-            _ => highest,
+            _ => inflight_long_term,
         }
     }
 
@@ -396,23 +400,23 @@ impl CongestionControl for Bbr {
         }
     }
 
-    fn on_acknowledged(&mut self, news: &Acknowledged) {
+    fn on_acknowledged(&mut self, ack: &Acknowledged) {
         self.timeouts = 0;
-        self.model.on_acknowledged(news, self.window);
+        self.model.on_acknowledged(ack, self.window);
         let round = self.model.is_round_start();
         let too_much = round && self.model.loses_too_much(self.packet);
         if round {
             self.judge_losses();
             self.judge_startup();
         }
-        self.advance(news, too_much);
-        self.probe_rtt(news);
+        self.advance(ack, too_much);
+        self.probe_rtt(ack);
         if round {
             let steady = matches!(self.phase, Phase::Cruise { .. } | Phase::Refill { .. });
-            self.model.begin_round(news.now, steady);
+            self.model.begin_round(ack.now, steady);
         }
-        self.set_pacing(news);
-        self.set_window(news);
+        self.set_pacing(ack);
+        self.set_window(ack);
     }
 
     fn on_lost(&mut self, lost: &Lost) {
@@ -422,12 +426,12 @@ impl CongestionControl for Bbr {
     fn on_timeout(&mut self, _: Instant) {
         self.timeouts = self.timeouts.saturating_add(1);
         if self.timeouts == 1 {
-            self.before = self.window;
+            self.window_before_timeouts = self.window;
         }
-        if self.timeouts == FORGETS {
+        if self.timeouts == FORGET_AFTER_TIMEOUTS {
             // After so many time-outs the path may be a different one.
             *self = Self {
-                timeouts: FORGETS,
+                timeouts: FORGET_AFTER_TIMEOUTS,
                 ..Self::new(ByteCount::new(self.packet))
             };
         }
@@ -435,7 +439,9 @@ impl CongestionControl for Bbr {
     }
 
     fn on_spurious(&mut self, _: Instant) {
-        self.window = self.window.max(std::mem::take(&mut self.before));
+        self.window = self
+            .window
+            .max(std::mem::take(&mut self.window_before_timeouts));
     }
 
     fn on_packet_size(&mut self, size: ByteCount) {
@@ -464,7 +470,7 @@ const CRUISE: u32 = 5;
 const CRUISE_ROUNDS: u32 = 2;
 const LONGEST_CRUISE: Duration = Duration::from_secs(3);
 /// Share of the bounds that remains after losses.
-const KEPT: f64 = 0.7;
+const LOSS_BETA: f64 = 0.7;
 const HEADROOM: f64 = 0.85;
 const PROBE_RTT: Duration = Duration::from_millis(200);
 const MIN_PACKETS: u64 = 4;
@@ -472,4 +478,4 @@ const MAX_QUANTUM: u64 = 64 * 1024;
 /// Minimum pacing rate in bytes per second; less would stop the path for good.
 const MIN_PACING: u64 = 1000;
 const MAX_PACING: u64 = 1 << 40;
-const FORGETS: u32 = 3;
+const FORGET_AFTER_TIMEOUTS: u32 = 3;

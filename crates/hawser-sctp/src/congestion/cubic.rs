@@ -71,28 +71,28 @@ impl Cubic {
         self.window < self.threshold
     }
 
-    fn slow_start(&mut self, news: &Acknowledged, bytes: f64) {
-        if let Some(rtt) = news.rtt {
-            self.hystart.on_rtt(news.now, news.newest_sent, rtt);
+    fn slow_start(&mut self, ack: &Acknowledged, bytes: f64) {
+        if let Some(rtt) = ack.rtt {
+            self.hystart.on_rtt(ack.now, ack.newest_sent, rtt);
         }
         if self.hystart.is_over() {
             self.threshold = self.window;
             return;
         }
-        if news.flight_before.as_u64() as f64 * 2.0 >= self.window {
+        if ack.flight_before.as_u64() as f64 * 2.0 >= self.window {
             let grown = self.window + bytes / self.hystart.divisor();
             self.window = grown.min(self.threshold);
         }
     }
 
-    fn avoid_congestion(&mut self, news: &Acknowledged, bytes: f64) {
+    fn avoid_congestion(&mut self, ack: &Acknowledged, bytes: f64) {
         if let Some(coupling) = self.coupling {
             self.window += coupling.increase(bytes, self.packet, self.window);
             return;
         }
         let (packet, window, last_max) = (self.packet, self.window, self.last_max);
         let epoch = self.epoch.get_or_insert_with(|| Epoch {
-            began: news.now,
+            began: ack.now,
             k: ((last_max - window).max(0.0) / packet / C).cbrt(),
             origin: last_max.max(window),
             reno: window,
@@ -105,7 +105,7 @@ impl Cubic {
             1.0
         };
         epoch.reno += alpha * packet * bytes / window;
-        let elapsed = (news.now.since(epoch.began) + self.smoothed).as_secs_f64();
+        let elapsed = (ack.now.since(epoch.began) + self.smoothed).as_secs_f64();
         let offset = elapsed - epoch.k;
         let target = epoch.origin + C * offset * offset * offset * packet;
         let target = target.clamp(window, 1.5 * window);
@@ -151,21 +151,21 @@ impl CongestionControl for Cubic {
 
     fn on_sent(&mut self, _: Instant, _: ByteCount, _: ByteCount) {}
 
-    fn on_acknowledged(&mut self, news: &Acknowledged) {
-        self.smoothed = news.smoothed_rtt;
-        let bytes = (news.bytes.as_u64() as f64).min(self.window);
-        let recovers = self.recovery.is_some_and(|since| news.newest_sent <= since);
+    fn on_acknowledged(&mut self, ack: &Acknowledged) {
+        self.smoothed = ack.smoothed_rtt;
+        let bytes = (ack.bytes.as_u64() as f64).min(self.window);
+        let recovers = self.recovery.is_some_and(|since| ack.newest_sent <= since);
         if recovers {
             // The window does not grow until packets sent after the reduction are acknowledged.
         } else if self.is_slow_start() {
-            self.slow_start(news, bytes);
-        } else if news.flight_before.as_u64() as f64 + 2.0 * self.packet > self.window {
-            self.avoid_congestion(news, bytes);
+            self.slow_start(ack, bytes);
+        } else if ack.flight_before.as_u64() as f64 + 2.0 * self.packet > self.window {
+            self.avoid_congestion(ack, bytes);
         } else {
-            self.stand_still(news.now);
+            self.stand_still(ack.now);
         }
         self.window = self.window.min(MAX_WINDOW as f64);
-        self.acknowledged = news.now;
+        self.acknowledged = ack.now;
     }
 
     fn on_lost(&mut self, lost: &Lost) {

@@ -6,7 +6,7 @@ use hawser_types::Instant;
 use hawser_wire::sctp::{Cause, Tsn, VerificationTag};
 use subtle::ConstantTimeEq as _;
 
-use crate::association::{MAX_PEER_ADDRESSES, Terms};
+use crate::association::{MAX_PEER_ADDRESSES, Negotiated};
 
 /// A state cookie: an association that does not exist yet. The peer carries it, so that an INIT
 /// costs no memory.
@@ -18,7 +18,7 @@ pub(crate) struct Cookie {
     /// association's tags.
     pub(crate) tie: u64,
     /// The negotiated values.
-    pub(crate) terms: Terms,
+    pub(crate) negotiated: Negotiated,
 }
 
 /// Key for cookies that others can neither make nor change.
@@ -41,10 +41,13 @@ impl Cookie {
         port: u16,
         peer_port: u16,
     ) -> bool {
-        let terms = &self.terms;
-        terms.local_tag == tag
-            && (terms.port, terms.peer_port) == (port, peer_port)
-            && terms.peer_addresses.iter().any(|it| it.ip() == source.ip())
+        let negotiated = &self.negotiated;
+        negotiated.local_tag == tag
+            && (negotiated.port, negotiated.peer_port) == (port, peer_port)
+            && negotiated
+                .peer_addresses
+                .iter()
+                .any(|it| it.ip() == source.ip())
     }
 
     /// Returns the cause to report for a stale cookie; `None` while it is fresh.
@@ -54,32 +57,37 @@ impl Cookie {
     }
 
     fn encode(&self) -> BytesMut {
-        let terms = &self.terms;
+        let negotiated = &self.negotiated;
         let mut out = BytesMut::with_capacity(96);
         out.put_u64(self.expires.as_nanos());
         out.put_u64(self.tie);
-        out.put_u32(terms.local_tag.value());
-        out.put_u32(terms.peer_tag.value());
-        out.put_u32(terms.initial_tsn.value());
-        out.put_u32(terms.peer_initial_tsn.value());
-        out.put_u32(terms.peer_window);
+        out.put_u32(negotiated.local_tag.value());
+        out.put_u32(negotiated.peer_tag.value());
+        out.put_u32(negotiated.initial_tsn.value());
+        out.put_u32(negotiated.peer_initial_tsn.value());
+        out.put_u32(negotiated.peer_window);
         for number in [
-            terms.outbound_streams,
-            terms.inbound_streams,
-            terms.port,
-            terms.peer_port,
+            negotiated.outbound_streams,
+            negotiated.inbound_streams,
+            negotiated.port,
+            negotiated.peer_port,
         ] {
             out.put_u16(number);
         }
         out.put_u8(
-            u8::from(terms.interleaving)
-                | u8::from(terms.partial_reliability) << 1
-                | u8::from(terms.reconfiguration) << 2
-                | u8::from(terms.zero_checksum) << 3,
+            u8::from(negotiated.interleaving)
+                | u8::from(negotiated.partial_reliability) << 1
+                | u8::from(negotiated.reconfiguration) << 2
+                | u8::from(negotiated.zero_checksum) << 3,
         );
         // One port for all addresses, since one packet listed them.
-        out.put_u16(terms.peer_addresses.first().map_or(0, SocketAddr::port));
-        for address in &terms.peer_addresses {
+        out.put_u16(
+            negotiated
+                .peer_addresses
+                .first()
+                .map_or(0, SocketAddr::port),
+        );
+        for address in &negotiated.peer_addresses {
             match address.ip() {
                 IpAddr::V4(address) => {
                     out.put_u8(4);
@@ -113,7 +121,7 @@ impl Cookie {
                 decode_address(from).filter(|_| peer_addresses.len() < MAX_PEER_ADDRESSES)?;
             peer_addresses.push(SocketAddr::new(address, udp_port));
         }
-        let terms = Terms {
+        let negotiated = Negotiated {
             local_tag: tags[0],
             peer_tag: tags[1],
             initial_tsn: numbers[0],
@@ -132,7 +140,7 @@ impl Cookie {
         Some(Self {
             expires,
             tie,
-            terms,
+            negotiated,
         })
     }
 }

@@ -8,10 +8,10 @@ use hawser_types::Instant;
 /// source neither floods that source nor blocks all others.
 pub(super) struct AnswerLimit {
     key: [u8; 32],
-    in_all: u32,
-    all: Bucket,
+    total_limit: u32,
+    total: Bucket,
     /// Buckets of neighbourhoods, chosen by hash: the memory is fixed.
-    places: Vec<Bucket>,
+    buckets: Vec<Bucket>,
 }
 
 /// A token bucket with the tokens of one second, stored as the time when it will be full.
@@ -23,12 +23,12 @@ struct Bucket {
 impl AnswerLimit {
     /// Creates a limit. `key` is secret, so that nobody can predict which neighbourhoods share a
     /// bucket.
-    pub(super) fn new(key: [u8; 32], in_all: u32) -> Self {
+    pub(super) fn new(key: [u8; 32], total_limit: u32) -> Self {
         Self {
             key,
-            in_all,
-            all: Bucket::default(),
-            places: vec![Bucket::default(); PLACES],
+            total_limit,
+            total: Bucket::default(),
+            buckets: vec![Bucket::default(); BUCKETS],
         }
     }
 
@@ -36,8 +36,8 @@ impl AnswerLimit {
     pub(super) fn take(&mut self, now: Instant, to: IpAddr) -> bool {
         let hash = blake3::keyed_hash(&self.key, &neighbourhood(to).to_be_bytes());
         let [high, low, ..] = *hash.as_bytes();
-        let place = usize::from(u16::from_be_bytes([high, low])) % PLACES;
-        self.places[place].take(now, PER_PLACE) && self.all.take(now, self.in_all)
+        let bucket = usize::from(u16::from_be_bytes([high, low])) % BUCKETS;
+        self.buckets[bucket].take(now, PER_NEIGHBOURHOOD) && self.total.take(now, self.total_limit)
     }
 }
 
@@ -57,7 +57,7 @@ impl fmt::Debug for AnswerLimit {
     /// Leaves out key and buckets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AnswerLimit")
-            .field("all", &self.all)
+            .field("total", &self.total)
             .finish_non_exhaustive()
     }
 }
@@ -70,7 +70,7 @@ fn neighbourhood(address: IpAddr) -> u128 {
     }
 }
 
-const PLACES: usize = 1024;
+const BUCKETS: usize = 1024;
 
 /// Answers a second to one neighbourhood: at most 300 kbit/s caused by forged sources.
-const PER_PLACE: u32 = 200;
+const PER_NEIGHBOURHOOD: u32 = 200;

@@ -17,12 +17,12 @@ use crate::association::MAX_PEER_ADDRESSES;
 pub(super) struct Table {
     now: Instant,
     last: u64,
-    known: BTreeMap<AssociationId, Known>,
+    known: BTreeMap<AssociationId, Entry>,
     by_tag: BTreeMap<VerificationTag, AssociationId>,
     by_address: BTreeMap<(Ports, SocketAddr), AssociationId>,
     /// Number of associations that each host began.
     hosts: BTreeMap<IpAddr, usize>,
-    spent: Spent,
+    past_tags: PastTags,
 }
 
 /// The SCTP ports of an association.
@@ -33,7 +33,7 @@ pub(super) struct Ports {
 }
 
 #[derive(Debug)]
-struct Known {
+struct Entry {
     ports: Ports,
     /// The tag in use, and the tag that replaces it if the peer's restart succeeds.
     tags: SmallVec<[VerificationTag; 2]>,
@@ -43,7 +43,7 @@ struct Known {
 
 /// Tags of past associations that cookies may still name.
 #[derive(Debug, Default)]
-struct Spent {
+struct PastTags {
     tags: BTreeSet<VerificationTag>,
     until: VecDeque<(Instant, VerificationTag)>,
 }
@@ -51,7 +51,7 @@ struct Spent {
 impl Table {
     pub(super) fn on_time(&mut self, now: Instant) {
         self.now = self.now.max(now);
-        self.spent.on_time(self.now);
+        self.past_tags.on_time(self.now);
     }
 
     #[cfg(test)]
@@ -76,7 +76,7 @@ impl Table {
     ) -> AssociationId {
         self.last += 1;
         let id = AssociationId(self.last);
-        let known = Known {
+        let known = Entry {
             ports,
             tags: smallvec![tag],
             addresses: Vec::new(),
@@ -108,11 +108,11 @@ impl Table {
 
     /// Tells whether no association has the tag, nor had it lately.
     pub(super) fn is_free(&self, tag: VerificationTag) -> bool {
-        !self.by_tag.contains_key(&tag) && !self.is_spent(tag)
+        !self.by_tag.contains_key(&tag) && !self.is_past(tag)
     }
 
-    pub(super) fn is_spent(&self, tag: VerificationTag) -> bool {
-        self.spent.tags.contains(&tag)
+    pub(super) fn is_past(&self, tag: VerificationTag) -> bool {
+        self.past_tags.tags.contains(&tag)
     }
 
     /// Adds the tag of a cookie by which the peer restarts. `is_own` tells which of the
@@ -162,7 +162,7 @@ impl Table {
         };
         for tag in known.tags {
             self.by_tag.remove(&tag);
-            self.spent.add(self.now + memory, tag);
+            self.past_tags.add(self.now + memory, tag);
         }
         if let Some(host) = known.host
             && let Some(count) = self.hosts.get_mut(&host)
@@ -175,9 +175,9 @@ impl Table {
     }
 }
 
-impl Spent {
+impl PastTags {
     fn add(&mut self, until: Instant, tag: VerificationTag) {
-        if self.until.len() >= MAX_SPENT {
+        if self.until.len() >= MAX_PAST_TAGS {
             self.drop_first();
         }
         if self.tags.insert(tag) {
@@ -207,4 +207,4 @@ fn host_of(address: IpAddr) -> IpAddr {
 }
 
 /// Maximum number of past tags remembered.
-const MAX_SPENT: usize = 65_536;
+const MAX_PAST_TAGS: usize = 65_536;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hawser_types::Instant;
 use hawser_wire::sctp::{Cause, Chunk, Parameter, Tsn};
 
-use crate::association::{MAX_PEER_ADDRESSES, is_host, may_meet};
+use crate::association::{MAX_PEER_ADDRESSES, is_host, may_list};
 
 /// Dynamic address reconfiguration (ASCONF), in both directions.
 ///
@@ -22,7 +22,7 @@ use crate::association::{MAX_PEER_ADDRESSES, is_host, may_meet};
 pub(crate) struct Asconf {
     next_serial: u32,
     waiting: VecDeque<AddressRequest>,
-    asked: Option<Asked>,
+    outstanding: Option<Outstanding>,
     /// Serial number of the peer's next chunk.
     peer_serial: u32,
     /// Answer to the peer's last chunk, for its retransmissions.
@@ -58,7 +58,7 @@ pub(crate) struct Reply {
 
 /// An outstanding chunk.
 #[derive(Debug)]
-struct Asked {
+struct Outstanding {
     /// The requests, by their correlation numbers from 0.
     requests: Vec<AddressRequest>,
     /// Time of the next transmission.
@@ -71,7 +71,7 @@ impl Asconf {
         Self {
             next_serial: initial.value(),
             waiting: VecDeque::new(),
-            asked: None,
+            outstanding: None,
             peer_serial: peer_initial.value(),
             answer: None,
         }
@@ -96,18 +96,24 @@ impl Asconf {
     /// Returns a chunk to be sent now. `own`: an address of this end that the peer knows. `rto`: of
     /// the path that the chunk will take.
     pub(crate) fn poll_chunk(&mut self, now: Instant, own: IpAddr, rto: Duration) -> Option<Chunk> {
-        if self.asked.is_none() && !self.waiting.is_empty() {
+        if self.outstanding.is_none() && !self.waiting.is_empty() {
             let count = self.waiting.len().min(MAX_REQUESTS);
-            self.asked = Some(Asked {
+            self.outstanding = Some(Outstanding {
                 requests: self.waiting.drain(..count).collect(),
                 due: now,
                 tries: 0,
             });
         }
-        let asked = self.asked.as_mut().filter(|asked| asked.due <= now)?;
-        asked.due = now + rto.saturating_mul(1 << asked.tries).min(LONGEST_PAUSE);
-        asked.tries = (asked.tries + 1).min(MAX_DOUBLINGS);
-        let requests = (0..).zip(&asked.requests);
+        let outstanding = self
+            .outstanding
+            .as_mut()
+            .filter(|outstanding| outstanding.due <= now)?;
+        outstanding.due = now
+            + rto
+                .saturating_mul(1 << outstanding.tries)
+                .min(LONGEST_PAUSE);
+        outstanding.tries = (outstanding.tries + 1).min(MAX_DOUBLINGS);
+        let requests = (0..).zip(&outstanding.requests);
         let requests = requests.map(|(number, request)| request.parameter(number));
         Some(Chunk::Asconf {
             serial: self.next_serial,
@@ -120,17 +126,23 @@ impl Asconf {
     /// Returns when [`Self::poll_chunk`] has a chunk.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let waits = (!self.waiting.is_empty()).then_some(Instant::ZERO);
-        self.asked.as_ref().map(|asked| asked.due).or(waits)
+        self.outstanding
+            .as_ref()
+            .map(|outstanding| outstanding.due)
+            .or(waits)
     }
 
     /// Handles an ASCONF-ACK: returns the answers to the outstanding requests. An unexpected one is
     /// ignored.
     pub(crate) fn on_ack(&mut self, serial: u32, parameters: &[Parameter]) -> Vec<Answered> {
-        if serial != self.next_serial || self.asked.is_none() {
+        if serial != self.next_serial || self.outstanding.is_none() {
             return Vec::new();
         }
         self.next_serial = self.next_serial.wrapping_add(1);
-        let requests = self.asked.take().map_or(Vec::new(), |asked| asked.requests);
+        let requests = self
+            .outstanding
+            .take()
+            .map_or(Vec::new(), |outstanding| outstanding.requests);
         let refused = |number| {
             parameters.iter().any(|parameter| match parameter {
                 Parameter::Refused { correlation, .. } => *correlation == number,
@@ -162,17 +174,17 @@ impl Asconf {
             return None;
         }
         self.peer_serial = self.peer_serial.wrapping_add(1);
-        let mut book = Book {
+        let mut update = AddressUpdate {
             source,
             known: known.to_vec(),
             changes: Vec::new(),
         };
         let answers = parameters
             .iter()
-            .filter_map(|parameter| book.follow(parameter));
+            .filter_map(|parameter| update.follow(parameter));
         let answer: Vec<Parameter> = answers.take(MAX_ANSWERS).collect();
         self.answer = Some(answer.clone());
-        Some(Reply::new(serial, answer, book.changes))
+        Some(Reply::new(serial, answer, update.changes))
     }
 }
 
@@ -211,13 +223,13 @@ impl AddressRequest {
 }
 
 /// The peer's addresses while its requests are applied one after the other.
-struct Book {
+struct AddressUpdate {
     source: IpAddr,
     known: Vec<IpAddr>,
     changes: Vec<AddressRequest>,
 }
 
-impl Book {
+impl AddressUpdate {
     /// Applies a request and returns its answer; `None` for a parameter that is not a request.
     fn follow(&mut self, parameter: &Parameter) -> Option<Parameter> {
         let (correlation, done) = match parameter {
@@ -254,7 +266,7 @@ impl Book {
             return Ok(());
         }
         // A peer must not make this host probe its own network.
-        if !is_host(address) || !may_meet(self.source, address) {
+        if !is_host(address) || !may_list(self.source, address) {
             return Err(NOT_AUTHORIZED);
         }
         if self.known.len() >= MAX_PEER_ADDRESSES {

@@ -25,7 +25,7 @@ pub(super) struct Tally {
 
 /// A resource that several paths share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Common {
+enum SharedResource {
     Link(LinkIndex),
     Bottleneck(u8),
 }
@@ -67,19 +67,19 @@ impl Paths {
 
     fn couple_all(&mut self) {
         let shared = &self.coupler.shared;
-        let common = |path: &Path| {
+        let resource_of = |path: &Path| {
             let link = path.link;
             let number = shared.get(&link).copied();
-            number.map_or(Common::Link(link), Common::Bottleneck)
+            number.map_or(SharedResource::Link(link), SharedResource::Bottleneck)
         };
-        let mut groups: BTreeMap<Common, Vec<_>> = BTreeMap::new();
+        let mut groups: BTreeMap<SharedResource, Vec<_>> = BTreeMap::new();
         for path in self.paths.iter().filter(|path| is_in_use(path)) {
             let rtt = path.rtt.smoothed().unwrap_or_default();
-            let group = groups.entry(common(path)).or_default();
+            let group = groups.entry(resource_of(path)).or_default();
             group.push((path.congestion.window(), rtt));
         }
         for path in &mut self.paths {
-            let group = groups.get(&common(path)).filter(|_| is_in_use(path));
+            let group = groups.get(&resource_of(path)).filter(|_| is_in_use(path));
             let coupling = group.and_then(|group| Coupling::among(group));
             path.congestion.couple(coupling);
         }

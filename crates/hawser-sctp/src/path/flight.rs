@@ -43,7 +43,7 @@ pub(crate) struct Flight {
     probe: Probe,
     /// Packets before this number have been copied to another path.
     copied: u64,
-    news: Option<News>,
+    summary: Option<AckSummary>,
     delivery: Delivery,
     pacer: Pacer,
     reordering: Reordering,
@@ -67,7 +67,7 @@ pub(crate) struct SentPacket {
 
 /// Summary of one SACK, as it concerns the path.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct News {
+pub(crate) struct AckSummary {
     pub(crate) bytes: ByteCount,
     pub(crate) flight_before: ByteCount,
     pub(crate) newest_sent: Instant,
@@ -184,20 +184,20 @@ impl Flight {
         self.largest = self.largest.max(Some(number));
         self.delivery.on_delivered(now, bytes, at);
         self.probe = Probe::Idle;
-        let news = self.news.get_or_insert(News {
+        let summary = self.summary.get_or_insert(AckSummary {
             bytes: ByteCount::ZERO,
             flight_before: before,
             newest_sent: at,
             measurable: None,
             newest: snapshot,
         });
-        news.bytes += ByteCount::new(bytes);
+        summary.bytes += ByteCount::new(bytes);
         if once {
-            news.measurable = news.measurable.max(Some(at));
+            summary.measurable = summary.measurable.max(Some(at));
         }
-        if at >= news.newest_sent {
-            news.newest_sent = at;
-            news.newest = snapshot;
+        if at >= summary.newest_sent {
+            summary.newest_sent = at;
+            summary.newest = snapshot;
         }
         self.pop_closed();
     }
@@ -209,13 +209,17 @@ impl Flight {
     }
 
     /// Returns what the last SACK reported for this path.
-    pub(crate) fn take_news(&mut self) -> Option<News> {
-        self.news.take()
+    pub(crate) fn take_ack_summary(&mut self) -> Option<AckSummary> {
+        self.summary.take()
     }
 
     /// Returns a delivery rate sample of the latest packet acknowledged; `None` if it is too short.
-    pub(crate) fn rate_sample(&self, news: &News, min_rtt: Duration) -> Option<RateSample> {
-        self.delivery.sample(&news.newest, min_rtt)
+    pub(crate) fn rate_sample(
+        &self,
+        summary: &AckSummary,
+        min_rtt: Duration,
+    ) -> Option<RateSample> {
+        self.delivery.sample(&summary.newest, min_rtt)
     }
 
     /// Marks samples as limited by the application until everything now in flight is delivered.
@@ -295,7 +299,7 @@ impl Flight {
     }
 
     /// Requests a probe.
-    pub(crate) fn ask_for_probe(&mut self) {
+    pub(crate) fn request_probe(&mut self) {
         self.probe = Probe::Due;
     }
 

@@ -16,14 +16,14 @@ pub(super) struct Heartbeat {
     due: Instant,
     /// A heartbeat is requested even if the path is in use.
     wanted: bool,
-    asked: Option<Asked>,
+    outstanding: Option<Outstanding>,
     /// Consecutive heartbeats not answered in time.
     unanswered: u32,
 }
 
 /// An outstanding heartbeat.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct Outstanding {
     nonce: u64,
     at: Instant,
     /// Time from which it counts as unanswered; a late answer is still accepted.
@@ -47,14 +47,14 @@ impl Heartbeat {
         Self {
             due: now,
             wanted: false,
-            asked: None,
+            outstanding: None,
             unanswered: 0,
         }
     }
 
     /// Returns the outstanding heartbeat that has not timed out.
-    fn open(&self) -> Option<Asked> {
-        self.asked.filter(|asked| !asked.counted)
+    fn open(&self) -> Option<Outstanding> {
+        self.outstanding.filter(|outstanding| !outstanding.counted)
     }
 }
 
@@ -100,10 +100,10 @@ impl Paths {
         let id = PathId::new(u32::from_be_bytes(id.try_into().ok()?));
         let nonce = u64::from_be_bytes(nonce.try_into().ok()?);
         let path = self.path_mut(id)?;
-        let rtt = match path.heartbeat.asked {
-            Some(asked) if asked.nonce == nonce => {
-                path.heartbeat.asked = None;
-                now.since(asked.at)
+        let rtt = match path.heartbeat.outstanding {
+            Some(outstanding) if outstanding.nonce == nonce => {
+                path.heartbeat.outstanding = None;
+                now.since(outstanding.at)
             }
             _ => path.size.on_answered(now, nonce)?,
         };
@@ -118,8 +118,10 @@ impl Paths {
         let mut paths = Vec::new();
         for path in &mut self.paths {
             path.size.handle_timeout(now, path.errors == 0);
-            let late = path.heartbeat.asked.as_mut();
-            if let Some(late) = late.filter(|asked| !asked.counted && asked.until <= now) {
+            let late = path.heartbeat.outstanding.as_mut();
+            if let Some(late) =
+                late.filter(|outstanding| !outstanding.counted && outstanding.until <= now)
+            {
                 late.counted = true;
                 path.heartbeat.unanswered = path.heartbeat.unanswered.saturating_add(1);
                 // While data is in flight, its own time-outs count instead.
@@ -134,7 +136,7 @@ impl Paths {
     /// Returns when a path needs attention.
     pub(super) fn wakes_at(&self, path: &Path) -> Instant {
         let heartbeat = match path.heartbeat.open() {
-            Some(asked) => asked.until,
+            Some(outstanding) => outstanding.until,
             None => path.next_heartbeat(self.config.heartbeat_interval),
         };
         let size = path.size.wakes_at().filter(|_| path.has_answered_all());
@@ -154,8 +156,8 @@ impl Path {
             return self.last_sent;
         }
         if self.was_suspect {
-            let asked = self.heartbeat.asked;
-            asked.map_or(Instant::ZERO, |asked| asked.until)
+            let outstanding = self.heartbeat.outstanding;
+            outstanding.map_or(Instant::ZERO, |outstanding| outstanding.until)
         } else if self.state == PathState::Active && self.rtt.smoothed().is_some() {
             self.heartbeat.due.max(self.last_sent + interval)
         } else {
@@ -168,13 +170,13 @@ impl Path {
         let rto = self.rtt.rto_without_backoff();
         let doubled = rto.saturating_mul(1 << self.heartbeat.unanswered.min(MAX_DOUBLINGS));
         let longest = match self.state {
-            PathState::Active => interval / OFTEN,
+            PathState::Active => interval / PROBES_PER_INTERVAL,
             // Such a path may be down for long.
             PathState::Unconfirmed | PathState::Inactive => interval,
         };
         let patience = doubled.min(longest.max(rto));
         self.heartbeat.wanted = false;
-        self.heartbeat.asked = Some(Asked {
+        self.heartbeat.outstanding = Some(Outstanding {
             nonce,
             at: now,
             until: now + patience,
@@ -210,12 +212,12 @@ impl Path {
     /// time-outs last by the specification. A shorter RTO must not give up sooner.
     pub(super) fn has_failed(&self, now: Instant, most: u32) -> bool {
         let silence = now.since(self.failing_since);
-        self.errors > most && silence >= self.rtt.silence_of(most)
+        self.errors > most && silence >= self.rtt.failure_delay(most)
     }
 
     /// Requests a heartbeat, since chunks were acknowledged sooner than the path's round-trip time
     /// allows.
-    pub(crate) fn ask_for_heartbeat(&mut self) {
+    pub(crate) fn request_heartbeat(&mut self) {
         self.heartbeat.wanted = true;
     }
 
@@ -260,4 +262,4 @@ const LINK: usize = 4;
 const PLAIN: usize = 4 + 4 + INFO + 4;
 const MAX_DOUBLINGS: u32 = 10;
 /// Number of heartbeats in an interval to a silent path, until it is inactive.
-const OFTEN: u32 = 4;
+const PROBES_PER_INTERVAL: u32 = 4;

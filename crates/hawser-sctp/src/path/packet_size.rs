@@ -96,13 +96,13 @@ impl PacketSize {
         Some(now.since(probe.sent))
     }
 
-    /// Counts a probe that was not answered in time. `telling`: the path answers otherwise.
-    pub(super) fn handle_timeout(&mut self, now: Instant, telling: bool) {
+    /// Counts a probe that was not answered in time. `path_answers`: the path answers otherwise.
+    pub(super) fn handle_timeout(&mut self, now: Instant, path_answers: bool) {
         let Some(probe) = self.probe.filter(|probe| probe.until <= now) else {
             return;
         };
         self.probe = None;
-        if !telling {
+        if !path_answers {
             return;
         }
         self.tries += 1;
@@ -134,14 +134,14 @@ impl PacketSize {
         if self.failed > self.max {
             return self.max;
         }
-        let often = OFTEN
+        let common = COMMON_DIFFERENCES
             .iter()
             .map(|less| self.in_units(self.max.saturating_sub(*less)));
-        let often = often.filter(|size| (self.known + 1..self.failed).contains(size));
-        let often: SmallVec<[usize; OFTEN.len()]> = often.collect();
+        let common = common.filter(|size| (self.known + 1..self.failed).contains(size));
+        let common: SmallVec<[usize; COMMON_DIFFERENCES.len()]> = common.collect();
         // Of two middle ones the larger: success shows after a round trip, failure after three
         // time-outs.
-        let middle = often.get(often.len().saturating_sub(1) / 2);
+        let middle = common.get(common.len().saturating_sub(1) / 2);
         let middle = middle.copied().unwrap_or((self.known + self.failed) / 2);
         self.in_units(middle)
     }
@@ -153,10 +153,10 @@ impl PacketSize {
     /// Tells whether no further size is worth a probe.
     fn is_fine_enough(&self) -> bool {
         let candidate = self.candidate();
-        let is_often = OFTEN
+        let is_common = COMMON_DIFFERENCES
             .iter()
             .any(|less| self.in_units(self.max.saturating_sub(*less)) == candidate);
-        candidate <= self.known || !is_often && self.failed - self.known <= FINE_ENOUGH
+        candidate <= self.known || !is_common && self.failed - self.known <= FINE_ENOUGH
     }
 
     /// Ends the search when it is fine enough; it starts again later, since the path may then carry
@@ -171,7 +171,7 @@ impl PacketSize {
 
 /// Differences of common link MTUs from 1500 bytes: 1492 (PPPoE), 1480 and 1472 (IP tunnels), 1460,
 /// 1452, 1440 and 1420 (VPNs), 1400, 1280 (the minimum of IPv6).
-const OFTEN: [usize; 9] = [8, 20, 28, 40, 48, 60, 80, 100, 220];
+const COMMON_DIFFERENCES: [usize; 9] = [8, 20, 28, 40, 48, 60, 80, 100, 220];
 const FINE_ENOUGH: usize = 16;
 const MAX_PROBES: u32 = 3;
 /// Pause after a black hole.

@@ -92,8 +92,8 @@ impl RttEstimator {
 
     /// Returns the time that `more` time-outs after the first one last by the specification's
     /// defaults, or by this path's RTO if it is longer. Source: RFC 9260 §6.3.3, §16.
-    pub(crate) fn silence_of(&self, more: u32) -> Duration {
-        silence_of(more, self.rto_without_backoff(), self.max)
+    pub(crate) fn failure_delay(&self, more: u32) -> Duration {
+        failure_delay(more, self.rto_without_backoff(), self.max)
     }
 
     fn note_lowest(&mut self, now: Instant, rtt: Duration) {
@@ -109,7 +109,7 @@ impl RttEstimator {
 
 /// Returns the time that `more` time-outs after the first one last, starting with this RTO and
 /// doubling up to `most`.
-pub(crate) fn silence_of(more: u32, rto: Duration, most: Duration) -> Duration {
+pub(crate) fn failure_delay(more: u32, rto: Duration, most: Duration) -> Duration {
     let mut wait = rto.max(STANDARD_MIN);
     let (mut silence, mut left) = (Duration::ZERO, more.saturating_add(1));
     let most = most.max(wait);
@@ -179,11 +179,11 @@ mod tests {
     fn a_path_is_given_up_no_sooner_than_by_the_specifications_defaults() {
         let mut rtt = estimator();
         rtt.on_sample(at(0), ms(2));
-        assert_eq!(rtt.silence_of(5), Duration::from_secs(63));
-        assert_eq!(rtt.silence_of(10), Duration::from_secs(63 + 5 * 60));
+        assert_eq!(rtt.failure_delay(5), Duration::from_secs(63));
+        assert_eq!(rtt.failure_delay(10), Duration::from_secs(63 + 5 * 60));
         rtt.on_sample(at(0), Duration::from_secs(100));
-        assert_eq!(rtt.silence_of(1), Duration::from_secs(120));
-        assert!(rtt.silence_of(u32::MAX) > Duration::from_secs(1 << 32));
+        assert_eq!(rtt.failure_delay(1), Duration::from_secs(120));
+        assert!(rtt.failure_delay(u32::MAX) > Duration::from_secs(1 << 32));
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(crate) struct Paths {
     /// Time of the next selection by [`Selection::Paper`].
     reselect: Instant,
     /// The owner's link entries, in order of precedence.
-    words: Vec<LinkWord>,
+    links: Vec<LinkWord>,
 }
 
 impl Paths {
@@ -44,15 +44,15 @@ impl Paths {
             views: Vec::new(),
             events: VecDeque::new(),
             reselect: Instant::ZERO,
-            words: Vec::new(),
+            links: Vec::new(),
         }
     }
 
     /// Sets what is known about links, also for paths added later; the first matching entry counts.
-    pub(crate) fn set_links(&mut self, words: Vec<LinkWord>) {
-        self.words = words;
+    pub(crate) fn set_links(&mut self, links: Vec<LinkWord>) {
+        self.links = links;
         for path in &mut self.paths {
-            path.take_word(&self.words);
+            path.apply_link(&self.links);
         }
     }
 
@@ -66,7 +66,7 @@ impl Paths {
                 let id = self.next;
                 self.next = id.next();
                 let mut path = Path::new(now, id, route, &self.config);
-                path.take_word(&self.words);
+                path.apply_link(&self.links);
                 self.paths.push(path);
                 id
             }
@@ -238,7 +238,7 @@ impl Paths {
         let path = self.paths.iter_mut().find(|path| path.route == *route);
         if let Some(path) = path.filter(|path| path.peer_link != Some(link)) {
             path.peer_link = Some(link);
-            path.take_word(&self.words);
+            path.apply_link(&self.links);
         }
     }
 

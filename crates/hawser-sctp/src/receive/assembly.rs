@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use hawser_wire::sctp::{Data, DataOrder, ForwardTsn, SkippedStream};
 
-use super::fragments::{Dropped, Fragments, Head, Part, Place};
+use super::fragments::{Dropped, FragmentKey, Fragments, MessageHeader, Part};
 use super::{End, PART_OVERHEAD, Received, charge};
 use crate::error::Misbehaviour;
 
@@ -71,7 +71,7 @@ impl Assembly {
             received.push(data.payload);
             return self.sort(head, received);
         }
-        let place = place(position, &data)?;
+        let key = fragment_key(position, &data)?;
         let early = self.unfinished > self.crowded && self.is_next(head);
         let part = Part {
             head,
@@ -79,7 +79,7 @@ impl Assembly {
             last: data.last,
             payload: data.payload,
         };
-        match self.fragments.insert(place, part, early)? {
+        match self.fragments.insert(key, part, early)? {
             Some(received) => self.sort(head, received),
             None => Ok(()),
         }
@@ -129,7 +129,7 @@ impl Assembly {
     }
 
     /// Delivers a message, or keeps it until it is in order.
-    fn sort(&mut self, head: Head, received: Received) -> Result<(), Misbehaviour> {
+    fn sort(&mut self, head: MessageHeader, received: Received) -> Result<(), Misbehaviour> {
         if head.unordered {
             self.make_readable(received);
             return Ok(());
@@ -164,7 +164,7 @@ impl Assembly {
     }
 
     /// Tells whether the message is the next of its stream.
-    fn is_next(&mut self, head: Head) -> bool {
+    fn is_next(&mut self, head: MessageHeader) -> bool {
         let width = self.width();
         head.unordered || self.stream(head.stream.value()).ahead(head.number, width) == 0
     }
@@ -210,8 +210,8 @@ impl Stream {
     }
 }
 
-fn head(data: &Data) -> Head {
-    Head {
+fn head(data: &Data) -> MessageHeader {
+    MessageHeader {
         stream: data.stream,
         unordered: data.unordered,
         number: match data.order {
@@ -224,13 +224,13 @@ fn head(data: &Data) -> Head {
     }
 }
 
-fn place(position: u64, data: &Data) -> Result<Place, Misbehaviour> {
+fn fragment_key(position: u64, data: &Data) -> Result<FragmentKey, Misbehaviour> {
     match data.order {
-        DataOrder::Sequence(_) => Ok(Place { lane: 0, position }),
+        DataOrder::Sequence(_) => Ok(FragmentKey { lane: 0, position }),
         DataOrder::Interleaved { fragment: 0, .. } if !data.first => {
             Err(Misbehaviour::BrokenMessage)
         }
-        DataOrder::Interleaved { message, fragment } => Ok(Place {
+        DataOrder::Interleaved { message, fragment } => Ok(FragmentKey {
             lane: lane(data.stream.value(), data.unordered),
             position: u64::from(message) << 32 | u64::from(fragment),
         }),

@@ -12,14 +12,14 @@ use crate::error::Misbehaviour;
 /// another, as nearly all do, costs a search among the holes and not among the parts.
 #[derive(Debug, Default)]
 pub(super) struct Fragments {
-    runs: BTreeMap<Place, Run>,
+    runs: BTreeMap<FragmentKey, Run>,
     /// Positions where messages continue whose beginning has been delivered.
-    begun: BTreeMap<Place, Head>,
+    begun: BTreeMap<FragmentKey, MessageHeader>,
 }
 
 /// Position of a part: parts of a message are adjacent in one lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct FragmentKey {
     /// With I-DATA, the stream and the ordering; else 0.
     pub(super) lane: u32,
     /// With I-DATA, the numbers of the message and of the part; else the TSN.
@@ -28,7 +28,7 @@ pub(super) struct Place {
 
 /// Properties common to all parts of a message.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
+pub(super) struct MessageHeader {
     pub(super) stream: StreamNumber,
     pub(super) unordered: bool,
     /// Number of the message in the stream; for an unordered DATA message, the TSN of the part.
@@ -39,7 +39,7 @@ pub(super) struct Head {
 
 #[derive(Debug)]
 pub(super) struct Part {
-    pub(super) head: Head,
+    pub(super) head: MessageHeader,
     pub(super) first: bool,
     pub(super) last: bool,
     pub(super) payload: Bytes,
@@ -51,8 +51,8 @@ type Run = VecDeque<Part>;
 /// The runs that a part joins, by their first positions.
 #[derive(Debug, Default)]
 struct Neighbours {
-    before: Option<Place>,
-    after: Option<Place>,
+    before: Option<FragmentKey>,
+    after: Option<FragmentKey>,
 }
 
 /// Parts that were dropped.
@@ -61,7 +61,7 @@ pub(super) struct Dropped {
     /// Their buffer charge.
     pub(super) charge: usize,
     /// Messages delivered in part.
-    pub(super) begun: Vec<Head>,
+    pub(super) begun: Vec<MessageHeader>,
 }
 
 impl Fragments {
@@ -69,12 +69,12 @@ impl Fragments {
     /// returned as well.
     pub(super) fn insert(
         &mut self,
-        place: Place,
+        key: FragmentKey,
         part: Part,
         early: bool,
     ) -> Result<Option<Received>, Misbehaviour> {
-        let Neighbours { before, after } = self.neighbours(place, &part)?;
-        let start = before.unwrap_or(place);
+        let Neighbours { before, after } = self.neighbours(key, &part)?;
+        let start = before.unwrap_or(key);
         let after = after.and_then(|after| self.runs.remove(&after));
         let run = self
             .runs
@@ -101,7 +101,7 @@ impl Fragments {
     /// arrive any more.
     pub(super) fn drop_incomplete(&mut self, lane: u32, through: u64) -> Dropped {
         let mut dropped = Dropped::default();
-        let from = Place { lane, position: 0 };
+        let from = FragmentKey { lane, position: 0 };
         let mut next = from;
         // A run right after it may lack its beginning.
         let last = from.at(through.saturating_add(1));
@@ -120,26 +120,26 @@ impl Fragments {
 
     /// Drops everything between two positions of a lane, both included.
     pub(super) fn drop_all(&mut self, lane: u32, first: u64, last: u64, dropped: &mut Dropped) {
-        let start = Place {
+        let start = FragmentKey {
             lane,
             position: first,
         };
         self.drop_runs(start, last, dropped);
         let begun: Vec<_> = self.begun.range(start..=start.at(last)).collect();
-        let places: Vec<_> = begun.into_iter().map(|(place, _)| *place).collect();
-        let heads = places.iter().filter_map(|place| self.begun.remove(place));
+        let keys: Vec<_> = begun.into_iter().map(|(key, _)| *key).collect();
+        let heads = keys.iter().filter_map(|key| self.begun.remove(key));
         dropped.begun.extend(heads);
     }
 
     /// Finds the runs that the part joins.
-    fn neighbours(&self, place: Place, part: &Part) -> Result<Neighbours, Misbehaviour> {
-        let is_begun = self.begun.contains_key(&place);
+    fn neighbours(&self, key: FragmentKey, part: &Part) -> Result<Neighbours, Misbehaviour> {
+        let is_begun = self.begun.contains_key(&key);
         if is_begun && part.first {
             return Err(Misbehaviour::BrokenMessage);
         }
         let mut joined = Neighbours::default();
-        let next = place.position.checked_add(1).map(|next| place.at(next));
-        let mut near = self.runs.range(place.at(0)..=next.unwrap_or(place));
+        let next = key.position.checked_add(1).map(|next| key.at(next));
+        let mut near = self.runs.range(key.at(0)..=next.unwrap_or(key));
         let mut last = near.next_back();
         if let Some((&start, run)) = last
             && Some(start) == next
@@ -152,10 +152,10 @@ impl Fragments {
         }
         if let Some((&start, run)) = last {
             let end = start.position + (run.len() as u64 - 1);
-            if end >= place.position {
+            if end >= key.position {
                 return Err(Misbehaviour::BrokenMessage);
             }
-            if end + 1 == place.position
+            if end + 1 == key.position
                 && let Some(neighbour) = run.back()
                 && are_joined(neighbour, Some(part), part.first || is_begun)?
             {
@@ -166,14 +166,14 @@ impl Fragments {
     }
 
     /// Tells whether the run starts a message, or continues one delivered in part.
-    fn begins(&self, place: Place) -> bool {
-        let run = self.runs.get(&place);
+    fn begins(&self, key: FragmentKey) -> bool {
+        let run = self.runs.get(&key);
         let first = run.and_then(VecDeque::front).is_some_and(|it| it.first);
-        first || self.begun.contains_key(&place)
+        first || self.begun.contains_key(&key)
     }
 
     /// Assembles a message from a run that starts or continues one.
-    fn deliver(&mut self, start: Place) -> Option<Received> {
+    fn deliver(&mut self, start: FragmentKey) -> Option<Received> {
         let run = self.runs.remove(&start)?;
         let head = self
             .begun
@@ -195,22 +195,22 @@ impl Fragments {
     }
 
     /// Drops the runs that begin between two positions, both included.
-    fn drop_runs(&mut self, start: Place, end: u64, dropped: &mut Dropped) {
+    fn drop_runs(&mut self, start: FragmentKey, end: u64, dropped: &mut Dropped) {
         let range = self.runs.range(start..=start.at(end));
-        let places: Vec<_> = range.map(|(place, _)| *place).collect();
-        for place in places {
-            for part in self.runs.remove(&place).into_iter().flatten() {
+        let keys: Vec<_> = range.map(|(key, _)| *key).collect();
+        for key in keys {
+            for part in self.runs.remove(&key).into_iter().flatten() {
                 dropped.charge += charge(&part.payload);
             }
         }
     }
 
     /// Drops messages delivered in part whose next part, up to this position, is missing.
-    fn drop_begun(&mut self, from: Place, through: u64, dropped: &mut Dropped) {
+    fn drop_begun(&mut self, from: FragmentKey, through: u64, dropped: &mut Dropped) {
         let range = self.begun.range(from..=from.at(through));
-        let missing = range.filter(|(place, _)| !self.runs.contains_key(place));
-        let places: Vec<_> = missing.map(|(place, _)| *place).collect();
-        let heads = places.iter().filter_map(|place| self.begun.remove(place));
+        let missing = range.filter(|(key, _)| !self.runs.contains_key(key));
+        let keys: Vec<_> = missing.map(|(key, _)| *key).collect();
+        let heads = keys.iter().filter_map(|key| self.begun.remove(key));
         dropped.begun.extend(heads);
     }
 }
@@ -238,13 +238,13 @@ fn join(run: &mut Run, mut after: Run) {
     }
 }
 
-impl Place {
+impl FragmentKey {
     fn at(self, position: u64) -> Self {
         Self { position, ..self }
     }
 }
 
-impl Head {
+impl MessageHeader {
     fn is_same_message(&self, other: &Self) -> bool {
         let number = self.unordered || self.number == other.number;
         number && self.stream == other.stream && self.unordered == other.unordered

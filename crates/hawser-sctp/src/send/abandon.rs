@@ -28,7 +28,7 @@ pub(super) struct Abandon {
     /// Advanced.Peer.Ack.Point: every chunk before it is acknowledged or abandoned.
     point: u64,
     due: bool,
-    told_at: Instant,
+    sent_at: Instant,
 }
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Abandon {
             agreed,
             point: 0,
             due: false,
-            told_at: Instant::ZERO,
+            sent_at: Instant::ZERO,
         }
     }
 
@@ -106,9 +106,9 @@ impl Abandon {
     }
 
     /// Tells whether the loss of a chunk after this many transmissions abandons the message.
-    pub(super) fn is_spent(&self, id: MessageId, transmissions: u32) -> bool {
+    pub(super) fn is_spent(&self, id: MessageId, send_count: u32) -> bool {
         let most = self.messages.get(&id).and_then(|m| m.retransmissions);
-        most.is_some_and(|most| transmissions > most)
+        most.is_some_and(|most| send_count > most)
     }
 
     /// Returns when the next message expires.
@@ -126,21 +126,21 @@ impl Abandon {
         {
             self.point += 1;
         }
-        self.due |= self.point > before && self.is_ahead(window);
+        self.due |= self.point > before && self.is_unconfirmed(window);
     }
 
     /// Tells whether the peer has not confirmed the point yet.
-    pub(super) fn is_ahead(&self, window: &Window) -> bool {
+    pub(super) fn is_unconfirmed(&self, window: &Window) -> bool {
         self.point > window.first()
     }
 
     /// Returns when FORWARD-TSN is repeated.
-    pub(super) fn told_again_at(&self, window: &Window, paths: &Paths) -> Option<Instant> {
-        if self.due || !self.is_ahead(window) {
+    pub(super) fn repeat_at(&self, window: &Window, paths: &Paths) -> Option<Instant> {
+        if self.due || !self.is_unconfirmed(window) {
             return None;
         }
-        let best = paths.path(paths.best(self.told_at)?)?;
-        Some(self.told_at + best.rtt.rto())
+        let best = paths.path(paths.best(self.sent_at)?)?;
+        Some(self.sent_at + best.rtt.rto())
     }
 }
 
@@ -152,10 +152,10 @@ impl Outbound {
 
     /// Returns the FORWARD-TSN that is due.
     pub(crate) fn poll_forward_tsn(&mut self, now: Instant) -> Option<ForwardTsn> {
-        if !std::mem::take(&mut self.abandon.due) || !self.abandon.is_ahead(&self.window) {
+        if !std::mem::take(&mut self.abandon.due) || !self.abandon.is_unconfirmed(&self.window) {
             return None;
         }
-        self.abandon.told_at = now;
+        self.abandon.sent_at = now;
         let mut skipped: BTreeMap<(StreamNumber, bool), u32> = BTreeMap::new();
         let mut end = self.window.first();
         while let Some(record) = self.window.get(end).filter(|_| end < self.abandon.point) {
@@ -221,9 +221,9 @@ impl Outbound {
                 continue;
             };
             let size = record.size();
-            for place in std::mem::take(&mut record.places) {
-                if let Some(path) = paths.path_mut(place.path) {
-                    path.flight.forget(place.packet, size);
+            for transmission in std::mem::take(&mut record.in_flight) {
+                if let Some(path) = paths.path_mut(transmission.path) {
+                    path.flight.forget(transmission.packet, size);
                 }
             }
             self.window.set_status(chunk, Status::Abandoned);
@@ -239,8 +239,8 @@ impl Outbound {
     }
 
     /// Repeats FORWARD-TSN if the peer has not confirmed it in time.
-    pub(super) fn tell_again(&mut self, now: Instant, paths: &Paths) {
-        let at = self.abandon.told_again_at(&self.window, paths);
+    pub(super) fn repeat_forward_tsn(&mut self, now: Instant, paths: &Paths) {
+        let at = self.abandon.repeat_at(&self.window, paths);
         self.abandon.due |= at.is_some_and(|at| at <= now);
     }
 }

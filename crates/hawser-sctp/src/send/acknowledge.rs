@@ -8,7 +8,7 @@ use hawser_wire::sctp::{Sack, Tsn};
 use smallvec::SmallVec;
 
 use super::Outbound;
-use super::window::{Place, Status};
+use super::window::{Status, Transmission};
 use crate::congestion::Acknowledged;
 use crate::path::{Path, Paths};
 use crate::{LossRule, Misbehaviour};
@@ -32,9 +32,9 @@ impl Outbound {
         };
         let runs = self.runs(first, sack)?;
         self.peer_window = u64::from(sack.window);
-        let news = News { now, over };
-        let acknowledged = self.acknowledge(news, first, &runs, paths);
-        for tsn in sack.duplicates.iter().take(MAX_MENDED) {
+        let arrival = AckArrival { now, over };
+        let acknowledged = self.acknowledge(arrival, first, &runs, paths);
+        for tsn in sack.duplicates.iter().take(MAX_REPAIRED) {
             self.on_duplicate(now, *tsn, paths);
         }
         Ok(acknowledged)
@@ -49,19 +49,19 @@ impl Outbound {
         paths: &mut Paths,
     ) -> Result<ByteCount, Misbehaviour> {
         match self.slides_to(cumulative)? {
-            Some(first) => Ok(self.acknowledge(News { now, over }, first, &[], paths)),
+            Some(first) => Ok(self.acknowledge(AckArrival { now, over }, first, &[], paths)),
             None => Ok(ByteCount::ZERO),
         }
     }
 
     fn acknowledge(
         &mut self,
-        news: News,
+        arrival: AckArrival,
         first: u64,
         runs: &[Range<u64>],
         paths: &mut Paths,
     ) -> ByteCount {
-        let now = news.now;
+        let now = arrival.now;
         self.heard_at = now;
         self.train = None;
         let advanced = first > self.window.first();
@@ -69,7 +69,7 @@ impl Outbound {
         let mut touched = TouchedPaths::new();
         let mut newest = None;
         for chunk in self.window.first()..first {
-            let length = self.on_acknowledged(news, chunk, paths, &mut touched);
+            let length = self.on_acknowledged(arrival, chunk, paths, &mut touched);
             newest = newest.max(Some(chunk).filter(|_| length > ByteCount::ZERO));
             acknowledged += length;
         }
@@ -80,10 +80,10 @@ impl Outbound {
         }
         newest = newest.max(fresh.iter().copied().max());
         for chunk in fresh.drain(..) {
-            acknowledged += self.on_acknowledged(news, chunk, paths, &mut touched);
+            acknowledged += self.on_acknowledged(arrival, chunk, paths, &mut touched);
         }
         self.fresh = fresh;
-        self.look_for_reneging(runs);
+        self.detect_reneging(runs);
         let may_grow = self.may_grow(advanced);
         for id in touched {
             self.conclude(now, id, may_grow, paths);
@@ -127,7 +127,7 @@ impl Outbound {
     /// returns its payload length.
     fn on_acknowledged(
         &mut self,
-        news: News,
+        arrival: AckArrival,
         chunk: u64,
         paths: &mut Paths,
         touched: &mut TouchedPaths,
@@ -138,33 +138,34 @@ impl Outbound {
         if matches!(record.status, Status::Ack | Status::Abandoned) {
             return ByteCount::ZERO;
         }
-        let once = record.transmissions == 1;
+        let once = record.send_count == 1;
         let (size, failed) = (record.size(), record.failed.last().copied());
         let length = ByteCount::from(record.data.payload.len());
-        let (places, twin) = (std::mem::take(&mut record.places), record.twin);
+        let (in_flight, is_duplicated) =
+            (std::mem::take(&mut record.in_flight), record.is_duplicated);
         self.window.set_status(chunk, Status::Ack);
-        if let ([place], true, false, None) = (&places[..], once, twin, failed) {
-            acknowledge_once(news, *place, size, paths, touched);
+        if let ([transmission], true, false, None) = (&in_flight[..], once, is_duplicated, failed) {
+            acknowledge_once(arrival, *transmission, size, paths, touched);
             return length;
         }
-        let now = news.now;
-        let judged = judge(news, &places, once, paths);
-        let credited = credited(&judged, twin);
+        let now = arrival.now;
+        let judged = judge(arrival, &in_flight, once, paths);
+        let credited = credited(&judged, is_duplicated);
         for it in &judged {
-            let Some(path) = paths.path_mut(it.place.path) else {
+            let Some(path) = paths.path_mut(it.transmission.path) else {
                 continue;
             };
-            if credited.contains(&it.place) {
-                let measures = once || twin && is_alone(it, &judged);
+            if credited.contains(&it.transmission) {
+                let measures = once || is_duplicated && is_alone(it, &judged);
                 path.flight
-                    .acknowledge(now, it.place.packet, size, measures);
-                if !touched.contains(&it.place.path) {
-                    touched.push(it.place.path);
+                    .acknowledge(now, it.transmission.packet, size, measures);
+                if !touched.contains(&it.transmission.path) {
+                    touched.push(it.transmission.path);
                 }
             } else {
-                path.flight.forget(it.place.packet, size);
+                path.flight.forget(it.transmission.packet, size);
                 if once {
-                    path.ask_for_heartbeat();
+                    path.request_heartbeat();
                 }
             }
         }
@@ -179,33 +180,33 @@ impl Outbound {
     }
 
     /// Remembers a retransmitted chunk that has arrived, when it is unknown which copy did.
-    fn remember(&mut self, chunk: u64, failed: Place) {
-        if self.mended.len() == MAX_MENDED {
-            self.mended.pop_front();
+    fn remember(&mut self, chunk: u64, failed: Transmission) {
+        if self.repaired.len() == MAX_REPAIRED {
+            self.repaired.pop_front();
         }
-        self.mended.push_back((chunk, failed));
+        self.repaired.push_back((chunk, failed));
     }
 
     /// Handles a duplicate report: if the chunk was retransmitted after it counted as lost, it was
     /// not lost. Source: RFC 3708.
     fn on_duplicate(&mut self, now: Instant, tsn: Tsn, paths: &mut Paths) {
-        let is_it = |(chunk, _): &(u64, Place)| self.window.tsn(*chunk) == tsn;
-        let place = self.mended.iter().position(is_it);
-        if let Some((_, failed)) = place.and_then(|place| self.mended.remove(place)) {
+        let is_it = |(chunk, _): &(u64, Transmission)| self.window.tsn(*chunk) == tsn;
+        let index = self.repaired.iter().position(is_it);
+        if let Some((_, failed)) = index.and_then(|index| self.repaired.remove(index)) {
             self.on_late(now, failed, paths);
         }
     }
 
     /// Handles the arrival of a packet that counted as lost: no later packet can have been
     /// acknowledged so soon.
-    fn on_late(&mut self, now: Instant, place: Place, paths: &mut Paths) {
-        let Some(path) = paths.path_mut(place.path) else {
+    fn on_late(&mut self, now: Instant, transmission: Transmission, paths: &mut Paths) {
+        let Some(path) = paths.path_mut(transmission.path) else {
             return;
         };
-        if self.losses == LossRule::PerPath && path.flight.on_late(place.packet) {
+        if self.losses == LossRule::PerPath && path.flight.on_late(transmission.packet) {
             path.congestion.on_spurious(now);
         }
-        paths.on_answered(now, place.path);
+        paths.on_answered(now, transmission.path);
     }
 
     /// Evaluates a SACK for one path.
@@ -213,15 +214,15 @@ impl Outbound {
         let Some(path) = paths.path_mut(id) else {
             return;
         };
-        let Some(news) = path.flight.take_news() else {
+        let Some(summary) = path.flight.take_ack_summary() else {
             return;
         };
-        let rtt = news.measurable.map(|at| now.since(at));
+        let rtt = summary.measurable.map(|at| now.since(at));
         if let Some(rtt) = rtt {
             path.rtt.on_sample(now, rtt);
         }
         let min_rtt = path.rtt.min().unwrap_or_default();
-        let sample = path.flight.rate_sample(&news, min_rtt);
+        let sample = path.flight.rate_sample(&summary, min_rtt);
         if self.losses == LossRule::PerPath {
             self.find_lost(now, id, paths);
         }
@@ -230,12 +231,12 @@ impl Outbound {
         };
         path.on_acknowledged(&Acknowledged {
             now,
-            bytes: news.bytes,
-            flight_before: news.flight_before,
+            bytes: summary.bytes,
+            flight_before: summary.flight_before,
             flight: path.flight.bytes(),
             rtt,
             smoothed_rtt: path.rtt.smoothed().unwrap_or_default(),
-            newest_sent: news.newest_sent,
+            newest_sent: summary.newest_sent,
             may_grow,
             sample,
         });
@@ -256,7 +257,7 @@ impl Outbound {
     /// Detects reneging: a chunk right after the cumulative TSN that an earlier gap block
     /// acknowledged. A peer that still has it would have included it. Missing gap blocks are not a
     /// sign, since SACKs overtake each other.
-    fn look_for_reneging(&mut self, held: &[Range<u64>]) {
+    fn detect_reneging(&mut self, held: &[Range<u64>]) {
         let first = self.window.get(self.window.first());
         if first.is_some_and(|record| record.status == Status::Ack) {
             tracing::debug!("the peer dropped what it had acknowledged");
@@ -268,33 +269,34 @@ impl Outbound {
 /// Credits a chunk that was sent once and never failed, as nearly all are. The result is that of
 /// [`judge`] and [`credited`].
 fn acknowledge_once(
-    news: News,
-    place: Place,
+    arrival: AckArrival,
+    transmission: Transmission,
     size: u64,
     paths: &mut Paths,
     touched: &mut TouchedPaths,
 ) {
-    let Some(path) = paths.path_mut(place.path) else {
+    let Some(path) = paths.path_mut(transmission.path) else {
         return;
     };
-    let Some(sent_at) = path.flight.sent_at(place.packet) else {
+    let Some(sent_at) = path.flight.sent_at(transmission.packet) else {
         return;
     };
-    let now = news.now;
-    if now.since(sent_at) < news.least_age(path, true) {
-        path.flight.forget(place.packet, size);
-        path.ask_for_heartbeat();
+    let now = arrival.now;
+    if now.since(sent_at) < arrival.least_age(path, true) {
+        path.flight.forget(transmission.packet, size);
+        path.request_heartbeat();
         return;
     }
-    path.flight.acknowledge(now, place.packet, size, true);
-    if !touched.contains(&place.path) {
-        touched.push(place.path);
+    path.flight
+        .acknowledge(now, transmission.packet, size, true);
+    if !touched.contains(&transmission.path) {
+        touched.push(transmission.path);
     }
 }
 
 /// Arrival of an acknowledgement.
 #[derive(Clone, Copy, Debug)]
-struct News {
+struct AckArrival {
     now: Instant,
     /// Path that it came over; `None` for an unknown route.
     over: Option<PathId>,
@@ -302,7 +304,7 @@ struct News {
 
 /// Assessment of a packet that carried the chunk, at the arrival of an acknowledgement.
 struct Judged {
-    place: Place,
+    transmission: Transmission,
     /// The acknowledgement can belong to this packet.
     is_plausible: bool,
     /// The acknowledgement is far too early for this packet.
@@ -318,15 +320,20 @@ struct Judged {
 /// peer that acknowledges what it has not received. Nothing is credited for it until a heartbeat,
 /// whose nonce the peer cannot know, has confirmed such a short round-trip time. An acknowledgement
 /// over another path may come at any time, since its return delay is unknown.
-fn judge(news: News, places: &[Place], once: bool, paths: &Paths) -> SmallVec<[Judged; 2]> {
-    let now = news.now;
-    let judged = places.iter().filter_map(|place| {
-        let path = paths.path(place.path)?;
-        let age = now.since(path.flight.sent_at(place.packet)?);
+fn judge(
+    arrival: AckArrival,
+    in_flight: &[Transmission],
+    once: bool,
+    paths: &Paths,
+) -> SmallVec<[Judged; 2]> {
+    let now = arrival.now;
+    let judged = in_flight.iter().filter_map(|transmission| {
+        let path = paths.path(transmission.path)?;
+        let age = now.since(path.flight.sent_at(transmission.packet)?);
         let shortest = path.rtt.min().unwrap_or_default();
         Some(Judged {
-            place: *place,
-            is_plausible: age >= news.least_age(path, once),
+            transmission: *transmission,
+            is_plausible: age >= arrival.least_age(path, once),
             is_early: age < shortest / 2,
             distance: age.abs_diff(path.rtt.smoothed().unwrap_or_default()),
         })
@@ -334,7 +341,7 @@ fn judge(news: News, places: &[Place], once: bool, paths: &Paths) -> SmallVec<[J
     judged.collect()
 }
 
-impl News {
+impl AckArrival {
     /// Returns the minimum age of a packet for this to be its acknowledgement. `once`: the chunk
     /// was sent only once.
     fn least_age(self, path: &Path, once: bool) -> Duration {
@@ -353,27 +360,32 @@ impl News {
 /// Of several on one path it is the oldest: a later one would make all between them look lost. Of
 /// several paths it is the one whose round-trip time fits best, so that a dead path does not seem
 /// to answer when copies of its chunks arrive over another.
-fn credited(judged: &[Judged], twin: bool) -> SmallVec<[Place; 2]> {
-    if twin {
-        return judged.iter().map(|it| it.place).collect();
+fn credited(judged: &[Judged], is_duplicated: bool) -> SmallVec<[Transmission; 2]> {
+    if is_duplicated {
+        return judged.iter().map(|it| it.transmission).collect();
     }
     let mut oldest: SmallVec<[&Judged; 2]> = SmallVec::new();
     for it in judged.iter().filter(|it| it.is_plausible) {
-        if oldest.iter().all(|known| known.place.path != it.place.path) {
+        if oldest
+            .iter()
+            .all(|known| known.transmission.path != it.transmission.path)
+        {
             oldest.push(it);
         }
     }
     let best = oldest.into_iter().min_by_key(|it| it.distance);
-    best.map(|it| it.place).into_iter().collect()
+    best.map(|it| it.transmission).into_iter().collect()
 }
 
 /// Tells whether no other packet can be the acknowledged one.
 fn is_alone(it: &Judged, judged: &[Judged]) -> bool {
-    let mut others = judged.iter().filter(|other| other.place != it.place);
+    let mut others = judged
+        .iter()
+        .filter(|other| other.transmission != it.transmission);
     it.is_plausible && others.all(|other| !other.is_plausible)
 }
 
 /// Maximum number of retransmitted chunks remembered, and of duplicates examined in one SACK.
-const MAX_MENDED: usize = 64;
+const MAX_REPAIRED: usize = 64;
 /// Round-trip times below this vary by more than half because of delays in the hosts.
 const LONG: Duration = Duration::from_millis(5);

@@ -36,7 +36,7 @@ impl Outbound {
     /// Chooses the purpose and path of the next packet.
     pub(super) fn choose(&mut self, now: Instant, paths: &mut Paths) -> Option<Job> {
         if let Some((path, chunks)) = self.copies.take() {
-            let kind = Kind::Twin(chunks);
+            let kind = Kind::Duplicate(chunks);
             return Some(Job { path, kind });
         }
         if let Some(path) = paths.iter().find(|path| path.flight.is_probe_due()) {
@@ -44,38 +44,38 @@ impl Outbound {
             return Some(Job { path, kind });
         }
         if matches!(self.losses, LossRule::Reports { .. }) {
-            let again = self.choose_again(now, paths);
+            let again = self.choose_retransmission(now, paths);
             return again.or_else(|| self.choose_new(now, paths));
         }
-        self.choose_again(now, paths)
-            .or_else(|| self.choose_copy(now, paths))
+        self.choose_retransmission(now, paths)
+            .or_else(|| self.choose_suspect_reinjection(now, paths))
             .or_else(|| self.choose_new(now, paths))
-            .or_else(|| self.choose_rescue(now, paths))
+            .or_else(|| self.choose_reinjection(now, paths))
     }
 
     /// Chooses a retransmission: over the path with the least round-trip time, not one that failed
     /// the chunk while there is another. Source: SCTP aggregation §3.4.
-    fn choose_again(&mut self, now: Instant, paths: &mut Paths) -> Option<Job> {
-        if !self.window.has_again() {
+    fn choose_retransmission(&mut self, now: Instant, paths: &mut Paths) -> Option<Job> {
+        if !self.window.has_retransmissions() {
             return None;
         }
         let candidates = candidates(paths.views(now, |path| is_ready(now, path)));
         let mut wake_at = None;
-        for chunk in self.window.again().take(LOOK_AHEAD) {
+        for chunk in self.window.to_retransmit().take(LOOK_AHEAD) {
             let record = self.window.get(chunk);
-            let Some(record) = record.filter(|record| self.may_repeat(chunk, record)) else {
+            let Some(record) = record.filter(|record| self.may_retransmit(chunk, record)) else {
                 continue;
             };
             let is_first = chunk == self.window.first();
-            match place_again(now, &candidates, record, |path| {
+            match retransmission_path(now, &candidates, record, |path| {
                 is_first && paths.path(path).is_some_and(has_spare_packet)
             }) {
-                Again::Over(path) => {
-                    let kind = Kind::Again(chunk);
+                RetransmissionPath::Over(path) => {
+                    let kind = Kind::Retransmission(chunk);
                     return Some(Job { path, kind });
                 }
-                Again::After(at) => wake_at = earlier(wake_at, at),
-                Again::Later => {}
+                RetransmissionPath::After(at) => wake_at = earlier(wake_at, at),
+                RetransmissionPath::Later => {}
             }
         }
         self.wake_at = wake_at;
@@ -84,7 +84,7 @@ impl Outbound {
 
     /// Chooses a reinjection from a suspect path: a packet in flight there is copied once to
     /// another path, instead of waiting for T3.
-    fn choose_copy(&mut self, now: Instant, paths: &mut Paths) -> Option<Job> {
+    fn choose_suspect_reinjection(&mut self, now: Instant, paths: &mut Paths) -> Option<Job> {
         let is_silent = |path: &&Path| path.is_suspect(now) && path.flight.uncopied().is_some();
         let silent = paths.iter().find(is_silent)?.id;
         let candidates = candidates(paths.views(now, |path| is_ready(now, path)));
@@ -97,7 +97,7 @@ impl Outbound {
                 chunks.filter(|it| self.may_copy(*it, silent)).collect();
             flight.on_copied();
             if !chunks.is_empty() {
-                let kind = Kind::Copy(chunks);
+                let kind = Kind::Reinjection(chunks);
                 return Some(Job { path, kind });
             }
         }
@@ -170,7 +170,7 @@ impl Outbound {
     /// Source: C. Raiciu and others, *How Hard Can It Be? Designing and Implementing a Deployable
     /// Multipath TCP*, NSDI 2012, §4.2 (opportunistic retransmission; without penalizing the slow
     /// path).
-    fn choose_rescue(&mut self, now: Instant, paths: &mut Paths) -> Option<Job> {
+    fn choose_reinjection(&mut self, now: Instant, paths: &mut Paths) -> Option<Job> {
         let next = self.queue.next();
         let payload = next.map(|next| self.next_payload(paths, &next));
         if payload.is_some_and(|payload| self.has_room_for(payload)) || self.window.is_empty() {
@@ -187,8 +187,9 @@ impl Outbound {
         let slow = (first..self.window.end()).take(LOOK_AHEAD).find(|chunk| {
             let record = self.window.get(*chunk);
             let record = record.filter(|record| !record.failed_on(idle));
-            let place = record.and_then(|record| record.places.first());
-            let under_way = place.filter(|it| it.path != idle && self.may_copy(*chunk, it.path));
+            let transmission = record.and_then(|record| record.in_flight.first());
+            let under_way =
+                transmission.filter(|it| it.path != idle && self.may_copy(*chunk, it.path));
             let expected = under_way.and_then(|it| {
                 let path = paths.path(it.path)?;
                 Some(path.flight.sent_at(it.packet)? + path.rtt.smoothed()?)
@@ -197,7 +198,7 @@ impl Outbound {
             expected.is_some_and(|expected| now + quick + quick / 2 < expected)
         })?;
         let chunks = SmallVec::from_slice(&[slow]);
-        let (path, kind) = (idle, Kind::Copy(chunks));
+        let (path, kind) = (idle, Kind::Reinjection(chunks));
         Some(Job { path, kind })
     }
 
@@ -205,14 +206,17 @@ impl Outbound {
     fn may_copy(&self, chunk: u64, from: PathId) -> bool {
         let record = self.window.get(chunk);
         record.is_some_and(|it| {
-            let is_here = it.places.iter().all(|place| place.path == from);
+            let is_here = it
+                .in_flight
+                .iter()
+                .all(|transmission| transmission.path == from);
             it.status == Status::Wait && is_here && !it.copied
         })
     }
 
     /// Notes for each path why nothing leaves, and until when.
     pub(super) fn on_nothing_to_do(&mut self, now: Instant, paths: &mut Paths) {
-        let waits = self.window.has_again() || !self.queue.is_empty();
+        let waits = self.window.has_retransmissions() || !self.queue.is_empty();
         let has_others = paths.iter().nth(1).is_some();
         for path in paths.iter_mut() {
             let is_held_up = path.has_room() && waits && !path.flight.is_paced(now);
@@ -258,7 +262,7 @@ fn candidates(views: &[PathView]) -> SmallVec<[Candidate; 8]> {
 }
 
 /// Decision about the retransmission of a chunk.
-enum Again {
+enum RetransmissionPath {
     Over(PathId),
     /// Not before this instant, unless something else changes.
     After(Instant),
@@ -271,16 +275,16 @@ enum Again {
 ///
 /// If such paths exist but are busy, a chunk waits for them for one round trip. Without that limit,
 /// a narrow path would collect the losses of a wide one without end.
-fn place_again(
+fn retransmission_path(
     now: Instant,
     candidates: &[Candidate],
     record: &Record,
     may_exceed: impl Fn(PathId) -> bool,
-) -> Again {
+) -> RetransmissionPath {
     let ready = || candidates.iter().filter(|it| it.ready);
     let unfailed = |it: &&Candidate| !record.failed_on(it.path);
     if let Some(path) = quickest(ready().filter(unfailed)) {
-        return Again::Over(path);
+        return RetransmissionPath::Over(path);
     }
     let best = candidates
         .iter()
@@ -288,13 +292,13 @@ fn place_again(
         .min_by_key(|it| it.rank());
     let exceeds = best.or(candidates.iter().min_by_key(|it| it.rank()));
     if let Some(path) = exceeds.filter(|it| may_exceed(it.path)) {
-        return Again::Over(path.path);
+        return RetransmissionPath::Over(path.path);
     }
     let until = best.map_or(now, |best| record.failed_at + best.rtt);
     match quickest(ready()) {
-        Some(path) if until <= now => Again::Over(path),
-        Some(_) => Again::After(until),
-        None => Again::Later,
+        Some(path) if until <= now => RetransmissionPath::Over(path),
+        Some(_) => RetransmissionPath::After(until),
+        None => RetransmissionPath::Later,
     }
 }
 

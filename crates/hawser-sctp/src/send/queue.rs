@@ -247,11 +247,11 @@ impl Queue {
     /// ends there, even if all that was sent has arrived.
     pub(super) fn drop_message(&mut self, number: StreamNumber, id: MessageId) -> Option<Data> {
         let stream = self.streams.get_mut(&number)?;
-        let place = stream
+        let index = stream
             .waiting
             .iter()
             .position(|message| message.id == Some(id))?;
-        let message = stream.waiting.remove(place)?;
+        let message = stream.waiting.remove(index)?;
         if stream.waiting.is_empty() {
             self.turns.remove(&stream.turn);
         }

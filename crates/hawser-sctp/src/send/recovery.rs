@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::Outbound;
 use super::abandon::MessageId;
-use super::window::{Place, Status};
+use super::window::{Status, Transmission};
 use crate::LossRule;
 use crate::congestion::Lost;
 use crate::path::{Path, Paths, SentPacket};
@@ -18,7 +18,7 @@ impl Outbound {
             .flatten()
             .chain(self.wake_at)
             .chain(self.abandon.deadline())
-            .chain(self.abandon.told_again_at(&self.window, paths))
+            .chain(self.abandon.repeat_at(&self.window, paths))
             .min()
     }
 
@@ -32,7 +32,7 @@ impl Outbound {
             self.handle_path_timeout(now, id, paths);
         }
         self.expire(now, paths);
-        self.tell_again(now, paths);
+        self.repeat_forward_tsn(now, paths);
     }
 
     /// Handles a removed path: its chunks in flight are sent again over others.
@@ -47,9 +47,13 @@ impl Outbound {
             let Some(record) = self.window.get_mut(chunk) else {
                 continue;
             };
-            record.failed.retain(|place| place.path != gone);
-            record.places.retain(|place| place.path != gone);
-            if record.places.is_empty() && record.status == Status::Wait {
+            record
+                .failed
+                .retain(|transmission| transmission.path != gone);
+            record
+                .in_flight
+                .retain(|transmission| transmission.path != gone);
+            if record.in_flight.is_empty() && record.status == Status::Wait {
                 self.window.set_status(chunk, Status::Fail);
             }
         }
@@ -87,7 +91,7 @@ impl Outbound {
             return self.on_t3(now, id, paths);
         }
         if is_due(probe) {
-            path.flight.ask_for_probe();
+            path.flight.request_probe();
         }
         if is_due(loss) {
             self.find_lost(now, id, paths);
@@ -132,7 +136,7 @@ impl Outbound {
         let mut spent: SmallVec<[MessageId; 4]> = SmallVec::new();
         for packet in packets {
             let mut is_path_to_blame = false;
-            let place = Place {
+            let transmission = Transmission {
                 path,
                 packet: packet.number,
             };
@@ -140,13 +144,13 @@ impl Outbound {
                 let Some(record) = self.window.get(*chunk) else {
                     continue;
                 };
-                if !record.places.contains(&place) {
+                if !record.in_flight.contains(&transmission) {
                     continue;
                 }
                 is_path_to_blame |= !record.window_probe;
-                let (message, transmissions) = (record.message, record.transmissions);
-                if self.window.on_lost(now, *chunk, place) {
-                    spent.extend(message.filter(|id| self.abandon.is_spent(*id, transmissions)));
+                let (message, send_count) = (record.message, record.send_count);
+                if self.window.on_lost(now, *chunk, transmission) {
+                    spent.extend(message.filter(|id| self.abandon.is_spent(*id, send_count)));
                 }
             }
             if is_path_to_blame {

@@ -9,7 +9,7 @@ use hawser_types::{ByteCount, Instant};
 use smallvec::SmallVec;
 
 use super::Outbound;
-use super::window::{Place, Status};
+use super::window::{Status, Transmission};
 use crate::LossRule;
 use crate::congestion::Lost;
 use crate::path::Paths;
@@ -41,7 +41,7 @@ impl Outbound {
             let Some(record) = self.window.get_mut(chunk) else {
                 continue;
             };
-            if record.status == Status::Wait && record.transmissions == 1 {
+            if record.status == Status::Wait && record.send_count == 1 {
                 record.reports += 1;
                 if record.reports >= missing {
                     self.on_missing(now, chunk, paths);
@@ -56,14 +56,15 @@ impl Outbound {
         let Some(record) = self.window.get(chunk) else {
             return;
         };
-        let (size, places): (_, SmallVec<[Place; 2]>) = (record.size(), record.places.clone());
-        for place in places {
-            let Some(path) = paths.path_mut(place.path) else {
+        let (size, in_flight): (_, SmallVec<[Transmission; 2]>) =
+            (record.size(), record.in_flight.clone());
+        for transmission in in_flight {
+            let Some(path) = paths.path_mut(transmission.path) else {
                 continue;
             };
-            let sent_at = path.flight.sent_at(place.packet);
-            path.flight.forget(place.packet, size);
-            self.window.on_lost(now, chunk, place);
+            let sent_at = path.flight.sent_at(transmission.packet);
+            path.flight.forget(transmission.packet, size);
+            self.window.on_lost(now, chunk, transmission);
             if let Some(newest_sent) = sent_at {
                 let bytes = ByteCount::new(size);
                 path.on_lost(&Lost {

@@ -15,7 +15,7 @@ use hawser_wire::sctp::{Data, GapBlock, PacketWriter, Sack, StreamNumber, Tsn, V
 
 use super::window::Status;
 use super::{Message, Outbound, Reliability};
-use crate::association::Terms;
+use crate::association::Negotiated;
 use crate::path::Paths;
 use crate::{AssociationConfig, Control, Local, Misbehaviour, Route};
 
@@ -36,17 +36,17 @@ struct Sent {
 impl Bench {
     /// Creates a bench with this many answering paths, without estimates.
     fn new(paths: u32, config: &AssociationConfig) -> Self {
-        Self::with_terms(paths, config, &terms(config))
+        Self::with_terms(paths, config, &negotiated(config))
     }
 
-    fn with_terms(count: u32, config: &AssociationConfig, terms: &Terms) -> Self {
+    fn with_terms(count: u32, config: &AssociationConfig, negotiated: &Negotiated) -> Self {
         let now = Instant::from_nanos(1_000_000_000);
         let mut paths = Paths::new(config, 7);
         for number in 0..count {
             paths.add(now, route(number), true);
         }
         Self {
-            outbound: Outbound::new(config, terms),
+            outbound: Outbound::new(config, negotiated),
             paths,
             now,
         }
@@ -188,8 +188,8 @@ fn config() -> AssociationConfig {
     }
 }
 
-fn terms(config: &AssociationConfig) -> Terms {
-    Terms {
+fn negotiated(config: &AssociationConfig) -> Negotiated {
+    Negotiated {
         local_tag: VerificationTag::new(1),
         peer_tag: VerificationTag::new(2),
         initial_tsn: tsn(0),

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::Outbound;
 use super::queue::Next;
-use super::window::{Place, Record, Status};
+use super::window::{Record, Status, Transmission};
 use crate::path::{Path, Paths};
 
 /// Purpose and path of the next packet.
@@ -19,13 +19,13 @@ pub(super) struct Job {
 #[derive(Debug)]
 pub(super) enum Kind {
     /// Retransmissions, this chunk first.
-    Again(u64),
+    Retransmission(u64),
     /// New chunks; `second`: path for their copies.
     New { second: Option<PathId> },
     /// Reinjection of chunks in flight on another path.
-    Copy(SmallVec<[u64; 2]>),
+    Reinjection(SmallVec<[u64; 2]>),
     /// Redundant copies of chunks that have just left, as the policy or the message asks for.
-    Twin(SmallVec<[u64; 2]>),
+    Duplicate(SmallVec<[u64; 2]>),
     /// A probe to elicit an acknowledgement.
     Probe,
 }
@@ -61,8 +61,8 @@ impl Outbound {
     pub(crate) fn packet_size(&self, path: &Path) -> usize {
         let chunk = match &self.job {
             Some(Job { path: of, kind }) if *of == path.id => match kind {
-                Kind::Again(chunk) => self.window.get(*chunk),
-                Kind::Copy(chunks) | Kind::Twin(chunks) => {
+                Kind::Retransmission(chunk) => self.window.get(*chunk),
+                Kind::Reinjection(chunks) | Kind::Duplicate(chunks) => {
                     chunks.first().and_then(|chunk| self.window.get(*chunk))
                 }
                 Kind::Probe => path
@@ -103,7 +103,9 @@ impl Outbound {
             ..Filling::default()
         };
         match job.kind {
-            Kind::Again(chunk) => self.fill_again(chunk, paths, &mut filling, writer),
+            Kind::Retransmission(chunk) => {
+                self.fill_retransmissions(chunk, paths, &mut filling, writer)
+            }
             Kind::New { second } => {
                 self.fill_new(paths, &mut filling, writer);
                 self.copies = match second {
@@ -112,14 +114,14 @@ impl Outbound {
                 };
                 self.copies.take_if(|(_, chunks)| chunks.is_empty());
             }
-            Kind::Copy(chunks) => self.fill_copies(&chunks, false, &mut filling, writer),
-            Kind::Twin(chunks) => self.fill_copies(&chunks, true, &mut filling, writer),
+            Kind::Reinjection(chunks) => self.fill_copies(&chunks, false, &mut filling, writer),
+            Kind::Duplicate(chunks) => self.fill_copies(&chunks, true, &mut filling, writer),
             Kind::Probe => self.fill_probe(paths, &mut filling, writer),
         }
         self.on_filled(now, paths, filling)
     }
 
-    fn fill_again(
+    fn fill_retransmissions(
         &mut self,
         first: u64,
         paths: &mut Paths,
@@ -129,7 +131,8 @@ impl Outbound {
         if !self.put(first, filling, writer) {
             return;
         }
-        let others: SmallVec<[u64; LOOK_AHEAD]> = self.window.again().take(LOOK_AHEAD).collect();
+        let others: SmallVec<[u64; LOOK_AHEAD]> =
+            self.window.to_retransmit().take(LOOK_AHEAD).collect();
         let is_only = paths.iter().filter(|path| path.selected).count() < 2;
         for chunk in others {
             let Some(record) = self.window.get(chunk) else {
@@ -137,7 +140,7 @@ impl Outbound {
             };
             let fits = record.size() as usize <= writer.room();
             let allowed = is_only || !record.failed_on(filling.path);
-            if fits && allowed && self.may_repeat(chunk, record) {
+            if fits && allowed && self.may_retransmit(chunk, record) {
                 self.put(chunk, filling, writer);
             }
         }
@@ -182,7 +185,7 @@ impl Outbound {
     fn fill_copies(
         &mut self,
         chunks: &[u64],
-        twin: bool,
+        is_duplicate: bool,
         filling: &mut Filling,
         writer: &mut PacketWriter,
     ) {
@@ -190,7 +193,7 @@ impl Outbound {
             let record = self.window.get(*chunk);
             let may = record.is_some_and(|record| record.status == Status::Wait);
             if may && self.put(*chunk, filling, writer) {
-                self.window.on_copied(*chunk, twin);
+                self.window.on_copied(*chunk, is_duplicate);
             }
         }
     }
@@ -204,9 +207,11 @@ impl Outbound {
         let latest = paths.path(path).and_then(|path| path.flight.latest());
         let latest = latest.filter(|_| filling.chunks.is_empty());
         for chunk in latest.into_iter().flat_map(|packet| packet.chunks.clone()) {
-            let place = |place: &Place| place.path == path && place.packet < number;
+            let transmission = |transmission: &Transmission| {
+                transmission.path == path && transmission.packet < number
+            };
             let record = self.window.get(chunk);
-            if record.is_some_and(|record| record.places.iter().any(place)) {
+            if record.is_some_and(|record| record.in_flight.iter().any(transmission)) {
                 self.put(chunk, filling, writer);
             }
         }
@@ -245,11 +250,11 @@ impl Outbound {
         }
         filling.chunks.push(chunk);
         filling.bytes += size;
-        let place = Place {
+        let transmission = Transmission {
             path: filling.path,
             packet: filling.number,
         };
-        self.window.on_sent(chunk, place);
+        self.window.on_sent(chunk, transmission);
         true
     }
 
@@ -288,7 +293,7 @@ impl Outbound {
 
     /// Tells whether a failed chunk may be sent again. The first of the window always may, since
     /// the peer waits for it.
-    pub(super) fn may_repeat(&self, chunk: u64, record: &Record) -> bool {
+    pub(super) fn may_retransmit(&self, chunk: u64, record: &Record) -> bool {
         let length = record.data.payload.len();
         chunk == self.window.first() || self.has_room_for(length)
     }

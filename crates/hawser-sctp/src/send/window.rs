@@ -21,7 +21,7 @@ pub(super) struct Window {
     /// Chunks acknowledged beyond the first hole.
     acknowledged: RangeSet,
     /// Chunks to be sent again.
-    again: BTreeSet<u64>,
+    to_retransmit: BTreeSet<u64>,
     /// Payload of all records.
     bytes: u64,
     /// Payload in flight.
@@ -38,13 +38,13 @@ pub(super) struct Record {
     size: u32,
     pub(super) status: Status,
     /// Packets in flight that carry it: mostly one, more after a probe or a copy.
-    pub(super) places: SmallVec<[Place; 2]>,
+    pub(super) in_flight: SmallVec<[Transmission; 2]>,
     /// Lost packets that carried it, oldest first; bounded.
-    pub(super) failed: SmallVec<[Place; 2]>,
+    pub(super) failed: SmallVec<[Transmission; 2]>,
     /// Time of the last loss.
     pub(super) failed_at: Instant,
     /// Number of transmissions.
-    pub(super) transmissions: u32,
+    pub(super) send_count: u32,
     /// Its message, if that may be abandoned.
     pub(super) message: Option<MessageId>,
     /// Number of SACKs that reported it missing, where these are counted.
@@ -52,7 +52,7 @@ pub(super) struct Record {
     /// It was sent into a closed window: its loss does not count against the path.
     pub(super) window_probe: bool,
     /// It was duplicated from the beginning.
-    pub(super) twin: bool,
+    pub(super) is_duplicated: bool,
     /// A copy of it was sent over another path.
     pub(super) copied: bool,
 }
@@ -73,7 +73,7 @@ pub(super) enum Status {
 
 /// A packet on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Transmission {
     pub(super) path: PathId,
     pub(super) packet: u64,
 }
@@ -86,7 +86,7 @@ impl Window {
             first: 0,
             initial,
             acknowledged: RangeSet::new(),
-            again: BTreeSet::new(),
+            to_retransmit: BTreeSet::new(),
             bytes: 0,
             under_way: 0,
             repeated: 0,
@@ -138,13 +138,13 @@ impl Window {
     }
 
     pub(super) fn get(&self, chunk: u64) -> Option<&Record> {
-        let place = chunk.checked_sub(self.first)?;
-        self.records.get(place as usize)
+        let index = chunk.checked_sub(self.first)?;
+        self.records.get(index as usize)
     }
 
     pub(super) fn get_mut(&mut self, chunk: u64) -> Option<&mut Record> {
-        let place = chunk.checked_sub(self.first)?;
-        self.records.get_mut(place as usize)
+        let index = chunk.checked_sub(self.first)?;
+        self.records.get_mut(index as usize)
     }
 
     /// Adds a chunk that is about to be sent for the first time, and assigns its TSN.
@@ -156,31 +156,31 @@ impl Window {
             size: self.framing.chunk_length(&data) as u32,
             data,
             status: Status::Fail,
-            places: SmallVec::new(),
+            in_flight: SmallVec::new(),
             failed: SmallVec::new(),
             failed_at: Instant::ZERO,
-            transmissions: 0,
+            send_count: 0,
             reports: 0,
             message,
             window_probe: false,
-            twin: false,
+            is_duplicated: false,
             copied: false,
         });
         chunk
     }
 
     /// Records that the chunk leaves in this packet.
-    pub(super) fn on_sent(&mut self, chunk: u64, place: Place) {
-        self.again.remove(&chunk);
+    pub(super) fn on_sent(&mut self, chunk: u64, transmission: Transmission) {
+        self.to_retransmit.remove(&chunk);
         let Some(record) = self.get_mut(chunk) else {
             return;
         };
-        let again = match record.transmissions {
+        let again = match record.send_count {
             0 => 0,
             _ => record.data.payload.len() as u64,
         };
-        record.transmissions += 1;
-        record.places.push(place);
+        record.send_count += 1;
+        record.in_flight.push(transmission);
         if record.status == Status::Fail {
             self.set_status(chunk, Status::Wait);
         }
@@ -188,10 +188,10 @@ impl Window {
     }
 
     /// Records that the transmission is a copy.
-    pub(super) fn on_copied(&mut self, chunk: u64, twin: bool) {
+    pub(super) fn on_copied(&mut self, chunk: u64, is_duplicate: bool) {
         if let Some(record) = self.get_mut(chunk) {
             record.copied = true;
-            record.twin = twin;
+            record.is_duplicated = is_duplicate;
         }
     }
 
@@ -209,21 +209,21 @@ impl Window {
             self.under_way += length;
         }
         if status == Status::Fail {
-            self.again.insert(chunk);
+            self.to_retransmit.insert(chunk);
         } else {
-            self.again.remove(&chunk);
+            self.to_retransmit.remove(&chunk);
         }
     }
 
     /// Records the loss of a packet with the chunk; returns whether the chunk has failed, since no
     /// other packet in flight carries it.
-    pub(super) fn on_lost(&mut self, now: Instant, chunk: u64, place: Place) -> bool {
+    pub(super) fn on_lost(&mut self, now: Instant, chunk: u64, transmission: Transmission) -> bool {
         let Some(record) = self.get_mut(chunk) else {
             return false;
         };
-        let before = record.places.len();
-        record.places.retain(|known| *known != place);
-        if record.places.len() == before {
+        let before = record.in_flight.len();
+        record.in_flight.retain(|known| *known != transmission);
+        if record.in_flight.len() == before {
             return false;
         }
         record.failed_at = now;
@@ -231,9 +231,9 @@ impl Window {
             if record.failed.len() == MAX_FAILED {
                 record.failed.remove(0);
             }
-            record.failed.push(place);
+            record.failed.push(transmission);
         }
-        let failed = record.places.is_empty() && record.status == Status::Wait;
+        let failed = record.in_flight.is_empty() && record.status == Status::Wait;
         if failed {
             self.set_status(chunk, Status::Fail);
         }
@@ -280,12 +280,12 @@ impl Window {
     }
 
     /// Returns the chunks to be sent again, lowest TSN first.
-    pub(super) fn again(&self) -> impl Iterator<Item = u64> {
-        self.again.iter().copied()
+    pub(super) fn to_retransmit(&self) -> impl Iterator<Item = u64> {
+        self.to_retransmit.iter().copied()
     }
 
-    pub(super) fn has_again(&self) -> bool {
-        !self.again.is_empty()
+    pub(super) fn has_retransmissions(&self) -> bool {
+        !self.to_retransmit.is_empty()
     }
 
     /// Returns the numbers of all chunks.
@@ -302,7 +302,9 @@ impl Record {
 
     /// Tells whether this path has lost the chunk.
     pub(super) fn failed_on(&self, path: PathId) -> bool {
-        self.failed.iter().any(|place| place.path == path)
+        self.failed
+            .iter()
+            .any(|transmission| transmission.path == path)
     }
 }
 

@@ -7,24 +7,24 @@ use hawser_types::Instant;
 use hawser_wire::sctp::{Cause, Chunk, Framing, Init, Tsn, VerificationTag};
 use rand::Rng as _;
 
-use super::{Arrival, Setup, SetupNews, Stage};
+use super::{Arrival, Setup, SetupOutcome, Stage};
 use crate::association::answer::Answer;
+use crate::association::negotiated::{Names, Negotiated};
 use crate::association::offer::PeerOffer;
-use crate::association::terms::{Names, Terms};
 use crate::endpoint::Cookie;
 
 impl Setup {
     /// Handles an INIT. It never changes an association; at most it is answered.
-    pub(super) fn on_init(&mut self, now: Instant, arrival: Arrival, init: &Init) -> SetupNews {
+    pub(super) fn on_init(&mut self, now: Instant, arrival: Arrival, init: &Init) -> SetupOutcome {
         if arrival.acknowledging {
-            return SetupNews::Late;
+            return SetupOutcome::Late;
         }
         let Arrival { route, .. } = arrival;
-        if let Stage::Established(terms) = &self.stage
-            && terms.peer_tag == init.tag
+        if let Stage::Established(negotiated) = &self.stage
+            && negotiated.peer_tag == init.tag
         {
             // A late copy of the INIT that set up this association, over a slower route.
-            return SetupNews::Discard;
+            return SetupOutcome::Discard;
         }
         let peer = match PeerOffer::read(init, route.remote.ip(), route.local.address) {
             Ok(peer) => peer,
@@ -40,14 +40,14 @@ impl Setup {
                         },
                     );
                 }
-                return SetupNews::Discard;
+                return SetupOutcome::Discard;
             }
         };
         let (names, tie) = match &self.stage {
             Stage::CookieWait { .. } => (self.names, 0),
             Stage::CookieEchoed { .. } => (self.names, self.tie()),
             Stage::Established(_) => (self.draw_names(), self.tie()),
-            Stage::Accepting(_) | Stage::Closed => return SetupNews::Discard,
+            Stage::Accepting(_) | Stage::Closed => return SetupOutcome::Discard,
         };
         let chunk = match self.new_addresses(&peer, route.remote.ip()) {
             // A restart that adds addresses could take the association over (§5.2.2).
@@ -58,15 +58,15 @@ impl Setup {
             None => {
                 let answer = Answer {
                     offer: &self.offer,
-                    locals: &self.beginning.locals,
-                    key: &self.beginning.key,
-                    life: self.beginning.config.cookie_life,
+                    locals: &self.context.locals,
+                    key: &self.context.key,
+                    life: self.context.config.cookie_life,
                 };
                 answer.init_ack(now, route, names, tie, &peer)
             }
         };
         self.send(route, peer.tag, chunk);
-        SetupNews::Discard
+        SetupOutcome::Discard
     }
 
     /// Handles a COOKIE ECHO by the table of §5.2.4.
@@ -75,9 +75,9 @@ impl Setup {
         now: Instant,
         arrival: Arrival,
         sealed: &Bytes,
-    ) -> SetupNews {
-        let Ok(cookie) = self.beginning.key.open(sealed) else {
-            return SetupNews::Discard;
+    ) -> SetupOutcome {
+        let Ok(cookie) = self.context.key.open(sealed) else {
+            return SetupOutcome::Discard;
         };
         if !cookie.fits(
             arrival.route.remote,
@@ -85,87 +85,99 @@ impl Setup {
             self.names.port,
             self.names.peer_port,
         ) {
-            return SetupNews::Discard;
+            return SetupOutcome::Discard;
         }
-        let knows_local = cookie.terms.local_tag == self.names.tag;
-        let knows_peer = self.peer_tag() == Some(cookie.terms.peer_tag);
+        let knows_local = cookie.negotiated.local_tag == self.names.tag;
+        let knows_peer = self.peer_tag() == Some(cookie.negotiated.peer_tag);
         let knows_tie = cookie.tie == self.tie();
         match (knows_local, knows_peer) {
             (true, true) => self.on_known_cookie(arrival),
             (true, false) => self.on_crossing_cookie(now, arrival, cookie),
             (false, false) if knows_tie => self.on_restart_cookie(now, arrival, cookie),
             // A cookie that another one has overtaken, or one of a past association.
-            (false, _) => SetupNews::Discard,
+            (false, _) => SetupOutcome::Discard,
         }
     }
 
     /// Case D: the peer has not received the COOKIE ACK yet. The cookie's age does not matter.
-    fn on_known_cookie(&mut self, arrival: Arrival) -> SetupNews {
-        let (terms, is_new) = match &self.stage {
-            Stage::CookieEchoed { terms, .. } | Stage::Accepting(terms) => (terms.clone(), true),
-            Stage::Established(terms) => (terms.clone(), false),
-            Stage::CookieWait { .. } | Stage::Closed => return SetupNews::Discard,
+    fn on_known_cookie(&mut self, arrival: Arrival) -> SetupOutcome {
+        let (negotiated, is_new) = match &self.stage {
+            Stage::CookieEchoed { negotiated, .. } | Stage::Accepting(negotiated) => {
+                (negotiated.clone(), true)
+            }
+            Stage::Established(negotiated) => (negotiated.clone(), false),
+            Stage::CookieWait { .. } | Stage::Closed => return SetupOutcome::Discard,
         };
-        self.send(arrival.route, terms.peer_tag, Chunk::CookieAck);
+        self.send(arrival.route, negotiated.peer_tag, Chunk::CookieAck);
         if is_new {
-            self.establish(terms)
+            self.establish(negotiated)
         } else {
-            SetupNews::Nothing
+            SetupOutcome::Nothing
         }
     }
 
     /// Case B: both ends began at about the same time, and the peer chose another tag than in its
     /// first answer.
-    fn on_crossing_cookie(&mut self, now: Instant, arrival: Arrival, cookie: Cookie) -> SetupNews {
+    fn on_crossing_cookie(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        cookie: Cookie,
+    ) -> SetupOutcome {
         if self.refuse_stale(now, arrival, &cookie) {
-            return SetupNews::Discard;
+            return SetupOutcome::Discard;
         }
         let is_new = match &self.stage {
             Stage::CookieWait { .. } | Stage::CookieEchoed { .. } => true,
             Stage::Established(_) if !arrival.acknowledging && self.may_begin_anew() => false,
             Stage::Accepting(_) | Stage::Established(_) | Stage::Closed => {
-                return SetupNews::Discard;
+                return SetupOutcome::Discard;
             }
         };
-        self.send(arrival.route, cookie.terms.peer_tag, Chunk::CookieAck);
-        let news = self.establish(cookie.terms);
-        if is_new { news } else { anew(news) }
+        self.send(arrival.route, cookie.negotiated.peer_tag, Chunk::CookieAck);
+        let outcome = self.establish(cookie.negotiated);
+        if is_new { outcome } else { anew(outcome) }
     }
 
     /// Case A: the peer has lost the association and restarts.
-    fn on_restart_cookie(&mut self, now: Instant, arrival: Arrival, cookie: Cookie) -> SetupNews {
-        let Stage::Established(terms) = &self.stage else {
-            return SetupNews::Discard;
+    fn on_restart_cookie(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        cookie: Cookie,
+    ) -> SetupOutcome {
+        let Stage::Established(negotiated) = &self.stage else {
+            return SetupOutcome::Discard;
         };
         if !self.may_begin_anew() {
-            return SetupNews::Discard;
+            return SetupOutcome::Discard;
         }
-        let is_known = |it: &SocketAddr| is_listed(terms, it.ip());
-        if !cookie.terms.peer_addresses.iter().all(is_known) {
-            return SetupNews::Discard;
+        let is_known = |it: &SocketAddr| is_listed(negotiated, it.ip());
+        if !cookie.negotiated.peer_addresses.iter().all(is_known) {
+            return SetupOutcome::Discard;
         }
         if self.refuse_stale(now, arrival, &cookie) {
-            return SetupNews::Discard;
+            return SetupOutcome::Discard;
         }
-        let (route, tag) = (arrival.route, cookie.terms.peer_tag);
+        let (route, tag) = (arrival.route, cookie.negotiated.peer_tag);
         if arrival.acknowledging {
             self.send(
                 route,
                 tag,
                 Chunk::Error(vec![Cause::CookieWhileShuttingDown]),
             );
-            return SetupNews::Late;
+            return SetupOutcome::Late;
         }
-        self.names.tag = cookie.terms.local_tag;
-        self.names.initial_tsn = cookie.terms.initial_tsn;
+        self.names.tag = cookie.negotiated.local_tag;
+        self.names.initial_tsn = cookie.negotiated.initial_tsn;
         self.send(route, tag, Chunk::CookieAck);
-        anew(self.establish(cookie.terms))
+        anew(self.establish(cookie.negotiated))
     }
 
     /// Tells whether restarts are possible. Compact packets carry no tag to tell the associations
     /// apart.
     fn may_begin_anew(&self) -> bool {
-        self.beginning.config.framing == Framing::Whole
+        self.context.config.framing == Framing::Whole
     }
 
     /// Reports a stale cookie to the peer; `true` if it is stale.
@@ -175,7 +187,7 @@ impl Setup {
         };
         self.send(
             arrival.route,
-            cookie.terms.peer_tag,
+            cookie.negotiated.peer_tag,
             Chunk::Error(vec![cause]),
         );
         true
@@ -184,12 +196,13 @@ impl Setup {
     /// Returns the peer's addresses that the association does not have, as parameters; `None` where
     /// it has them all or does not know the peer's yet.
     fn new_addresses(&self, peer: &PeerOffer, source: IpAddr) -> Option<Bytes> {
-        let (Stage::CookieEchoed { terms, .. } | Stage::Established(terms)) = &self.stage else {
+        let (Stage::CookieEchoed { negotiated, .. } | Stage::Established(negotiated)) = &self.stage
+        else {
             return None;
         };
         let said = std::iter::once(&source).chain(&peer.addresses);
         let mut added = BytesMut::new();
-        for address in said.filter(|it| !is_listed(terms, **it)) {
+        for address in said.filter(|it| !is_listed(negotiated, **it)) {
             put_address(&mut added, *address);
         }
         (!added.is_empty()).then(|| added.freeze())
@@ -197,7 +210,7 @@ impl Setup {
 
     /// Draws a new tag and initial TSN. A restarting peer must not learn the tag in use.
     fn draw_names(&mut self) -> Names {
-        let random = &mut self.beginning.random;
+        let random = &mut self.context.random;
         Names {
             tag: VerificationTag::new(random.random_range(1..=u32::MAX)),
             initial_tsn: Tsn::new(random.random()),
@@ -206,15 +219,18 @@ impl Setup {
     }
 }
 
-fn anew(news: SetupNews) -> SetupNews {
-    match news {
-        SetupNews::Established(terms) => SetupNews::Restarted(terms),
+fn anew(outcome: SetupOutcome) -> SetupOutcome {
+    match outcome {
+        SetupOutcome::Established(negotiated) => SetupOutcome::Restarted(negotiated),
         other => other,
     }
 }
 
-fn is_listed(terms: &Terms, address: IpAddr) -> bool {
-    terms.peer_addresses.iter().any(|it| it.ip() == address)
+fn is_listed(negotiated: &Negotiated, address: IpAddr) -> bool {
+    negotiated
+        .peer_addresses
+        .iter()
+        .any(|it| it.ip() == address)
 }
 
 /// Writes an address parameter. Source: RFC 9260 §3.3.2.1.

@@ -7,24 +7,32 @@ use hawser_types::Instant;
 use hawser_wire::sctp::{Cause, Chunk, Init, Parameter, VerificationTag};
 use smallvec::{SmallVec, smallvec};
 
-use super::rounds::Rounds;
-use super::{Arrival, MAX_OUTGOING, Outgoing, Setup, SetupNews, Stage};
+use super::schedule::HandshakeSchedule;
+use super::{Arrival, MAX_OUTGOING, Outgoing, Setup, SetupOutcome, Stage};
 use crate::association::answer::own_addresses;
+use crate::association::negotiated::Negotiated;
 use crate::association::offer::{MAX_PEER_ADDRESSES, PeerOffer};
-use crate::association::terms::Terms;
 use crate::error::{Closed, Misbehaviour};
 use crate::{Checksum, Route};
 
 impl Setup {
-    pub(super) fn on_init_ack(&mut self, now: Instant, arrival: Arrival, init: &Init) -> SetupNews {
-        let Stage::CookieWait { rounds, stale, .. } = &self.stage else {
-            return SetupNews::Nothing;
+    pub(super) fn on_init_ack(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        init: &Init,
+    ) -> SetupOutcome {
+        let Stage::CookieWait {
+            schedule, stale, ..
+        } = &self.stage
+        else {
+            return SetupOutcome::Nothing;
         };
-        let (began, stale) = (rounds.began(), *stale);
+        let (began, stale) = (schedule.began(), *stale);
         let Route { local, remote } = arrival.route;
         // Data would go to the source of the answer, so it must be an address that was asked.
-        if !rounds.remotes().any(|asked| asked.ip() == remote.ip()) {
-            return SetupNews::Discard;
+        if !schedule.remotes().any(|asked| asked.ip() == remote.ip()) {
+            return SetupOutcome::Discard;
         }
         let (peer, cookie) = match PeerOffer::read(init, remote.ip(), local.address) {
             Ok(PeerOffer { cookie: None, .. }) => {
@@ -50,19 +58,19 @@ impl Setup {
             let cause = Cause::UnrecognizedParameters(peer.unrecognized_whole());
             chunks.push(Chunk::Error(vec![cause]));
         }
-        let mut terms = Terms::agree(&self.offer, self.names, &peer, remote);
-        self.add_given(&mut terms);
-        let rounds = Rounds::new(
+        let mut negotiated = Negotiated::agree(&self.offer, self.names, &peer, remote);
+        self.add_given(&mut negotiated);
+        let schedule = HandshakeSchedule::new(
             now,
-            &self.beginning,
-            &terms.peer_addresses,
+            &self.context,
+            &negotiated.peer_addresses,
             Some(arrival.route),
         );
-        let rounds = rounds.following(began, &self.beginning);
+        let schedule = schedule.after_answer(began, &self.context);
         self.move_to(Stage::CookieEchoed {
-            rounds,
+            schedule,
             chunks,
-            terms,
+            negotiated,
             stale,
         });
         self.handle_timeout(now)
@@ -71,13 +79,13 @@ impl Setup {
     /// Adds what the owner specified about the peer's addresses: the ports of those that the peer
     /// lists too. Where packets are authenticated below, it adds the other addresses as well: a
     /// peer behind a NAT does not know its own.
-    fn add_given(&self, terms: &mut Terms) {
-        let Stage::CookieWait { rounds, .. } = &self.stage else {
+    fn add_given(&self, negotiated: &mut Negotiated) {
+        let Stage::CookieWait { schedule, .. } = &self.stage else {
             return;
         };
-        let takes_others = self.beginning.config.checksum == Checksum::Below;
-        for given in rounds.remotes() {
-            let addresses = &mut terms.peer_addresses;
+        let takes_others = self.context.config.checksum == Checksum::Below;
+        for given in schedule.remotes() {
+            let addresses = &mut negotiated.peer_addresses;
             match addresses.iter().position(|it| it.ip() == given.ip()) {
                 // The source of the answer is more reliable.
                 Some(0) => {}
@@ -95,10 +103,15 @@ impl Setup {
     /// repeating the cookie asks for another. A HEARTBEAT is answered (§8.3), or its path would
     /// stay unused until the next one.
     pub(crate) fn on_early_chunk(&mut self, now: Instant, route: Route, chunk: Chunk) {
-        let Stage::CookieEchoed { rounds, terms, .. } = &mut self.stage else {
+        let Stage::CookieEchoed {
+            schedule,
+            negotiated,
+            ..
+        } = &mut self.stage
+        else {
             return;
         };
-        let (tag, may_ask) = (terms.peer_tag, rounds.hasten(now));
+        let (tag, may_ask) = (negotiated.peer_tag, schedule.take_early(now));
         if let Chunk::Heartbeat(info) = chunk {
             self.send(route, tag, Chunk::HeartbeatAck(info));
         }
@@ -107,36 +120,39 @@ impl Setup {
         }
     }
 
-    pub(super) fn on_cookie_ack(&mut self) -> SetupNews {
-        let Stage::CookieEchoed { terms, .. } = &self.stage else {
-            return SetupNews::Nothing;
+    pub(super) fn on_cookie_ack(&mut self) -> SetupOutcome {
+        let Stage::CookieEchoed { negotiated, .. } = &self.stage else {
+            return SetupOutcome::Nothing;
         };
-        let terms = terms.clone();
-        self.establish(terms)
+        let negotiated = negotiated.clone();
+        self.establish(negotiated)
     }
 
     /// Handles an ERROR. Only the stale cookie matters here: this end asks for a cookie with a
     /// longer lifetime (§5.2.6).
-    pub(super) fn on_error(&mut self, now: Instant, causes: &[Cause]) -> SetupNews {
-        let Stage::CookieEchoed { stale, terms, .. } = &self.stage else {
-            return SetupNews::Nothing;
+    pub(super) fn on_error(&mut self, now: Instant, causes: &[Cause]) -> SetupOutcome {
+        let Stage::CookieEchoed {
+            stale, negotiated, ..
+        } = &self.stage
+        else {
+            return SetupOutcome::Nothing;
         };
         let late = causes.iter().find_map(|cause| match cause {
             Cause::StaleCookie(micros) => Some(Duration::from_micros(u64::from(*micros))),
             _ => None,
         });
         let Some(late) = late else {
-            return SetupNews::Nothing;
+            return SetupOutcome::Nothing;
         };
         if *stale >= MAX_STALE {
             return self.close(Closed::Refused);
         }
-        let rounds = Rounds::new(now, &self.beginning, &terms.peer_addresses, None);
+        let schedule = HandshakeSchedule::new(now, &self.context, &negotiated.peer_addresses, None);
         let stale = stale + 1;
         self.move_to(Stage::CookieWait {
-            rounds,
+            schedule,
             stale,
-            patience: late * 2,
+            cookie_life_increment: late * 2,
         });
         self.handle_timeout(now)
     }
@@ -144,30 +160,35 @@ impl Setup {
     /// Sends the packet that this stage repeats until it is answered.
     pub(super) fn send_first(&mut self, route: Route) {
         match &self.stage {
-            Stage::CookieWait { patience, .. } => {
-                let chunk = Chunk::Init(self.init(route, *patience));
+            Stage::CookieWait {
+                cookie_life_increment,
+                ..
+            } => {
+                let chunk = Chunk::Init(self.init(route, *cookie_life_increment));
                 self.send(route, VerificationTag::NONE, chunk);
             }
-            Stage::CookieEchoed { chunks, terms, .. } => {
-                let (tag, chunks) = (terms.peer_tag, chunks.clone());
+            Stage::CookieEchoed {
+                chunks, negotiated, ..
+            } => {
+                let (tag, chunks) = (negotiated.peer_tag, chunks.clone());
                 self.queue(Outgoing { route, tag, chunks });
             }
             Stage::Accepting(_) | Stage::Established(_) | Stage::Closed => {}
         }
     }
 
-    fn init(&self, route: Route, patience: Duration) -> Init {
-        let addresses = own_addresses(&self.beginning.locals, route, [true, true]);
+    fn init(&self, route: Route, cookie_life_increment: Duration) -> Init {
+        let addresses = own_addresses(&self.context.locals, route, [true, true]);
         let mut init = self.offer.init(self.names, &addresses);
-        if !patience.is_zero() {
-            let millis = u32::try_from(patience.as_millis() + 1).unwrap_or(u32::MAX);
+        if !cookie_life_increment.is_zero() {
+            let millis = u32::try_from(cookie_life_increment.as_millis() + 1).unwrap_or(u32::MAX);
             init.parameters.push(Parameter::CookiePreservative(millis));
         }
         init
     }
 
     /// Refuses an unusable INIT ACK and closes the association.
-    fn refuse(&mut self, route: Route, tag: VerificationTag, cause: Cause) -> SetupNews {
+    fn refuse(&mut self, route: Route, tag: VerificationTag, cause: Cause) -> SetupOutcome {
         self.send(
             route,
             tag,

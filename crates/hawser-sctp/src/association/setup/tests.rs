@@ -4,9 +4,9 @@ mod collision;
 use hawser_types::Instant;
 use hawser_wire::sctp::{Chunk, Parameter, VerificationTag};
 
-use super::{Arrival, Route, Setup, SetupNews};
+use super::{Arrival, Route, Setup, SetupOutcome};
 use crate::endpoint::Cookie;
-use crate::testing::{Sent, beginning, init, names, route, seconds, socket, terms};
+use crate::testing::{Sent, init, names, negotiated, route, seconds, setup_context, socket};
 
 /// Tests of one end, with tag 1; the peer has tag 2.
 const OWN: u32 = 1;
@@ -18,7 +18,7 @@ const AWAY_TOO: &str = "203.0.113.1";
 fn waiting() -> Setup {
     let mut setup = Setup::connect(
         Instant::ZERO,
-        beginning(&[HOME]),
+        setup_context(&[HOME]),
         names(OWN),
         &[socket(AWAY)],
     );
@@ -28,22 +28,22 @@ fn waiting() -> Setup {
 
 fn echoed() -> Setup {
     let mut setup = waiting();
-    let (news, sent) = deliver(&mut setup, OWN, Chunk::InitAck(answer(vec![])));
-    assert_eq!((news, sent.len()), (SetupNews::Nothing, 1));
+    let (outcome, sent) = deliver(&mut setup, OWN, Chunk::InitAck(answer(vec![])));
+    assert_eq!((outcome, sent.len()), (SetupOutcome::Nothing, 1));
     setup
 }
 
 fn established() -> Setup {
-    let terms = terms(OWN, PEER, &[AWAY, AWAY_TOO]);
-    let mut setup = Setup::accept(beginning(&[HOME]), terms.clone());
+    let negotiated = negotiated(OWN, PEER, &[AWAY, AWAY_TOO]);
+    let mut setup = Setup::accept(setup_context(&[HOME]), negotiated.clone());
     let cookie = Cookie {
         expires: seconds(60),
         tie: 0,
-        terms: terms.clone(),
+        negotiated: negotiated.clone(),
     };
-    let chunk = Chunk::CookieEcho(setup.beginning.key.seal(&cookie));
-    let (news, sent) = deliver(&mut setup, OWN, chunk);
-    assert_eq!(news, SetupNews::Established(terms));
+    let chunk = Chunk::CookieEcho(setup.context.key.seal(&cookie));
+    let (outcome, sent) = deliver(&mut setup, OWN, chunk);
+    assert_eq!(outcome, SetupOutcome::Established(negotiated));
     assert_eq!(sent[0].chunks, [Chunk::CookieAck]);
     setup
 }
@@ -77,7 +77,7 @@ fn arrival(tag: u32) -> Arrival {
 }
 
 /// Delivers a chunk from the peer's first address after a second.
-fn deliver(setup: &mut Setup, tag: u32, chunk: Chunk) -> (SetupNews, Vec<Sent>) {
+fn deliver(setup: &mut Setup, tag: u32, chunk: Chunk) -> (SetupOutcome, Vec<Sent>) {
     deliver_by(setup, seconds(1), arrival(tag), chunk)
 }
 
@@ -86,7 +86,7 @@ fn deliver_by(
     now: Instant,
     arrival: Arrival,
     chunk: Chunk,
-) -> (SetupNews, Vec<Sent>) {
-    let news = setup.on_chunk(now, arrival, &chunk);
-    (news, drain(setup))
+) -> (SetupOutcome, Vec<Sent>) {
+    let outcome = setup.on_chunk(now, arrival, &chunk);
+    (outcome, drain(setup))
 }

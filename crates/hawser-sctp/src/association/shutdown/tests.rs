@@ -28,7 +28,7 @@ fn received() -> Shutdown {
     let mut shutdown = open();
     assert_eq!(
         shutdown.on_shutdown(Instant::ZERO),
-        ShutdownNews::PeerClosing
+        ShutdownOutcome::PeerClosing
     );
     shutdown
 }
@@ -42,7 +42,7 @@ fn acknowledging() -> Shutdown {
 
 fn over() -> Shutdown {
     let mut shutdown = acknowledging();
-    assert_eq!(shutdown.on_shutdown_complete(), ShutdownNews::Complete);
+    assert_eq!(shutdown.on_shutdown_complete(), ShutdownOutcome::Complete);
     shutdown
 }
 
@@ -90,7 +90,10 @@ fn an_association_that_nobody_ends_settles_without_a_word() {
 #[test]
 fn either_end_comes_to_the_end() {
     let (mut here, mut there) = (sent(), open());
-    assert_eq!(there.on_shutdown(Instant::ZERO), ShutdownNews::PeerClosing);
+    assert_eq!(
+        there.on_shutdown(Instant::ZERO),
+        ShutdownOutcome::PeerClosing
+    );
     assert!(!there.is_open() && !there.takes_data());
     assert_eq!(
         poll(&mut there),
@@ -99,9 +102,9 @@ fn either_end_comes_to_the_end() {
     );
     there.on_settled(Instant::ZERO);
     assert_eq!(poll(&mut there), Some(Chunk::ShutdownAck));
-    assert_eq!(here.on_shutdown_ack(), ShutdownNews::Complete);
+    assert_eq!(here.on_shutdown_ack(), ShutdownOutcome::Complete);
     assert_eq!(poll(&mut here), Some(COMPLETE));
-    assert_eq!(there.on_shutdown_complete(), ShutdownNews::Complete);
+    assert_eq!(there.on_shutdown_complete(), ShutdownOutcome::Complete);
     for mut shutdown in [here, there] {
         assert_eq!((poll(&mut shutdown), shutdown.poll_timeout()), (None, None));
     }
@@ -111,28 +114,28 @@ fn either_end_comes_to_the_end() {
 fn both_ends_may_end_it_at_once() {
     let (mut here, mut there) = (sent(), sent());
     for end in [&mut here, &mut there] {
-        assert_eq!(end.on_shutdown(Instant::ZERO), ShutdownNews::PeerClosing);
+        assert_eq!(end.on_shutdown(Instant::ZERO), ShutdownOutcome::PeerClosing);
         assert_eq!(poll(end), Some(Chunk::ShutdownAck));
     }
-    assert_eq!(here.on_shutdown_ack(), ShutdownNews::Complete);
+    assert_eq!(here.on_shutdown_ack(), ShutdownOutcome::Complete);
     assert_eq!(poll(&mut here), Some(COMPLETE));
-    assert_eq!(there.on_shutdown_complete(), ShutdownNews::Complete);
+    assert_eq!(there.on_shutdown_complete(), ShutdownOutcome::Complete);
 }
 
 #[test]
 fn a_shutdown_in_any_stage_is_answered_as_that_stage_asks() {
     let expected = [
-        (ShutdownNews::PeerClosing, None),
-        (ShutdownNews::PeerClosing, None),
-        (ShutdownNews::PeerClosing, Some(Chunk::ShutdownAck)),
-        (ShutdownNews::Nothing, None),
-        (ShutdownNews::Nothing, Some(Chunk::ShutdownAck)),
-        (ShutdownNews::Nothing, None),
+        (ShutdownOutcome::PeerClosing, None),
+        (ShutdownOutcome::PeerClosing, None),
+        (ShutdownOutcome::PeerClosing, Some(Chunk::ShutdownAck)),
+        (ShutdownOutcome::Nothing, None),
+        (ShutdownOutcome::Nothing, Some(Chunk::ShutdownAck)),
+        (ShutdownOutcome::Nothing, None),
     ];
     for (mut shutdown, expected) in every_stage().into_iter().zip(expected) {
         let stage = shutdown.stage;
-        let news = shutdown.on_shutdown(Instant::ZERO);
-        assert_eq!((news, poll(&mut shutdown)), expected, "{stage:?}");
+        let outcome = shutdown.on_shutdown(Instant::ZERO);
+        assert_eq!((outcome, poll(&mut shutdown)), expected, "{stage:?}");
     }
 }
 
@@ -141,8 +144,12 @@ fn acknowledgement_and_completion_count_only_where_they_are_waited_for() {
     for mut shutdown in every_stage() {
         let stage = shutdown.stage;
         let is_awaited = matches!(stage, Stage::Sent | Stage::AckSent);
-        let news = shutdown.on_shutdown_ack();
-        assert_eq!(news == ShutdownNews::Complete, is_awaited, "{stage:?}");
+        let outcome = shutdown.on_shutdown_ack();
+        assert_eq!(
+            outcome == ShutdownOutcome::Complete,
+            is_awaited,
+            "{stage:?}"
+        );
         assert_eq!(
             poll(&mut shutdown),
             is_awaited.then_some(COMPLETE),
@@ -151,9 +158,9 @@ fn acknowledgement_and_completion_count_only_where_they_are_waited_for() {
     }
     for mut shutdown in every_stage() {
         let stage = shutdown.stage;
-        let news = shutdown.on_shutdown_complete();
+        let outcome = shutdown.on_shutdown_complete();
         assert_eq!(
-            news == ShutdownNews::Complete,
+            outcome == ShutdownOutcome::Complete,
             stage == Stage::AckSent,
             "{stage:?}"
         );
@@ -187,14 +194,14 @@ fn what_is_not_answered_goes_again_and_in_the_end_it_gives_up() {
             assert_eq!(at, Instant::ZERO + RTO * wait);
             assert_eq!(
                 shutdown.handle_timeout(Instant::ZERO),
-                ShutdownNews::Nothing,
+                ShutdownOutcome::Nothing,
                 "too early"
             );
-            assert_eq!(shutdown.handle_timeout(at), ShutdownNews::TimedOut);
+            assert_eq!(shutdown.handle_timeout(at), ShutdownOutcome::TimedOut);
             assert_eq!(poll(&mut shutdown), Some(chunk.clone()));
         }
         let late = Instant::ZERO + RTO * 300;
-        assert_eq!(shutdown.handle_timeout(late), ShutdownNews::GaveUp);
+        assert_eq!(shutdown.handle_timeout(late), ShutdownOutcome::GaveUp);
         assert_eq!((poll(&mut shutdown), shutdown.poll_timeout()), (None, None));
     }
 }
@@ -212,9 +219,9 @@ fn ask_in_vain(max_retransmissions: u32, rto: Duration) -> (u32, Duration) {
         asked += u32::from(shutdown.poll_chunk(now, ARRIVED, rto).is_some());
         now = shutdown.poll_timeout().unwrap();
         match shutdown.handle_timeout(now) {
-            ShutdownNews::TimedOut => {}
-            news => {
-                assert_eq!(news, ShutdownNews::GaveUp);
+            ShutdownOutcome::TimedOut => {}
+            outcome => {
+                assert_eq!(outcome, ShutdownOutcome::GaveUp);
                 return (asked, now.since(Instant::ZERO));
             }
         }
@@ -239,19 +246,19 @@ fn who_asks_more_often_gives_up_no_sooner() {
 fn a_peer_that_goes_on_sending_is_not_waited_for_for_ever() {
     let mut shutdown = sent();
     let mut now = Instant::ZERO;
-    let news = loop {
+    let outcome = loop {
         shutdown.on_data();
         shutdown.poll_chunk(now, ARRIVED, RTO);
         now = shutdown.poll_timeout().unwrap();
         match shutdown.handle_timeout(now) {
-            ShutdownNews::TimedOut => {}
-            news => break news,
+            ShutdownOutcome::TimedOut => {}
+            outcome => break outcome,
         }
     };
     assert_eq!(
-        (news, now),
+        (outcome, now),
         (
-            ShutdownNews::GaveUp,
+            ShutdownOutcome::GaveUp,
             Instant::ZERO + Duration::from_secs(300)
         )
     );

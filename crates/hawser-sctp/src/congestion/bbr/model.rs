@@ -54,18 +54,18 @@ struct Aggregation {
 }
 
 impl Model {
-    pub(super) fn on_acknowledged(&mut self, news: &Acknowledged, window: u64) {
+    pub(super) fn on_acknowledged(&mut self, ack: &Acknowledged, window: u64) {
         self.round_start = false;
-        let bytes = news.bytes.as_u64();
+        let bytes = ack.bytes.as_u64();
         self.round.delivered = self.round.delivered.saturating_add(bytes);
-        if let Some(rtt) = news.rtt.filter(|rtt| !rtt.is_zero()) {
+        if let Some(rtt) = ack.rtt.filter(|rtt| !rtt.is_zero()) {
             if self.min_rtt.is_none_or(|(lowest, _)| rtt <= lowest) {
-                self.min_rtt = Some((rtt, news.now));
+                self.min_rtt = Some((rtt, ack.now));
             }
             self.round.rtts = self.round.rtts.saturating_add(rtt);
             self.round.count = self.round.count.saturating_add(1);
         }
-        if let Some(sample) = &news.sample {
+        if let Some(sample) = &ack.sample {
             self.delivered = sample.delivered.as_u64();
             self.round_start = sample.delivered_before.as_u64() >= self.round_end;
             self.limited = sample.application_limited;
@@ -79,7 +79,7 @@ impl Model {
                 self.rates[0] = self.rates[0].max(rate);
             }
         }
-        self.note_aggregation(news.now, bytes, window);
+        self.note_aggregation(ack.now, bytes, window);
     }
 
     pub(super) fn on_lost(&mut self, bytes: u64) {
@@ -99,7 +99,7 @@ impl Model {
         let all = self.round.delivered.saturating_add(self.round.lost);
         if steady && all > 0 {
             let share = self.round.lost as f64 / all as f64;
-            self.background += (share.min(MOST_BACKGROUND) - self.background) / 8.0;
+            self.background += (share.min(MAX_BACKGROUND) - self.background) / 8.0;
         }
         self.round = Round::default();
         self.round_end = self.delivered;
@@ -120,7 +120,7 @@ impl Model {
     /// packet above the expected loss, which is 2 % or the path's loss without a probe.
     pub(super) fn loses_too_much(&self, packet: u64) -> bool {
         let all = self.round.delivered.saturating_add(self.round.lost) / packet;
-        let expected = all as f64 * self.background.max(HARMLESS);
+        let expected = all as f64 * self.background.max(EXPECTED_LOSS);
         let lost = (self.round.lost / packet) as f64;
         lost > expected + 2.0 * expected.sqrt() + 1.0
     }
@@ -166,7 +166,7 @@ impl Model {
 
     pub(super) fn is_min_rtt_old(&self, now: Instant) -> bool {
         self.min_rtt
-            .is_some_and(|(_, at)| now.since(at) > MIN_RTT_LASTS)
+            .is_some_and(|(_, at)| now.since(at) > MIN_RTT_LIFETIME)
     }
 
     pub(super) fn renew_min_rtt(&mut self, now: Instant, rtt: Duration) {
@@ -191,7 +191,7 @@ impl Model {
     }
 
     fn note_round_trips(&mut self, now: Instant) {
-        if self.round.count < ROUND_TRIPS {
+        if self.round.count < MIN_SAMPLES {
             return;
         }
         let mean = self.round.rtts / self.round.count;
@@ -224,12 +224,12 @@ impl Model {
 
 /// Upper bound of rates in bytes per second, for arithmetic alone.
 const MAX_RATE: u64 = 1 << 40;
-const MIN_RTT_LASTS: Duration = Duration::from_secs(10);
+const MIN_RTT_LIFETIME: Duration = Duration::from_secs(10);
 /// Minimum number of samples for the mean of a round.
-const ROUND_TRIPS: u32 = 4;
+const MIN_SAMPLES: u32 = 4;
 const AGGREGATION_ROUNDS: u32 = 5;
-const HARMLESS: f64 = 0.02;
-const MOST_BACKGROUND: f64 = 0.1;
+const EXPECTED_LOSS: f64 = 0.02;
+const MAX_BACKGROUND: f64 = 0.1;
 
 #[cfg(test)]
 mod tests {
@@ -247,7 +247,7 @@ mod tests {
             let now = from + round * 100;
             for rtt in [mean - 20, mean, mean, mean + 20] {
                 let (rtt, bytes) = (Duration::from_millis(rtt), ByteCount::new(1000));
-                let news = Acknowledged {
+                let ack = Acknowledged {
                     now: at(now),
                     bytes,
                     flight_before: bytes,
@@ -258,7 +258,7 @@ mod tests {
                     may_grow: true,
                     sample: None,
                 };
-                model.on_acknowledged(&news, 100_000);
+                model.on_acknowledged(&ack, 100_000);
             }
             model.begin_round(at(now), true);
         }

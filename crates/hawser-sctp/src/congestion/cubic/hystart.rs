@@ -12,13 +12,13 @@ pub(super) struct HyStart {
     last: Option<Duration>,
     current: Option<Duration>,
     samples: u32,
-    careful: Option<Careful>,
+    css: Option<ConservativeSlowStart>,
     over: bool,
 }
 
 /// Conservative slow start (CSS), to see whether the rise persists.
 #[derive(Clone, Copy, Debug)]
-struct Careful {
+struct ConservativeSlowStart {
     baseline: Duration,
     rounds: u32,
 }
@@ -34,14 +34,14 @@ impl HyStart {
         let Some(last) = self.last.filter(|_| self.samples >= SAMPLES) else {
             return;
         };
-        match self.careful {
+        match self.css {
             None if current >= last + (last / 8).clamp(MIN_RISE, MAX_RISE) => {
-                self.careful = Some(Careful {
+                self.css = Some(ConservativeSlowStart {
                     baseline: current,
                     rounds: 0,
                 });
             }
-            Some(careful) if current < careful.baseline => self.careful = None,
+            Some(css) if current < css.baseline => self.css = None,
             _ => {}
         }
     }
@@ -53,16 +53,16 @@ impl HyStart {
 
     /// Returns the divisor of the window's growth.
     pub(super) fn divisor(&self) -> f64 {
-        if self.careful.is_some() { 4.0 } else { 1.0 }
+        if self.css.is_some() { 4.0 } else { 1.0 }
     }
 
     fn next_round(&mut self, now: Instant) {
         self.round_began = now;
         self.last = self.current.take();
         self.samples = 0;
-        if let Some(careful) = &mut self.careful {
-            careful.rounds += 1;
-            self.over |= careful.rounds >= CAREFUL_ROUNDS;
+        if let Some(css) = &mut self.css {
+            css.rounds += 1;
+            self.over |= css.rounds >= CSS_ROUNDS;
         }
     }
 }
@@ -70,7 +70,7 @@ impl HyStart {
 const SAMPLES: u32 = 8;
 const MIN_RISE: Duration = Duration::from_millis(4);
 const MAX_RISE: Duration = Duration::from_millis(16);
-const CAREFUL_ROUNDS: u32 = 5;
+const CSS_ROUNDS: u32 = 5;
 
 #[cfg(test)]
 mod tests {

@@ -1,12 +1,12 @@
 use hawser_wire::sctp::{Cause, Parameter, Tsn, UnknownAction, VerificationTag};
 
 use super::*;
-use crate::association::{MAX_PEER_ADDRESSES, Terms};
+use crate::association::{MAX_PEER_ADDRESSES, Negotiated};
 use crate::testing::{cookie_of, ip, seconds, socket};
 
 /// Returns the values in the cookie.
-fn terms_of(endpoint: &Endpoint, answer: &Init) -> Terms {
-    endpoint.key.open(&cookie_of(answer)).unwrap().terms
+fn negotiated_of(endpoint: &Endpoint, answer: &Init) -> Negotiated {
+    endpoint.key.open(&cookie_of(answer)).unwrap().negotiated
 }
 
 /// Returns the addresses accepted from an INIT that lists these.
@@ -14,7 +14,7 @@ fn taken(from: &str, listed: &[&str]) -> Vec<std::net::IpAddr> {
     let mut endpoint = endpoint();
     let listed = listed.iter().map(|it| Parameter::Address(ip(it))).collect();
     let answer = init_ack(&mut endpoint, route(HOME, from), init(PEER, listed));
-    let addresses = terms_of(&endpoint, &answer).peer_addresses;
+    let addresses = negotiated_of(&endpoint, &answer).peer_addresses;
     assert_eq!(addresses[0], socket(from));
     addresses[1..].iter().map(|it| it.ip()).collect()
 }
@@ -229,7 +229,7 @@ fn unknown_parameters_are_reported_and_end_the_reading_as_they_ask() {
         );
         let expected = Parameter::Unrecognized(parameter);
         assert_eq!(answer.parameters.contains(&expected), reports, "{action:?}");
-        let count = terms_of(&endpoint, &answer).peer_addresses.len();
+        let count = negotiated_of(&endpoint, &answer).peer_addresses.len();
         assert_eq!(count, if goes_on { 2 } else { 1 }, "{action:?}");
     }
 }
@@ -285,29 +285,32 @@ fn what_is_agreed_on_is_what_both_can() {
         from_away(),
         more(&[0x40, 0xC0, 0xC2, 0xC1, 0x80]),
     );
-    let terms = terms_of(&endpoint, &answer);
-    assert!(terms.interleaving && terms.partial_reliability);
+    let negotiated = negotiated_of(&endpoint, &answer);
+    assert!(negotiated.interleaving && negotiated.partial_reliability);
     assert!(
-        !terms.reconfiguration,
+        !negotiated.reconfiguration,
         "nothing below authenticates packets"
     );
-    assert_eq!((terms.outbound_streams, terms.inbound_streams), (20, 10));
     assert_eq!(
-        (terms.peer_tag, terms.peer_initial_tsn),
+        (negotiated.outbound_streams, negotiated.inbound_streams),
+        (20, 10)
+    );
+    assert_eq!(
+        (negotiated.peer_tag, negotiated.peer_initial_tsn),
         (VerificationTag::new(PEER), Tsn::new(7))
     );
 
     let answer = init_ack(&mut endpoint, from_away(), more(&[0x40]));
-    let terms = terms_of(&endpoint, &answer);
-    assert!(terms.interleaving);
+    let negotiated = negotiated_of(&endpoint, &answer);
+    assert!(negotiated.interleaving);
     assert!(
-        !terms.partial_reliability,
+        !negotiated.partial_reliability,
         "I-DATA can't be given up without I-FORWARD-TSN"
     );
 
     let answer = init_ack(&mut endpoint, from_away(), more(&[]));
-    let terms = terms_of(&endpoint, &answer);
-    assert!(!terms.interleaving && terms.partial_reliability);
+    let negotiated = negotiated_of(&endpoint, &answer);
+    assert!(!negotiated.interleaving && negotiated.partial_reliability);
 }
 
 fn refusal(cause: Cause) -> Sent {

@@ -198,7 +198,7 @@ fn what_reflects_the_peers_tag_finds_the_association_by_its_addresses() {
             endpoint.handle_datagram(later(), route(HOME, address), datagram.clone())
         };
         assert!(matches!(from(AWAY), Handled::For(whose, _) if whose == id));
-        assert_eq!(ignored(from(moved)), Ignored::Stranger);
+        assert_eq!(ignored(from(moved)), Ignored::NoAssociation);
     }
     endpoint.addresses_changed(id, &[crate::testing::socket(moved)]);
     let abort = packet(
@@ -211,7 +211,7 @@ fn what_reflects_the_peers_tag_finds_the_association_by_its_addresses() {
     let mut from =
         |address: &str| endpoint.handle_datagram(later(), route(HOME, address), abort.clone());
     assert!(matches!(from(moved), Handled::For(whose, _) if whose == id));
-    assert_eq!(ignored(from(AWAY)), Ignored::Stranger);
+    assert_eq!(ignored(from(AWAY)), Ignored::NoAssociation);
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn chunks_of_one_packet_are_closed_one_by_one_and_its_header_with_the_last() {
     flight.forget(1, 600);
     flight.forget(1, 600);
     assert!(flight.is_empty() && flight.bytes() == ByteCount::ZERO);
-    let news = flight.take_news().unwrap();
+    let news = flight.take_ack_summary().unwrap();
     assert_eq!(news.bytes, ByteCount::new(1212));
     assert_eq!((news.measurable, news.newest_sent), (Some(at(0)), at(0)));
 }
@@ -55,7 +55,7 @@ fn what_is_closed_already_changes_nothing() {
     flight.acknowledge(at(80), 0, 600, true);
     flight.acknowledge(at(80), 77, 600, true);
     assert_eq!(flight.bytes(), ByteCount::new(1212));
-    assert!(flight.take_news().is_none());
+    assert!(flight.take_ack_summary().is_none());
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn t3_runs_from_the_last_answer_and_the_probe_before_it() {
     }
     // The peer may delay the acknowledgement of a single packet.
     assert_eq!(flight.probe_at(&rtt, delay), Some(at(60 + 80 + 25)));
-    flight.ask_for_probe();
+    flight.request_probe();
     assert!(flight.is_probe_due());
     flight.on_sent(at(170), SmallVec::from_slice(&[6]), 1212, None);
     assert!(!flight.is_probe_due());

@@ -85,7 +85,7 @@ fn sacks_that_were_overtaken_neither_shrink_nor_move_anything() {
     // The same cumulative TSN with fewer gap blocks: an older SACK, not a sign that 8 was dropped.
     bench.sack(6, &[]).unwrap();
     assert_eq!(bench.status(8), Some(Status::Ack));
-    assert_eq!(bench.outbound.window.again().count(), 0);
+    assert_eq!(bench.outbound.window.to_retransmit().count(), 0);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn what_the_peer_dropped_after_acknowledging_it_is_sent_again() {
     bench.sack(0, &[(2, 3), (5, 9)]).unwrap();
     // 2 follows the cumulative TSN: a peer that still had it would have included it.
     bench.sack(2, &[(7, 8)]).unwrap();
-    let again: Vec<_> = bench.outbound.window.again().collect();
+    let again: Vec<_> = bench.outbound.window.to_retransmit().collect();
     assert_eq!(again, [2, 3, 4, 5, 6, 9]);
     assert_eq!(bench.status(7), Some(Status::Ack));
     let sent = numbers(&bench.pump());

@@ -76,9 +76,9 @@ impl Network {
         window: u32,
         seed: u64,
     ) -> Self {
-        let mut terms = terms(config);
-        terms.peer_window = window;
-        let bench = Bench::with_terms(links.len() as u32, config, &terms);
+        let mut negotiated = negotiated(config);
+        negotiated.peer_window = window;
+        let bench = Bench::with_terms(links.len() as u32, config, &negotiated);
         Self {
             free: vec![bench.now; links.len()],
             began: bench.now,

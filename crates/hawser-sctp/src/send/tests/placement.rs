@@ -20,7 +20,7 @@ fn the_papers_table_of_records() {
     assert_eq!(paths, [0, 0, 0, 0, 1]);
     let records: Vec<_> = (0..5)
         .map(|chunk| bench.outbound.window.get(chunk).unwrap())
-        .map(|record| (record.places[0].path.value(), record.status))
+        .map(|record| (record.in_flight[0].path.value(), record.status))
         .collect();
     assert_eq!(records[..4], [(0, Status::Wait); 4]);
     assert_eq!(records[4], (1, Status::Wait));
@@ -109,7 +109,13 @@ fn the_first_chunk_of_all_may_exceed_a_full_window_by_a_packet_and_no_other_may(
         .collect();
     assert_eq!(again, [0]);
     assert_eq!(bench.under_way(1), full + 1200);
-    assert!(bench.outbound.window.again().any(|chunk| chunk == 1));
+    assert!(
+        bench
+            .outbound
+            .window
+            .to_retransmit()
+            .any(|chunk| chunk == 1)
+    );
     assert!(bench.pump().is_empty());
 }
 
@@ -335,9 +341,9 @@ fn the_redundant_policy_sends_each_chunk_over_two_paths() {
 #[test]
 fn a_full_receiver_is_helped_by_a_copy_of_what_it_waits_for_over_a_quicker_path() {
     let mut bench = Bench::with_rtts(&[200, 10], &config());
-    let mut terms = terms(&config());
-    terms.peer_window = 10 * FULL as u32;
-    bench.outbound = Outbound::new(&config(), &terms);
+    let mut negotiated = negotiated(&config());
+    negotiated.peer_window = 10 * FULL as u32;
+    bench.outbound = Outbound::new(&config(), &negotiated);
     (0..12).for_each(|_| bench.write(0, FULL));
     let sent = bench.pump();
     assert_eq!(

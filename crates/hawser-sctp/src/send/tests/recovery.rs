@@ -18,7 +18,7 @@ fn reordering_between_paths_makes_nothing_look_lost() {
         let end = bench.outbound.window.end();
         bench.sack(4, &[(8, end - 1)]).unwrap();
     }
-    assert_eq!(bench.outbound.window.again().count(), 0);
+    assert_eq!(bench.outbound.window.to_retransmit().count(), 0);
 }
 
 #[test]
@@ -242,7 +242,13 @@ fn what_failed_waits_for_a_busy_path_for_a_round_trip_and_no_longer() {
     // 0 and 1 failed; 0 goes over the full second path, 1 waits for it.
     bench.sack(0, &[(2, 3)]).unwrap();
     bench.wait(2);
-    assert!(bench.outbound.window.again().any(|chunk| chunk == 1));
+    assert!(
+        bench
+            .outbound
+            .window
+            .to_retransmit()
+            .any(|chunk| chunk == 1)
+    );
     let mut waited = ms(2);
     loop {
         let sent = bench.pump();
@@ -258,7 +264,7 @@ fn what_failed_waits_for_a_busy_path_for_a_round_trip_and_no_longer() {
             .filter(|chunk| {
                 let record = bench.outbound.window.get(*chunk).unwrap();
                 record
-                    .places
+                    .in_flight
                     .iter()
                     .all(|place| place.path == PathId::new(0))
             })

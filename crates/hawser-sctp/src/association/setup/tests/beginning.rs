@@ -10,7 +10,7 @@ use crate::error::{Closed, Misbehaviour};
 use crate::testing::ip;
 use crate::{Begin, Checksum};
 
-const BROKEN: SetupNews = SetupNews::Closed(Closed::Misbehaved(Misbehaviour::InvalidInit));
+const BROKEN: SetupOutcome = SetupOutcome::Closed(Closed::Misbehaved(Misbehaviour::InvalidInit));
 
 #[test]
 fn init_goes_over_every_route_in_turn_and_waits_longer_each_round() {
@@ -18,7 +18,7 @@ fn init_goes_over_every_route_in_turn_and_waits_longer_each_round() {
         [HOME, "192.0.2.9", "2001:db8::1"],
         [socket(AWAY), socket(AWAY_TOO)],
     );
-    let mut setup = Setup::connect(Instant::ZERO, beginning(&here), names(OWN), &there);
+    let mut setup = Setup::connect(Instant::ZERO, setup_context(&here), names(OWN), &there);
     let mut tried = Vec::new();
     loop {
         for sent in drain(&mut setup) {
@@ -53,9 +53,9 @@ fn init_goes_over_every_route_in_turn_and_waits_longer_each_round() {
 #[test]
 fn what_the_peer_expects_goes_over_all_routes_at_once_and_soon_again() {
     let there = [socket(AWAY), socket(AWAY_TOO)];
-    let mut beginning = beginning(&[HOME, "192.0.2.9"]);
-    beginning.config.begin = Begin::AtOnce;
-    let mut setup = Setup::connect(Instant::ZERO, beginning, names(OWN), &there);
+    let mut context = setup_context(&[HOME, "192.0.2.9"]);
+    context.config.begin = Begin::AtOnce;
+    let mut setup = Setup::connect(Instant::ZERO, context, names(OWN), &there);
     let mut sent = vec![(0, drain(&mut setup).len())];
     while sent.len() < 5 {
         let at = setup.poll_timeout().expect("it goes on");
@@ -83,7 +83,12 @@ fn an_init_says_where_else_this_end_is_but_nothing_of_its_own_network() {
         "127.0.0.1",
         "2001:db8::1",
     ];
-    let mut setup = Setup::connect(Instant::ZERO, beginning(&here), names(OWN), &[socket(AWAY)]);
+    let mut setup = Setup::connect(
+        Instant::ZERO,
+        setup_context(&here),
+        names(OWN),
+        &[socket(AWAY)],
+    );
     let sent = drain(&mut setup);
     let [Chunk::Init(init)] = &sent[0].chunks[..] else {
         panic!("not alone: {sent:?}");
@@ -99,8 +104,8 @@ fn who_gets_no_answer_gives_up_after_so_many_rounds() {
     let why = loop {
         let at = setup.poll_timeout().expect("it goes on until it gives up");
         match setup.handle_timeout(at) {
-            SetupNews::Closed(why) => break why,
-            news => assert_eq!(news, SetupNews::Nothing),
+            SetupOutcome::Closed(why) => break why,
+            outcome => assert_eq!(outcome, SetupOutcome::Nothing),
         }
         count += drain(&mut setup).len();
     };
@@ -111,16 +116,16 @@ fn who_gets_no_answer_gives_up_after_so_many_rounds() {
 #[test]
 fn a_cookie_goes_back_by_the_way_that_it_came_and_no_data_with_it() {
     let there = [socket(AWAY), socket(AWAY_TOO)];
-    let mut setup = Setup::connect(Instant::ZERO, beginning(&[HOME]), names(OWN), &there);
+    let mut setup = Setup::connect(Instant::ZERO, setup_context(&[HOME]), names(OWN), &there);
     drain(&mut setup);
     let from = Arrival {
         route: route(HOME, AWAY_TOO),
         ..arrival(OWN)
     };
     let chunk = Chunk::InitAck(answer(vec![]));
-    let (news, sent) = deliver_by(&mut setup, seconds(1), from, chunk);
+    let (outcome, sent) = deliver_by(&mut setup, seconds(1), from, chunk);
     let cookie = Chunk::CookieEcho(Bytes::from(vec![5; 40]));
-    assert_eq!(news, SetupNews::Nothing);
+    assert_eq!(outcome, SetupOutcome::Nothing);
     assert_eq!((sent[0].route, sent[0].tag.value()), (from.route, PEER));
     assert_eq!(sent[0].chunks, [cookie]);
 }
@@ -132,26 +137,29 @@ fn an_init_ack_from_where_nobody_was_asked_is_dropped() {
         ..arrival(OWN)
     };
     let chunk = Chunk::InitAck(answer(vec![]));
-    let (news, sent) = deliver_by(&mut waiting(), seconds(1), from, chunk);
-    assert_eq!((news, sent), (SetupNews::Discard, Vec::new()));
+    let (outcome, sent) = deliver_by(&mut waiting(), seconds(1), from, chunk);
+    assert_eq!((outcome, sent), (SetupOutcome::Discard, Vec::new()));
 }
 
 #[test]
 fn a_cookie_is_sent_again_until_it_is_acknowledged() {
     let mut setup = echoed();
     let at = setup.poll_timeout().unwrap();
-    assert_eq!(setup.handle_timeout(at), SetupNews::Nothing);
+    assert_eq!(setup.handle_timeout(at), SetupOutcome::Nothing);
     assert!(matches!(
         drain(&mut setup)[0].chunks[..],
         [Chunk::CookieEcho(_)]
     ));
-    let (news, sent) = deliver(&mut setup, OWN, Chunk::CookieAck);
-    assert_eq!(news, SetupNews::Established(terms(OWN, PEER, &[AWAY])));
+    let (outcome, sent) = deliver(&mut setup, OWN, Chunk::CookieAck);
+    assert_eq!(
+        outcome,
+        SetupOutcome::Established(negotiated(OWN, PEER, &[AWAY]))
+    );
     assert!(sent.is_empty());
     assert_eq!(setup.poll_timeout(), None);
     assert_eq!(
         deliver(&mut setup, OWN, Chunk::CookieAck).0,
-        SetupNews::Nothing,
+        SetupOutcome::Nothing,
         "only once"
     );
 }
@@ -196,11 +204,11 @@ fn a_peer_that_stands_already_is_answered_whether_a_path_is_there() {
 #[test]
 fn a_cookie_that_is_never_acknowledged_ends_it() {
     let mut setup = echoed();
-    let mut news = SetupNews::Nothing;
+    let mut outcome = SetupOutcome::Nothing;
     while let Some(at) = setup.poll_timeout() {
-        news = setup.handle_timeout(at);
+        outcome = setup.handle_timeout(at);
     }
-    assert_eq!(news, SetupNews::Closed(Closed::NoAnswer));
+    assert_eq!(outcome, SetupOutcome::Closed(Closed::NoAnswer));
 }
 
 #[test]
@@ -212,18 +220,18 @@ fn what_the_owner_said_of_addresses_holds_beside_what_the_peer_says() {
         SocketAddr::new(ip(far), 8),
     ];
     for (checksum, unlisted) in [(Checksum::Crc32c, None), (Checksum::Below, Some(given[2]))] {
-        let mut beginning = beginning(&[HOME]);
-        beginning.config.checksum = checksum;
-        let mut setup = Setup::connect(Instant::ZERO, beginning, names(OWN), &given);
+        let mut context = setup_context(&[HOME]);
+        context.config.checksum = checksum;
+        let mut setup = Setup::connect(Instant::ZERO, context, names(OWN), &given);
         drain(&mut setup);
         let listed = Parameter::Address(ip(near));
         deliver(&mut setup, OWN, Chunk::InitAck(answer(vec![listed])));
-        let (news, _) = deliver(&mut setup, OWN, Chunk::CookieAck);
-        let SetupNews::Established(terms) = news else {
-            panic!("not established: {news:?}");
+        let (outcome, _) = deliver(&mut setup, OWN, Chunk::CookieAck);
+        let SetupOutcome::Established(negotiated) = outcome else {
+            panic!("not established: {outcome:?}");
         };
         let expected: Vec<_> = given[..2].iter().copied().chain(unlisted).collect();
-        assert_eq!(terms.peer_addresses, expected);
+        assert_eq!(negotiated.peer_addresses, expected);
     }
 }
 
@@ -231,10 +239,10 @@ fn what_the_owner_said_of_addresses_holds_beside_what_the_peer_says() {
 fn an_init_ack_counts_only_while_one_is_waited_for() {
     for mut setup in [echoed(), established(), closed()] {
         let before = setup.stage.name();
-        let (news, sent) = deliver(&mut setup, OWN, Chunk::InitAck(answer(vec![])));
+        let (outcome, sent) = deliver(&mut setup, OWN, Chunk::InitAck(answer(vec![])));
         assert_eq!(
-            (news, sent.len(), setup.stage.name()),
-            (SetupNews::Nothing, 0, before)
+            (outcome, sent.len(), setup.stage.name()),
+            (SetupOutcome::Nothing, 0, before)
         );
     }
 }
@@ -268,8 +276,8 @@ fn an_init_ack_with_numbers_that_are_not_allowed_ends_it() {
             ..answer(vec![])
         },
     ] {
-        let (news, sent) = deliver(&mut waiting(), OWN, Chunk::InitAck(broken));
-        assert_eq!(news, BROKEN);
+        let (outcome, sent) = deliver(&mut waiting(), OWN, Chunk::InitAck(broken));
+        assert_eq!(outcome, BROKEN);
         assert_eq!(sent[0].chunks, [abort(Cause::InvalidParameter)]);
         assert_eq!(sent[0].tag.value(), PEER);
     }
@@ -277,13 +285,13 @@ fn an_init_ack_with_numbers_that_are_not_allowed_ends_it() {
 
 #[test]
 fn an_init_ack_without_cookie_or_with_a_huge_one_ends_it() {
-    let (news, sent) = deliver(&mut waiting(), OWN, Chunk::InitAck(init(PEER, vec![])));
-    assert_eq!(news, BROKEN);
+    let (outcome, sent) = deliver(&mut waiting(), OWN, Chunk::InitAck(init(PEER, vec![])));
+    assert_eq!(outcome, BROKEN);
     assert_eq!(sent[0].chunks, [abort(Cause::MissingParameters(vec![7]))]);
 
     let huge = Parameter::Cookie(vec![0; 5000].into());
-    let (news, sent) = deliver(&mut waiting(), OWN, Chunk::InitAck(init(PEER, vec![huge])));
-    assert_eq!(news, BROKEN);
+    let (outcome, sent) = deliver(&mut waiting(), OWN, Chunk::InitAck(init(PEER, vec![huge])));
+    assert_eq!(outcome, BROKEN);
     assert_eq!(sent[0].chunks, [abort(Cause::InvalidParameter)]);
 }
 
@@ -312,8 +320,8 @@ fn a_stale_cookie_is_replaced_by_one_that_lives_longer_but_not_for_ever() {
     let mut setup = echoed();
     let stale = || Chunk::Error(vec![Cause::StaleCookie(500_000)]);
     for _ in 0..3 {
-        let (news, sent) = deliver(&mut setup, OWN, stale());
-        assert_eq!(news, SetupNews::Nothing);
+        let (outcome, sent) = deliver(&mut setup, OWN, stale());
+        assert_eq!(outcome, SetupOutcome::Nothing);
         let [Chunk::Init(init)] = &sent[0].chunks[..] else {
             panic!("no INIT: {sent:?}");
         };
@@ -325,7 +333,7 @@ fn a_stale_cookie_is_replaced_by_one_that_lives_longer_but_not_for_ever() {
     }
     assert_eq!(
         deliver(&mut setup, OWN, stale()).0,
-        SetupNews::Closed(Closed::Refused)
+        SetupOutcome::Closed(Closed::Refused)
     );
 }
 
@@ -335,7 +343,7 @@ fn a_report_of_a_stale_cookie_means_nothing_later() {
     for mut setup in [waiting(), established(), closed()] {
         assert_eq!(
             deliver(&mut setup, OWN, stale.clone()),
-            (SetupNews::Nothing, Vec::new())
+            (SetupOutcome::Nothing, Vec::new())
         );
     }
 }
@@ -366,12 +374,12 @@ fn an_abort_counts_with_the_right_tag_only() {
             counts,
             "{tag} {chunk:?}"
         );
-        let (news, _) = deliver(&mut setup, tag, chunk.clone());
+        let (outcome, _) = deliver(&mut setup, tag, chunk.clone());
         let expected = match counts {
-            true => SetupNews::Closed(Closed::AbortedByPeer(Bytes::new())),
-            false => SetupNews::Discard,
+            true => SetupOutcome::Closed(Closed::AbortedByPeer(Bytes::new())),
+            false => SetupOutcome::Discard,
         };
-        assert_eq!(news, expected, "{tag} {chunk:?}");
+        assert_eq!(outcome, expected, "{tag} {chunk:?}");
     }
 }
 
@@ -385,9 +393,9 @@ fn an_abort_tells_what_the_application_said() {
         reflected: false,
         causes,
     };
-    let (news, _) = deliver(&mut established(), OWN, chunk);
+    let (outcome, _) = deliver(&mut established(), OWN, chunk);
     let said = Bytes::from_static(b"bye");
-    assert_eq!(news, SetupNews::Closed(Closed::AbortedByPeer(said)));
+    assert_eq!(outcome, SetupOutcome::Closed(Closed::AbortedByPeer(said)));
 }
 
 #[test]
@@ -401,8 +409,8 @@ fn an_abort_after_everything_has_arrived_is_no_loss() {
         reflected: false,
         causes: Vec::new(),
     };
-    let (news, _) = deliver_by(&mut setup, seconds(1), arrival, chunk);
-    assert_eq!(news, SetupNews::Closed(Closed::Shutdown));
+    let (outcome, _) = deliver_by(&mut setup, seconds(1), arrival, chunk);
+    assert_eq!(outcome, SetupOutcome::Closed(Closed::Shutdown));
 }
 
 #[test]
@@ -414,7 +422,7 @@ fn an_abort_of_a_beginning_is_a_refusal_and_none_is_believed_that_reflects_nothi
     for mut setup in [waiting(), echoed()] {
         assert_eq!(
             deliver(&mut setup, OWN, chunk(false)).0,
-            SetupNews::Closed(Closed::Refused)
+            SetupOutcome::Closed(Closed::Refused)
         );
     }
     // INIT has the tag 0; a packet that reflects it could come from any host.

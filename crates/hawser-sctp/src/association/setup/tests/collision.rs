@@ -17,14 +17,14 @@ fn acknowledging(tag: u32) -> Arrival {
 
 /// Returns the answer to an INIT.
 fn answered(setup: &mut Setup, tag: u32) -> Init {
-    let (news, sent) = deliver(setup, 0, Chunk::Init(init(tag, vec![])));
-    assert_eq!(news, SetupNews::Discard);
+    let (outcome, sent) = deliver(setup, 0, Chunk::Init(init(tag, vec![])));
+    assert_eq!(outcome, SetupOutcome::Discard);
     assert_eq!(sent[0].tag.value(), tag);
     sent[0].init_ack().clone()
 }
 
 /// Returns a cookie, with the tag that came with it.
-fn echo(setup: &mut Setup, answer: &Init) -> (SetupNews, Vec<Sent>) {
+fn echo(setup: &mut Setup, answer: &Init) -> (SetupOutcome, Vec<Sent>) {
     deliver(
         setup,
         answer.tag.value(),
@@ -37,8 +37,8 @@ fn an_init_never_changes_an_association() {
     for mut setup in [waiting(), echoed(), established(), closed()] {
         let (stage, names) = (setup.stage.name(), setup.names);
         let wake_up = setup.poll_timeout();
-        let (news, _) = deliver(&mut setup, 0, Chunk::Init(init(ANEW, vec![])));
-        assert_eq!(news, SetupNews::Discard);
+        let (outcome, _) = deliver(&mut setup, 0, Chunk::Init(init(ANEW, vec![])));
+        assert_eq!(outcome, SetupOutcome::Discard);
         assert_eq!(
             (setup.stage.name(), setup.names, setup.poll_timeout()),
             (stage, names, wake_up)
@@ -85,8 +85,8 @@ fn an_init_with_numbers_that_are_not_allowed_is_refused_and_nothing_changes() {
     };
     for broken in [no_streams, no_window] {
         let mut setup = established();
-        let (news, sent) = deliver(&mut setup, 0, Chunk::Init(broken));
-        assert_eq!(news, SetupNews::Discard);
+        let (outcome, sent) = deliver(&mut setup, 0, Chunk::Init(broken));
+        assert_eq!(outcome, SetupOutcome::Discard);
         let causes = vec![Cause::InvalidParameter];
         assert_eq!(
             sent[0].chunks,
@@ -96,7 +96,7 @@ fn an_init_with_numbers_that_are_not_allowed_is_refused_and_nothing_changes() {
             }]
         );
         assert_eq!(sent[0].tag.value(), ANEW);
-        assert!(setup.terms().is_some());
+        assert!(setup.negotiated().is_some());
     }
 }
 
@@ -106,8 +106,8 @@ fn an_init_with_new_addresses_is_refused_and_nothing_changes() {
     let known = Parameter::Address(ip(AWAY_TOO));
     for mut setup in [echoed(), established()] {
         let chunk = Chunk::Init(init(ANEW, vec![added.clone()]));
-        let (news, sent) = deliver(&mut setup, 0, chunk);
-        assert_eq!(news, SetupNews::Discard);
+        let (outcome, sent) = deliver(&mut setup, 0, chunk);
+        assert_eq!(outcome, SetupOutcome::Discard);
         let added = Bytes::from_static(&[0, 5, 0, 8, 203, 0, 113, 66]);
         let causes = vec![Cause::RestartWithNewAddresses(added)];
         assert_eq!(
@@ -134,8 +134,8 @@ fn an_init_of_the_association_itself_that_comes_late_is_dropped() {
             ..arrival(0)
         };
         let own = Chunk::Init(init(PEER, vec![]));
-        let (news, sent) = deliver_by(&mut setup, seconds(1), from, own);
-        assert_eq!((news, sent), (SetupNews::Discard, Vec::new()));
+        let (outcome, sent) = deliver_by(&mut setup, seconds(1), from, own);
+        assert_eq!((outcome, sent), (SetupOutcome::Discard, Vec::new()));
     }
 }
 
@@ -143,8 +143,8 @@ fn an_init_of_the_association_itself_that_comes_late_is_dropped() {
 fn who_begins_while_its_shutdown_is_acknowledged_hears_so_again() {
     let mut setup = established();
     let chunk = Chunk::Init(init(ANEW, vec![]));
-    let (news, sent) = deliver_by(&mut setup, seconds(1), acknowledging(0), chunk);
-    assert_eq!((news, sent), (SetupNews::Late, Vec::new()));
+    let (outcome, sent) = deliver_by(&mut setup, seconds(1), acknowledging(0), chunk);
+    assert_eq!((outcome, sent), (SetupOutcome::Late, Vec::new()));
 }
 
 /// §5.2.4, case A.
@@ -152,12 +152,12 @@ fn who_begins_while_its_shutdown_is_acknowledged_hears_so_again() {
 fn a_peer_that_lost_the_association_begins_anew() {
     let mut setup = established();
     let answer = answered(&mut setup, ANEW);
-    let (news, sent) = echo(&mut setup, &answer);
-    let SetupNews::Restarted(terms) = news else {
-        panic!("not restarted: {news:?}");
+    let (outcome, sent) = echo(&mut setup, &answer);
+    let SetupOutcome::Restarted(negotiated) = outcome else {
+        panic!("not restarted: {outcome:?}");
     };
     assert_eq!(
-        (terms.local_tag, terms.peer_tag.value()),
+        (negotiated.local_tag, negotiated.peer_tag.value()),
         (answer.tag, ANEW)
     );
     assert_eq!(setup.names.tag, answer.tag);
@@ -167,7 +167,7 @@ fn a_peer_that_lost_the_association_begins_anew() {
         (ANEW, &[Chunk::CookieAck][..])
     );
     // The same cookie is now case D, and the old tags are invalid.
-    assert_eq!(echo(&mut setup, &answer).0, SetupNews::Nothing);
+    assert_eq!(echo(&mut setup, &answer).0, SetupOutcome::Nothing);
     assert!(!setup.admits(VerificationTag::new(OWN), &Chunk::CookieAck));
 }
 
@@ -177,11 +177,11 @@ fn a_second_cookie_of_a_new_beginning_does_not_begin_it_again() {
     let answers = [answered(&mut setup, ANEW), answered(&mut setup, ANEW)];
     assert!(matches!(
         echo(&mut setup, &answers[0]).0,
-        SetupNews::Restarted(_)
+        SetupOutcome::Restarted(_)
     ));
     assert_eq!(
         echo(&mut setup, &answers[1]),
-        (SetupNews::Discard, Vec::new())
+        (SetupOutcome::Discard, Vec::new())
     );
 }
 
@@ -191,8 +191,8 @@ fn a_new_beginning_during_shutdown_is_refused() {
     let answer = answered(&mut setup, ANEW);
     let arrival = acknowledging(answer.tag.value());
     let chunk = Chunk::CookieEcho(cookie_of(&answer));
-    let (news, sent) = deliver_by(&mut setup, seconds(1), arrival, chunk);
-    assert_eq!(news, SetupNews::Late);
+    let (outcome, sent) = deliver_by(&mut setup, seconds(1), arrival, chunk);
+    assert_eq!(outcome, SetupOutcome::Late);
     assert_eq!(
         sent[0].chunks,
         [Chunk::Error(vec![Cause::CookieWhileShuttingDown])]
@@ -206,8 +206,8 @@ fn a_new_beginning_that_comes_too_late_is_told_so() {
     let answer = answered(&mut setup, ANEW);
     let chunk = Chunk::CookieEcho(cookie_of(&answer));
     let arrival = arrival(answer.tag.value());
-    let (news, sent) = deliver_by(&mut setup, seconds(62), arrival, chunk);
-    assert_eq!(news, SetupNews::Discard);
+    let (outcome, sent) = deliver_by(&mut setup, seconds(62), arrival, chunk);
+    assert_eq!(outcome, SetupOutcome::Discard);
     assert_eq!(
         sent[0].chunks,
         [Chunk::Error(vec![Cause::StaleCookie(1_000_000)])]
@@ -220,7 +220,10 @@ fn a_new_beginning_must_not_use_addresses_removed_meanwhile() {
     let mut setup = established();
     let answer = answered(&mut setup, ANEW);
     setup.addresses_changed(&[socket(AWAY_TOO)]);
-    assert_eq!(echo(&mut setup, &answer), (SetupNews::Discard, Vec::new()));
+    assert_eq!(
+        echo(&mut setup, &answer),
+        (SetupOutcome::Discard, Vec::new())
+    );
 }
 
 /// §5.2.4, case B.
@@ -228,8 +231,11 @@ fn a_new_beginning_must_not_use_addresses_removed_meanwhile() {
 fn beginnings_that_cross_become_one_association() {
     for mut setup in [waiting(), echoed()] {
         let answer = answered(&mut setup, ANEW);
-        let (news, sent) = echo(&mut setup, &answer);
-        assert_eq!(news, SetupNews::Established(terms(OWN, ANEW, &[AWAY])));
+        let (outcome, sent) = echo(&mut setup, &answer);
+        assert_eq!(
+            outcome,
+            SetupOutcome::Established(negotiated(OWN, ANEW, &[AWAY]))
+        );
         assert_eq!(
             (sent[0].tag.value(), &sent[0].chunks[..]),
             (ANEW, &[Chunk::CookieAck][..])
@@ -237,7 +243,7 @@ fn beginnings_that_cross_become_one_association() {
         assert_eq!(setup.poll_timeout(), None);
         assert_eq!(
             deliver(&mut setup, OWN, Chunk::CookieAck).0,
-            SetupNews::Nothing
+            SetupOutcome::Nothing
         );
     }
 }
@@ -245,11 +251,19 @@ fn beginnings_that_cross_become_one_association() {
 /// §5.2.4, case C.
 #[test]
 fn a_cookie_that_was_overtaken_is_dropped() {
-    let mut other = Setup::connect(seconds(1), beginning(&[HOME]), names(5), &[socket(AWAY)]);
+    let mut other = Setup::connect(
+        seconds(1),
+        setup_context(&[HOME]),
+        names(5),
+        &[socket(AWAY)],
+    );
     drain(&mut other);
     let answer = answered(&mut other, PEER);
     for mut setup in [echoed(), established()] {
-        assert_eq!(echo(&mut setup, &answer), (SetupNews::Discard, Vec::new()));
+        assert_eq!(
+            echo(&mut setup, &answer),
+            (SetupOutcome::Discard, Vec::new())
+        );
     }
 }
 
@@ -258,13 +272,16 @@ fn a_cookie_that_was_overtaken_is_dropped() {
 fn a_known_cookie_is_acknowledged_again_whatever_its_age() {
     let mut setup = echoed();
     let answer = answered(&mut setup, PEER);
-    let (news, sent) = echo(&mut setup, &answer);
-    assert_eq!(news, SetupNews::Established(terms(OWN, PEER, &[AWAY])));
+    let (outcome, sent) = echo(&mut setup, &answer);
+    assert_eq!(
+        outcome,
+        SetupOutcome::Established(negotiated(OWN, PEER, &[AWAY]))
+    );
     assert_eq!(sent[0].chunks, [Chunk::CookieAck]);
 
     let chunk = Chunk::CookieEcho(cookie_of(&answer));
-    let (news, sent) = deliver_by(&mut setup, seconds(10_000), arrival(OWN), chunk);
-    assert_eq!(news, SetupNews::Nothing);
+    let (outcome, sent) = deliver_by(&mut setup, seconds(10_000), arrival(OWN), chunk);
+    assert_eq!(outcome, SetupOutcome::Nothing);
     assert_eq!(
         (sent[0].tag.value(), &sent[0].chunks[..]),
         (PEER, &[Chunk::CookieAck][..])
@@ -279,7 +296,7 @@ fn a_cookie_of_another_association_with_the_same_peer_is_dropped() {
     let answer = answered(&mut other, ANEW);
     assert_eq!(
         echo(&mut established(), &answer),
-        (SetupNews::Discard, Vec::new())
+        (SetupOutcome::Discard, Vec::new())
     );
 }
 
@@ -294,7 +311,7 @@ fn altered_and_forged_cookies_are_dropped() {
         let chunk = Chunk::CookieEcho(altered.into());
         assert_eq!(
             deliver(&mut setup, OWN, chunk),
-            (SetupNews::Discard, Vec::new()),
+            (SetupOutcome::Discard, Vec::new()),
             "{at}"
         );
     }
@@ -302,16 +319,16 @@ fn altered_and_forged_cookies_are_dropped() {
         let chunk = Chunk::CookieEcho(cookie.slice(..end));
         assert_eq!(
             deliver(&mut setup, OWN, chunk),
-            (SetupNews::Discard, Vec::new()),
+            (SetupOutcome::Discard, Vec::new()),
             "{end}"
         );
     }
     let key = CookieKey::new([8; 32]);
-    let forged = key.seal(&setup.beginning.key.open(&cookie).unwrap());
-    let (news, _) = deliver(&mut setup, OWN, Chunk::CookieEcho(forged));
-    assert_eq!(news, SetupNews::Discard);
+    let forged = key.seal(&setup.context.key.open(&cookie).unwrap());
+    let (outcome, _) = deliver(&mut setup, OWN, Chunk::CookieEcho(forged));
+    assert_eq!(outcome, SetupOutcome::Discard);
     assert!(
-        matches!(echo(&mut setup, &answer).0, SetupNews::Established(_)),
+        matches!(echo(&mut setup, &answer).0, SetupOutcome::Established(_)),
         "the true one does"
     );
 }
@@ -326,9 +343,9 @@ fn a_cookie_counts_only_with_its_tag_its_ports_and_from_its_addresses() {
         ..arrival(OWN)
     };
     for from in [elsewhere, arrival(ANEW), arrival(0)] {
-        let (news, sent) = deliver_by(&mut setup, seconds(1), from, chunk.clone());
-        assert_eq!((news, sent), (SetupNews::Discard, Vec::new()));
+        let (outcome, sent) = deliver_by(&mut setup, seconds(1), from, chunk.clone());
+        assert_eq!((outcome, sent), (SetupOutcome::Discard, Vec::new()));
     }
     setup.names.peer_port = 10;
-    assert_eq!(deliver(&mut setup, OWN, chunk).0, SetupNews::Discard);
+    assert_eq!(deliver(&mut setup, OWN, chunk).0, SetupOutcome::Discard);
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use hawser_types::Instant;
 
-use super::Beginning;
+use super::SetupContext;
 use crate::{Begin, Route};
 
 /// Schedule that repeats one packet over all routes until it is answered: T1-init and T1-cookie.
@@ -13,7 +13,7 @@ use crate::{Begin, Route};
 /// association, a round uses all routes at once, and the wait starts short and grows fourfold: few
 /// packets, and little delay if the peer was told late.
 #[derive(Debug)]
-pub(super) struct Rounds {
+pub(super) struct HandshakeSchedule {
     routes: Vec<Route>,
     /// Index of the next route.
     next: usize,
@@ -38,20 +38,20 @@ pub(super) enum Due {
     GiveUp,
 }
 
-impl Rounds {
+impl HandshakeSchedule {
     /// Creates a schedule over `first`, if given, and every other route to `remotes`; the first
     /// packet is due at once.
     pub(super) fn new(
         now: Instant,
-        beginning: &Beginning,
+        context: &SetupContext,
         remotes: &[SocketAddr],
         first: Option<Route>,
     ) -> Self {
-        let config = &beginning.config;
+        let config = &context.config;
         let mut routes: Vec<Route> = first.into_iter().collect();
         // The first routes cover as many addresses of both ends as possible.
         for shift in 0..remotes.len() {
-            for (place, local) in beginning.locals.iter().enumerate() {
+            for (place, local) in context.locals.iter().enumerate() {
                 let route = Route {
                     local: *local,
                     remote: remotes[(place + shift) % remotes.len()],
@@ -82,13 +82,13 @@ impl Rounds {
 
     /// Adapts the schedule of the second handshake packet: the answer to the first, sent at
     /// `began`, has shown how long an answer takes.
-    pub(super) fn following(self, began: Instant, beginning: &Beginning) -> Self {
-        if beginning.config.begin == Begin::InTurn {
+    pub(super) fn after_answer(self, began: Instant, context: &SetupContext) -> Self {
+        if context.config.begin == Begin::InTurn {
             return self;
         }
         let answered = self.began.since(began) * 2;
         Self {
-            wait: answered.max(self.wait).min(beginning.config.rto_initial),
+            wait: answered.max(self.wait).min(context.config.rto_initial),
             growth: 2,
             ..self
         }
@@ -104,7 +104,7 @@ impl Rounds {
 
     /// Tells whether the packet may be repeated ahead of schedule, and counts it as sent; limited
     /// in frequency.
-    pub(super) fn hasten(&mut self, now: Instant) -> bool {
+    pub(super) fn take_early(&mut self, now: Instant) -> bool {
         let may = now >= self.sent + self.wait.min(HEAD_START);
         if may {
             self.sent = now;

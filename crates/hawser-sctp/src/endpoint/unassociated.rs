@@ -23,7 +23,7 @@ impl Endpoint {
         if packet.tag != VerificationTag::NONE || init.tag == VerificationTag::NONE {
             return Handled::Ignored(Ignored::WrongTag);
         }
-        if !self.beginnings.take(now, route.remote.ip()) {
+        if !self.setup_limit.take(now, route.remote.ip()) {
             return Handled::Ignored(Ignored::TooMany);
         }
         let ports = ports(&packet);
@@ -70,7 +70,7 @@ impl Endpoint {
         if !cookie.fits(route.remote, packet.tag, ports.own, ports.peer) {
             return Handled::Ignored(Ignored::ForgedCookie);
         }
-        if self.table.is_spent(packet.tag) {
+        if self.table.is_past(packet.tag) {
             return Handled::Ignored(Ignored::UsedCookie);
         }
         if let Some(id) = self.table.by_address(ports, route.remote) {
@@ -92,10 +92,10 @@ impl Endpoint {
         };
         match refused {
             None => self.accept(now, route, packet, cookie),
-            Some(_) if !self.beginnings.take(now, route.remote.ip()) => {
+            Some(_) if !self.setup_limit.take(now, route.remote.ip()) => {
                 Handled::Ignored(Ignored::TooMany)
             }
-            Some(chunk) => self.reply(route, ports, cookie.terms.peer_tag, &chunk),
+            Some(chunk) => self.reply(route, ports, cookie.negotiated.peer_tag, &chunk),
         }
     }
 
@@ -115,23 +115,25 @@ impl Endpoint {
             _ if self.table.by_address(ports, route.remote).is_some() => {
                 return Handled::Ignored(Ignored::WrongTag);
             }
-            _ if is_unanswerable(packet) => return Handled::Ignored(Ignored::Stranger),
+            _ if is_unanswerable(packet) => return Handled::Ignored(Ignored::NoAssociation),
             _ => Chunk::Abort {
                 reflected: true,
                 causes: Vec::new(),
             },
         };
-        if !self.unexpected.take(now, route.remote.ip()) {
+        if !self.unexpected_limit.take(now, route.remote.ip()) {
             return Handled::Ignored(Ignored::TooMany);
         }
         self.reply(route, ports, packet.tag, &chunk)
     }
 
     fn accept(&mut self, now: Instant, route: Route, packet: Packet, cookie: Cookie) -> Handled {
-        let Cookie { terms, .. } = cookie;
-        let id = self
-            .table
-            .insert(ports(&packet), terms.local_tag, &terms.peer_addresses);
+        let Cookie { negotiated, .. } = cookie;
+        let id = self.table.insert(
+            ports(&packet),
+            negotiated.local_tag,
+            &negotiated.peer_addresses,
+        );
         self.table.set_host(id, route.remote.ip());
         let (config, mut locals) = (self.config.association.clone(), self.config.locals.clone());
         // The owner may not have announced this address yet; the packet shows that it is one.
@@ -139,11 +141,11 @@ impl Endpoint {
             locals.push(route.local);
         }
         self.names = Some(PacketNames {
-            source_port: terms.peer_port,
-            destination_port: terms.port,
-            tag: terms.local_tag,
+            source_port: negotiated.peer_port,
+            destination_port: negotiated.port,
+            tag: negotiated.local_tag,
         });
-        let setup = Setup::accept(self.beginning(config.clone(), &locals), terms);
+        let setup = Setup::accept(self.setup_context(config.clone(), &locals), negotiated);
         let seed = self.random.random();
         let mut association = Association::new(setup, config, locals, seed);
         association.handle_packet(now, route, &packet);

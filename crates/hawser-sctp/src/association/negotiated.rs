@@ -6,7 +6,7 @@ use super::offer::{Offer, PeerOffer};
 
 /// The values that both ends have negotiated for an association.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Terms {
+pub(crate) struct Negotiated {
     /// Verification tag of packets from the peer.
     pub(crate) local_tag: VerificationTag,
     /// Verification tag of packets to the peer.
@@ -51,7 +51,7 @@ pub(crate) struct Names {
     pub(crate) peer_port: u16,
 }
 
-impl Terms {
+impl Negotiated {
     /// Combines the offers of both ends. `source`: the address that the peer's offer came from.
     pub(crate) fn agree(own: &Offer, names: Names, peer: &PeerOffer, source: SocketAddr) -> Self {
         let features = own.features.and(peer.features);
