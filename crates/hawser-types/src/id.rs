@@ -56,12 +56,12 @@ identifier! {
 }
 
 identifier! {
-    /// The kernel's interface index: what a link is keyed by, since two links may share an address.
+    /// The kernel's interface index, which identifies a link, since two links may share an address.
     LinkIndex(u32)
 }
 
 impl LinkIndex {
-    /// What goes over all links, as an association does: no link's index.
+    /// Stands for all links, as of an association; not the index of a link.
     pub const ALL: Self = Self(u32::MAX);
 }
 
@@ -81,15 +81,15 @@ identifier! {
 }
 
 identifier! {
-    /// Counts the chunks that one side of a session has cut, across all streams; a chunk that is
-    /// sent again keeps its number.
+    /// Number of a chunk among all that one side of a session has cut, across all streams; a chunk
+    /// that is sent again keeps it.
     ///
     /// Source: BATCP §3.6.
     SegmentNumber(u64), "segment "
 }
 
 identifier! {
-    /// Counts the records of one direction of one channel, from 0; also the AEAD nonce.
+    /// Number of a record in one direction of one channel, from 0; also the AEAD nonce.
     RecordNumber(u64), "record "
 }
 
@@ -109,14 +109,14 @@ impl StreamId {
     /// The stream that carries the session's commands.
     pub const COMMANDS: Self = Self(0);
 
-    /// Whether the client side (the one that began the session) opens streams with this number.
+    /// Tells whether the client (which began the session) opens streams with this number.
     pub const fn is_client_opened(self) -> bool {
         self.0.is_multiple_of(2)
     }
 }
 
-/// Names a session to a gateway when a channel joins. Derived from the TLS exporter, so both ends
-/// know it without sending it; not a secret.
+/// Identifier of a session, which a channel gives when it joins at a gateway. Derived from the TLS
+/// exporter, so both ends know it without sending it; not a secret.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId([u8; 16]);
 

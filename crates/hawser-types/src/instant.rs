@@ -2,10 +2,10 @@ use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
-/// A point on the monotonic time line of one process or one simulation.
+/// A point in the monotonic time of one process or one simulation.
 ///
-/// Nanoseconds since an origin that only the owner of the clock knows; two instants compare only
-/// when they come from the same clock. Sans-I/O code receives it as `now` and never makes one up.
+/// Nanoseconds since an origin that only the owner of the clock knows; only instants of the same
+/// clock can be compared. Sans-I/O code receives it as `now`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 

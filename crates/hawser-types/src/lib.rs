@@ -1,7 +1,7 @@
-//! The vocabulary that every room of Hawser shares: instants, rates, byte counts and identifiers.
+//! Types shared by all crates of Hawser: instants, rates, byte counts and identifiers.
 //!
 //! Units live in types, so that a rate can never be added to a size and an offset never compared
-//! with a count. Nothing in here does I/O or knows what time it is.
+//! with a count. Nothing in here does I/O or reads a clock.
 #![forbid(unsafe_code)]
 
 mod count;

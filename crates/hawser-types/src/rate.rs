@@ -17,7 +17,7 @@ use crate::units::{UnitError, split_number};
 pub struct Rate(u64);
 
 impl Rate {
-    /// Nothing moves.
+    /// Rate zero.
     pub const ZERO: Self = Self(0);
 
     /// `bytes` bytes in each second.
@@ -49,7 +49,7 @@ impl Rate {
         self.0.saturating_mul(8)
     }
 
-    /// How long `bytes` take at this rate; `None` when nothing moves.
+    /// Returns the time that `bytes` take at this rate; `None` at rate zero.
     pub fn time_for(self, bytes: ByteCount) -> Option<Duration> {
         let nanos = (u128::from(bytes.as_u64()) * 1_000_000_000).checked_div(u128::from(self.0))?;
         Some(Duration::from_nanos(

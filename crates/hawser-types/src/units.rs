@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// A quantity that could not be read.
+/// A text that is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnitError {
@@ -12,7 +12,7 @@ pub enum UnitError {
     Unit {
         /// The whole text.
         got: String,
-        /// The units that fit here.
+        /// The units allowed here.
         allowed: &'static str,
     },
 }

@@ -1,4 +1,5 @@
-//! What sessions say of associations, and what stands in front of records there.
+//! Messages of a session about associations, and the record number in front of records sent over
+//! one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,23 +10,23 @@ use hawser_types::{LinkIndex, RecordNumber};
 use crate::varint::take_varint_u32;
 use crate::{Malformed, MalformedReason, put_varint, take_varint};
 
-/// What chunks are to travel over.
+/// Choice of the transport for chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TransportChoice {
     /// TCP channels only.
     #[default]
     Tcp,
-    /// An association while it is sound, else TCP channels.
+    /// An association while it works, else TCP channels.
     Sctp,
-    /// Whichever of both delivers more.
+    /// The transport that delivers more.
     Auto,
 }
 
 impl TransportChoice {
-    /// Every one.
+    /// All choices.
     pub const ALL: [Self; 3] = [Self::Tcp, Self::Sctp, Self::Auto];
 
-    /// Its name in configurations.
+    /// Returns the name in configurations.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -52,7 +53,7 @@ impl FromStr for TransportChoice {
     }
 }
 
-/// Nothing that chunks can travel over has this name.
+/// Not the name of a transport choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownTransport(String);
 
@@ -66,18 +67,19 @@ impl fmt::Display for UnknownTransport {
 
 impl std::error::Error for UnknownTransport {}
 
-/// Puts the number of an association's record ahead of its frames. `None`: it has none, and no chunk in it.
+/// Writes the number of a record ahead of its frames, for an association. `None`: a record without
+/// a chunk has no number.
 pub fn put_record_number(number: Option<RecordNumber>, out: &mut impl BufMut) {
     put_varint(out, number.map_or(0, |number| number.value() + 1));
 }
 
-/// Takes the number off a message of an association; what is left are frames.
+/// Reads the record number of an association's message; frames are left.
 pub fn take_record_number(message: &mut Bytes) -> Result<Option<RecordNumber>, Malformed> {
     let value = take_varint(message, "record number")?;
     Ok(value.checked_sub(1).map(RecordNumber::new))
 }
 
-/// Takes the client's number of a link. The one that stands for all of them is no link's.
+/// Reads the client's number of a link. The number that stands for all links is not allowed.
 pub(crate) fn take_link(input: &mut Bytes, what: &'static str) -> Result<u32, Malformed> {
     let link = take_varint_u32(input, what)?;
     match LinkIndex::new(link) {

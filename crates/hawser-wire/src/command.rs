@@ -9,68 +9,68 @@ use crate::terms::{LinkTerms, MAX_LINK_TERMS, take_terms};
 use crate::varint::{take_length, take_varint_u32};
 use crate::{Malformed, MalformedReason, put_varint, take_varint};
 
-/// The longest value of one command.
+/// Maximum length of a command's value.
 pub const MAX_COMMAND_VALUE: usize = 4096;
 
-/// What one end tells the other on stream 0: in order, exactly once, sent again over another
-/// channel when one dies, like data.
+/// A command on stream 0: delivered in order, exactly once, and repeated over another channel when
+/// one fails, like data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Command {
     /// The first command of each side.
     Hello(Hello),
-    /// The gateway allows channels to be joined.
+    /// The gateway allows the client to join channels.
     Grant(Grant),
     /// Both directions of a stream end at once; data not yet delivered is dropped.
     Reset {
         /// The stream.
         stream: StreamId,
-        /// Why: the application's code, 0 when there is none.
+        /// Error code of the application, 0 for none.
         code: u32,
     },
-    /// The sender has given this channel up; what was in flight on it goes over others.
+    /// The sender has given this channel up; its records in flight are sent over others.
     ChannelClosed {
         /// The channel.
         channel: ChannelId,
     },
-    /// The session ends in order; no stream is opened any more.
+    /// The session ends gracefully; no stream is opened any more.
     Close {
-        /// Why: 0 for a normal end.
+        /// Code of the end; 0 for a normal one.
         code: u32,
     },
-    /// A client that came with an invite shows the key it will use from now on.
+    /// A client with an invite shows the key that it will use from now on.
     Enrol(Enrolment),
-    /// The gateway has kept the client's key.
+    /// The gateway has stored the client's key.
     Enrolled,
-    /// What the client's user allows on its links for what the gateway sends, instead of all that
-    /// was said before. At most [`MAX_LINK_TERMS`](crate::MAX_LINK_TERMS); links that it does not
-    /// name are used like any other.
+    /// Rules of the client's user for what the gateway sends on each link. They replace all earlier
+    /// ones. At most [`MAX_LINK_TERMS`](crate::MAX_LINK_TERMS); a link that is not listed has no
+    /// restrictions.
     LinkTerms(Vec<LinkTerms>),
-    /// The gateway takes associations at this UDP port, of the addresses at which it takes connections.
+    /// The gateway accepts associations at this UDP port of its addresses.
     DatagramPort {
         /// The port, not 0.
         port: u16,
     },
-    /// The client begins an association, or wishes for another transport than it did.
+    /// The client begins an association, or changes its transport choice.
     Associate {
-        /// The number of its channel, from a grant; of what it began last, where only the wish is new.
+        /// Channel number from a grant; that of the current association if only the choice changes.
         channel: ChannelId,
-        /// What the gateway's chunks are to travel over.
+        /// Transport choice for the gateway's chunks.
         transport: TransportChoice,
     },
 }
 
-/// What each side tells of itself.
+/// Properties that each side announces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// How many streams that the peer opens may be there at once.
+    /// Maximum number of concurrent streams opened by the peer.
     pub max_streams: u64,
-    /// Records may come unsealed.
+    /// Unsealed records are accepted.
     pub accepts_plain: bool,
-    /// Datagrams may come.
+    /// Datagrams are accepted.
     pub takes_datagrams: bool,
-    /// The sender's number for the link below the channel that began the session; tells paths
-    /// apart, nothing more. 0 from a gateway.
+    /// The sender's number for the link of the channel that began the session; it only tells paths
+    /// apart. 0 from a gateway.
     pub link: u32,
 }
 
@@ -79,9 +79,9 @@ pub struct Hello {
 pub struct Grant {
     /// The first number.
     pub first: ChannelId,
-    /// How many numbers from there on.
+    /// Count of consecutive numbers.
     pub count: u32,
-    /// Where to connect to; empty: the address that the client used last. At most 16.
+    /// Addresses to connect to; empty for the address that the client used last. At most 16.
     pub addresses: Vec<GrantAddress>,
 }
 
@@ -95,7 +95,7 @@ pub struct Enrolment {
     pub key: [u8; 32],
     /// Its signature over the session's enrolment challenge, which is bound to the TLS exporter.
     pub signature: [u8; 64],
-    /// A name for people, at most 64 bytes of UTF-8; may be empty.
+    /// Display name, at most 64 bytes of UTF-8; may be empty.
     pub name: String,
 }
 
@@ -171,7 +171,7 @@ impl Command {
                 let max_streams = take_varint(input, "hello")?;
                 let flags = take_varint(input, "hello")?;
                 let link = take_link(input, "hello")?;
-                // Later versions append fields: what follows is passed over.
+                // Later versions append fields; unknown ones are ignored.
                 input.clear();
                 Self::Hello(Hello {
                     max_streams,
@@ -214,20 +214,20 @@ impl Command {
     }
 }
 
-/// Cuts the ordered bytes of stream 0 into commands.
+/// Decoder that splits the ordered bytes of stream 0 into commands.
 #[derive(Debug, Default)]
 pub struct CommandDecoder {
     buffer: BytesMut,
 }
 
 impl CommandDecoder {
-    /// Takes the next bytes of the stream.
+    /// Appends the next bytes of the stream.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole command; `None` until more bytes come. Unknown commands that are not
-    /// critical are passed over. After an error the stream can't be used any more.
+    /// Returns the next complete command; `None` until more bytes arrive. Unknown commands that are
+    /// not critical are skipped. After an error the stream is unusable.
     pub fn next_command(&mut self) -> Result<Option<Command>, Malformed> {
         loop {
             let mut peek = &self.buffer[..];

@@ -5,18 +5,18 @@ use crate::association::take_link;
 use crate::varint::{take_length, take_varint_u32};
 use crate::{MAX_RECORD_BODY, Malformed, MalformedReason, put_varint, take_varint};
 
-/// The most bytes of metadata that the opening chunk of a stream may carry.
+/// Maximum length of the metadata of a stream's opening chunk.
 pub const MAX_OPEN_METADATA: usize = 1024;
 
-/// The most bytes that a datagram may carry: those of UDP over IPv4.
+/// Maximum length of a datagram: that of UDP over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;
 
-/// What a channel is used for.
+/// Role of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ChannelRole {
-    /// Carries the mass of the data.
+    /// Carries bulk data.
     Bulk,
-    /// Kept thin: commands, state, interactive streams and the beginnings of streams.
+    /// Kept idle for commands, state, interactive streams and the beginnings of streams.
     Express,
 }
 
@@ -25,7 +25,7 @@ pub enum ChannelRole {
 pub enum Frame {
     /// A piece of state; the newest wins.
     State(StateFrame),
-    /// A datagram beside the stream that it belongs to: neither repeated nor put in order.
+    /// A datagram of a stream: neither repeated nor ordered.
     ///
     /// Source: RFC 9221; RFC 9297 §2 (the association with a stream).
     Datagram(StreamId, Bytes),
@@ -33,51 +33,50 @@ pub enum Frame {
     Chunk(ChunkHeader, Bytes),
 }
 
-/// Idempotent state: repeating one, or receiving an old one late, changes nothing.
+/// Idempotent state: a repeated or outdated frame changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateFrame {
-    /// The first `records` records of the peer's direction of `channel` are held, and will never
-    /// be given up.
+    /// The first `records` records of the peer's direction of `channel` have arrived and will be
+    /// kept.
     Ack {
         /// The channel that is acknowledged; not always the one that carries the frame.
         channel: ChannelId,
         /// How many records, counted from the channel's first.
         records: u64,
     },
-    /// `stream` may be sent until `limit` units of credit are used.
+    /// The peer may send on `stream` until `limit` units of credit are used.
     Credit {
         /// The stream.
         stream: StreamId,
         /// Total units since the stream began; each chunk uses max(its bytes, 256).
         limit: u64,
     },
-    /// The first frame on a channel: what the channel is for. The answer repeats it.
+    /// First frame on a channel: its role. The answer repeats it.
     Join {
         /// Bulk or express.
         role: ChannelRole,
-        /// The client's number for the link below; tells paths apart, nothing more.
+        /// The client's number for the link; it only tells paths apart.
         link: u32,
     },
-    /// Asks for nothing; its arrival, and TCP's acknowledgement of it, show that the path lives.
+    /// Has no content; its arrival and TCP's acknowledgement show that the path works.
     Heartbeat,
-    /// How a channel looks from the sender's end.
+    /// The sender's measurements of a channel.
     Path(PathReport),
 }
 
-/// How one channel looks from one end. Of two about the same channel the one with the later stamp
-/// counts.
+/// Measurements of a channel at one end. Of two about the same channel the later stamp counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathReport {
     /// The channel; not always the one that carries the frame.
     pub channel: ChannelId,
-    /// When the report was made, in microseconds of a clock of the sender's that never goes back.
-    /// On the channel that it is about, its delay is the channel's.
+    /// Time of the report in microseconds of a monotonic clock of the sender. On the channel it
+    /// describes, its delay is that of the channel.
     pub stamp: u64,
-    /// What the sender has sent on the channel is not acknowledged although it should be.
+    /// Data of the sender on the channel is overdue for acknowledgement.
     pub silent: bool,
-    /// What queues add to the delay of what comes to the sender, in microseconds, if it is known.
+    /// Queueing delay of data to the sender in microseconds, if known.
     pub queue: Option<u64>,
-    /// How fast chunks came to the sender since its last report, in bytes per second.
+    /// Arrival rate of chunks at the sender since its last report, in bytes per second.
     pub rate: u64,
 }
 
@@ -86,25 +85,25 @@ pub struct PathReport {
 pub struct ChunkFlags {
     /// The first chunk of this direction of the stream; metadata follows the header.
     pub open: bool,
-    /// The stream's direction ends with the last byte of this chunk.
+    /// This direction of the stream ends with the last byte of this chunk.
     pub fin: bool,
 }
 
-/// Where a chunk belongs.
+/// Header of a chunk.
 ///
 /// Source: PATTHEL §III.D fig. 3 (stream offset), BATCP §3.6 (segment number).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkHeader {
     /// The stream.
     pub stream: StreamId,
-    /// The chunk's number among all chunks that its sender has cut; kept when it is sent again.
+    /// Number of the chunk among all chunks of its sender; kept when it is sent again.
     pub segment: SegmentNumber,
-    /// The position of the payload's first byte in the stream.
+    /// Position of the payload's first byte in the stream.
     pub offset: StreamOffset,
-    /// Opening and end.
+    /// Flags for the opening and the end of the stream.
     pub flags: ChunkFlags,
-    /// With [`ChunkFlags::open`]: what the opener says of the stream, or the acceptor in reply;
-    /// empty otherwise. At most [`MAX_OPEN_METADATA`] bytes.
+    /// With [`ChunkFlags::open`]: metadata from the opener, or from the acceptor in reply; empty
+    /// otherwise. At most [`MAX_OPEN_METADATA`] bytes.
     pub metadata: Bytes,
 }
 
@@ -249,15 +248,15 @@ impl ChunkHeader {
     }
 }
 
-/// Walks the frames of an opened record's body. Frames of unknown type that are not critical are
-/// passed over. After an error it ends.
+/// Iterator over the frames of an opened record's body. Unknown frames that are not critical are
+/// skipped. After an error it ends.
 #[derive(Debug)]
 pub struct FrameIterator {
     rest: Bytes,
 }
 
 impl FrameIterator {
-    /// Walks `body`; the payloads it yields are slices of it.
+    /// Creates an iterator over `body`; payloads are slices of it.
     pub const fn new(body: Bytes) -> Self {
         Self { rest: body }
     }
@@ -294,7 +293,7 @@ impl Iterator for FrameIterator {
     }
 }
 
-/// A state frame whose value is a row of varints.
+/// Writes a state frame whose value is a sequence of varints.
 fn put_numbers(out: &mut impl BufMut, kind: u8, numbers: &[u64]) {
     out.put_u8(kind);
     let length: usize = numbers
@@ -311,7 +310,7 @@ const CHUNK: u8 = 0x80;
 const FLAG_OPEN: u8 = 0x01;
 const FLAG_FIN: u8 = 0x02;
 
-/// Set in the type of a frame or command that must not be passed over when it is unknown.
+/// Bit in the type of a frame or command that must not be skipped when unknown.
 pub(crate) const CRITICAL: u8 = 0x40;
 const ACK: u8 = 0x01;
 const CREDIT: u8 = 0x02;

@@ -40,8 +40,8 @@ pub fn fuzz_join(data: &[u8]) {
     }
 }
 
-/// A datagram with SCTP in it; and the same bytes as the chunks of a packet, so that a fuzzer need not
-/// find the checksum, and as what was sealed. What is understood must survive being written.
+/// Decodes a datagram with SCTP; and the same bytes as the chunks of a packet, so that a fuzzer
+/// need not find the checksum, and as sealed content. Decoded chunks must survive encoding.
 pub fn fuzz_sctp(data: &[u8]) {
     fuzz_compact(data);
     if let Ok(packet) = Packet::decode(Bytes::copy_from_slice(data), ChecksumRule::Crc32c) {
@@ -75,7 +75,7 @@ fn fuzz_compact(data: &[u8]) {
     };
     let known: Vec<_> = packet.chunks().map_while(Result::ok).collect();
     let mut writer = PacketWriter::compact(BytesMut::new(), usize::from(u16::MAX));
-    // Nothing fits behind one without length, and what is whole may have other chunks.
+    // Nothing fits behind a chunk without length, and whole packets allow other chunks.
     let written: Vec<_> = known.into_iter().filter(|it| writer.put(it)).collect();
     if !written.is_empty() {
         let again = read(writer.finish(ChecksumRule::Zero));

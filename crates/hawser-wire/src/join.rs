@@ -1,15 +1,15 @@
 use hawser_types::{ChannelId, SessionId};
 
-/// Bytes of a [`JoinPrelude`].
+/// Length of a [`JoinPrelude`] in bytes.
 pub const JOIN_PRELUDE_LENGTH: usize = 24;
 
-/// The only bytes that a joining connection sends in the clear: which session and channel it is.
-/// Sealed records follow at once, and the first one proves that the sender holds the keys.
+/// The only cleartext bytes of a joining connection: its session and channel. Sealed records follow
+/// at once; the first one proves that the sender holds the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JoinPrelude {
     /// The session that the connection wants to join.
     pub session: SessionId,
-    /// A channel number out of a grant.
+    /// Channel number from a grant.
     pub channel: ChannelId,
 }
 
@@ -17,7 +17,7 @@ impl JoinPrelude {
     /// The first byte of a joining connection; a TLS handshake begins with 0x16 instead.
     pub const FIRST_BYTE: u8 = MAGIC[0];
 
-    /// The prelude as it goes over the wire: `HWJ1`, the session, the channel in network order.
+    /// Encodes the prelude: `HWJ1`, the session, the channel in network order.
     pub fn encode(&self) -> [u8; JOIN_PRELUDE_LENGTH] {
         let mut out = [0; JOIN_PRELUDE_LENGTH];
         out[..4].copy_from_slice(&MAGIC);

@@ -1,8 +1,9 @@
-//! Bytes and back: varints, records, frames, commands and the join prelude, and SCTP; no state.
+//! Encoding and decoding of varints, records, frames, commands, the join prelude and SCTP; no
+//! state.
 //!
 //! `docs/protocol.md` is the specification of all but SCTP; this crate is its only implementation
-//! here. Every decoder takes bytes from a stranger: none panics, none allocates more than a few times
-//! the input's size.
+//! here. Every decoder takes untrusted bytes: none panics, none allocates more than a few times the
+//! input's size.
 #![forbid(unsafe_code)]
 
 mod association;

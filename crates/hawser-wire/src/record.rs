@@ -1,34 +1,34 @@
 use crate::{Malformed, MalformedReason};
 
-/// Bytes of a record header: one of flags, three of length.
+/// Length of a record header in bytes: one of flags, three of length.
 pub const RECORD_HEADER_LENGTH: usize = 4;
 /// The largest payload of one chunk.
 pub const MAX_CHUNK_PAYLOAD: usize = 64 * 1024;
-/// The largest body of a record: a full chunk, its header, its metadata, the state that rides
-/// ahead of it and the AEAD tag.
+/// Maximum length of a record's body: a full chunk, its header and metadata, piggybacked state and
+/// the AEAD tag.
 pub const MAX_RECORD_BODY: usize = MAX_CHUNK_PAYLOAD + 4096;
 
-/// What the header of a record says besides the length.
+/// Flags in the header of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordFlags {
-    /// Flips each time that the sender moves to the next key of the ratchet.
+    /// Flips each time the sender moves to the next key of the ratchet.
     pub key_phase: bool,
     /// The body is not sealed; only accepted when the receiver was configured for it.
     pub plain: bool,
 }
 
-/// The four bytes ahead of each record. They are the AEAD's associated data.
+/// The four-byte header of each record. It is the AEAD's associated data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordHeader {
     /// Key phase and sealing.
     pub flags: RecordFlags,
-    /// Bytes of body behind the header, tag included; 1 to [`MAX_RECORD_BODY`].
+    /// Length of the body in bytes, with its tag; 1 to [`MAX_RECORD_BODY`].
     pub length: usize,
 }
 
 impl RecordHeader {
-    /// The header as it goes over the wire. A length beyond [`MAX_RECORD_BODY`] is the caller's
-    /// mistake; it is cut to 24 bits.
+    /// Encodes the header. A length beyond [`MAX_RECORD_BODY`] is the caller's mistake; it is cut
+    /// to 24 bits.
     pub const fn encode(self) -> [u8; RECORD_HEADER_LENGTH] {
         debug_assert!(self.length <= MAX_RECORD_BODY);
         let flags = self.flags.key_phase as u8 | ((self.flags.plain as u8) << 1);

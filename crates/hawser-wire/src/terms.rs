@@ -1,4 +1,4 @@
-//! What a client's user allows on one link, for what the gateway sends.
+//! Rules of a client's user for one link, for what the gateway sends.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -6,47 +6,46 @@ use crate::association::take_link;
 use crate::varint::take_varint_u32;
 use crate::{Malformed, MalformedReason, put_varint, take_varint};
 
-/// The user's terms for one link. Fractions are whole numbers of small parts, so that no value is
-/// unordered or endless.
+/// The user's rules for one link. Fractions are integers in small units, so that all values are
+/// ordered and finite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkTerms {
     /// The client's number for the link, as in [`Hello::link`](crate::Hello) and in joins.
     pub link: u32,
-    /// Whether and when it is used.
+    /// Use of the link.
     pub usage: LinkUse,
-    /// The user's weight in thousandths, from 1 to [`LinkTerms::MAX_WEIGHT`].
+    /// Weight in thousandths, from 1 to [`LinkTerms::MAX_WEIGHT`].
     pub weight: u32,
-    /// What a gigabyte costs, in millionths of whatever unit the user counts in; at most
-    /// [`LinkTerms::MAX_PRICE`].
+    /// Price of a gigabyte in millionths of the user's unit; at most [`LinkTerms::MAX_PRICE`].
     pub price: u64,
-    /// How much the price counts against the throughput, in thousandths, at most
+    /// Weight of the price against throughput, in thousandths, at most
     /// [`LinkTerms::MAX_PRICE_WEIGHT`].
     pub price_weight: u32,
 }
 
-/// When a link is used.
+/// Use of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LinkUse {
     /// Like any other.
     Normal,
-    /// Ahead of the others.
+    /// Before the others.
     Prefer,
-    /// While no other lives: the user wants it so.
+    /// Only while no other link works: by the user's choice.
     Backup,
-    /// While no other lives: its allowance is used up.
+    /// Only while no other link works: its allowance is used up.
     Spare,
-    /// Not at all: the user wants it so.
+    /// Never: by the user's choice.
     Never,
-    /// Not at all: its allowance is used up.
+    /// Never: its allowance is used up.
     Spent,
 }
 
 impl LinkTerms {
-    /// A thousand times the default.
+    /// Maximum weight: a thousand times the default.
     pub const MAX_WEIGHT: u32 = 1_000_000;
-    /// A million for a gigabyte.
+    /// Maximum price: a million for a gigabyte.
     pub const MAX_PRICE: u64 = 1_000_000_000_000;
-    /// The price alone counts.
+    /// Maximum price weight: only the price counts.
     pub const MAX_PRICE_WEIGHT: u32 = 1000;
 
     pub(crate) fn encode(&self, out: &mut BytesMut) {
@@ -90,7 +89,7 @@ impl LinkUse {
     }
 }
 
-/// Entries up to the end of the value.
+/// Reads entries up to the end of the value.
 pub(crate) fn take_terms(input: &mut Bytes) -> Result<Vec<LinkTerms>, Malformed> {
     let mut list = Vec::new();
     while input.has_remaining() {
@@ -103,7 +102,7 @@ pub(crate) fn take_terms(input: &mut Bytes) -> Result<Vec<LinkTerms>, Malformed>
 }
 
 const WHAT: &str = "link terms";
-/// How many links one command may speak of.
+/// Maximum number of links in one command.
 pub const MAX_LINK_TERMS: usize = 64;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::{Malformed, MalformedReason};
 /// The largest number that a varint can carry.
 pub const MAX_VARINT: u64 = (1 << 62) - 1;
 
-/// How many bytes `value` takes as a varint: 1, 2, 4 or 8.
+/// Returns the length of `value` as a varint: 1, 2, 4 or 8.
 pub const fn varint_length(value: u64) -> usize {
     match value {
         0..0x40 => 1,
@@ -28,7 +28,7 @@ pub fn put_varint(out: &mut impl BufMut, value: u64) {
     }
 }
 
-/// Takes a varint off the front of `input`. Longer forms than needed are accepted, as in QUIC.
+/// Reads a varint at the front of `input`. Longer forms than needed are accepted, as in QUIC.
 pub fn take_varint(input: &mut impl Buf, what: &'static str) -> Result<u64, Malformed> {
     if !input.has_remaining() {
         return Err(Malformed::truncated(what));
@@ -46,13 +46,13 @@ pub fn take_varint(input: &mut impl Buf, what: &'static str) -> Result<u64, Malf
     })
 }
 
-/// Takes a varint that has to fit 32 bits.
+/// Reads a varint that has to fit 32 bits.
 pub(crate) fn take_varint_u32(input: &mut impl Buf, what: &'static str) -> Result<u32, Malformed> {
     u32::try_from(take_varint(input, what)?)
         .map_err(|_| Malformed::new(what, MalformedReason::TooLarge))
 }
 
-/// Takes a varint length of at most `limit`, with that many bytes behind it.
+/// Reads a varint length of at most `limit`, and checks that this many bytes follow.
 pub(crate) fn take_length(
     input: &mut impl Buf,
     limit: usize,

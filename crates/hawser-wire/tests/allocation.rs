@@ -1,11 +1,11 @@
-//! What SCTP packets with data allocate.
+//! Allocations of SCTP packets with data.
 
 use bytes::Bytes;
 use hawser_wire::sctp::{
     ChecksumRule, Chunk, Data, DataOrder, Packet, PacketWriter, StreamNumber, Tsn, VerificationTag,
 };
 
-/// As many small messages as a packet takes.
+/// Builds a packet full of small messages.
 fn packet() -> Bytes {
     let data = Data {
         tsn: Tsn::new(1),
@@ -25,7 +25,7 @@ fn packet() -> Bytes {
 
 #[test]
 fn data_is_read_without_an_allocation() {
-    // As drivers do, who share one buffer among datagrams.
+    // As drivers do, which share one buffer among datagrams.
     let datagram = packet();
     let shared = datagram.clone();
     let made = allocation_counter::measure(|| {
@@ -43,6 +43,6 @@ fn data_is_read_without_an_allocation() {
 #[test]
 fn a_packet_of_data_is_written_into_one_buffer() {
     let made = allocation_counter::measure(|| drop(packet()));
-    // The buffer, and the count of those that share it.
+    // The buffer, and its reference count.
     assert!(made.count_total <= 2, "{made:?}");
 }

@@ -12,7 +12,7 @@ fn replay(target: &str, entry: fn(&[u8])) {
     let mut files = 0;
     for input in fs::read_dir(&folder).unwrap() {
         let bytes = fs::read(input.unwrap().path()).unwrap();
-        // What a connection that breaks off would leave, too.
+        // Also the prefixes that an interrupted connection would leave.
         (0..=bytes.len()).for_each(|end| entry(&bytes[..end]));
         files += 1;
     }

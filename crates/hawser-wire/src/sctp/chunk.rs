@@ -14,15 +14,15 @@ pub enum Chunk {
     InitAck(Init),
     /// SACK.
     Sack(Sack),
-    /// HEARTBEAT; the value of its one parameter, which comes back as it is.
+    /// HEARTBEAT: the value of its parameter, which the peer returns unchanged.
     Heartbeat(Bytes),
-    /// HEARTBEAT ACK, likewise.
+    /// HEARTBEAT ACK: the value of the HEARTBEAT's parameter.
     HeartbeatAck(Bytes),
     /// ABORT.
     Abort {
-        /// The packet has the sender's own tag, since it does not know the receiver's.
+        /// The packet has the sender's own tag, since it does not know the receiver's (T bit).
         reflected: bool,
-        /// Why, if it was said.
+        /// Reasons, if given.
         causes: Vec<Cause>,
     },
     /// SHUTDOWN, which also acknowledges.
@@ -42,57 +42,57 @@ pub enum Chunk {
     CookieAck,
     /// FORWARD-TSN, or I-FORWARD-TSN.
     ForwardTsn(ForwardTsn),
-    /// ASCONF: its serial number, the sender's address by which the receiver finds the association,
-    /// and what is asked for, each with its correlation number.
+    /// ASCONF.
     Asconf {
-        /// Counts the sender's ASCONF chunks.
+        /// Serial number of the chunk.
         serial: u32,
-        /// What is asked for: the first one an address, the others add, delete or set primary.
+        /// The first is an address by which the receiver finds the association; the others add,
+        /// delete or set primary, each with its correlation number.
         parameters: Vec<Parameter>,
     },
     /// ASCONF-ACK.
     AsconfAck {
-        /// That of the ASCONF.
+        /// Serial number of the ASCONF.
         serial: u32,
-        /// What was answered.
+        /// The answers.
         parameters: Vec<Parameter>,
     },
-    /// PAD, of this many bytes of value; it has no meaning.
+    /// PAD with this many bytes of value; it has no meaning.
     Pad(u16),
-    /// A chunk of a type that is not known here.
+    /// A chunk of an unknown type.
     Unknown {
         /// Its type.
         kind: u8,
-        /// What has to be done about it.
+        /// Action that its type asks for.
         action: UnknownAction,
         /// The whole chunk with its header, to be reported.
         chunk: Bytes,
     },
 }
 
-/// What the highest two bits of an unknown type ask for. Source: RFC 9260 §3.2.
+/// Action for an unknown type, by its highest two bits. Source: RFC 9260 §3.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownAction {
-    /// What follows it is not read either.
+    /// Stop reading the packet.
     Stop,
-    /// Likewise, and it is reported.
+    /// Stop reading the packet, and report the chunk.
     StopAndReport,
-    /// It alone is passed over.
+    /// Skip it.
     Skip,
-    /// Likewise, and it is reported.
+    /// Skip it, and report it.
     SkipAndReport,
 }
 
-/// A whole message or a part of one.
+/// DATA or I-DATA: a whole message or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// Its number among all of this direction.
+    /// Transmission sequence number in this direction.
     pub tsn: Tsn,
     /// The stream that the message belongs to.
     pub stream: StreamNumber,
-    /// Where in the stream the message belongs, and the part in the message.
+    /// Position of the message in the stream, and of the part in the message.
     pub order: DataOrder,
-    /// The message is delivered as soon as it is whole (the U bit).
+    /// The message is delivered as soon as it is complete (the U bit).
     pub unordered: bool,
     /// The message begins here (the B bit).
     pub first: bool,
@@ -100,19 +100,19 @@ pub struct Data {
     pub last: bool,
     /// The sender asks for a SACK at once (the I bit).
     pub immediate: bool,
-    /// What the application says that the payload is; with I-DATA on the first part only, else 0.
+    /// Payload protocol identifier; with I-DATA on the first part only, else 0.
     pub protocol: u32,
-    /// At least one byte; a chunk without any is read all the same, since the ABORT that answers it
-    /// names its number.
+    /// At least one byte. An empty chunk is decoded too, since the ABORT that answers it names its
+    /// TSN.
     pub payload: Bytes,
 }
 
-/// How a part says where it belongs.
+/// Position of a part, in DATA or I-DATA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataOrder {
-    /// DATA: the message's number in its stream; the parts of a message have consecutive TSNs.
+    /// DATA: the stream sequence number; the parts of a message have consecutive TSNs.
     Sequence(u16),
-    /// I-DATA (RFC 8260): parts of several messages may come in turns.
+    /// I-DATA (RFC 8260): parts of several messages may be interleaved.
     Interleaved {
         /// The message's number among the ordered, or among the unordered ones of its stream.
         message: u32,
@@ -121,64 +121,64 @@ pub enum DataOrder {
     },
 }
 
-/// INIT or INIT ACK. Numbers that must not be 0 are read all the same, since some of these chunks
-/// have to be answered by an ABORT.
+/// INIT or INIT ACK. Forbidden zeros are decoded too, since some of these chunks have to be
+/// answered by an ABORT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Init {
-    /// What packets to the sender of this chunk have to carry; never 0.
+    /// Verification tag of packets to the sender of this chunk; never 0.
     pub tag: VerificationTag,
     /// The sender's window, in bytes.
     pub window: u32,
-    /// How many streams it wants to send on; never 0.
+    /// Number of outbound streams that it asks for; never 0.
     pub outbound_streams: u16,
-    /// The most it accepts; never 0.
+    /// Maximum number of inbound streams; never 0.
     pub inbound_streams: u16,
-    /// The number of its first DATA chunk.
+    /// TSN of its first DATA chunk.
     pub initial_tsn: Tsn,
-    /// Addresses, cookie, what it supports.
+    /// Addresses, cookie and supported features.
     pub parameters: Vec<Parameter>,
 }
 
-/// What has arrived.
+/// Selective acknowledgement.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Sack {
-    /// Everything up to this one has arrived.
+    /// Cumulative TSN: everything up to it has arrived.
     pub cumulative: Tsn,
-    /// The window that is left, in bytes.
+    /// Advertised receive window, in bytes.
     pub window: u32,
-    /// What has arrived beyond, in ascending order.
+    /// Runs that have arrived beyond it, in ascending order.
     pub gaps: Vec<GapBlock>,
-    /// What has arrived more than once since the last SACK.
+    /// TSNs received more than once since the last SACK.
     pub duplicates: Vec<Tsn>,
 }
 
-/// A run of chunks that have arrived behind a hole, as distances from the cumulative TSN.
+/// A run of chunks received after a gap, as distances from the cumulative TSN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GapBlock {
-    /// The first, at least 2: what follows the cumulative TSN itself is missing.
+    /// The first, at least 2, since the TSN after the cumulative one is missing.
     pub first: u16,
     /// The last, not before the first.
     pub last: u16,
 }
 
-/// What the sender has given up.
+/// FORWARD-TSN or I-FORWARD-TSN: what the sender has abandoned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardTsn {
-    /// The receiver acts as if everything up to this one had arrived.
+    /// New cumulative TSN: the receiver acts as if everything up to it had arrived.
     pub cumulative: Tsn,
     /// It is an I-FORWARD-TSN, which goes with I-DATA.
     pub interleaved: bool,
-    /// The streams on which messages were given up.
+    /// The streams with abandoned messages.
     pub skipped: Vec<SkippedStream>,
 }
 
-/// Up to which message a stream is to move on.
+/// The last abandoned message of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SkippedStream {
     /// The stream.
     pub stream: StreamNumber,
-    /// Of unordered messages; with I-FORWARD-TSN only.
+    /// The message is unordered; with I-FORWARD-TSN only.
     pub unordered: bool,
-    /// The last message given up, by its number in the stream; that of DATA has 16 bits.
+    /// Number of the message in the stream; 16 bits with DATA.
     pub last: u32,
 }

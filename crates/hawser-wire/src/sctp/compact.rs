@@ -1,8 +1,8 @@
-//! How packets are framed: whole, as RFC 9260 has it, or compact, under a seal that says already
-//! which association they belong to.
+//! Framing of packets: whole, by RFC 9260, or compact, under a seal that identifies the
+//! association.
 //!
-//! A compact packet has no header, and every chunk but I-DATA is as it is elsewhere. I-DATA says each
-//! thing once and in no more bytes than it needs. `docs/protocol.md`, section 15.1, has the bytes.
+//! A compact packet has no common header. Its chunks are unchanged except I-DATA, which states each
+//! value once and in as few bytes as possible. `docs/protocol.md`, section 15.1, has the bytes.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -14,29 +14,29 @@ use super::{
 use crate::varint::{put_varint, take_varint_u32, varint_length};
 use crate::{Malformed, MalformedReason};
 
-/// What stands around the payloads of a packet.
+/// Framing of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
-    /// As RFC 9260 has it.
+    /// Whole packets by RFC 9260.
     #[default]
     Whole,
-    /// As little as two ends need that share a seal for this association alone.
+    /// Compact packets, for two ends with a seal for this association alone.
     Compact,
 }
 
-/// What the header of a whole packet says, and who opens a compact one knows.
+/// Ports and tag of the common header, which the opener of a compact packet knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketNames {
     /// The sender's SCTP port.
     pub source_port: u16,
-    /// The receiver's.
+    /// The receiver's SCTP port.
     pub destination_port: u16,
-    /// What the receiver asks for.
+    /// Verification tag that the receiver expects.
     pub tag: VerificationTag,
 }
 
 impl Framing {
-    /// Bytes before the first chunk.
+    /// Returns the number of bytes before the first chunk.
     pub const fn packet_header(self) -> usize {
         match self {
             Self::Whole => PACKET_HEADER_LENGTH,
@@ -44,7 +44,7 @@ impl Framing {
         }
     }
 
-    /// What sizes of packets are multiples of, where chunks fill them.
+    /// Returns the unit of packet sizes that chunks can fill.
     pub const fn unit(self) -> usize {
         match self {
             Self::Whole => 4,
@@ -52,8 +52,8 @@ impl Framing {
         }
     }
 
-    /// Bytes before the payload of a chunk behind which nothing follows. `protocol`: what is said of the
-    /// message, if it begins here.
+    /// Returns the header size of the last chunk of a packet. `protocol`: the payload protocol
+    /// identifier, on the first part of a message.
     pub fn data_header(
         self,
         stream: StreamNumber,
@@ -72,7 +72,7 @@ impl Framing {
         }
     }
 
-    /// The most payload of a chunk that takes `room` with such a header.
+    /// Returns the maximum payload of a chunk in `room` bytes with such a header.
     pub fn payload_within(self, room: usize, header: usize, order: &DataOrder) -> usize {
         let room = match (self, order) {
             (Self::Compact, DataOrder::Interleaved { .. }) => room,
@@ -81,7 +81,7 @@ impl Framing {
         room.saturating_sub(header)
     }
 
-    /// Bytes of a chunk that is alone in its packet, padding included.
+    /// Returns the length of a chunk that is alone in its packet, with padding.
     pub fn chunk_length(self, data: &Data) -> usize {
         let protocol = data.first.then_some(data.protocol);
         let header = self.data_header(data.stream, &data.order, protocol);
@@ -93,7 +93,7 @@ impl Framing {
     }
 }
 
-/// Puts I-DATA; `ends`: nothing follows it in its packet.
+/// Writes I-DATA; `ends`: nothing follows it in its packet.
 pub(super) fn put_data(out: &mut BytesMut, data: &Data, message: u32, fragment: u32, ends: bool) {
     let flags = [
         (data.last, flag::LAST),
@@ -105,7 +105,7 @@ pub(super) fn put_data(out: &mut BytesMut, data: &Data, message: u32, fragment: 
     let flags = flags.iter().filter(|(is_set, _)| *is_set);
     out.put_u8(flags.fold(kind::I_DATA, |all, (_, flag)| all | flag));
     if !ends {
-        // What is too long for the field is too long for a packet, which its writer sees.
+        // A payload too long for the field is too long for the packet; the writer checks that.
         out.put_u16(u16::try_from(data.payload.len()).unwrap_or(u16::MAX));
     }
     out.put_u32(data.tsn.value());
@@ -116,7 +116,7 @@ pub(super) fn put_data(out: &mut BytesMut, data: &Data, message: u32, fragment: 
     out.put_slice(&data.payload);
 }
 
-/// Takes I-DATA off the front; `None` where another chunk stands there.
+/// Reads I-DATA at the front; `None` if another chunk is there.
 pub(super) fn take_data(rest: &mut Bytes) -> Result<Option<Data>, Malformed> {
     let Some(&first_byte) = rest.first().filter(|byte| **byte & !FLAGS == kind::I_DATA) else {
         return Ok(None);
@@ -155,8 +155,8 @@ pub(super) fn take_data(rest: &mut Bytes) -> Result<Option<Data>, Malformed> {
     }))
 }
 
-/// Whether a chunk can't stand in a compact packet: those that begin or end an association, where tags
-/// have a meaning, and those whose types are taken.
+/// Tells whether a chunk is not allowed in a compact packet: those that set up or end an
+/// association, where tags matter, and those whose types have another meaning.
 pub(super) const fn is_foreign(kind: u8) -> bool {
     matches!(
         kind,
@@ -173,18 +173,18 @@ pub(super) const fn is_foreign(kind: u8) -> bool {
 }
 
 const WHAT: &str = "compact I-DATA";
-/// What stands in front of a whole packet under a seal: a type that no chunk has, and zeros.
+/// Prefix of a whole packet under a seal: a type that no chunk has, and zeros.
 pub(super) const WHOLE: [u8; 4] = [WHOLE_KIND, 0, 0, 0];
 const WHOLE_KIND: u8 = 0xFF;
 /// The type with all its flags.
 const I_DATA_LAST: u8 = kind::I_DATA | FLAGS;
 const FLAGS: u8 = 0x3F;
-/// Flag: the payload's length is said, since something may follow.
+/// Flag: the payload's length is present, since a chunk may follow.
 const HAS_LENGTH: u8 = 0x10;
-/// Flag: none.
+/// Reserved flag.
 const RESERVED: u8 = 0x20;
-/// Bytes of type and flags.
+/// Length of type and flags.
 const KIND: usize = 1;
-/// Of a length, where it is said.
+/// Length of a length field.
 pub(super) const LENGTH: usize = 2;
 const TSN: usize = 4;

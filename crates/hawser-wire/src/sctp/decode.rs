@@ -1,4 +1,4 @@
-//! Chunks, parameters and causes out of bytes.
+//! Decoding of chunks, parameters and causes.
 
 use std::net::IpAddr;
 
@@ -85,7 +85,8 @@ fn interleaved_data(mut chunk: Bytes, flags: u8) -> Result<Data, Malformed> {
     };
     let [_, _, _, _, t0, t1, t2, t3, s0, s1, _, _, rest @ ..] = header;
     let [m0, m1, m2, m3, x0, x1, x2, x3] = rest;
-    // One field, for what is said of the first part and for the number of any other.
+    // One field holds the payload protocol identifier of a first part, or the fragment number of
+    // any other.
     let shared = u32::from_be_bytes([x0, x1, x2, x3]);
     let first = flags & flag::FIRST != 0;
     let (protocol, fragment) = if first { (shared, 0) } else { (0, shared) };
@@ -112,7 +113,7 @@ fn sack(value: Bytes) -> Result<Sack, Malformed> {
     let window = reader.take_u32()?;
     let gaps = usize::from(reader.take_u16()?);
     let duplicates = usize::from(reader.take_u16()?);
-    // Before anything is allocated for numbers that are only said to be there.
+    // Check before memory is allocated for the stated counts.
     if reader.remaining() < 4 * (gaps + duplicates) {
         return Err(reader.error(MalformedReason::Truncated));
     }
@@ -122,7 +123,7 @@ fn sack(value: Bytes) -> Result<Sack, Malformed> {
         gaps: Vec::with_capacity(gaps),
         duplicates: Vec::with_capacity(duplicates),
     };
-    // What follows the cumulative TSN itself is missing.
+    // The TSN after the cumulative one is missing.
     let mut before = 1;
     for _ in 0..gaps {
         let (first, last) = (reader.take_u16()?, reader.take_u16()?);
@@ -326,7 +327,7 @@ fn one_cause(element: Element) -> Result<Cause, Malformed> {
 }
 
 impl UnknownAction {
-    /// By the highest two bits of a type.
+    /// Returns the action for the highest two bits of a type.
     fn of(bits: u8) -> Self {
         match bits {
             0 => Self::Stop,
@@ -337,10 +338,10 @@ impl UnknownAction {
     }
 }
 
-/// Chunk header included.
+/// Length of the DATA header, with the chunk header.
 pub(super) const DATA_HEADER: usize = 16;
 pub(super) const I_DATA_HEADER: usize = 20;
 
-/// Parameters of a chunk, or causes: so that small ones do not take many times the memory of the
-/// packet that brought them.
+/// Maximum number of parameters or causes, so that small ones do not take many times the memory of
+/// their packet.
 const MAX_ELEMENTS: usize = 256;

@@ -1,24 +1,24 @@
-//! Elements of type, length and value: chunks, parameters and causes alike.
+//! Elements of type, length and value: chunks, parameters and causes.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::{Malformed, MalformedReason};
 
-/// An element as it stands in what surrounds it: type or type and flags in two bytes, then the
-/// length of all but the padding, then the value.
+/// An element: type, or type and flags, in two bytes, then its length without padding, then the
+/// value.
 #[derive(Debug)]
 pub(super) struct Element {
     /// The first two bytes.
     pub(super) head: [u8; 2],
-    /// All of it, without padding.
+    /// The whole element, without padding.
     pub(super) whole: Bytes,
 }
 
 impl Element {
-    /// Takes the first of several elements; `None` at their end.
+    /// Reads the first of several elements; `None` at their end.
     ///
-    /// The last one's padding may be missing: whether a chunk's length counts it is a matter on which
-    /// implementations differ.
+    /// The last one's padding may be missing: implementations differ on whether a chunk's length
+    /// counts it.
     pub(super) fn take(rest: &mut Bytes, what: &'static str) -> Result<Option<Self>, Malformed> {
         if rest.is_empty() {
             return Ok(None);
@@ -50,8 +50,8 @@ impl Element {
     }
 }
 
-/// Puts an element behind what is there, at the next multiple of four. Its own padding is left to
-/// what follows, since it does not count in the length of what surrounds it.
+/// Appends an element at the next multiple of four. Its own padding is left to the next element,
+/// since it does not count in the length of the enclosing one.
 pub(super) fn put_element(
     out: &mut BytesMut,
     head: impl Into<[u8; 2]>,
@@ -62,22 +62,22 @@ pub(super) fn put_element(
     out.put_slice(&head.into());
     out.put_u16(0);
     value(out);
-    // What is too long for the field is too long for a packet, which its writer sees.
+    // An element too long for the field is too long for the packet; the writer checks that.
     let length = u16::try_from(out.len() - start).unwrap_or(u16::MAX);
     out[start + 2..start + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Zeros up to the next multiple of four.
+/// Appends zeros up to the next multiple of four.
 pub(super) fn pad(out: &mut BytesMut) {
     out.put_bytes(0, padding(out.len()));
 }
 
-/// How many bytes the next multiple of four is away.
+/// Returns the distance to the next multiple of four.
 pub(super) const fn padding(length: usize) -> usize {
     length.next_multiple_of(4) - length
 }
 
-/// Takes numbers off the front of an element's value.
+/// Reader of numbers at the front of an element's value.
 #[derive(Debug)]
 pub(super) struct Reader {
     what: &'static str,
@@ -100,7 +100,7 @@ impl Reader {
         taken.map_err(|_| Malformed::truncated(self.what))
     }
 
-    /// What has not been taken.
+    /// Returns the unread rest.
     pub(super) fn rest(self) -> Bytes {
         self.rest
     }
@@ -109,7 +109,7 @@ impl Reader {
         self.rest.is_empty()
     }
 
-    /// Refuses bytes that nothing asks for.
+    /// Fails if unread bytes are left.
     pub(super) fn end(self) -> Result<(), Malformed> {
         if self.rest.is_empty() {
             Ok(())

@@ -1,4 +1,4 @@
-//! Chunks, parameters and causes into bytes.
+//! Encoding of chunks, parameters and causes.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use super::element::{pad, put_element};
 use super::parameter::{cause_code, parameter_kind};
 use super::{Cause, Chunk, Data, DataOrder, ForwardTsn, Init, Parameter, Sack, flag, kind};
 
-/// Puts a chunk without its padding.
+/// Writes a chunk without its padding.
 pub(super) fn put_chunk(out: &mut BytesMut, chunk: &Chunk) {
     match chunk {
         Chunk::Data(data) => put_data(out, data),
@@ -49,7 +49,7 @@ pub(super) fn put_chunk(out: &mut BytesMut, chunk: &Chunk) {
     }
 }
 
-/// Puts DATA or I-DATA without its padding.
+/// Writes DATA or I-DATA without its padding.
 pub(super) fn put_data(out: &mut BytesMut, data: &Data) {
     let flags = [
         (data.last, flag::LAST),
@@ -96,7 +96,7 @@ fn put_sack(out: &mut BytesMut, sack: &Sack) {
     put_element(out, [kind::SACK, 0], |out| {
         out.put_u32(sack.cumulative.value());
         out.put_u32(sack.window);
-        // More than the field can count is more than a packet can take, which its writer sees.
+        // More gaps than the field can count do not fit into a packet; the writer checks that.
         out.put_u16(sack.gaps.len() as u16);
         out.put_u16(sack.duplicates.len() as u16);
         for gap in &sack.gaps {
@@ -229,7 +229,7 @@ fn put_cause_value(out: &mut BytesMut, cause: &Cause) {
 }
 
 impl Parameter {
-    /// The number that stands for its type.
+    /// Returns the number of its type.
     pub fn kind(&self) -> u16 {
         match self {
             Self::Address(IpAddr::V4(_)) => parameter_kind::IPV4,
@@ -252,7 +252,7 @@ impl Parameter {
 }
 
 impl Cause {
-    /// The number that stands for it.
+    /// Returns its code.
     pub fn code(&self) -> u16 {
         match self {
             Self::InvalidStream(_) => cause_code::INVALID_STREAM,

@@ -1,7 +1,7 @@
 use std::fmt;
 
-/// The number of a DATA chunk in its direction of an association. Wraps around, so that two numbers
-/// compare only while they are less than 2^31 apart (RFC 1982).
+/// Transmission sequence number: the number of a DATA chunk in its direction of an association. It
+/// wraps, so that two numbers compare only while they are less than 2^31 apart (RFC 1982).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Tsn(u32);
 
@@ -16,17 +16,17 @@ impl Tsn {
         self.0
     }
 
-    /// The number `count` further on.
+    /// Returns the number `count` further on.
     pub const fn advance(self, count: u32) -> Self {
         Self(self.0.wrapping_add(count))
     }
 
-    /// How far this number lies behind `earlier`, which is not later than it: 0 for the same.
+    /// Returns the distance from `earlier`, which must not be later: 0 for the same.
     pub const fn since(self, earlier: Self) -> u32 {
         self.0.wrapping_sub(earlier.0)
     }
 
-    /// Whether this number comes after `other`.
+    /// Tells whether this number comes after `other`.
     pub const fn is_after(self, other: Self) -> bool {
         let distance = self.since(other);
         distance != 0 && distance < 1 << 31
@@ -73,8 +73,8 @@ impl fmt::Debug for StreamNumber {
     }
 }
 
-/// What a packet carries to show that its sender belongs to the association: chosen by the
-/// receiver of the packet. 0 stands in packets with INIT only.
+/// Verification tag: proof that the sender of a packet belongs to the association, chosen by the
+/// receiver. 0 only in packets with INIT.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct VerificationTag(u32);
 
@@ -94,7 +94,7 @@ impl VerificationTag {
 }
 
 impl fmt::Debug for VerificationTag {
-    /// Does not show it: who knows the tag can end the association.
+    /// Hides the tag, since knowing it allows ending the association.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("VerificationTag(..)")
     }

@@ -5,28 +5,28 @@ use super::element::{Element, padding};
 use super::{ChecksumRule, Chunk, Framing, VerificationTag, decode, kind};
 use crate::{Malformed, MalformedReason};
 
-/// Bytes of the header that all packets begin with.
+/// Length of the common header in bytes.
 pub const PACKET_HEADER_LENGTH: usize = 12;
 
-/// A packet that has arrived; its checksum is right, its chunks have not been looked at.
+/// A received packet; its checksum is correct, its chunks are not decoded yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// The sender's SCTP port.
     pub source_port: u16,
-    /// The receiver's.
+    /// The receiver's SCTP port.
     pub destination_port: u16,
-    /// Shows that the sender belongs to the association.
+    /// Verification tag.
     pub tag: VerificationTag,
     framing: Framing,
     chunks: Bytes,
 }
 
 impl Packet {
-    /// Reads the header and looks at the checksum.
+    /// Decodes the header and verifies the checksum.
     ///
     /// # Errors
-    /// `Truncated` when there is no place for a chunk, `BadValue` when the checksum is wrong. By
-    /// RFC 9260 §6.8, such a packet is dropped without an answer.
+    /// `Truncated` when there is no room for a chunk, `BadValue` when the checksum is wrong. By RFC
+    /// 9260 §6.8, such a packet is dropped without an answer.
     pub fn decode(mut datagram: Bytes, checksum: ChecksumRule) -> Result<Self, Malformed> {
         let Some((header, chunks)) = datagram.split_first_chunk::<PACKET_HEADER_LENGTH>() else {
             return Err(Malformed::truncated("SCTP packet"));
@@ -48,7 +48,8 @@ impl Packet {
         })
     }
 
-    /// Reads what was sealed: a compact packet of the association that `names` are of, or a whole one.
+    /// Decodes sealed content: a compact packet of the association with these `names`, or a whole
+    /// packet.
     ///
     /// # Errors
     /// As [`Self::decode`]; and `BadValue` for a compact packet while there is no association yet.
@@ -74,12 +75,12 @@ impl Packet {
         })
     }
 
-    /// How many bytes it has, with its header.
+    /// Returns the size in bytes, with the header.
     pub fn size(&self) -> usize {
         self.framing.packet_header() + self.chunks.len()
     }
 
-    /// The chunks in their order. Payloads are slices of the datagram.
+    /// Iterates over the chunks in order. Payloads are slices of the datagram.
     pub fn chunks(&self) -> Chunks {
         Chunks {
             rest: self.chunks.clone(),
@@ -89,7 +90,8 @@ impl Packet {
     }
 }
 
-/// The chunks of a [`Packet`]; an error is the last item, since nothing can be said of what follows.
+/// Iterator over the chunks of a [`Packet`]; an error is the last item, since the chunks after it
+/// cannot be found.
 #[derive(Clone, Debug)]
 pub struct Chunks {
     rest: Bytes,
@@ -147,7 +149,7 @@ impl Chunks {
     }
 }
 
-/// Whether chunks of the type stand alone in their packets.
+/// Tells whether chunks of this type must be alone in their packets.
 fn is_single(kind: u8) -> bool {
     matches!(kind, kind::INIT | kind::INIT_ACK | kind::SHUTDOWN_COMPLETE)
 }

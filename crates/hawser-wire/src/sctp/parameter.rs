@@ -10,99 +10,99 @@ use super::{Tsn, UnknownAction};
 pub enum Parameter {
     /// An address of the sender.
     Address(IpAddr),
-    /// The state of an association that does not exist yet.
+    /// State cookie: an association that does not exist yet.
     Cookie(Bytes),
-    /// Parameters that the receiver of an INIT did not know, each whole.
+    /// Parameters unknown to the receiver of an INIT, each whole.
     Unrecognized(Bytes),
-    /// The sender would like its cookie to live longer, by this many milliseconds.
+    /// Requested extension of the cookie's lifetime, in milliseconds.
     CookiePreservative(u32),
-    /// Kinds of addresses that the sender can use, by the types of their parameters.
+    /// Address types that the sender supports, by the types of their parameters.
     SupportedAddressTypes(Vec<u16>),
-    /// FORWARD-TSN is understood (RFC 3758).
+    /// FORWARD-TSN is supported (RFC 3758).
     ForwardTsnSupported,
-    /// Chunk types beyond RFC 9260's that are understood (RFC 5061 §4.2.7).
+    /// Supported chunk types beyond RFC 9260's (RFC 5061 §4.2.7).
     SupportedExtensions(Vec<u8>),
-    /// What the sender wants in place of checksums: the error detection method (RFC 9653).
+    /// Alternate error detection method of the sender (RFC 9653).
     ZeroChecksumAcceptable(u32),
     /// A request to add an address (RFC 5061).
     AddAddress {
-        /// Names the request.
+        /// Correlation number of the request.
         correlation: u32,
-        /// The address; the unspecified one stands for where the packet came from.
+        /// The address; the unspecified one stands for the source of the packet.
         address: IpAddr,
     },
-    /// A request to delete one.
+    /// A request to delete an address (RFC 5061).
     DeleteAddress {
-        /// Names the request.
+        /// Correlation number of the request.
         correlation: u32,
-        /// The address; the unspecified one stands for all but where the packet came from.
+        /// The address; the unspecified one stands for all except the source of the packet.
         address: IpAddr,
     },
-    /// A request to send to this one first.
+    /// A request to set the primary address (RFC 5061).
     SetPrimary {
-        /// Names the request.
+        /// Correlation number of the request.
         correlation: u32,
         /// The address.
         address: IpAddr,
     },
-    /// An ASCONF's request was followed.
+    /// A request of an ASCONF was accepted.
     Success {
-        /// The request's.
+        /// Correlation number of the request.
         correlation: u32,
     },
-    /// An ASCONF's request was refused.
+    /// A request of an ASCONF was refused.
     Refused {
-        /// The request's.
+        /// Correlation number of the request.
         correlation: u32,
-        /// Why.
+        /// Reasons.
         causes: Vec<Cause>,
     },
-    /// A parameter of a type that is not known here.
+    /// A parameter of an unknown type.
     Unknown {
         /// Its type.
         kind: u16,
-        /// What has to be done about it.
+        /// Action that its type asks for.
         action: UnknownAction,
         /// The whole parameter with its header, to be reported.
         parameter: Bytes,
     },
 }
 
-/// Why something was refused or ended: an error cause of ERROR, ABORT or ASCONF-ACK.
+/// Error cause of ERROR, ABORT or ASCONF-ACK.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {
-    /// 1: a stream that does not exist.
+    /// 1: a nonexistent stream.
     InvalidStream(u16),
-    /// 2: parameters that must be there are not; their types.
+    /// 2: mandatory parameters are missing; their types.
     MissingParameters(Vec<u16>),
-    /// 3: the cookie is too old, by this many microseconds.
+    /// 3: the cookie is stale, by this many microseconds.
     StaleCookie(u32),
-    /// 4: no memory or no place.
+    /// 4: out of resources.
     OutOfResource,
-    /// 5: an address that can't be resolved; the parameter whole.
+    /// 5: an unresolvable address; the whole parameter.
     UnresolvableAddress(Bytes),
     /// 6: a chunk of an unknown type, whole.
     UnrecognizedChunk(Bytes),
-    /// 7: a parameter that must not have that value.
+    /// 7: an invalid mandatory parameter.
     InvalidParameter,
     /// 8: parameters of unknown types, whole.
     UnrecognizedParameters(Bytes),
     /// 9: a DATA chunk without payload.
     NoUserData(Tsn),
-    /// 10: a cookie came while a SHUTDOWN was under way.
+    /// 10: a cookie arrived during a shutdown.
     CookieWhileShuttingDown,
-    /// 11: an INIT with new addresses for an association that exists; the addresses' parameters.
+    /// 11: a restart with new addresses; their parameters.
     RestartWithNewAddresses(Bytes),
-    /// 12: the application ended it, and may say why.
+    /// 12: abort by the application, with its reason.
     UserAbort(Bytes),
-    /// 13: the peer did what the protocol forbids; more, for people.
+    /// 13: protocol violation, with a text.
     ProtocolViolation(Bytes),
     /// Any other code with its value (RFC 5061's among them).
     Other {
         /// The code.
         code: u16,
-        /// What follows it.
+        /// Value after the code.
         value: Bytes,
     },
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::*;
 use crate::{Malformed, MalformedReason};
 
-/// A packet with the chunk alone, as it goes over the wire, without its header.
+/// Encodes a packet with this chunk alone, without the common header.
 fn encode(chunk: &Chunk) -> Bytes {
     let mut writer = PacketWriter::new(1, 2, VerificationTag::new(3), 65535);
     assert!(writer.put(chunk), "it is longer than a packet: {chunk:?}");
@@ -16,7 +16,7 @@ fn encode(chunk: &Chunk) -> Bytes {
     packet.slice(PACKET_HEADER_LENGTH..)
 }
 
-/// What a packet with these bytes behind its header contains.
+/// Decodes a packet with these bytes behind its header.
 fn decode(chunks: &[u8]) -> Result<Vec<Chunk>, Malformed> {
     packet(chunks).chunks().collect()
 }

@@ -6,26 +6,26 @@ use super::element::{ELEMENT_HEADER, pad, padding};
 use super::encode::{put_chunk, put_data};
 use super::{ChecksumRule, Chunk, Data, DataOrder, Framing, PACKET_HEADER_LENGTH, VerificationTag};
 
-/// A packet that is being written.
+/// Writer of a packet.
 ///
-/// INIT, INIT ACK and SHUTDOWN COMPLETE have to stand alone, which is for the caller to see to.
+/// The caller ensures that INIT, INIT ACK and SHUTDOWN COMPLETE are alone.
 #[derive(Debug)]
 pub struct PacketWriter {
     packet: BytesMut,
     capacity: usize,
     framing: Framing,
-    /// Where the header begins, if there is one.
+    /// Start of the common header, if there is one.
     header: usize,
-    /// Where the first chunk begins.
+    /// Start of the first chunk.
     start: usize,
-    /// Nothing may follow what is there.
+    /// No chunk may follow.
     is_full: bool,
-    /// What is in it comes before zero checksums are agreed on.
+    /// A chunk in it precedes the agreement on zero checksums.
     needs_checksum: bool,
 }
 
 impl PacketWriter {
-    /// Begins a packet of at most `capacity` bytes with its header; 65535 is the most there is.
+    /// Begins a whole packet of at most `capacity` bytes with its header; the limit is 65535.
     pub fn new(
         source_port: u16,
         destination_port: u16,
@@ -41,14 +41,14 @@ impl PacketWriter {
         Self::within(BytesMut::with_capacity(usual), names, capacity)
     }
 
-    /// Likewise in memory that is there, or in new memory for a few packets.
+    /// Begins a whole packet in existing memory, or in new memory for a few packets.
     pub fn within(memory: BytesMut, names: PacketNames, capacity: usize) -> Self {
         let mut writer = Self::of(memory, Framing::Whole, capacity);
         writer.put_header(names);
         writer
     }
 
-    /// A whole packet that is to be sealed where compact ones are too.
+    /// Begins a whole packet for an endpoint that seals compact ones.
     pub fn sealed(memory: BytesMut, names: PacketNames, capacity: usize) -> Self {
         let mut writer = Self::of(memory, Framing::Whole, capacity);
         writer.packet.put_slice(&WHOLE);
@@ -56,7 +56,7 @@ impl PacketWriter {
         writer
     }
 
-    /// A compact packet, which is to be sealed.
+    /// Begins a compact packet, which has to be sealed.
     pub fn compact(memory: BytesMut, capacity: usize) -> Self {
         Self::of(memory, Framing::Compact, capacity)
     }
@@ -88,7 +88,7 @@ impl PacketWriter {
         self.start = self.packet.len();
     }
 
-    /// How long one more chunk may be, with its header and padding.
+    /// Returns the maximum length of one more chunk, with its header and padding.
     pub fn room(&self) -> usize {
         if self.is_full {
             return 0;
@@ -99,8 +99,7 @@ impl PacketWriter {
         left - left % unit
     }
 
-    /// Puts a chunk; without room for it, or where a packet of this framing can't have it, nothing happens
-    /// and the answer is `false`.
+    /// Appends a chunk; `false` if it does not fit or is not allowed in this framing.
     pub fn put(&mut self, chunk: &Chunk) -> bool {
         if let Chunk::Data(data) = chunk {
             return self.put_data(data);
@@ -109,7 +108,7 @@ impl PacketWriter {
         pad(&mut self.packet);
         let begin = self.packet.len();
         put_chunk(&mut self.packet, chunk);
-        // The last chunk of a compact packet has none.
+        // The last chunk of a compact packet has no padding.
         if self.framing == Framing::Whole {
             pad(&mut self.packet);
         }
@@ -124,7 +123,7 @@ impl PacketWriter {
         fits
     }
 
-    /// Puts DATA or I-DATA; without room for it, nothing happens and the answer is `false`.
+    /// Appends DATA or I-DATA; `false` if it does not fit.
     pub fn put_data(&mut self, data: &Data) -> bool {
         let length = self.framing.chunk_length(data);
         let fits = length <= self.room();
@@ -145,19 +144,19 @@ impl PacketWriter {
         fits
     }
 
-    /// Whether there is no chunk in it.
+    /// Tells whether the packet has no chunks.
     pub fn is_empty(&self) -> bool {
         self.packet.len() == self.start
     }
 
-    /// The packet, with its checksum by the rule.
+    /// Returns the packet, with its checksum by the rule.
     pub fn finish(mut self, checksum: ChecksumRule) -> Bytes {
         self.write_checksum(checksum);
         self.packet.freeze()
     }
 
-    /// Likewise, and the memory behind it for the next packet. Once nobody has the packet any more, its
-    /// own is part of that.
+    /// Returns the packet, and the memory behind it for the next one. That memory is reused once
+    /// the packet is dropped.
     pub fn finish_within(mut self, checksum: ChecksumRule) -> (Bytes, BytesMut) {
         self.write_checksum(checksum);
         let packet = self.packet.split().freeze();
@@ -176,7 +175,7 @@ impl PacketWriter {
     }
 }
 
-/// What is set aside for a packet that may be longer, since most are not.
+/// Memory reserved for a packet of unknown length; most are not longer.
 const USUAL_PACKET: usize = 2048;
-/// What is had at once for packets that follow each other.
+/// Memory allocated at once for consecutive packets.
 const FEW_PACKETS: usize = 2 * USUAL_PACKET;

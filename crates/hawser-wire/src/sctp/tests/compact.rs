@@ -113,7 +113,7 @@ fn nonsense_is_refused() {
     ] {
         assert_eq!(read(bytes).unwrap_err().reason, reason, "{bytes:?}");
     }
-    // A type that is known to nobody is passed over, or not, as elsewhere.
+    // An unknown type is skipped or not, as in whole packets.
     assert!(matches!(
         read(&[0x9f, 0, 0, 4]).unwrap()[..],
         [Chunk::Unknown { .. }]

@@ -135,7 +135,7 @@ fn the_length_of_a_chunk_leaves_out_the_padding_of_its_last_parameter() {
         \0\x08\0\x09\xc0\x06\0\x05\xff\0\0\0\
         \0\x07\0\x05?\0\0\0";
     assert_golden(&Chunk::InitAck(init.clone()), bytes);
-    // Other implementations count it.
+    // Other implementations count the padding.
     let mut counted = bytes.to_vec();
     counted[3] = 0x28;
     assert_eq!(decode(&counted), Ok(vec![Chunk::InitAck(init)]));

@@ -1,4 +1,4 @@
-//! What nobody should send.
+//! Malformed packets.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Whatever can be said is understood.
+//! Whatever is encoded can be decoded.
 
 use std::net::IpAddr;
 
