@@ -1,4 +1,4 @@
-//! Compiles the shim, which the program carries inside it.
+//! Compiles the shim, which is embedded in the program.
 
 use std::env;
 use std::path::Path;
@@ -8,13 +8,13 @@ fn main() {
     println!("cargo::rerun-if-changed={source}");
     let out = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
     let object = Path::new(&out).join("shim.so");
-    // cc finds the compiler of the target; it builds archives only, hence the rest by hand.
+    // cc finds the compiler of the target; it only builds archives, so the library is linked here.
     let compiler = cc::Build::new().cargo_metadata(false).get_compiler();
     let status = compiler
         .to_command()
         .args(["-std=gnu11", "-shared", "-fPIC", "-O2", "-g0"])
         .args(["-Wall", "-Wextra"])
-        // Its only library is the one that the program has loaded already.
+        // Its only library is the C library, which the program has loaded already.
         .args(["-nostdlib", "-fno-stack-protector", "-fvisibility=hidden"])
         .args(["-Wl,-z,relro,-z,now,-z,noexecstack", "-o"])
         .arg(&object)

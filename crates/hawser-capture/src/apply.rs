@@ -1,4 +1,4 @@
-//! From the user's rules to the tables of the kernel's program.
+//! Translation of the user's rules into the tables of the kernel's program.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::rules::{self, Names};
 use crate::tables::{self, ApplicationKey, ApplicationRow, COMM, Rules};
 use crate::{Capture, CaptureError, Connection, group};
 
-/// The tables that rules are in, and what they were made of.
+/// The tables of rules, and their sources.
 pub(crate) struct RuleTables {
     rules: Array<MapData, Rules>,
     programs: LpmTrie<MapData, [u8; COMM], u64>,
@@ -26,22 +26,22 @@ pub(crate) struct RuleTables {
     cgroups: HashMap<MapData, u64, u64>,
     applications: HashMap<MapData, ApplicationKey, ApplicationRow>,
     set: RuleSet,
-    /// Whether the tables are not, or not all, what the rules and the places of links make of them.
+    /// The tables do not fully match the rules and the slots of links yet.
     pub(crate) due: bool,
-    /// The control groups that rules name, as the tables have them.
+    /// Control groups named in rules, as in the tables.
     groups: BTreeMap<String, Option<u64>>,
-    /// Files of programs, by the program's name and the user.
+    /// Executables of programs, by program name and user.
     executables: BTreeMap<(String, u32), Option<String>>,
 }
 
-/// What rules have come to in the kernel's program.
+/// Result of setting rules in the kernel's program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RulesInForce {
-    /// Rules that it asks.
+    /// Number of rules in force.
     pub asked: usize,
-    /// Rules that it can't ask, since they name a domain, which nobody knows there.
+    /// Number of rules left out because they name a domain, which the kernel does not know.
     pub by_domain: usize,
-    /// Rules that it has no room for: those after the first [`crate::MAX_RULES`].
+    /// Number of rules without room: those after the first [`crate::MAX_RULES`].
     pub left_out: usize,
 }
 
@@ -72,10 +72,9 @@ impl RuleTables {
 }
 
 impl Capture {
-    /// The rules that connections are judged by, from now on. Those for links and control groups
-    /// that are not there match nothing until [`Self::set_links`] is called again. While the tables
-    /// change, some connections are judged by neither set in full; where they can't be changed,
-    /// [`Self::set_links`] tries again.
+    /// Sets the rules for connections. Rules for missing links and control groups match nothing
+    /// until the next [`Self::set_links`]. During the change, a connection may see parts of both
+    /// sets. If the change fails, [`Self::set_links`] tries again.
     pub fn set_rules(&mut self, rules: &RuleSet) -> Result<RulesInForce, CaptureError> {
         self.rules.set = rules.clone();
         self.rules.due = true;
@@ -91,18 +90,18 @@ impl Capture {
         })
     }
 
-    /// Finds out what the kernel can't know of a connection's program, its file, so that its next
-    /// connection is judged by that, too. Gives whether anything was learnt.
+    /// Finds the executable of a connection's program, which the kernel does not know, so that its
+    /// next connection is judged by that too. Returns whether anything was learnt.
     ///
-    /// For each [`crate::Event::Connected`]. Asks `/proc` once for each program and user, and not
-    /// at all while no rule needs it.
+    /// Call it for each [`crate::Event::Connected`]. It reads `/proc` once for each program and
+    /// user, and never while no rule needs it.
     pub fn learn(&mut self, connection: &Connection) -> Result<bool, CaptureError> {
         let key = (connection.program.clone(), connection.user);
         let is_known = self.rules.executables.contains_key(&key);
         if is_known || !rules::askable(self.rules.set.rules()).any(needs_learning) {
             return Ok(false);
         }
-        // A bounded memory: whoever changes its name all the time is not remembered for ever.
+        // Memory is bounded, also for programs that keep changing their name.
         if self.rules.executables.len() >= MAX_APPLICATIONS {
             self.rules.executables.clear();
         }
@@ -115,8 +114,8 @@ impl Capture {
         applied.map(|()| true)
     }
 
-    /// The links that rules left a connection, of those that are there now; `None` where no rule
-    /// named links. For each event, before [`Self::set_links`] gives their places away.
+    /// Returns the existing links that rules left to a connection; `None` where no rule named
+    /// links. Call it for each event before [`Self::set_links`] reuses their slots.
     pub fn left_by_rules(&self, connection: &Connection) -> Option<Vec<LinkIndex>> {
         let places = connection.places?;
         let table = self.tables.links.get(&0, 0).unwrap_or_default();
@@ -127,13 +126,12 @@ impl Capture {
         Some(table.at.iter().enumerate().filter_map(of_place).collect())
     }
 
-    /// Notes whether a control group that rules name is another than the tables have: a service that
-    /// is started again gets a new one.
+    /// Detects control groups in rules that have been replaced: a restarted service gets a new one.
     pub(crate) fn look_for_groups(&mut self) {
         self.rules.due |= named_groups(&self.rules.set) != self.rules.groups;
     }
 
-    /// Writes the rules into the tables; gives how many had no room.
+    /// Writes the rules into the tables; returns how many had no room.
     pub(crate) fn apply_rules(&mut self) -> Result<usize, CaptureError> {
         let table = self.tables.links.get(&0, 0)?;
         let place = |name: &str| {
@@ -176,8 +174,7 @@ impl Capture {
     }
 }
 
-/// The control groups that rules name by their paths, each with the kernel's number for it while it is
-/// there.
+/// Returns the control groups in rules, each with the kernel's number while it exists.
 fn named_groups(rules: &RuleSet) -> BTreeMap<String, Option<u64>> {
     let named = rules::askable(rules.rules()).flat_map(|(_, rule)| &rule.when.cgroup);
     let mut mount = None;
@@ -191,7 +188,7 @@ fn named_groups(rules: &RuleSet) -> BTreeMap<String, Option<u64>> {
         .collect()
 }
 
-/// The bits of the rules that fit where the kernel can't tell.
+/// Returns the bits of matching rules that the kernel cannot determine.
 fn judge(rules: &[Rule], program: &str, file: Option<&str>) -> ApplicationRow {
     let mut row = ApplicationRow::default();
     for (bit, rule) in rules::askable(rules) {
@@ -214,5 +211,5 @@ fn needs_learning((_, rule): (u64, &Rule)) -> bool {
     !rule.when.executable.is_empty() || rule.when.program.iter().any(rules::is_beyond_the_kernel)
 }
 
-/// Fewer than the kernel's table has room for.
+/// Maximum number of applications, below the size of the kernel's table.
 const MAX_APPLICATIONS: usize = 2048;

@@ -1,4 +1,4 @@
-//! Loading the programs and hanging them on a control group.
+//! Loading of the programs and attaching them to a control group.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -13,11 +13,11 @@ use crate::{CaptureError, group, sys};
 pub(crate) fn attach(programs: &mut Ebpf, group: &File) -> Result<(), CaptureError> {
     load(programs)?;
     let mut loaded: Vec<_> = programs.programs_mut().collect();
-    // The ends of connections are to be seen before their beginnings are.
+    // Ends of connections must be observed before beginnings are.
     loaded.sort_by_key(|(name, _)| name.starts_with("connect"));
     for (_, program) in loaded {
-        // By links of the kernel, several programs to one group are always allowed, and with
-        // `Single` no flag is passed that says so.
+        // BPF links always allow several programs for one group, and `Single` passes no flag for
+        // that.
         let mode = CgroupAttachMode::Single;
         if let Ok(program) = <&mut CgroupSockAddr>::try_from(&mut *program) {
             program.attach(group, mode)?;
@@ -30,8 +30,8 @@ pub(crate) fn attach(programs: &mut Ebpf, group: &File) -> Result<(), CaptureErr
     Ok(())
 }
 
-/// Loads each program on a thread of its own: the kernel takes long to check those for `connect`, and
-/// checks several at once.
+/// Loads each program in its own thread: the verifier is slow for the `connect` programs, and runs
+/// in parallel.
 fn load(programs: &mut Ebpf) -> Result<(), CaptureError> {
     thread::scope(|scope| {
         let loading: Vec<_> = programs
@@ -57,19 +57,19 @@ fn load_one(program: &mut Program) -> Result<(), CaptureError> {
     Ok(())
 }
 
-/// The folder of a control group of version 2.
+/// Opens the folder of a version 2 control group.
 pub(crate) fn open_group(path: &Path) -> Result<File, CaptureError> {
     let not_a_group = |_| CaptureError::NotAGroup(path.to_owned());
     if !path.join("cgroup.procs").exists() {
         group::mount_point()?;
         return Err(CaptureError::NotAGroup(path.to_owned()));
     }
-    // In a hierarchy of version 1 there is no such file.
+    // Version 1 hierarchies have no such file.
     fs::metadata(path.join("cgroup.controllers")).map_err(not_a_group)?;
     File::open(path).map_err(not_a_group)
 }
 
-/// Says so in time where the kernel is too old.
+/// Fails early on a kernel that is too old.
 pub(crate) fn check_kernel() -> Result<(), CaptureError> {
     let found = sys::kernel_release();
     match release_number(&found).is_some_and(|release| release < OLDEST_KERNEL) {
@@ -78,13 +78,13 @@ pub(crate) fn check_kernel() -> Result<(), CaptureError> {
     }
 }
 
-/// The first two numbers of a kernel's release.
+/// Returns the first two numbers of a kernel's release.
 fn release_number(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// Cookies of network namespaces since 5.14, the rest is older; 5.15 is what distributions have.
+/// Network namespace cookies exist since 5.14, the rest is older; distributions have 5.15.
 const OLDEST_KERNEL: (u32, u32) = (5, 15);
 
 #[cfg(test)]

@@ -27,29 +27,29 @@ use crate::{
     sys,
 };
 
-/// The programs in the kernel that place the connections of one control group, and of all below
-/// it, on links.
+/// The programs in the kernel that assign the connections of a control group and its descendants to
+/// links.
 ///
-/// Nothing of it is pinned: it ends when this is dropped, or with the process, however that ends.
-/// Connections that are open then stay as they are.
+/// Nothing is pinned: capture ends when this is dropped or the process ends. Connections that are
+/// open then continue unchanged.
 ///
-/// A socket belongs to the control group that its process was in when the socket was made; a
-/// process that moves takes its sockets' fate with it, and its new sockets go by the new group.
+/// A socket belongs to the control group of its process at the socket's creation. After a move of
+/// the process, its old sockets stay captured, and new ones follow the new group.
 #[derive(Debug)]
 pub struct Capture {
-    /// Holds what attaches them, too.
+    /// The loaded programs and their attachments.
     pub(crate) programs: Ebpf,
     pub(crate) tables: Tables,
     pub(crate) rules: RuleTables,
     pub(crate) diagnosis: Diagnosis,
-    /// How far each open connection had come when it was last looked at.
+    /// Progress of each open connection at the last look.
     pub(crate) seen: BTreeMap<u64, Seen>,
     settings: SettingsRow,
     events: Option<Ring>,
     origins: Origins,
 }
 
-/// The tables that this side reads and writes.
+/// The tables shared with the kernel's program.
 pub(crate) struct Tables {
     settings: Array<MapData, SettingsRow>,
     pub(crate) links: Array<MapData, Links>,
@@ -62,32 +62,32 @@ pub(crate) struct Tables {
     counts: PerCpuArray<MapData, u64>,
 }
 
-/// What the kernel's program has counted since it started.
+/// Counters of the kernel's program since its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Connections bound to a link, or redirected.
     pub placed: u64,
-    /// Events that had no room; the tables are right all the same.
+    /// Events lost for lack of room; the tables are still correct.
     pub lost_events: u64,
-    /// Connections left alone since the table of flows was full.
+    /// Connections not captured because the table of flows was full.
     pub full: u64,
-    /// Connections left alone since their link was gone when they were to be bound to it.
+    /// Connections not captured because their link disappeared before binding.
     pub unbound: u64,
-    /// Connections refused since the rules left them no link.
+    /// Connections refused because the rules allowed no link.
     pub refused: u64,
 }
 
 impl Capture {
-    /// Loads the programs and attaches them to the control group at `cgroup`, a folder in a
-    /// hierarchy of version 2. They leave everything alone until there are links.
+    /// Loads the programs and attaches them to the control group at `cgroup`, a folder in a version
+    /// 2 hierarchy. They do nothing until there are links.
     ///
-    /// They are for the network namespace that the caller is in, and leave the caller's own
-    /// process alone. Needs Linux 5.15, CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON.
+    /// They work in the caller's network namespace and ignore the caller's own process. Needs Linux
+    /// 5.15, CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON.
     pub fn start(cgroup: &Path, settings: &Settings) -> Result<Self, CaptureError> {
         check_kernel()?;
         let group = open_group(cgroup)?;
         match Self::load(&group, settings, VerifierLogLevel::DISABLE) {
-            // Once more, with the kernel's reasons: finding words for them takes it long.
+            // Repeat with the verifier's log, which is slow.
             Err(CaptureError::Refused(_)) => {
                 Self::load(&group, settings, VerifierLogLevel::default())
             }
@@ -129,25 +129,25 @@ impl Capture {
         Ok(capture)
     }
 
-    /// The program learns the number that it knows this process by, which in a namespace of
-    /// processes is another than ours, from the connect of a socket that it knows. If the group is
-    /// not ours it learns nothing, and there is nothing of ours to leave alone.
+    /// Introduces this process to the program: its number in the kernel may differ from ours in a
+    /// PID namespace, so the program takes it from the connect of a known socket. Outside the group
+    /// it learns nothing, and need not.
     fn introduce(&mut self, socket: &UdpSocket) -> Result<(), CaptureError> {
-        // Nothing is sent, and nobody listens.
+        // Nothing is sent.
         let _ = socket.connect((Ipv4Addr::LOCALHOST, 9));
         self.settings.process = self.tables.settings.get(&0, 0)?.process;
         self.settings.introduction = 0;
         Ok(self.tables.settings.set(0, self.settings, 0)?)
     }
 
-    /// From now on connections are placed by `settings`.
+    /// Replaces the settings.
     pub fn set_settings(&mut self, settings: &Settings) -> Result<(), CaptureError> {
         fill(&mut self.settings, settings);
         Ok(self.tables.settings.set(0, self.settings, 0)?)
     }
 
-    /// From now on links are chosen by `policy`, and what rules say nothing of is treated as `unruled`
-    /// says, or as before. Everything else stays as it was set.
+    /// Sets the policy for links, and `unruled`, if given: the treatment of connections without a
+    /// rule. Other settings stay.
     pub fn set_choice(
         &mut self,
         policy: ConnectionPolicy,
@@ -165,12 +165,11 @@ impl Capture {
         Ok(())
     }
 
-    /// The links there are. What a link carries stays with it; one that is left out takes no
-    /// further connections, and those on it are left to themselves. A link that is new takes none
-    /// before the rules are in force for it.
+    /// Sets the links. A link keeps its load; a removed one gets no more connections, and those on
+    /// it continue. A new link gets none before the rules are in force for it.
     ///
-    /// For twice a second: control groups that rules name are looked for, too, and rules that could
-    /// not be brought into force are tried again.
+    /// Call it twice a second: it also looks for the control groups named in rules, and retries
+    /// rules that failed.
     pub fn set_links(&mut self, links: &[LinkEntry]) -> Result<(), CaptureError> {
         let before = self.tables.links.get(&0, 0)?;
         let table = self.tables.placed(before, links)?;
@@ -179,7 +178,7 @@ impl Capture {
             name(&before.at[place]) == name(&table.at[place])
         };
         let stay = places(stays);
-        // Rules name links, and the kernel knows them by their places.
+        // Rules name links, which the kernel knows by slot.
         self.rules.due |= stay != places(|_| true);
         self.look_for_groups();
         if self.rules.due {
@@ -192,16 +191,15 @@ impl Capture {
         Ok(self.tables.links.set(0, table, 0)?)
     }
 
-    /// Prefixes that are reached otherwise than by the default route: local addresses, networks on
-    /// a link, private networks behind a VPN. Connections to them are left alone, as always are those
-    /// to this host, to link-local and to multicast addresses. Replaces what was set before.
+    /// Sets prefixes not reached by the default route: local addresses, networks on a link, private
+    /// networks behind a VPN. Connections to them are not captured, nor are those to this host,
+    /// link-local and multicast addresses. Replaces the earlier set.
     pub fn set_local_prefixes(&mut self, prefixes: &[IpNet]) -> Result<(), CaptureError> {
         self.tables.set_local(prefixes)
     }
 
-    /// What connections of programs, by their name of at most 15 bytes, to ports of a class need.
-    /// Adds to what was set before, and replaces what it names again; of more than 8192 those go
-    /// that nobody asked for longest.
+    /// Adds or replaces demand estimates of connections, by program name of at most 15 bytes and
+    /// port class. Beyond 8192, the least recently used are dropped.
     pub fn set_demands<'a>(
         &mut self,
         demands: impl IntoIterator<Item = (&'a str, PortClass, Bytes)>,
@@ -218,8 +216,8 @@ impl Capture {
         Ok(())
     }
 
-    /// Destinations that can be bonded with; port 0 stands for all of them. Replaces what was set
-    /// before.
+    /// Sets the destinations that support bonding; port 0 stands for all ports. Replaces the
+    /// earlier set.
     pub fn set_peers(&mut self, peers: &[SocketAddr]) -> Result<(), CaptureError> {
         let key = |peer: &SocketAddr| PeerKey {
             remote: tables::mapped(peer.ip()),
@@ -231,20 +229,18 @@ impl Capture {
         )
     }
 
-    /// What happens to connections, from now on. There is one stream of them: `None` the second
-    /// time. Needs a tokio runtime with I/O.
+    /// Returns the stream of events; `None` the second time. Needs a tokio runtime with I/O.
     pub fn events(&mut self) -> Result<Option<Events>, CaptureError> {
         let events = self.events.take().map(Events::new).transpose();
         events.map_err(CaptureError::system("the ring of events"))
     }
 
-    /// Where redirected connections were to go.
+    /// Returns the original destinations of redirected connections.
     pub fn origins(&self) -> Origins {
         Arc::clone(&self.origins)
     }
 
-    /// The captured connections that are open, as far as the table's being changed meanwhile lets
-    /// them be seen.
+    /// Returns the open captured connections; concurrent changes may hide some.
     pub fn open(&self) -> Vec<Connection> {
         let flows = snapshot(&self.tables.flows).into_iter();
         let open = flows.filter(|(_, flow)| flow.state & tables::FLOW_ENDED == 0);
@@ -252,7 +248,7 @@ impl Capture {
             .collect()
     }
 
-    /// What the program has counted.
+    /// Returns the program's counters.
     pub fn counts(&self) -> Result<Counts, CaptureError> {
         let count = |index: u32| -> Result<u64, CaptureError> {
             Ok(self.tables.counts.get(&index, 0)?.iter().sum())
@@ -288,8 +284,8 @@ impl Tables {
         })
     }
 
-    /// Gives each link a place, and a new one no load. A link keeps its place, so that what is on it
-    /// stays counted.
+    /// Assigns a slot to each link, and no load to a new one. A link keeps its slot, so that its
+    /// load stays counted.
     fn placed(&mut self, before: Links, links: &[LinkEntry]) -> Result<Links, CaptureError> {
         let mut table = before;
         for row in &mut table.at {
@@ -319,14 +315,14 @@ impl Tables {
         let local = always
             .chain(prefixes.iter().copied())
             .map(|net| (prefix(&net), 1));
-        // IPv4 does not lie in a prefix of IPv6 that is so short that its mapped addresses do.
+        // A short IPv6 prefix must not match IPv4-mapped addresses.
         let mut rows = Trie::from([(MAPPED, 0)]);
         rows.extend(local);
         replace_trie(&mut self.local, &rows)
     }
 }
 
-/// The places of those links that are so.
+/// Returns the slots of links with a property.
 fn mask(table: &Links, links: &[LinkEntry], is: fn(&LinkEntry) -> bool) -> u32 {
     let index = |link: &LinkEntry| link.index.value();
     let has = |row: &LinkRow| {
@@ -337,7 +333,7 @@ fn mask(table: &Links, links: &[LinkEntry], is: fn(&LinkEntry) -> bool) -> u32 {
     places(|place| has(&table.at[place]))
 }
 
-/// The places that are so.
+/// Returns the slots with a property.
 fn places(are: impl Fn(usize) -> bool) -> u32 {
     let places = (0..MAX_LINKS).filter(|place| are(*place));
     places.map(|place| 1_u32 << place).sum()

@@ -1,4 +1,4 @@
-//! The kernel's socket diagnosis: what sockets have moved, and an end to those that wait in vain.
+//! The kernel's socket diagnosis: counters of sockets, and the abort of sockets that wait in vain.
 //!
 //! Source: sock_diag(7) and the kernel's `linux/inet_diag.h`.
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 use hawser_path::Segments;
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// A way to the diagnosis of the network namespace it was made in.
+/// Connection to the diagnosis of the network namespace in which it was created.
 #[derive(Debug)]
 pub(crate) struct Diagnosis {
     socket: Socket,
@@ -21,13 +21,13 @@ pub(crate) struct Diagnosis {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     family: u8,
-    /// What the kernel knows it by; the last eight bytes are its cookie.
+    /// Identity in the kernel; the last eight bytes are its cookie.
     id: [u8; ID],
-    /// Bytes acknowledged and received, of a stream.
+    /// Bytes acknowledged and received, for a stream.
     pub(crate) moved: Option<(u64, u64)>,
-    /// Segments of it.
+    /// Segments of a stream.
     pub(crate) segments: Option<Segments>,
-    /// How long ago data or an acknowledgement came, of a stream that has moved something.
+    /// Time since the last data or acknowledgement, for a stream that has moved data.
     pub(crate) heard: Option<Duration>,
 }
 
@@ -35,15 +35,15 @@ impl Diagnosis {
     pub(crate) fn open() -> io::Result<Self> {
         let protocol = Protocol::from(libc::NETLINK_SOCK_DIAG);
         let socket = Socket::new(Domain::from(libc::AF_NETLINK), Type::DGRAM, Some(protocol))?;
-        // The kernel answers at once or never.
+        // The kernel answers immediately or never.
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;
         let buffer = vec![0; BUFFER];
         Ok(Self { socket, buffer })
     }
 
-    /// The sockets of both families that speak `protocol` and are in one of `states`, a mask of the
-    /// kernel's numbers for them, by their cookies.
+    /// Lists the sockets of both families with this `protocol` in one of `states`, a mask of the
+    /// kernel's numbers, by their cookies.
     pub(crate) fn list(&mut self, protocol: i32, states: u32) -> io::Result<BTreeMap<u64, Found>> {
         let mut all = BTreeMap::new();
         for family in [libc::AF_INET, libc::AF_INET6] {
@@ -54,7 +54,7 @@ impl Diagnosis {
         Ok(all)
     }
 
-    /// The TCP socket at `local` that is connected to `remote`; none when there is no such socket.
+    /// Returns the TCP socket at `local` connected to `remote`; `None` if there is none.
     pub(crate) fn find(
         &mut self,
         local: SocketAddr,
@@ -75,7 +75,7 @@ impl Diagnosis {
         }
     }
 
-    /// Ends a TCP socket; its program is told that the connection was aborted.
+    /// Aborts a TCP socket; its program gets an error.
     pub(crate) fn destroy(&mut self, found: &Found) -> io::Result<()> {
         let protocol = libc::IPPROTO_TCP as u8;
         let request = request(DESTROY, found.family, protocol, u32::MAX, &found.id);
@@ -83,7 +83,7 @@ impl Diagnosis {
         self.receive(&mut BTreeMap::new()).map(drop)
     }
 
-    /// Takes one message of the kernel's; gives whether it was the last. An error in it is the
+    /// Reads one message of the kernel; returns whether it was the last. An error in it is the
     /// kernel's answer.
     fn receive(&mut self, all: &mut BTreeMap<u64, Found>) -> io::Result<bool> {
         let length = (&self.socket).read(&mut self.buffer)?;
@@ -109,7 +109,7 @@ impl Diagnosis {
 }
 
 impl Found {
-    /// From the body of an answer: family, state and two more bytes, the identity, five numbers,
+    /// Reads the body of an answer: family, state and two more bytes, the identity, five numbers,
     /// then attributes.
     fn read(body: &[u8]) -> Option<Self> {
         let id = *body.get(4..)?.first_chunk()?;
@@ -145,14 +145,14 @@ impl Found {
         number(&self.id, ID - 8).unwrap_or_default()
     }
 
-    /// The interface it is bound to; 0 for none.
+    /// Returns the interface it is bound to; 0 for none.
     pub(crate) fn bound_to(&self) -> u32 {
         let bytes = self.id.get(36..).and_then(|rest| rest.first_chunk());
         bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
     }
 }
 
-/// The first message of what was received: its kind, its body and what comes behind it.
+/// Splits off the first message: its type, its body and the rest.
 fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = u32::from_ne_bytes(*bytes.first_chunk()?) as usize;
     let kind = u16::from_ne_bytes(*bytes.get(4..)?.first_chunk()?);
@@ -161,7 +161,7 @@ fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     Some((kind, body, behind))
 }
 
-/// The first attribute likewise.
+/// Splits off the first attribute likewise.
 fn attribute(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = usize::from(u16::from_ne_bytes(*bytes.first_chunk()?));
     let kind = u16::from_ne_bytes(*bytes.get(2..)?.first_chunk()?);
@@ -179,7 +179,7 @@ fn millis(bytes: &[u8], place: usize) -> Option<Duration> {
     Some(Duration::from_millis(millis.into()))
 }
 
-/// A socket by its addresses, on any interface and with any cookie.
+/// Builds the identity of a socket by its addresses, on any interface and with any cookie.
 fn identity(local: SocketAddr, remote: SocketAddr) -> [u8; ID] {
     let mut id = [0; ID];
     id[..2].copy_from_slice(&local.port().to_be_bytes());
@@ -194,7 +194,7 @@ fn identity(local: SocketAddr, remote: SocketAddr) -> [u8; ID] {
     id
 }
 
-/// A message's head, and `struct inet_diag_req_v2`.
+/// Builds a message header and `struct inet_diag_req_v2`.
 fn request(
     (kind, flags): (u16, u16),
     family: u8,
@@ -207,7 +207,7 @@ fn request(
     request.extend(length.to_ne_bytes());
     request.extend(kind.to_ne_bytes());
     request.extend(flags.to_ne_bytes());
-    // Number and sender: there is one request at a time.
+    // Sequence number and sender are zero: there is one request at a time.
     request.extend([0; 8]);
     request.extend([family, protocol, 1 << (INFO - 1), 0]);
     request.extend(states.to_ne_bytes());
@@ -220,7 +220,7 @@ const ID: usize = 48;
 const HEADER: usize = 16;
 /// `struct inet_diag_msg`.
 const ANSWER: usize = 4 + ID + 20;
-/// Kind and flags of a request: `SOCK_DIAG_BY_FAMILY` with `NLM_F_REQUEST`.
+/// Type and flags of a request: `SOCK_DIAG_BY_FAMILY` with `NLM_F_REQUEST`.
 const ONE: (u16, u16) = (20, 0x1);
 /// `SOCK_DIAG_BY_FAMILY` with `NLM_F_REQUEST | NLM_F_DUMP`.
 const DUMP: (u16, u16) = (20, 0x301);
@@ -228,13 +228,13 @@ const DUMP: (u16, u16) = (20, 0x301);
 const DESTROY: (u16, u16) = (21, 0x5);
 /// `INET_DIAG_INFO`: an attribute that holds `struct tcp_info`.
 const INFO: u16 = 2;
-/// Places in `struct tcp_info`; of what never came, the time since is very long.
+/// Offsets in `struct tcp_info`. The time since an event that never happened is very long.
 const LAST_DATA_RECEIVED: usize = 52;
 const LAST_ACK_RECEIVED: usize = 56;
 const TOTAL_RETRANS: usize = 100;
 const BYTES_ACKED: usize = 120;
 const BYTES_RECEIVED: usize = 128;
 const DELIVERED: usize = 192;
-/// The kernel's pieces of a dump are not larger.
+/// Maximum size of a part of the kernel's dump.
 const BUFFER: usize = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(2);

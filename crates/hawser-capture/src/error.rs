@@ -5,7 +5,7 @@ use aya::EbpfError;
 use aya::maps::MapError;
 use aya::programs::ProgramError;
 
-/// Why connections can't be captured.
+/// Reason why connections cannot be captured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
@@ -15,42 +15,42 @@ pub enum CaptureError {
          CAP_PERFMON (or root), and kernel lockdown off"
     )]
     NotPermitted(#[source] io::Error),
-    /// Control groups of version 2 are mounted nowhere.
+    /// Version 2 control groups are not mounted.
     #[error(
         "no control groups of version 2 are mounted, neither at /sys/fs/cgroup nor at \
          /sys/fs/cgroup/unified; mount them with: mount -t cgroup2 none /sys/fs/cgroup/unified"
     )]
     NoControlGroups,
-    /// A path is no control group of version 2.
+    /// The path is not a version 2 control group.
     #[error("{} is not a control group of version 2", .0.display())]
     NotAGroup(PathBuf),
-    /// The kernel lacks what the programs need.
+    /// The kernel is too old for the programs.
     #[error("Linux {found} is too old to capture connections: it needs 5.15 or later")]
     KernelTooOld {
         /// The kernel's release.
         found: String,
     },
-    /// The kernel has no support for it.
+    /// The kernel was built without support.
     #[error(
         "this kernel can't run the programs that capture connections (CONFIG_BPF_SYSCALL, \
          CONFIG_CGROUP_BPF), or not without CAP_PERFMON: {0}"
     )]
     Refused(String),
-    /// A table in the kernel can't be read or written.
+    /// A table in the kernel cannot be read or written.
     #[error("a table of the kernel's program: {0}")]
     Table(#[from] MapError),
-    /// More links than the tables have room for.
+    /// There are more links than slots.
     #[error("{0} links, the kernel's program has room for 16")]
     TooManyLinks(usize),
-    /// Somebody else reads the events.
+    /// Another reader has taken the events.
     #[error("the events of captured connections are read by somebody else")]
     EventsTaken,
-    /// The system refused.
+    /// A system call failed.
     #[error("{what}: {error}")]
     System {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
-        /// Why not.
+        /// Error of the system.
         error: io::Error,
     },
 }
@@ -60,7 +60,7 @@ impl CaptureError {
         move |error| Self::System { what, error }
     }
 
-    /// Whether it will be the same every time: the system does not permit it, or can't do it.
+    /// Tells whether the error is permanent: the system does not permit or support capture.
     pub fn is_lasting(&self) -> bool {
         let Self::System { error, .. } = self else {
             return matches!(self, Self::NotPermitted(_));
@@ -71,7 +71,8 @@ impl CaptureError {
         )
     }
 
-    /// The system's own error behind what the loader says, told apart by what a user can do.
+    /// Converts a loader's error by the system error behind it, classified by what a user can do
+    /// about it.
     fn from_loader(error: &(dyn std::error::Error + 'static)) -> Self {
         let mut cause = Some(error);
         while let Some(one) = cause {
@@ -99,7 +100,7 @@ impl From<ProgramError> for CaptureError {
     }
 }
 
-/// The verifier refuses with EACCES, too, but says why.
+/// The verifier also refuses with EACCES, but gives a reason.
 fn is_verifier(error: &(dyn std::error::Error + 'static)) -> bool {
     matches!(
         error.downcast_ref::<ProgramError>(),
@@ -107,7 +108,7 @@ fn is_verifier(error: &(dyn std::error::Error + 'static)) -> bool {
     )
 }
 
-/// All that an error says, the last lines of it if it is long.
+/// Returns the whole message of an error, or its last lines if it is long.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -12,66 +12,66 @@ use crate::Bytes;
 use crate::sys::Ring;
 use crate::tables::{self, EventRow, FlowRow, OriginKey, OriginRow};
 
-/// What the kernel's program tells of connections, in the order in which it happened.
+/// Stream of events of the kernel's program, in order.
 #[derive(Debug)]
 pub struct Events {
     ring: AsyncFd<Ring>,
 }
 
-/// Something that happened to a connection.
+/// An event of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It was placed, and is about to connect.
+    /// It was assigned to a link or redirected, and is about to connect.
     Connected(Connection),
-    /// It has ended, or never came about.
+    /// It has ended or failed.
     Ended(Connection, End),
-    /// The rules left it no link.
+    /// The rules allowed it no link.
     Refused(Connection),
 }
 
 /// A captured connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// The kernel's number for its socket, which no other ever has.
+    /// Cookie of its socket, which is never reused.
     pub cookie: u64,
-    /// The process's name, at most 15 bytes.
+    /// Name of the process, at most 15 bytes.
     pub program: String,
-    /// The process, by its number outside of all namespaces.
+    /// Process number in the initial PID namespace.
     pub process: u32,
-    /// Who runs it.
+    /// User id of the process.
     pub user: u32,
-    /// The kernel's number for the control group of the process: the inode of its folder.
+    /// The kernel's number of the process's control group: the inode of its folder.
     pub cgroup: u64,
-    /// Where the application wants to go.
+    /// Destination that the application asked for.
     pub remote: SocketAddr,
-    /// Whether it is datagrams.
+    /// It is a UDP connection.
     pub udp: bool,
-    /// What the rules take it for.
+    /// Class by the rules.
     pub class: Class,
     /// The link it was bound to; `None` if it was redirected or refused.
     pub link: Option<LinkIndex>,
-    /// Why that link.
+    /// Reason for that link.
     pub reason: Option<Reason>,
-    /// Whether it was sent to the redirect address.
+    /// It was redirected.
     pub redirected: bool,
-    /// The class that it marks its packets with (RFC 2474), 0 to 63.
+    /// DSCP of its packets (RFC 2474), 0 to 63.
     pub dscp: u8,
-    /// Places of the links that rules leave it, where they name links.
+    /// Slots of the links that rules allow, where they name links.
     pub(crate) places: Option<u16>,
-    /// What it is expected to need.
+    /// Expected demand.
     pub demand: Bytes,
 }
 
-/// How a connection ended.
+/// End of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// What it moved; `None` for datagrams, of which nobody counts.
+    /// Bytes that it moved; `None` for datagrams, which are not counted.
     pub moved: Option<Bytes>,
-    /// The smoothed round-trip time; `None` if there was never an answer.
+    /// Smoothed round-trip time; `None` if there was never an answer.
     pub latency: Option<Duration>,
-    /// How long the handshake took; `None` if it never succeeded, and for datagrams.
+    /// Duration of the handshake; `None` if it failed, and for datagrams.
     pub connect_time: Option<Duration>,
-    /// From its beginning to its end.
+    /// Duration of the connection.
     pub lasted: Duration,
 }
 
@@ -82,7 +82,7 @@ impl Events {
         })
     }
 
-    /// Waits for the next. Nothing is lost when the future is dropped.
+    /// Waits for the next event. It is cancel-safe.
     pub async fn next(&mut self) -> io::Result<Event> {
         loop {
             let mut guard = self.ring.readable_mut().await?;
@@ -95,7 +95,7 @@ impl Events {
         }
     }
 
-    /// The next, if it has happened already.
+    /// Returns the next event that has happened already.
     pub fn try_next(&mut self) -> Option<Event> {
         while let Some(item) = self.ring.get_mut().next() {
             if let Some(event) = Event::read(&item) {
@@ -179,25 +179,25 @@ const fn reason(number: u8) -> Reason {
     }
 }
 
-/// Where redirected connections were to go; can be asked from any thread.
+/// Original destinations of redirected connections; usable from any thread.
 pub type Origins = Arc<OriginTable>;
 
 /// The table behind [`Origins`].
 #[derive(Debug)]
 pub struct OriginTable(HashMap<MapData, OriginKey, OriginRow>);
 
-/// Whose a redirected connection is, and where it was to go.
+/// Origin of a redirected connection: its process and destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Where the application wants to go.
+    /// Destination that the application asked for.
     pub remote: SocketAddr,
-    /// The process's name, at most 15 bytes.
+    /// Name of the process, at most 15 bytes.
     pub program: String,
-    /// The process, by its number outside of all namespaces.
+    /// Process number in the initial PID namespace.
     pub process: u32,
-    /// Who runs it.
+    /// User id of the process.
     pub user: u32,
-    /// The class that it marks its packets with (RFC 2474), 0 to 63.
+    /// DSCP of its packets (RFC 2474), 0 to 63.
     pub dscp: u8,
 }
 
@@ -206,8 +206,8 @@ impl OriginTable {
         Self(table)
     }
 
-    /// Where the connection was to go that arrived at the redirect address from `peer`; `None` if
-    /// it is no redirected one.
+    /// Returns the origin of the connection that arrived at the redirect address from `peer`;
+    /// `None` if it was not redirected.
     pub fn find(&self, peer: SocketAddr) -> Option<Origin> {
         let peer_ip = peer.ip().to_canonical();
         let key = OriginKey {
@@ -224,7 +224,7 @@ impl OriginTable {
         })
     }
 
-    /// [`Self::find`], where only the address counts.
+    /// Returns only the destination of [`Self::find`].
     pub fn original_destination(&self, peer: SocketAddr) -> Option<SocketAddr> {
         self.find(peer).map(|origin| origin.remote)
     }

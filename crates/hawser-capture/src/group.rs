@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use crate::{CaptureError, sys};
 
-/// A control group for one program and all that it starts, below the one that this process is in.
+/// A control group for one program and its descendants, below this process's own group.
 ///
-/// A process in it that moves itself to another group takes the sockets that it has made along, as
-/// they are captured, and is left alone from then on; what it starts in the group stays in it.
-/// When this is dropped, what still runs goes back to the group above, and the group goes.
+/// A process that moves itself to another group keeps the captured sockets that it has made, and
+/// its new ones are not captured. When this is dropped, remaining processes move to the parent
+/// group, and the group is removed.
 #[derive(Debug)]
 pub struct RunGroup {
     path: PathBuf,
@@ -19,7 +19,7 @@ pub struct RunGroup {
 }
 
 impl RunGroup {
-    /// Makes the group. Needs the right to write below the own group: root, or a delegated one.
+    /// Creates the group. Needs write permission below the own group: root, or a delegated one.
     pub fn create() -> Result<Self, CaptureError> {
         let above = own_group()?;
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -33,34 +33,34 @@ impl RunGroup {
         Ok(Self { path, above })
     }
 
-    /// Its folder, for [`crate::Capture::start`].
+    /// Returns its folder, for [`crate::Capture::start`].
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Has `command` start in the group: it is in it before its program begins, so that no socket
-    /// of it is missed. Fails where the group is gone.
+    /// Makes `command` start in the group: it enters before its program begins, so that no socket
+    /// is missed. Fails where the group is gone.
     pub fn enter(&self, command: &mut Command) -> io::Result<()> {
         sys::start_in(command, open_to_join(&self.path)?);
         Ok(())
     }
 
-    /// The processes in it, by their numbers.
+    /// Returns the numbers of the processes in it.
     pub fn processes(&self) -> io::Result<Vec<u32>> {
         let text = fs::read_to_string(self.path.join(PROCESSES))?;
         Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
-    /// The kernel's number for it, as [`crate::Connection::cgroup`] has it.
+    /// Returns the kernel's number of the group, as in [`crate::Connection::cgroup`].
     pub fn number(&self) -> io::Result<u64> {
         use std::os::unix::fs::MetadataExt;
         Ok(fs::metadata(&self.path)?.ino())
     }
 
-    /// Moves what runs in it up, and removes it.
+    /// Moves its processes to the parent group, and removes it.
     ///
-    /// What forks while it is moved leaves a child behind, and what is just ending is on no list but
-    /// keeps the group: both are waited for, within bounds.
+    /// A process that forks while it is moved leaves a child behind, and an exiting process is
+    /// unlisted but keeps the group busy: both are waited for, within bounds.
     fn remove(&self) -> io::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -74,7 +74,7 @@ impl RunGroup {
             let mut events = File::open(self.path.join("cgroup.events"))?;
             let mut text = String::new();
             events.read_to_string(&mut text)?;
-            // Either it has become empty meanwhile, or somebody has made groups below it.
+            // It has become empty meanwhile, or it has child groups.
             let is_empty = text.lines().any(|line| line == "populated 0");
             if is_empty || Instant::now() >= deadline {
                 return fs::remove_dir(&self.path);
@@ -90,7 +90,7 @@ impl Drop for RunGroup {
     }
 }
 
-/// Where control groups of version 2 are mounted: `/sys/fs/cgroup`, or beside version 1
+/// Returns the mount point of version 2 control groups: `/sys/fs/cgroup`, or beside version 1
 /// `/sys/fs/cgroup/unified`.
 pub fn mount_point() -> Result<PathBuf, CaptureError> {
     let text = fs::read_to_string("/proc/self/mountinfo")
@@ -98,7 +98,7 @@ pub fn mount_point() -> Result<PathBuf, CaptureError> {
     find_mount(&text).ok_or(CaptureError::NoControlGroups)
 }
 
-/// The folder of the control group that this process is in.
+/// Returns the folder of this process's control group.
 pub fn own_group() -> Result<PathBuf, CaptureError> {
     let text = fs::read_to_string("/proc/self/cgroup")
         .map_err(CaptureError::system("/proc/self/cgroup"))?;
@@ -111,8 +111,8 @@ fn open_to_join(group: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).open(group.join(PROCESSES))
 }
 
-/// In the words of proc_pid_mountinfo(5): the fifth field is the mount point, the first after the
-/// lone dash the type.
+/// By proc_pid_mountinfo(5): the fifth field is the mount point, the first after the lone dash the
+/// type.
 fn find_mount(mounts: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let (head, tail) = line.split_once(" - ")?;
@@ -124,9 +124,9 @@ fn find_mount(mounts: &str) -> Option<PathBuf> {
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 const PROCESSES: &str = "cgroup.procs";
-/// For what is in the group to leave it.
+/// Maximum wait for processes to leave the group.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// What has forked is looked for again, whether or not the kernel tells of a change.
+/// Interval at which forked processes are looked for, with or without a notification of the kernel.
 const ROUND: Duration = Duration::from_millis(20);
 
 #[cfg(test)]

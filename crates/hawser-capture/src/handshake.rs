@@ -1,4 +1,4 @@
-//! Whether connections have been answered.
+//! Handshake state of captured connections.
 
 use std::time::Duration;
 
@@ -7,26 +7,27 @@ use aya::maps::MapError;
 use crate::tables::{FLOW_ENDED, FLOW_STARTED, FlowRow};
 use crate::{Capture, CaptureError, sys};
 
-/// How far a captured TCP connection has come.
+/// Handshake state of a captured TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handshake {
     /// It has not sent anything yet.
     NotBegun,
-    /// It has had no answer for so long.
+    /// It has had no answer for this time.
     Unanswered(Duration),
     /// It was answered.
     Answered {
-        /// How long that took.
+        /// Time until the answer.
         after: Duration,
-        /// How long ago it was.
+        /// Time since the answer.
         ago: Duration,
     },
-    /// It has ended without an answer, or is not known any more.
+    /// It has ended without an answer, or is unknown.
     Over,
 }
 
 impl Capture {
-    /// How far a captured TCP connection is, at this moment. Costs about as much as one system call.
+    /// Returns the handshake state of a captured TCP connection. Costs about as much as one system
+    /// call.
     pub fn handshake(&self, cookie: u64) -> Result<Handshake, CaptureError> {
         match self.tables.flows.get(&cookie, 0) {
             Ok(flow) => Ok(Handshake::of(&flow, sys::monotonic_nanos())),

@@ -1,9 +1,9 @@
-//! Places connections of programs that know nothing of it on links, in the kernel.
+//! Assigns connections to links in the kernel, for programs that do not know about Hawser.
 //!
-//! A program at `connect(2)` chooses the link from tables that this side keeps, charges it with what
-//! the connection will need, and binds the socket to it. From then on the bytes flow as the kernel
-//! moves them; when the connection ends, what it moved comes back as an event. Where nothing can be
-//! decided, or anything goes wrong, the connection is made as without Hawser.
+//! A BPF program at `connect(2)` chooses the link from tables that this crate maintains, charges it
+//! with the connection's expected demand, and binds the socket to it. Then the kernel moves the
+//! bytes; when the connection ends, an event reports what it moved. If no decision is possible, or
+//! anything fails, the connection is made as without Hawser.
 //!
 //! ```no_run
 //! # use hawser_capture::{Capture, Event, RunGroup, Settings};

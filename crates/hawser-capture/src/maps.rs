@@ -1,4 +1,4 @@
-//! Tables in the kernel, written as a whole.
+//! Bulk updates of tables in the kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use ipnet::IpNet;
 
 use crate::{CaptureError, tables};
 
-/// Prefixes of keys of `N` bytes, by their length in bits, each with a value.
+/// Prefixes of keys of `N` bytes, by length in bits, each with a value.
 pub(crate) type Trie<const N: usize> = BTreeMap<(u32, [u8; N]), u64>;
 
-/// Replaces what is in a table by `entries`; what stays is never missing.
+/// Replaces the contents of a table by `entries`; entries that stay are never missing.
 pub(crate) fn replace<K: Pod + Ord, V: Pod>(
     table: &mut HashMap<MapData, K, V>,
     entries: impl Iterator<Item = (K, V)>,
@@ -46,9 +46,9 @@ pub(crate) fn replace_trie<const N: usize>(
     Ok(())
 }
 
-/// What a table holds, as far as its being changed meanwhile lets that be seen.
+/// Returns the entries of a table; concurrent changes may hide some.
 pub(crate) fn snapshot<K: Pod + Ord, V: Pod>(table: &HashMap<MapData, K, V>) -> BTreeMap<K, V> {
-    // Where the last entry seen is removed, the kernel begins anew: it need not ever come to an end.
+    // If the last entry seen is removed, the kernel starts over, so the iteration need not end.
     table.iter().flatten().take(MAX_STEPS).collect()
 }
 
@@ -82,5 +82,5 @@ pub(crate) fn take(programs: &mut Ebpf, name: &'static str) -> Result<Map, Captu
 pub(crate) const MAPPED: (u32, [u8; 16]) =
     (96, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0]);
 
-/// Twice what the largest table has room for.
+/// Limit of iteration steps: twice the size of the largest table.
 const MAX_STEPS: usize = 2 * 65_536;

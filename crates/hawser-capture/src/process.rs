@@ -1,14 +1,14 @@
-//! Who makes a connection.
+//! Processes that make connections.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
-/// A process as it was when it made a connection. What could not be found out is left out: it may
-/// have ended since, or belong to another user.
+/// A process at the time of its connection. Unknown properties are missing: it may have ended, or
+/// belong to another user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
-    /// Its number; none when the kernel does not say, such as for another process namespace.
+    /// Its number; `None` when the kernel does not report it, as for another PID namespace.
     pub id: Option<u32>,
     /// Its short name (`comm`), at most 15 bytes.
     pub name: Option<String>,
@@ -21,7 +21,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// What `/proc` says about the process `id` of the user `user`.
+    /// Reads the properties of process `id` of `user` from `/proc`.
     pub fn read(id: Option<u32>, user: u32) -> Self {
         let Some(id) = id else {
             return Self {
@@ -43,18 +43,18 @@ impl Process {
     }
 }
 
-/// Whether numbers of processes are here what the kernel's programs have them as. In a namespace of
-/// processes the same number is another's.
+/// Tells whether this is the initial PID namespace, so that process numbers equal those of the
+/// kernel's programs.
 pub fn is_outermost() -> bool {
     fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == OUTERMOST)
 }
 
-/// The line of version 2 among the hierarchies of a process.
+/// Returns the version 2 line among the hierarchies of a process.
 fn unified(groups: &str) -> Option<&str> {
     groups.lines().find_map(|line| line.strip_prefix("0::"))
 }
 
-/// The number of the first namespace of processes, the same everywhere.
+/// Inode of the initial PID namespace, the same on all systems.
 ///
 /// Source: the kernel's `linux/proc_ns.h`, `PROC_PID_INIT_INO`.
 const OUTERMOST: u64 = 0xEFFF_FFFC;

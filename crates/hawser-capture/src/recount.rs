@@ -1,7 +1,7 @@
-//! What links carry, counted anew from time to time.
+//! Periodic recount of the load of links.
 //!
-//! The kernel's program charges and gives back by itself. What it can't see is how far connections
-//! have come, and a mistake of it would stay; so this side looks at the sockets themselves.
+//! The kernel's program charges and releases load by itself. It does not see the progress of
+//! connections, and its errors would persist; so this module examines the sockets.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,35 +15,34 @@ use crate::maps::{missing_is_fine, snapshot};
 use crate::tables::{FLOW_ENDED, FLOW_RELEASED, FlowRow, Links, LoadRow, Loads, RemainingRow};
 use crate::{Bytes, Capture, CaptureError, sys};
 
-/// What of a flow was seen last time.
+/// State of a flow at the last recount.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     moved: (u64, u64),
-    /// When it had last moved something.
+    /// Time of its last progress.
     at: u64,
-    /// When the far end was last heard of; 0 if nobody knows.
+    /// Time of the last packet from the peer; 0 if unknown.
     heard: u64,
     segments: Option<Segments>,
 }
 
-/// How far a captured connection had come when it was last looked at.
+/// Progress of a captured connection at the last recount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What it had moved.
+    /// Bytes that it had moved.
     pub moved: Bytes,
-    /// How long ago a packet of the far end had come, to a hundredth of a second; `None` where nobody
-    /// counts.
+    /// Time since the last packet from the peer, to a hundredth of a second; `None` if not counted.
     pub heard: Option<Duration>,
-    /// Segments that it has sent; `None` where nobody counts.
+    /// Segments that it has sent; `None` if not counted.
     pub segments: Option<Segments>,
 }
 
 impl Capture {
-    /// Counts what the links carry from the sockets that are open, so that no mistake of the kernel's
-    /// program lasts. Gives what it counted.
+    /// Recounts the load of the links from the open sockets, so that errors of the kernel's program
+    /// do not persist. Returns the load.
     ///
-    /// Once or twice a second. Takes time in proportion to the sockets of the system, about a millisecond
-    /// for a thousand.
+    /// Call it once or twice a second. Its time is proportional to the sockets of the system, about
+    /// a millisecond for a thousand.
     pub fn recount(&mut self) -> Result<Vec<(LinkIndex, Load)>, CaptureError> {
         let now = sys::monotonic_nanos();
         let mut sockets = self.list(libc::IPPROTO_TCP)?;
@@ -69,7 +68,7 @@ impl Capture {
                 add(&mut loads.at[place], &row, calls(&flow, &row));
             }
         }
-        // Of those that ended while they were looked at.
+        // Remove entries of flows that ended meanwhile.
         for cookie in snapshot(&self.tables.remaining).into_keys() {
             if !seen.contains_key(&cookie) {
                 let removed = self.tables.remaining.remove(&cookie);
@@ -81,8 +80,8 @@ impl Capture {
         Ok(by_link(&links, &loads))
     }
 
-    /// How far a captured connection was at the last [`Self::recount`]; `None` for one that was not
-    /// open then.
+    /// Returns the progress of a captured connection at the last [`Self::recount`]; `None` if it
+    /// was not open then.
     pub fn progress(&self, cookie: u64) -> Option<Progress> {
         let now = sys::monotonic_nanos();
         self.seen.get(&cookie).map(|seen| Progress {
@@ -95,7 +94,8 @@ impl Capture {
         })
     }
 
-    /// What the links carry from now on, for one who knows of more than what is captured.
+    /// Sets the load of the links, for a caller that knows of more connections than the captured
+    /// ones.
     pub fn set_loads(&mut self, wanted: &[(LinkIndex, Load)]) -> Result<(), CaptureError> {
         let links = self.tables.links.get(&0, 0)?;
         let mut loads = self.tables.loads.get(&0, 0)?;
@@ -110,7 +110,7 @@ impl Capture {
         Ok(self.tables.loads.set(0, loads, 0)?)
     }
 
-    /// What the links carry as the kernel's program has it.
+    /// Returns the load of the links in the kernel's program.
     pub fn loads(&self) -> Result<Vec<(LinkIndex, Load)>, CaptureError> {
         Ok(by_link(
             &self.tables.links.get(&0, 0)?,
@@ -123,8 +123,8 @@ impl Capture {
         found.map_err(CaptureError::system("the list of sockets"))
     }
 
-    /// Ends the connections over `link` that have had no answer yet, so that their programs hear of
-    /// it at once and try again. For a link that has died. Gives how many there were.
+    /// Aborts the connections over `link` that have had no answer yet, so that their programs can
+    /// retry at once. For a link that has failed. Returns their number.
     ///
     /// Needs a kernel with `CONFIG_INET_DIAG_DESTROY`, which Debian and Ubuntu have.
     pub fn abort_unanswered(&mut self, link: LinkIndex) -> Result<usize, CaptureError> {
@@ -135,7 +135,7 @@ impl Capture {
             .map_err(error)?;
         let mut ended = 0;
         for (cookie, socket) in waiting {
-            // What a program has bound by itself is its own affair.
+            // Sockets that a program has bound itself are not touched.
             let is_ours = self
                 .tables
                 .flows
@@ -162,14 +162,14 @@ fn by_link(links: &Links, loads: &Loads) -> Vec<(LinkIndex, Load)> {
         .collect()
 }
 
-/// Whether nobody will ever report the end of a flow that has no socket any more. One that is about
-/// to connect has none yet.
+/// Tells whether the end of a flow without a socket will never be reported. A flow that is about to
+/// connect has no socket yet.
 fn is_stale(flow: &FlowRow, now: u64) -> bool {
     flow.state & FLOW_RELEASED != 0 && older_than(flow.began, now, GRACE)
 }
 
-/// What is left of a flow's demand. One that has moved nothing for a while is idle, and counts for
-/// nothing until it moves again; so is one that never got a socket on the network.
+/// Returns the remaining demand of a flow. A flow that is idle for a while counts as nothing until
+/// it moves again; so does one that never got a socket on the network.
 fn left(
     flow: &FlowRow,
     socket: Option<&Found>,
@@ -202,8 +202,8 @@ fn left(
     (row, latest)
 }
 
-/// How many calls the flow is. Of datagrams nobody sees whether they still flow: it is one as long as
-/// it is open.
+/// Returns the number of calls in the flow. Progress of datagrams is invisible: such a flow counts
+/// as long as it is open.
 fn calls(flow: &FlowRow, left: &RemainingRow) -> u64 {
     match (flow.class, i32::from(flow.protocol)) {
         (REAL_TIME, libc::IPPROTO_UDP) => 1,
@@ -234,7 +234,7 @@ impl From<&LoadRow> for Load {
 }
 
 const REAL_TIME: u8 = 0;
-/// The kernel's number for the state of a TCP socket that waits for an answer to its first packet.
+/// The kernel's number for the state SYN-SENT.
 const SYN_SENT: u32 = 2;
-/// A connection that moves nothing for this long is idle.
+/// Time without progress after which a connection is idle.
 const GRACE: Duration = Duration::from_secs(2);

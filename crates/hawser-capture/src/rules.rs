@@ -1,9 +1,8 @@
-//! Rules for connections, in the form in which the kernel's program asks them.
+//! Rules for connections, in the form that the kernel's program evaluates.
 //!
-//! Each rule is a bit. For every field of a condition the program looks up the bits of the rules
-//! that the connection fits there; the rules that apply are what is left when all of these are laid
-//! over one another, and the lowest bit comes first. So the time it takes does not grow with the
-//! rules, and there is no loop that the kernel would have to follow.
+//! Each rule is a bit. For every field of a condition the program looks up the bits of the matching
+//! rules. The intersection of all are the rules that apply, and the lowest bit wins. So the time
+//! does not grow with the rules, and there is no loop for the verifier.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +12,7 @@ use hawser_sched::connection::Class;
 use crate::maps::{MAPPED, Trie, prefix};
 use crate::tables::{self, Action, COMM, MAX_LINKS, MAX_RULES, RULE_ORDER, Rules};
 
-/// What the kernel's tables are to hold.
+/// Contents of the kernel's tables.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Compiled {
     pub(crate) rules: Rules,
@@ -22,20 +21,20 @@ pub(crate) struct Compiled {
     pub(crate) ports: Trie<4>,
     pub(crate) users: BTreeMap<u32, u64>,
     pub(crate) cgroups: BTreeMap<u64, u64>,
-    /// Rules that there was no room for, the last ones.
+    /// Number of rules without room, the last ones.
     pub(crate) left_out: usize,
 }
 
-/// What is known outside of the rules.
+/// Lookups of names in rules.
 pub(crate) struct Names<'a> {
-    /// The place of a link in the kernel's table.
+    /// Slot of a link in the kernel's table.
     pub(crate) place: &'a dyn Fn(&str) -> Option<usize>,
     /// The kernel's number for a control group.
     pub(crate) cgroup: &'a dyn Fn(&str) -> Option<u64>,
 }
 
-/// The rules that the kernel can ask, with their bits. It never knows the name a connection goes to,
-/// and what is not known fits nothing.
+/// Returns the rules that the kernel can evaluate, with their bits. The kernel never knows the
+/// domain of a connection, and an unknown value matches nothing.
 pub(crate) fn askable(rules: &[Rule]) -> impl Iterator<Item = (u64, &Rule)> {
     let rules = rules.iter().filter(|rule| rule.when.domain.is_empty());
     (0..MAX_RULES).map(|place| 1 << place).zip(rules)
@@ -76,12 +75,12 @@ pub(crate) fn compile(rules: &[Rule], names: &Names<'_>) -> Compiled {
     compiled
 }
 
-/// Whether the kernel's table can't hold the pattern: a star not at its end.
+/// Tells whether the kernel's table cannot express the pattern: a star not at its end.
 pub(crate) fn is_beyond_the_kernel(pattern: &Pattern) -> bool {
     pattern.literal().is_none() && stem(pattern).is_none()
 }
 
-/// The bits of the fields that the rule does not ask for, and of those with few values.
+/// Sets the bits of fields without a condition, and of those with few values.
 fn add_free(rules: &mut Rules, bit: u64, when: &Condition) {
     let mark = |mask: &mut u64, is: bool| *mask |= if is { bit } else { 0 };
     for (mask, protocol) in rules.protocol.iter_mut().zip(Protocol::ALL) {
@@ -131,7 +130,7 @@ fn add_action(rules: &mut Rules, bit: u64, rule: &Rule, names: &Names<'_>) {
         action.links = match links {
             LinkChoice::Any => u32::MAX,
             LinkChoice::Only(_) | LinkChoice::Order(_) => mask,
-            // Never all bits: it names links, even where none of them is there.
+            // Never all bits: the rule names links, even if none of them exists.
             LinkChoice::Except(_) => EVERY_PLACE & !mask,
         };
         if matches!(links, LinkChoice::Order(_)) {
@@ -143,24 +142,24 @@ fn add_action(rules: &mut Rules, bit: u64, rule: &Rule, names: &Names<'_>) {
     rules.at[bit.trailing_zeros() as usize] = action;
 }
 
-/// What a pattern is in the table of names: a whole name, or how names begin.
+/// Returns the entry of a pattern in the table of names: a whole name or a prefix.
 fn program_prefix(pattern: &Pattern) -> Option<(u32, [u8; COMM])> {
     if let Some(name) = pattern.literal() {
         return Some((8 * COMM as u32, tables::comm(name)));
     }
-    // One that is longer than names can be fits none.
+    // A prefix longer than any name matches none.
     let stem = stem(pattern).filter(|stem| stem.len() < COMM)?;
     Some((8 * stem.len() as u32, tables::comm(stem)))
 }
 
-/// What stands before the star, if that is the last character and the only star.
+/// Returns the text before the star, if that is the last character and the only star.
 fn stem(pattern: &Pattern) -> Option<&str> {
     let stem = pattern.as_str().strip_suffix('*')?;
     (!stem.contains('*')).then_some(stem)
 }
 
-/// The prefixes that a range of ports falls into: the largest that begins at its first port and
-/// does not go beyond its last, and so on.
+/// Splits a range of ports into prefixes: the largest that starts at its first port and does not
+/// exceed its last, and so on.
 fn port_prefixes(range: &PortRange) -> Vec<(u32, [u8; 4])> {
     let mut prefixes = Vec::new();
     let mut next = u32::from(range.first());
@@ -175,8 +174,8 @@ fn port_prefixes(range: &PortRange) -> Vec<(u32, [u8; 4])> {
     prefixes
 }
 
-/// The longest prefix wins when the kernel looks, so that each has the bits of all shorter ones of
-/// the same kind that it lies in, too.
+/// Builds a trie. The kernel's lookup finds the longest prefix, so each has the bits of all shorter
+/// ones of the same kind that contain it.
 fn trie<const N: usize>(
     entries: &[(u32, [u8; N], u64)],
     free: u64,
@@ -195,12 +194,12 @@ fn trie<const N: usize>(
         .collect()
 }
 
-/// IPv4 does not lie in a prefix of IPv6 that is so short that its mapped addresses do.
+/// Tells whether a prefix is IPv4: a short IPv6 prefix must not match IPv4-mapped addresses.
 fn is_ipv4(bits: u32, key: &[u8]) -> bool {
     bits >= MAPPED.0 && agree(&MAPPED.1, key, MAPPED.0)
 }
 
-/// Whether the first `bits` bits are the same.
+/// Tells whether the first `bits` bits are equal.
 fn agree(a: &[u8], b: &[u8], bits: u32) -> bool {
     let (whole, rest) = (bits as usize / 8, bits % 8);
     let same = a[..whole] == b[..whole];

@@ -5,8 +5,8 @@ use aya::sys::{Stats, enable_stats};
 
 use crate::{Capture, CaptureError};
 
-/// Counts how often the programs run, as long as it lives. The kernel counts for every program of
-/// the host then, which costs each run some ten nanoseconds: it is for measurements.
+/// Counter of the programs' runs, while it exists. The kernel then counts for every program of the
+/// host, at some ten nanoseconds a run: use it for measurements only.
 #[derive(Debug)]
 pub struct RunCount<'a> {
     capture: &'a Capture,
@@ -38,7 +38,7 @@ impl Capture {
 }
 
 impl RunCount<'_> {
-    /// How often the programs ran since, all together.
+    /// Returns the total number of runs since then.
     pub fn so_far(&self) -> Result<u64, CaptureError> {
         Ok(self.capture.runs()?.saturating_sub(self.before))
     }

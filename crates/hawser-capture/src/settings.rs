@@ -6,23 +6,23 @@ use std::time::Duration;
 
 use crate::tables::{self, CLASSES, DemandRow, LinkRow};
 
-/// How connections are placed.
+/// Settings for captured connections.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Which policy chooses the link.
+    /// Policy that chooses the link.
     pub policy: ConnectionPolicy,
-    /// Where IPv4 connections go that are to be bonded; with none they go direct.
+    /// Redirect address for bonded IPv4 connections; without one they go direct.
     pub redirect_ipv4: Option<SocketAddrV4>,
-    /// Likewise for IPv6.
+    /// Redirect address for bonded IPv6 connections.
     pub redirect_ipv6: Option<SocketAddrV6>,
-    /// What becomes of connections of which the rules say `auto`.
+    /// Treatment of connections for which the rules say `auto`.
     pub unruled: Unruled,
-    /// What a connection is expected to need of which nothing is known, for each class in the
-    /// order of [`hawser_sched::connection::Class::ALL`].
+    /// Expected demand of an unknown connection, for each class in the order of
+    /// [`hawser_sched::connection::Class::ALL`].
     pub demand: [Bytes; CLASSES],
 }
 
-/// What becomes of a connection of which the rules say `auto`, or nothing.
+/// Treatment of a connection for which the rules say `auto`, or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Unruled {
     /// It is bonded if its destination is one of the peers, direct otherwise.
@@ -34,7 +34,7 @@ pub enum Unruled {
     Bonded,
 }
 
-/// Bytes that a connection moves, both ways.
+/// Bytes that a connection moves, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Bytes {
     /// Sent.
@@ -48,21 +48,21 @@ pub struct Bytes {
 pub struct LinkEntry {
     /// The link.
     pub index: LinkIndex,
-    /// The device's name, by which the program binds and rules name it.
+    /// Name of the interface, by which the program binds and rules refer to it.
     pub name: String,
-    /// What it can send; zero while unknown.
+    /// Sending rate; zero while unknown.
     pub up: Rate,
-    /// What it can receive; zero while unknown.
+    /// Receiving rate; zero while unknown.
     pub down: Rate,
-    /// Its round-trip time as it is now; zero while unknown.
+    /// Current round-trip time; zero while unknown.
     pub latency: Duration,
-    /// Whether new connections may take it: it is up, and not known to be dead or behind a portal.
+    /// It accepts new connections: it is up, and not known to be dead or behind a captive portal.
     pub usable: bool,
-    /// Whether it leads to the IPv4 internet.
+    /// It reaches the IPv4 internet.
     pub ipv4: bool,
-    /// Whether it leads to the IPv6 internet.
+    /// It reaches the IPv6 internet.
     pub ipv6: bool,
-    /// Whether it costs, or has an allowance.
+    /// It has a price or an allowance.
     pub metered: bool,
 }
 
@@ -120,7 +120,7 @@ pub(crate) const fn policy_number(policy: ConnectionPolicy) -> u32 {
 }
 
 impl From<GatewayUse> for Unruled {
-    /// Where there is a gateway, and what is redirected goes to who decides for each connection.
+    /// With a gateway, the redirect's target decides for each connection.
     fn from(usage: GatewayUse) -> Self {
         match usage {
             GatewayUse::Never => Self::Direct,
@@ -139,7 +139,7 @@ impl Unruled {
     }
 }
 
-/// About a page of the web: most connections are small.
+/// About a web page: most connections are small.
 const DEFAULT_DEMAND: Bytes = Bytes {
     up: ByteCount::new(2_000),
     down: ByteCount::new(30_000),

@@ -1,9 +1,9 @@
-//! The library that is loaded into programs (`LD_PRELOAD`), for those who may not change the kernel.
+//! The library that is loaded into programs (`LD_PRELOAD`), for users without rights on the kernel.
 //!
-//! It takes no right at all, and it takes only programs that are linked dynamically and call the C
-//! library to connect. What it does stands in `shim/shim.c`. It asks a [`Registry`] by a socket
-//! before each connection, and connects to a port on loopback when told so. Whoever accepts there asks
-//! the registry where the connection was to lead.
+//! It needs no privileges and works for dynamically linked programs that connect through the C
+//! library. Its code is `shim/shim.c`. It asks a [`Registry`] over a socket before each connection,
+//! and connects to a loopback port when told so. The acceptor of that connection asks the registry
+//! for the original destination.
 
 mod cookie;
 mod file;

@@ -1,5 +1,4 @@
-//! Every system call that no safe wrapper covers. All `unsafe` of this crate is here and in
-//! `tables.rs`.
+//! The system calls without a safe wrapper. All `unsafe` of this crate is here and in `tables.rs`.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -15,7 +14,7 @@ use std::time::Duration;
 use aya::maps::{MapData, RingBuf};
 use tokio::io::unix::AsyncFd;
 
-/// The ring of events, as something that can be waited for.
+/// The ring of events, as a pollable object.
 pub(crate) struct Ring(pub(crate) RingBuf<MapData>);
 
 impl AsFd for Ring {
@@ -46,7 +45,7 @@ impl DerefMut for Ring {
 }
 
 impl Ring {
-    /// Has the runtime watch the ring.
+    /// Registers the ring with the runtime.
     pub(crate) fn watch(self) -> io::Result<AsyncFd<Self>> {
         // SAFETY: the descriptor is the ring's own, is open as long as the ring lives, and is never
         // exchanged for another.
@@ -60,7 +59,7 @@ impl fmt::Debug for Ring {
     }
 }
 
-/// The release of the running kernel, such as `6.1.0-25-amd64`.
+/// Returns the release of the running kernel, such as `6.1.0-25-amd64`.
 pub(crate) fn kernel_release() -> String {
     let mut names = MaybeUninit::<libc::utsname>::zeroed();
     // SAFETY: the kernel fills the struct, which is all zeros where it does not.
@@ -73,12 +72,12 @@ pub(crate) fn kernel_release() -> String {
     release.to_string_lossy().into_owned()
 }
 
-/// The kernel's number for a socket, which no other ever has.
+/// Returns the cookie of a socket, which is never reused.
 pub(crate) fn socket_cookie(socket: impl AsFd) -> io::Result<u64> {
     read_u64(socket, libc::SO_COOKIE)
 }
 
-/// The kernel's number for the network namespace of a socket, which no other ever has.
+/// Returns the cookie of a socket's network namespace, which is never reused.
 pub(crate) fn namespace_cookie(socket: impl AsFd) -> io::Result<u64> {
     read_u64(socket, SO_NETNS_COOKIE)
 }
@@ -105,7 +104,7 @@ fn read_u64(socket: impl AsFd, option: libc::c_int) -> io::Result<u64> {
 /// Since Linux 5.14; not in every version of the libc crate.
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
-/// Has `command` write itself into `members`, the list of a control group's processes, before its
+/// Makes `command` write itself into `members`, the process list of a control group, before its
 /// program begins.
 pub(crate) fn start_in(command: &mut Command, members: File) {
     let join = move || {
@@ -119,7 +118,7 @@ pub(crate) fn start_in(command: &mut Command, members: File) {
     unsafe { command.pre_exec(join) };
 }
 
-/// Waits until the kernel says that what was read of `file` has changed, for so long at most.
+/// Waits until the kernel reports a change of `file`, at most for this time.
 pub(crate) fn wait_for_change(file: &File, at_most: Duration) {
     let mut wanted = libc::pollfd {
         fd: file.as_raw_fd(),
@@ -131,7 +130,7 @@ pub(crate) fn wait_for_change(file: &File, at_most: Duration) {
     unsafe { libc::poll(&raw mut wanted, 1, millis) };
 }
 
-/// The clock that the kernel's program reads, too.
+/// Reads the clock that the kernel's program uses.
 pub(crate) fn monotonic_nanos() -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,

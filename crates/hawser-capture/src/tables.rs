@@ -1,9 +1,9 @@
-//! What the program in the kernel and this side share: `bpf/tables.h` again. The test `layout`
-//! compares the two.
+//! Structs shared with the kernel's program, as in `bpf/tables.h`. The test `layout` compares the
+//! two.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Declares structs that the kernel's program reads and writes as they lie in memory.
+/// Declares structs with the memory layout of the kernel's program.
 macro_rules! shared {
     ($($(#[$meta:meta])* $name:ident { $($field:ident: $type:ty),+ $(,)? })+) => {
         $(
@@ -24,7 +24,7 @@ macro_rules! shared {
 
             #[cfg(test)]
             impl $name {
-                /// Its name, size and the places of its fields, as the C side prints them.
+                /// Returns its name, size and field offsets, as the C side prints them.
                 pub(crate) fn layout() -> String {
                     let mut text = format!("{} {}", stringify!($name), size_of::<Self>());
                     $(text += &format!(" {}:{}", stringify!($field), std::mem::offset_of!(Self, $field));)+
@@ -79,7 +79,7 @@ shared! {
 }
 
 impl EventRow {
-    /// `None` if `bytes` are not as long as a row.
+    /// Reads a row; `None` if `bytes` have another length.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         // SAFETY: there are as many bytes as a row has, and any bytes are one.
         (bytes.len() == size_of::<Self>())
@@ -87,7 +87,7 @@ impl EventRow {
     }
 }
 
-/// As 16 bytes, IPv4 mapped into IPv6.
+/// Returns an address as 16 bytes, IPv4 mapped into IPv6.
 ///
 /// Source: RFC 4291 §2.5.5.2.
 pub(crate) const fn mapped(address: IpAddr) -> [u8; 16] {
@@ -97,12 +97,12 @@ pub(crate) const fn mapped(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// The address in 16 bytes; one that is mapped comes out as IPv4.
+/// Returns the address in 16 bytes; a mapped one as IPv4.
 pub(crate) fn unmapped(bytes: [u8; 16]) -> IpAddr {
     IpAddr::V6(Ipv6Addr::from(bytes)).to_canonical()
 }
 
-/// A process's name as the kernel keeps it: cut to 15 bytes, then zeros.
+/// Returns a process name as the kernel keeps it: cut to 15 bytes, padded with zeros.
 pub(crate) fn comm(program: &str) -> [u8; COMM] {
     let mut comm = [0; COMM];
     for (to, from) in comm.iter_mut().zip(program.bytes().take(COMM - 1)) {
@@ -111,15 +111,15 @@ pub(crate) fn comm(program: &str) -> [u8; COMM] {
     comm
 }
 
-/// A text that ends at the first zero.
+/// Reads a text up to the first zero.
 pub(crate) fn text(bytes: &[u8]) -> String {
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(text).into_owned()
 }
 
-/// Links that the table has room for.
+/// Maximum number of links in the table.
 pub const MAX_LINKS: usize = 16;
-/// Rules that the kernel's program asks; further ones are left out.
+/// Maximum number of rules in the kernel's program; further ones are left out.
 pub const MAX_RULES: usize = 64;
 pub(crate) const COMM: usize = 16;
 pub(crate) const CLASSES: usize = 4;

@@ -1,5 +1,5 @@
-//! The kernel's program decides as everyone else does: `bpf/decide.h`, made for this machine, beside
-//! `hawser_sched::connection`.
+//! Test that the kernel's program decides like the library: `bpf/decide.h`, compiled for this
+//! machine, against `hawser_sched::connection`.
 
 use std::fmt::Write as _;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use rand::prelude::*;
 
 const TEST: &str = "decide::the_kernel_decides_as_everyone_else_does";
 
-/// A link in its place of the kernel's table, and whether the connection may take it.
+/// A link in its slot of the kernel's table, and whether the connection may use it.
 #[derive(Clone, Copy, Debug)]
 struct Placed {
     place: usize,
@@ -44,8 +44,8 @@ fn the_kernel_decides_as_everyone_else_does() {
     assert_eq!(answers.lines().count(), expected.lines().count());
 }
 
-/// Several connections in a row by one policy, with links that change; gives how many of them have a
-/// choice between links.
+/// Generates several connections by one policy, with links that change; returns how many of them
+/// have a choice of links.
 fn ask(random: &mut StdRng, questions: &mut String, expected: &mut String) -> u32 {
     let number = random.random_range(0..ConnectionPolicy::ALL.len());
     let mut scheduler = ConnectionPolicy::ALL[number].scheduler();
@@ -91,7 +91,7 @@ fn ask(random: &mut StdRng, questions: &mut String, expected: &mut String) -> u3
     chosen
 }
 
-/// A link as the C side reads it.
+/// Writes a link as the C side reads it.
 fn tell(placed: &Placed, questions: &mut String) {
     let view = &placed.view;
     let numbers = [
@@ -119,7 +119,7 @@ fn answer(policy: usize, demand: &Demand, choice: Option<Choice>) -> String {
     };
     match choice {
         Some(choice) => format!("{} {}", choice.link.value(), number(choice.reason)),
-        // Why there is none, nobody says; the kernel's program has a reason ready all the same.
+        // The library gives no reason for no link; the kernel's program always has one.
         None => {
             let view = LinkView::default();
             let mut scheduler = ConnectionPolicy::ALL[policy].scheduler();
@@ -129,7 +129,7 @@ fn answer(policy: usize, demand: &Demand, choice: Option<Choice>) -> String {
     }
 }
 
-/// Some links, each in its place, with indices in any order and some of them alike in all else.
+/// Generates links in slots, with indices in any order and some equal in all else.
 fn any_links(random: &mut StdRng, places: &[usize]) -> Vec<Placed> {
     let count = random.random_range(0..=6);
     let mut indices: Vec<u32> = (1..=12).collect();
@@ -191,7 +191,7 @@ fn any_size(random: &mut StdRng) -> ByteCount {
     ByteCount::new(if random.random_bool(0.5) { edge } else { size })
 }
 
-/// What the header makes of the questions; `None`, and says so, where there is no C compiler.
+/// Returns the header's answers; `None`, with a report, where there is no C compiler.
 fn kernel(questions: String) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("decide");

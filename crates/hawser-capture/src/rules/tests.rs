@@ -3,8 +3,8 @@ use rand::prelude::*;
 
 use super::*;
 
-/// What the kernel's program makes of a connection by these tables, step by step as in `judge` of
-/// `bpf/capture.c`: class, links, avoid, mode.
+/// Evaluates a connection by these tables as the kernel's program does, step by step as in `judge`
+/// of `bpf/capture.c`: class, links, avoid, mode.
 fn ask(compiled: &Compiled, facts: &Facts<'_>) -> (u32, u32, [u8; RULE_ORDER], u32, u32) {
     let rules = &compiled.rules;
     let found = |bits: Option<u64>, free: u64| bits.unwrap_or(free);
@@ -56,7 +56,7 @@ fn names() -> Names<'static> {
     }
 }
 
-/// What the same makes of it that everyone else asks.
+/// Evaluates the connection by the shared rule set.
 fn expected(rules: &RuleSet, facts: &Facts<'_>) -> (u32, u32, [u8; RULE_ORDER], u32, u32) {
     let verdict = rules.judge(facts);
     let rule = Rule {

@@ -1,15 +1,15 @@
-//! The cookie of a TCP socket of this machine, by its two addresses.
+//! Lookup of a local TCP socket's cookie by its two addresses.
 
 use std::io;
 use std::net::SocketAddr;
 
 use crate::diag::{Diagnosis, Found};
 
-/// Asks the kernel for the cookie of the socket at `local` that is connected to `remote`; none when
-/// there is no such socket in this network namespace.
+/// Asks the kernel for the cookie of the socket at `local` connected to `remote`; `None` if there
+/// is none in this network namespace.
 ///
 /// # Errors
-/// What the kernel says.
+/// Fails with the kernel's error.
 pub(super) fn cookie_of(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<u64>> {
     let found = Diagnosis::open()?.find(local, remote)?;
     Ok(found.as_ref().map(Found::cookie))
@@ -33,7 +33,7 @@ mod tests {
         let local = accepted.local_addr().unwrap();
         let cookie = SockRef::from(&client).cookie().unwrap();
         assert_eq!(cookie_of(peer, local).unwrap(), Some(cookie));
-        // What has been sent and closed is still known by its addresses.
+        // A closed socket with unsent data is still known by its addresses.
         drop(client);
         assert_eq!(cookie_of(peer, local).unwrap(), Some(cookie));
     }

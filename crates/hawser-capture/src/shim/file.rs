@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::StatVfsMountFlags;
 use tempfile::TempDir;
 
-/// The shim in a folder of its own, which goes when this is dropped.
+/// The shim in its own folder, which is removed when this is dropped.
 #[derive(Debug)]
 pub struct ShimFile {
     // Dropped with the file in it.
@@ -17,27 +17,26 @@ pub struct ShimFile {
     path: PathBuf,
 }
 
-/// Why the shim cannot be laid out.
+/// Reason why the shim's file cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShimError {
-    /// Nothing in this folder can be run, or its name has a character that loaders take for the end
-    /// of the name.
+    /// The folder is not executable, or its name has a character that loaders treat as a separator.
     #[error("programs can't load a library from {0}")]
     Unsuitable(PathBuf),
     /// The folder or the file in it cannot be written.
     #[error("can't write the library for programs in {folder}: {source}")]
     Write {
-        /// Where the folder was to be.
+        /// Parent folder.
         folder: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
 impl ShimFile {
-    /// Writes the shim in a new folder in `folder`. Everybody may read it, nobody but the user may
-    /// change it: programs that take another user's identity load it again.
+    /// Writes the shim to a new folder in `folder`. It is readable by all and writable by the user
+    /// only: programs that change their user load it again.
     ///
     /// # Errors
     /// When the folder or the file cannot be written.
@@ -60,10 +59,10 @@ impl ShimFile {
         })
     }
 
-    /// Writes the shim in the first of these folders that programs can load it from.
+    /// Writes the shim to the first of these folders that programs can load it from.
     ///
     /// # Errors
-    /// When there is none; the fault of the last one.
+    /// Fails when there is none, with the last folder's error.
     pub fn write_in_one_of(folders: &[PathBuf]) -> Result<Self, ShimError> {
         let mut problem = ShimError::Unsuitable(PathBuf::new());
         for folder in folders {
@@ -79,12 +78,12 @@ impl ShimFile {
         Err(problem)
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The value of `LD_PRELOAD` that loads it behind what is loaded already.
+    /// Returns the value of `LD_PRELOAD` that loads it after existing entries.
     pub fn preload(&self, before: Option<&OsStr>) -> OsString {
         let mut all = before.unwrap_or_default().to_owned();
         if !all.is_empty() {
@@ -103,7 +102,7 @@ fn is_suitable(folder: &Path) -> bool {
     executable && name.is_some_and(|name| !name.contains(separates))
 }
 
-/// Removes what runs that were killed have left behind.
+/// Removes leftovers of killed processes.
 fn sweep(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;
@@ -113,7 +112,7 @@ fn sweep(folder: &Path) {
         let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
         let owner = owner.and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
         if owner.is_some_and(|id| !Path::new(&format!("/proc/{id}")).exists()) {
-            // Another user's can't be removed, which is as it should be.
+            // Another user's folder cannot be removed, which is intended.
             let _ = fs::remove_dir_all(entry.path());
         }
     }

@@ -1,14 +1,13 @@
-//! What the shim and the daemon say to each other: one request and one answer on a connection of
-//! their own.
+//! Protocol between the shim and the daemon: one request and one answer on a connection.
 //!
-//! Numbers are big-endian but for the cookie, which is little-endian; IPv4 addresses fill the first
+//! Numbers are big-endian except the cookie, which is little-endian. IPv4 addresses fill the first
 //! four bytes of the address, the rest is zero.
 //!
 //! | request, bytes | meaning |
 //! |---|---|
 //! | 0–3 | `hwsr` |
 //! | 4 | version, 1 |
-//! | 5 | 1: a connection is about to be made; 2: where does this one lead |
+//! | 5 | 1: a connection is about to be made; 2: what is this one's destination |
 //! | 6 | family of the address: 4 or 6; for 2: 0 |
 //! | 7 | 0 |
 //! | 8–23 | the secret of this daemon |
@@ -19,7 +18,7 @@
 //! | answer, bytes | meaning |
 //! |---|---|
 //! | 0 | version, 1 |
-//! | 1 | 0: connect as asked; 1: connect to the daemon; 2: it leads to this address |
+//! | 1 | 0: connect as asked; 1: connect to the daemon; 2: the destination is this address |
 //! | 2 | family, as above |
 //! | 3 | 0 |
 //! | 4–5 | port |
@@ -27,54 +26,55 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What a shim asks.
+/// A request of the shim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The secret that it was given.
+    /// Secret of the daemon.
     pub token: [u8; TOKEN_LENGTH],
-    /// The cookie of the socket in question, which no other socket has until the next boot.
+    /// Cookie of the socket, unique until the next boot.
     pub cookie: u64,
-    /// What about it.
+    /// The question.
     pub operation: Operation,
 }
 
-/// What a shim wants to know of a socket.
+/// A question about a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// It is about to connect to this address. May it, or does the daemon want the connection?
+    /// The socket is about to connect to this address: may it, or does the daemon take the
+    /// connection?
     Connect(SocketAddr),
-    /// It is connected to the daemon. Where does that lead?
+    /// The socket is connected to the daemon: what is the original destination?
     Peer,
 }
 
-/// What a shim is told.
+/// An answer to the shim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// Connect as the program asked.
     Leave,
     /// Connect to the daemon.
     Redirect,
-    /// The connection leads to this address.
+    /// The original destination is this address.
     Peer(SocketAddr),
 }
 
-/// Why a request is refused.
+/// Reason why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
-    /// It begins with something else.
+    /// It has the wrong magic number.
     #[error("not a request")]
     Magic,
-    /// A version that this program does not speak.
+    /// An unknown version.
     #[error("unknown version {0}")]
     Version(u8),
-    /// A question that nobody asks.
+    /// An unknown operation.
     #[error("unknown operation {0}")]
     Operation(u8),
-    /// A family of addresses that does not fit.
+    /// An unknown address family.
     #[error("unknown family {0}")]
     Family(u8),
-    /// Something where zeros belong, a cookie of zero, or port 0.
+    /// A reserved field that is not zero, a cookie of zero, or port 0.
     #[error("a field has a value that it can't have")]
     Field,
 }
@@ -83,7 +83,7 @@ impl Request {
     /// Reads a request.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// See [`Malformed`].
     pub fn read(bytes: &[u8; REQUEST_LENGTH]) -> Result<Self, Malformed> {
         let [
             b'h',
@@ -122,7 +122,7 @@ impl Request {
         })
     }
 
-    /// The request as bytes.
+    /// Encodes the request.
     pub fn to_bytes(&self) -> [u8; REQUEST_LENGTH] {
         let mut bytes = [0; REQUEST_LENGTH];
         bytes[..5].copy_from_slice(&[b'h', b'w', b's', b'r', VERSION]);
@@ -172,7 +172,7 @@ fn read_address(family: u8, bytes: &[u8]) -> Result<SocketAddr, Malformed> {
     }
 }
 
-/// Writes a port and an address; gives the family.
+/// Writes a port and an address; returns the family.
 fn write_address(address: SocketAddr, out: &mut [u8]) -> u8 {
     out[..2].copy_from_slice(&address.port().to_be_bytes());
     match address.ip() {

@@ -1,28 +1,28 @@
-//! Whether a program will load the shim.
+//! Detection of programs that do not load the shim.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Why a program does not load the shim.
+/// Reason why a program does not load the shim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unaffected {
-    /// No loader is involved, so nothing can be loaded first.
+    /// It is statically linked, without a loader.
     #[error("it is linked statically")]
     Static,
-    /// Its loader ignores what the user wants loaded.
+    /// Its loader ignores `LD_PRELOAD`.
     #[error("it runs as another user")]
     Privileged,
-    /// It is for another processor, or for the other width of this one.
+    /// It is for another processor or word size.
     #[error("it is of another kind than this hawser")]
     Foreign,
 }
 
-/// Looks at the program at `path`, and at its interpreter if it is a script.
+/// Examines the program at `path`, and its interpreter if it is a script.
 ///
-/// `Ok(None)`: it loads the shim, or nothing says that it does not.
+/// `Ok(None)`: it loads the shim, or there is no sign that it does not.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -32,7 +32,7 @@ pub fn unaffected(path: &Path) -> io::Result<Option<Unaffected>> {
         return Ok(Some(Unaffected::Privileged));
     }
     match interpreter(&head) {
-        // One step: interpreters are not scripts.
+        // One step only: interpreters are not scripts.
         Some(interpreter) => Ok(elf(&self::head(Path::new(interpreter))?.0)),
         None => Ok(elf(&head)),
     }
@@ -49,7 +49,7 @@ fn is_privileged(metadata: &Metadata) -> bool {
     metadata.mode() & SET_USER != 0 && metadata.uid() != own
 }
 
-/// What a script's first line names.
+/// Returns the interpreter in a script's first line.
 fn interpreter(head: &[u8]) -> Option<&str> {
     let line = head
         .strip_prefix(b"#!")?
@@ -58,8 +58,8 @@ fn interpreter(head: &[u8]) -> Option<&str> {
     std::str::from_utf8(line).ok()?.split_whitespace().next()
 }
 
-/// Reads the header and the program headers of an ELF file; what is none, or damaged, is for the
-/// kernel to judge.
+/// Reads the header and the program headers of an ELF file; other or damaged files are left to the
+/// kernel.
 fn elf(head: &[u8]) -> Option<Unaffected> {
     if !head.starts_with(b"\x7fELF") {
         return None;

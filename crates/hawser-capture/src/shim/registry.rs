@@ -1,4 +1,4 @@
-//! What connections have been announced, and where those lead that have come.
+//! Registry of announced connections and their destinations.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,18 +15,18 @@ pub struct Registry {
     inner: Arc<Mutex<Inner>>,
 }
 
-/// An announced connection that has come.
+/// An announced connection that has arrived.
 #[derive(Debug)]
 pub struct Arrival {
-    /// Where the program meant to go.
+    /// Original destination.
     pub destination: SocketAddr,
-    /// Who it is.
+    /// The process.
     pub process: Process,
-    /// To be kept while the connection is open.
+    /// Guard to be kept while the connection is open.
     pub open: Open,
 }
 
-/// Keeps known where a connection leads. Dropped when it ends.
+/// Guard that keeps the destination of an open connection known.
 #[derive(Debug)]
 pub struct Open {
     registry: Registry,
@@ -53,7 +53,7 @@ struct Connected {
 }
 
 impl Registry {
-    /// Open connections whose processes still live.
+    /// Returns the number of open connections whose processes still run.
     pub fn living(&self) -> usize {
         let inner = self.lock();
         let lives = |id: u32| Path::new(&format!("/proc/{id}")).exists();
@@ -61,7 +61,7 @@ impl Registry {
         open.filter(|open| open.process.is_some_and(lives)).count()
     }
 
-    /// Expects the socket with this cookie. `false`: there are too many already.
+    /// Registers the socket with this cookie; `false` if there are too many.
     pub(super) fn announce(
         &self,
         cookie: u64,
@@ -85,8 +85,8 @@ impl Registry {
         true
     }
 
-    /// The connection accepted from `peer` at `local`; none unless it was announced, not long ago,
-    /// and has not been asked for before.
+    /// Returns the connection accepted from `peer` at `local`; `None` unless it was announced
+    /// recently and not taken before.
     pub fn take(&self, peer: SocketAddr, local: SocketAddr) -> Option<Arrival> {
         match cookie_of(peer, local) {
             Ok(cookie) => self.take_cookie(cookie?, Instant::now()),
@@ -97,7 +97,7 @@ impl Registry {
         }
     }
 
-    /// Where the open connection of the socket with this cookie leads.
+    /// Returns the destination of the open connection with this cookie.
     pub(super) fn peer(&self, cookie: u64) -> Option<SocketAddr> {
         let inner = self.lock();
         let announced = || inner.announced.get(&cookie).map(|known| known.destination);
@@ -138,10 +138,10 @@ impl Drop for Open {
     }
 }
 
-/// More than a program connects to before the daemon accepts any of it.
+/// Maximum number of announced connections that are not accepted yet.
 const MAX_ANNOUNCED: usize = 16_384;
-/// A connection on loopback takes no time, but a program may send its first byte much later where
-/// that is what opens the connection (`TCP_FASTOPEN_CONNECT`).
+/// Lifetime of an announcement. A loopback connection is immediate, but with `TCP_FASTOPEN_CONNECT`
+/// the program's first byte opens it, perhaps much later.
 const LIFETIME: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

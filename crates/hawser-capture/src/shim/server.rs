@@ -1,4 +1,4 @@
-//! Answers the shims.
+//! Server that answers the shims.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -17,10 +17,10 @@ use super::message::{Answer, Operation, REQUEST_LENGTH, Request, TOKEN_LENGTH};
 use super::registry::Registry;
 use crate::process::Process;
 
-/// Whether a connection is to be taken.
+/// Decision whether to take a connection.
 pub trait Admit: Send + Sync + 'static {
-    /// Whether the daemon wants the connection of `process` to `destination`. The program waits
-    /// meanwhile.
+    /// Tells whether the daemon takes the connection of `process` to `destination`. The program
+    /// waits meanwhile.
     fn admits(
         &self,
         destination: SocketAddr,
@@ -28,7 +28,7 @@ pub trait Admit: Send + Sync + 'static {
     ) -> impl Future<Output = bool> + Send;
 }
 
-/// The socket that shims ask; it is gone when this is dropped.
+/// The socket for requests of shims; it is closed when this is dropped.
 #[derive(Debug)]
 pub struct ShimServer {
     name: String,
@@ -38,11 +38,11 @@ pub struct ShimServer {
 }
 
 impl ShimServer {
-    /// Opens a socket with a name that nobody can guess, in this network namespace only: what is
-    /// in another one could not reach the redirect port either.
+    /// Opens a socket with a random name, in this network namespace only: programs in others could
+    /// not reach the redirect port either.
     ///
     /// # Errors
-    /// What the system says.
+    /// Fails with the system's error.
     pub fn start(admit: impl Admit) -> io::Result<Self> {
         let name = hexadecimal(&rand::random::<[u8; 16]>());
         let token = rand::random();
@@ -64,13 +64,13 @@ impl ShimServer {
         })
     }
 
-    /// What has been announced.
+    /// Returns the registry.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// The settings for the shim, as its environment variable has them. `v4` and `v6` are the ports
-    /// that connections go to instead, on the loopback address of each family.
+    /// Returns the settings for the shim, as its environment variable. `v4` and `v6` are the
+    /// redirect ports on the loopback address of each family.
     pub fn settings(&self, v4: u16, v6: Option<u16>) -> String {
         let token = hexadecimal(&self.token);
         format!("{}/{token}/{v4}/{}", self.name, v6.unwrap_or(0))
@@ -92,7 +92,7 @@ struct Context<A> {
 async fn serve<A: Admit>(listener: UnixListener, context: Arc<Context<A>>) {
     let places = Arc::new(Semaphore::new(MAX_QUESTIONS));
     loop {
-        // The others wait in the kernel, and connect as they like after a second.
+        // Further requests wait in the kernel; their programs connect directly after a second.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
             return;
         };
@@ -100,7 +100,7 @@ async fn serve<A: Admit>(listener: UnixListener, context: Arc<Context<A>>) {
             Ok((stream, _)) => {
                 let context = Arc::clone(&context);
                 tokio::spawn(async move {
-                    // A shim that is answered late has given up.
+                    // A shim gives up before a late answer.
                     let _ = timeout(PATIENCE, context.converse(stream)).await;
                     drop(place);
                 });
@@ -156,7 +156,7 @@ impl<A: Admit> Context<A> {
     }
 }
 
-/// What no uplink leads to.
+/// Tells whether an address is not reached through an uplink.
 fn is_local(ip: IpAddr) -> bool {
     let ip = ip.to_canonical();
     ip.is_loopback() || ip.is_unspecified() || ip.is_multicast()

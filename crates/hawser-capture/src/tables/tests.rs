@@ -2,7 +2,7 @@ use std::process::Command;
 
 use super::*;
 
-/// Both sides say where their fields lie.
+/// Both sides print their field offsets.
 #[test]
 fn both_sides_lay_their_tables_out_alike() {
     let folder = tempfile::tempdir().unwrap();

@@ -45,14 +45,14 @@ fn ends_come_back_with_what_was_moved() {
     };
     assert_eq!(same, connection);
     let moved = end.moved.unwrap();
-    // A socket that is closed with something unread says so at once, and what it sent counts as
-    // acknowledged only as far as it was.
+    // A socket closed with unread data is reset at once, and only acknowledged data of it counts as
+    // sent.
     assert!(
         moved.up.as_u64() <= 6 && moved.down.as_u64() <= 12,
         "{moved:?}"
     );
     assert!(moved.down.as_u64() >= 12 && end.connect_time.is_some() && end.latency.is_some());
-    // One that nobody takes ends without ever having begun.
+    // A refused connection ends without having begun.
     stage.puppet.tell(&format!("tcp {SERVER4}:1"));
     assert!(matches!(next(&runtime, &mut events), Event::Connected(_)));
     let Event::Ended(_, end) = next(&runtime, &mut events) else {
@@ -74,7 +74,7 @@ fn a_dead_links_unanswered_connections_are_aborted() {
         .set_links(std::slice::from_ref(&east))
         .unwrap();
     stage.puppet.connect("tcp", &to);
-    // The server takes nothing from it any more; this side can't see that.
+    // The server receives nothing from it any more; this host cannot see that.
     stage.ground.ip("link set east promisc off arp off");
     stage.ground.ip("addr flush dev east");
     stage.ground.ip("route add blackhole 10.99.2.0/24");
@@ -140,7 +140,7 @@ fn load_is_charged_and_given_back() {
     };
     let to = stage.to4();
     let [mut west, east] = [entry("west"), entry("east")];
-    // Three times as fast: it gets three of four.
+    // It is three times as fast and gets three of four.
     west.down = hawser_types::Rate::from_bits_per_second(300_000_000);
     stage.capture.set_links(&[west, east]).unwrap();
     assert_eq!(stage.links("tcp", &to), [1, 1, 1, 2, 1, 1, 1, 2]);
@@ -150,7 +150,7 @@ fn load_is_charged_and_given_back() {
         .map(|(_, load)| (load.connections, load.down.as_u64()))
         .collect();
     assert_eq!(loads, [(6, 6_000_000), (2, 2_000_000)]);
-    // What else is there counts, too.
+    // Load of other connections counts, too.
     let other = hawser_sched::connection::Load {
         connections: 1,
         down: ByteCount::new(50_000_000),

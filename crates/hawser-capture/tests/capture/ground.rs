@@ -1,5 +1,5 @@
-//! A host with two links to one server, each in a network namespace of its own, and programs on it
-//! that do as they are told.
+//! A host with two links to one server, each host in its own network namespace, and programs that
+//! follow commands.
 #![allow(dead_code, reason = "each test uses its own part")]
 
 use std::fs::File;
@@ -23,7 +23,7 @@ pub(crate) struct Ground {
 }
 
 impl Ground {
-    /// Moves the calling thread into it; `None`, and says so, where that is forbidden or can't be built.
+    /// Moves the calling thread into it; `None`, with a report, where that is not possible.
     pub(crate) fn new(test: &str) -> Option<Self> {
         if let Some(reason) = no_ip() {
             hawser_skip::skip(test, &reason);
@@ -40,7 +40,7 @@ impl Ground {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // It says something when the namespace is there, and lasts until its input ends.
+        // It prints a line when the namespace exists, and ends with its input.
         server
             .stdout
             .as_mut()
@@ -80,7 +80,7 @@ impl Ground {
         assert!(status.success(), "ip {arguments} at the server");
     }
 
-    /// Does something in the server's namespace.
+    /// Runs a function in the server's namespace.
     pub(crate) fn at_server<T: Send + 'static>(
         &self,
         body: impl FnOnce() -> T + Send + 'static,
@@ -95,7 +95,8 @@ impl Ground {
         std::thread::spawn(enter).join().unwrap()
     }
 
-    /// A server that takes connections on all its addresses, says who came, and holds on to them.
+    /// A server that accepts connections on all its addresses, reports the clients, and keeps the
+    /// connections.
     pub(crate) fn listener(&self) -> TcpListener {
         self.at_server(|| TcpListener::bind(("::", 0)).unwrap())
     }
@@ -135,7 +136,7 @@ pub(crate) fn ip(arguments: &str) {
     assert!(status.success(), "ip {arguments}");
 }
 
-/// What a link is for the kernel's program.
+/// Returns a link's entry for the kernel's program.
 pub(crate) fn entry(name: &str) -> LinkEntry {
     let c_name = std::ffi::CString::new(name).unwrap();
     // SAFETY: the name ends with a zero.
@@ -159,7 +160,7 @@ pub(crate) fn entries() -> Vec<LinkEntry> {
     LINKS.into_iter().map(entry).collect()
 }
 
-/// A capture of a group of its own; `None`, and says so, where that is forbidden.
+/// Captures a new group; `None`, with a report, where that is forbidden.
 pub(crate) fn capture(test: &str, settings: &Settings) -> Option<(Capture, RunGroup)> {
     let started = RunGroup::create().and_then(|group| {
         let capture = Capture::start(group.path(), settings)?;
@@ -179,7 +180,7 @@ pub(crate) fn capture(test: &str, settings: &Settings) -> Option<(Capture, RunGr
     }
 }
 
-/// A process that does what it is told, line by line.
+/// A process that follows commands, line by line.
 pub(crate) struct Puppet {
     pub(crate) child: Child,
     to: ChildStdin,
@@ -187,7 +188,7 @@ pub(crate) struct Puppet {
 }
 
 impl Puppet {
-    /// One in `group`.
+    /// Starts one in `group`.
     pub(crate) fn new(group: Option<&RunGroup>) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
@@ -206,37 +207,37 @@ impl Puppet {
         puppet
     }
 
-    /// Tells it something, and gives its answer.
+    /// Sends a command, and returns its answer.
     pub(crate) fn tell(&mut self, line: &str) -> String {
         self.begin(line);
         self.answer()
     }
 
-    /// Tells it something that is to succeed.
+    /// Sends a command that must succeed.
     pub(crate) fn ask(&mut self, line: &str) -> String {
         let answer = self.tell(line);
         assert!(!answer.starts_with("error"), "{line}: {answer}");
         answer
     }
 
-    /// Tells it something whose answer [`Self::answer`] gives, later.
+    /// Sends a command whose answer is read later by [`Self::answer`].
     pub(crate) fn begin(&mut self, line: &str) {
         writeln!(self.to, "{line}").unwrap();
     }
 
-    /// The address it connects from.
+    /// Makes it connect; returns its source address.
     pub(crate) fn connect(&mut self, kind: &str, to: impl std::fmt::Display) -> IpAddr {
         let answer = self.ask(&format!("{kind} {to}"));
         let from: SocketAddr = answer.split(' ').next().unwrap().parse().unwrap();
         from.ip().to_canonical()
     }
 
-    /// Its next answer.
+    /// Returns its next answer.
     pub(crate) fn answer(&mut self) -> String {
         loop {
             let mut line = String::new();
             assert_ne!(self.from.read_line(&mut line).unwrap(), 0, "it went");
-            // The test's runner prints lines of its own.
+            // The test runner prints other lines.
             if let Some((_, answer)) = line.split_once("> ") {
                 return answer.trim_end().to_owned();
             }
@@ -251,7 +252,7 @@ impl Drop for Puppet {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(crate) fn eventually(what: &str, mut is: impl FnMut() -> bool) {
     let begin = std::time::Instant::now();
     while !is() {
@@ -260,7 +261,7 @@ pub(crate) fn eventually(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// The link's number that an address of this host is of.
+/// Returns the number of the link with this host address.
 pub(crate) fn link_of(from: IpAddr) -> u8 {
     match from {
         IpAddr::V4(from) => from.octets()[2],
@@ -268,7 +269,7 @@ pub(crate) fn link_of(from: IpAddr) -> u8 {
     }
 }
 
-/// Whether the process is to be a puppet.
+/// Tells whether this process is a puppet.
 pub(crate) fn is_puppet() -> bool {
     std::env::var_os(PUPPET).is_some()
 }

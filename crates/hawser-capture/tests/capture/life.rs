@@ -26,7 +26,7 @@ fn a_killed_holder_leaves_nothing_behind() {
         [1; 4]
     );
     captured.ask("write still-open");
-    // And those of others stay.
+    // Connections of others stay.
     assert_eq!(stage.links("tcp", &to), [1, 2]);
 }
 
@@ -67,7 +67,7 @@ fn a_process_that_changes_its_group_takes_its_sockets_along() {
         .puppet
         .ask(&format!("join {}", stage.group.path().display()));
     assert_eq!(stage.links("tcp", &to), [1, 2]);
-    // What it starts is in the group, too.
+    // Its descendants are in the group, too.
     let answer = stage.puppet.ask(&format!("children 6 {to}"));
     let mut links: Vec<u8> = answer
         .split(' ')
@@ -75,7 +75,7 @@ fn a_process_that_changes_its_group_takes_its_sockets_along() {
         .collect();
     links.sort_unstable();
     assert_eq!(links, [1, 1, 1, 2, 2, 2]);
-    // When the group goes, what is in it lives on outside.
+    // When the group is removed, its processes continue outside.
     let path = stage.group.path().to_owned();
     drop(stage.group);
     assert!(!path.exists());
@@ -92,7 +92,7 @@ fn a_group_goes_while_what_ran_in_it_is_ending() {
     for puppet in &mut ending {
         puppet.child.kill().unwrap();
     }
-    // Nobody has waited for them: some are on no list any more, and still there.
+    // They are not reaped: some are unlisted, and still there.
     let path = group.path().to_owned();
     drop(group);
     assert!(!path.exists());
@@ -148,7 +148,7 @@ fn ten_thousand_connections_leave_nothing_counted() {
     let counts = stage.capture.counts().unwrap();
     assert_eq!(counts.placed, 10_000);
     assert_eq!((counts.full, counts.unbound, counts.refused), (0, 0, 0));
-    // Nobody reads the events: they are lost, and counted.
+    // No reader takes the events: they are lost, and counted.
     assert!(counts.lost_events > 10_000, "{counts:?}");
     let mut links: [u8; 2] = stage.links("tcp", &to);
     links.sort_unstable();

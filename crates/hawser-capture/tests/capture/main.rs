@@ -1,4 +1,4 @@
-//! The programs in the kernel, on links and with programs that are real.
+//! Tests of the programs in the kernel, with real links and programs.
 
 mod ends;
 mod ground;
@@ -8,7 +8,7 @@ mod puppet_body;
 mod rules;
 mod stage;
 
-/// No test: what a puppet runs.
+/// Not a test: the puppet's main function.
 #[test]
 fn puppet() {
     if ground::is_puppet() {

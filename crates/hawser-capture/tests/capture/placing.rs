@@ -42,7 +42,7 @@ fn a_link_that_goes_before_the_table_knows_harms_nothing() {
     assert_eq!(stage.links("tcp", &to4), [1; 4]);
     assert_eq!(stage.links("tcp", &to6), [1; 4]);
     assert!(stage.capture.counts().unwrap().unbound >= 4);
-    // Another device by that name is not the same link.
+    // Another device of that name is not the same link.
     stage.ground.add_link(3, "east");
     assert_eq!(stage.links("tcp", &to4), [1; 4]);
 }
@@ -85,7 +85,8 @@ fn what_is_near_or_bound_already_is_left_alone() {
     for near in near {
         assert_eq!(stage.links("tcp", &near), [2; 4]);
     }
-    // The application's own choice of address holds; its choice of a port alone says nothing.
+    // The application's choice of an address is respected; the choice of a port alone is not
+    // relevant.
     let from = |address| format!("tcp-from {address}");
     assert_eq!(stage.links(&from("10.99.1.2:0"), &to), [1; 3]);
     assert_eq!(stage.links(&from("0.0.0.0:0"), &to), [1, 2]);
@@ -95,7 +96,7 @@ fn what_is_near_or_bound_already_is_left_alone() {
         .unwrap();
     let answer = stage.puppet.tell(&format!("udp {here}"));
     assert!(answer.starts_with("127.0.0.1:"), "{answer}");
-    // All of IPv6 is no part of IPv4.
+    // The prefix of all IPv6 does not contain IPv4.
     stage
         .capture
         .set_local_prefixes(&["::/0".parse().unwrap()])
@@ -111,17 +112,17 @@ fn a_socket_may_connect_again() {
         return;
     };
     let to = stage.to4();
-    // Nobody listens there: the first try fails, over the one link, the second goes over the other.
+    // No server listens there: the first try fails over one link, the second takes the other.
     let nobody = format!("tcp {SERVER4}:1");
     let answer = stage.puppet.tell(&nobody);
     assert!(answer.starts_with("error 111"), "{answer}");
     assert_eq!(link_of(stage.puppet.connect("again", &to)), 2);
-    // A datagram socket that has an address keeps to it.
+    // A datagram socket with an address keeps it.
     assert_eq!(link_of(stage.puppet.connect("udp", &to)), 1);
     let other = format!("{SERVER4}:9");
     assert_eq!(link_of(stage.puppet.connect("again", other)), 1);
     assert_eq!(stage.capture.open().len(), 2);
-    // A program without rights can't have its socket freed, and keeps to the link.
+    // A program without privileges cannot have its socket unbound, and keeps the link.
     stage.puppet.ask("user 65534");
     let answer = stage.puppet.tell(&nobody);
     assert!(answer.starts_with("error 111"), "{answer}");

@@ -1,4 +1,4 @@
-//! What a puppet can do.
+//! Commands of a puppet.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead};
@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Does what each line of the input says, until it ends. Sockets stay open until `drop`.
+/// Runs the command of each input line. Sockets stay open until `drop`.
 pub(crate) fn run() {
     println!("\n> ready");
     let mut held = VecDeque::new();
@@ -85,12 +85,12 @@ fn tell(socket: &Socket, to: SocketAddr) -> io::Result<String> {
     Ok(format!("{} {device}", address(&socket.local_addr()?)))
 }
 
-/// Connects the last socket another time.
+/// Connects the last socket again.
 fn again(held: &mut VecDeque<Socket>, to: SocketAddr) -> io::Result<String> {
     tell(&held[held.len() - 1], to)
 }
 
-/// An IPv4 address over an IPv6 socket.
+/// Connects to an IPv4 address over an IPv6 socket.
 fn mapped(held: &mut VecDeque<Socket>, to: SocketAddr) -> io::Result<String> {
     let SocketAddr::V4(to) = to else {
         return Err(io::Error::other("not IPv4"));
@@ -101,7 +101,7 @@ fn mapped(held: &mut VecDeque<Socket>, to: SocketAddr) -> io::Result<String> {
     tell(&held[held.len() - 1], to)
 }
 
-/// With this DSCP.
+/// Connects with this DSCP.
 fn marked(held: &mut VecDeque<Socket>, dscp: u32, to: SocketAddr) -> io::Result<String> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.set_tos_v4(dscp << 2)?;
@@ -119,7 +119,7 @@ fn write(held: &mut VecDeque<Socket>, text: &str) -> io::Result<String> {
     Ok("written".to_owned())
 }
 
-/// Datagrams from a socket that is never connected; waits for the answer to each.
+/// Sends datagrams from an unconnected socket; waits for the answer to each.
 fn send(count: u32, to: SocketAddr) -> io::Result<String> {
     let socket = UdpSocket::bind(("0.0.0.0", 0))?;
     socket.set_read_timeout(Some(crate::ground::PATIENCE))?;
@@ -130,12 +130,12 @@ fn send(count: u32, to: SocketAddr) -> io::Result<String> {
     Ok("answered".to_owned())
 }
 
-/// Connects and closes, one after the other; gives how many a second.
+/// Connects and closes repeatedly; returns the rate per second.
 fn many(count: u32, to: SocketAddr) -> io::Result<String> {
     let begin = std::time::Instant::now();
     for _ in 0..count {
         let stream = TcpStream::connect(to)?;
-        // Ports would run out where each waits for its time.
+        // Avoids TIME-WAIT, which would exhaust the ports.
         socket2::SockRef::from(&stream).set_linger(Some(std::time::Duration::ZERO))?;
     }
     Ok(format!(
@@ -145,12 +145,12 @@ fn many(count: u32, to: SocketAddr) -> io::Result<String> {
 }
 
 thread_local! {
-    /// The capture that this puppet holds.
+    /// The puppet's capture.
     static HELD: std::cell::RefCell<Option<hawser_capture::Capture>> =
         const { std::cell::RefCell::new(None) };
 }
 
-/// Captures a group by both links in turns, until the puppet goes.
+/// Captures a group over both links in turns, until the puppet ends.
 fn hold_capture(group: &str) -> io::Result<String> {
     let settings = hawser_capture::Settings {
         policy: hawser_sched::connection::ConnectionPolicy::RoundRobin,

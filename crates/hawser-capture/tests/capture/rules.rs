@@ -165,7 +165,7 @@ fn redirected_connections_show_where_they_wanted_to_go() {
         assert_eq!(origins.find(peer), None, "it has ended");
     }
     shows_its_mark(&mut stage, &here4, wanted4);
-    // Peers alone, and the rules before all.
+    // Peers only, and rules first.
     settings.unruled = Unruled::Peers;
     stage.capture.set_settings(&settings).unwrap();
     stage
@@ -267,7 +267,7 @@ fn what_rules_keep_to_links_or_off_some_is_not_redirected() {
     };
     obey(&mut stage, avoid);
     assert_eq!([(); 2].map(|()| place(&mut stage).link), [Some(east); 2]);
-    // Where no link is known, somebody else may know of one.
+    // Where no link is known, another program may know one.
     obey(&mut stage, links(LinkChoice::Only(named("east"))));
     stage.capture.set_links(&[]).unwrap();
     assert!(place(&mut stage).redirected);
@@ -286,7 +286,7 @@ fn a_link_that_comes_is_not_used_before_the_rules_know_its_place() {
         Condition::default(),
         links(LinkChoice::Except(vec!["north".to_owned()])),
     );
-    // More users than the table has room for.
+    // More users than the table can hold.
     let users = Condition {
         user: (0..2000_u32).map(Into::into).collect(),
         ..Condition::default()

@@ -5,7 +5,7 @@ use hawser_sched::connection::ConnectionPolicy;
 
 use crate::ground::*;
 
-/// What most tests begin with.
+/// Common setup of most tests.
 pub(crate) struct Stage {
     pub(crate) ground: Ground,
     pub(crate) capture: Capture,
@@ -15,7 +15,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Links in turns; `None`, and says so, where the machine forbids the test.
+    /// Sets up links used in turns; `None`, with a report, where the machine forbids the test.
     pub(crate) fn new(test: &str) -> Option<Self> {
         Self::with(test, &turns())
     }
@@ -48,7 +48,7 @@ impl Stage {
         format!("[{SERVER6}]:{}", self.port())
     }
 
-    /// The links that connections take, one after the other.
+    /// Returns the links that consecutive connections take.
     pub(crate) fn links<const N: usize>(&mut self, kind: &str, to: &str) -> [u8; N] {
         [(); N].map(|()| link_of(self.puppet.connect(kind, to)))
     }
