@@ -1,4 +1,4 @@
-//! What connections of applications have needed, for those to come.
+//! Demand estimates of applications' connections.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,13 @@ use rusqlite::{Transaction, params};
 use crate::{MOST, UsageDatabase, UsageError, bytes, count};
 
 impl UsageDatabase {
-    /// What is known of every application.
+    /// Returns the estimates of all applications.
     pub fn demands(&self) -> Result<BTreeMap<DemandKey, DemandEstimate>, UsageError> {
         self.read_demands().map_err(|source| self.failed(source))
     }
 
-    /// Replaces what is known of these applications, of all of them or none; `now` is the time in
-    /// seconds since 1970. Of more than [`MAX_DEMANDS`], those that are longest unchanged are
-    /// forgotten.
+    /// Replaces the estimates of these applications, all of them or none; `now` is the time in
+    /// seconds since 1970. Beyond [`MAX_DEMANDS`], the least recently changed ones are forgotten.
     pub fn keep_demands(
         &mut self,
         demands: &BTreeMap<DemandKey, DemandEstimate>,
@@ -78,7 +77,7 @@ fn write(
     Ok(())
 }
 
-/// The most estimates that are kept.
+/// Maximum number of estimates kept.
 pub const MAX_DEMANDS: u32 = 4096;
 
 #[cfg(test)]

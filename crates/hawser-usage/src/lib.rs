@@ -1,13 +1,13 @@
-//! What went over each link, by month, what links can carry, and what connections of applications
-//! have needed, in a database that survives power cuts.
+//! The usage database: traffic of each link by month, link rates, and demand of applications'
+//! connections, in a database that survives power failures.
 //!
-//! One file, `ledger.db`, for all programs that use the same state directory: they add to it, so
-//! none undoes what another has counted. A charge is in it for good once [`UsageDatabase::charge`] has
-//! returned, or not at all.
+//! One file, `ledger.db`, is shared by all programs with the same state directory. They add to it,
+//! so none undoes another's count. A charge is durable once [`UsageDatabase::charge`] has returned,
+//! or not made at all.
 //!
 //! # Schema
 //!
-//! Version 4 (`PRAGMA user_version`). Older files are brought up to it when they are opened.
+//! Version 4 (`PRAGMA user_version`). Older files are upgraded when they are opened.
 //!
 //! Since version 1, the table `usage` with a row for each link and month.
 //!
@@ -21,11 +21,11 @@
 //!
 //! | column | |
 //! |---|---|
-//! | `application` | the program's name; empty for those that are not known |
+//! | `application` | the program's name; empty for unknown ones |
 //! | `ports` | the class of the port, as [`hawser_path::PortClass`] names it |
 //! | `up`, `down` | what a connection is expected to send and receive, in bytes |
-//! | `connections` | how many have taught that |
-//! | `updated` | when it last changed, in seconds since 1970 |
+//! | `connections` | number of connections behind the estimate |
+//! | `updated` | time of the last change, in seconds since 1970 |
 //!
 //! Since version 3, the table `probe` with a row for each link and day on which it was measured.
 //!
@@ -33,20 +33,20 @@
 //! |---|---|
 //! | `link` | the interface's name |
 //! | `day` | as year × 10,000 + month × 100 + day |
-//! | `bytes` | what measuring was allowed to move |
+//! | `bytes` | bytes that measurements were allowed to move |
 //!
 //! Since version 4, the table `rate` with a row for each link and network that it was attached to.
-//! What was never seen is NULL.
+//! Unknown values are NULL.
 //!
 //! | column | |
 //! |---|---|
 //! | `link` | the interface's name |
 //! | `network` | the address of its router, or else the network of its own address |
 //! | `up`, `down` | what it can send and receive, in bytes per second |
-//! | `up_confidence`, `down_confidence` | how much is to be thought of these, from 0 to 1 |
-//! | `up_seen`, `down_seen` | when they were seen, in seconds since 1970 |
-//! | `latency` | its round-trip time while it is empty, in microseconds |
-//! | `updated` | when the row last changed, in seconds since 1970 |
+//! | `up_confidence`, `down_confidence` | confidence in these, from 0 to 1 |
+//! | `up_seen`, `down_seen` | times of observation, in seconds since 1970 |
+//! | `latency` | its round-trip time while idle, in microseconds |
+//! | `updated` | time of the row's last change, in seconds since 1970 |
 //!
 //! ```sql
 //! SELECT application, ports, down, datetime(updated, 'unixepoch') FROM demand ORDER BY down DESC;
@@ -68,46 +68,46 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavio
 pub use demand::MAX_DEMANDS;
 pub use rate::MAX_RATES;
 
-/// The ledger of one state directory.
+/// The usage database of one state directory.
 #[derive(Debug)]
 pub struct UsageDatabase {
     database: Connection,
 }
 
-/// Why a ledger can't be read or written.
+/// Reason why a usage database cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UsageError {
-    /// The database refuses.
-    #[error("the ledger {path}: {source}")]
+    /// SQLite reports an error.
+    #[error("the usage database {path}: {source}")]
     Database {
-        /// Its file.
+        /// File of the database.
         path: PathBuf,
-        /// What SQLite said.
+        /// Error of SQLite.
         source: rusqlite::Error,
     },
-    /// A later version of the program has made it.
-    #[error("the ledger {path} has format {version}; known is {KNOWN}")]
+    /// The database was made by a later version of the program.
+    #[error("the usage database {path} has format {version}; known is {KNOWN}")]
     Newer {
-        /// Its file.
+        /// File of the database.
         path: PathBuf,
         /// Its format.
         version: i64,
     },
-    /// It is damaged, and can't be moved out of the way.
-    #[error("the damaged ledger {path} can't be set aside: {source}")]
+    /// The database is damaged and cannot be set aside.
+    #[error("the damaged usage database {path} can't be set aside: {source}")]
     SetAside {
-        /// Its file.
+        /// File of the database.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
 }
 
 impl UsageDatabase {
-    /// Opens the ledger at `path`, or begins one. A damaged one is set aside under the name that
-    /// comes back, and a new one begun. A link is refused: in a service's directory root must not be led
-    /// elsewhere.
+    /// Opens or creates the usage database at `path`. A damaged one is renamed to the returned name
+    /// and replaced by an empty one. A symbolic link is refused, so that root cannot be redirected
+    /// from a service's directory.
     pub fn open(path: &Path) -> Result<(Self, Option<PathBuf>), UsageError> {
         match Self::open_sound(path) {
             Ok(ledger) => Ok((ledger, None)),
@@ -136,12 +136,12 @@ impl UsageDatabase {
         Ok(Self { database })
     }
 
-    /// What went over each link in the latest month that something went over it in.
+    /// Returns the traffic of each link in its latest month with traffic.
     pub fn usage(&self) -> Result<BTreeMap<String, Usage>, UsageError> {
         self.read().map_err(|source| self.failed(source))
     }
 
-    /// Adds bytes to months of links, all of them or none.
+    /// Adds traffic to months of links, all of it or none.
     pub fn charge(&mut self, charges: &BTreeMap<String, Usage>) -> Result<(), UsageError> {
         let written = self.change(|change| write_usage(change, charges));
         written.map_err(|source| self.failed(source))
@@ -167,7 +167,7 @@ impl UsageDatabase {
         Ok(all)
     }
 
-    /// Changes the database by all that `write` does, or not at all.
+    /// Runs `write` in a transaction.
     fn change(
         &mut self,
         write: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()>,
@@ -184,8 +184,8 @@ impl UsageDatabase {
     }
 }
 
-/// The same file by a path of which nothing but the file may be a link, as SQLite wants it that is to
-/// follow none.
+/// Resolves all symbolic links in the path of the folder, since SQLite follows none when it must
+/// not follow the file's.
 fn in_real_folder(path: &Path) -> PathBuf {
     match (path.parent().map(Path::canonicalize), path.file_name()) {
         (Some(Ok(folder)), Some(name)) => folder.join(name),
@@ -209,7 +209,7 @@ fn write_usage(
     Ok(())
 }
 
-/// As the database holds it.
+/// Converts a count to the database's type.
 fn count(bytes: ByteCount) -> i64 {
     bytes.as_u64().min(MOST as u64) as i64
 }
@@ -218,7 +218,7 @@ fn bytes(count: i64) -> ByteCount {
     ByteCount::new(count.try_into().unwrap_or(0))
 }
 
-/// Makes every commit reach the disk before it returns, and reads the whole file once.
+/// Makes commits durable, and verifies the whole file once.
 fn prepare(database: &Connection) -> rusqlite::Result<()> {
     database.busy_timeout(PATIENCE)?;
     let verdict: String = database.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
@@ -229,7 +229,7 @@ fn prepare(database: &Connection) -> rusqlite::Result<()> {
     database.execute_batch("PRAGMA synchronous = FULL")
 }
 
-/// Brings the schema up to what is known here; the version that it has then.
+/// Upgrades the schema; returns its version.
 fn migrate(database: &mut Connection) -> rusqlite::Result<i64> {
     let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let version: i64 = change.query_row("PRAGMA user_version", [], |row| row.get(0))?;
@@ -241,7 +241,7 @@ fn migrate(database: &mut Connection) -> rusqlite::Result<i64> {
     Ok(version.max(KNOWN))
 }
 
-/// The file is no database, or not this one.
+/// Tells whether the file is damaged or not this database.
 fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),
@@ -254,7 +254,7 @@ fn damage() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(code, None)
 }
 
-/// Moves the file out of the way, and what SQLite keeps beside it with it.
+/// Renames the file and SQLite's files beside it.
 fn set_aside(path: &Path) -> Result<PathBuf, UsageError> {
     let beside = |path: &Path, suffix: &str| {
         let mut name = path.as_os_str().to_owned();
@@ -269,7 +269,7 @@ fn set_aside(path: &Path) -> Result<PathBuf, UsageError> {
         source,
     })?;
     for suffix in ["-wal", "-shm"] {
-        // They may be missing; what is left of another file would not fit the new one.
+        // They may be missing; leftovers of another file would not fit the new one.
         let _ = std::fs::rename(beside(path, suffix), beside(&aside, suffix));
     }
     Ok(aside)
@@ -286,7 +286,7 @@ fn read_day(number: i64) -> Option<Date> {
     Date::new(year, part(number / 100)?, part(number)?)
 }
 
-/// One for each version, from the one before.
+/// Upgrade steps, one for each version.
 const STEPS: [&str; 4] = [
     "CREATE TABLE usage (
         link TEXT NOT NULL,
@@ -329,9 +329,9 @@ const STEPS: [&str; 4] = [
     PRAGMA user_version = 4;",
 ];
 const KNOWN: i64 = STEPS.len() as i64;
-/// Far more than any link carries in a month; two of them still fit.
+/// Maximum count, far more than any link carries in a month; the sum of two still fits.
 const MOST: i64 = i64::MAX / 4;
-/// For another program that is writing.
+/// Maximum wait for another program that is writing.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What measuring links may move in a day.
+//! Daily budget for measurements of links.
 
 use hawser_sched::rules::Date;
 use hawser_types::ByteCount;
@@ -7,9 +7,8 @@ use rusqlite::{OptionalExtension as _, params};
 use crate::{UsageDatabase, UsageError, bytes, count, write_day};
 
 impl UsageDatabase {
-    /// Takes `wanted` out of what measuring may move over a link on one day, `budget` in all: true
-    /// when there was as much left. What was taken counts, whatever comes of it. Days before are
-    /// forgotten.
+    /// Takes `wanted` from the daily `budget` for measurements over a link; `true` if enough was
+    /// left. It counts even if the measurement fails. Earlier days are forgotten.
     pub fn take_for_probe(
         &mut self,
         link: &str,

@@ -1,4 +1,4 @@
-//! What links can carry, for runs to come.
+//! Rates of links, kept for later runs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use rusqlite::{Row, Transaction, params};
 use crate::{MOST, UsageDatabase, UsageError};
 
 impl UsageDatabase {
-    /// What is known of every link at `now`, in seconds since 1970; the older, the less is to be
-    /// thought of it. The one that changed last comes last.
+    /// Returns the known rates of all links at `now`, in seconds since 1970. Confidence decreases
+    /// with age. The latest change comes last.
     pub fn rates(&self, now: u64) -> Result<Vec<(LinkKey, KnownLink)>, UsageError> {
         self.read_rates(now).map_err(|source| self.failed(source))
     }
 
-    /// Replaces what is known of these links, of all of them or none, where there is something new;
-    /// `now` is the time in seconds since 1970. Of more than [`MAX_RATES`], those that are longest
-    /// unchanged are forgotten.
+    /// Replaces the known rates of these links where there are new ones, all of them or none; `now`
+    /// is the time in seconds since 1970. Beyond [`MAX_RATES`], the least recently changed ones are
+    /// forgotten.
     pub fn keep_rates(
         &mut self,
         rates: &BTreeMap<LinkKey, KnownLink>,
@@ -47,7 +47,7 @@ impl UsageDatabase {
     }
 }
 
-/// The rate in three columns from `first` on.
+/// Reads the rate in three columns from `first` on.
 fn rate(row: &Row<'_>, first: usize, now: u64) -> rusqlite::Result<Option<KnownRate>> {
     let bytes: Option<i64> = row.get(first)?;
     let confidence: Option<f64> = row.get(first + 1)?;
@@ -62,7 +62,7 @@ fn rate(row: &Row<'_>, first: usize, now: u64) -> rusqlite::Result<Option<KnownR
                 rate: Rate::from_bytes_per_second(bytes),
                 confidence,
             };
-            // A clock that was set back makes nothing younger than now.
+            // A clock that was set back does not give a negative age.
             known.after(Duration::from_secs(now.saturating_sub(seen)))
         }))
 }
@@ -109,7 +109,7 @@ fn write(
     Ok(())
 }
 
-/// The most links and networks that are kept.
+/// Maximum number of links and networks kept.
 pub const MAX_RATES: u32 = 256;
 
 #[cfg(test)]

@@ -111,7 +111,7 @@ fn the_file_of_a_later_version_is_left_alone() {
     );
 }
 
-/// Charges a byte at a time and says so, until somebody puts an end to it.
+/// Charges one byte at a time and reports it, until it is killed.
 fn charge_until_killed(path: &Path) -> ! {
     let mut ledger = open(path);
     loop {
@@ -123,7 +123,7 @@ fn charge_until_killed(path: &Path) -> ! {
 
 #[test]
 fn what_was_charged_is_there_after_a_kill_in_the_midst_of_writing_and_nothing_twice() {
-    // The test runs itself once more, as a program of its own that can be killed.
+    // The test runs itself again, as a process that can be killed.
     if let Some(path) = std::env::var_os(CHILD) {
         charge_until_killed(Path::new(&path));
     }
@@ -150,12 +150,12 @@ fn what_was_charged_is_there_after_a_kill_in_the_midst_of_writing_and_nothing_tw
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        // What it said before it heard.
+        // Reports before the kill took effect.
         told += std::iter::from_fn(|| is_charge().then_some(())).count();
         let usage = open(&path).usage().unwrap()["wwan0"];
         let charged = usage.up.as_u64() - before;
         assert_eq!(usage.down.as_u64(), 2 * usage.up.as_u64());
-        // One may have been committed and not said.
+        // One charge may have been committed but not reported.
         let told = told as u64;
         assert!((told..=told + 1).contains(&charged), "{charged} for {told}");
         before += charged;

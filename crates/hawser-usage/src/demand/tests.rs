@@ -54,7 +54,7 @@ fn demands_are_there_again_and_the_newest_counts() {
     let newer = BTreeMap::from([(key("curl", PortClass::Web), estimate(6, 8, 3))]);
     open(&path).keep_demands(&newer, u64::MAX).unwrap();
     demands.extend(newer);
-    // As much as the file can hold.
+    // The maximum that the file can hold.
     let most = MOST as u64;
     demands.insert(key("", PortClass::Dynamic), estimate(0, most, most));
     assert_eq!(open(&path).demands().unwrap(), demands);
@@ -129,7 +129,7 @@ fn a_full_disk_is_said_and_changes_nothing() {
     assert_eq!(code(&error), Some(ErrorCode::DiskFull), "{error}");
     assert!(error.to_string().contains("full"), "{error}");
     assert_eq!(ledger.demands().unwrap(), one("curl", 7));
-    // As soon as there is room again it goes on.
+    // It continues as soon as there is room again.
     limit(&ledger, 1_000_000);
     ledger.keep_demands(&many, 3).unwrap();
     assert_eq!(ledger.demands().unwrap().len(), many.len());
@@ -162,7 +162,7 @@ fn a_ledger_that_is_damaged_while_it_is_open_is_an_error_and_no_panic() {
     let mut torn = std::fs::read(&path).unwrap();
     torn[4096..].fill(0x5a);
     std::fs::write(&path, torn).unwrap();
-    // What was read as it was opened is still in memory.
+    // Data read at opening is still in memory.
     let forget = "PRAGMA cache_size = 0; PRAGMA shrink_memory";
     ledger.database.execute_batch(forget).unwrap();
     let error = ledger.demands().err().unwrap();
