@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 
-/// A host that others are told to connect to, perhaps with a port: `gw.example`,
-/// `gw.example:7443`, `203.0.113.5`, `[2001:db8::1]:7443`, `2001:db8::1`.
+/// A host to connect to, with an optional port: `gw.example`, `gw.example:7443`, `203.0.113.5`,
+/// `[2001:db8::1]:7443`, `2001:db8::1`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostPort {
     host: String,
@@ -13,17 +13,17 @@ pub struct HostPort {
 }
 
 impl HostPort {
-    /// The name or the address, an IPv6 one without its brackets.
+    /// Returns the name or the address, an IPv6 address without brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The port, where one was given.
+    /// Returns the port, if given.
     pub fn port(&self) -> Option<u16> {
         self.port
     }
 
-    /// The address, when the host is no name.
+    /// Returns the address, if the host is not a name.
     pub fn ip(&self) -> Option<IpAddr> {
         self.host.parse().ok()
     }
@@ -89,22 +89,22 @@ impl FromStr for HostPort {
     }
 }
 
-/// A text that is no `HOST[:PORT]`.
+/// A text that is not `HOST[:PORT]`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no HOST[:PORT]: a name, an IPv4 address or an IPv6 address in brackets")]
 pub struct HostPortError(String);
 
-/// A network such as `192.168.7.0/24` or `fd00::/8`; an address alone is a network of one.
+/// Reads a network such as `192.168.7.0/24` or `fd00::/8`; a single address is a network of one.
 ///
-/// Bits behind the prefix must be zero: with any of them set, one of the two numbers is wrong.
+/// Bits behind the prefix must be zero; otherwise the address or the length is wrong.
 pub fn read_network(text: &str) -> Option<IpNet> {
     let network = text.parse().ok();
     let network = network.or_else(|| text.parse().ok().map(|ip: IpAddr| IpNet::from(ip)))?;
     (network == network.trunc()).then_some(network)
 }
 
-/// Letters, digits, dots, hyphens and underscores, as names on the internet have; an IPv4 address
-/// passes too, but not something that only looks like one.
+/// Tells whether a text is a host name: letters, digits, dots, hyphens and underscores. An IPv4
+/// address passes too, but not an invalid one.
 fn is_host_name(text: &str) -> bool {
     let labels_fit = text.trim_end_matches('.').split('.').all(|label| {
         (1..=63).contains(&label.len())
@@ -119,7 +119,7 @@ fn is_host_name(text: &str) -> bool {
     text.len() <= MAX_HOST && labels_fit && (!is_numeric || text.parse::<IpAddr>().is_ok())
 }
 
-/// A port to connect to, so never 0; nothing but digits.
+/// Reads a port to connect to: never 0; digits only.
 fn read_port(text: &str) -> Option<u16> {
     let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|port| is_digits && *port != 0)

@@ -10,31 +10,31 @@ use crate::{ConfigError, HttpUrl};
 /// `[connection]`: connections that each go over one link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionConfig {
-    /// `scheduler`: which link a connection takes. Default `"auto"`.
+    /// `scheduler`: policy that chooses a connection's link. Default `"auto"`.
     pub scheduler: ConnectionPolicy,
-    /// `profile`: which of the sets of rules that come with Hawser is in force. Default `"speed"`.
+    /// `profile`: the set of rules from Hawser that is in force. Default `"speed"`.
     pub profile: Profile,
-    /// `gateway`: which connections go over the gateway, where one is enrolled and no rule says it:
+    /// `gateway`: connections that use the gateway, where one is enrolled and no rule decides:
     /// `"always"` all of them, the default; `"auto"` those that gain by it; `"never"` none.
     pub gateway: GatewayUse,
     /// `peers`: whether destinations are probed for peers that this machine has enrolled with, and
     /// connections to them bonded. `"auto"`, the default, or `"off"`.
     pub peers: bool,
-    /// `peer-retry`: how long an address without a peer is left alone. From 1 s to a day, default
-    /// a minute.
+    /// `peer-retry`: pause before an address without a peer is probed again. From 1 s to a day,
+    /// default a minute.
     pub peer_retry: Duration,
     /// `mptcp`: whether destinations are offered Multipath TCP, where this system has it: `"auto"`.
     /// Default `"off"`.
     pub mptcp: bool,
-    /// `portal-checks`: pages that show whether somebody on a link answers in the name of others.
-    /// None by default: no server is asked that the user did not name.
+    /// `portal-checks`: pages that reveal captive portals on a link. None by default: Hawser
+    /// contacts no server that the user did not name.
     pub portal_checks: Vec<HttpUrl>,
     /// `probe-downloads`: pages to measure what links can receive. None by default.
     pub probe_downloads: Vec<HttpUrl>,
     /// `probe-uploads`: pages that take what is posted to them, to measure what links can send.
     /// None by default.
     pub probe_uploads: Vec<HttpUrl>,
-    /// `probe-budget`: how much measuring may move over each link in a day. Default 10 MB.
+    /// `probe-budget`: maximum data for measurements over each link in a day. Default 10 MB.
     pub probe_budget: ByteCount,
 }
 

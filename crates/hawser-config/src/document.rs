@@ -1,4 +1,4 @@
-//! A TOML document that is read key by key and knows where each stands.
+//! A TOML document that is read key by key and keeps their positions for errors.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -59,7 +59,7 @@ impl<'a> Document<'a> {
 /// A table of the file.
 pub(crate) struct Section<'a> {
     origin: Origin<'a>,
-    /// Its name with those around it; empty for the root.
+    /// Its full name; empty for the root.
     key: String,
     span: Range<usize>,
     table: &'a DeTable<'a>,
@@ -68,7 +68,7 @@ pub(crate) struct Section<'a> {
 impl<'a> Section<'a> {
     /// Refuses a key that is not among `allowed`.
     pub(crate) fn allow_only(&self, allowed: &[&str]) -> Result<(), ConfigError> {
-        // The table is sorted by name; the first unknown key of the file is the one to report.
+        // The table is sorted by name; report the first unknown key of the file.
         let unknown = self
             .table
             .keys()
@@ -98,7 +98,7 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// The value behind `key`, without which the section makes no sense.
+    /// Returns the value behind `key`, which is mandatory.
     pub(crate) fn required(
         &self,
         key: &str,
@@ -107,7 +107,7 @@ impl<'a> Section<'a> {
         self.field(key).ok_or_else(|| self.missing(key, allowed))
     }
 
-    /// `key` is not there and has to be.
+    /// Creates the error for a missing mandatory `key`.
     pub(crate) fn missing(&self, key: &str, allowed: &'static str) -> ConfigError {
         ConfigError::Missing {
             file: self.origin.file.to_owned(),
@@ -117,7 +117,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The section called `key`, read; what it means when it is not there.
+    /// Reads the section called `key`; the default if it is missing.
     pub(crate) fn section_or_default<T>(&self, key: &str) -> Result<T, ConfigError>
     where
         T: TryFrom<Section<'a>, Error = ConfigError> + Default,
@@ -134,7 +134,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// A value of the file and the key before it.
+/// A value of the file and its key.
 pub(crate) struct Field<'a> {
     origin: Origin<'a>,
     key: String,
@@ -246,7 +246,7 @@ impl<'a> Field<'a> {
         Ok(self.fields(values.iter().map(|value| (value.span(), value.get_ref()))))
     }
 
-    /// The values of a list, or this value, where it is none.
+    /// Returns the values of a list, or this single value.
     pub(crate) fn entries(&self) -> Vec<Field<'a>> {
         let single = std::slice::from_ref(self.value);
         let DeValue::Array(values) = self.value else {
@@ -268,14 +268,14 @@ impl<'a> Field<'a> {
         values.map(field).collect()
     }
 
-    /// This value is not among those allowed.
+    /// Creates the error for a value that is not allowed.
     pub(crate) fn wrong(&self, allowed: &str) -> ConfigError {
         let text = self.origin.text.get(self.span.clone()).unwrap_or_default();
         ConfigError::Value {
             file: self.origin.file.to_owned(),
             line: self.origin.line(&self.span),
             key: self.key.clone(),
-            // Behind `#` an invite has its secret, and an error may end up in a log.
+            // An invite has its secret behind `#`, and an error may be logged.
             got: shorten(text.split('#').next().unwrap_or_default()),
             allowed: allowed.to_owned(),
         }
@@ -312,6 +312,6 @@ fn one_line(text: &str) -> String {
     words.join(" ").replace(char::is_control, "?")
 }
 
-/// A configuration is written by hand; what is larger is some other file.
+/// Maximum size of a configuration, which is written by hand.
 const MAX_FILE: u64 = 1 << 20;
 const MAX_SHOWN: usize = 60;

@@ -19,31 +19,31 @@ pub enum ConfigError {
         file: String,
         /// The line, counted from 1.
         line: usize,
-        /// What the parser said.
+        /// Message of the parser.
         message: String,
     },
-    /// A key that means nothing here.
+    /// An unknown key.
     #[error("{file}:{line}: unknown key `{key}`; allowed: {allowed}")]
     UnknownKey {
         /// The file's name.
         file: String,
         /// The line, counted from 1.
         line: usize,
-        /// The key with the sections it stands in, joined by dots.
+        /// The key with its sections, joined by dots.
         key: String,
-        /// The keys that have a meaning in that section.
+        /// The keys allowed in that section.
         allowed: String,
     },
-    /// A key that must be there is not.
+    /// A missing mandatory key.
     #[error("{file}:{line}: `{key}` is missing; allowed: {allowed}")]
     Missing {
         /// The file's name.
         file: String,
         /// The line where its section begins, counted from 1.
         line: usize,
-        /// The key with the sections it stands in, joined by dots.
+        /// The key with its sections, joined by dots.
         key: String,
-        /// What the key takes.
+        /// Allowed values.
         allowed: &'static str,
     },
     /// A value of the wrong kind or outside its range.
@@ -53,11 +53,11 @@ pub enum ConfigError {
         file: String,
         /// The line, counted from 1.
         line: usize,
-        /// The key with the sections it stands in, joined by dots.
+        /// The key with its sections, joined by dots.
         key: String,
-        /// The value as it stands in the file, shortened.
+        /// The value in the file, shortened.
         got: String,
-        /// What the key takes.
+        /// Allowed values.
         allowed: String,
     },
 }

@@ -2,7 +2,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where to find the invite of a gateway: the invite itself, or a file that holds it.
+/// Source of a gateway's invite: the invite itself, or a file with it.
 #[derive(Clone, PartialEq, Eq)]
 pub enum GatewaySource {
     /// `hawser://host:port/#…`. It may carry a secret: neither log nor show it whole.
@@ -37,7 +37,7 @@ impl fmt::Debug for GatewaySource {
     }
 }
 
-/// A text that names no invite. It is not repeated, since it may be part of one.
+/// A text that is not an invite. It is not repeated, since it may be part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected an invite `hawser://host:port/#…` or `@FILE` with one in the file")]
 pub struct GatewaySourceError;

@@ -3,10 +3,10 @@ use std::str::FromStr;
 
 use crate::HostPort;
 
-/// A page of an HTTP server that links are checked with: `http://host[:port]/path[#text]`.
+/// A page of an HTTP server for link checks: `http://host[:port]/path[#text]`.
 ///
-/// Not `https`: a captive portal shows itself in plain HTTP only, and what is fetched to measure a
-/// link is no secret.
+/// Not `https`: a captive portal shows only in plain HTTP, and a page for measurements is no
+/// secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpUrl {
     /// The name or the address of the server.
@@ -15,12 +15,12 @@ pub struct HttpUrl {
     pub port: u16,
     /// The path, with what follows it up to `#`.
     pub path: String,
-    /// What stands behind `#`: a text that the page holds; none where its status is to be 204.
+    /// Text behind `#` that the page contains; none where the expected status is 204.
     pub expected: Option<String>,
 }
 
 impl HttpUrl {
-    /// Host and port as they stand in a request.
+    /// Returns host and port as in a request.
     pub fn authority(&self) -> String {
         let host = match self.host.contains(':') {
             true => format!("[{}]", self.host),
@@ -66,7 +66,7 @@ impl fmt::Display for HttpUrl {
     }
 }
 
-/// A text that is no such URL.
+/// A text that is not such a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a URL such as http://check.example/generate_204")]
 pub struct HttpUrlError;

@@ -1,9 +1,9 @@
-//! Strict TOML to validated types.
+//! Configuration files: strict TOML to validated types.
 //!
-//! A configuration file is optional, and so is every key in it: [`Config::default`] is what an
-//! empty file means. Keys are kebab-case, units stand in the value (`"25Mbit/s"`, `"40ms"`,
-//! `"64MiB"`), and nothing is clamped or passed over in silence: an unknown key or a value outside
-//! its range is a [`ConfigError`] that names file, line, key, what was found and what is allowed.
+//! A configuration file is optional, and so is every key in it: [`Config::default`] is the meaning
+//! of an empty file. Keys are kebab-case, values have units (`"25Mbit/s"`, `"40ms"`, `"64MiB"`),
+//! and nothing is clamped or ignored: an unknown key or a value outside its range is a
+//! [`ConfigError`] that names file, line, key, the value found and the values allowed.
 //!
 //! `docs/hawser.example.toml` shows every key with its default.
 #![forbid(unsafe_code)]
@@ -46,16 +46,16 @@ use hawser_policy::{Rule, Source};
 
 use document::{Document, Section};
 
-/// Everything a configuration file can say.
+/// Content of a configuration file.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Config {
     /// `[serve]`: the gateway.
     pub serve: ServeConfig,
-    /// `[up]`: the proxy port and the way to the gateway.
+    /// `[up]`: the proxy port and the gateway.
     pub up: UpConfig,
-    /// `[session]`: how data is cut, spread and sealed; for both ends.
+    /// `[session]`: chunking, distribution and encryption of data; for both ends.
     pub session: SessionConfig,
-    /// `[[link]]`: what is known about single links, at most one entry for a name.
+    /// `[[link]]`: properties of links, at most one entry for a name.
     pub links: Vec<LinkConfig>,
     /// `[connection]`: connections that each go over one link.
     pub connection: ConnectionConfig,
@@ -66,8 +66,8 @@ pub struct Config {
 impl Config {
     /// Reads the file at `path`.
     ///
-    /// Fails when it cannot be read, is larger than 1 MiB, is not TOML, or says something that is
-    /// not allowed.
+    /// Fails when it cannot be read, is larger than 1 MiB, is not TOML, or has an invalid key or
+    /// value.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let file = path.display().to_string();
         let text = document::read_bounded(path).map_err(|source| ConfigError::Read {
@@ -83,7 +83,7 @@ impl Config {
         Self::try_from(document.root())
     }
 
-    /// What is known about the link called `name`.
+    /// Returns the entry for the link called `name`.
     pub fn link(&self, name: &str) -> Option<&LinkConfig> {
         self.links.iter().find(|link| link.name == name)
     }

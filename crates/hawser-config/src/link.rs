@@ -4,26 +4,26 @@ use hawser_types::ByteCount;
 use crate::ConfigError;
 use crate::document::{Field, Section};
 
-/// `[[link]]`: what is known about one link, and what it may be used for.
+/// `[[link]]`: properties of one link, and its rules.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
-    /// `name`: the interface, such as `wwan0`. Must be there.
+    /// `name`: the interface, such as `wwan0`. Mandatory.
     pub name: String,
-    /// What the other keys say.
+    /// The other keys.
     ///
     /// `use`, and `up` and `down` for one direction: when it is used. Default `"normal"`.
     ///
     /// `weight`: multiplies its rate where the scheduler is `weighted-round-robin` or
     /// `load-index`. From 1 to 1000, default 1.
     ///
-    /// `price`: of a gigabyte, default 0. `price-weight`: how much it counts against throughput
-    /// where the scheduler is `load-index`, from 0 to 1, default 0.
+    /// `price`: of a gigabyte, default 0. `price-weight`: its weight against throughput where the
+    /// scheduler is `load-index`, from 0 to 1, default 0.
     ///
-    /// `allowance`: how much may go over it in a month, both ways together. None by default.
-    /// `reset-day`: when the month begins, from 1 to 31, default 1. `at-limit`: what happens when
-    /// it is used up, default `"stop"`.
+    /// `allowance`: maximum traffic in a month, both directions together. None by default.
+    /// `reset-day`: first day of the month, from 1 to 31, default 1. `at-limit`: effect when it is
+    /// used up, default `"stop"`.
     pub rule: Rule,
-    /// What `price` is counted in; empty while there is none.
+    /// Currency of `price`; empty without one.
     pub currency: String,
 }
 
@@ -62,7 +62,7 @@ impl TryFrom<Section<'_>> for LinkConfig {
     }
 }
 
-/// Every `[[link]]` of the file; a second one for the same interface is refused, and so is a
+/// Reads every `[[link]]` of the file. A second one for the same interface is refused, and so is a
 /// second currency.
 pub(crate) fn read_all(root: &Section<'_>) -> Result<Vec<LinkConfig>, ConfigError> {
     let Some(field) = root.field("link") else {
@@ -89,7 +89,7 @@ pub(crate) fn read_all(root: &Section<'_>) -> Result<Vec<LinkConfig>, ConfigErro
     Ok(links)
 }
 
-/// `text`, when the kernel would take it as the name of an interface.
+/// Returns `text` if the kernel accepts it as the name of an interface.
 pub fn read_link_name(text: &str) -> Option<String> {
     let fits = (1..=MAX_LINK_NAME).contains(&text.len()) && text != "." && text != "..";
     let is_clean = text
@@ -101,7 +101,7 @@ pub fn read_link_name(text: &str) -> Option<String> {
 fn read_allowance(section: &Section<'_>) -> Result<Option<Allowance>, ConfigError> {
     let (day, limit) = (section.field("reset-day"), section.field("at-limit"));
     let Some(field) = section.field("allowance") else {
-        // They mean nothing without one.
+        // These keys need an allowance.
         return match day.or(limit) {
             Some(_) => Err(section.missing("allowance", ALLOWANCE)),
             None => Ok(None),
@@ -121,7 +121,7 @@ fn read_day(field: Option<Field<'_>>) -> Result<u8, ConfigError> {
     Ok(day as u8)
 }
 
-/// Reads `2.5EUR/GB`: the price of a gigabyte, and what it is counted in.
+/// Reads `2.5EUR/GB`: the price of a gigabyte and its currency.
 fn read_price(text: &str) -> Option<(f64, String)> {
     let (amount, unit) = text.trim().split_once('/')?;
     let end = amount.find(|c: char| !c.is_ascii_digit() && c != '.');
@@ -149,7 +149,7 @@ const KEYS: [&str; 10] = [
     "at-limit",
 ];
 
-/// The words for when a link is used.
+/// Names for the use of a link.
 const USES: [(&str, Use); 4] = [
     ("normal", Use::Normal),
     ("prefer", Use::Prefer),
@@ -162,7 +162,7 @@ const AT_LIMIT: [(&str, AtLimit); 3] = [
     ("continue", AtLimit::Continue),
 ];
 
-/// What [`read_link_name`] takes, for errors.
+/// Values of [`read_link_name`], for errors.
 pub(crate) const LINK_NAME: &str = "the name of an interface such as \"wwan0\"";
 const PRICE: &str = "a price from 0 to 1000000 such as \"2.5EUR/GB\"";
 const ALLOWANCE: &str = "a size such as \"10GB\"";

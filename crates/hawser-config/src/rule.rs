@@ -12,7 +12,8 @@ use crate::link::{LINK_NAME, read_link_name};
 use crate::user::{MAX_USER, read_user};
 use crate::{ConfigError, read_network};
 
-/// The rules that are asked: `user`'s, then those of the profile, then the built-in ones.
+/// Returns the complete rule set: `user`'s rules, then those of the profile, then the built-in
+/// ones.
 pub fn rule_set(user: impl IntoIterator<Item = Rule>, profile: Profile) -> RuleSet {
     let profile: &[Rule] = match profile {
         Profile::Calls => &CALLS,
@@ -111,7 +112,7 @@ fn read_action(section: &Section<'_>) -> Result<Action, ConfigError> {
     })
 }
 
-/// At most one of the keys that say which links may be taken.
+/// Reads at most one of the keys for the allowed links.
 fn read_links(section: &Section<'_>) -> Result<Option<LinkChoice>, ConfigError> {
     let mut choice = None;
     for key in LINK_KEYS {
@@ -135,7 +136,8 @@ fn read_links(section: &Section<'_>) -> Result<Option<LinkChoice>, ConfigError> 
     Ok(choice)
 }
 
-/// What stands behind `key`, one or a list of them; a list without any would match everything.
+/// Reads one value behind `key` or a list of them. An empty list is refused, since it would match
+/// everything.
 fn read_list<T>(
     section: &Section<'_>,
     key: &str,
@@ -202,7 +204,7 @@ const BUILT_IN_TEXT: &str = include_str!("rule/built-in.toml");
 const CALLS_TEXT: &str = include_str!("rule/calls.toml");
 const SAVER_TEXT: &str = include_str!("rule/saver.toml");
 
-/// The keys of a rule: its name, what it applies to, what it says.
+/// The keys of a rule: its name, its condition, its action.
 const KEYS: [&str; 18] = [
     "name",
     "program",

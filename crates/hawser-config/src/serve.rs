@@ -6,10 +6,10 @@ use ipnet::IpNet;
 use crate::document::{Field, Section};
 use crate::{ConfigError, HostPort, read_network};
 
-/// `[serve]`: what a gateway does.
+/// `[serve]`: settings of a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServeConfig {
-    /// `listen`: where clients connect. Default `[::]:7443`, which takes IPv4 clients too.
+    /// `listen`: address for clients. Default `[::]:7443`, which accepts IPv4 too.
     pub listen: SocketAddr,
     /// `advertise`: the addresses that invites carry. Empty by default: then they carry `listen`,
     /// or every address that is not loopback when `listen` names none.
@@ -17,15 +17,15 @@ pub struct ServeConfig {
     /// `allow-destination`: networks that clients may reach although they are private, link-local
     /// or loopback. Empty by default; public addresses need no permission.
     pub allow_destination: Vec<IpNet>,
-    /// `limits`: what one client and all of them together may use.
+    /// `limits`: limits for one client and for all of them.
     pub limits: ServeLimits,
-    /// `udp`: whether clients may have their data go over UDP, at the port of `listen`. Default yes.
+    /// `udp`: allows data over UDP, at the port of `listen`. Default yes.
     pub udp: bool,
-    /// `web`: where the dashboard is served. None by default: nowhere.
+    /// `web`: address of the dashboard. None by default: it is off.
     pub web: Option<SocketAddr>,
 }
 
-/// `[serve.limits]`: what one client and all of them together may use.
+/// `[serve.limits]`: limits for one client and for all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServeLimits {
     /// `sessions`: at once, of all clients. Default 1024.
@@ -36,7 +36,7 @@ pub struct ServeLimits {
     pub streams_per_session: u32,
     /// `memory`: for the data of all sessions together. Default 1 GiB.
     pub memory: ByteCount,
-    /// `half-open-handshakes`: connections that have not shown a key yet, at once. Default 256.
+    /// `half-open-handshakes`: concurrent connections without a proven key. Default 256.
     pub half_open_handshakes: u32,
     /// `connects-per-second`: to destinations, for one client. Default 2000.
     pub connects_per_second: u32,
@@ -137,30 +137,30 @@ impl TryFrom<Section<'_>> for ServeLimits {
     }
 }
 
-/// An address to listen at; port 0 lets the system choose.
+/// Reads an address to listen at; port 0 lets the system choose.
 pub(crate) fn read_listen(field: &Field<'_>) -> Result<SocketAddr, ConfigError> {
     field.parse("an address and a port such as \"127.0.0.1:1080\" or \"[::]:7443\"")
 }
 
-/// Where the dashboard is served, if a section says it.
+/// Reads the address of the dashboard, if set.
 pub(crate) fn read_web(section: &Section<'_>) -> Result<Option<SocketAddr>, ConfigError> {
     let field = section.field("web");
     let read = field.map(|field| field.parse_with(read_web_address, WEB_ADDRESS));
     read.transpose()
 }
 
-/// An address to serve the dashboard at: one that other machines do not reach. Port 0 lets the system
+/// Reads an address for the dashboard, which other machines must not reach. Port 0 lets the system
 /// choose.
 pub fn read_web_address(text: &str) -> Option<SocketAddr> {
     let address = text.parse::<SocketAddr>().ok();
     address.filter(|address| address.ip().is_loopback())
 }
 
-/// What [`read_web_address`] takes, for those who have written something else.
+/// Values of [`read_web_address`], for errors.
 pub const WEB_ADDRESS: &str = "a loopback address and a port such as 127.0.0.1:7480; from other machines it is \
      reached by ssh -L 7480:127.0.0.1:7480 HOST";
 
-/// Where a gateway listens when nothing else is said.
+/// Default port of a gateway.
 pub const DEFAULT_GATEWAY_PORT: u16 = 7443;
 
 const MAX_LIMIT: u32 = 1_000_000;

@@ -7,48 +7,48 @@ use hawser_types::{ByteCount, parse_duration};
 use crate::ConfigError;
 use crate::document::{Field, Section};
 
-/// `[session]`: how data is cut, spread and sealed.
+/// `[session]`: chunking, distribution and encryption of data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionConfig {
-    /// `scheduler`: which link gets the next chunk. Default `"auto"`.
+    /// `scheduler`: policy that assigns chunks to links. Default `"auto"`.
     pub scheduler: ChunkPolicy,
-    /// `chunk-size`: how much of a stream goes to one link at a time: `"auto"`, `"mtu"`, or a size
-    /// from 256 B to 64 KiB. Default `"auto"`.
+    /// `chunk-size`: size of the chunks of a stream: `"auto"`, `"mtu"`, or a size from 256 B to 64
+    /// KiB. Default `"auto"`.
     pub chunk_size: ChunkSize,
-    /// `channels-per-link`: how many bulk channels each link has: `"auto"`, or from 1 to 4; the
+    /// `channels-per-link`: number of bulk channels of each link: `"auto"`, or from 1 to 4; the
     /// client decides. Default `"auto"`.
     pub channels_per_link: Spread,
-    /// `encryption`: whether data is sealed. Default `"default"`.
+    /// `encryption`: encryption of data. Default `"default"`.
     pub encryption: Encryption,
-    /// `survive`: how long a session outlives its last link. From 1 s to 7 days, default 60 s.
+    /// `survive`: time that a session survives without any link. From 1 s to 7 days, default 60 s.
     pub survive: Duration,
-    /// `receive-memory`: for data of one session that has come and cannot be handed on yet. From
+    /// `receive-memory`: memory for received data of one session that cannot be delivered yet. From
     /// 1 MiB to 64 GiB, default 64 MiB.
     pub receive_memory: ByteCount,
-    /// `recorder`: for the flight recorder of one session, which `hawser why` asks; a gateway may
-    /// give less. From 64 KiB to 64 MiB, or 0 for none. Default 1 MiB.
+    /// `recorder`: memory for the flight recorder of one session, which `hawser why` reads; a
+    /// gateway may grant less. From 64 KiB to 64 MiB, or 0 for none. Default 1 MiB.
     pub recorder: ByteCount,
-    /// `congestion`: what each channel leaves to the kernel. Default `"auto"`.
+    /// `congestion`: congestion control of the channels. Default `"auto"`.
     pub congestion: Congestion,
-    /// `express`: whether each link has a second, thin channel for what is small or urgent.
-    /// Default yes.
+    /// `express`: a second, lightly used channel on each link for small or urgent data. Default
+    /// yes.
     pub express: bool,
-    /// `transport`: what data travels over, both ways; the client decides. Default `"tcp"`.
+    /// `transport`: transport of data, in both directions; the client decides. Default `"tcp"`.
     pub transport: TransportChoice,
 }
 
-/// Whether data is sealed.
+/// Encryption of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Encryption {
-    /// `default`: sealed, with the cipher that suits the processor.
+    /// `default`: encrypted, with the cipher that suits the processor.
     #[default]
     Default,
-    /// `none`: readable by whoever is on the way; for private links. Both ends must say so, and
-    /// who may join a session is still checked.
+    /// `none`: not encrypted; for private links. Both ends must set it. The right to join a session
+    /// is still verified.
     None,
 }
 
-/// Which congestion control the channels ask the kernel for.
+/// Congestion control that the channels request from the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Congestion {
     /// `auto`: the best of those that the kernel allows.
@@ -59,7 +59,7 @@ pub enum Congestion {
 }
 
 impl Congestion {
-    /// The name that was asked for; `None`: the program chooses.
+    /// Returns the configured name; `None` if the program chooses.
     pub fn name(&self) -> Option<String> {
         match self {
             Self::Auto => None,
@@ -69,14 +69,14 @@ impl Congestion {
 }
 
 impl SessionConfig {
-    /// What a session of at most `max_streams` streams is to be told.
+    /// Returns the configuration of a session with at most `max_streams` streams.
     pub fn for_session(&self, max_streams: u32) -> hawser_session::SessionConfig {
         hawser_session::SessionConfig {
             scheduler: self.scheduler,
             channels_per_link: self.channels_per_link,
             chunk_size: self.chunk_size,
             receive_memory: self.receive_memory,
-            // What the peer may hold back, and as much again on its way.
+            // Twice the peer's memory: data that it holds, and as much in flight.
             send_memory: self.receive_memory + self.receive_memory,
             max_streams: max_streams.into(),
             recorder: self.recorder,
@@ -189,8 +189,8 @@ fn read_recorder(text: &str) -> Option<ByteCount> {
     (memory == ByteCount::ZERO || range.contains(&memory)).then_some(memory)
 }
 
-/// Congestion controls have short lower-case names; whether the kernel knows this one shows when a
-/// channel asks for it.
+/// Reads the name of a congestion control: short and lower-case. Whether the kernel knows it shows
+/// when a channel requests it.
 fn read_congestion(text: &str) -> Option<Congestion> {
     let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b);
     match text {
@@ -207,27 +207,27 @@ const ENCRYPTIONS: [(&str, Encryption); 2] =
 const CONGESTION: &str = "\"auto\" or the name of a congestion control such as \"bbr\"";
 
 const DEFAULT_SURVIVE: Duration = Duration::from_secs(60);
-/// The shortest time that a session outlives its last link.
+/// Minimum time that a session survives without links.
 pub const MIN_SURVIVE: Duration = Duration::from_secs(1);
-/// The longest time that a session outlives its last link.
+/// Maximum time that a session survives without links.
 pub const MAX_SURVIVE: Duration = Duration::from_secs(7 * 86_400);
 
 const DEFAULT_RECEIVE_MEMORY: ByteCount = ByteCount::from_mib(64);
-/// The least memory with which a session can keep more than one link busy.
+/// Minimum memory for a session to use more than one link.
 pub const MIN_RECEIVE_MEMORY: ByteCount = ByteCount::from_mib(1);
-/// The most memory that one session may be given.
+/// Maximum memory of one session.
 pub const MAX_RECEIVE_MEMORY: ByteCount = ByteCount::from_mib(64 * 1024);
 
 const DEFAULT_RECORDER: ByteCount = ByteCount::from_mib(1);
-/// The least memory with which a recorder keeps more than a moment.
+/// Minimum memory of a recorder, for more than a moment.
 pub const MIN_RECORDER: ByteCount = ByteCount::from_kib(64);
-/// The most memory that a recorder may be given.
+/// Maximum memory of a recorder.
 pub const MAX_RECORDER: ByteCount = ByteCount::from_mib(64);
 const RECORDER: &str = "a size from 64KiB to 64MiB, such as \"1MiB\", or \"0B\" for none";
 
 /// PATTHEL's `channel spread`.
 const MAX_CHANNELS: u32 = 4;
-/// The smallest chunk: below it, headers are more than 1.5 % of the bytes by far.
+/// Minimum chunk size: below it, headers take far more than 1.5 % of the bytes.
 pub const MIN_CHUNK_SIZE: ByteCount = ByteCount::new(256);
 /// The largest chunk.
 pub const MAX_CHUNK_SIZE: ByteCount = ByteCount::from_kib(64);

@@ -5,25 +5,25 @@ use crate::link::{LINK_NAME, read_link_name};
 use crate::serve::{read_listen, read_web};
 use crate::{ConfigError, GatewaySource};
 
-/// `[up]`: the proxy port and the way to the gateway.
+/// `[up]`: the proxy port and the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpConfig {
-    /// `listen`: where applications connect. Default `127.0.0.1:1080`.
+    /// `listen`: address for applications. Default `127.0.0.1:1080`.
     pub listen: SocketAddr,
-    /// `links`: the interfaces to use, and no others. Empty by default: every link with a way to
+    /// `links`: the interfaces to use, exclusively. Empty by default: every link with a route to
     /// the internet.
     pub links: Vec<String>,
     /// `gateway`: an invite or `@FILE` with one. None by default: the gateway enrolled with before.
     pub gateway: Option<GatewaySource>,
-    /// `allow-lan`: whether `listen` may be an address that other machines reach. The port asks
-    /// for no password, so the default is no.
+    /// `allow-lan`: allows a `listen` address that other machines reach. The port asks for no
+    /// password, so the default is no.
     pub allow_lan: bool,
-    /// `web`: where the dashboard is served. None by default: nowhere.
+    /// `web`: address of the dashboard. None by default: it is off.
     pub web: Option<SocketAddr>,
 }
 
 impl UpConfig {
-    /// Whether the port would be open to other machines without leave to be.
+    /// Tells whether the port would be open to other machines without permission.
     pub fn is_exposed(&self) -> bool {
         !self.listen.ip().to_canonical().is_loopback() && !self.allow_lan
     }
@@ -68,5 +68,5 @@ impl TryFrom<Section<'_>> for UpConfig {
     }
 }
 
-/// The proxy's port when nothing else is said: the one registered for SOCKS.
+/// Default port of the proxy: the one registered for SOCKS.
 pub const DEFAULT_PROXY_PORT: u16 = 1080;

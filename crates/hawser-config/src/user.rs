@@ -1,9 +1,9 @@
 use hawser_policy::User;
 
-/// The user that `text` names, by the name that this system knows or by the kernel's number.
+/// Looks up the user named by `text`, by name or number.
 ///
 /// # Errors
-/// When there is none of that name, or it can't be looked up now.
+/// Fails if there is no such user, or the lookup fails now.
 pub fn read_user(text: &str) -> Result<User, UnknownUser> {
     if let Ok(id) = text.parse::<u32>() {
         let is_user = id <= MAX_USER;
@@ -27,7 +27,7 @@ fn unknown(text: &str) -> UnknownUser {
     UnknownUser::NotThere(printable.take(MAX_NAME).collect())
 }
 
-/// Why a user is not known.
+/// Reason why a user is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnknownUser {
@@ -44,9 +44,9 @@ pub enum UnknownUser {
     },
 }
 
-/// The next number stands for nobody in the kernel's calls.
+/// The next number stands for no user in the kernel's calls.
 pub(crate) const MAX_USER: u32 = u32::MAX - 1;
-/// As much as Linux allows (`LOGIN_NAME_MAX`).
+/// Maximum length on Linux (`LOGIN_NAME_MAX`).
 const MAX_NAME: usize = 256;
 
 #[cfg(test)]

@@ -4,29 +4,29 @@ use hawser_sched::connection::Class;
 
 use crate::{CgroupPath, DomainPattern, Dscp, Facts, Pattern, PortRange, Protocol, User};
 
-/// Which connections a rule applies to: those that fit every field that says something. A list
-/// that is empty says nothing; one that is not is fitted by any of its entries.
+/// Condition of a rule: a connection has to match every field that is set. An empty list is not
+/// set; a list matches if any entry does.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Condition {
     /// `program`: the process's name.
     pub program: Vec<Pattern>,
     /// `executable`: the path of the program's file.
     pub executable: Vec<Pattern>,
-    /// `user`: who runs it.
+    /// `user`: the user of the process.
     pub user: Vec<User>,
-    /// `cgroup`: the control group, or one above it.
+    /// `cgroup`: the control group or an ancestor of it.
     pub cgroup: Vec<CgroupPath>,
-    /// `domain`: the name it goes to.
+    /// `domain`: the name of the destination.
     pub domain: Vec<DomainPattern>,
-    /// `address`: the network it goes to.
+    /// `address`: the network of the destination.
     pub address: Vec<IpNet>,
-    /// `port`: the port it goes to.
+    /// `port`: the port of the destination.
     pub port: Vec<PortRange>,
-    /// `protocol`: what it speaks.
+    /// `protocol`: the transport protocol.
     pub protocol: Option<Protocol>,
-    /// `dscp`: the code point its packets are marked with.
+    /// `dscp`: the code point of its packets.
     pub dscp: Vec<Dscp>,
-    /// `of-class`: its class, as the rules have it. A rule that asks for it can't set it.
+    /// `of-class`: its class, as other rules set it. A rule with this field cannot set the class.
     pub class: Vec<Class>,
 }
 
@@ -41,13 +41,13 @@ pub enum Field {
     User,
     /// The control group.
     Cgroup,
-    /// The name it goes to.
+    /// The name of the destination.
     Domain,
-    /// The address it goes to.
+    /// The address of the destination.
     Address,
-    /// The port it goes to.
+    /// The port of the destination.
     Port,
-    /// What it speaks.
+    /// The transport protocol.
     Protocol,
     /// The code point of its packets.
     Dscp,
@@ -55,18 +55,18 @@ pub enum Field {
     Class,
 }
 
-/// Why a rule does not apply.
+/// Reason why a rule does not apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Miss {
-    /// The first field that does not fit.
+    /// The first field that does not match.
     pub field: Field,
-    /// Whether the connection's own is known; what is not known fits nothing.
+    /// The connection's value is known; an unknown value matches nothing.
     pub known: bool,
 }
 
 impl Condition {
-    /// Whether it depends on the process that makes the connection; a class does, as rules find it
-    /// by that.
+    /// Tells whether the condition depends on the process that makes the connection; so does a
+    /// class, since rules may set it by the process.
     pub(crate) fn asks_who(&self) -> bool {
         let Self {
             program,
@@ -83,8 +83,7 @@ impl Condition {
             && class.is_empty())
     }
 
-    /// Whether the connection fits; `class` is what the rules take it for, `None` while that is
-    /// still to be found out.
+    /// Tests a connection; `class` is its class by the rules, `None` while it is not determined.
     pub fn test(&self, facts: &Facts<'_>, class: Option<Class>) -> Result<(), Miss> {
         let remote = facts.remote.map(|remote| remote.to_canonical());
         fits(
@@ -123,14 +122,14 @@ impl Condition {
         fits(Field::Class, &self.class, class, |one, has| *one == has)
     }
 
-    /// Whether it applies to every connection.
+    /// Tells whether the condition applies to every connection.
     pub fn is_any(&self) -> bool {
         *self == Self::default()
     }
 }
 
 impl Field {
-    /// The key for it in rules.
+    /// Returns its key in rules.
     pub const fn key(self) -> &'static str {
         match self {
             Self::Program => "program",
@@ -147,7 +146,7 @@ impl Field {
     }
 }
 
-/// Whether one of `wanted` fits what the connection has; nothing wanted is always fitted.
+/// Tells whether one of `wanted` matches the connection's value; an empty list always matches.
 fn fits<W, H: Copy>(
     field: Field,
     wanted: &[W],

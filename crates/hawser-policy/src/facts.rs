@@ -2,33 +2,33 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// What is known of a connection as it begins. What is `None` matches no rule that asks for it.
+/// Known properties of a new connection. A property that is `None` matches no condition on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts<'a> {
-    /// What it speaks.
+    /// Transport protocol.
     pub protocol: Protocol,
-    /// The address it goes to; `None` while only its name is known.
+    /// Address of the destination; `None` while only its name is known.
     pub remote: Option<IpAddr>,
-    /// The port it goes to.
+    /// Port of the destination.
     pub port: u16,
-    /// The name it goes to, as the application said it.
+    /// Name of the destination, as the application gave it.
     pub domain: Option<&'a str>,
-    /// The process's name as the kernel has it (`comm`): at most 15 bytes.
+    /// Name of the process in the kernel (`comm`): at most 15 bytes.
     pub program: Option<&'a str>,
     /// The path of the program's file.
     pub executable: Option<&'a str>,
-    /// Who runs it: the numeric user id.
+    /// Numeric id of its user.
     pub user: Option<u32>,
     /// Its control group, from the root of the hierarchy: `/user.slice/…`.
     pub cgroup: Option<&'a str>,
-    /// The code point that its packets are marked with, 0 to 63.
+    /// DSCP of its packets, 0 to 63.
     ///
     /// Source: RFC 2474.
     pub dscp: Option<u8>,
 }
 
 impl Facts<'_> {
-    /// Nothing is known but where it goes.
+    /// Creates the facts of a connection of which only the destination is known.
     pub const fn to(protocol: Protocol, remote: Option<IpAddr>, port: u16) -> Self {
         Self {
             protocol,
@@ -44,7 +44,7 @@ impl Facts<'_> {
     }
 }
 
-/// What a connection speaks.
+/// Transport protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Protocol {
     /// Streams.
@@ -55,10 +55,10 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Every protocol.
+    /// All protocols.
     pub const ALL: [Self; 2] = [Self::Tcp, Self::Udp];
 
-    /// The word for it in rules and reports.
+    /// Returns its name in rules and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -83,7 +83,7 @@ impl FromStr for Protocol {
     }
 }
 
-/// No protocol has this name.
+/// Not the name of a protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown protocol `{0}`: allowed are tcp udp")]
 pub struct UnknownProtocol(String);

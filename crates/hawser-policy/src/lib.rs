@@ -1,8 +1,8 @@
-//! The user's rules for connections: what is known of one, and what the rules make of it.
+//! The user's rules for connections: the facts of a connection, and the verdict of the rules.
 //!
-//! [`Facts`] are what is known of a connection as it begins. A [`RuleSet`] judges them: each field of
-//! the [`Verdict`] is set by the first rule that applies and says something of it. The user's rules
-//! come first, then those of the chosen [`Profile`], then the built-in ones.
+//! [`Facts`] are the known properties of a new connection. A [`RuleSet`] judges them: each field of
+//! the [`Verdict`] is set by the first rule that applies and sets it. The user's rules come first,
+//! then those of the chosen [`Profile`], then the built-in ones.
 //!
 //! Sources: DBAS §II.B.1 (classes of applications), §II.C (the user's policy).
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Names or paths, with `*` for any number of characters.
+/// A pattern for names or paths, with `*` for any number of characters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pattern(String);
 
@@ -16,13 +16,14 @@ impl Pattern {
         (!self.0.contains('*')).then_some(&self.0)
     }
 
-    /// Whether it matches the whole of `text`, letter by letter.
+    /// Tells whether it matches the whole of `text`, case-sensitively.
     ///
-    /// Takes at most as many steps as the product of both lengths.
+    /// The number of steps is at most the product of both lengths.
     pub fn matches(&self, text: &str) -> bool {
         let (pattern, text) = (self.0.as_bytes(), text.as_bytes());
         let (mut p, mut t) = (0, 0);
-        // Behind the last `*`, and what it has taken up to: only the last one ever has to take more.
+        // Position behind the last `*`, and the end of its match: only the last one ever has to
+        // match more.
         let mut star = None;
         while t < text.len() {
             if pattern.get(p) == Some(&b'*') {
@@ -42,8 +43,7 @@ impl Pattern {
         pattern.iter().skip(p).all(|byte| *byte == b'*')
     }
 
-    /// Whether it matches a process's name, of which the kernel keeps no more than
-    /// 15 bytes.
+    /// Tells whether it matches a process's name, which the kernel cuts to 15 bytes.
     pub fn matches_program(&self, name: &str) -> bool {
         let cut = |text: &str| text.as_bytes().get(..MAX_COMM) == Some(name.as_bytes());
         self.matches(name) || self.literal().is_some_and(cut)
@@ -59,8 +59,7 @@ pub struct DomainPattern {
 }
 
 impl DomainPattern {
-    /// Whether it is `name`, or one below where that is meant; capitals and a last dot make no
-    /// difference.
+    /// Tells whether it matches `name`, ignoring case and a final dot.
     pub fn matches(&self, name: &str) -> bool {
         let name = name.strip_suffix('.').unwrap_or(name);
         if !self.below {
@@ -84,7 +83,7 @@ impl CgroupPath {
         &self.0
     }
 
-    /// Whether `path` is it or stands below it.
+    /// Tells whether `path` is this group or below it.
     pub fn contains(&self, path: &str) -> bool {
         let rest = path.strip_prefix(self.0.as_str());
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -219,7 +218,7 @@ mod tests {
         assert!(long.matches_program("transmission-daemon"));
         assert!(!long.matches_program("transmission-d"));
         assert!(!long.matches_program("transmission-gt"));
-        // Whether the rest would have fitted nobody can say.
+        // The rest of a cut name is unknown.
         assert!(!pattern("transmission-d*n").matches_program("transmission-da"));
     }
 
@@ -289,7 +288,7 @@ mod tests {
         );
     }
 
-    /// As it reads: a star takes nothing, or one character and then as much as a star takes.
+    /// Matches by definition: a star takes nothing, or one character and then as much as a star.
     fn by_definition(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern, text) {
             ([], []) => true,

@@ -5,47 +5,47 @@ use hawser_sched::connection::Class;
 
 use crate::Condition;
 
-/// One rule: which connections it applies to, and what it says of them.
+/// A rule: a condition and an action.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Rule {
-    /// `name`: for people; rules need none.
+    /// `name`: for display; optional.
     pub name: Option<String>,
-    /// Where it stands.
+    /// Origin of the rule.
     pub source: Source,
-    /// Which connections it applies to.
+    /// Condition for connections.
     pub when: Condition,
-    /// What it says of them.
+    /// Action for matching connections.
     pub then: Action,
 }
 
-/// Where a rule stands; those of the first come before those of the next.
+/// Origin of a rule, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Source {
-    /// Nowhere: it was said while the daemon runs, and ends with it.
+    /// Set while the daemon runs, and lost with it.
     Session,
-    /// In the user's configuration.
+    /// The user's configuration.
     #[default]
     User,
-    /// In the chosen profile.
+    /// The chosen profile.
     Profile,
-    /// In what Hawser brings along.
+    /// Hawser's built-in rules.
     BuiltIn,
 }
 
-/// What a rule says; of what is `None` it says nothing.
+/// Action of a rule; `None` leaves a property unset.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Action {
-    /// `class`: what kind of connection it is.
+    /// `class`: class of the connection.
     pub class: Option<Class>,
-    /// `links = "any"`, `only`, `order` or `never`: which links it may take.
+    /// `links = "any"`, `only`, `order` or `never`: links that it may use.
     pub links: Option<LinkChoice>,
-    /// `avoid`: which links it takes only if there is no other.
+    /// `avoid`: links that it uses only if there is no other.
     pub avoid: Option<Vec<Avoid>>,
-    /// `mode`: whether it is bonded.
+    /// `mode`: bonding of the connection.
     pub mode: Option<Mode>,
 }
 
-/// Which links a connection may take, by their names. A name that no link has stands for none.
+/// Links that a connection may use, by name. An unknown name matches no link.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub enum LinkChoice {
     /// All of them.
@@ -53,54 +53,54 @@ pub enum LinkChoice {
     Any,
     /// These and no others.
     Only(Vec<String>),
-    /// The first of these that lives, and no others.
+    /// The first of these that works, and no others.
     Order(Vec<String>),
     /// All but these.
     Except(Vec<String>),
 }
 
-/// Links that a connection takes only while no other is there for it.
+/// Links that a connection uses only while there is no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Avoid {
     /// Those with a price or an allowance.
     Metered,
-    /// Those that carry a real-time connection at the moment.
+    /// Links that carry a real-time connection at the moment.
     Calls,
 }
 
-/// Whether a connection is bonded.
+/// Bonding of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
-    /// As it goes best.
+    /// Whichever suits better.
     #[default]
     Auto,
     /// Over one link, straight to its destination.
     Direct,
-    /// Over all links, by a peer or a gateway; over one link while there is neither.
+    /// Over all links, through a peer or a gateway; over one link while there is neither.
     Bonded,
 }
 
-/// A set of rules that comes with Hawser, one of which is in force.
+/// A set of rules that comes with Hawser; one of them is in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Profile {
-    /// Everything over every link. Has no rules of its own.
+    /// All connections over all links. It has no rules.
     #[default]
     Speed,
-    /// What nobody waits for stays off links that carry calls.
+    /// Background traffic avoids links that carry calls.
     Calls,
-    /// What nobody waits for stays off links that cost.
+    /// Background traffic avoids links that cost money.
     Saver,
 }
 
 impl Action {
-    /// Whether it says nothing at all.
+    /// Tells whether it sets nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
 impl LinkChoice {
-    /// The names in it.
+    /// Returns the names in it.
     pub fn names(&self) -> &[String] {
         match self {
             Self::Any => &[],
@@ -108,7 +108,7 @@ impl LinkChoice {
         }
     }
 
-    /// Whether the link called `name` may be taken at all.
+    /// Tells whether the link called `name` may be used at all.
     pub fn allows(&self, name: &str) -> bool {
         let is_named = self.names().iter().any(|one| one == name);
         match self {
@@ -142,14 +142,14 @@ impl fmt::Display for Source {
     }
 }
 
-/// Words for the values of a plain enum, read and shown.
+/// Names for the values of a plain enum, for parsing and display.
 macro_rules! words {
     ($type:ident, $error:ident, $what:literal: $($value:ident = $word:literal),+) => {
         impl $type {
-            /// Every one.
+            /// All values.
             pub const ALL: &'static [Self] = &[$(Self::$value),+];
 
-            /// The word for it in rules and reports.
+            /// Returns its name in rules and reports.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$value => $word),+

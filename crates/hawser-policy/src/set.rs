@@ -2,61 +2,60 @@ use hawser_sched::connection::Class;
 
 use crate::{Action, Avoid, Facts, LinkChoice, Miss, Mode, Rule};
 
-/// Rules in the order in which they are asked.
+/// Rules in order of precedence.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct RuleSet {
     rules: Vec<Rule>,
 }
 
-/// What the rules make of a connection. The places are those of the rules, in [`RuleSet::rules`],
-/// that said so; `None` where none did.
+/// The rules' verdict on a connection. Fields `…_by` are indices of the deciding rules in
+/// [`RuleSet::rules`]; `None` where no rule decided.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Verdict {
-    /// What kind of connection it is.
+    /// Class of the connection.
     pub class: Class,
-    /// The rule for that.
+    /// Rule that set the class.
     pub class_by: Option<usize>,
-    /// Which links it may take.
+    /// Links that it may use.
     pub links: LinkChoice,
-    /// The rule for that.
+    /// Rule that set the links.
     pub links_by: Option<usize>,
-    /// Which links it takes only if there is no other.
+    /// Links that it uses only if there is no other.
     pub avoid: Vec<Avoid>,
-    /// The rule for that.
+    /// Rule that set the links to avoid.
     pub avoid_by: Option<usize>,
-    /// Whether it is bonded.
+    /// Bonding of the connection.
     pub mode: Mode,
-    /// The rule for that.
+    /// Rule that set the bonding.
     pub mode_by: Option<usize>,
 }
 
-/// What one rule has to do with a connection.
+/// Result of one rule for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Explained<'a> {
     /// The rule.
     pub rule: &'a Rule,
-    /// Whether it applies, or the first field that does not fit.
+    /// `Ok` if it applies, or the first field that does not match.
     pub applies: Result<(), Miss>,
 }
 
 impl RuleSet {
-    /// `rules` by where they stand: the session's, the user's, the profile's, the built-in ones, each
-    /// in the order given.
+    /// Creates a set sorted by origin: the session's rules, the user's, the profile's, the built-in
+    /// ones, each in the given order.
     pub fn new(rules: impl IntoIterator<Item = Rule>) -> Self {
         let mut rules: Vec<Rule> = rules.into_iter().collect();
         rules.sort_by_key(|rule| rule.source);
         Self { rules }
     }
 
-    /// The rules, the one that is asked first at the front.
+    /// Returns the rules in order of precedence.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// What they make of a connection: of each field, what the first says that applies and says
-    /// anything of it.
+    /// Judges a connection: each field is set by the first rule that applies and sets it.
     ///
-    /// The class comes first, from the rules that do not ask for it; then the rest.
+    /// The class is determined first, by rules without a condition on the class; then the rest.
     pub fn judge(&self, facts: &Facts<'_>) -> Verdict {
         let mut verdict = Verdict::default();
         let class = |rule: &Rule| rule.then.class;
@@ -76,17 +75,16 @@ impl RuleSet {
         verdict
     }
 
-    /// Whether any rule says more than of what class a connection is: which links it may take, which
-    /// to avoid, or whether it is bonded.
+    /// Tells whether any rule sets more than the class: links, links to avoid, or bonding.
     pub fn chooses_ways(&self) -> bool {
         let ways =
             |then: &Action| then.links.is_some() || then.avoid.is_some() || then.mode.is_some();
         self.rules.iter().any(|rule| ways(&rule.then))
     }
 
-    /// Whether any rule keeps connections to links, or off the gateway, by who makes them: such a rule is
-    /// broken where that is not known. What is to be bonded goes straight where it can't be, so that this
-    /// is no promise.
+    /// Tells whether any rule restricts connections to links, or keeps them off the gateway, by
+    /// their process: such a rule is violated where the process is unknown. A rule for bonding does
+    /// not count, since a connection that cannot be bonded goes direct.
     pub fn binds_askers(&self) -> bool {
         self.rules.iter().any(|rule| {
             let is_direct = rule.then.mode == Some(Mode::Direct);
@@ -95,7 +93,7 @@ impl RuleSet {
         })
     }
 
-    /// What each rule has to do with a connection, in the order of [`Self::rules`].
+    /// Returns the result of each rule for a connection, in the order of [`Self::rules`].
     pub fn explain(&self, facts: &Facts<'_>) -> Vec<Explained<'_>> {
         let class = self.judge(facts).class;
         let explain = |rule| Explained {

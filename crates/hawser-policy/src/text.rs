@@ -1,11 +1,11 @@
-//! Rules in words, and key by key.
+//! Display of rules, as text and key by key.
 
 use std::fmt;
 
 use crate::{Action, Avoid, Condition, Field, LinkChoice};
 
 impl Condition {
-    /// The fields that say something, each with its values as rules write them.
+    /// Returns the fields that are set, each with its values as in rules.
     pub fn entries(&self) -> Vec<(Field, Vec<String>)> {
         let all = [
             (Field::Program, texts(&self.program)),
@@ -25,7 +25,7 @@ impl Condition {
 }
 
 impl Action {
-    /// The keys that it sets, each with its values as rules write them.
+    /// Returns the keys that it sets, each with its values as in rules.
     pub fn entries(&self) -> Vec<(&'static str, Vec<String>)> {
         let (key, links) = match &self.links {
             None => ("links", Vec::new()),

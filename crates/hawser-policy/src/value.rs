@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Ports from one to another, both among them.
+/// A range of ports, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PortRange {
     first: u16,
@@ -9,7 +9,7 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    /// From `first` to `last`; none if there is no port among them or port 0 is.
+    /// Creates the range from `first` to `last`; `None` if it is empty or contains port 0.
     pub const fn new(first: u16, last: u16) -> Option<Self> {
         if first == 0 || first > last {
             return None;
@@ -17,17 +17,17 @@ impl PortRange {
         Some(Self { first, last })
     }
 
-    /// The lowest.
+    /// Returns the lowest port.
     pub const fn first(self) -> u16 {
         self.first
     }
 
-    /// The highest.
+    /// Returns the highest port.
     pub const fn last(self) -> u16 {
         self.last
     }
 
-    /// Whether `port` is one of them.
+    /// Tells whether `port` is in the range.
     pub const fn contains(self, port: u16) -> bool {
         self.first <= port && port <= self.last
     }
@@ -54,9 +54,9 @@ impl FromStr for PortRange {
     }
 }
 
-/// A user, as a rule names it.
+/// A user named in a rule.
 ///
-/// Two are the same if their numbers are.
+/// Two users are equal if their numbers are.
 #[derive(Clone, Debug)]
 pub struct User {
     id: u32,
@@ -64,7 +64,7 @@ pub struct User {
 }
 
 impl User {
-    /// The user that the system knows by `name` and, when that was looked up, by the number `id`.
+    /// Creates a user with a name and the numeric id found for it.
     pub const fn named(name: String, id: u32) -> Self {
         Self {
             id,
@@ -72,12 +72,12 @@ impl User {
         }
     }
 
-    /// The kernel's number.
+    /// Returns the numeric user id.
     pub const fn id(&self) -> u32 {
         self.id
     }
 
-    /// The name, where the rule gives one.
+    /// Returns the name, if the rule gives one.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
@@ -98,7 +98,7 @@ impl PartialEq for User {
 impl Eq for User {}
 
 impl fmt::Display for User {
-    /// As rules write it.
+    /// Formats the user as in rules.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.name {
             Some(name) => f.write_str(name),
@@ -122,7 +122,7 @@ impl Dscp {
         Some(Self(value))
     }
 
-    /// The number in the header.
+    /// Returns the number in the header.
     pub const fn value(self) -> u8 {
         self.0
     }
@@ -152,18 +152,18 @@ impl FromStr for Dscp {
     }
 }
 
-/// A number of nothing but digits.
+/// Reads a number that consists of digits only.
 fn digits(text: &str) -> Option<u16> {
     let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| is_digits)
 }
 
-/// A text that names no ports.
+/// A text that is not a range of ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a port from 1 to 65535 or a range such as 5000-5100")]
 pub struct PortRangeError;
 
-/// A text that names no code point.
+/// A text that is not a code point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a code point from 0 to 63, or ef, le, cs0 to cs7, af11 to af43")]
 pub struct DscpError;

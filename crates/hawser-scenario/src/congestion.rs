@@ -9,8 +9,8 @@ use std::str::FromStr;
 pub enum Congestion {
     /// The default of most machines. Source: RFC 9438, Linux `tcp_cubic.c`.
     Cubic,
-    /// The one that does not take loss for congestion: BBR, version 1. Source: Cardwell et al.,
-    /// ACM Queue 2016; Linux `tcp_bbr.c`.
+    /// BBR, version 1, which does not treat loss as congestion. Source: Cardwell et al., ACM Queue
+    /// 2016; Linux `tcp_bbr.c`.
     Bbr,
 }
 
@@ -18,7 +18,7 @@ impl Congestion {
     /// Both, in the order of tables.
     pub const ALL: [Self; 2] = [Self::Cubic, Self::Bbr];
 
-    /// The kernel's name.
+    /// Returns the kernel's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cubic => "cubic",
@@ -42,7 +42,7 @@ impl FromStr for Congestion {
     }
 }
 
-/// A name that is not that of a congestion control known here.
+/// Not the name of a known congestion control.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}`: allowed are cubic and bbr")]
 pub struct UnknownCongestion(pub String);

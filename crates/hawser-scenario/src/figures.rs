@@ -1,4 +1,4 @@
-//! What a workload came to: the same figures whether it was simulated or measured.
+//! Results of a workload: the same figures whether it was simulated or measured.
 
 mod table;
 
@@ -13,13 +13,13 @@ pub use table::Table;
 /// One connection of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
-    /// What was to happen.
+    /// Planned start and size.
     pub arrival: Arrival,
-    /// Time since the start of the run at which all had come; `None`: it never did.
+    /// Time since the start of the run at which all data had arrived; `None` if it never did.
     pub ended: Option<Duration>,
 }
 
-/// One method on one set of links, over several runs.
+/// Results of one method on one set of links, over several runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Row {
@@ -27,7 +27,7 @@ pub struct Row {
     pub scenario: String,
     /// The key that its sweep changes.
     pub key: String,
-    /// What that is here.
+    /// Value of that key.
     pub value: String,
     /// The method's name.
     pub method: String,
@@ -41,36 +41,36 @@ pub struct Row {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Trial {
-    /// What its connections were drawn from.
+    /// Seed of its connections.
     pub seed: u64,
     /// Connections that never ended.
     pub unfinished: usize,
-    /// All that was asked for, over the time until the last of it had come; in kbit/s. What never
-    /// came is left out.
+    /// Throughput in kbit/s: all requested data, divided by the time until the last of it arrived.
+    /// Data that never arrived is left out.
     ///
     /// Source: the measure that fits DBAS §IV; docs/design/connection.md says why.
     pub throughput: f64,
-    /// What was asked for in a second while connections began, or the sum of the links' rates if
-    /// that is less; in kbit/s. No scheduler exceeds it, and no payload reaches the rates.
+    /// Upper bound in kbit/s: the data requested per second while connections began, or the sum of
+    /// the links' rates if that is less. No scheduler exceeds it, and no payload reaches the rates.
     ///
     /// Source: DBAS §II.D (Optimal).
     pub optimal: f64,
-    /// The throughput of one link with the payload of all, that the same is asked of.
+    /// Throughput of a single link with the summed payload rate of all links, for the same
+    /// requests.
     pub reachable: f64,
-    /// How long the connections of each application took.
+    /// Durations of each application's connections.
     pub applications: Vec<Times>,
 }
 
-/// Times of connections from their beginning to their end, in milliseconds; without a connection
-/// zero.
+/// Durations of connections in milliseconds; zero without a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Times {
-    /// How many ended.
+    /// Number of connections that ended.
     pub count: usize,
     /// Their mean.
     pub mean: f64,
-    /// What 95 of a hundred do not exceed, by nearest rank.
+    /// 95th percentile, by nearest rank.
     pub p95: f64,
 }
 
@@ -79,13 +79,12 @@ pub struct Times {
 pub struct Mean {
     /// The mean.
     pub mean: f64,
-    /// Half of the interval that holds the true mean in 95 of a hundred cases; `None` for less than
-    /// two runs.
+    /// Half width of the 95 % confidence interval; `None` for less than two runs.
     pub within: Option<f64>,
 }
 
 impl Row {
-    /// What some runs of a point came to.
+    /// Creates the results of some runs at a point of a sweep.
     pub fn new(point: &Point, workload: &Workload, method: String, trials: Vec<Trial>) -> Self {
         let applications = workload.applications.iter();
         Self {
@@ -98,12 +97,12 @@ impl Row {
         }
     }
 
-    /// The mean of a figure over the runs.
+    /// Returns the mean of a figure over the runs.
     pub fn mean(&self, figure: impl Fn(&Trial) -> f64) -> Mean {
         Mean::of(self.trials.iter().map(&figure))
     }
 
-    /// How much this is ahead of another row in the same runs.
+    /// Returns the gain over another row in the same runs.
     pub fn ahead_of(&self, other: &Self) -> Mean {
         let pairs = self.trials.iter().zip(&other.trials);
         Mean::of(pairs.map(|(own, other)| own.throughput - other.throughput))
@@ -111,7 +110,7 @@ impl Row {
 }
 
 impl Trial {
-    /// The figures of one run.
+    /// Computes the figures of one run.
     pub fn of(scenario: &Scenario, workload: &Workload, seed: u64, served: &[Served]) -> Self {
         let ended = served.iter().filter(|one| one.ended.is_some());
         let last = ended.clone().filter_map(|one| one.ended).max();
@@ -146,7 +145,7 @@ impl Times {
         let rank = (times.len() * 95).div_ceil(100);
         Self {
             count: times.len(),
-            // The sum of nothing is a negative zero.
+            // An empty sum is negative zero.
             mean: times.iter().sum::<f64>().abs() / times.len().max(1) as f64,
             p95: times.get(rank.wrapping_sub(1)).copied().unwrap_or_default(),
         }
@@ -154,7 +153,7 @@ impl Times {
 }
 
 impl Mean {
-    /// Of some samples, with Student's interval. Without one, zero.
+    /// Returns the mean of samples, with Student's interval; zero without samples.
     pub fn of(samples: impl Iterator<Item = f64> + Clone) -> Self {
         let count = samples.clone().count();
         let mean = samples.clone().sum::<f64>() / count.max(1) as f64;
@@ -174,7 +173,8 @@ fn sizes<'a>(served: impl Iterator<Item = &'a Served>) -> ByteCount {
     served.map(|one| one.arrival.size).sum()
 }
 
-/// When the last of it has come if the links were one of this rate that never waits.
+/// Returns when all data would have arrived over a single link of this rate that never idles
+/// needlessly.
 fn one_after_another(served: &[Served], rate: Rate) -> Duration {
     let payload = rate.bytes_per_second() * PAYLOAD.0 / PAYLOAD.1;
     let payload = Rate::from_bytes_per_second(payload);
@@ -189,7 +189,7 @@ fn kilobits(rate: Rate) -> f64 {
     rate.bits_per_second() as f64 / 1e3
 }
 
-/// Of a full packet, what TCP with time stamps carries.
+/// Payload share of a full TCP packet with time stamps.
 const PAYLOAD: (u64, u64) = (1448, 1500);
 /// Quantiles of Student's distribution at 0.975, for 1 to 30 degrees of freedom.
 const STUDENT: [f64; 30] = [
@@ -236,7 +236,7 @@ mod tests {
         ];
         let trial = Trial::of(&scenario, workload, 3, &all);
         assert_eq!(trial.throughput, 1200.0);
-        // 3 MB in 10 s are more than the link has.
+        // 3 MB in 10 s exceed the link's rate.
         assert_eq!(trial.optimal, 2000.0);
         // From the fifth second on for 2 · 4.144 s.
         assert_eq!(trial.reachable.round(), 1806.0);
@@ -245,7 +245,7 @@ mod tests {
             (times.count, times.mean.round(), times.p95),
             (3, 11667.0, 20000.0)
         );
-        // What is over early was no faster than it was asked for.
+        // A run that ends early was no faster than its requests.
         let early = Trial::of(
             &scenario,
             workload,

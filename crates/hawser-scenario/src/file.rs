@@ -26,7 +26,7 @@ pub(super) fn parse(
     file.check(name, read)
 }
 
-/// All that a file stands for: itself, or what its sweep makes of it.
+/// Parses all scenarios of a file: one, or those of its sweep.
 pub(super) fn parse_points(
     name: &str,
     text: &str,
@@ -48,7 +48,7 @@ pub(super) fn parse_points(
 struct File {
     #[serde(default)]
     summary: String,
-    /// Needed where there is no workload.
+    /// Required without a workload.
     #[serde(default, deserialize_with = "maybe_text")]
     payload: Option<ByteCount>,
     #[serde(default)]
@@ -122,7 +122,7 @@ struct EventEntry {
     at: Span,
     link: usize,
     action: ActionEntry,
-    /// Undone after this long; only for those that can be undone.
+    /// Duration of the event; only for events that can be undone.
     #[serde(default, rename = "for")]
     span: Option<Span>,
 }

@@ -1,5 +1,5 @@
-//! Scenarios: sets of links and what happens to them, read from strict TOML; and the model of
-//! one direction of a link. The lab applies it to real packets, the simulator to its own.
+//! Scenarios: sets of links and events on them, read from strict TOML; and the model of one
+//! direction of a link. The lab applies it to real packets, the simulator to its own.
 #![forbid(unsafe_code)]
 
 mod congestion;
@@ -24,68 +24,68 @@ pub use middlebox::{Forgotten, Nat, TcpOption};
 pub use trace::{Segment, TraceError};
 pub use workload::{Application, Arrival, Sizes, Workload};
 
-/// A set of links, the payload of one transfer over all of them, and what happens meanwhile.
+/// A set of links, the payload of one transfer over all of them, and the events during it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     /// The file's name without its ending.
     pub name: String,
     /// One line for `hawser-lab list`.
     pub summary: String,
-    /// What one transfer over all links carries.
+    /// Payload of one transfer over all links.
     pub payload: ByteCount,
-    /// Which ways are measured when the command line does not say.
+    /// Directions measured by default.
     pub directions: Vec<Direction>,
-    /// Starts the random numbers of loss, jitter and service.
+    /// Seed of the random numbers of loss, jitter and service.
     pub seed: u64,
     /// The links, in order: link 1 is `l1`.
     pub links: Vec<Link>,
-    /// What happens while a transfer runs, in order of time.
+    /// Events during a transfer, in order of time.
     pub events: Vec<Event>,
-    /// What all links share in front of the server; `None`: nothing that is ever full.
+    /// Link that all others share in front of the server; `None` for one without limits.
     pub server: Option<Link>,
-    /// Connections that come and go, for experiments that ask for some.
+    /// Connections that begin and end, for experiments that use them.
     pub workload: Option<Workload>,
 }
 
-/// One of the scenarios that a file with a sweep stands for.
+/// One of the scenarios of a file with a sweep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// The key that differs, as the file says it; empty without a sweep.
+    /// The key that differs, as in the file; empty without a sweep.
     pub key: String,
-    /// What it is here.
+    /// Value of that key.
     pub value: String,
     /// The scenario with that value.
     pub scenario: Scenario,
 }
 
 impl Point {
-    /// Reads and checks a file, and gives a scenario for each value of its sweep, or the one that
-    /// it is. Otherwise as [`Scenario::load`].
+    /// Reads and checks a file; returns a scenario for each value of its sweep, or its only one.
+    /// Otherwise as [`Scenario::load`].
     pub fn load(path: &Path, read: ReadText<'_>) -> Result<Vec<Self>, ScenarioError> {
         load(path, read, file::parse_points)
     }
 }
 
 impl Scenario {
-    /// Reads and checks one scenario file; traces are looked up beside it. `read` gives the text
-    /// of a file.
+    /// Reads and checks one scenario file; traces are found beside it. `read` returns the text of a
+    /// file.
     pub fn load(path: &Path, read: ReadText<'_>) -> Result<Self, ScenarioError> {
         load(path, read, file::parse)
     }
 
-    /// Reads a scenario from its text. `read` gives the text of a trace file, whose name is as the
-    /// scenario says it; [`no_files`] is for a text that stands alone.
+    /// Reads a scenario from its text. `read` returns the text of a trace file, by its name in the
+    /// scenario; [`no_files`] is for a text without traces.
     pub fn parse(name: &str, text: &str, read: ReadText<'_>) -> Result<Self, InvalidScenario> {
         file::parse(name, text, read)
     }
 
-    /// The sum of the links' mean rates in one direction.
+    /// Returns the sum of the links' mean rates in one direction.
     pub fn total_rate(&self, direction: Direction) -> Rate {
         self.links.iter().map(|l| l.line(direction).rate).sum()
     }
 
-    /// The part of the payload that keeps link `index` alone busy for as long as the whole keeps
-    /// all links: what a transfer loses at its beginning weighs the same on both.
+    /// Returns the part of the payload that loads link `index` alone for as long as the whole loads
+    /// all links, so that start-up costs weigh the same on both.
     pub fn single_payload(&self, index: usize, direction: Direction) -> ByteCount {
         let all = self.total_rate(direction).bytes_per_second();
         let Some(link) = self.links.get(index) else {
@@ -116,7 +116,7 @@ fn load<T>(
     })
 }
 
-/// Gives the text of the file with this name.
+/// Function that returns the text of the file with this name.
 pub type ReadText<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
 
 /// Refuses every file: for scenarios that need none.
@@ -124,7 +124,7 @@ pub fn no_files(_: &Path) -> io::Result<String> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Which way the bytes of a transfer go.
+/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
@@ -135,7 +135,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// The word used by the meter and in reports.
+    /// Returns the name used by the meter and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Put => "put",
@@ -144,24 +144,24 @@ impl Direction {
     }
 }
 
-/// One access link: what it does to packets each way, and the client's address on it.
+/// One access link: its two directions, and the client's address on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     /// Client to server.
     pub up: Line,
     /// Server to client.
     pub down: Line,
-    /// The client sits behind a modem that gives it this address (and `.1` as gateway) and
-    /// translates it; several links may have the same one.
+    /// The client is behind a modem with NAT that gives it this address (and `.1` as gateway);
+    /// several links may have the same one.
     pub behind: Option<std::net::Ipv4Addr>,
-    /// Something on the way translates addresses and forgets.
+    /// A NAT on the path that forgets connections.
     pub nat: Option<Nat>,
-    /// What something on the way takes out of TCP's headers, both ways.
+    /// TCP options removed by a middlebox, in both directions.
     pub strip: Vec<TcpOption>,
 }
 
 impl Link {
-    /// The line that a transfer in `direction` loads.
+    /// Returns the line that a transfer in `direction` loads.
     pub fn line(&self, direction: Direction) -> &Line {
         match direction {
             Direction::Put => &self.up,
@@ -169,7 +169,7 @@ impl Link {
         }
     }
 
-    /// The round-trip time of the empty link, without jitter.
+    /// Returns the round-trip time of the idle link, without jitter.
     pub fn round_trip(&self) -> Duration {
         self.up.delay + self.down.delay
     }
@@ -182,23 +182,22 @@ pub struct Line {
     pub rate: Rate,
     /// One-way delay behind the queue.
     pub delay: Duration,
-    /// Every packet's delay differs from `delay` by up to this, either way; order is kept.
+    /// Maximum random deviation from `delay`, either way; order is kept.
     pub jitter: Duration,
-    /// What is lost behind the queue.
+    /// Random loss behind the queue.
     pub loss: Loss,
     /// Drop-tail queue, in time of the mean rate.
     pub queue: Duration,
-    /// How the rate is spread over time.
+    /// Distribution of the rate over time.
     pub service: Service,
 }
 
 /// Random loss of packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loss {
-    /// Chance of a packet to be lost, 0 to 1.
+    /// Loss probability of a packet, 0 to 1.
     pub mean: f64,
-    /// How many packets in a row a loss takes on average, 1 to 1000; `None`: each is lost or not
-    /// by itself.
+    /// Mean length of a loss burst in packets, 1 to 1000; `None` for independent losses.
     ///
     /// Source: Gilbert, BSTJ 39 (1960), with everything lost in the bad state and nothing in the
     /// good one.
@@ -213,35 +212,35 @@ impl Loss {
     };
 }
 
-/// How a line's rate is spread over time.
+/// Distribution of a line's rate over time.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Service {
-    /// The same at all times.
+    /// Constant.
     Steady,
-    /// Turns of serving and not serving, their lengths drawn evenly from the two ranges; the
-    /// rate while serving is such that the mean over time is the line's rate.
+    /// Alternating periods of service and none, with lengths drawn uniformly from the two ranges;
+    /// the rate during service is such that the mean over time is the line's rate.
     Bursty {
-        /// Shortest and longest turn of serving.
+        /// Shortest and longest period of service.
         on: (Duration, Duration),
-        /// Shortest and longest turn of not serving.
+        /// Shortest and longest period without service.
         off: (Duration, Duration),
     },
-    /// Pieces of constant rate, repeated for ever.
+    /// Pieces of constant rate, repeated endlessly.
     Trace(Vec<Segment>),
 }
 
-/// Something that happens to a link while a transfer runs.
+/// An event on a link during a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Time since the transfer began.
     pub at: Duration,
-    /// Which link, from 0.
+    /// Index of the link, from 0.
     pub link: usize,
-    /// What happens to it.
+    /// Effect on the link.
     pub action: Action,
 }
 
-/// What can happen to a link.
+/// Effect of an event on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Every packet is dropped silently, both ways.
@@ -273,26 +272,26 @@ pub enum ScenarioError {
     Invalid {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// Description of the error and its place.
         reason: Box<InvalidScenario>,
     },
 }
 
-/// What is wrong with a scenario's text.
+/// An error in a scenario's text.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidScenario {
     /// Not TOML, an unknown key, or a value without its unit; the message holds line and key.
     #[error("{0}")]
     Syntax(#[from] toml::de::Error),
-    /// A value outside of what is allowed.
+    /// A value outside its range.
     #[error("{key} is {got}: allowed is {allowed}")]
     Value {
         /// The key, with the link's or event's number.
         key: String,
-        /// What the file says.
+        /// Value in the file.
         got: String,
-        /// What it may say.
+        /// Allowed values.
         allowed: &'static str,
     },
     /// A trace that cannot be used.
@@ -300,12 +299,12 @@ pub enum InvalidScenario {
     Trace {
         /// The key, with the link's number.
         key: String,
-        /// What is wrong with it.
+        /// Description of the error.
         reason: TraceError,
     },
 }
 
-/// A transfer below this measures connection set-up rather than a link.
+/// Minimum payload: a smaller transfer measures connection setup rather than a link.
 const MIN_SINGLE_PAYLOAD: ByteCount = ByteCount::from_kib(64);
-/// More links than this is a mistake in the file.
+/// Maximum number of links; more are a mistake in the file.
 pub const MAX_LINKS: usize = 16;

@@ -1,4 +1,4 @@
-//! One direction of a link as a model: it says of each packet when it arrives, or why not.
+//! Model of one direction of a link: it computes for each packet when it arrives, or why not.
 
 mod service;
 
@@ -13,36 +13,36 @@ use service::Server;
 
 /// The state of one direction: drop-tail queue, server, delay, loss, in this order.
 ///
-/// Packets are given in order of arrival and leave in the same order. The whole fate of a packet
-/// is known when it arrives, because service depends on nothing that comes later.
+/// Packets enter in order of arrival and leave in the same order. The fate of a packet is known
+/// when it enters, because service does not depend on later packets.
 #[derive(Debug)]
 pub struct LineState {
     line: Line,
     server: Server,
     rng: SmallRng,
     limit: ByteCount,
-    /// Start of service and size of packets that had not been served at the last arrival.
+    /// Start of service and size of packets not yet served at the last arrival.
     waiting: VecDeque<(Instant, ByteCount)>,
     backlog: ByteCount,
     free_at: Instant,
     last_delivery: Instant,
-    /// Packets are being lost in a row.
+    /// A loss burst is in progress.
     in_burst: bool,
 }
 
-/// What becomes of a packet.
+/// Fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It reaches the other end at this time.
     Delivered(Instant),
     /// The queue was full.
     Overflowed,
-    /// It was served, and lost on the way.
+    /// It was served, then lost.
     Lost,
 }
 
 impl LineState {
-    /// An idle line at `now`.
+    /// Creates an idle line at `now`.
     pub fn new(line: Line, seed: u64, now: Instant) -> Self {
         Self {
             server: Server::new(&line, now),
@@ -57,7 +57,7 @@ impl LineState {
         }
     }
 
-    /// Takes in a packet of `size` bytes that arrived at `arrival`.
+    /// Handles a packet of `size` bytes that enters at `arrival`.
     pub fn handle_packet(&mut self, arrival: Instant, size: ByteCount) -> Fate {
         while let Some((start, waited)) = self.waiting.front().copied()
             && start <= arrival
@@ -87,7 +87,7 @@ impl LineState {
         Fate::Delivered(self.last_delivery)
     }
 
-    /// Whether the next packet is lost.
+    /// Draws whether the next packet is lost.
     fn loses(&mut self) -> bool {
         let Loss { mean, burst } = self.line.loss;
         if mean <= 0.0 {
@@ -96,8 +96,8 @@ impl LineState {
         let Some(burst) = burst else {
             return self.rng.random_bool(mean);
         };
-        // A burst ends so often that its mean length is right, and one begins so often that as
-        // many begin as end.
+        // The probability that a burst ends gives its mean length; the probability that one begins
+        // gives the mean loss.
         let ends = 1.0 / burst;
         let turns = match self.in_burst {
             true => ends,
@@ -108,7 +108,7 @@ impl LineState {
     }
 }
 
-/// A queue that cannot hold one packet would carry nothing.
+/// Minimum queue: a smaller one could carry no packet.
 const MIN_QUEUE: ByteCount = ByteCount::new(1500);
 
 #[cfg(test)]

@@ -1,31 +1,31 @@
-//! What stands on the way of a link and meddles with connections.
+//! Middleboxes on the path of a link.
 
 use std::time::Duration;
 
-/// A translation of addresses that forgets connections which are silent for too long.
+/// A NAT that forgets connections which are silent for too long.
 ///
-/// What comes from outside for a forgotten connection vanishes.
+/// Packets from outside for a forgotten connection are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nat {
-    /// How long a connection is known after its last packet in either direction, 100 ms to 24 h.
-    /// RFC 5382 asks for two hours at least; some keep to minutes.
+    /// Time-out of a connection after its last packet in either direction, 100 ms to 24 h. RFC 5382
+    /// asks for at least two hours; some NATs use minutes.
     pub forget: Duration,
-    /// What comes of a packet from inside that belongs to a forgotten connection.
+    /// Handling of packets from inside for a forgotten connection.
     pub then: Forgotten,
 }
 
-/// What a translation does with packets from inside of connections that it has forgotten.
+/// A NAT's handling of packets from inside for forgotten connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forgotten {
-    /// They vanish.
+    /// They are dropped.
     Silence,
-    /// They get a fresh mapping, so that the server sees a connection that it does not know and
-    /// answers with a reset.
+    /// They get a new mapping, so that the server sees an unknown connection and answers with a
+    /// reset.
     Reset,
 }
 
-/// What is taken out of TCP's headers.
+/// TCP options that a middlebox removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TcpOption {
@@ -43,7 +43,8 @@ pub enum TcpOption {
 }
 
 impl TcpOption {
-    /// Whether it stands for an option of this kind with this body, which follows kind and length.
+    /// Tells whether it includes an option of this kind with this body, which follows kind and
+    /// length.
     pub fn covers(self, kind: u8, body: &[u8]) -> bool {
         match self {
             Self::Unknown => !matches!(kind, 0..=5 | 8),

@@ -1,25 +1,25 @@
-//! What is promised of a session on a set of links: what the lab judges by, and what the simulator
-//! hunts for. Shares are in thousandths.
+//! Guarantees for a session on a set of links, which the lab checks and the simulator tries to
+//! violate. Shares are in thousandths.
 
 use std::time::Duration;
 
 use crate::Link;
 
-/// Of the best single link's goodput, what a bulk transfer reaches at least.
+/// Minimum goodput of a bulk transfer, as a share of the best single link's.
 pub const OF_BEST: u64 = 980;
-/// The part of the sum that a link has to give at least for its sum to be promised.
+/// Minimum share of the sum that a link has to contribute for its sum to be guaranteed.
 pub const LEAST_OF_SUM: u64 = 50;
-/// How much later an interactive stream may be beside bulk than without it, jitter aside.
+/// Maximum added delay of an interactive stream beside bulk data, without jitter.
 pub const ADDED_DELAY: Duration = Duration::from_millis(30);
-/// How long a reader may wait when a link fails, beyond one round trip.
+/// Maximum gap for a reader when a link fails, beyond one round trip.
 pub const FIRST_BYTE: Duration = Duration::from_millis(200);
-/// How soon after a link's return the rate is to be full again.
+/// Maximum time from a link's return to the full rate.
 pub const FULL_RATE: Duration = Duration::from_millis(1500);
-/// Of the rate before a failure, what is full again.
+/// Share of the rate before a failure that counts as full.
 pub const OF_FULL_RATE: u64 = 950;
 
-/// Of the sum of single links' goodputs, what a bulk transfer reaches at least over links with these
-/// round-trip times; nothing where they are too far apart.
+/// Returns the minimum goodput of a bulk transfer, as a share of the sum of single links' goodputs,
+/// for links with these round-trip times; `None` where they differ too much.
 pub fn of_sum(round_trips: impl Iterator<Item = Duration> + Clone) -> Option<u64> {
     let (shortest, longest) = (round_trips.clone().min()?, round_trips.max()?);
     match longest {
@@ -29,8 +29,8 @@ pub fn of_sum(round_trips: impl Iterator<Item = Duration> + Clone) -> Option<u64
     }
 }
 
-/// How long a reader may wait when link `failed`, from 0, fails: [`FIRST_BYTE`] and the round trip of
-/// the shortest link that is left.
+/// Returns the maximum gap for a reader when link `failed`, from 0, fails: [`FIRST_BYTE`] and the
+/// round trip of the fastest remaining link.
 pub fn longest_gap(links: &[Link], failed: usize) -> Duration {
     let left = links.iter().enumerate().filter(|(link, _)| *link != failed);
     let round_trips = left.map(|(_, link)| link.round_trip());

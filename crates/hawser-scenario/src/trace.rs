@@ -10,7 +10,7 @@ use crate::ReadText;
 /// A piece of constant rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// How long it lasts.
+    /// Duration.
     pub span: Duration,
     /// The rate during it; zero serves nothing.
     pub rate: Rate,
@@ -36,7 +36,7 @@ pub enum TraceError {
         /// The line's text.
         got: String,
     },
-    /// Nothing would ever be served.
+    /// The trace never serves anything.
     #[error("a trace needs at least one piece longer than nothing with a rate above zero")]
     Empty,
 }
@@ -73,7 +73,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Segment>, TraceError> {
     let steps = length.div_ceil(STEP_MILLIS);
     let mut packets = vec![0_u64; usize::try_from(steps).unwrap_or(0)];
     for at in chances {
-        // A chance at the very end belongs to the last step.
+        // An opportunity at the very end belongs to the last step.
         let step = (at / STEP_MILLIS).min(steps.saturating_sub(1));
         if let Some(count) = packets.get_mut(usize::try_from(step).unwrap_or(usize::MAX)) {
             *count += 1;
@@ -91,7 +91,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Segment>, TraceError> {
     )
 }
 
-/// Refuses a trace that would stop for ever.
+/// Refuses a trace that would never serve.
 pub(super) fn check(segments: Vec<Segment>) -> Result<Vec<Segment>, TraceError> {
     let serves = |s: &Segment| s.rate > Rate::ZERO && s.span >= Duration::from_millis(1);
     if segments.iter().any(serves) {
@@ -106,9 +106,10 @@ pub(super) fn mean_rate(segments: &[Segment]) -> Rate {
     Rate::over(bytes, segments.iter().map(|s| s.span).sum())
 }
 
-/// Chances are gathered in steps of this, fine enough for a queue of tens of milliseconds.
+/// Width of the steps in which opportunities are added up, fine enough for a queue of tens of
+/// milliseconds.
 const STEP_MILLIS: u64 = 5;
-/// What one chance of a mahimahi trace carries.
+/// Bytes of one opportunity of a mahimahi trace.
 const CHANCE_BYTES: u64 = 1500;
 const MAX_TRACE_MILLIS: u64 = 3_600_000;
 

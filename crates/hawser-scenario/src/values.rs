@@ -49,7 +49,7 @@ impl<'de> Deserialize<'de> for LossText {
     }
 }
 
-/// By hand, since an untagged choice does not say what is wrong.
+/// Written by hand, since an untagged enum gives no useful error.
 struct LossVisitor;
 
 impl<'de> Visitor<'de> for LossVisitor {

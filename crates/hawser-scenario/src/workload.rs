@@ -1,4 +1,4 @@
-//! Connections that come and go: which applications make them, how often and how large.
+//! Workloads: which applications make connections, how often and how large.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use hawser_types::{ByteCount, Rate};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-/// Applications of a client that fetch things from a server, each over a connection of its own.
+/// Applications of a client that fetch data from a server, each over its own connection.
 ///
 /// Source: DBAS §IV.A.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// Connections begin from the start of a run until then.
+    /// Period from the start of a run in which connections begin.
     pub span: Duration,
-    /// Who makes them.
+    /// The applications.
     pub applications: Vec<Application>,
 }
 
 /// Connections of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Application {
-    /// Its name in reports; no other application of the workload has it.
+    /// Unique name in reports.
     pub name: String,
-    /// What the rules would say of it.
+    /// Class that the rules would set.
     pub class: Class,
-    /// What the server answers, on average.
+    /// Mean size of the server's answer.
     pub size: ByteCount,
-    /// How sizes differ.
+    /// Distribution of sizes.
     pub sizes: Sizes,
     /// Connections begun in a second, a Poisson process; 0 to 1000.
     pub per_second: f64,
@@ -35,7 +35,7 @@ pub struct Application {
     pub at_start: u32,
 }
 
-/// How the sizes of one application's connections differ.
+/// Distribution of the sizes of an application's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sizes {
@@ -46,20 +46,20 @@ pub enum Sizes {
     Exponential,
 }
 
-/// A connection that is to begin.
+/// A planned connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Time since the start of the run.
     pub at: Duration,
-    /// The number of its application, from 0.
+    /// Index of its application, from 0.
     pub application: usize,
-    /// What the server answers.
+    /// Size of the server's answer.
     pub size: ByteCount,
 }
 
 impl Workload {
-    /// The connections of one run in order of time, the same for the same seed. Each application
-    /// has random numbers of its own: more of one changes nothing for the others.
+    /// Draws the connections of one run in order of time; equal seeds give equal connections. Each
+    /// application has its own random numbers, so that applications do not affect each other.
     pub fn draw(&self, seed: u64) -> Vec<Arrival> {
         let mut all = Vec::new();
         for (number, application) in self.applications.iter().enumerate() {
@@ -83,7 +83,7 @@ impl Workload {
         all
     }
 
-    /// What is asked for in a second while connections begin, on average.
+    /// Returns the mean rate of requested data while connections begin.
     pub fn offered(&self) -> Rate {
         let span = self.span.as_secs_f64();
         let bytes = |app: &Application| {
@@ -105,14 +105,14 @@ impl Application {
         }
     }
 
-    /// `None`: it never begins one.
+    /// Draws the pause before the next connection; `None` if there is none.
     fn draw_pause(&self, rng: &mut SmallRng) -> Option<Duration> {
         let seconds = exponential(rng) / self.per_second;
         Duration::try_from_secs_f64(seconds).ok()
     }
 }
 
-/// With a mean of one.
+/// Draws from an exponential distribution with mean one.
 fn exponential(rng: &mut SmallRng) -> f64 {
     -(1.0 - rng.random::<f64>()).ln()
 }

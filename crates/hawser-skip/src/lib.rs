@@ -1,5 +1,5 @@
-//! For tests only: how a test that needs what the machine lacks says that it cannot run, and network
-//! namespaces for those that need interfaces of their own.
+//! For tests only: reports of tests that cannot run on this machine, and network namespaces for
+//! tests that need their own interfaces.
 #![forbid(unsafe_code)]
 
 pub mod namespace;
@@ -8,14 +8,14 @@ use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// Says that `test`, as `crate::test`, passes without having tested anything, and why.
+/// Reports that `test`, as `crate::test`, passes without having tested anything, and why.
 ///
 /// One line goes to the file that the environment variable `HAWSER_SKIP_LOG` names, where
 /// `cargo xtask test` counts it; without the variable, to standard error.
 ///
 /// # Panics
 ///
-/// Where the file can't be written: the test would count as passed.
+/// Panics if the file cannot be written: the test would count as passed.
 pub fn skip(test: &str, reason: &str) {
     let line = format!("SKIPPED: {test}: {reason}\n");
     match std::env::var_os("HAWSER_SKIP_LOG") {
@@ -24,7 +24,7 @@ pub fn skip(test: &str, reason: &str) {
     }
 }
 
-/// One small write in append mode: tests that run at once do not mix their lines.
+/// One small write in append mode, so that lines of concurrent tests do not mix.
 fn append(log: &Path, line: &str) -> io::Result<()> {
     let mut log = OpenOptions::new().create(true).append(true).open(log)?;
     log.write_all(line.as_bytes())

@@ -1,19 +1,18 @@
-//! Tests that need network interfaces of their own run in a namespace of their own. All of this
-//! panics where something is not as it should be, as tests do.
+//! Network namespaces for tests that need their own interfaces. All functions panic on errors, as
+//! tests do.
 
 use std::env;
 use std::process::{Child, Command, Stdio};
 
 use crate::skip;
 
-/// Runs `body` as root of a fresh network namespace, in a process of its own; `test` is the path of
-/// the calling test as the test runner knows it. Says so and does nothing where the system forbids
-/// that.
+/// Runs `body` as root of a new network namespace, in its own process; `test` is the path of the
+/// calling test. Reports a skipped test where the system forbids that.
 pub fn in_namespace(test: &str, body: impl FnOnce()) {
     enter(test, &["--user", "--map-root-user", "--net", "--"], body);
 }
 
-/// The same for what only the machine's root may do, in no namespace of users.
+/// Runs `body` likewise as the machine's root, without a user namespace.
 pub fn in_namespace_of_root(test: &str, body: impl FnOnce()) {
     enter(test, &["--net", "--"], body);
 }
@@ -45,7 +44,7 @@ fn enter(test: &str, arguments: &[&str], body: impl FnOnce()) {
             output.status.success(),
             "in the namespace:\n{out}\n{errors}"
         );
-        // What it has measured; the runner keeps it to itself unless it is told otherwise.
+        // The output of the test; the runner hides it by default.
         print!("{out}");
     } else {
         skip(
@@ -55,19 +54,19 @@ fn enter(test: &str, arguments: &[&str], body: impl FnOnce()) {
     }
 }
 
-/// With the crate before it, which cargo tells its tests.
+/// Returns the name with its crate, which cargo sets for tests.
 fn named(test: &str) -> String {
     let name = env::var("CARGO_PKG_NAME").unwrap_or_default();
     format!("{}::{test}", name.replace('-', "_"))
 }
 
-/// Why `ip`, which makes interfaces, cannot be run here; nothing where it can.
+/// Returns why `ip`, which creates interfaces, cannot run here; `None` where it can.
 pub fn no_ip() -> Option<String> {
     let error = Command::new("ip").arg("-V").output().err()?;
     Some(format!("cannot run ip: {error}"))
 }
 
-/// Runs `ip` with these arguments, separated by blanks.
+/// Runs `ip` with these space-separated arguments.
 pub fn ip(arguments: &str) {
     let status = Command::new("ip")
         .args(arguments.split(' '))
@@ -76,13 +75,13 @@ pub fn ip(arguments: &str) {
     assert!(status.success(), "ip {arguments}");
 }
 
-/// A second network namespace beside the one that the test is in.
+/// A second network namespace beside the test's own.
 pub struct Neighbour(Child);
 
 impl Neighbour {
-    /// Makes one, which lasts as long as this does.
+    /// Creates one, which exists until this is dropped.
     pub fn start() -> Self {
-        // It says something when the namespace is there, and lasts until its input ends.
+        // It prints a line when the namespace exists, and ends with its input.
         let mut child = Command::new("unshare")
             .args(["--net", "--", "sh", "-c", "echo; cat"])
             .stdin(Stdio::piped())
@@ -94,7 +93,7 @@ impl Neighbour {
         Self(child)
     }
 
-    /// A process that is in it.
+    /// Returns a process in the namespace.
     pub fn process(&self) -> u32 {
         self.0.id()
     }
@@ -104,7 +103,7 @@ impl Neighbour {
         ip(&format!("link set {name} netns {}", self.0.id()));
     }
 
-    /// A command that will run there.
+    /// Returns a command that runs there.
     pub fn command(&self, program: &str) -> Command {
         let pid = self.0.id().to_string();
         let mut command = Command::new("nsenter");

@@ -57,7 +57,7 @@ fn rules_that_keep_programs_to_links_or_off_the_gateway_have_to_know_them() {
     assert!(!binds(of_program("curl"), mode(Mode::Bonded)));
     assert!(!binds(of_program("curl"), class(Class::Bulk)));
     assert!(!binds(to_port(), never("lte")));
-    // The class may come of the program.
+    // The class may depend on the program.
     let bulk = Condition {
         class: vec![Class::Bulk],
         ..Condition::default()

@@ -2,7 +2,7 @@ use std::fmt::{self, Display};
 
 use super::{Mean, Row, Trial};
 
-/// Rows, one method a line, with a heading for each set of links.
+/// Table of rows, one line for each method, with a heading for each set of links.
 #[derive(Debug)]
 pub struct Table<'a>(pub &'a [Row]);
 

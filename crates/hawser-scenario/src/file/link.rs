@@ -32,7 +32,7 @@ pub(super) struct LinkEntry {
     down: Option<Box<LinkEntry>>,
 }
 
-/// On and off turns, each a span or a range of spans: `on = "200ms..400ms"`.
+/// On and off periods, each a span or a range of spans: `on = "200ms..400ms"`.
 #[derive(Deserialize, Clone)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct ServiceEntry {
@@ -56,7 +56,7 @@ struct StepEntry {
     rate: Rate,
 }
 
-/// What the translation on a link forgets, and what comes of it.
+/// Time-out of the NAT on a link, and its consequence.
 #[derive(Deserialize, Clone, Copy)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct NatEntry {
@@ -95,7 +95,7 @@ impl LinkEntry {
         })
     }
 
-    /// The line that all links meet in front of the server.
+    /// Reads the line that all links share in front of the server.
     pub(super) fn check_server(self, read: ReadText<'_>) -> Result<Link, InvalidScenario> {
         if self.behind.is_some() || self.nat.is_some() || !self.strip.is_empty() {
             let got = "a table with behind, nat or strip";
@@ -104,15 +104,15 @@ impl LinkEntry {
         self.check("server", read)
     }
 
-    /// Whether it says something that only a whole link can have.
+    /// Tells whether it sets a key that only a whole link can have.
     fn is_whole_links(&self) -> bool {
         let nested = self.up.is_some() || self.down.is_some();
         nested || self.behind.is_some() || self.nat.is_some() || !self.strip.is_empty()
     }
 
-    /// One direction: what it says itself, else what its link says.
+    /// Merges the keys of one direction with those of its link, which are the defaults.
     fn or(&self, link: &Self) -> Self {
-        // What a line says itself about its rate over time replaces all the link says about it.
+        // A line's own keys for its rate over time replace all of the link's.
         let shaped = self.service.is_some() || self.trace.is_some();
         let traced = self.trace.is_some();
         let rated = self.rate.is_some();
@@ -249,7 +249,7 @@ fn check_loss(
     if !(1.0..=MAX_BURST).contains(&burst) {
         return Err(out_of_range(&key("loss.burst"), burst, "1 to 1000 packets"));
     }
-    // Between two bursts there is one packet at least.
+    // At least one packet lies between two bursts.
     if mean > burst / (burst + 1.0) {
         let got = format!("{}%", mean * 100.0);
         let allowed = "at most burst / (burst + 1)";

@@ -6,13 +6,13 @@ use toml::{Table, Value};
 use super::{File, out_of_range};
 use crate::{InvalidScenario, Point, ReadText};
 
-/// Which value changes, and how.
+/// The value that changes, and its values.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct SweepEntry {
-    /// As `link.2.rate`: tables by name, entries of lists by their number from 1.
+    /// Key such as `link.2.rate`: tables by name, entries of lists by their number from 1.
     key: String,
-    /// What it takes, one after another.
+    /// Its values, in order.
     values: Vec<Value>,
 }
 

@@ -1,4 +1,4 @@
-//! When a line serves, and at which rate.
+//! Service of a line over time.
 
 use std::time::Duration;
 
@@ -61,8 +61,8 @@ impl Server {
         }
     }
 
-    /// When `bytes` have been served if service of them may begin at `start`, which never goes
-    /// back before the result of an earlier call.
+    /// Returns when `bytes` have been served if service may begin at `start`, which must not be
+    /// before the result of an earlier call.
     pub(super) fn finish(
         &mut self,
         start: Instant,
@@ -113,7 +113,7 @@ impl Server {
     }
 }
 
-/// Stands for a time that no lab lives to see.
+/// Stands for a time that is never reached.
 const NEVER: Duration = Duration::from_secs(1 << 32);
 
 #[cfg(test)]
