@@ -1,334 +1,277 @@
-use std::collections::{BTreeSet, VecDeque};
+//! One TCP connection or association, as the session sees it.
+//!
+//! The channel owns what is known of the connection; its parts own what was given to it
+//! ([`Outbound`]), what came in ([`Inbound`]), what its silence means ([`Liveness`]), what its link may
+//! be used for ([`LinkStanding`]) and what the ends tell each other of it ([`Notices`]).
+
+mod association_paths;
+mod datagram_queue;
+mod inbound;
+mod link_standing;
+mod liveness;
+mod notices;
+mod outbound;
+mod rates;
+mod snapshots;
+mod spec;
+
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use hawser_path::{Control, ControlChoice, ControlFacts, KernelSample, PathEstimator, RttRefresh};
 use hawser_sched::PathView;
-use hawser_sched::governor::{Harm, Standing};
-use hawser_sched::rules::Permission;
-use hawser_types::{
-    ByteCount, ChannelId, Instant, LinkIndex, RangeSet, Rate, RecordNumber, StreamId,
-};
-use hawser_wire::{ChannelRole, MAX_CHUNK_PAYLOAD, RECORD_HEADER_LENGTH};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, StreamId};
+use hawser_wire::{ChannelRole, PathReport};
 
-use crate::ledger::ChunkKey;
-use crate::seal::TAG_LENGTH;
-use crate::session::SendTerms;
-use crate::session::association::{Booked, PathSample};
-use crate::session::datagrams::Given;
-use crate::session::report::{Notice, Reported};
-use crate::snapshot::PeerView;
-use crate::{ChunkSize, Misbehaviour};
+pub(crate) use association_paths::{AssociationPaths, LinksTraffic};
+pub(crate) use datagram_queue::DatagramQueue;
+pub(crate) use inbound::Inbound;
+#[cfg(test)]
+pub(crate) use inbound::MAX_NUMBERS_AHEAD;
+pub(crate) use link_standing::LinkStanding;
+pub(crate) use liveness::Liveness;
+pub(crate) use notices::{Notice, Notices, stamp_of};
+pub(crate) use outbound::{Assigned, Outbound, Sent};
+pub use spec::ChannelSpec;
 
-/// What the driver knows of a channel that it adds to a session.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ChannelSpec {
-    /// Its number.
-    pub id: ChannelId,
-    /// What it is for.
-    pub role: ChannelRole,
-    /// The client's link below it. A gateway learns the first channel's from the client's hello. An
-    /// association has [`LinkIndex::ALL`], and no other channel has.
-    pub link: LinkIndex,
-    /// Records exchanged before the session took over, the same in both directions: 1 for a
-    /// channel that joined, 0 for the first.
-    pub records: u64,
-    /// Bytes of payload in a full TCP segment, or in a packet of the association, if known.
-    pub segment_size: Option<u32>,
-}
-
-/// What carries a channel's records.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Transport {
-    /// A TCP connection over one link.
-    #[default]
-    Tcp,
-    /// An association over all links.
-    Association,
-}
-
-/// Why chunks go over what they go over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TransportReason {
-    /// It was asked for.
-    Wished,
-    /// Nothing else was tried yet.
-    #[default]
-    First,
-    /// It is tried, to compare it with the other.
-    Tried,
-    /// It delivered more than the other, or not so much less that a change was worth it.
-    Faster,
-    /// The other fell silent, or is gone.
-    Silent,
-}
-
-impl ChannelSpec {
-    /// An association that is established and carries messages from now on.
-    pub const fn association(id: ChannelId) -> Self {
-        Self {
-            id,
-            role: ChannelRole::Bulk,
-            link: LinkIndex::ALL,
-            records: 0,
-            segment_size: None,
-        }
-    }
-
-    /// What carries it.
-    pub fn transport(&self) -> Transport {
-        match self.link {
-            LinkIndex::ALL => Transport::Association,
-            _ => Transport::Tcp,
-        }
-    }
-
-    pub(crate) fn is_association(&self) -> bool {
-        self.transport() == Transport::Association
-    }
-
-    /// Bytes of payload in a packet of an association.
-    pub(crate) fn packet_size(&self) -> usize {
-        self.segment_size.unwrap_or(DEFAULT_PACKET) as usize
-    }
-}
+use crate::config::ChunkSize;
+use crate::transport::Transport;
 
 /// One TCP connection or association, as the session sees it.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    pub(crate) spec: ChannelSpec,
-    pub(crate) path: PathEstimator,
+    spec: ChannelSpec,
+    path: PathEstimator,
     control: ControlChoice,
-    pub(crate) refresh: RttRefresh,
-    pub(crate) suspect_since: Option<Instant>,
-    /// What the user says of the link for what this side sends, and what that comes to now.
-    pub(crate) terms: SendTerms,
-    pub(crate) standing: Standing,
-    /// What its link did to the whole, while it is demoted for that.
-    pub(crate) harm: Option<Harm>,
-    /// Links with the same number share a bottleneck.
-    pub(crate) bottleneck: Option<u8>,
-    /// A channel of the same link died at this time; this one has yet to show that it lives.
-    pub(crate) doubted_at: Option<Instant>,
-    /// Suspect: when what the peer's kernel has, and its session may not have, is copied too.
-    pub(crate) held_back: Option<Instant>,
-    /// It is given nothing, to spare it bbr's probe.
-    pub(crate) drains: bool,
-    /// The kernel would send more at once.
-    pub(crate) ready: bool,
+    refresh: RttRefresh,
+    /// Gets no chunks for now, to spare it bbr's probe.
+    drains: bool,
     /// The driver was told that there is something to send.
-    pub(crate) woken: bool,
-    /// Chunks given to the channel that are not in a record yet.
-    pub(crate) outbox: VecDeque<Assigned>,
-    /// Chunks in records that the peer has not acknowledged.
-    pub(crate) sent: VecDeque<Sent>,
-    /// Records sent, of an association those with chunks; the number of the next.
-    pub(crate) records_sent: u64,
-    pub(crate) records_acknowledged: u64,
-    /// Bytes written to the connection by the session.
-    pub(crate) written: u64,
-    /// How many of these the peer's kernel had acknowledged at the latest sample.
-    acknowledged: u64,
-    /// Bytes of payload in `sent` and `outbox`.
-    pub(crate) in_flight: u64,
-    pub(crate) last_session_ack: Instant,
-    /// How far the peer's kernel had come, and when it came that far.
-    progress: (u64, Instant),
-    pub(crate) heartbeat_due: bool,
-    pub(crate) heartbeat_at: Option<Instant>,
-    /// Streams whose limits went over another channel and are to go over this one too.
-    pub(crate) credit_copies: BTreeSet<StreamId>,
-    /// What is to be said of other channels on this one.
-    pub(crate) notices: Vec<Notice>,
-    pub(crate) reported: Reported,
-    /// How the peer last saw the channel.
-    pub(crate) peer: Option<PeerView>,
-    pub(crate) inbound: Inbound,
-    pub(crate) given: Given,
-    /// Of an association: its paths, and what of their traffic was booked.
-    pub(crate) paths: Vec<PathSample>,
-    pub(crate) booked: Vec<Booked>,
-    /// Likewise: what it has sent twice at once.
-    pub(crate) sent_twice: u64,
-    pub(crate) payload_sent: u64,
-    pub(crate) payload_received: u64,
-}
-
-/// A chunk given to a channel.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Assigned {
-    pub(crate) chunk: ChunkKey,
-    pub(crate) length: u32,
-    /// Another channel had it before.
-    pub(crate) copy: bool,
-}
-
-/// A chunk in flight on one channel.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sent {
-    pub(crate) record: u64,
-    pub(crate) chunk: ChunkKey,
-    pub(crate) length: u32,
-    /// Another channel had it before.
-    pub(crate) copy: bool,
-    /// The position of its last byte in the connection.
-    pub(crate) end: u64,
-    pub(crate) at: Instant,
-}
-
-/// What came in on a channel, and what of it the peer was told.
-#[derive(Debug, Default)]
-pub(crate) struct Inbound {
-    /// Records that came; on an association the numbered ones without a gap.
-    pub(crate) records: u64,
-    /// Of an association: all numbers that came.
-    numbers: RangeSet,
-    acknowledged: u64,
-    unacknowledged_bytes: u64,
-    pub(crate) ack_due: Option<Instant>,
-    /// When the latest large chunk came, and how long after the one before.
-    latest: Option<(Instant, Duration)>,
+    woken: bool,
+    outbound: Outbound,
+    inbound: Inbound,
+    liveness: Liveness,
+    standing: LinkStanding,
+    notices: Notices,
+    /// Streams whose limits went over another channel and should go over this one too.
+    credit_copies: BTreeSet<StreamId>,
+    datagrams: DatagramQueue,
+    /// Paths of an association; none over TCP.
+    paths: AssociationPaths,
 }
 
 impl Channel {
+    /// A channel of which nothing is known yet.
     pub(crate) fn new(spec: ChannelSpec) -> Self {
         Self {
             spec,
             path: PathEstimator::default(),
             control: ControlChoice::default(),
             refresh: RttRefresh::default(),
-            suspect_since: None,
-            terms: SendTerms::default(),
-            standing: Standing::Full,
-            harm: None,
-            bottleneck: None,
-            doubted_at: None,
-            held_back: None,
             drains: false,
-            ready: false,
             woken: false,
-            outbox: VecDeque::new(),
-            sent: VecDeque::new(),
-            records_sent: spec.records,
-            records_acknowledged: spec.records,
-            written: 0,
-            acknowledged: 0,
-            in_flight: 0,
-            last_session_ack: Instant::ZERO,
-            progress: (0, Instant::ZERO),
-            heartbeat_due: false,
-            heartbeat_at: None,
+            outbound: Outbound::new(spec.records),
+            inbound: Inbound::new(spec.records),
+            liveness: Liveness::default(),
+            standing: LinkStanding::default(),
+            notices: Notices::default(),
             credit_copies: BTreeSet::new(),
-            notices: Vec::new(),
-            reported: Reported::default(),
-            peer: None,
-            inbound: Inbound {
-                records: spec.records,
-                acknowledged: spec.records,
-                ..Inbound::default()
-            },
-            given: Given::default(),
-            paths: Vec::new(),
-            booked: Vec::new(),
-            sent_twice: 0,
-            payload_sent: 0,
-            payload_received: 0,
+            datagrams: DatagramQueue::default(),
+            paths: AssociationPaths::default(),
         }
     }
 
-    /// What a policy may see of the channel.
-    pub(crate) fn view(&self, now: Instant, size: ChunkSize) -> PathView {
-        let kernel = self.path.latest();
-        PathView {
-            channel: self.spec.id,
-            link: self.spec.link,
-            ready: self.ready && self.outbox.is_empty() && self.has_number_left(),
-            suspect: self.suspect_since.is_some(),
-            rtt: self.path.rtt(),
-            min_rtt: self.path.min_rtt().unwrap_or_default(),
-            rtt_variation: kernel.rtt_variation,
-            standing_queue: self.path.delay().standing_queue(),
-            rate: self.path.rate(),
-            confidence: self.path.delivery().confidence(now),
-            congestion_window: kernel.congestion_window,
-            kernel_backlog: kernel.not_sent.unwrap_or_default(),
-            in_flight: ByteCount::new(self.in_flight),
-            stalled: self.stalled(now),
-            beside: ByteCount::ZERO,
-            chunk: ByteCount::from(self.chunk_limit(size, CHUNK_HEADER)),
-            weight: self.terms.weight,
-            price: self.terms.price,
-            price_weight: self.terms.price_weight,
-            preferred: self.terms.permission == Permission::Preferred,
-            standing: self.standing,
-            bottleneck: self.bottleneck,
-        }
+    /// Returns its number.
+    pub(crate) fn id(&self) -> ChannelId {
+        self.spec.id
     }
 
-    /// Orders channels by how late a small thing is when it goes over them.
-    pub(crate) fn slowness(&self) -> (bool, bool, bool, Duration, ChannelId) {
-        let bulk = self.spec.role == ChannelRole::Bulk;
-        (
-            self.suspect_since.is_some(),
-            self.is_excluded(),
-            bulk,
-            self.path.rtt(),
-            self.spec.id,
-        )
+    /// Returns the kind of chunks that it is for.
+    pub(crate) fn role(&self) -> ChannelRole {
+        self.spec.role
     }
 
-    /// Its standing, as far as the user does not exclude it.
-    pub(crate) fn governed(&self) -> Standing {
-        self.harm.map_or(Standing::Full, Standing::Probing)
+    /// Returns the link below it; [`LinkIndex::ALL`] of an association.
+    pub(crate) fn link(&self) -> LinkIndex {
+        self.spec.link
     }
 
-    /// It takes next to nothing for now: it drains, or bbr probes with a window of four segments, and
-    /// the path holds more than that.
-    pub(crate) fn pauses(&self) -> bool {
-        let kernel = self.path.latest();
-        let segment = self.spec.segment_size.unwrap_or(DEFAULT_SEGMENT);
-        let least = ByteCount::new(u64::from(LEAST_WINDOW * segment));
-        let probes = kernel.bbr_min_rtt.is_some_and(|length| {
-            kernel.congestion_window <= least && self.path.rate() * length > least
-        });
-        self.drains || probes
+    /// Notes the link below it, where that was not known. Returns the link that stood for it.
+    pub(crate) fn set_link(&mut self, link: LinkIndex) -> LinkIndex {
+        std::mem::replace(&mut self.spec.link, link)
     }
 
-    /// On an association the peer would not take a number that is too far ahead.
-    fn has_number_left(&self) -> bool {
-        !self.spec.is_association()
-            || self.records_sent - self.records_acknowledged < MAX_UNACKNOWLEDGED
+    /// Returns what takes its records.
+    pub(crate) fn transport(&self) -> Transport {
+        self.spec.transport()
     }
 
-    /// Nothing may be placed on the channel.
-    pub(crate) const fn is_excluded(&self) -> bool {
-        matches!(self.standing, Standing::Excluded(_))
+    /// True if it is an association.
+    pub(crate) fn is_association(&self) -> bool {
+        self.spec.is_association()
     }
 
-    /// Something was written that the peer's kernel has not acknowledged, or the peer's session.
-    pub(crate) fn is_busy(&self) -> bool {
-        // Something written since the last sample counts: only a sample ends the wait for it.
-        !self.sent.is_empty() || self.path.silence().began().is_some()
+    /// Returns the bytes of payload in a packet of an association.
+    pub(crate) fn packet_size(&self) -> usize {
+        self.spec.packet_size()
     }
 
-    /// Takes in what the kernel says now.
+    /// Returns what was measured of its path.
+    pub(crate) fn path(&self) -> &PathEstimator {
+        &self.path
+    }
+
+    /// Returns what was given to it.
+    pub(crate) fn outbound(&self) -> &Outbound {
+        &self.outbound
+    }
+
+    /// Returns what was given to it, to change it.
+    pub(crate) fn outbound_mut(&mut self) -> &mut Outbound {
+        &mut self.outbound
+    }
+
+    /// Returns what came in on it.
+    pub(crate) fn inbound(&self) -> &Inbound {
+        &self.inbound
+    }
+
+    /// Returns what came in on it, to change it.
+    pub(crate) fn inbound_mut(&mut self) -> &mut Inbound {
+        &mut self.inbound
+    }
+
+    /// Returns what its silence means.
+    pub(crate) fn liveness(&self) -> &Liveness {
+        &self.liveness
+    }
+
+    /// Returns what its silence means, to change it.
+    pub(crate) fn liveness_mut(&mut self) -> &mut Liveness {
+        &mut self.liveness
+    }
+
+    /// Returns what its link may be used for.
+    pub(crate) fn standing(&self) -> &LinkStanding {
+        &self.standing
+    }
+
+    /// Returns what its link may be used for, to change it.
+    pub(crate) fn standing_mut(&mut self) -> &mut LinkStanding {
+        &mut self.standing
+    }
+
+    /// Returns the notices that are due on it, and what the peer said of it.
+    pub(crate) fn notices(&self) -> &Notices {
+        &self.notices
+    }
+
+    /// Returns its notices, to change them.
+    pub(crate) fn notices_mut(&mut self) -> &mut Notices {
+        &mut self.notices
+    }
+
+    /// Returns the datagrams given to it.
+    pub(crate) fn datagrams(&self) -> &DatagramQueue {
+        &self.datagrams
+    }
+
+    /// Returns the datagrams given to it, to change them.
+    pub(crate) fn datagrams_mut(&mut self) -> &mut DatagramQueue {
+        &mut self.datagrams
+    }
+
+    /// Returns the paths of an association, to change them.
+    pub(crate) fn paths_mut(&mut self) -> &mut AssociationPaths {
+        &mut self.paths
+    }
+
+    /// True if the channel is silent against expectation.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.liveness.is_suspect()
+    }
+
+    /// True if nothing may be placed on the channel.
+    pub(crate) fn is_excluded(&self) -> bool {
+        self.standing.is_excluded()
+    }
+
+    /// True if the channel may be used, and is not suspect.
+    pub(crate) fn is_usable(&self) -> bool {
+        !self.is_suspect() && !self.is_excluded()
+    }
+
+    /// True if nothing speaks against sending data that is not repeated.
+    pub(crate) fn is_sound(&self, now: Instant) -> bool {
+        self.is_usable() && self.stalled(now).is_zero() && !self.drains
+    }
+
+    /// True if a chunk that is given to the channel now would be sent at once.
+    pub(crate) fn takes_chunks(&self) -> bool {
+        self.outbound.is_ready() && self.outbound.is_free() && self.has_number_left()
+    }
+
+    /// True if a datagram that is given to the channel now would be sent at once.
+    pub(crate) fn takes_datagrams(&self, now: Instant) -> bool {
+        self.outbound.is_ready() && self.is_sound(now) && self.datagrams.has_room()
+    }
+
+    /// True if its next record should be one of datagrams.
+    pub(crate) fn sends_datagrams(&mut self) -> bool {
+        let chunk_waits = !self.outbound.is_free();
+        self.datagrams
+            .is_next(chunk_waits, self.outbound.is_ready())
+    }
+
+    /// Notes that a record of datagrams was made: the channel is full until the driver says
+    /// otherwise.
+    pub(crate) fn on_datagram_record(&mut self) {
+        self.datagrams.on_record();
+        self.outbound.set_ready(false);
+    }
+
+    /// Notes a record of `wire` bytes that is about to be written, and the chunk in it.
+    pub(crate) fn on_record(&mut self, now: Instant, wire: u64, chunk: Option<Assigned>) {
+        // On an association the peer acknowledges only what has a number.
+        let counts = !self.is_association() || chunk.is_some();
+        self.path.on_written(now);
+        self.outbound.on_record(now, wire, chunk, counts);
+    }
+
+    /// Takes note of whether chunks wait for a channel.
+    pub(crate) fn on_demand(&mut self, waits: bool) {
+        self.path.on_demand(waits);
+    }
+
+    /// Takes in a sample of the kernel.
     pub(crate) fn on_sample(&mut self, now: Instant, sample: KernelSample) {
-        if let Some(oldest) = self.oldest_under_way() {
+        if let Some(oldest) = self.outbound.oldest_in_flight() {
             let shortest = self.path.min_rtt().unwrap_or_default();
             self.path.silence_mut().on_round_trip(oldest, shortest);
         }
         self.path.on_sample(now, sample);
         self.refresh.on_sample(now, &sample);
-        // Heartbeats behind the last chunk are no progress of the chunks.
-        self.acknowledged = self.written.saturating_sub(sample.unacknowledged.as_u64());
-        let last = self.sent.back().map_or(u64::MAX, |sent| sent.end);
-        let position = self.kernel_acknowledged().min(last);
-        if position > self.progress.0 {
-            self.progress = (position, now);
-        }
+        self.outbound.on_sample(now, sample.unacknowledged);
     }
 
-    /// Which congestion control the connection should have. `shortest`: the shortest round-trip
-    /// time of any link that lives.
+    /// Takes in the times of a report that came over the channel itself.
+    pub(crate) fn on_stamps(&mut self, sent: Instant, received: Instant) {
+        self.path.on_stamps(sent, received);
+    }
+
+    /// Notes that a suspicion was wrong: the next one takes longer.
+    pub(crate) fn on_false_alarm(&mut self) {
+        self.path.silence_mut().on_false_alarm();
+    }
+
+    /// True if data was written that the peer's kernel or its session has not acknowledged.
+    pub(crate) fn is_busy(&self) -> bool {
+        // Data written since the last sample counts: only a sample ends the wait for it.
+        self.outbound.sent().len() > 0 || self.path.silence().began().is_some()
+    }
+
+    /// Returns the congestion control that the connection should have. `shortest`: the shortest
+    /// round-trip time of any link that lives.
     pub(crate) fn choose_control(&mut self, now: Instant, shortest: Duration) -> Control {
         let length = self.path.min_rtt().unwrap_or_default();
         let facts = ControlFacts {
@@ -346,174 +289,147 @@ impl Channel {
         self.control.on_sample(now, &facts)
     }
 
-    /// When either the peer's session or its kernel acknowledged something new.
-    pub(crate) fn last_progress(&self) -> Instant {
-        self.last_session_ack.max(self.progress.1)
-    }
-
-    /// The position up to which the peer's kernel has everything, as of the latest sample.
-    pub(crate) fn kernel_acknowledged(&self) -> u64 {
-        self.acknowledged
-    }
-
-    /// When the oldest chunk was written that the peer's kernel has not acknowledged.
-    pub(crate) fn oldest_under_way(&self) -> Option<Instant> {
-        let arrived = self.kernel_acknowledged();
-        let first = self.sent.partition_point(|sent| sent.end <= arrived);
-        self.sent.get(first).map(|sent| sent.at)
-    }
-
-    /// The largest payload of the next chunk, given the length of its header.
-    ///
-    /// A record fills whole TCP segments, so that no segment goes out half empty.
-    pub(crate) fn chunk_limit(&self, size: ChunkSize, header: usize) -> usize {
-        let overhead = RECORD_HEADER_LENGTH + TAG_LENGTH + header;
-        let segment = match self.spec.transport() {
-            Transport::Tcp => self.spec.segment_size.unwrap_or(DEFAULT_SEGMENT) as usize,
-            Transport::Association => self.spec.packet_size(),
-        };
-        let segment = segment.clamp(MIN_SEGMENT, MAX_CHUNK_PAYLOAD);
-        let wanted = match size {
-            ChunkSize::Fixed(bytes) => return bytes.as_usize().clamp(256, MAX_CHUNK_PAYLOAD),
-            ChunkSize::Mtu => segment,
-            ChunkSize::Auto => {
-                let rate = self.rate_or_guess();
-                let by_rate = (rate * CHUNK_TIME).as_usize();
-                let least = (rate * FULL_TIME).as_usize() / segment;
-                let least = least.clamp(MIN_SEGMENTS, FULL_SEGMENTS);
-                let most = match (self.spec.transport(), self.spec.role) {
-                    (Transport::Association, _) => MAX_MESSAGE,
-                    (_, ChannelRole::Bulk) => MAX_CHUNK_PAYLOAD,
-                    (_, ChannelRole::Express) => segment * EXPRESS_SEGMENTS,
-                };
-                let segments = by_rate.div_ceil(segment).min(most / segment);
-                segment * segments.max(least)
-            }
-        };
-        wanted
-            .min(MAX_CHUNK_PAYLOAD + overhead)
-            .saturating_sub(overhead)
-            .max(1)
-    }
-
-    /// The delivery rate; before it is known, what a fresh connection's window gives.
-    pub(crate) fn rate_or_guess(&self) -> Rate {
-        match self.path.rate() {
-            Rate::ZERO => self.initial_rate(),
-            rate => rate,
-        }
-    }
-
-    fn initial_rate(&self) -> Rate {
-        let rtt = self.path.rtt().max(MIN_GUESSED_RTT);
-        let segment = self.spec.segment_size.unwrap_or(DEFAULT_SEGMENT);
-        let window = f64::from(INITIAL_WINDOW * segment);
-        Rate::from_bytes_per_second((window / rtt.as_secs_f64()) as u64)
-    }
-
-    /// The unsent data that the kernel may hold before the channel counts as full: 2 ms of rate,
-    /// at least one chunk, at most 1 MiB.
-    pub(crate) fn low_water(&self, size: ChunkSize) -> u32 {
-        let chunk = self.chunk_limit(size, 0) as u64;
-        let by_rate = (self.path.rate() * LOW_WATER_TIME).as_u64();
-        u32::try_from(by_rate.clamp(chunk, MAX_LOW_WATER)).unwrap_or(u32::MAX)
-    }
-}
-
-impl Inbound {
-    /// A record with a chunk came. Whether the acknowledgement is due at once.
-    pub(crate) fn on_chunk(&mut self, now: Instant, bytes: usize) -> bool {
-        self.unacknowledged_bytes += bytes as u64;
-        if bytes >= LARGE {
-            let pause = self.latest.map_or(Duration::ZERO, |(at, _)| now.since(at));
-            self.latest = Some((
-                now,
-                if pause < MAX_PAUSE {
-                    pause
-                } else {
-                    Duration::ZERO
-                },
-            ));
-        }
-        let due = self.ack_due.get_or_insert(now + ACK_DELAY);
-        if self.unacknowledged_bytes >= ACK_BYTES {
-            *due = (*due).min(now);
-        }
-        *due <= now
-    }
-
-    /// A record with this number came over an association.
-    pub(crate) fn on_number(
+    /// Decides whether the channel drains now. Returns that, and whether it just began to.
+    /// `in_flight`: bytes written that the peer's kernel has not acknowledged.
+    pub(crate) fn drain(
         &mut self,
-        channel: ChannelId,
-        number: RecordNumber,
-    ) -> Result<(), Misbehaviour> {
-        let value = number.value();
-        if value >= self.records + MAX_AHEAD {
-            return Err(Misbehaviour::NumberTooFar(channel, number));
-        }
-        if self.numbers.contains(value) {
-            return Err(Misbehaviour::NumberRepeated(channel, number));
-        }
-        self.numbers.insert(value..value + 1);
-        self.records = self.numbers.prefix();
-        Ok(())
+        now: Instant,
+        in_flight: impl Fn() -> ByteCount,
+    ) -> (bool, bool) {
+        let drains = self.refresh.holds(now, in_flight);
+        let before = std::mem::replace(&mut self.drains, drains);
+        (drains, drains && !before)
     }
 
-    /// Whether large chunks keep coming, at the pace at which they came.
-    pub(crate) fn is_flowing(&self, now: Instant) -> bool {
-        self.latest
-            .is_some_and(|(at, pause)| now.since(at) <= MIN_PACE.max(pause * 2))
+    /// True if the channel takes next to nothing for now: it drains, or bbr probes with a window of
+    /// four segments and the path holds more than that.
+    pub(crate) fn pauses(&self) -> bool {
+        let kernel = self.path.latest();
+        let least = ByteCount::new(u64::from(LEAST_WINDOW * self.spec.segment_size()));
+        let probes = kernel.bbr_min_rtt.is_some_and(|length| {
+            kernel.congestion_window <= least && self.path.rate() * length > least
+        });
+        self.drains || probes
     }
 
-    /// The number of records to acknowledge, if the peer does not know it yet.
-    pub(crate) fn take_ack(&mut self) -> Option<u64> {
-        self.ack_due.take()?;
-        self.unacknowledged_bytes = 0;
-        (self.records > self.acknowledged).then(|| {
-            self.acknowledged = self.records;
-            self.records
-        })
+    /// Returns what a policy may see of the channel.
+    pub(crate) fn view(&self, now: Instant, size: ChunkSize) -> PathView {
+        let kernel = self.path.latest();
+        let mut view = PathView {
+            channel: self.spec.id,
+            link: self.spec.link,
+            ready: self.takes_chunks(),
+            suspect: self.is_suspect(),
+            rtt: self.path.rtt(),
+            min_rtt: self.path.min_rtt().unwrap_or_default(),
+            rtt_variation: kernel.rtt_variation,
+            standing_queue: self.path.delay().standing_queue(),
+            rate: self.path.rate(),
+            confidence: self.path.delivery().confidence(now),
+            congestion_window: kernel.congestion_window,
+            kernel_backlog: kernel.not_sent.unwrap_or_default(),
+            in_flight: ByteCount::new(self.outbound.in_flight()),
+            stalled: self.stalled(now),
+            chunk: ByteCount::from(self.chunk_limit(size, CHUNK_HEADER)),
+            ..PathView::default()
+        };
+        self.standing.fill(&mut view);
+        view
+    }
+
+    /// Orders channels by the delay of a small message over them.
+    pub(crate) fn slowness(&self) -> (bool, bool, bool, Duration, ChannelId) {
+        let bulk = self.spec.role == ChannelRole::Bulk;
+        (
+            self.is_suspect(),
+            self.is_excluded(),
+            bulk,
+            self.path.rtt(),
+            self.spec.id,
+        )
+    }
+
+    /// True if the channel does not share the fate of `link`. An association shares it where no
+    /// path over another link answers.
+    pub(crate) fn lives_beside(&self, link: LinkIndex) -> bool {
+        !self.is_association() || self.paths.live_beside(link)
+    }
+
+    /// True if a report on the channel is due, which travels with a record that is sent anyway.
+    pub(crate) fn wants_report(&self, now: Instant) -> bool {
+        self.notices.wants_report(now, self.carried())
+    }
+
+    /// Makes a report on the channel for the peer.
+    pub(crate) fn report(&mut self, now: Instant) -> PathReport {
+        let (carried, received) = (self.carried(), self.inbound.payload());
+        let rate = self.notices.on_reported(now, carried, received);
+        let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        PathReport {
+            channel: self.spec.id,
+            stamp: now.as_nanos() / 1000,
+            silent: self.is_suspect(),
+            queue: self.path.one_way().queue().map(micros),
+            rate: rate.bytes_per_second(),
+        }
+    }
+
+    /// Sends a stream's limit over this channel too.
+    pub(crate) fn add_credit_copy(&mut self, stream: StreamId) {
+        self.credit_copies.insert(stream);
+    }
+
+    /// Takes out a stream whose limit should go over this channel too.
+    pub(crate) fn take_credit_copy(&mut self) -> Option<StreamId> {
+        self.credit_copies.pop_first()
+    }
+
+    /// Forgets a stream that is over.
+    pub(crate) fn drop_credit_copy(&mut self, stream: StreamId) {
+        self.credit_copies.remove(&stream);
+    }
+
+    /// Returns the number of limits that should go over this channel too.
+    pub(crate) fn credit_copies(&self) -> usize {
+        self.credit_copies.len()
+    }
+
+    /// Notes that the driver is to be told. True unless it was told already.
+    pub(crate) fn mark_woken(&mut self) -> bool {
+        !std::mem::replace(&mut self.woken, true)
+    }
+
+    /// Notes that the driver asks.
+    pub(crate) fn clear_woken(&mut self) {
+        self.woken = false;
+    }
+
+    /// Returns the time when the driver has to be told of an acknowledgement. A channel whose driver
+    /// was told waits for the connection, and no longer for the time.
+    pub(crate) fn ack_alarm(&self) -> Option<Instant> {
+        self.inbound.ack_due().filter(|_| !self.woken)
+    }
+
+    /// Returns the bytes of chunks that went over the channel, both ways.
+    fn carried(&self) -> u64 {
+        self.outbound.payload() + self.inbound.payload()
+    }
+
+    /// On an association the peer would not take a number that is too far ahead.
+    fn has_number_left(&self) -> bool {
+        !self.is_association() || self.outbound.unacknowledged_records() < MAX_UNACKNOWLEDGED
     }
 }
 
 /// Twice the delay that bulk may add to calls: a link that is longer by this carries none.
 pub(crate) const DETOUR: Duration = Duration::from_millis(60);
+/// Linux times out 200 ms after the round trip that it expects.
+pub(crate) const TIMEOUT_MARGIN: Duration = Duration::from_millis(200);
 /// A window that loses more of its segments carries less than others' share.
 const MUCH_LOSS: f64 = 0.001;
-/// About what the header of a chunk takes.
+/// Usual length of a chunk's header.
 const CHUNK_HEADER: usize = 12;
-/// How much of a channel's time a chunk takes.
-const CHUNK_TIME: Duration = Duration::from_millis(10);
-/// Keeps what headers and tags add below 1.5 %.
-const MIN_SEGMENTS: usize = 2;
-/// Segments that keep it below 0.6 %, as long as they take no longer than this.
-const FULL_SEGMENTS: usize = 4;
-const FULL_TIME: Duration = Duration::from_millis(100);
-const EXPRESS_SEGMENTS: usize = 4;
-const DEFAULT_SEGMENT: u32 = 1448;
-/// What any path of an association carries.
-const DEFAULT_PACKET: u32 = 1100;
-/// A message that arrived in more pieces is put together by a longer copy, and waits for the last of them.
-const MAX_MESSAGE: usize = 16 * 1024;
-/// How many numbered records of an association may be unacknowledged: half of what a receiver must take.
-const MAX_UNACKNOWLEDGED: u64 = MAX_AHEAD / 2;
-/// How far numbers may be ahead of the first that is missing: bounds what a set of them takes.
-pub(crate) const MAX_AHEAD: u64 = 65_536;
-const MIN_SEGMENT: usize = 256;
-/// Segments that a fresh connection may send at once. Source: RFC 6928.
-const INITIAL_WINDOW: u32 = 10;
-/// Segments that bbr keeps under way at the least.
+/// Numbered records of an association that may be unacknowledged: half of what a receiver must take.
+const MAX_UNACKNOWLEDGED: u64 = inbound::MAX_NUMBERS_AHEAD / 2;
+/// Segments that bbr keeps in flight at the least.
 const LEAST_WINDOW: u32 = 4;
-const MIN_GUESSED_RTT: Duration = Duration::from_millis(10);
-const LOW_WATER_TIME: Duration = Duration::from_millis(2);
-const MAX_LOW_WATER: u64 = 1 << 20;
-/// How long an acknowledgement may wait for company.
-const ACK_DELAY: Duration = Duration::from_millis(10);
-/// Chunks of less than this say nothing of the pace at which a link carries data.
-const LARGE: usize = 1000;
-/// Longer pauses are the application's.
-const MAX_PAUSE: Duration = Duration::from_millis(500);
-const MIN_PACE: Duration = Duration::from_millis(100);
-/// How many bytes may wait for an acknowledgement.
-const ACK_BYTES: u64 = 512 * 1024;

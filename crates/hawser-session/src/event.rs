@@ -1,3 +1,5 @@
+use std::collections::VecDeque;
+
 use hawser_types::{ChannelId, LinkIndex, StreamId};
 use hawser_wire::{Enrolment, GrantAddress};
 
@@ -45,7 +47,23 @@ pub enum Event {
     Closed(CloseReason),
 }
 
-/// Why a session ended.
+/// Events that the driver has not taken yet.
+#[derive(Debug, Default)]
+pub(crate) struct Events(VecDeque<Event>);
+
+impl Events {
+    /// Adds an event.
+    pub(crate) fn push(&mut self, event: Event) {
+        self.0.push_back(event);
+    }
+
+    /// Takes out the oldest event.
+    pub(crate) fn poll(&mut self) -> Option<Event> {
+        self.0.pop_front()
+    }
+}
+
+/// Reason for the end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {

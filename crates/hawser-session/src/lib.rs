@@ -6,40 +6,61 @@
 //! [`seal::RecordReader`] before the session sees them and sealed by a [`seal::Sealer`] after it
 //! gave them out, so that the costly part of the work needs no access to the session.
 //!
-//! A chunk's way through the code: `stream::send` → `transmit` (asks the scheduler, writes the
-//! ledger) → `channel` → `seal` ═ `seal` → `ingest` → `reassembly` → `stream::receive`.
+//! The way of a chunk through the code: `stream::send` → `session::placing` (asks the policy) →
+//! `unacknowledged` and `channel::outbound` → `session::transmit` → `seal` ═ `seal` →
+//! `session::ingest` → `reassembly` → `stream::receive`.
 #![forbid(unsafe_code)]
 
 mod arena;
+mod association;
+mod by_role;
 mod channel;
+mod channels;
+mod command_stream;
 mod config;
+mod datagrams;
+mod duplicates;
 mod error;
 mod event;
 #[doc(hidden)]
 pub mod fuzzing;
 mod grant;
 mod held;
-mod ledger;
+mod lifecycle;
+mod links;
+mod outgoing;
+mod read_outcome;
 mod reassembly;
 pub mod recorder;
+mod scheduling;
 pub mod seal;
+mod send_rules;
 mod session;
+mod side;
 mod snapshot;
 mod stream;
+mod streams;
+mod transport;
+mod transports;
+mod unacknowledged;
 
-pub use channel::{ChannelSpec, Transport, TransportReason};
+pub use association::{AssociationSample, Behind, PathSample};
+pub use channel::ChannelSpec;
 pub use config::{ChunkSize, SessionConfig};
 pub use error::{DatagramError, Misbehaviour, OpenError, PeerFault, StreamError};
 pub use event::{CloseReason, Event};
 pub use grant::JoinRefused;
 pub use hawser_path::Spread;
 pub use hawser_wire::{TransportChoice, UnknownTransport};
-pub use session::association::{AssociationSample, Behind, PathSample};
-pub use session::{Outgoing, ReadOutcome, Session, Side};
+pub use outgoing::Outgoing;
+pub use read_outcome::ReadOutcome;
+pub use session::Session;
+pub use side::Side;
 pub use snapshot::{
     ChannelSnapshot, Counters, LinkSnapshot, PeerView, SessionSnapshot, StreamSnapshot,
     TransportSnapshot,
 };
+pub use transport::{Transport, TransportReason};
 
 /// The payload of one chunk: pieces of memory that follow one another.
 pub type Payload = smallvec::SmallVec<[bytes::Bytes; 2]>;

@@ -3,7 +3,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use hawser_types::{RangeSet, StreamId, StreamOffset};
 
-use crate::Misbehaviour;
+use crate::error::Misbehaviour;
 use crate::held::Held;
 
 /// Puts the chunks of one stream back in order, or hands them out as they come.

@@ -107,10 +107,10 @@ impl Recorder {
             .push(|context, out| context.put_decision(out, taken));
     }
 
-    /// A chunk's bytes were given to a channel; `copy` when another carries them already.
+    /// Counts a chunk's bytes that were given to a channel; `copy` when another one has them already.
     pub(crate) fn on_given(&mut self, stream: StreamId, to: &Channel, bytes: usize, copy: bool) {
         if self.on {
-            let link = to.spec.link;
+            let link = to.link();
             self.tallies.on_given(stream, link, bytes as u64, copy);
         }
     }
@@ -143,15 +143,19 @@ impl Recorder {
             .push(|context, out| context.put_note(out, now, note));
     }
 
-    /// What is below a channel has become known: what was counted on `unknown` was this link's.
-    pub(crate) fn on_link_known(&mut self, now: Instant, added: Note, unknown: LinkIndex) {
-        if let Note::Added { link, .. } = added {
-            self.tallies.on_lost(unknown, false);
-            if !self.tallies.rename(unknown, link) {
-                self.tallies.on_added(link);
-            }
-            self.keep(now, added);
+    /// Keeps that a channel came.
+    pub(crate) fn on_added(&mut self, now: Instant, channel: &Channel) {
+        self.note(now, added(channel));
+    }
+
+    /// Keeps that the link below a channel has become known. The counts of `unknown` are its.
+    pub(crate) fn on_link_known(&mut self, now: Instant, channel: &Channel, unknown: LinkIndex) {
+        let link = channel.link();
+        self.tallies.on_lost(unknown, false);
+        if !self.tallies.rename(unknown, link) {
+            self.tallies.on_added(link);
         }
+        self.keep(now, added(channel));
     }
 
     /// What the user and the governor allow a link, if that has changed.
@@ -163,16 +167,16 @@ impl Recorder {
 
     /// A channel is gone.
     pub(crate) fn on_lost(&mut self, now: Instant, channel: &Channel) {
-        let suspect = channel.suspect_since.is_some();
-        self.tallies.on_lost(channel.spec.link, suspect);
-        self.sampled.retain(|(id, _)| *id != channel.spec.id);
+        let suspect = channel.is_suspect();
+        self.tallies.on_lost(channel.link(), suspect);
+        self.sampled.retain(|(id, _)| *id != channel.id());
         self.note(
             now,
             Note::Lost {
-                channel: channel.spec.id,
-                link: channel.spec.link,
-                chunks: channel.chunks(),
-                silence: channel.path.silence().current(now),
+                channel: channel.id(),
+                link: channel.link(),
+                chunks: chunks(channel),
+                silence: channel.path().silence().current(now),
             },
         );
     }
@@ -182,10 +186,10 @@ impl Recorder {
         self.note(
             now,
             Note::Suspect {
-                channel: channel.spec.id,
-                link: channel.spec.link,
-                chunks: channel.chunks(),
-                silence: channel.path.silence().current(now),
+                channel: channel.id(),
+                link: channel.link(),
+                chunks: chunks(channel),
+                silence: channel.path().silence().current(now),
             },
         );
     }
@@ -195,10 +199,10 @@ impl Recorder {
         if !self.on {
             return;
         }
-        let id = channel.spec.id;
+        let id = channel.id();
         let note = Note::Stalled {
             channel: id,
-            link: channel.spec.link,
+            link: channel.link(),
             chunks,
         };
         // Rescues come in bursts: one note tells of all of them.
@@ -226,45 +230,42 @@ impl Recorder {
         if !self.on {
             return;
         }
-        let id = channel.spec.id;
+        let id = channel.id();
         let known = self.sampled.iter_mut().find(|(known, _)| *known == id);
         match known {
             Some((_, at)) if now.since(*at) < SAMPLE_EACH => return,
             Some((_, at)) => *at = now,
             None => self.sampled.push((id, now)),
         }
-        let kernel = channel.path.latest();
+        let kernel = channel.path().latest();
         self.note(
             now,
             Note::Sample {
                 channel: id,
-                link: channel.spec.link,
-                rate: channel.path.rate(),
-                rtt: channel.path.rtt(),
-                min_rtt: channel.path.min_rtt().unwrap_or_default(),
+                link: channel.link(),
+                rate: channel.path().rate(),
+                rtt: channel.path().rtt(),
+                min_rtt: channel.path().min_rtt().unwrap_or_default(),
                 retransmissions: kernel.retransmissions,
                 delivered: kernel.delivered.unwrap_or_default(),
                 unacknowledged: kernel.unacknowledged,
-                lost_ppm: (channel.path.loss().random() * 1e6) as u64,
+                lost_ppm: (channel.path().loss().random() * 1e6) as u64,
             },
         );
     }
 }
 
-impl Channel {
-    /// That it came.
-    pub(crate) fn added(&self) -> Note {
-        Note::Added {
-            channel: self.spec.id,
-            link: self.spec.link,
-            role: self.spec.role,
-        }
+fn added(channel: &Channel) -> Note {
+    Note::Added {
+        channel: channel.id(),
+        link: channel.link(),
+        role: channel.role(),
     }
+}
 
-    /// Chunks that it was given and that the peer has not acknowledged.
-    fn chunks(&self) -> u64 {
-        (self.outbox.len() + self.sent.len()) as u64
-    }
+/// Returns the number of chunks that a channel was given and that the peer has not acknowledged.
+fn chunks(channel: &Channel) -> u64 {
+    channel.outbound().chunk_count() as u64
 }
 
 /// One part in so many of the memory is for counts.

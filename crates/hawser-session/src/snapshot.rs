@@ -4,7 +4,7 @@ use hawser_sched::governor::Standing;
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate, StreamId};
 use hawser_wire::{ChannelRole, TransportChoice};
 
-use crate::{Transport, TransportReason};
+use crate::transport::{Transport, TransportReason};
 
 /// A session at one moment.
 #[derive(Clone, Debug, PartialEq)]

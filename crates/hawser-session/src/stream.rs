@@ -1,56 +1,152 @@
+mod arrived_datagrams;
 mod receive;
 mod send;
 
+pub(crate) use arrived_datagrams::{ArrivedDatagrams, Taken};
 pub(crate) use receive::{Pool, ReceiveStream};
 pub(crate) use send::SendStream;
 
 use bytes::Bytes;
 use hawser_types::Instant;
 
-use crate::session::datagrams::Arrived;
-
 /// Both directions of one stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    pub(crate) send: SendStream,
-    pub(crate) receive: ReceiveStream,
-    /// The end of what the peer holds that lies furthest on; there may be holes before it.
-    pub(crate) furthest_held: u64,
-    /// What the peer said of the stream in its opening chunk, once that has come.
-    pub(crate) peer_metadata: Option<Bytes>,
-    /// What this side said of it when it opened it; empty for the peer's streams.
-    pub(crate) own_metadata: Bytes,
-    pub(crate) opened_at: Instant,
-    pub(crate) datagrams: Arrived,
-    /// They are a call's.
-    pub(crate) is_call: bool,
+    send: SendStream,
+    receive: ReceiveStream,
+    /// Furthest end of a chunk that the peer holds; there may be holes before it.
+    furthest_held: u64,
+    /// Metadata of the peer's opening chunk, once that has come.
+    peer_metadata: Option<Bytes>,
+    /// Metadata that this side opened the stream with; empty for the peer's streams.
+    own_metadata: Bytes,
+    opened_at: Instant,
+    datagrams: ArrivedDatagrams,
+    /// The datagrams are a call's.
+    is_call: bool,
     /// The application has read up to the end.
-    pub(crate) read_out: bool,
+    read_out: bool,
     /// The application has let go of the stream.
-    pub(crate) abandoned: bool,
+    abandoned: bool,
 }
 
 impl Stream {
-    pub(crate) fn new(now: Instant, send: SendStream, receive: ReceiveStream) -> Self {
+    /// A stream that begins now. `own_metadata` is empty for the peer's streams.
+    pub(crate) fn new(
+        now: Instant,
+        own_metadata: Bytes,
+        send: SendStream,
+        receive: ReceiveStream,
+    ) -> Self {
         Self {
             send,
             receive,
             furthest_held: 0,
             peer_metadata: None,
-            own_metadata: Bytes::new(),
+            own_metadata,
             opened_at: now,
-            datagrams: Arrived::default(),
+            datagrams: ArrivedDatagrams::default(),
             is_call: false,
             read_out: false,
             abandoned: false,
         }
     }
 
-    /// The metadata that the stream was opened with, by whichever side.
+    /// Returns the sending direction.
+    pub(crate) fn send(&self) -> &SendStream {
+        &self.send
+    }
+
+    /// Returns the sending direction, to change it.
+    pub(crate) fn send_mut(&mut self) -> &mut SendStream {
+        &mut self.send
+    }
+
+    /// Returns the receiving direction.
+    pub(crate) fn receive(&self) -> &ReceiveStream {
+        &self.receive
+    }
+
+    /// Returns the receiving direction, to change it.
+    pub(crate) fn receive_mut(&mut self) -> &mut ReceiveStream {
+        &mut self.receive
+    }
+
+    /// Returns the datagrams that came.
+    pub(crate) fn datagrams_mut(&mut self) -> &mut ArrivedDatagrams {
+        &mut self.datagrams
+    }
+
+    /// Returns the metadata that the stream was opened with, by whichever side.
     pub(crate) fn metadata(&self) -> &Bytes {
         match &self.peer_metadata {
             Some(metadata) if self.own_metadata.is_empty() => metadata,
             _ => &self.own_metadata,
         }
+    }
+
+    /// Returns the metadata of the peer's opening chunk, once that has come.
+    pub(crate) fn peer_metadata(&self) -> Option<&Bytes> {
+        self.peer_metadata.as_ref()
+    }
+
+    /// Keeps the metadata of the peer's opening chunk. False if it came before.
+    pub(crate) fn set_peer_metadata(&mut self, metadata: &[u8]) -> bool {
+        let is_first = self.peer_metadata.is_none();
+        if is_first {
+            self.peer_metadata = Some(Bytes::copy_from_slice(metadata));
+        }
+        is_first
+    }
+
+    /// Returns the time when the stream began.
+    pub(crate) fn opened_at(&self) -> Instant {
+        self.opened_at
+    }
+
+    /// Notes that the peer holds a chunk that ends here.
+    pub(crate) fn on_held_up_to(&mut self, end: u64) {
+        self.furthest_held = self.furthest_held.max(end);
+    }
+
+    /// True if the peer holds something that lies behind `offset`.
+    pub(crate) fn is_held_behind(&self, offset: u64) -> bool {
+        self.furthest_held > offset
+    }
+
+    /// Marks the stream's datagrams as a call's.
+    pub(crate) fn set_call(&mut self) {
+        self.is_call = true;
+    }
+
+    /// True if the stream's datagrams are a call's.
+    pub(crate) fn is_call(&self) -> bool {
+        self.is_call
+    }
+
+    /// Notes that the application has read up to the end.
+    pub(crate) fn set_read_out(&mut self) {
+        self.read_out = true;
+    }
+
+    /// Notes that the application has let go of the stream: what it wrote still goes out, with the
+    /// end after it. True if the peer is to be told at once that data lies unread.
+    pub(crate) fn abandon(&mut self) -> bool {
+        self.send.open(Bytes::new());
+        self.send.finish();
+        self.abandoned = true;
+        let unread = self.receive.ready_bytes() > 0;
+        self.read_out |= self.receive.is_complete();
+        unread && !self.read_out && self.send.is_acknowledged()
+    }
+
+    /// True if the application has let go of the stream.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.abandoned
+    }
+
+    /// True if nothing more can happen to the stream.
+    pub(crate) fn is_over(&self) -> bool {
+        self.read_out && self.send.is_acknowledged()
     }
 }

@@ -288,7 +288,7 @@ impl Look {
             unacknowledged: self.backlog.under_way + queued,
             queued,
             since_ack: self.since_ack,
-            sent_twice: self.backlog.sent_twice,
+            duplicated: self.backlog.sent_twice,
         };
         inner.session.handle_association_sample(now, id, &sample);
     }
@@ -357,7 +357,7 @@ fn message(record: Outgoing, streams: u16) -> (StreamNumber, Message) {
     let message = Message {
         unordered: true,
         reliability: reliability.unwrap_or_default(),
-        twice: record.twice,
+        twice: record.duplicate,
         ..Message::new(payload)
     };
     (stream, message)

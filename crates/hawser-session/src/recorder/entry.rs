@@ -8,7 +8,7 @@ use hawser_wire::ChannelRole;
 use super::bytes::{Reader, put, put_change};
 use super::note::{Note, Words};
 use super::view::{change_view, put_view, unknown};
-use crate::session::slot;
+use crate::by_role::slot;
 
 /// Something that was recorded.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,7 +8,7 @@ use hawser_types::{ByteCount, ChannelId, LinkIndex, Rate, StreamId};
 use hawser_wire::ChannelRole;
 use smallvec::{SmallVec, smallvec};
 
-use crate::{Transport, TransportReason};
+use crate::transport::{Transport, TransportReason};
 
 /// Something that happened to a channel, a link or the session, other than a decision.
 #[derive(Clone, Copy, Debug, PartialEq)]

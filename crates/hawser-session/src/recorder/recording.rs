@@ -7,7 +7,7 @@ use super::bytes::{Reader, put, put_bytes};
 use super::entry::{Context, Entry};
 use super::view::FIELDS;
 use super::{Note, Recorder};
-use crate::Side;
+use crate::side::Side;
 
 /// What a session has recorded, apart from the session.
 #[derive(Clone, Debug, PartialEq, Eq)]

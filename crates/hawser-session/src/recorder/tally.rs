@@ -9,6 +9,7 @@ use hawser_types::{ChannelId, LinkIndex, StreamId};
 
 use super::entry::Taken;
 use super::note::nanos;
+use crate::by_role::slot;
 
 /// What one decision meant for one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -326,7 +327,7 @@ impl Tallies {
 
     /// Books the time for which links were ready and nothing was sent.
     fn settle(&mut self, taken: &Taken<'_>) {
-        let role = crate::session::slot(taken.role);
+        let role = slot(taken.role);
         let now = match taken.decision {
             Decision::Wait(_, reason) => {
                 let ready = taken.views.iter().filter(|view| view.ready);

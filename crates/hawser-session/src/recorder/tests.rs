@@ -6,7 +6,7 @@ use hawser_types::{LinkIndex, Rate};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Transport, TransportReason};
+use crate::{ChannelSpec, Transport, TransportReason};
 
 const KIB: u64 = 1024;
 
@@ -32,6 +32,16 @@ fn added(channel: u32, link: u32) -> Note {
         link: LinkIndex::new(link),
         role: ChannelRole::Bulk,
     }
+}
+
+fn channel(id: u32, link: u32) -> Channel {
+    Channel::new(ChannelSpec {
+        id: ChannelId::new(id),
+        role: ChannelRole::Bulk,
+        link: LinkIndex::new(link),
+        records: 0,
+        segment_size: None,
+    })
 }
 
 fn unit(size: u64) -> ChunkUnit {
@@ -180,7 +190,7 @@ fn nothing_is_kept_where_no_memory_is_given() {
 fn the_first_channel_of_a_gateway_takes_its_counts_to_the_link_that_the_client_names() {
     let (mut recorder, views) = two_links();
     recorder.on_decision(at(1), BULK, unit(9), &views, to(1, Reason::Earliest));
-    recorder.on_link_known(at(2), added(1, 9), LinkIndex::new(3));
+    recorder.on_link_known(at(2), &channel(1, 9), LinkIndex::new(3));
     assert_eq!(link(&recorder, 9).chosen, [(Reason::Earliest, 1)]);
     assert_eq!(recorder.summary(None).unwrap().links.len(), 2);
 }
@@ -189,7 +199,7 @@ fn the_first_channel_of_a_gateway_takes_its_counts_to_the_link_that_the_client_n
 fn a_second_channel_may_name_the_link_of_the_first_before_the_client_does() {
     let (mut recorder, views) = two_links();
     recorder.on_decision(at(1), BULK, unit(9), &views[..1], to(1, Reason::Earliest));
-    recorder.on_link_known(at(2), added(1, 4), LinkIndex::new(3));
+    recorder.on_link_known(at(2), &channel(1, 4), LinkIndex::new(3));
     let links = recorder.summary(Some(STREAM)).unwrap().links;
     assert_eq!(links.len(), 1);
     assert_eq!(link(&recorder, 4).chosen, [(Reason::Earliest, 1)]);

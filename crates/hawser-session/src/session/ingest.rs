@@ -1,15 +1,21 @@
 //! From records to streams.
 
-use bytes::Bytes;
-use hawser_types::{ChannelId, Instant, StreamId};
-use hawser_wire::{ChunkHeader, Command, Frame, FrameIterator, RECORD_HEADER_LENGTH, StateFrame};
+use std::time::Duration;
 
-use super::{Session, Side, State};
-use crate::ledger::ChunkKey;
+use bytes::Bytes;
+use hawser_types::{ChannelId, Instant, LinkIndex, StreamId};
+use hawser_wire::{
+    ChunkHeader, Command, Frame, FrameIterator, PathReport, RECORD_HEADER_LENGTH, StateFrame,
+};
+
+use super::Session;
+use crate::channel::{Notice, Sent, stamp_of};
+use crate::error::{Misbehaviour, PeerFault};
+use crate::event::Event;
 use crate::reassembly::Inserted;
 use crate::seal::TAG_LENGTH;
-use crate::stream::{SendStream, Stream};
-use crate::{Event, Misbehaviour, PeerFault};
+use crate::streams::Found;
+use crate::unacknowledged::ChunkKey;
 
 impl Session {
     /// Takes in the opened body of a record that came on a channel. An error is the peer's fault:
@@ -20,17 +26,18 @@ impl Session {
         id: ChannelId,
         mut body: Bytes,
     ) -> Result<(), PeerFault> {
-        let Some(channel) = self.channels.get_mut(&id) else {
+        let Some(channel) = self.channels.get_mut(id) else {
             return Ok(());
         };
-        let link = channel.spec.link;
+        let link = channel.link();
         let mut is_numbered = true;
-        if channel.spec.is_association() {
+        if channel.is_association() {
             is_numbered = self.on_record_number(id, &mut body)?;
         } else {
-            channel.inbound.records += 1;
+            channel.inbound_mut().on_record();
             let wire = RECORD_HEADER_LENGTH + body.len() + TAG_LENGTH;
-            self.account(link).received += wire as u64;
+            let account = self.links.account(link, &self.channels);
+            account.on_received(wire as u64);
         }
         for frame in FrameIterator::new(body) {
             match frame? {
@@ -41,11 +48,9 @@ impl Session {
                     return Err(PeerFault::Misbehaved(fault));
                 }
                 Frame::Chunk(header, payload) => {
-                    if let Some(channel) = self.channels.get_mut(&id) {
-                        channel.payload_received += payload.len() as u64;
-                        if channel.inbound.on_chunk(now, payload.len()) {
-                            self.wake(id);
-                        }
+                    let channel = self.channels.get_mut(id);
+                    if channel.is_some_and(|c| c.inbound_mut().on_chunk(now, payload.len())) {
+                        self.channels.wake(id);
                     }
                     self.on_chunk(now, header, payload)?;
                 }
@@ -58,85 +63,84 @@ impl Session {
     fn on_state(
         &mut self,
         now: Instant,
-        transport: ChannelId,
+        on: ChannelId,
         state: StateFrame,
     ) -> Result<(), PeerFault> {
         match state {
-            StateFrame::Ack { channel, records } => self.on_ack(now, channel, records),
-            StateFrame::Credit { stream, limit } => {
-                if let Some(known) = self.streams.get_mut(&stream) {
-                    known.send.on_credit(limit);
-                    self.enlist(now, stream);
-                } else if self.is_mine(stream) {
-                    self.ahead.on_credit(self.next_stream, stream, limit);
-                }
-                Ok(())
-            }
-            StateFrame::Path(report) => {
-                self.on_report(now, transport, &report);
-                Ok(())
-            }
+            StateFrame::Ack { channel, records } => self.on_ack(now, channel, records)?,
+            StateFrame::Credit { stream, limit } => self.streams.on_credit(now, stream, limit),
+            StateFrame::Path(report) => self.on_report(now, on, &report),
             // The driver deals with joins; a heartbeat has done its work by arriving.
-            StateFrame::Join { .. } | StateFrame::Heartbeat => Ok(()),
+            StateFrame::Join { .. } | StateFrame::Heartbeat => {}
         }
+        Ok(())
     }
 
     fn on_ack(&mut self, now: Instant, id: ChannelId, records: u64) -> Result<(), PeerFault> {
         // An acknowledgement for a channel that is gone comes too late: its chunks went again.
-        let Some(channel) = self.channels.get_mut(&id) else {
+        let Some(channel) = self.channels.get_mut(id) else {
             return Ok(());
         };
-        if records > channel.records_sent {
+        let link = channel.link();
+        if channel.outbound_mut().on_ack(now, records).is_err() {
             return Err(PeerFault::Misbehaved(Misbehaviour::AckOfUnsent));
         }
-        if records > channel.records_acknowledged {
-            channel.last_session_ack = now;
-        }
-        channel.records_acknowledged = channel.records_acknowledged.max(records);
-        while let Some(channel) = self.channels.get_mut(&id) {
-            let Some(sent) = channel
-                .sent
-                .front()
-                .copied()
-                .filter(|sent| sent.record < records)
-            else {
-                break;
-            };
-            channel.sent.pop_front();
-            channel.in_flight = channel.in_flight.saturating_sub(u64::from(sent.length));
-            let link = channel.spec.link;
+        while let Some(channel) = self.channels.get_mut(id)
+            && let Some(sent) = channel.outbound_mut().take_acknowledged()
+        {
             self.book_held(link, sent);
-            self.on_chunk_held(now, sent.chunk);
+            self.on_chunk_held(now, sent.chunk());
         }
         self.check_close(now);
         Ok(())
     }
 
-    /// The peer holds a chunk, by whichever channel it came.
-    fn on_chunk_held(&mut self, now: Instant, key: ChunkKey) {
-        let Some(chunk) = self.ledger.remove(key) else {
+    /// Books a chunk that the peer acknowledges and that came by a link.
+    fn book_held(&mut self, link: LinkIndex, sent: Sent) {
+        let bytes = sent.length();
+        let account = self.links.account(link, &self.channels);
+        let Some(chunk) = self.unacknowledged.get(sent.chunk()) else {
+            // It was there already. A copy that comes second is no fault of its link.
+            if !sent.is_copy() {
+                account.on_late(bytes);
+            }
             return;
         };
-        let id = chunk.header.stream;
+        account.on_delivered(bytes);
+        self.transports.on_held(link, bytes);
+        if let Some(stream) = self.streams.get_mut(chunk.stream()) {
+            stream.on_held_up_to(chunk.header().offset.value() + bytes);
+        }
+    }
+
+    /// Forgets a chunk that the peer holds, by whichever channel it came.
+    fn on_chunk_held(&mut self, now: Instant, key: ChunkKey) {
+        let Some(chunk) = self.unacknowledged.on_held(key) else {
+            return;
+        };
+        let id = chunk.stream();
         if id == StreamId::COMMANDS {
-            let length = chunk.length as u64;
-            self.commands.outstanding = self.commands.outstanding.saturating_sub(length);
+            self.commands.on_held(chunk.length());
             return;
         }
-        let opening = chunk.header.flags.open && self.is_mine(id);
-        if opening && self.streams.get(&id).is_some_and(|s| s.receive.has_moved()) {
-            // Credit may have overtaken the opening, and be lost: the peer did not know the stream.
+        let opens = chunk.header().flags.open && self.streams.is_mine(id);
+        let Some(stream) = self.streams.get_mut(id) else {
+            return;
+        };
+        // Credit may have overtaken the opening, and be lost: the peer did not know the stream.
+        let owes_credit = opens && stream.receive().has_moved();
+        stream.send_mut().on_acknowledged();
+        let is_acknowledged = stream.send().is_acknowledged();
+        let is_refused = stream.is_abandoned() && stream.receive().ready_bytes() > 0;
+        if owes_credit {
             self.owe_credit(id);
         }
-        if let Some(stream) = self.streams.get_mut(&id) {
-            stream.send.on_acknowledged();
-            if stream.send.is_acknowledged() {
-                self.events.push_back(Event::Acknowledged(id));
-                if stream.abandoned && stream.receive.reassembly.ready_bytes() > 0 {
-                    self.reset(now, id, 0);
-                }
-                self.retire_if_over(id);
+        if is_acknowledged {
+            self.events.push(Event::Acknowledged(id));
+            if is_refused {
+                self.reset(now, id, 0);
             }
+            self.retire_if_over(id);
         }
     }
 
@@ -146,15 +150,16 @@ impl Session {
         header: ChunkHeader,
         payload: Bytes,
     ) -> Result<(), PeerFault> {
-        if header.stream == StreamId::COMMANDS {
-            return self.on_command_chunk(now, &header, payload);
+        let id = header.stream;
+        if id == StreamId::COMMANDS {
+            return self.on_command_chunk(now, &header, &payload);
         }
-        if self.state == State::Closed || !self.ensure_stream(now, header.stream)? {
+        if self.is_closed() || !self.find_or_open(now, id)? {
             self.counters.duplicates_received += 1;
             return Ok(());
         }
-        let mine = self.is_mine(header.stream);
-        let Some(stream) = self.streams.get_mut(&header.stream) else {
+        let is_mine = self.streams.is_mine(id);
+        let Some(stream) = self.streams.get_mut(id) else {
             return Ok(());
         };
         // A small payload would keep the whole buffer that it came in alive.
@@ -162,108 +167,94 @@ impl Session {
             0..COPY_BELOW => Bytes::copy_from_slice(&payload),
             _ => payload,
         };
-        let id = header.stream;
-        if stream.abandoned && !payload.is_empty() && stream.send.is_acknowledged() {
+        if stream.is_abandoned() && !payload.is_empty() && stream.send().is_acknowledged() {
             self.reset(now, id, 0);
             return Ok(());
         }
-        let was_complete = stream.receive.reassembly.is_complete();
-        match stream.receive.on_chunk(&header, payload) {
-            Ok(Inserted::Duplicate) => self.counters.duplicates_received += 1,
-            Ok(Inserted::New) => {
-                if header.flags.open && stream.peer_metadata.is_none() {
-                    stream.peer_metadata = Some(Bytes::copy_from_slice(&header.metadata));
-                    self.events.push_back(match mine {
+        let was_complete = stream.receive().is_complete();
+        let inserted = stream.receive_mut().on_chunk(&header, payload);
+        match inserted.map_err(PeerFault::Misbehaved)? {
+            Inserted::Duplicate => self.counters.duplicates_received += 1,
+            Inserted::New => {
+                if header.flags.open && stream.set_peer_metadata(&header.metadata) {
+                    self.events.push(match is_mine {
                         true => Event::StreamAccepted(id),
                         false => Event::StreamOpened(id),
                     });
                 }
-                let reassembly = &stream.receive.reassembly;
-                if reassembly.ready_bytes() > 0 || reassembly.is_complete() && !was_complete {
-                    self.events.push_back(Event::Readable(id));
+                let receive = stream.receive();
+                if receive.ready_bytes() > 0 || receive.is_complete() && !was_complete {
+                    self.events.push(Event::Readable(id));
                 }
             }
-            Err(fault) => return Err(PeerFault::Misbehaved(fault)),
         }
-        if stream.abandoned && stream.receive.reassembly.is_complete() {
-            stream.read_out = true;
+        if stream.is_abandoned() && stream.receive().is_complete() {
+            stream.set_read_out();
         }
         self.retire_if_over(id);
         Ok(())
     }
 
-    /// Makes sure that the stream of a chunk is there. `false`: it is over already.
-    fn ensure_stream(&mut self, now: Instant, id: StreamId) -> Result<bool, PeerFault> {
-        if self.streams.contains_key(&id) {
-            return Ok(true);
+    /// Makes sure that the stream of a chunk is there. False if it is over already, or refused.
+    fn find_or_open(&mut self, now: Instant, id: StreamId) -> Result<bool, PeerFault> {
+        let found = self.streams.find_or_open(now, id);
+        match found.map_err(PeerFault::Misbehaved)? {
+            Found::Known => Ok(true),
+            Found::Opened { limit_moved } => {
+                self.counters.streams_opened += 1;
+                if limit_moved {
+                    self.channels.wake_quickest();
+                }
+                self.prepare_streams();
+                Ok(true)
+            }
+            Found::Over => Ok(false),
+            Found::Refused => {
+                self.counters.streams_reset += 1;
+                let code = crate::CODE_LIMIT_REACHED;
+                let refusal = Command::Reset { stream: id, code };
+                match self.commands.push_bounded(&refusal) {
+                    true => Ok(false),
+                    false => Err(PeerFault::Misbehaved(Misbehaviour::TooManyStreams(id))),
+                }
+            }
         }
-        let (side, number) = self.place_of(id);
-        if self.ended[side].contains(number) {
-            return Ok(false);
-        }
-        if self.is_mine(id) {
-            return Err(PeerFault::Misbehaved(Misbehaviour::NotOpened(id)));
-        }
-        self.check_gaps(id)?;
-        if self.open_streams[side] >= self.config.max_streams {
-            // The two ends count a stream as over at different moments: an honest peer may come
-            // too early.
-            self.refuse_stream(id)?;
-            return Ok(false);
-        }
-        let receive = self.take_prepared(id);
-        let send = SendStream::new(now, None);
-        self.add_stream(id, Stream::new(now, send, receive));
-        self.prepare_streams();
-        Ok(true)
     }
 
-    /// Streams end in any order, but the gaps between those that are over can't be more than those
-    /// that are open and those that are still on their way.
-    pub(super) fn check_gaps(&self, id: StreamId) -> Result<(), PeerFault> {
-        let (side, _) = self.place_of(id);
-        if self.ended[side].range_count() as u64 > self.config.max_streams * 2 + MAX_GAPS {
-            return Err(PeerFault::Misbehaved(Misbehaviour::TooManyStreams(id)));
+    /// Takes in a report that came on a channel.
+    fn on_report(&mut self, now: Instant, on: ChannelId, report: &PathReport) {
+        let Some(channel) = self.channels.get_mut(report.channel) else {
+            return;
+        };
+        if !channel.notices_mut().on_report(report) {
+            return;
         }
-        Ok(())
-    }
-
-    fn refuse_stream(&mut self, id: StreamId) -> Result<(), PeerFault> {
-        let (side, number) = self.place_of(id);
-        self.ended[side].insert(number..number + 1);
-        self.drop_prepared(id);
-        self.counters.streams_reset += 1;
-        if self.commands.queue.len() > MAX_COMMANDS_QUEUED {
-            return Err(PeerFault::Misbehaved(Misbehaviour::TooManyStreams(id)));
+        if let Some(queue) = report.queue.map(Duration::from_micros) {
+            self.links.on_queue(now, channel, queue);
         }
-        self.queue_command(&Command::Reset {
-            stream: id,
-            code: crate::CODE_LIMIT_REACHED,
-        });
-        Ok(())
+        if on == report.channel {
+            // An association's report may have come over any path.
+            if !channel.is_association() {
+                channel.on_stamps(stamp_of(report), now);
+            }
+        } else if report.silent {
+            let link = channel.link();
+            self.notify(on, Notice::Ack(report.channel));
+            if self.channels.seems_silent(now, link) && self.channels.live_without(link) {
+                self.doubt(now, link);
+            }
+        }
     }
 
-    /// Whether this side opens streams with this number.
-    pub(super) fn is_mine(&self, id: StreamId) -> bool {
-        id.is_client_opened() == (self.side == Side::Client)
-    }
-
-    /// Credit for a stream goes out with the next record.
-    pub(super) fn owe_credit(&mut self, id: StreamId) {
-        self.credit_due.insert(id);
-        self.wake_quickest();
-    }
-
-    /// The channel over which small things arrive first has something to send.
-    pub(super) fn wake_quickest(&mut self) {
-        if let Some(quickest) = self.quickest() {
-            self.wake(quickest);
+    /// Sends a notice on a channel.
+    pub(super) fn notify(&mut self, on: ChannelId, notice: Notice) {
+        if let Some(channel) = self.channels.get_mut(on)
+            && channel.notices_mut().push(notice)
+        {
+            self.channels.wake(on);
         }
     }
 }
 
 /// Smaller payloads are copied out of the receive buffer.
 const COPY_BELOW: usize = 16 * 1024;
-const MAX_GAPS: u64 = 1024;
-/// More answers than this wait only for a peer that asks and does not listen.
-const MAX_COMMANDS_QUEUED: usize = 1 << 20;

@@ -2,14 +2,15 @@ use bytes::Bytes;
 use hawser_types::{ByteCount, StreamId, StreamOffset};
 use hawser_wire::ChunkHeader;
 
+use crate::BASE_CREDIT;
+use crate::error::Misbehaviour;
 use crate::reassembly::{Inserted, Reassembly, charge};
-use crate::{BASE_CREDIT, Misbehaviour};
 
 /// The receiving direction of one stream: reassembly, and how much the peer may send.
 #[derive(Debug)]
 pub(crate) struct ReceiveStream {
     stream: StreamId,
-    pub(crate) reassembly: Reassembly,
+    reassembly: Reassembly,
     used: u64,
     received: u64,
     released: u64,
@@ -131,7 +132,7 @@ impl ReceiveStream {
     }
 
     /// The same for a stream that the peer has yet to open.
-    pub(crate) fn grow_ahead(&mut self, pool: &mut Pool) -> bool {
+    pub(crate) fn grow_early(&mut self, pool: &mut Pool) -> bool {
         if !pool.is_short() {
             self.grow_to(pool.opening_window().min(pool.small_share()), pool);
         }
@@ -151,7 +152,27 @@ impl ReceiveStream {
         gain >= self.window / 4 && self.advance_limit()
     }
 
-    /// Bytes that came, each counted once.
+    /// From now on chunks are handed out as they come, each with its position.
+    pub(crate) fn set_unordered(&mut self) {
+        self.reassembly.set_unordered();
+    }
+
+    /// True if every byte up to the end has come.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.reassembly.is_complete()
+    }
+
+    /// True if every byte up to the end has been read.
+    pub(crate) fn is_read_out(&self) -> bool {
+        self.reassembly.is_read_out()
+    }
+
+    /// Returns the bytes that can be read now.
+    pub(crate) fn ready_bytes(&self) -> u64 {
+        self.reassembly.ready_bytes()
+    }
+
+    /// Returns the bytes that came, each counted once.
     pub(crate) fn received(&self) -> u64 {
         self.received
     }

@@ -2,12 +2,13 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use hawser_types::{Instant, StreamOffset};
-use hawser_wire::{ChannelRole, ChunkFlags};
+use hawser_types::{Instant, SegmentNumber, StreamId, StreamOffset};
+use hawser_wire::{ChannelRole, ChunkFlags, ChunkHeader};
 
 use crate::arena::Arena;
+use crate::error::StreamError;
 use crate::reassembly::charge;
-use crate::{BASE_CREDIT, Payload, StreamError};
+use crate::{BASE_CREDIT, Payload};
 
 /// The sending direction of one stream: what the application wrote and no chunk was cut from yet,
 /// and what the peer allows.
@@ -26,10 +27,10 @@ pub(crate) struct SendStream {
     limit: u64,
     unacknowledged: u64,
     express: Allowance,
-    /// The stream waits in one of the session's queues for its turn.
-    pub(crate) enlisted: Option<ChannelRole>,
+    /// The stream waits for its turn among those of this kind.
+    enlisted: Option<ChannelRole>,
     /// The application was told that the buffer is full.
-    pub(crate) write_blocked: bool,
+    write_blocked: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,11 +43,25 @@ enum End {
 /// A chunk just cut from a stream.
 #[derive(Debug)]
 pub(crate) struct Cut {
-    pub(crate) offset: StreamOffset,
-    pub(crate) flags: ChunkFlags,
-    pub(crate) metadata: Bytes,
-    pub(crate) payload: Payload,
-    pub(crate) length: usize,
+    offset: StreamOffset,
+    flags: ChunkFlags,
+    metadata: Bytes,
+    payload: Payload,
+    length: usize,
+}
+
+impl Cut {
+    /// Returns the header of the chunk, its segment number left out, then payload and length.
+    pub(crate) fn into_parts(self, stream: StreamId) -> (ChunkHeader, Payload, usize) {
+        let header = ChunkHeader {
+            stream,
+            segment: SegmentNumber::default(),
+            offset: self.offset,
+            flags: self.flags,
+            metadata: self.metadata,
+        };
+        (header, self.payload, self.length)
+    }
 }
 
 impl SendStream {
@@ -113,6 +128,34 @@ impl SendStream {
         Ok(taken.len())
     }
 
+    /// Notes that the application waits for room in the buffer.
+    pub(crate) fn block_writer(&mut self) {
+        self.write_blocked = true;
+    }
+
+    /// True once, when there is room again for an application that waits for it.
+    pub(crate) fn unblock_writer(&mut self) -> bool {
+        let unblocks = self.write_blocked && self.has_room();
+        self.write_blocked &= !unblocks;
+        unblocks
+    }
+
+    /// Enlists the stream for its turn if it has something to send and is not enlisted yet. Returns
+    /// the kind of channel that its next chunk belongs on. `limit`: bytes that count as small.
+    pub(crate) fn enlist(&mut self, now: Instant, limit: u64) -> Option<ChannelRole> {
+        if self.enlisted.is_some() {
+            return None;
+        }
+        self.sendable()?;
+        self.enlisted = Some(self.role(now, limit));
+        self.enlisted
+    }
+
+    /// Takes the stream out of those that wait for their turn.
+    pub(crate) fn delist(&mut self) {
+        self.enlisted = None;
+    }
+
     /// No more will be written.
     pub(crate) fn finish(&mut self) {
         if self.end == End::Open {
@@ -121,7 +164,7 @@ impl SendStream {
     }
 
     /// Whether the application has ended this direction.
-    pub(crate) fn is_finished(&self) -> bool {
+    fn is_finished(&self) -> bool {
         self.end != End::Open
     }
 
@@ -131,7 +174,7 @@ impl SendStream {
     }
 
     /// The buffer has room again after being full.
-    pub(crate) fn has_room(&self) -> bool {
+    fn has_room(&self) -> bool {
         self.queued <= SEND_BUFFER / 2
     }
 
@@ -176,7 +219,7 @@ impl SendStream {
 
     /// New and small streams go ahead: which kind of channel the next chunk belongs on. `limit`:
     /// how many bytes count as small where the links are slow.
-    pub(crate) fn role(&mut self, now: Instant, limit: u64) -> ChannelRole {
+    fn role(&mut self, now: Instant, limit: u64) -> ChannelRole {
         let limit = limit.min(EXPRESS_BYTES);
         let small = self.queued <= self.express.left(now).min(limit);
         if small || self.sent() < limit {

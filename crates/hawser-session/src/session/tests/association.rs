@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use super::pair::{CLIENT, GATEWAY, Pair, link, pattern};
 use super::pipe::Weather;
 use super::raw::{HELLO, commands_at, spec};
-use crate::channel::MAX_AHEAD;
+use crate::channel::MAX_NUMBERS_AHEAD;
 use crate::{
     ChannelSpec, Event, Misbehaviour, Outgoing, PeerFault, Session, SessionConfig, Side, Transport,
     TransportChoice, TransportReason,
@@ -62,8 +62,8 @@ fn begin(pair: &mut Pair, id: u32, weather: Weather) {
 }
 
 fn sent(pair: &Pair, side: usize, id: u32) -> u64 {
-    let channel = pair.sides[side].channels.get(&ChannelId::new(id));
-    channel.map_or(0, |channel| channel.payload_sent)
+    let channel = pair.sides[side].channels.get(ChannelId::new(id));
+    channel.map_or(0, |channel| channel.outbound().payload())
 }
 
 fn in_use(pair: &Pair, side: usize) -> Transport {
@@ -97,9 +97,10 @@ fn everything_under_way_is_acknowledged_and_forgotten() {
     pair.transfer(CLIENT, &pattern(1_000_000));
     pair.run_for(1000);
     for session in &pair.sides {
-        let channel = &session.channels[&ChannelId::new(9)];
-        assert!(channel.sent.is_empty() && channel.in_flight == 0);
-        assert!(session.ledger.is_empty());
+        let channel = session.channels.get(ChannelId::new(9)).unwrap();
+        let outbound = channel.outbound();
+        assert!(outbound.sent().len() == 0 && outbound.in_flight() == 0);
+        assert!(session.unacknowledged.is_empty());
         assert_eq!(session.poll_timeout().filter(|at| *at <= pair.now), None);
     }
 }
@@ -282,7 +283,8 @@ fn datagrams_go_over_it_alone_and_may_get_lost() {
         got.insert(u32::from_be_bytes(payload[..4].try_into().unwrap()));
     }
     assert!((150..200).contains(&got.len()), "{}", got.len());
-    let written = |id| pair.sides[CLIENT].channels[&ChannelId::new(id)].written;
+    let channel = |id| pair.sides[CLIENT].channels.get(ChannelId::new(id));
+    let written = |id| channel(id).unwrap().outbound().written();
     assert!((0..4).map(written).sum::<u64>() < 10_000);
     // Streams go on, and nothing is missing there.
     let data = pattern(300_000);
@@ -337,14 +339,14 @@ fn no_more_is_worth_two_messages_than_a_fiftieth_of_all_in_the_end() {
     };
     assert_eq!(line(&mut pair), 1);
     let pipe = pair.pipes.get_mut(&(ChannelId::new(9), CLIENT)).unwrap();
-    pipe.sent_twice = 260 * 1024;
+    pipe.duplicated = 260 * 1024;
     // It is told with a sample, of which a quiet session takes few.
     line(&mut pair);
     assert_eq!(line(&mut pair), 0);
-    assert!(!pair.sides[CLIENT].may_duplicate(1));
+    assert!(!pair.sides[CLIENT].duplicates.try_spend(1));
     pair.transfer(CLIENT, &pattern(1_000_000));
     assert!(line(&mut pair) >= 1);
-    assert!(pair.sides[CLIENT].may_duplicate(1));
+    assert!(pair.sides[CLIENT].duplicates.try_spend(1));
 }
 
 fn gateway() -> (Session, Instant) {
@@ -402,8 +404,8 @@ fn numbers_that_are_misused_are_faults() {
             Misbehaviour::NumberRepeated(id, number(0)),
         ),
         (
-            &[Some(3), Some(MAX_AHEAD)],
-            Misbehaviour::NumberTooFar(id, number(MAX_AHEAD)),
+            &[Some(3), Some(MAX_NUMBERS_AHEAD)],
+            Misbehaviour::NumberTooFar(id, number(MAX_NUMBERS_AHEAD)),
         ),
         (
             &[Some(0), Some((1 << 62) - 2)],
@@ -437,7 +439,7 @@ fn holes_without_end_are_a_fault_before_they_take_much() {
         let result = session.handle_record(now, id, beat(*number));
         result.is_err()
     });
-    assert_eq!(refused, Some(MAX_AHEAD + 1));
+    assert_eq!(refused, Some(MAX_NUMBERS_AHEAD + 1));
 }
 
 #[test]
@@ -488,14 +490,14 @@ fn no_more_numbers_are_given_out_than_a_receiver_must_take() {
     let mut session = Session::new(now, Side::Client, SessionConfig::default());
     let id = ChannelId::new(5);
     session.add_channel(now, ChannelSpec::association(id));
-    let channel = session.channels.get_mut(&id).unwrap();
-    channel.ready = true;
-    channel.records_sent = MAX_AHEAD / 2 - 1;
-    let size = crate::ChunkSize::Auto;
-    assert!(session.channels[&id].view(now, size).ready);
-    let channel = session.channels.get_mut(&id).unwrap();
-    channel.records_sent += 1;
-    assert!(!session.channels[&id].view(now, size).ready);
+    let mut takes = |records| {
+        let channel = session.channels.get_mut(id).unwrap();
+        channel.outbound_mut().set_ready(true);
+        channel.outbound_mut().set_records(records);
+        channel.view(now, crate::ChunkSize::Auto).ready
+    };
+    assert!(takes(MAX_NUMBERS_AHEAD / 2 - 1));
+    assert!(!takes(MAX_NUMBERS_AHEAD / 2));
 }
 
 #[test]

@@ -381,10 +381,10 @@ impl Pair {
                 .for_each(|piece| body.extend_from_slice(piece));
             if let Some(pipe) = self.pipes.get_mut(&(id, side)) {
                 pipe.send(self.now, body.freeze(), out.lifetime);
-                pipe.twice += u32::from(out.twice);
+                pipe.twice += u32::from(out.duplicate);
                 continue;
             }
-            assert!(!out.twice, "TCP repeats by itself");
+            assert!(!out.duplicate, "TCP repeats by itself");
             let Some(wire) = self.wires.get_mut(&(id, side)) else {
                 continue;
             };

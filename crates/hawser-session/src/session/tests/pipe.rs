@@ -42,7 +42,7 @@ pub(super) struct Pipe {
     /// Messages that are worth being sent twice.
     pub(super) twice: u32,
     /// Bytes of such messages that the association says it has sent twice.
-    pub(super) sent_twice: u64,
+    pub(super) duplicated: u64,
     pub(super) overtaken: u64,
     latest: u64,
 }
@@ -62,7 +62,7 @@ impl Pipe {
             sent: 0,
             received: 0,
             twice: 0,
-            sent_twice: 0,
+            duplicated: 0,
             lost: 0,
             overtaken: 0,
             latest: 0,
@@ -141,7 +141,7 @@ impl Pipe {
         let totals = Totals {
             unacknowledged: ByteCount::new(unacknowledged),
             since_ack: now.since(self.last_ack),
-            sent_twice: self.sent_twice,
+            duplicated: self.duplicated,
         };
         let slower = rtt + self.weather.jitter;
         ([path(1, rtt, 3), path(2, slower, 1)], totals)
@@ -160,7 +160,7 @@ impl Pipe {
 pub(super) struct Totals {
     unacknowledged: ByteCount,
     since_ack: Duration,
-    sent_twice: u64,
+    duplicated: u64,
 }
 
 impl Totals {
@@ -170,7 +170,7 @@ impl Totals {
             unacknowledged: self.unacknowledged,
             queued: ByteCount::ZERO,
             since_ack: self.since_ack,
-            sent_twice: ByteCount::new(self.sent_twice),
+            duplicated: ByteCount::new(self.duplicated),
         }
     }
 }

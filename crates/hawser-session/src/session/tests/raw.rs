@@ -335,8 +335,8 @@ fn a_channel_that_takes_nothing_keeps_no_credit_of_streams_that_are_over() {
     s.add_channel(now, spec(1, ChannelRole::Bulk, 2));
     s.handle_writable(now, ChannelId::new(0));
     let copies = |s: &Session| -> usize {
-        let channels = s.channels.values();
-        channels.map(|channel| channel.credit_copies.len()).sum()
+        let channels = s.channels.iter();
+        channels.map(|channel| channel.credit_copies()).sum()
     };
     // Limits of the streams that the peer is to open are kept.
     let prepared = 2;
@@ -429,7 +429,7 @@ fn limits_are_kept_for_the_next_streams_only() {
     let mut kept = Vec::new();
     for _ in 0..20 {
         let id = s.open_stream(now, Bytes::new()).unwrap();
-        if s.streams[&id].send.limit() == 1 << 20 {
+        if s.streams.get(id).unwrap().send().limit() == 1 << 20 {
             kept.push(id.value());
         }
     }

@@ -10,7 +10,6 @@ use hawser_wire::{ChannelRole, StateFrame};
 
 use super::pair::{CLIENT, GATEWAY, Pair, link};
 use super::raw::spec;
-use crate::session::slot;
 use crate::{Outgoing, Session, SessionConfig, Side};
 
 /// A connection that the peer never took up, or in which TCP waits for a time-out, on a link that
@@ -74,9 +73,8 @@ fn slow_links_repeat_little_of_a_stalled_channel_at_once() {
         pair.run_for(1);
         pair.read_into(GATEWAY, id, &mut got);
         let session = &pair.sides[CLIENT];
-        let waiting = session.again[slot(ChannelRole::Bulk)].values();
-        let waiting = waiting.filter_map(|key| session.ledger.get(*key));
-        most = most.max(waiting.map(|chunk| chunk.length).sum());
+        let again = session.unacknowledged.bytes_again(ChannelRole::Bulk);
+        most = most.max(again);
     }
     // Four bulk channels of 1 Mbit/s carry 50 kB in 100 ms; the last chunk begins within them.
     assert!(most > 0 && most < 60_000, "{most}");

@@ -369,7 +369,7 @@ fn a_later_stream_begins_with_what_earlier_ones_came_to_need() {
             .unwrap();
         let written = pair.sides[side].write_slice(pair.now, id, &data).unwrap();
         pair.pump();
-        let limit = pair.sides[side].streams[&id].send.limit();
+        let limit = pair.sides[side].streams.get(id).unwrap().send().limit();
         assert!(limit > 1 << 20, "{limit}");
         assert!(written as u64 > crate::BASE_CREDIT);
     }

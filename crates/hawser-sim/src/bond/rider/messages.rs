@@ -111,7 +111,7 @@ fn message(out: &Outgoing) -> Message {
             Some(lifetime) => Reliability::Lifetime(lifetime),
             None => Reliability::Full,
         },
-        twice: out.twice,
+        twice: out.duplicate,
         ..Message::new(payload.freeze())
     }
 }
@@ -148,7 +148,7 @@ fn sample(
             Instant::ZERO => Duration::ZERO,
             at => now.since(at),
         },
-        sent_twice: backlog.sent_twice,
+        duplicated: backlog.sent_twice,
     };
     session.handle_association_sample(now, channel, &sample);
 }

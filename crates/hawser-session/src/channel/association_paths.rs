@@ -1,0 +1,114 @@
+use hawser_types::LinkIndex;
+use smallvec::SmallVec;
+
+use crate::association::{AssociationSample, PathSample};
+
+/// Paths of an association, and what of their traffic is in the accounts of links.
+#[derive(Debug, Default)]
+pub(crate) struct AssociationPaths {
+    paths: Vec<PathSample>,
+    booked: Vec<LinkTraffic>,
+    /// Payload that the association sent over two paths at once.
+    duplicated: u64,
+}
+
+/// Bytes of datagrams that went over a link for an association.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinkTraffic {
+    link: LinkIndex,
+    sent: u64,
+    received: u64,
+}
+
+/// Traffic of several links.
+pub(crate) type LinksTraffic = SmallVec<[LinkTraffic; 8]>;
+
+impl AssociationPaths {
+    /// Takes in the state of the paths. Returns the payload that was duplicated since the last
+    /// sample.
+    pub(crate) fn on_sample(&mut self, sample: &AssociationSample<'_>) -> u64 {
+        self.paths.clear();
+        self.paths.extend_from_slice(sample.paths);
+        let duplicated = sample.duplicated.as_u64();
+        let before = std::mem::replace(&mut self.duplicated, duplicated);
+        duplicated.saturating_sub(before)
+    }
+
+    /// Returns the paths.
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, PathSample> {
+        self.paths.iter()
+    }
+
+    /// Books the traffic of each link. Returns what is new since the last call.
+    pub(crate) fn book(&mut self) -> LinksTraffic {
+        let mut moved = LinksTraffic::new();
+        for (place, path) in self.paths.iter().enumerate() {
+            let earlier = &self.paths[..place];
+            if earlier.iter().any(|other| other.link == path.link) {
+                continue;
+            }
+            let same = || self.paths.iter().filter(|other| other.link == path.link);
+            let now = LinkTraffic {
+                link: path.link,
+                sent: same().map(|path| path.sent.as_u64()).sum(),
+                received: same().map(|path| path.received.as_u64()).sum(),
+            };
+            let known = self.booked.iter_mut().find(|it| it.link == path.link);
+            let before = match known {
+                Some(known) => std::mem::replace(known, now),
+                None => {
+                    self.booked.push(now);
+                    LinkTraffic {
+                        link: path.link,
+                        sent: 0,
+                        received: 0,
+                    }
+                }
+            };
+            moved.push(now.since(before));
+        }
+        // A link whose paths are gone begins anew when it comes again.
+        let paths = &self.paths;
+        self.booked
+            .retain(|booked| paths.iter().any(|path| path.link == booked.link));
+        moved
+    }
+
+    /// Returns all traffic that was booked, of the links that have a path.
+    pub(crate) fn booked(&self) -> LinksTraffic {
+        LinksTraffic::from_slice(&self.booked)
+    }
+
+    /// True if another link than `link` has a sound path.
+    pub(super) fn live_beside(&self, link: LinkIndex) -> bool {
+        let is_other = |path: &PathSample| path.link != link && path.is_sound();
+        self.paths.iter().any(is_other)
+    }
+}
+
+impl LinkTraffic {
+    /// Returns the link.
+    pub(crate) fn link(&self) -> LinkIndex {
+        self.link
+    }
+
+    /// Returns the bytes sent.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Returns the bytes received.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Returns the traffic since `before`. The part of a path that is gone is missing from it: then
+    /// the count begins here.
+    fn since(self, before: Self) -> Self {
+        Self {
+            link: self.link,
+            sent: self.sent.saturating_sub(before.sent),
+            received: self.received.saturating_sub(before.received),
+        }
+    }
+}

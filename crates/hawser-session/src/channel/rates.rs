@@ -1,0 +1,139 @@
+//! Sizes and times that follow the rate of a channel.
+
+use std::time::Duration;
+
+use hawser_types::{ByteCount, Instant, Rate};
+use hawser_wire::{ChannelRole, MAX_CHUNK_PAYLOAD, RECORD_HEADER_LENGTH};
+
+use super::{Channel, TIMEOUT_MARGIN};
+use crate::config::ChunkSize;
+use crate::seal::TAG_LENGTH;
+use crate::transport::Transport;
+
+impl Channel {
+    /// Returns the largest payload of the next chunk, given the length of its header.
+    ///
+    /// A record fills whole TCP segments, so that no segment goes out half empty.
+    pub(crate) fn chunk_limit(&self, size: ChunkSize, header: usize) -> usize {
+        let overhead = RECORD_HEADER_LENGTH + TAG_LENGTH + header;
+        let segment = match self.transport() {
+            Transport::Tcp => self.spec.segment_size() as usize,
+            Transport::Association => self.spec.packet_size(),
+        };
+        let segment = segment.clamp(MIN_SEGMENT, MAX_CHUNK_PAYLOAD);
+        let wanted = match size {
+            ChunkSize::Fixed(bytes) => return bytes.as_usize().clamp(256, MAX_CHUNK_PAYLOAD),
+            ChunkSize::Mtu => segment,
+            ChunkSize::Auto => {
+                let rate = self.rate_or_guess();
+                let by_rate = (rate * CHUNK_TIME).as_usize();
+                let least = (rate * FULL_TIME).as_usize() / segment;
+                let least = least.clamp(MIN_SEGMENTS, FULL_SEGMENTS);
+                let most = match (self.transport(), self.role()) {
+                    (Transport::Association, _) => MAX_MESSAGE,
+                    (_, ChannelRole::Bulk) => MAX_CHUNK_PAYLOAD,
+                    (_, ChannelRole::Express) => segment * EXPRESS_SEGMENTS,
+                };
+                let segments = by_rate.div_ceil(segment).min(most / segment);
+                segment * segments.max(least)
+            }
+        };
+        wanted
+            .min(MAX_CHUNK_PAYLOAD + overhead)
+            .saturating_sub(overhead)
+            .max(1)
+    }
+
+    /// Returns the unsent data that the kernel may hold before the channel counts as full: 2 ms of
+    /// rate, at least one chunk, at most 1 MiB.
+    pub(crate) fn low_water(&self, size: ChunkSize) -> u32 {
+        let chunk = self.chunk_limit(size, 0) as u64;
+        let by_rate = (self.path.rate() * LOW_WATER_TIME).as_u64();
+        u32::try_from(by_rate.clamp(chunk, MAX_LOW_WATER)).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the time for which the peer should have acknowledged more, and has not.
+    pub(crate) fn stalled(&self, now: Instant) -> Duration {
+        let usual = self.path.rtt() * 2 + self.time_for(u64::from(FULL_SEGMENT) * 2);
+        self.outbound.overdue(now).saturating_sub(usual)
+    }
+
+    /// True if nothing came of the chunks in flight for longer than TCP takes to repair a loss: three
+    /// segments and a quarter of a round trip to find it (RFC 8985, 6.2), a round trip to hear that it
+    /// is repaired.
+    pub(crate) fn has_stalled(&self, now: Instant) -> bool {
+        let patience = TIMEOUT_MARGIN.max(self.path.rtt() * 5 / 4)
+            + self.time_for(u64::from(FULL_SEGMENT) * 4);
+        self.outbound.sent().len() > 0 && now.since(self.outbound.last_progress()) > patience
+    }
+
+    /// True if nothing came of the chunks in flight for longer than an association takes to repair a
+    /// loss. New chunks go elsewhere meanwhile.
+    pub(crate) fn is_late(&self, now: Instant) -> bool {
+        let rtt = self.path.rtt() + self.path.latest().rtt_variation * 4;
+        self.outbound.overdue(now) > LATE_AFTER.max(rtt * 2)
+    }
+
+    /// True if nothing gets through, however alive the path seems: the peer hangs, or a middlebox
+    /// swallows what it acknowledges.
+    pub(crate) fn is_stuck(&self, now: Instant) -> bool {
+        self.outbound.overdue(now) > STUCK_AFTER.max(self.path.rtt() * 8)
+    }
+
+    /// True if the peer's kernel has everything and its session does not say so. A heartbeat shows
+    /// whether either still lives.
+    pub(crate) fn wants_heartbeat(&self, now: Instant) -> bool {
+        let patience = HEARTBEAT_AFTER.max(self.path.rtt() * 2);
+        let latest = self.liveness.heartbeat_at();
+        self.path.latest().unacknowledged == ByteCount::ZERO
+            && self.outbound.overdue(now) > patience
+            && latest.is_none_or(|at| now.since(at) > patience)
+    }
+
+    /// Returns the time that the channel takes for so many bytes, at most 800 ms: the measured rate
+    /// sinks while the channel stands still, and would excuse that for ever longer.
+    pub(crate) fn time_for(&self, bytes: u64) -> Duration {
+        let rate = self.rate_or_guess();
+        let time = rate.time_for(ByteCount::new(bytes)).unwrap_or_default();
+        time.min(MAX_EXCUSE)
+    }
+
+    /// Returns the delivery rate; before it is known, that of a fresh connection's window.
+    fn rate_or_guess(&self) -> Rate {
+        match self.path.rate() {
+            Rate::ZERO => self.initial_rate(),
+            rate => rate,
+        }
+    }
+
+    fn initial_rate(&self) -> Rate {
+        let rtt = self.path.rtt().max(MIN_GUESSED_RTT);
+        let window = f64::from(INITIAL_WINDOW * self.spec.segment_size());
+        Rate::from_bytes_per_second((window / rtt.as_secs_f64()) as u64)
+    }
+}
+
+/// Time of a channel that a chunk takes.
+const CHUNK_TIME: Duration = Duration::from_millis(10);
+/// Keeps the share of headers and tags below 1.5 %.
+const MIN_SEGMENTS: usize = 2;
+/// Segments that keep it below 0.6 %, as long as they take no longer than `FULL_TIME`.
+const FULL_SEGMENTS: usize = 4;
+const FULL_TIME: Duration = Duration::from_millis(100);
+const EXPRESS_SEGMENTS: usize = 4;
+const MIN_SEGMENT: usize = 256;
+/// A longer message arrives in more pieces: putting them together takes a longer copy, and waits for
+/// the last of them.
+const MAX_MESSAGE: usize = 16 * 1024;
+/// Segments that a fresh connection may send at once. Source: RFC 6928.
+const INITIAL_WINDOW: u32 = 10;
+const MIN_GUESSED_RTT: Duration = Duration::from_millis(10);
+const LOW_WATER_TIME: Duration = Duration::from_millis(2);
+const MAX_LOW_WATER: u64 = 1 << 20;
+const FULL_SEGMENT: u32 = 1448;
+/// Time of two chunks on the slowest links.
+const MAX_EXCUSE: Duration = Duration::from_millis(800);
+/// An association probes for a lost tail sooner, and its time-outs begin with this.
+const LATE_AFTER: Duration = Duration::from_millis(300);
+const HEARTBEAT_AFTER: Duration = Duration::from_millis(500);
+const STUCK_AFTER: Duration = Duration::from_secs(6);

@@ -1,0 +1,61 @@
+use hawser_types::{ChannelId, LinkIndex};
+use hawser_wire::ChannelRole;
+
+use crate::transport::Transport;
+
+/// What the driver knows of a channel that it adds to a session.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChannelSpec {
+    /// Number of the channel.
+    pub id: ChannelId,
+    /// Kind of chunks that the channel is for.
+    pub role: ChannelRole,
+    /// The client's link below it. A gateway learns the first channel's from the client's hello.
+    /// An association has [`LinkIndex::ALL`], and no other channel has.
+    pub link: LinkIndex,
+    /// Records exchanged before the session took over, the same in both directions: 1 for a
+    /// channel that joined, 0 for the first.
+    pub records: u64,
+    /// Bytes of payload in a full TCP segment, or in a packet of the association, if known.
+    pub segment_size: Option<u32>,
+}
+
+impl ChannelSpec {
+    /// An association that is established and carries messages from now on.
+    pub const fn association(id: ChannelId) -> Self {
+        Self {
+            id,
+            role: ChannelRole::Bulk,
+            link: LinkIndex::ALL,
+            records: 0,
+            segment_size: None,
+        }
+    }
+
+    /// Returns what takes the channel's records.
+    pub fn transport(&self) -> Transport {
+        match self.link {
+            LinkIndex::ALL => Transport::Association,
+            _ => Transport::Tcp,
+        }
+    }
+
+    /// True if the channel is an association.
+    pub(crate) fn is_association(&self) -> bool {
+        self.transport() == Transport::Association
+    }
+
+    /// Returns the bytes of payload in a full TCP segment, a usual one where that is not known.
+    pub(crate) fn segment_size(&self) -> u32 {
+        self.segment_size.unwrap_or(DEFAULT_SEGMENT)
+    }
+
+    /// Returns the bytes of payload in a packet of an association.
+    pub(crate) fn packet_size(&self) -> usize {
+        self.segment_size.unwrap_or(DEFAULT_PACKET) as usize
+    }
+}
+
+const DEFAULT_SEGMENT: u32 = 1448;
+/// Any path of an association carries this.
+const DEFAULT_PACKET: u32 = 1100;

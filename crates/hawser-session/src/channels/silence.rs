@@ -1,0 +1,153 @@
+//! What the silence of a channel means, given the other channels of its link and of other links.
+
+use std::time::Duration;
+
+use hawser_path::Expectation;
+use hawser_types::{ByteCount, Instant, LinkIndex, Rate};
+
+use super::Channels;
+use crate::channel::Channel;
+
+impl Channels {
+    /// Returns what a channel has to expect: the round trips of its link's slowest channel, and the
+    /// time that the link needs for the data in flight on all of them. They queue together, and an
+    /// idle one does not know of it.
+    pub(crate) fn expectation(&self, channel: &Channel) -> Expectation {
+        let mut expected = Expectation {
+            own_variation: channel.path().latest().rtt_variation,
+            ..Expectation::default()
+        };
+        let mut in_flight = ByteCount::ZERO;
+        let mut rate = Rate::ZERO;
+        for other in self.of_link(channel.link()) {
+            let kernel = other.path().latest();
+            expected.rtt = expected.rtt.max(kernel.rtt);
+            expected.variation = expected.variation.max(kernel.rtt_variation);
+            in_flight += kernel.unacknowledged;
+            if other.outbound().arrived() >= MEASURED_AFTER {
+                rate = rate.max(other.path().rate());
+            }
+        }
+        // A fresh link is not measured yet: it may be one of the slowest.
+        if rate == Rate::ZERO {
+            rate = SLOWEST_RATE;
+        }
+        expected.drain = rate.time_for(in_flight).unwrap_or_default();
+        let oldest = channel.outbound().oldest_in_flight();
+        let oldest = oldest.unwrap_or(Instant::ZERO);
+        let began = channel.path().silence().began().unwrap_or(oldest);
+        let rtt = channel.path().rtt();
+        expected.due = (oldest + rtt).since(began).min(rtt);
+        expected
+    }
+
+    /// True if acknowledgements are overdue on a channel, and its link gives no sign of life.
+    pub(crate) fn is_silent(&self, now: Instant, channel: &Channel) -> bool {
+        let silence = channel.path().silence();
+        if channel.liveness().is_in_doubt(silence.last_heard()) {
+            return true;
+        }
+        let expected = self.expectation(channel);
+        silence.current(now) > silence.suspect_after(expected) + self.excuse(now, channel)
+            && !self.link_lives(channel, expected.rtt)
+    }
+
+    /// True if a channel is to be given up. The last one that may still live is given more time, and
+    /// so is one whose link lives: TCP repairs a loss better than a new connection does. `usual`: the
+    /// longest silence that is usual for the link.
+    pub(crate) fn is_dead(
+        &self,
+        now: Instant,
+        channel: &Channel,
+        others_live: bool,
+        usual: Duration,
+    ) -> bool {
+        let expected = self.expectation(channel);
+        let patience = match (self.link_lives(channel, expected.rtt), others_live) {
+            (true, _) => PATIENCE_WITH_A_LIVE_LINK,
+            (false, true) => 1,
+            (false, false) => PATIENCE_WITH_THE_LAST,
+        };
+        let silence = channel.path().silence();
+        let dead_after = silence.dead_after(expected).max(usual);
+        let dead_after = (dead_after + self.excuse(now, channel)) * patience;
+        channel.is_stuck(now) || silence.current(now) > dead_after
+    }
+
+    /// True if a suspect channel speaks again, or its link does.
+    pub(crate) fn has_recovered(&self, now: Instant, channel: &Channel) -> bool {
+        let spoke = |since| {
+            channel.path().silence().last_heard() > Some(since) || self.link_is_heard(channel)
+        };
+        channel.liveness().suspect_since().is_some_and(spoke) && !self.is_silent(now, channel)
+    }
+
+    /// True if another channel of the same link was heard since this one fell silent. Then a loss
+    /// holds this one up, not the link.
+    pub(crate) fn link_is_heard(&self, channel: &Channel) -> bool {
+        self.link_lives(channel, self.expectation(channel).rtt)
+    }
+
+    /// True if this side had no sign of life of a link for as long as would make it suspect, even if
+    /// nothing was due: little was in flight there since.
+    pub(crate) fn seems_silent(&self, now: Instant, link: LinkIndex) -> bool {
+        self.of_link(link).all(|channel| {
+            let silence = channel.path().silence();
+            let patience = silence.suspect_after(self.expectation(channel));
+            let unheard = silence.last_heard().map(|at| now.since(at));
+            unheard.is_none_or(|unheard| unheard > patience.max(QUIET))
+        })
+    }
+
+    /// True if another link has channels that may still live, and may be used.
+    pub(crate) fn live_without(&self, link: LinkIndex) -> bool {
+        self.not_suspect().any(|other| {
+            other.link() != link
+                && !other.standing().rules().permission().is_forbidden()
+                && other.lives_beside(link)
+        })
+    }
+
+    /// Returns when the next silence becomes telling.
+    pub(crate) fn next_telling(&self, now: Instant, resolution: Duration) -> Option<Instant> {
+        let telling = self.not_suspect().filter_map(|channel| {
+            let silence = channel.path().silence();
+            let after = silence.suspect_after(self.expectation(channel));
+            Some(silence.began()? + after + resolution)
+        });
+        telling.filter(|at| *at > now).min()
+    }
+
+    /// Returns how much longer acknowledgements may take on a link that still brings data: they wait
+    /// in the queue that the peer has filled, of which this side knows nothing.
+    fn excuse(&self, now: Instant, channel: &Channel) -> Duration {
+        let mut same_link = self.of_link(channel.link());
+        match same_link.any(|other| other.inbound().is_flowing(now)) {
+            true => PEERS_QUEUE,
+            false => Duration::ZERO,
+        }
+    }
+
+    fn link_lives(&self, channel: &Channel, rtt: Duration) -> bool {
+        let Some(began) = channel.path().silence().began() else {
+            return true;
+        };
+        self.of_link(channel.link()).any(|other| {
+            other.id() != channel.id()
+                && other.path().silence().last_heard() > Some(began + rtt + SAME_MOMENT)
+        })
+    }
+}
+
+/// Delay that a peer's queue may add.
+const PEERS_QUEUE: Duration = Duration::from_secs(1);
+/// A rate that was measured on less is that of the queue's empty beginning.
+const MEASURED_AFTER: u64 = 32 * 1024;
+/// An analogue modem, or a mobile link at the end of its allowance.
+const SLOWEST_RATE: Rate = Rate::from_bytes_per_second(7_500);
+const PATIENCE_WITH_THE_LAST: u32 = 5;
+const PATIENCE_WITH_A_LIVE_LINK: u32 = 8;
+/// Acknowledgements that were in flight together come within this time.
+const SAME_MOMENT: Duration = Duration::from_millis(40);
+/// A link that was heard within this time is not as silent as the peer believes.
+const QUIET: Duration = Duration::from_millis(60);

@@ -1,0 +1,211 @@
+//! Datagrams beside streams: sent once, over any channel, and handed out as they come.
+//!
+//! Links take turns in proportion to their rates. Small datagrams go over a link's express channel,
+//! and all of them only where the kernel would send more at once. The others wait in a bounded queue,
+//! whose oldest goes first when it is full: datagrams lose their worth with age. On its channel a
+//! record of datagrams never comes twice in a row while a chunk waits, so that streams are not held
+//! up.
+//!
+//! Source: RFC 9221 (datagrams of a reliable session), DBAS §II.D (weighted packets).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use hawser_types::{ChannelId, Instant, LinkIndex, StreamId};
+use hawser_wire::ChannelRole;
+
+use crate::channel::Channel;
+use crate::channels::Channels;
+use crate::stream::{ArrivedDatagrams, Taken};
+use crate::transports::carries;
+
+/// Datagrams that wait to be sent, and the turns of links.
+#[derive(Debug, Default)]
+pub(crate) struct Datagrams {
+    waiting: VecDeque<(StreamId, Bytes)>,
+    waiting_bytes: usize,
+    /// Lead or lag of each link, measured in the common weight.
+    turns: BTreeMap<LinkIndex, i128>,
+    /// Links of the latest choice.
+    lanes: Vec<Lane>,
+    /// Bytes that came and were not taken, over all streams.
+    held: usize,
+}
+
+/// A link in the choice of a channel.
+#[derive(Clone, Copy, Debug)]
+struct Lane {
+    link: LinkIndex,
+    /// Its best channel.
+    channel: ChannelId,
+    /// Rank of that channel, the best first: of the other role, and the bytes it has already.
+    rank: (bool, usize),
+    /// Its part of all turns.
+    weight: i128,
+}
+
+impl Datagrams {
+    /// Queues a datagram.
+    pub(crate) fn push(&mut self, stream: StreamId, payload: Bytes) {
+        self.waiting_bytes += payload.len();
+        self.waiting.push_back((stream, payload));
+    }
+
+    /// Drops the oldest datagrams while too many wait. Returns how many.
+    pub(crate) fn drop_oldest(&mut self) -> u64 {
+        let mut dropped = 0;
+        while self.waiting_bytes > MAX_WAITING {
+            self.take_oldest();
+            dropped += 1;
+        }
+        dropped
+    }
+
+    /// True if no datagram waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Gives waiting datagrams to channels that would send them at once. `association`: the one that
+    /// datagrams go over.
+    pub(crate) fn place(
+        &mut self,
+        now: Instant,
+        channels: &mut Channels,
+        association: Option<ChannelId>,
+    ) {
+        while let Some((_, payload)) = self.waiting.front() {
+            let size = payload.len();
+            let Some(id) = self.next_channel(now, size, channels, association) else {
+                return;
+            };
+            let (Some(channel), Some((stream, payload))) =
+                (channels.get_mut(id), self.take_oldest())
+            else {
+                return;
+            };
+            channel.datagrams_mut().push(stream, payload);
+            channels.wake(id);
+        }
+    }
+
+    /// Takes in a datagram that came for a stream, as far as there is room.
+    pub(crate) fn on_arrival(&mut self, payload: &[u8], arrived: &mut ArrivedDatagrams) -> Taken {
+        let taken = arrived.push(payload, MAX_HELD.saturating_sub(self.held));
+        self.held -= taken.freed();
+        if taken.is_kept() {
+            self.held += payload.len();
+        }
+        taken
+    }
+
+    /// Notes that so many bytes were taken by their reader, or dropped with their stream.
+    pub(crate) fn on_taken(&mut self, bytes: usize) {
+        self.held -= bytes;
+    }
+
+    /// Returns the bytes that wait to be sent.
+    #[cfg(test)]
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
+    /// Returns the bytes that came and were not taken.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Returns the channel whose turn it is.
+    fn next_channel(
+        &mut self,
+        now: Instant,
+        size: usize,
+        channels: &Channels,
+        association: Option<ChannelId>,
+    ) -> Option<ChannelId> {
+        let mut lanes = std::mem::take(&mut self.lanes);
+        fill_lanes(now, size, channels, association, &mut lanes);
+        let chosen = self.take_turn(&lanes);
+        // Kept for the next one, so that none of them allocates.
+        self.lanes = lanes;
+        chosen
+    }
+
+    /// Returns the channel of the link whose turn it is, which ends that turn.
+    fn take_turn(&mut self, lanes: &[Lane]) -> Option<ChannelId> {
+        let turns = &mut self.turns;
+        turns.retain(|link, _| lanes.iter().any(|lane| lane.link == *link));
+        for lane in lanes {
+            *turns.entry(lane.link).or_default() += lane.weight;
+        }
+        let (link, turn) = turns.iter_mut().max_by_key(|(_, turn)| **turn)?;
+        *turn -= lanes.iter().map(|lane| lane.weight).sum::<i128>();
+        let lane = lanes.iter().find(|lane| lane.link == *link)?;
+        Some(lane.channel)
+    }
+
+    fn take_oldest(&mut self) -> Option<(StreamId, Bytes)> {
+        let oldest = self.waiting.pop_front()?;
+        self.waiting_bytes -= oldest.1.len();
+        Some(oldest)
+    }
+}
+
+/// Enters the best channel of each link that has one for a datagram of that size.
+fn fill_lanes(
+    now: Instant,
+    size: usize,
+    channels: &Channels,
+    association: Option<ChannelId>,
+    lanes: &mut Vec<Lane>,
+) {
+    lanes.clear();
+    let role = match size {
+        ..=SMALL => ChannelRole::Express,
+        _ => ChannelRole::Bulk,
+    };
+    let preferred = |channel: &Channel| channel.standing().rules().is_preferred();
+    let only_preferred = channels.iter().any(|c| preferred(c) && c.is_sound(now));
+    let open = channels.iter().filter(|channel| {
+        let by_wish = preferred(channel) || !only_preferred || association.is_some();
+        carries(channel, association) && by_wish && channel.takes_datagrams(now)
+    });
+    for channel in open {
+        let rank = (channel.role() != role, channel.datagrams().bytes());
+        let (link, channel) = (channel.link(), channel.id());
+        match lanes.iter_mut().find(|lane| lane.link == link) {
+            Some(lane) if rank < lane.rank => (lane.channel, lane.rank) = (channel, rank),
+            Some(_) => {}
+            None => lanes.push(Lane {
+                link,
+                channel,
+                rank,
+                weight: 0,
+            }),
+        }
+    }
+    weigh(lanes, channels);
+}
+
+/// Enters the rates of links; a rate that is not known counts as the least of the others.
+fn weigh(lanes: &mut [Lane], channels: &Channels) {
+    for channel in channels.iter() {
+        let link = channel.link();
+        if let Some(lane) = lanes.iter_mut().find(|lane| lane.link == link) {
+            lane.weight += i128::from(channel.path().rate().bytes_per_second());
+        }
+    }
+    let known = lanes.iter().map(|lane| lane.weight);
+    let least = known.filter(|weight| *weight > 0).min().unwrap_or(1);
+    for lane in lanes.iter_mut().filter(|lane| lane.weight == 0) {
+        lane.weight = least;
+    }
+}
+
+/// A larger datagram does not fit a packet, and is not for express channels.
+const SMALL: usize = 1500;
+/// A quarter of a second at 8 Mbit/s: more would only be late.
+const MAX_WAITING: usize = 256 * 1024;
+/// Bytes of all streams that wait for their readers, at most.
+const MAX_HELD: usize = 8 << 20;

@@ -1,0 +1,78 @@
+//! The user's rules: which links may be used to send.
+//!
+//! A rule holds for one direction. The client has both, keeps its own and tells the gateway the
+//! other.
+
+use std::collections::BTreeMap;
+
+use hawser_sched::rules::{Permission, Terms};
+use hawser_types::LinkIndex;
+use hawser_wire::{LinkTerms, MAX_LINK_TERMS};
+use smallvec::SmallVec;
+
+use crate::channels::Channels;
+use crate::send_rules::{SendRules, for_gateway};
+
+/// The user's rules for links, in the direction in which this side sends.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    by_link: BTreeMap<LinkIndex, SendRules>,
+    /// What the gateway was told of its direction.
+    told: Vec<LinkTerms>,
+}
+
+impl Rules {
+    /// Takes the user's rules in place of those before. Returns what the gateway has to be told, if
+    /// that has changed.
+    pub(super) fn set(&mut self, rules: &BTreeMap<LinkIndex, Terms>) -> Option<Vec<LinkTerms>> {
+        let up = rules
+            .iter()
+            .map(|(link, terms)| (*link, SendRules::from(terms)));
+        self.by_link = up.collect();
+        let down = rules.iter().map(|(link, terms)| for_gateway(*link, terms));
+        let down: Vec<_> = down.take(MAX_LINK_TERMS).collect();
+        if self.told == down {
+            return None;
+        }
+        self.told.clone_from(&down);
+        Some(down)
+    }
+
+    /// Takes what the client tells of its user's rules, in place of what it told before.
+    pub(super) fn set_told(&mut self, list: &[LinkTerms]) {
+        let rules = list
+            .iter()
+            .map(|terms| (LinkIndex::new(terms.link), SendRules::from(terms)));
+        self.by_link = rules.collect();
+    }
+
+    /// Returns the rules of all links that have one.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (LinkIndex, &SendRules)> {
+        self.by_link.iter().map(|(link, rules)| (*link, rules))
+    }
+
+    /// True if no link has a rule.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_link.is_empty()
+    }
+
+    /// Gives each channel the rules of its link.
+    pub(super) fn apply(&self, channels: &mut Channels) {
+        for channel in channels.iter_mut() {
+            let rules = self.by_link.get(&channel.link());
+            let rules = rules.copied().unwrap_or_default();
+            channel.standing_mut().set_rules(rules);
+        }
+    }
+}
+
+/// Returns the permissions of the links that live: those with channels of which none is suspect.
+pub(super) fn living_permissions(channels: &Channels) -> SmallVec<[Permission; 8]> {
+    let is_sound = |link: LinkIndex| channels.of_link(link).all(|channel| !channel.is_suspect());
+    // An association knows for itself which of its links live.
+    let living = channels.iter();
+    let living = living.filter(|c| !c.is_association() && is_sound(c.link()));
+    living
+        .map(|channel| channel.standing().rules().permission())
+        .collect()
+}

@@ -1,0 +1,47 @@
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use hawser_types::StreamId;
+
+use crate::Payload;
+
+/// A record to be sealed and written: state frames and the chunk's header, then the payload.
+#[derive(Debug, Default)]
+pub struct Outgoing {
+    /// State frames and the chunk's header.
+    pub head: BytesMut,
+    /// Payload of the chunk; empty for a record of state only.
+    pub payload: Payload,
+    /// Stream that the record belongs to; the command stream for records that belong to none.
+    pub stream: StreamId,
+    /// Time after which an association may give the record up. `None`: it must arrive.
+    pub lifetime: Option<Duration>,
+    /// The association should send the record over two paths at once, since it is short and an
+    /// application waits for it. [`AssociationSample::duplicated`](crate::AssociationSample::duplicated)
+    /// tells what the association made of it. Never set for TCP.
+    pub duplicate: bool,
+}
+
+impl Outgoing {
+    /// Returns the SCTP stream that carries the record, of `count` to send on. Commands and state
+    /// have the first SCTP stream for themselves; the session's streams share the others.
+    pub fn sctp_stream(&self, count: u16) -> u16 {
+        let others = u64::from(count.saturating_sub(1));
+        match (self.stream.value().checked_sub(1), others) {
+            (None, _) | (_, 0) => 0,
+            (Some(number), others) => (number % others + 1) as u16,
+        }
+    }
+
+    /// Makes it an empty record again; its memory stays.
+    pub(crate) fn clear(&mut self) {
+        self.head.clear();
+        self.payload.clear();
+        (self.stream, self.lifetime, self.duplicate) = (StreamId::COMMANDS, None, false);
+    }
+
+    /// Returns the bytes of the payload.
+    pub(crate) fn payload_length(&self) -> usize {
+        self.payload.iter().map(Bytes::len).sum()
+    }
+}

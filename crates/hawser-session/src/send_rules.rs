@@ -1,0 +1,101 @@
+use hawser_sched::PathView;
+use hawser_sched::governor::Exclusion;
+use hawser_sched::rules::{Permission, Terms};
+use hawser_types::LinkIndex;
+use hawser_wire::{LinkTerms, LinkUse};
+
+/// The user's rules for one link, in the direction in which this side sends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct SendRules {
+    permission: Permission,
+    weight: f64,
+    price: f64,
+    price_weight: f64,
+}
+
+impl SendRules {
+    /// Returns what the rules allow.
+    pub(crate) fn permission(&self) -> Permission {
+        self.permission
+    }
+
+    /// True if the link is to be used ahead of others.
+    pub(crate) fn is_preferred(&self) -> bool {
+        self.permission == Permission::Preferred
+    }
+
+    /// Puts weights and prices into a view.
+    pub(crate) fn fill(&self, view: &mut PathView) {
+        view.weight = self.weight;
+        view.price = self.price;
+        view.price_weight = self.price_weight;
+        view.preferred = self.is_preferred();
+    }
+
+    /// Returns the rules for a chooser of paths, which knows this direction only.
+    pub(crate) fn as_terms(&self) -> Terms {
+        Terms {
+            up: self.permission,
+            down: Permission::Allowed,
+            weight: self.weight,
+            price: self.price,
+            price_weight: self.price_weight,
+        }
+    }
+}
+
+impl Default for SendRules {
+    fn default() -> Self {
+        Self::from(&Terms::default())
+    }
+}
+
+impl From<&Terms> for SendRules {
+    /// Takes what holds for the client's direction.
+    fn from(terms: &Terms) -> Self {
+        Self {
+            permission: terms.up,
+            weight: terms.weight,
+            price: terms.price,
+            price_weight: terms.price_weight,
+        }
+    }
+}
+
+impl From<&LinkTerms> for SendRules {
+    fn from(terms: &LinkTerms) -> Self {
+        Self {
+            permission: match terms.usage {
+                LinkUse::Normal => Permission::Allowed,
+                LinkUse::Prefer => Permission::Preferred,
+                LinkUse::Backup => Permission::Reserve(Exclusion::Reserve),
+                LinkUse::Spare => Permission::Reserve(Exclusion::Allowance),
+                LinkUse::Never => Permission::Forbidden(Exclusion::Never),
+                LinkUse::Spent => Permission::Forbidden(Exclusion::Allowance),
+            },
+            weight: f64::from(terms.weight) / 1e3,
+            price: terms.price as f64 / 1e6,
+            price_weight: f64::from(terms.price_weight) / 1e3,
+        }
+    }
+}
+
+/// Returns what the gateway is to be told of a link. A value outside the protocol's range becomes
+/// the nearest one within it.
+pub(crate) fn for_gateway(link: LinkIndex, terms: &Terms) -> LinkTerms {
+    let parts = |value: f64, parts: f64, most: u64| ((value * parts).round() as u64).min(most);
+    LinkTerms {
+        link: link.value(),
+        usage: match terms.down {
+            Permission::Allowed => LinkUse::Normal,
+            Permission::Preferred => LinkUse::Prefer,
+            Permission::Reserve(Exclusion::Allowance) => LinkUse::Spare,
+            Permission::Reserve(_) => LinkUse::Backup,
+            Permission::Forbidden(Exclusion::Allowance) => LinkUse::Spent,
+            Permission::Forbidden(_) => LinkUse::Never,
+        },
+        weight: parts(terms.weight, 1e3, LinkTerms::MAX_WEIGHT.into()).max(1) as u32,
+        price: parts(terms.price, 1e6, LinkTerms::MAX_PRICE),
+        price_weight: parts(terms.price_weight, 1e3, LinkTerms::MAX_PRICE_WEIGHT.into()) as u32,
+    }
+}

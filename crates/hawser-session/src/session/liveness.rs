@@ -1,0 +1,285 @@
+//! Channels that fall silent, die, and leave their work to others.
+
+use std::time::Duration;
+
+use hawser_types::{ChannelId, Instant, LinkIndex};
+use hawser_wire::{ChannelRole, Command};
+use smallvec::SmallVec;
+
+use super::Session;
+use crate::channel::{Channel, Notice, Sent};
+use crate::event::{CloseReason, Event};
+use crate::links::Pressure;
+use crate::recorder::Note;
+use crate::side::Side;
+use crate::transport::Transport;
+use crate::unacknowledged::ChunkKey;
+
+impl Session {
+    /// Takes note that a channel's connection is gone: reset, closed by the peer, or its link went
+    /// away. Chunks in flight on it go over the others.
+    pub fn handle_channel_lost(&mut self, now: Instant, id: ChannelId) {
+        if self.channels.contains(id) {
+            self.remove_channel(now, id);
+            self.commands.push(&Command::ChannelClosed { channel: id });
+            self.schedule(now);
+        }
+    }
+
+    /// Looks after every channel, and ends the session when it has had none for too long.
+    pub(super) fn look_after_channels(&mut self, now: Instant) {
+        if self.lifecycle.is_look_due(now) {
+            self.check_silence(now);
+            self.check_recovery(now);
+            self.reinject_heads(now);
+            self.govern(now);
+            let busy = self.channels.iter().any(Channel::is_busy);
+            let next = busy.then(|| self.next_look(now));
+            self.lifecycle.set_look(next);
+            self.streams.trim_copies(now, busy);
+        }
+        self.count_channels(now);
+        if self.lifecycle.is_abandoned(now) {
+            self.end(CloseReason::Abandoned);
+        }
+    }
+
+    /// Ends suspicions of channels on which acknowledgements come again.
+    pub(super) fn check_recovery(&mut self, now: Instant) {
+        let channels = &self.channels;
+        for id in channels.ids(|channel| channels.has_recovered(now, channel)) {
+            self.recover(now, id);
+        }
+    }
+
+    /// Doubts a link that was silent for so long that a channel of it was given up, or that the peer
+    /// finds silent. Its other channels may never have had anything in flight: they have to answer
+    /// before they get any.
+    pub(super) fn doubt(&mut self, now: Instant, link: LinkIndex) {
+        let is_meant = |channel: &Channel| channel.link() == link && !channel.is_suspect();
+        let ids = self.channels.ids(is_meant);
+        for id in &ids {
+            if let Some(channel) = self.channels.get_mut(*id) {
+                channel.liveness_mut().doubt(now);
+            }
+        }
+        for id in ids {
+            self.suspect(now, id);
+            self.beat(now, id);
+        }
+    }
+
+    /// Gives up the silent channels of one kind on a link, since a fresh connection over it stands.
+    /// The client alone decides, so that never both ends give up another one.
+    pub(super) fn replace_suspects(&mut self, now: Instant, link: LinkIndex, role: ChannelRole) {
+        if self.side == Side::Gateway {
+            return;
+        }
+        let suspects = self.channels.suspects_of(link, role);
+        for id in suspects.map(Channel::id).collect::<SmallVec<[_; 8]>>() {
+            self.give_up(now, id);
+        }
+    }
+
+    /// Takes a channel out; chunks that no other channel has are sent again.
+    pub(super) fn remove_channel(&mut self, now: Instant, id: ChannelId) {
+        let Some(channel) = self.channels.remove(id) else {
+            return;
+        };
+        self.counters.channels_lost += 1;
+        self.recorder.on_lost(now, &channel);
+        let silence = channel.path().silence();
+        self.links
+            .on_channel_lost(now, channel.link(), &self.channels, silence);
+        let was_suspect = channel.is_suspect();
+        for key in channel.outbound().chunks() {
+            self.unacknowledged.release(key, was_suspect);
+        }
+        self.repeat_credits();
+        if self.channels.is_empty() {
+            self.on_last_channel_lost(now);
+        }
+    }
+
+    fn on_last_channel_lost(&mut self, now: Instant) {
+        self.lifecycle.on_last_channel_lost(now);
+        if let Some((_, true)) = self.lifecycle.closing() {
+            // The peer holds everything, and has most likely gone when it heard of the end.
+            self.end(CloseReason::Local);
+        }
+        // A client that never said hello raced several connections and kept another.
+        if self.side == Side::Gateway && !self.commands.is_greeted() {
+            self.end(CloseReason::Abandoned);
+        }
+    }
+
+    fn check_silence(&mut self, now: Instant) {
+        for id in self.channels.ids(|_| true) {
+            let Some(channel) = self.channels.get(id) else {
+                continue;
+            };
+            let link = channel.link();
+            // Copies over the same link would share its fate.
+            let others_live = self.channels.live_without(link);
+            let usual = self.links.usual_silence(link);
+            if self.channels.is_dead(now, channel, others_live, usual) {
+                tracing::debug!(%id, silence = ?channel.path().silence(), ?now, others_live, "dead");
+                let link_is_silent = !self.channels.link_is_heard(channel);
+                self.give_up(now, id);
+                if link_is_silent && others_live {
+                    self.doubt(now, link);
+                }
+            } else if self.channels.is_silent(now, channel) {
+                if others_live && !channel.is_suspect() {
+                    self.suspect(now, id);
+                } else {
+                    self.copy_rest_if_due(now, id);
+                }
+            } else if channel.wants_heartbeat(now) {
+                self.beat(now, id);
+            }
+        }
+    }
+
+    /// Returns when to look again: when the next silence becomes telling, and now and then besides.
+    fn next_look(&self, now: Instant) -> Instant {
+        let telling = self.channels.next_telling(now, SHORTEST_TICK);
+        telling.map_or(now + TICK, |at| at.clamp(now + SHORTEST_TICK, now + TICK))
+    }
+
+    /// Asks the governor about links, and compares the transports.
+    fn govern(&mut self, now: Instant) {
+        let used_up = self.is_send_memory_full() || self.streams.any_credit_blocked();
+        let pressure = Pressure::new(self.bulk_waits(), used_up);
+        let (channels, streams) = (&mut self.channels, &self.streams);
+        let unacknowledged = &self.unacknowledged;
+        self.links
+            .govern(now, channels, streams, unacknowledged, pressure);
+        let demand = pressure.is_demand();
+        if let Some(note) = self.transports.compare(now, channels, demand) {
+            self.recorder.note(now, note);
+        }
+    }
+
+    /// Gives a silent channel up, and tells both the peer and the driver.
+    fn give_up(&mut self, now: Instant, id: ChannelId) {
+        self.remove_channel(now, id);
+        self.commands.push(&Command::ChannelClosed { channel: id });
+        self.events.push(Event::Dead(id));
+    }
+
+    /// Sends something that TCP has to acknowledge, since nothing else is in flight that would
+    /// show a dead path.
+    fn beat(&mut self, now: Instant, id: ChannelId) {
+        if let Some(channel) = self.channels.get_mut(id) {
+            channel.liveness_mut().beat(now);
+            self.channels.wake(id);
+        }
+    }
+
+    /// Makes a silent channel suspect, and copies the chunks in flight on it to others, once for each
+    /// such time.
+    fn suspect(&mut self, now: Instant, id: ChannelId) {
+        let Some(channel) = self.channels.get_mut(id) else {
+            return;
+        };
+        tracing::debug!(%id, silence = ?channel.path().silence(), ?now, "suspect");
+        channel.liveness_mut().suspect(now);
+        self.recorder.on_suspect(now, channel);
+        self.counters.suspects += 1;
+        self.events.push(Event::Suspect(id));
+        let link = channel.link();
+        if self.side == Side::Client && !channel.is_association() {
+            self.events.push(Event::Spread(link));
+        }
+        let arrived = match channel.transport() {
+            Transport::Tcp => channel.outbound().arrived_chunks(),
+            // There any of them may be missing.
+            Transport::Association => 0,
+        };
+        for key in channel.outbound_mut().take_outbox() {
+            self.unacknowledged.release(key, false);
+        }
+        let in_flight = chunks_in_flight(channel);
+        for key in &in_flight {
+            self.unacknowledged.doubt(*key);
+        }
+        let missing = in_flight.iter().skip(arrived).copied();
+        self.unacknowledged.copy_doubtful(missing);
+        if arrived > 0 {
+            self.delay_rest(now, id);
+        }
+        if let Some(other) = self.channels.quickest_off(link) {
+            // What the peer has to send should not go there either, and the peer may hold chunks of
+            // which this side does not know it.
+            self.notify(other, Notice::Report(id));
+        }
+        // State that was on its way there may never arrive.
+        self.repeat_credits();
+        self.schedule(now);
+    }
+
+    /// Copies chunks later that the peer's kernel has: its session most likely has them too, and can
+    /// say so over another link.
+    fn delay_rest(&mut self, now: Instant, id: ChannelId) {
+        let sound = self.channels.not_suspect();
+        let round_trip = sound.map(|other| other.path().rtt()).min();
+        let at = now + round_trip.unwrap_or_default() * 2 + ANSWER_MARGIN;
+        if let Some(channel) = self.channels.get_mut(id) {
+            channel.liveness_mut().copy_rest_at(at);
+        }
+    }
+
+    fn copy_rest_if_due(&mut self, now: Instant, id: ChannelId) {
+        if let Some(channel) = self.channels.get_mut(id)
+            && channel.liveness_mut().take_copy_rest(now)
+        {
+            let rest = channel.outbound().sent().map(Sent::chunk);
+            self.unacknowledged.copy_doubtful(rest);
+        }
+    }
+
+    fn recover(&mut self, now: Instant, id: ChannelId) {
+        let Some(channel) = self.channels.get_mut(id) else {
+            return;
+        };
+        let (since, was_doubted) = channel.liveness_mut().recover(now);
+        // Copies that were there before the originals were worth it.
+        let chunks = &mut self.unacknowledged;
+        let is_missing = |sent: &Sent| chunks.contains(sent.chunk());
+        if !was_doubted && channel.outbound().sent().any(is_missing) {
+            channel.on_false_alarm();
+        }
+        for sent in channel.outbound().sent() {
+            chunks.trust(sent.chunk());
+        }
+        let link = channel.link();
+        let note = Note::Recovered {
+            channel: id,
+            link,
+            after: now.since(since),
+        };
+        self.recorder.note(now, note);
+        self.events.push(Event::Recovered(id));
+        if self.side == Side::Client && link != LinkIndex::ALL {
+            self.events.push(Event::Spread(link));
+        }
+    }
+
+    fn repeat_credits(&mut self) {
+        if self.streams.owe_all_credit() {
+            self.channels.wake_quickest();
+        }
+    }
+}
+
+fn chunks_in_flight(channel: &Channel) -> Vec<ChunkKey> {
+    channel.outbound().sent().map(Sent::chunk).collect()
+}
+
+/// Time between two looks at channels with something in flight.
+pub(super) const TICK: Duration = Duration::from_millis(20);
+/// The resolution of drivers' clocks.
+const SHORTEST_TICK: Duration = Duration::from_millis(1);
+/// Time that a peer needs to say what it has, beyond round trips.
+const ANSWER_MARGIN: Duration = Duration::from_millis(40);

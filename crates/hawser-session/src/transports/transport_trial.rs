@@ -1,0 +1,454 @@
+//! The trial of the transport that is not in use, which shows now and then whether it delivers more.
+//!
+//! The measure is the data that the peer holds thanks to a transport, over the time in which there
+//! was more to send than it took. Both at once would not show it, since they share the links. A
+//! transport is not judged while its rate still grows, and trials may cost a small part of the time
+//! in which there was something to compare.
+
+use std::time::Duration;
+
+use hawser_types::{Instant, Rate};
+
+use crate::channel::Channel;
+use crate::transport::{Transport, TransportReason};
+
+mod samples;
+#[cfg(test)]
+mod tests;
+
+use samples::Samples;
+
+/// Comparison of the two transports, for one direction.
+#[derive(Debug, Default)]
+pub(super) struct TransportTrial {
+    /// Transport outside of trials.
+    chosen: Transport,
+    reason: TransportReason,
+    trial: Option<Trial>,
+    /// Time since when the chosen transport is silent, and the other one is not.
+    silent_since: Option<Instant>,
+    /// Rate of each when it was last measured, TCP first.
+    measured: [Option<Rate>; 2],
+    /// Measurement of the transport in use.
+    samples: Samples,
+    /// Rate of the chosen transport when it was chosen or last found the better one.
+    best: Option<Rate>,
+    looked_at: Option<Instant>,
+    /// Payload that the peer held thanks to each at the last look.
+    held: [u64; 2],
+    /// Present while there has been something to send all the time.
+    demand: Option<Demand>,
+    /// Total time in which there was something to send.
+    busy: Duration,
+    /// Part of `busy` that trials have cost.
+    spent: Duration,
+    /// The properties of the links have led to the association once.
+    was_led: bool,
+    /// Time when the other transport was tried or given up last.
+    tried_at: Option<Instant>,
+    /// Time for which the other transport is left alone from then on.
+    pause: Duration,
+}
+
+/// State of both transports at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    demand: bool,
+    /// Payload that the peer holds thanks to each, since the session began.
+    held: [u64; 2],
+    /// Each may be used.
+    sound: [bool; 2],
+    /// Bytes in flight on each.
+    in_flight: [u64; 2],
+    /// Longest round trip of both.
+    round_trip: Duration,
+    /// Longest round trip of TCP's paths, without queues.
+    longest_path: Duration,
+    /// One of TCP's links serves in turns.
+    in_turns: bool,
+}
+
+/// A time in which there was always something to send.
+#[derive(Clone, Copy, Debug)]
+struct Demand {
+    since: Instant,
+    until: Instant,
+    /// Payload that came to be held meanwhile.
+    held: u64,
+}
+
+/// Use of the other transport in place of the chosen one.
+#[derive(Debug)]
+struct Trial {
+    began: Instant,
+    /// Nothing of the chosen transport is in flight any more; from now on the trial counts.
+    settled: bool,
+    samples: Samples,
+    /// Time lost by the trial.
+    cost: Duration,
+}
+
+impl Look {
+    /// A look at `channels`. `demand`: there is more to send than is taken. `held`: payload that the
+    /// peer holds thanks to each transport, since the session began.
+    pub(super) fn new<'a>(
+        now: Instant,
+        demand: bool,
+        held: [u64; 2],
+        channels: impl Iterator<Item = &'a Channel>,
+    ) -> Self {
+        let mut look = Self {
+            demand,
+            held,
+            sound: [false; 2],
+            in_flight: [0; 2],
+            round_trip: Duration::ZERO,
+            longest_path: Duration::ZERO,
+            in_turns: false,
+        };
+        for channel in channels {
+            look.add(now, channel);
+        }
+        look
+    }
+
+    fn add(&mut self, now: Instant, channel: &Channel) {
+        let transport = channel.transport();
+        self.in_flight[index(transport)] += channel.outbound().in_flight();
+        if !channel.is_usable() {
+            return;
+        }
+        self.sound[index(transport)] = true;
+        let path = channel.path();
+        let rtt = match transport {
+            Transport::Tcp => {
+                let length = path.min_rtt().unwrap_or_default();
+                self.longest_path = self.longest_path.max(length);
+                self.in_turns |= path.silence().goes_in_turns(now);
+                path.rtt()
+            }
+            Transport::Association => path.rtt() + path.latest().rtt_variation * 4,
+        };
+        self.round_trip = self.round_trip.max(rtt);
+    }
+}
+
+impl TransportTrial {
+    /// Returns the transport for bulk.
+    pub(super) fn in_use(&self) -> Transport {
+        match self.trial.is_some() || self.silent_since.is_some() {
+            true => other(self.chosen),
+            false => self.chosen,
+        }
+    }
+
+    /// Returns the transport for everything else: small messages must not wait for the outcome.
+    pub(super) fn chosen(&self) -> Transport {
+        self.chosen
+    }
+
+    /// True while the other transport is on trial.
+    pub(super) fn is_trying(&self) -> bool {
+        self.trial.is_some()
+    }
+
+    /// Returns the reason for the transport that is in use.
+    pub(super) fn reason(&self) -> TransportReason {
+        match self.trial {
+            Some(_) => TransportReason::Tried,
+            None => self.reason,
+        }
+    }
+
+    /// Returns the rate of each when it was last measured, TCP first.
+    pub(super) fn measured(&self) -> [Option<Rate>; 2] {
+        self.measured
+    }
+
+    /// Takes in a look at both. Called every few milliseconds while something is in flight. True if
+    /// bulk goes over another transport than before.
+    pub(super) fn on_look(&mut self, now: Instant, look: &Look) -> bool {
+        let before = self.in_use();
+        let span = self.looked_at.map_or(Duration::MAX, |at| now.since(at));
+        let used = index(before);
+        let bytes = look.held[used].saturating_sub(self.held[used]);
+        if span > LONGEST_LOOK {
+            // Too long ago for a silence to have been watched.
+            self.silent_since = None;
+        }
+        let span = span.min(LONGEST_LOOK);
+        let both: u64 = look.held.iter().sum::<u64>() - self.held.iter().sum::<u64>();
+        (self.looked_at, self.held) = (Some(now), look.held);
+        self.leave_the_unsound(now, look);
+        let known = self.demand.filter(|it| now.since(it.until) <= LONGEST_LOOK);
+        if known.is_none() {
+            // The transfer is over.
+            (self.demand, self.trial) = (None, None);
+            self.samples.clear();
+        }
+        if look.demand {
+            let begun = Demand {
+                since: now,
+                until: now,
+                held: 0,
+            };
+            let mut demand = known.unwrap_or(begun);
+            demand.until = now;
+            demand.held += both;
+            self.demand = Some(demand);
+            self.busy += span;
+            self.follow_the_links(look, demand);
+            let start = demand.start(look);
+            if self.trial.is_some() {
+                self.measure_trial(now, look, span, (bytes, both));
+            } else if self.silent_since.is_none() && now.since(demand.since) >= start {
+                self.measure_chosen(span, bytes, demand.interval(look));
+                self.begin_trial(now, look, demand);
+            }
+        }
+        before != self.in_use()
+    }
+
+    /// Leaves a silent transport at once, and for good when the silence lasts.
+    fn leave_the_unsound(&mut self, now: Instant, look: &Look) {
+        let [chosen, tried] = [self.chosen, other(self.chosen)].map(|it| look.sound[index(it)]);
+        if !tried && self.trial.take().is_some() {
+            self.put_off(now);
+        }
+        if chosen || !tried {
+            self.silent_since = None;
+            return;
+        }
+        let since = *self.silent_since.get_or_insert(now);
+        if now.since(since) >= SILENCE.max(look.round_trip * 4) {
+            self.choose(now, other(self.chosen), TransportReason::Silent, None);
+        }
+    }
+
+    /// Begins with the association where the properties of the links speak for it. On a long path TCP
+    /// takes many round trips to grow, and each loss holds up everything for as long; on a link that
+    /// serves in turns, it takes long to find out that the link serves again. If links are so slow
+    /// that either is little beside the time that they need, TCP comes first. Measurements decide
+    /// later.
+    fn follow_the_links(&mut self, look: &Look, demand: Demand) {
+        let is_fresh = self.measured == [None; 2];
+        let is_likely = is_fresh && look.longest_path >= LONG_PATH || look.in_turns;
+        let leads = is_likely && demand.grain(1) <= LONG_PATH;
+        if leads && !self.was_led && look.sound[index(Transport::Association)] {
+            self.was_led = true;
+            if self.trial.take().is_none() && self.chosen == Transport::Tcp {
+                self.samples.clear();
+            }
+            (self.chosen, self.reason) = (Transport::Association, TransportReason::First);
+        }
+    }
+
+    fn measure_chosen(&mut self, span: Duration, bytes: u64, interval: Duration) {
+        if self.samples.add(span, bytes, interval) && self.has_settled() {
+            let rate = to_rate(self.samples.mean(REFERENCE));
+            self.measured[index(self.chosen)] = Some(rate);
+            self.best = self.best.max(Some(rate));
+        }
+    }
+
+    /// True if the chosen transport was used for long enough, and its rate does not grow any more.
+    fn has_settled(&self) -> bool {
+        self.samples.count() >= FEW * 2 && !self.samples.is_growing(FEW, GROWING)
+    }
+
+    fn begin_trial(&mut self, now: Instant, look: &Look, demand: Demand) {
+        let Some(rate) = self.measured[index(self.chosen)] else {
+            return;
+        };
+        let fell = self
+            .best
+            .is_some_and(|best| rate < to_rate(f(best) * FALLEN));
+        let pause = if fell {
+            self.pause.min(RETRY)
+        } else {
+            self.pause
+        };
+        let due = self.tried_at.is_none_or(|at| now.since(at) >= pause);
+        let cost = demand.start(look);
+        let age = now.since(demand.since);
+        let may_cost = |part| self.busy / part >= self.spent + cost;
+        let worth = age >= cost * OF_LONG && may_cost(OF_ALL)
+            || age >= cost * OF_SHORT && may_cost(OF_ALL * 2);
+        if due && worth && self.has_settled() && look.sound[index(other(self.chosen))] {
+            self.trial = Some(Trial {
+                began: now,
+                settled: false,
+                samples: Samples::default(),
+                cost: Duration::ZERO,
+            });
+        }
+    }
+
+    fn measure_trial(&mut self, now: Instant, look: &Look, span: Duration, held: (u64, u64)) {
+        let (chosen, tried) = (self.chosen, other(self.chosen));
+        let (Some(trial), Some(demand)) = (&mut self.trial, self.demand) else {
+            return;
+        };
+        let known = self.samples.mean(REFERENCE);
+        let (bytes, both) = held;
+        let lost = 1.0 - both as f64 / (known * span.as_secs_f64()).max(1.0);
+        trial.cost = match lost {
+            lost if lost >= 0.0 => trial.cost + span.mul_f64(lost),
+            won => trial.cost.saturating_sub(span.mul_f64(-won)),
+        };
+        let (age, start) = (now.since(trial.began), demand.start(look));
+        if !trial.settled {
+            let rest = look.in_flight[index(chosen)];
+            let drained = rest <= look.in_flight[index(tried)] / 16;
+            trial.settled = age >= start && drained || age >= LONGEST_START + start;
+        } else {
+            trial.samples.add(span, bytes, demand.interval(look));
+        }
+        let allowed = start + start / 2;
+        let Some(verdict) = trial.verdict(&self.samples, allowed) else {
+            return;
+        };
+        let rate = trial
+            .settled
+            .then(|| to_rate(trial.samples.mean(REFERENCE)));
+        self.spent += trial.cost;
+        self.trial = None;
+        self.measured[index(tried)] = rate;
+        if verdict {
+            self.choose(now, tried, TransportReason::Faster, rate);
+        } else {
+            self.reason = TransportReason::Faster;
+            self.best = Some(to_rate(known));
+            self.samples.clear();
+            self.put_off(now);
+        }
+    }
+
+    fn choose(
+        &mut self,
+        now: Instant,
+        transport: Transport,
+        reason: TransportReason,
+        rate: Option<Rate>,
+    ) {
+        (self.chosen, self.reason) = (transport, reason);
+        (self.trial, self.silent_since, self.best) = (None, None, rate);
+        self.samples.clear();
+        if rate.is_none() {
+            // An old measurement says little of its rate now.
+            self.measured[index(transport)] = None;
+        }
+        (self.tried_at, self.pause) = (Some(now), RETRY);
+    }
+
+    fn put_off(&mut self, now: Instant) {
+        self.pause = (self.pause * 2).clamp(RETRY, LONGEST_PAUSE);
+        self.tried_at = Some(now);
+    }
+}
+
+impl Demand {
+    /// Returns the time that a transport takes to start.
+    fn start(&self, look: &Look) -> Duration {
+        START.max(look.round_trip * 4).max(self.grain(1))
+    }
+
+    /// Returns the time that one sample takes.
+    fn interval(&self, look: &Look) -> Duration {
+        INTERVAL.max(look.round_trip).max(self.grain(4))
+    }
+
+    /// Returns the time that the links need for one `part`th of 64 KiB.
+    fn grain(&self, part: u64) -> Duration {
+        let age = self.until.since(self.since).max(FIRST_GRAIN);
+        age.mul_f64((GRAIN / part) as f64 / self.held.max(1) as f64)
+    }
+}
+
+impl Trial {
+    /// Returns whether to keep the transport on trial; `None`: it is too early to say.
+    fn verdict(&self, chosen: &Samples, allowed: Duration) -> Option<bool> {
+        if self.cost > allowed {
+            return Some(false);
+        }
+        let count = self.samples.count();
+        if !self.settled || count < FEW {
+            return None;
+        }
+        let (new, old) = (self.samples.mean(FEW * 2), chosen.mean(REFERENCE));
+        // Rates vary over longer times than a trial takes: the transport that was watched for longer
+        // tells by how much.
+        let spread =
+            (chosen.spread(REFERENCE) * new / old.max(1.0)).max(self.samples.spread(FEW * 2));
+        let error = |count: usize| (CORRELATED / count as f64).sqrt();
+        let [few, many] = [count.min(FEW * 2), chosen.count().clamp(1, REFERENCE)];
+        let error = spread * error(few).hypot(error(many));
+        let needed = old * MARGIN;
+        let open = count < REFERENCE;
+        let grows = self.samples.is_growing(FEW / 2, GROWING);
+        match new - error > needed {
+            true => Some(true),
+            false if open && (grows || new + error > needed) => None,
+            false => Some(false),
+        }
+    }
+}
+
+pub(super) fn index(transport: Transport) -> usize {
+    match transport {
+        Transport::Tcp => 0,
+        Transport::Association => 1,
+    }
+}
+
+fn to_rate(bytes_per_second: f64) -> Rate {
+    Rate::from_bytes_per_second(bytes_per_second as u64)
+}
+
+fn f(rate: Rate) -> f64 {
+    rate.bytes_per_second() as f64
+}
+
+const fn other(transport: Transport) -> Transport {
+    match transport {
+        Transport::Tcp => Transport::Association,
+        Transport::Association => Transport::Tcp,
+    }
+}
+
+/// Looks that are further apart have an idle time between them.
+const LONGEST_LOOK: Duration = Duration::from_millis(250);
+/// A transport that is silent for so long, or four round trips, is left until it is tried again.
+const SILENCE: Duration = Duration::from_secs(1);
+/// Time of one sample, or a round trip.
+const INTERVAL: Duration = Duration::from_millis(250);
+/// Fewer samples say nothing.
+const FEW: usize = 4;
+/// Samples of the rate that the other transport has to beat.
+const REFERENCE: usize = 16;
+/// Samples in a row that are alike.
+const CORRELATED: f64 = 4.0;
+/// A rate that grows by more from a few samples to the next few has not settled.
+const GROWING: f64 = 0.03;
+/// A start that does not count, or four round trips.
+const START: Duration = Duration::from_millis(300);
+const LONGEST_START: Duration = Duration::from_secs(2);
+/// On shorter paths TCP is as good at the beginning, measured in the simulator.
+const LONG_PATH: Duration = Duration::from_millis(280);
+/// Factor by which the other transport has to deliver more: less is noise, and not worth the change.
+const MARGIN: f64 = 1.03;
+/// Below this part of its best rate, the other transport may do better by now.
+const FALLEN: f64 = 0.6;
+/// Bytes that take long on slow links only.
+const GRAIN: u64 = 64 * 1024;
+/// Least time from which a rate is worked out.
+const FIRST_GRAIN: Duration = Duration::from_millis(100);
+/// A trial is likely to cost a start. A transfer has to have lasted for `OF_LONG` starts before a
+/// trial where trials may take one part in `OF_ALL` of all the time in which there was something to
+/// send, and for `OF_SHORT` starts where they may take half of that.
+const OF_LONG: u32 = 30;
+const OF_SHORT: u32 = 10;
+const OF_ALL: u32 = 60;
+/// Time for which the other transport is left alone, longer each time.
+const RETRY: Duration = Duration::from_secs(30);
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
