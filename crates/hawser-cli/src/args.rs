@@ -7,6 +7,7 @@ mod events;
 mod manual;
 mod rule;
 mod run;
+mod shared;
 mod steer;
 mod web;
 
@@ -24,11 +25,13 @@ use hawser_session::TransportChoice;
 use hawser_types::{ByteCount, StreamId};
 
 use crate::daemon::proxy::captured::Scope;
+use shared::{link_name, network};
 
 pub(crate) use events::EventsArgs;
 pub(crate) use manual::{CompletionsArgs, ManArgs};
 pub(crate) use rule::{RuleAction, RuleAddArgs, RuleArgs, RuleTestArgs, Spot};
 pub(crate) use run::{RunArgs, Via};
+pub(crate) use shared::TableArgs;
 pub(crate) use steer::{LinkArgs, PolicyAction, PolicyArgs, PolicySetArgs};
 pub(crate) use web::WebArgs;
 
@@ -337,14 +340,6 @@ pub(crate) struct BenchArgs {
     pub(crate) table: TableArgs,
 }
 
-/// A command whose output is a table.
-#[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct TableArgs {
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
 impl ServeArgs {
     /// Puts what the flags say over what the file says.
     pub(crate) fn apply_to(&self, config: &mut ServeConfig) {
@@ -400,16 +395,6 @@ fn socket_address(text: &str) -> Result<SocketAddr, String> {
 fn web_address(text: &str) -> Result<SocketAddr, String> {
     let expected = || format!("expected {}", hawser_config::WEB_ADDRESS);
     hawser_config::read_web_address(text).ok_or_else(expected)
-}
-
-fn network(text: &str) -> Result<IpNet, String> {
-    let expected = "expected a network such as 192.168.7.0/24 or fd00::/8";
-    hawser_config::read_network(text).ok_or_else(|| expected.to_owned())
-}
-
-fn link_name(text: &str) -> Result<String, String> {
-    let expected = "expected the name of an interface such as wwan0";
-    hawser_config::read_link_name(text).ok_or_else(|| expected.to_owned())
 }
 
 fn time_to_live(text: &str) -> Result<Duration, String> {

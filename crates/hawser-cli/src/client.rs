@@ -8,4 +8,5 @@ pub(crate) mod policy;
 pub(crate) mod status;
 pub(crate) mod streams;
 pub(crate) mod top;
+pub(crate) mod web;
 pub(crate) mod why;

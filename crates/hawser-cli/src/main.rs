@@ -15,9 +15,8 @@ use std::time::Duration;
 use clap::Parser as _;
 
 use args::{Cli, Command};
-use client::{events, link, links, policy, status, streams, top, why};
+use client::{events, link, links, policy, status, streams, top, web, why};
 use commands::{bench, doctor, manual, peers, receive, rule, run, send, serve, up};
-use daemon::web;
 use setup::Setup;
 
 fn main() -> ExitCode {

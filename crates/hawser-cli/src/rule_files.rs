@@ -1,5 +1,7 @@
 //! The user's rules for connections, and where they are kept.
 
+pub(crate) mod edit;
+
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};

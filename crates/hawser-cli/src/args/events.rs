@@ -1,6 +1,6 @@
 use clap::Args;
 
-use super::TableArgs;
+use super::shared::TableArgs;
 
 /// `hawser events`.
 #[derive(Args, Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use hawser_policy::{
     PortRange, Protocol, Rule, Source, User,
 };
 
-use super::{TableArgs, link_name, network};
+use super::shared::{TableArgs, link_name, network};
 
 /// `hawser rule`.
 #[derive(Args, Debug)]

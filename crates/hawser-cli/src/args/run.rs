@@ -5,7 +5,7 @@ use hawser_config::Config;
 use hawser_policy::Mode;
 use hawser_sched::connection::{Class, ConnectionPolicy};
 
-use super::link_name;
+use super::shared::link_name;
 
 /// `hawser run`.
 #[derive(Args, Debug)]

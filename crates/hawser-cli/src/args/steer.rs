@@ -5,7 +5,7 @@ use hawser_config::{ChunkPolicy, ConnectionPolicy, GatewayUse, TransportChoice};
 use hawser_control::LinkUse;
 use hawser_policy::Profile;
 
-use super::{TableArgs, link_name};
+use super::shared::{TableArgs, link_name};
 
 /// `hawser link`.
 #[derive(Args, Debug)]

@@ -17,8 +17,9 @@ use tokio::time::timeout;
 
 use crate::args::BenchArgs;
 use crate::daemon::gateway::measure::{MAX_SOURCE, noise};
+use crate::daemon::proxy::links::Links;
 use crate::daemon::proxy::rules::LinkRules;
-use crate::daemon::proxy::session::{Links, Target};
+use crate::daemon::proxy::session::Target;
 use crate::setup::{Setup, asked_to_end, show, show_json};
 
 /// Measures, and shows the result.

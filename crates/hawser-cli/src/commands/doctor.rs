@@ -1,5 +1,6 @@
 //! `hawser doctor`: what would keep bonding from working here.
 
+mod check;
 mod links;
 mod state;
 mod system;
@@ -8,10 +9,10 @@ use std::fmt::Write as _;
 
 use anyhow::bail;
 use hawser_net::links::{list_links, usable};
-use serde::Serialize;
 
 use crate::args::TableArgs;
 use crate::setup::{Setup, show, show_json};
+use check::{Check, Status};
 
 /// Looks everywhere; fails when something would keep bonding from working.
 pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
@@ -29,63 +30,6 @@ pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
     match (count(Status::Fail), count(Status::Warn)) {
         (0, _) => Ok(()),
         (failed, warned) => bail!("{failed} checks failed, {warned} warned"),
-    }
-}
-
-/// What one look has shown.
-#[derive(Debug, Serialize)]
-struct Check {
-    /// What was looked at.
-    name: String,
-    status: Status,
-    /// What was found.
-    finding: String,
-    /// What to do about it.
-    remedy: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum Status {
-    /// All is well.
-    Ok,
-    /// It works, but not as well as it could.
-    Warn,
-    /// It does not work.
-    Fail,
-}
-
-impl Check {
-    fn ok(name: impl Into<String>, finding: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            status: Status::Ok,
-            finding: finding.into(),
-            remedy: None,
-        }
-    }
-
-    fn warn(
-        name: impl Into<String>,
-        finding: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Self {
-        Self {
-            status: Status::Warn,
-            remedy: Some(remedy.into()),
-            ..Self::ok(name, finding)
-        }
-    }
-
-    fn fail(
-        name: impl Into<String>,
-        finding: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Self {
-        Self {
-            status: Status::Fail,
-            ..Self::warn(name, finding, remedy)
-        }
     }
 }
 

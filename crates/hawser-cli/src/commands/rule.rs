@@ -1,6 +1,5 @@
 //! `hawser rule`: lists, tests and changes the rules for connections.
 
-pub(crate) mod edit;
 mod report;
 
 use std::path::PathBuf;
@@ -16,7 +15,7 @@ use hawser_sched::connection::GatewayUse;
 use crate::args::{RuleAction, RuleAddArgs, RuleArgs, RuleTestArgs};
 use crate::client::ask::Conversation;
 use crate::client::policy;
-use crate::rule_files::{RuleFiles, Said};
+use crate::rule_files::{RuleFiles, Said, edit};
 use crate::setup::{Setup, Usage, show, show_json};
 
 /// Does what is asked with the rules.

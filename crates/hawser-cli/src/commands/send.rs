@@ -59,7 +59,7 @@ pub(crate) async fn run(setup: &Setup, args: &SendArgs) -> anyhow::Result<()> {
 async fn connect(
     target: Target,
     state: &hawser_net::store::StateDir,
-    links: crate::daemon::proxy::session::Links,
+    links: crate::daemon::proxy::links::Links,
     has_invite: bool,
 ) -> anyhow::Result<Client> {
     let client = target.connect(state, links).await?;

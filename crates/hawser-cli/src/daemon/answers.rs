@@ -6,12 +6,14 @@ use hawser_control::{ErrorReason, Request, Response, SessionStatus, StatusSnapsh
 use hawser_types::StreamId;
 use tokio::time::timeout;
 
+use super::dashboard::Dashboard;
 use super::shown::Most;
-use super::{Shared, Subject, monitor, picture, steer, why};
-use crate::daemon::proxy::placed::Which;
-use crate::daemon::web::Served;
+use super::state::State;
+use super::steer::unsupported;
+use super::subject::{PlacedRange, Subject};
+use super::{monitor, picture, steer, why};
 
-impl Shared {
+impl State {
     /// The answer to a request. Never waits, but for the disk where something is to be saved: events are
     /// those that there are, and what takes a conversation, or ends the daemon, is for the control socket.
     pub(crate) fn answer(&self, request: &Request) -> Response {
@@ -20,13 +22,13 @@ impl Shared {
             Request::Why {
                 connection: Some(number),
                 ..
-            } => why::answer_placed(self, Which::One(*number)),
+            } => why::answer_placed(self, PlacedRange::One(*number)),
             Request::Why {
                 connections: Some(count),
                 ..
             } => {
                 let count = usize::try_from(*count).unwrap_or(usize::MAX);
-                why::answer_placed(self, Which::Latest(count.min(MAX_PLACED)))
+                why::answer_placed(self, PlacedRange::Latest(count.min(MAX_PLACED)))
             }
             Request::Why {
                 session, stream, ..
@@ -64,8 +66,8 @@ impl Shared {
 
     /// What the daemon is doing.
     fn status(&self, most: Most) -> StatusSnapshot {
-        let subject = self.subject.get();
-        let seen = subject.map(|subject| self.picture(&**subject, most));
+        let subject = self.subject();
+        let seen = subject.map(|subject| self.picture(subject, most));
         let seen = seen.unwrap_or_default();
         let counters = subject.map(|subject| subject.counters());
         let mut counters = counters.unwrap_or_default();
@@ -75,11 +77,11 @@ impl Shared {
         drop(record);
         StatusSnapshot {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            role: self.role,
+            role: self.role(),
             process_id: std::process::id(),
-            uptime: self.started.elapsed(),
-            listen: self.listen.get().copied().into_iter().collect(),
-            web: self.web.get().map(Served::address),
+            uptime: self.uptime(),
+            listen: self.listen().into_iter().collect(),
+            web: self.dashboard().map(Dashboard::address),
             counters,
             memory: picture::memory(all_sessions.memory_bytes),
             all_sessions,
@@ -87,10 +89,10 @@ impl Shared {
         }
     }
 
-    /// The same as [`Shared::answer`]; programs that nobody has asked for yet get a moment to be found.
+    /// The same as [`State::answer`]; programs that nobody has asked for yet get a moment to be found.
     pub(super) async fn answer_named(&self, request: &Request) -> Response {
         let mut response = self.answer(request);
-        let sought = self.subject.get().and_then(|subject| subject.sought());
+        let sought = self.subject().and_then(|subject| subject.sought());
         let sought = sought.filter(|sought| *sought.borrow() > 0);
         if let (Response::Status(status), Some(mut sought)) = (&mut response, sought) {
             // What is not known then is known to the next one who asks.
@@ -124,7 +126,7 @@ impl Shared {
 
     /// Says which programs have asked for streams, as far as that is known by now.
     fn name_streams(&self, sessions: &mut [SessionStatus]) {
-        let Some(subject) = self.subject.get() else {
+        let Some(subject) = self.subject() else {
             return;
         };
         for session in sessions.iter_mut().filter(|it| !it.streams.is_empty()) {
@@ -134,13 +136,6 @@ impl Shared {
                 stream.program = names.get(&stream.id).map(ToString::to_string);
             }
         }
-    }
-}
-
-pub(super) fn unsupported(message: &str) -> Response {
-    Response::Error {
-        reason: ErrorReason::Unsupported,
-        message: message.to_owned(),
     }
 }
 

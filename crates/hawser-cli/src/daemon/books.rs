@@ -8,8 +8,8 @@ use hawser_session::{ChannelSnapshot, SessionSnapshot, StreamSnapshot};
 use hawser_types::{ChannelId, LinkIndex, Rate, StreamId};
 use tokio::time::Instant;
 
-use super::View;
 use super::meter::{Meter, Moved};
+use super::subject::View;
 
 /// An account of every session, entered once a second.
 #[derive(Default)]
@@ -120,7 +120,7 @@ impl Account {
         meter.copied().unwrap_or_default()
     }
 
-    /// What the stream moves now, both ways together; zero until it was seen for a second.
+    /// What the stream moves now, both paths together; zero until it was seen for a second.
     pub(super) fn stream(&self, stream: &StreamSnapshot) -> Rate {
         let meter = self.streams.get(&stream.id);
         meter.map_or(Rate::ZERO, |meter| meter.up + meter.down)
@@ -152,7 +152,7 @@ pub(super) fn key(channel: &ChannelSnapshot) -> (ChannelId, LinkIndex) {
 pub(super) mod tests {
     use hawser_types::ByteCount;
 
-    use super::super::Way;
+    use super::super::subject::PathFacts;
     use super::*;
 
     /// A session named `s` over the link `dsl`, whose number is 2, with channels that have sent so
@@ -184,14 +184,14 @@ pub(super) mod tests {
             readable: ByteCount::ZERO,
             age: Duration::from_secs(1),
         };
-        let way = Way {
+        let way = PathFacts {
             link: "dsl".to_owned(),
-            ..Way::default()
+            ..PathFacts::default()
         };
         View {
             id: "s".to_owned(),
             peer: String::new(),
-            ways: BTreeMap::from([(2, way)]),
+            paths: BTreeMap::from([(2, way)]),
             scheduler: "",
             congestion: String::new(),
             addresses: BTreeMap::new(),

@@ -1,36 +1,23 @@
 //! What changes in a daemon, noticed a few times a second.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_control::{
-    EventLog, PolicyStatus, Response, StatusSnapshot, changes_between, policy_changes,
-};
+use hawser_control::{Response, changes_between, policy_changes};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::Shared;
+use super::change_log::Picture;
+use super::clock::{milliseconds, since_1970};
 use super::shown::Most;
-use super::why::{milliseconds, since_1970};
-
-/// What was seen last, and what has changed until then.
-#[derive(Default)]
-pub(super) struct Told {
-    seen: Option<Seen>,
-    log: EventLog,
-}
-
-struct Seen {
-    status: StatusSnapshot,
-    policy: Option<PolicyStatus>,
-}
+use super::state::State;
 
 /// Looks for changes for as long as the daemon lives; less often where a look takes long, as at a
 /// gateway with many sessions.
-pub(super) async fn watch(shared: Arc<Shared>) {
+pub(super) async fn watch(state: Arc<State>) {
     loop {
         let begun = Instant::now();
-        shared.notice();
+        state.notice();
         sleep(rest_after(begun.elapsed())).await;
     }
 }
@@ -41,66 +28,62 @@ fn rest_after(look: Duration) -> Duration {
     look.saturating_mul(REST).clamp(LOOK_EVERY, LOOK_AT_LEAST)
 }
 
-impl Shared {
+impl State {
     /// Changes once a second, after each entry in the books, and whenever there is a new event.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
+        self.subscribe()
     }
 
-    /// Looks for what has changed since this was last called. How it all is at first is no news.
+    /// Looks for what has log since this was last called. How it all is at first is no news.
     pub(super) fn notice(&self) {
-        let Some(subject) = self.subject.get() else {
+        let Some(subject) = self.subject() else {
             return;
         };
         // Held throughout, so that what is seen first is also entered first.
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Seen {
-            status: self.picture(&**subject, Most::SESSIONS),
+        let mut log = self.change_log();
+        let now = Picture {
+            status: self.picture(subject, Most::SESSIONS),
             policy: subject.policy(),
         };
         self.record().all_sessions = now.status.sessions.iter().collect();
         let mut news = Vec::new();
-        if let Some(before) = &told.seen {
+        if let Some(before) = &log.last {
             news = changes_between(&before.status, &now.status);
             if let (Some(before), Some(now)) = (&before.policy, &now.policy) {
                 news.extend(policy_changes(before, now));
             }
         }
-        told.seen = Some(now);
+        log.last = Some(now);
         if news.is_empty() {
             return;
         }
         let at_unix_ms = milliseconds(since_1970());
         for change in news {
-            told.log.note(at_unix_ms, change);
+            log.events.note(at_unix_ms, change);
         }
-        drop(told);
+        drop(log);
         self.has_changed();
     }
 
-    /// What has changed after the event with this number.
+    /// What has log after the event with this number.
     pub(super) fn events(&self, after: u64) -> Response {
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let log = self.change_log();
         Response::Events {
-            events: told.log.after(after),
-            latest: told.log.latest(),
+            events: log.events.after(after),
+            latest: log.events.latest(),
         }
     }
 
     /// The same, as soon as there is something, or after `wait`; for [`MAX_WAIT`] at most.
     pub(super) async fn events_within(&self, after: u64, wait: Duration) -> Response {
         let is_there = || {
-            let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-            told.log.latest() > after
+            let log = self.change_log();
+            log.events.latest() > after
         };
         let mut changes = self.changes();
         // It ends in no other way.
         let _ = timeout(wait.min(MAX_WAIT), changes.wait_for(|_| is_there())).await;
         self.events(after)
-    }
-
-    pub(super) fn has_changed(&self) {
-        self.changes.send_modify(|count| *count += 1);
     }
 }
 

@@ -8,9 +8,9 @@ use hawser_path::{LinkLoss, Segments};
 use hawser_session::ChannelSnapshot;
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex};
 
-use super::View;
 use super::books::key;
 use super::meter::{Meter, Moved};
+use super::subject::View;
 
 /// An account of every link that something has moved over, by its name, entered once a second.
 #[derive(Default)]
@@ -170,7 +170,7 @@ fn own_link<'a>(
     links: &'a [LinkStatus],
 ) -> Option<&'a str> {
     let Some(address) = view.addresses.get(&key(channel)) else {
-        let way = view.ways.get(&channel.link.value())?;
+        let way = view.paths.get(&channel.link.value())?;
         return Some(way.link.as_str()).filter(|name| !name.is_empty());
     };
     let mut having = links.iter().filter(|it| it.addresses.contains(address));
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn a_gateway_knows_its_links_by_the_addresses_that_clients_came_to() {
         let mut far = tests::view(&[(0, 100), (1, 1000)], &[]);
-        far.ways.get_mut(&2).unwrap().link.clear();
+        far.paths.get_mut(&2).unwrap().link.clear();
         let mut books = LinkBooks::default();
         books.enter(
             SECOND,

@@ -5,25 +5,26 @@ use std::sync::Arc;
 use hawser_control::{ErrorReason, Request, Response};
 use tokio::sync::watch;
 
-use super::{Daemon, Shared};
-use crate::daemon::web::Served;
+use super::Daemon;
+use super::dashboard::Dashboard;
+use super::state::State;
 use crate::setup::explained;
 
 impl Daemon {
     /// What a web server shows and steers.
     pub(crate) fn for_web(&self) -> Arc<dyn hawser_monitor::web::Daemon> {
-        self.shared.clone()
+        self.state.clone()
     }
 
     /// The dashboard is served. Once only.
-    pub(crate) fn set_web(&self, web: Served) {
-        let _ = self.shared.web.set(web);
+    pub(crate) fn set_web(&self, dashboard: Dashboard) {
+        self.state.set_dashboard(dashboard);
     }
 }
 
 /// From now on the dashboard's token is the one in the state directory.
-pub(super) fn read_token(shared: &Shared) -> Response {
-    match shared.web.get().map(Served::read_token) {
+pub(super) fn read_token(state: &State) -> Response {
+    match state.dashboard().map(Dashboard::read_token) {
         None | Some(Ok(())) => Response::Done { saved: None },
         Some(Err(error)) => Response::Error {
             reason: ErrorReason::Failed,
@@ -32,12 +33,12 @@ pub(super) fn read_token(shared: &Shared) -> Response {
     }
 }
 
-impl hawser_monitor::web::Daemon for Shared {
+impl hawser_monitor::web::Daemon for State {
     fn answer(&self, request: &Request) -> Response {
-        Shared::answer(self, request)
+        State::answer(self, request)
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
-        Shared::changes(self)
+        State::changes(self)
     }
 }

@@ -16,7 +16,7 @@ use hawser_wire::ChannelRole;
 use tokio::time::Instant;
 
 use super::books::{Account, Books, moved};
-use super::{View, Way};
+use super::subject::{PathFacts, View};
 
 /// One session as it is shown.
 pub(super) fn session(view: View, books: &Books, now: Instant) -> SessionStatus {
@@ -67,7 +67,7 @@ pub(super) fn memory(used_bytes: ByteCount) -> MemoryStatus {
 fn paths(view: &View, channels: &[ChannelSnapshot], account: Option<&Account>) -> Vec<PathStatus> {
     let links = view.session.as_ref().map_or(&[][..], |s| &s.links);
     let mut by_link: BTreeMap<u32, Vec<&ChannelSnapshot>> = BTreeMap::new();
-    for index in view.ways.keys() {
+    for index in view.paths.keys() {
         by_link.entry(*index).or_default();
     }
     for channel in channels {
@@ -76,9 +76,9 @@ fn paths(view: &View, channels: &[ChannelSnapshot], account: Option<&Account>) -
             .or_default()
             .push(channel);
     }
-    let unknown = Way::default();
+    let unknown = PathFacts::default();
     let path = |(index, channels): (u32, Vec<&ChannelSnapshot>)| {
-        let way = view.ways.get(&index).unwrap_or(&unknown);
+        let way = view.paths.get(&index).unwrap_or(&unknown);
         let standing = links.iter().find(|link| link.link.value() == index);
         let count = |part: fn(&LinkSnapshot) -> ByteCount| standing.map(part).unwrap_or_default();
         let seen = || channels.iter().filter_map(|channel| channel.peer);
@@ -114,7 +114,7 @@ fn paths(view: &View, channels: &[ChannelSnapshot], account: Option<&Account>) -
     by_link.into_iter().map(path).collect()
 }
 
-fn path_state(channels: &[&ChannelSnapshot], way: &Way) -> PathState {
+fn path_state(channels: &[&ChannelSnapshot], way: &PathFacts) -> PathState {
     if channels.iter().any(|channel| !channel.suspect) {
         PathState::Up
     } else if !channels.is_empty() {

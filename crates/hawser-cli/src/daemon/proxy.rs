@@ -3,6 +3,7 @@
 pub(crate) mod by_gateway;
 pub(crate) mod captured;
 pub(crate) mod direct;
+pub(crate) mod links;
 pub(crate) mod live_rules;
 pub(crate) mod peering;
 pub(crate) mod placed;
@@ -10,3 +11,4 @@ pub(crate) mod rules;
 pub(crate) mod saved;
 pub(crate) mod session;
 pub(crate) mod steer;
+pub(crate) mod subject;

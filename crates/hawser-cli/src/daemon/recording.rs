@@ -8,9 +8,12 @@ use hawser_session::Side;
 use hawser_session::recorder::{Head, Recording};
 use hawser_types::{Instant, LinkIndex, StreamId};
 
+use super::clock::{milliseconds, since_1970};
+use super::picture;
 use super::shown::{MAX_STREAMS, Most};
-use super::why::{milliseconds, off, since_1970};
-use super::{Shared, View, picture};
+use super::state::State;
+use super::subject::View;
+use super::why::off;
 
 /// What one connection has asked for, kept until it has all of it.
 #[derive(Default)]
@@ -20,13 +23,13 @@ impl Copy {
     /// The next piece. At the offset 0 the recording is taken anew.
     pub(super) fn answer(
         &mut self,
-        shared: &Shared,
+        state: &State,
         session: Option<&str>,
         destinations: bool,
         offset: u64,
     ) -> Response {
         if offset == 0 {
-            match take(shared, session, destinations) {
+            match take(state, session, destinations) {
                 Ok(recording) => self.0 = recording.to_bytes(),
                 Err(response) => return response,
             }
@@ -45,15 +48,15 @@ impl Copy {
     }
 }
 
-fn take(shared: &Shared, session: Option<&str>, destinations: bool) -> Result<Recording, Response> {
+fn take(state: &State, session: Option<&str>, destinations: bool) -> Result<Recording, Response> {
     let refused = |message: &str| Response::Error {
         reason: ErrorReason::NotFound,
         message: message.to_owned(),
     };
-    let subject = shared.subject.get();
+    let subject = state.subject();
     let views = subject.map(|subject| match session {
         Some(name) => subject.sessions(&|id| id == name, MAX_STREAMS),
-        None => shared.views(&**subject, MOST),
+        None => state.views(subject, MOST),
     });
     let mut views = views.unwrap_or_default();
     views.retain(|view| view.session.is_some());
@@ -65,7 +68,7 @@ fn take(shared: &Shared, session: Option<&str>, destinations: bool) -> Result<Re
     };
     let mut recording = None;
     let known = subject.recorder(&view.id, &mut |recorder, now| {
-        let head = head(shared.role, view, destinations, now);
+        let head = head(state.role(), view, destinations, now);
         recording = recorder.is_on().then(|| recorder.recording(head));
     });
     match recording {
@@ -76,7 +79,7 @@ fn take(shared: &Shared, session: Option<&str>, destinations: bool) -> Result<Re
 }
 
 fn head(role: Role, view: &View, destinations: bool, now: Instant) -> Head {
-    let named = view.ways.iter().filter(|(_, way)| !way.link.is_empty());
+    let named = view.paths.iter().filter(|(_, way)| !way.link.is_empty());
     let links = named.map(|(index, way)| (LinkIndex::new(*index), way.link.clone()));
     let streams = view.session.iter().flat_map(|session| &session.streams);
     let destination = |stream: &hawser_session::StreamSnapshot| -> Option<(StreamId, String)> {

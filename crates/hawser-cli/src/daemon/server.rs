@@ -12,8 +12,8 @@ use tokio::net::{UnixListener, UnixSocket, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::Shared;
 use super::recording::Copy;
+use super::state::State;
 
 /// The socket's name in the file system, which goes with the daemon.
 pub(super) struct SocketFile(PathBuf);
@@ -56,7 +56,7 @@ fn private_socket() -> std::io::Result<UnixSocket> {
 }
 
 /// Answers for as long as the daemon lives.
-pub(super) async fn serve(listener: UnixListener, shared: Arc<Shared>) {
+pub(super) async fn serve(listener: UnixListener, state: Arc<State>) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         // Others wait in the socket's queue until there is a place.
@@ -65,10 +65,10 @@ pub(super) async fn serve(listener: UnixListener, shared: Arc<Shared>) {
         };
         match listener.accept().await {
             Ok((stream, _)) if is_trusted(&stream) => {
-                let shared = Arc::clone(&shared);
+                let state = Arc::clone(&state);
                 tokio::spawn(async move {
                     let _place = place;
-                    if let Err(error) = converse(stream, &shared).await {
+                    if let Err(error) = converse(stream, &state).await {
                         tracing::debug!(%error, "a control connection is over");
                     }
                 });
@@ -98,7 +98,7 @@ struct Conversation {
     copy: Copy,
 }
 
-async fn converse(stream: UnixStream, shared: &Shared) -> std::io::Result<()> {
+async fn converse(stream: UnixStream, state: &State) -> std::io::Result<()> {
     let mut conversation = Conversation {
         stream,
         decoder: LineDecoder::new(),
@@ -106,7 +106,7 @@ async fn converse(stream: UnixStream, shared: &Shared) -> std::io::Result<()> {
         copy: Copy::default(),
     };
     loop {
-        match timeout(PATIENCE, conversation.turn(shared)).await {
+        match timeout(PATIENCE, conversation.turn(state)).await {
             Ok(Ok(true)) => {}
             Ok(outcome) => return outcome.map(drop),
             Err(_) => return Err(std::io::ErrorKind::TimedOut.into()),
@@ -116,7 +116,7 @@ async fn converse(stream: UnixStream, shared: &Shared) -> std::io::Result<()> {
 
 impl Conversation {
     /// One question and its answer; whether another may follow.
-    async fn turn(&mut self, shared: &Shared) -> std::io::Result<bool> {
+    async fn turn(&mut self, state: &State) -> std::io::Result<bool> {
         let request = loop {
             match self.decoder.poll_message::<Request>() {
                 Ok(Some(request)) => break request,
@@ -132,15 +132,15 @@ impl Conversation {
                 return self.refuse(&error).await;
             }
         };
-        let response = self.answer(&request, shared).await;
+        let response = self.answer(&request, state).await;
         say(&mut self.stream, &response).await?;
         if response == Response::Stopping {
-            shared.stop.notify_one();
+            state.stop();
         }
         Ok(true)
     }
 
-    async fn answer(&mut self, request: &Request, shared: &Shared) -> Response {
+    async fn answer(&mut self, request: &Request, state: &State) -> Response {
         match request {
             Request::Stop => Response::Stopping,
             Request::Recording {
@@ -149,13 +149,13 @@ impl Conversation {
                 offset,
             } => {
                 let session = session.as_deref();
-                self.copy.answer(shared, session, *destinations, *offset)
+                self.copy.answer(state, session, *destinations, *offset)
             }
             Request::Events {
                 after,
                 wait: Some(wait),
-            } => shared.events_within(*after, *wait).await,
-            request => shared.answer_named(request).await,
+            } => state.events_within(*after, *wait).await,
+            request => state.answer_named(request).await,
         }
     }
 

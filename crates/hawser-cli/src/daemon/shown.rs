@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use hawser_control::Request;
 
-use super::{Shared, Subject, View};
+use super::state::State;
+use super::subject::{Subject, View};
 
 /// At most so much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +46,7 @@ impl Most {
     }
 }
 
-impl Shared {
+impl State {
     /// The busiest sessions, as many as are to be shown; with their latest streams, [`MAX_STREAMS`] at
     /// most in all of them together.
     pub(super) fn views(&self, subject: &dyn Subject, most: Most) -> Vec<View> {

@@ -1,19 +1,18 @@
 //! Requests for doing otherwise.
 
-use hawser_control::{Request, Response};
+use hawser_control::{ErrorReason, Request, Response};
 
-use super::Shared;
-use super::answers::unsupported;
+use super::state::State;
 
 /// How links are chosen.
-pub(super) fn policy(shared: &Shared) -> Response {
-    let policy = shared.subject.get().and_then(|subject| subject.policy());
+pub(super) fn policy(state: &State) -> Response {
+    let policy = state.subject().and_then(|subject| subject.policy());
     policy.map_or_else(no_choice, |policy| Response::Policy(Box::new(policy)))
 }
 
 /// Does what is asked.
-pub(super) fn change(shared: &Shared, asked: &Request) -> Response {
-    let changed = shared.subject.get().and_then(|it| it.change(asked));
+pub(super) fn change(state: &State, asked: &Request) -> Response {
+    let changed = state.subject().and_then(|it| it.change(asked));
     match changed {
         None => no_choice(),
         Some(Ok(saved)) => Response::Done {
@@ -28,4 +27,12 @@ pub(super) fn change(shared: &Shared, asked: &Request) -> Response {
 
 fn no_choice() -> Response {
     unsupported("only `hawser up`, once it has connected, has links to choose from")
+}
+
+/// Returns the answer to a request that this daemon does not serve.
+pub(super) fn unsupported(message: &str) -> Response {
+    Response::Error {
+        reason: ErrorReason::Unsupported,
+        message: message.to_owned(),
+    }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use hawser_session::{Counters, SessionSnapshot};
 use hawser_types::ChannelId;
 
-use super::View;
 use super::picture::counted;
+use super::subject::View;
 
 /// Sums that only grow, entered once a second: a session that ends leaves what it had counted by its last
 /// entry.

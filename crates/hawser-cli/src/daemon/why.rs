@@ -1,6 +1,6 @@
 //! From what sessions have recorded to what people and programs are told.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use hawser_control::{
     ErrorReason, Response, Role, WhyCount, WhyEvent, WhyLater, WhyLink, WhyReport, WhySession,
@@ -10,23 +10,26 @@ use hawser_session::recorder::{LinkSummary, Note, Summary, Verdict};
 use hawser_types::{ChannelId, Instant, LinkIndex, StreamId};
 use hawser_wire::ChannelRole;
 
+use super::clock::{milliseconds, since_1970};
+use super::picture;
 use super::shown::{MAX_STREAMS, Most};
-use super::{Shared, View, picture};
-use crate::daemon::proxy::placed::Which;
+use super::state::State;
+use super::subject::View;
+use crate::daemon::subject::PlacedRange;
 
 /// Why the links of the session with this name, or of all, were used or not; for one stream, or
 /// for all together.
-pub(super) fn answer(shared: &Shared, session: Option<&str>, stream: Option<StreamId>) -> Response {
-    let Some(subject) = shared.subject.get() else {
-        return Response::Why(Box::new(report(shared.role, Vec::new())));
+pub(super) fn answer(state: &State, session: Option<&str>, stream: Option<StreamId>) -> Response {
+    let Some(subject) = state.subject() else {
+        return Response::Why(Box::new(report(state.role(), Vec::new())));
     };
     let is_all = session.is_none() && stream.is_none();
-    let placed = is_all.then(|| subject.placed(Which::Latest(LATEST)));
+    let placed = is_all.then(|| subject.placed(PlacedRange::Latest(LATEST)));
     let views = match (session, stream) {
         (Some(name), _) => subject.sessions(&|id| id == name, MAX_STREAMS),
-        (None, None) => shared.views(&**subject, MOST),
+        (None, None) => state.views(subject, MOST),
         // Any of them may have it.
-        (None, Some(_)) => shared.all_views(&**subject),
+        (None, Some(_)) => state.all_views(subject),
     };
     let has_begun = |view: &&View| view.session.is_some();
     if let (Some(name), None) = (session, views.iter().find(has_begun)) {
@@ -59,13 +62,13 @@ pub(super) fn answer(shared: &Shared, session: Option<&str>, stream: Option<Stre
     Response::Why(Box::new(WhyReport {
         placed: placed.flatten(),
         session_count: (sessions.len() + unlisted) as u64,
-        ..report(shared.role, sessions)
+        ..report(state.role(), sessions)
     }))
 }
 
 /// Where connections went that were placed on links by themselves, and why.
-pub(super) fn answer_placed(shared: &Shared, which: Which) -> Response {
-    let placed = shared.subject.get().and_then(|it| it.placed(which));
+pub(super) fn answer_placed(state: &State, which: PlacedRange) -> Response {
+    let placed = state.subject().and_then(|it| it.placed(which));
     let Some(placed) = placed else {
         return Response::Error {
             reason: ErrorReason::Unsupported,
@@ -75,13 +78,13 @@ pub(super) fn answer_placed(shared: &Shared, which: Which) -> Response {
         };
     };
     match (which, placed.connections.is_empty()) {
-        (Which::One(number), true) => not_found(format!(
+        (PlacedRange::One(number), true) => not_found(format!(
             "no connection {number} is remembered; the latest is {}",
             placed.latest_id
         )),
         _ => Response::Why(Box::new(WhyReport {
             placed: Some(placed),
-            ..report(shared.role, Vec::new())
+            ..report(state.role(), Vec::new())
         })),
     }
 }
@@ -202,16 +205,6 @@ fn events(view: &View, summary: &Summary, now: Instant) -> Vec<WhyEvent> {
         })
     };
     summary.notes.iter().filter_map(event).collect()
-}
-
-/// From 1970-01-01 00:00 UTC to now.
-pub(crate) fn since_1970() -> Duration {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.unwrap_or_default()
-}
-
-pub(super) fn milliseconds(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 // long: an arm for each kind.

@@ -7,7 +7,7 @@ use std::path::Path;
 use hawser_net::links::{Link, full_tunnel};
 use socket2::{Domain, Socket, Type};
 
-use super::{Check, Status};
+use super::check::{Check, Status};
 
 pub(super) fn check(
     all: &[Link],

@@ -14,7 +14,7 @@ use hawser_net::unix_time::UnixTime;
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 
-use super::Check;
+use super::check::Check;
 use crate::client::status;
 use crate::setup::{Setup, explained};
 

@@ -6,7 +6,7 @@ use hawser_net::unix_time::UnixTime;
 use hawser_types::ByteCount;
 use rustix::process::{Resource, getrlimit};
 
-use super::Check;
+use super::check::Check;
 
 pub(super) fn check() -> Vec<Check> {
     let mut checks = vec![congestion()];

@@ -15,7 +15,7 @@ use super::child::Child;
 use crate::args::RunArgs;
 use crate::daemon::proxy::captured::redirect;
 use crate::daemon::proxy::direct::{ConnectionRules, Direct};
-use crate::daemon::proxy::session::Links;
+use crate::daemon::proxy::links::Links;
 
 /// A control group of its own, whose connections can be captured.
 pub(super) struct Kernel {

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use super::child::{self, Child};
 use crate::args::RunArgs;
-use crate::daemon::proxy::session::Links;
+use crate::daemon::proxy::links::Links;
 use crate::setup::Setup;
 
 /// Runs the program with its connections made by `dialer`.

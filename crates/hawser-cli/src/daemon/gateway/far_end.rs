@@ -17,9 +17,11 @@ use hawser_session::recorder::Recorder;
 use hawser_types::{Instant, SessionId};
 use tokio::sync::watch;
 
+use crate::daemon::Daemon;
+use crate::daemon::counters::flat;
 use crate::daemon::gateway::door::{Door, watch_peers};
+use crate::daemon::subject::{PathFacts, Subject, View};
 use crate::daemon::web::Web;
-use crate::daemon::{Daemon, Subject, View, Way, flat};
 use crate::setup::{Setup, link_list};
 
 /// A daemon that clients come to.
@@ -117,17 +119,17 @@ impl Subject for GatewaySubject {
             .map(|session| {
                 let links = session.session.channels.iter().map(|it| it.link.value());
                 // Which address a channel comes from is not known here, only the first one's.
-                let way = |index| (index, Way::default());
-                let mut ways: BTreeMap<u32, Way> = links.map(way).collect();
-                if ways.len() == 1
-                    && let Some(way) = ways.values_mut().next()
+                let way = |index| (index, PathFacts::default());
+                let mut paths: BTreeMap<u32, PathFacts> = links.map(way).collect();
+                if paths.len() == 1
+                    && let Some(way) = paths.values_mut().next()
                 {
                     way.remote = Some(session.remote);
                 }
                 View {
                     id: session.id.to_string(),
                     peer: session.peer.to_string(),
-                    ways,
+                    paths,
                     scheduler: self.names.scheduler,
                     congestion: self.names.congestion.clone(),
                     addresses: session.addresses,

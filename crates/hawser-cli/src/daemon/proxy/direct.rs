@@ -20,8 +20,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::daemon::proxy::by_gateway;
+use crate::daemon::proxy::links::Links;
 use crate::daemon::proxy::rules::{LinkRules, SharedLedger, today};
-use crate::daemon::proxy::session::Links;
 
 /// The rules for connections, as they change.
 pub(crate) type ConnectionRules = watch::Receiver<Arc<RuleSet>>;

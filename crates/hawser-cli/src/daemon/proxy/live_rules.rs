@@ -9,8 +9,8 @@ use hawser_control::RuleStatus;
 use hawser_policy::{Profile, Rule, RuleSet, Source};
 use tokio::sync::watch;
 
-use crate::commands::rule::edit::{self, RulesChanged};
 use crate::daemon::proxy::direct::ConnectionRules;
+use crate::rule_files::edit::{self, RulesChanged};
 use crate::rule_files::{RuleFiles, Said, Stamp, UserRules};
 
 /// The rules in force. They are followed until the last clone is gone.

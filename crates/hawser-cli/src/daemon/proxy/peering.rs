@@ -20,8 +20,9 @@ use hawser_net::unix_time::UnixTime;
 use tokio::net::TcpStream;
 
 use crate::daemon::proxy::direct::ConnectionRules;
+use crate::daemon::proxy::links::Links;
 use crate::daemon::proxy::rules::LinkRules;
-use crate::daemon::proxy::session::{Choice, ClientMaker, ENROL_PATIENCE, Links, Target};
+use crate::daemon::proxy::session::{Choice, ClientMaker, ENROL_PATIENCE, Target};
 use crate::setup::Setup;
 
 /// What peers are dialed with, and watched by.

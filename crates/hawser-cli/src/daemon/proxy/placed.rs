@@ -7,20 +7,17 @@ use hawser_front::connection::{Director, LeftTo, Promise, Story, Try, TryState};
 use hawser_policy::Protocol;
 use hawser_types::{ByteCount, Instant, LinkIndex, Rate};
 
-/// Which connections are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Which {
-    /// So many of the latest.
-    Latest(usize),
-    /// The one with this number.
-    One(u64),
-}
+use crate::daemon::subject::PlacedRange;
 
 /// What is remembered of them; `since_1970` is now.
-pub(crate) fn report(director: &Director, which: Which, since_1970: Duration) -> PlacedReport {
+pub(crate) fn report(
+    director: &Director,
+    which: PlacedRange,
+    since_1970: Duration,
+) -> PlacedReport {
     let (now, stories) = match which {
-        Which::Latest(count) => director.stories(count),
-        Which::One(number) => {
+        PlacedRange::Latest(count) => director.stories(count),
+        PlacedRange::One(number) => {
             let (now, story) = director.story(number);
             (now, story.into_iter().collect())
         }

@@ -19,7 +19,7 @@ use hawser_types::ByteCount;
 use hawser_usage::UsageDatabase;
 use tokio::task::JoinHandle;
 
-use crate::daemon::proxy::session::Links;
+use crate::daemon::proxy::links::Links;
 pub(crate) use change::CheckedChange;
 use usage::{Accounts, Seen};
 

@@ -7,133 +7,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
-use hawser_config::{
-    ChunkPolicy, ConfigError, ConnectionPolicy, GatewayUse, TransportChoice, UnknownTransport,
-    parse_rules,
-};
-use hawser_control::{ErrorReason, LinkChange, PolicyStatus, Request, Scheduled};
-use hawser_policy::{Profile, Rule, UnknownProfile};
-use hawser_sched::connection::UnknownGatewayUse;
-use hawser_sched::{chunk, connection};
+use hawser_config::{ChunkPolicy, ConnectionPolicy, GatewayUse, TransportChoice, parse_rules};
+use hawser_control::{LinkChange, PolicyStatus, Request, Scheduled};
+use hawser_policy::{Profile, Rule};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::args::Spot;
-use crate::commands::rule::edit::{self, RulesChanged};
 use crate::daemon::proxy::rules::CheckedChange;
 use crate::daemon::proxy::saved;
-use crate::daemon::proxy::session::ClientSubject;
-use crate::setup::{explained, is_usage};
-
-/// Where a change was written down, if it was to be, or why it was not done.
-pub(crate) type Changed = Result<Option<PathBuf>, Refused>;
-
-/// Why a change was not done.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Refused {
-    /// The request says nothing.
-    #[error("there is nothing in it to change")]
-    Nothing,
-    /// Neither this machine nor the configuration has such a link.
-    #[error("no link is called {name}; there are {known}")]
-    UnknownLink {
-        /// What was said.
-        name: String,
-        /// Those that are there.
-        known: String,
-    },
-    /// A value that is not allowed.
-    #[error("`{key}` is {got}; allowed: {allowed}")]
-    Value {
-        /// The key as in the configuration.
-        key: String,
-        /// What was said.
-        got: String,
-        /// What may be said.
-        allowed: String,
-    },
-    /// What was said makes no sense as a part of a configuration.
-    #[error(transparent)]
-    Config(ConfigError),
-    /// No policy for chunks has this name.
-    #[error(transparent)]
-    Scheduler(#[from] chunk::UnknownPolicy),
-    /// No policy for connections has this name.
-    #[error(transparent)]
-    ConnectionScheduler(#[from] connection::UnknownPolicy),
-    /// Nothing that sessions may travel over has this name.
-    #[error(transparent)]
-    TransportChoice(#[from] UnknownTransport),
-    /// A gateway can't be used so.
-    #[error(transparent)]
-    GatewayUse(#[from] UnknownGatewayUse),
-    /// No set of rules has this name.
-    #[error(transparent)]
-    Profile(#[from] UnknownProfile),
-    /// There is no gateway.
-    #[error("no gateway is enrolled to be used; `hawser up --gateway URL` enrols with one")]
-    NoGateway,
-    /// Not one rule.
-    #[error("one rule is expected, not {0}")]
-    Rules(usize),
-    /// Every rule is shown with all that it says.
-    #[error("the rule has {0} bytes; allowed: {MAX_RULE}")]
-    TooLong(usize),
-    /// Rules need room, in the kernel too.
-    #[error("there are {0} rules until the daemon ends already, and there may be no more")]
-    TooManyRules(usize),
-    /// No rule that ends with the daemon has this number.
-    #[error("there is no rule {number} that ends with the daemon; there are {count}")]
-    UnknownRule {
-        /// What was said.
-        number: u64,
-        /// How many such rules there are.
-        count: usize,
-    },
-    /// Another rule has that number by now.
-    #[error(transparent)]
-    RulesChanged(#[from] RulesChanged),
-    /// There is no configuration to write to.
-    #[error(
-        "it can't be saved, since the daemon was started without a configuration: start it with \
-         `hawser --config FILE up`, or have it done until the daemon ends"
-    )]
-    NoFile,
-    /// It can't be written down.
-    #[error("it can't be saved: {}", explained(.0))]
-    Unsaved(anyhow::Error),
-    /// It was written down, but can't be put in force.
-    #[error("it is saved to {}, but the rules in force stay as they were: {error}", path.display())]
-    Unread {
-        /// Where it was written down.
-        path: PathBuf,
-        /// Why the rules can't be read again.
-        error: Box<ConfigError>,
-    },
-    /// Some other request.
-    #[error("this is nothing to be changed")]
-    Unsupported,
-}
-
-impl Refused {
-    /// The kind of fault, for programs.
-    pub(crate) fn reason(&self) -> ErrorReason {
-        match self {
-            Self::UnknownLink { .. } | Self::UnknownRule { .. } | Self::RulesChanged(_) => {
-                ErrorReason::NotFound
-            }
-            Self::NoGateway | Self::NoFile | Self::Unsupported => ErrorReason::Unsupported,
-            Self::Unsaved(error) if !is_usage(error) => ErrorReason::Failed,
-            Self::Unread { .. } => ErrorReason::Failed,
-            _ => ErrorReason::Invalid,
-        }
-    }
-
-    fn by_writing(error: anyhow::Error) -> Self {
-        error
-            .downcast()
-            .map_or_else(Self::Unsaved, Self::RulesChanged)
-    }
-}
+use crate::daemon::proxy::subject::ClientSubject;
+use crate::daemon::refusal::{Changed, MAX_RULE, Refused};
+use crate::rule_files::edit;
 
 impl ClientSubject {
     /// How links are chosen, and how else they may be.
@@ -355,9 +239,6 @@ fn on_disk<T>(work: impl FnOnce() -> T) -> T {
         _ => work(),
     }
 }
-
-/// Bytes of one rule, written out: as many such rules as may end with the daemon fit one answer.
-const MAX_RULE: usize = 3_000;
 
 #[cfg(test)]
 mod tests;

@@ -69,20 +69,20 @@ fn name(session: usize) -> String {
 
 /// A daemon with such sessions, which has run for a second.
 struct Scene {
-    shared: Shared,
+    shared: State,
     taken: Arc<[AtomicU64; 2]>,
 }
 
 impl Scene {
     async fn new(streams: &[u64]) -> Self {
-        let shared = Shared::new(Role::Gateway);
+        let shared = State::new(Role::Gateway);
         let (seconds, taken) = (Arc::<AtomicU64>::default(), Arc::default());
         let subject = Many {
             streams: streams.to_vec(),
             seconds: Arc::clone(&seconds),
             taken: Arc::clone(&taken),
         };
-        assert!(shared.subject.set(Box::new(subject)).is_ok());
+        shared.show(subject);
         for _ in 0..2 {
             shared.enter();
             shared.notice();

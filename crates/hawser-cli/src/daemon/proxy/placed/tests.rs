@@ -41,7 +41,11 @@ fn curl() -> Origin {
 }
 
 fn the_latest(director: &Director) -> PlacedConnection {
-    let report = report(director, Which::Latest(1), Duration::from_secs(1_000_000));
+    let report = report(
+        director,
+        PlacedRange::Latest(1),
+        Duration::from_secs(1_000_000),
+    );
     report.connections.into_iter().next().unwrap()
 }
 
@@ -121,7 +125,7 @@ async fn what_goes_over_a_peer_or_is_asked_for_in_vain_is_told_so() {
     let told = the_latest(&director);
     assert_eq!((told.why.as_str(), told.state.as_str()), ("peer", "untold"));
     assert_eq!(told.destination, "example.org:80");
-    let missing = report(&director, Which::One(2), Duration::ZERO);
+    let missing = report(&director, PlacedRange::One(2), Duration::ZERO);
     assert_eq!((missing.connections.len(), missing.latest_id), (0, 1));
 }
 

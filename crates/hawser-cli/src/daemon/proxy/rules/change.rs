@@ -7,7 +7,7 @@ use hawser_types::ByteCount;
 use toml_edit::{Table, Value, value};
 
 use super::{LinkRules, to_rule};
-use crate::daemon::proxy::steer::Refused;
+use crate::daemon::refusal::Refused;
 
 /// A [`LinkChange`] that makes sense.
 #[derive(Clone, Debug)]

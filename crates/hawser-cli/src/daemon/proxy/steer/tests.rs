@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use hawser_config::Config;
-use hawser_control::{LinkUse, Response, RuleStatus, encode};
+use hawser_control::{ErrorReason, LinkUse, Response, RuleStatus, encode};
 use hawser_front::connection::Director;
 use hawser_net::links::{Link, LinkKind};
 use hawser_net::store::StateDir;
@@ -9,9 +9,9 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 
 use super::*;
-use crate::daemon::Subject as _;
 use crate::daemon::proxy::live_rules::LiveRules;
 use crate::daemon::proxy::rules::LinkRules;
+use crate::daemon::subject::Subject as _;
 use crate::rule_files::RuleFiles;
 use crate::setup::Setup;
 

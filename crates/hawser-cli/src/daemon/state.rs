@@ -1,0 +1,144 @@
+//! A daemon's state.
+
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use hawser_control::{AllSessions, History, Role};
+use tokio::sync::{Notify, watch};
+
+use super::books::Books;
+use super::change_log::ChangeLog;
+use super::clock::{milliseconds, since_1970};
+use super::dashboard::Dashboard;
+use super::link_books::LinkBooks;
+use super::subject::Subject;
+use super::totals::Totals;
+
+/// A daemon's state, shared by its tasks and by all who ask it.
+pub(crate) struct State {
+    role: Role,
+    started: tokio::time::Instant,
+    listen: OnceLock<SocketAddr>,
+    dashboard: OnceLock<Dashboard>,
+    subject: OnceLock<Box<dyn Subject>>,
+    record: Mutex<Record>,
+    change_log: Mutex<ChangeLog>,
+    /// Counts entries in the record, and events.
+    changes: watch::Sender<u64>,
+    stop: Notify,
+}
+
+/// What is written down of what moves.
+#[derive(Default)]
+pub(super) struct Record {
+    pub(super) sessions: Books,
+    pub(super) totals: Totals,
+    /// As of the last look for what has changed.
+    pub(super) all_sessions: AllSessions,
+    pub(super) links: LinkBooks,
+    pub(super) history: History,
+}
+
+impl State {
+    pub(super) fn new(role: Role) -> Self {
+        Self {
+            role,
+            started: tokio::time::Instant::now(),
+            listen: OnceLock::new(),
+            dashboard: OnceLock::new(),
+            subject: OnceLock::new(),
+            record: Mutex::default(),
+            change_log: Mutex::default(),
+            changes: watch::Sender::new(0),
+            stop: Notify::new(),
+        }
+    }
+
+    /// Role of the daemon.
+    pub(super) fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Time since the daemon started.
+    pub(super) fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// What the daemon shows, once it shows something.
+    pub(super) fn subject(&self) -> Option<&dyn Subject> {
+        self.subject.get().map(|subject| &**subject)
+    }
+
+    /// Sets what the daemon shows. Later calls change nothing.
+    pub(super) fn show(&self, subject: impl Subject) {
+        let _ = self.subject.set(Box::new(subject));
+    }
+
+    /// Address at which the daemon takes connections.
+    pub(super) fn listen(&self) -> Option<SocketAddr> {
+        self.listen.get().copied()
+    }
+
+    /// Sets that address. Later calls change nothing.
+    pub(super) fn set_listen(&self, listen: SocketAddr) {
+        let _ = self.listen.set(listen);
+    }
+
+    /// The dashboard, where one is served.
+    pub(super) fn dashboard(&self) -> Option<&Dashboard> {
+        self.dashboard.get()
+    }
+
+    /// Sets the dashboard. Later calls change nothing.
+    pub(super) fn set_dashboard(&self, dashboard: Dashboard) {
+        let _ = self.dashboard.set(dashboard);
+    }
+
+    /// Asks the daemon to end.
+    pub(super) fn stop(&self) {
+        self.stop.notify_one();
+    }
+
+    /// Waits until the daemon is asked to end.
+    pub(super) async fn stopped(&self) {
+        self.stop.notified().await;
+    }
+
+    /// Counts entries in the record, and events, from now on.
+    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Tells the subscribers that there is a new entry or event.
+    pub(super) fn has_changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Writes down how much has moved by now.
+    pub(super) fn enter(&self) {
+        let Some(subject) = self.subject() else {
+            return;
+        };
+        let (views, placed) = (self.all_views(subject), subject.moved());
+        let (mut links, connections) = (subject.links(), subject.connections());
+        let mut record = self.record();
+        let span = record.sessions.enter(tokio::time::Instant::now(), &views);
+        record.totals.enter(&views);
+        record.links.enter(span, (&views, &placed), &links);
+        record.links.fill(&mut links, connections.as_ref());
+        record.history.enter(milliseconds(since_1970()), &links);
+        drop(record);
+        self.has_changed();
+    }
+
+    pub(super) fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn change_log(&self) -> MutexGuard<'_, ChangeLog> {
+        self.change_log
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}

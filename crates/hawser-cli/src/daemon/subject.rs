@@ -1,0 +1,118 @@
+//! What a daemon shows of itself and lets others change: [`Subject`] and the types that it speaks of.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use hawser_control::{ConnectionsStatus, LinkStatus, PlacedReport, PolicyStatus, Request};
+use hawser_session::SessionSnapshot;
+use hawser_session::recorder::Recorder;
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, StreamId};
+use tokio::sync::watch;
+
+use super::refusal::Changed;
+
+/// What a daemon shows of itself.
+pub(crate) trait Subject: Send + Sync + 'static {
+    /// Its sessions whose names are `wanted`, each with at most `max_streams` of its streams. The others cost
+    /// nothing.
+    fn sessions(&self, wanted: &dyn Fn(&str) -> bool, max_streams: usize) -> Vec<View>;
+
+    /// How many sessions it has.
+    fn session_count(&self) -> usize;
+
+    /// The programs that asked for these streams of the session with this name, as far as they are known
+    /// by now. The others are looked for from then on.
+    fn programs(&self, _session: &str, _streams: &[StreamId]) -> BTreeMap<StreamId, Arc<str>> {
+        BTreeMap::new()
+    }
+
+    /// How many programs are being looked for, where that is done.
+    fn sought(&self) -> Option<watch::Receiver<usize>> {
+        None
+    }
+
+    /// The links of this machine.
+    fn links(&self) -> Vec<LinkStatus>;
+
+    /// How it places connections on links, where it does.
+    fn connections(&self) -> Option<ConnectionsStatus> {
+        None
+    }
+
+    /// What connections have moved over each link since the start that it has placed on links, by the
+    /// links' names: sent and received.
+    fn moved(&self) -> BTreeMap<String, [ByteCount; 2]> {
+        BTreeMap::new()
+    }
+
+    /// How it chooses links, where it does.
+    fn policy(&self) -> Option<PolicyStatus> {
+        None
+    }
+
+    /// What it remembers of connections that it has placed on links, where it does that.
+    fn placed(&self, _which: PlacedRange) -> Option<PlacedReport> {
+        None
+    }
+
+    /// Does otherwise from now on what is asked to be done so, as a whole or not at all. May wait for
+    /// the disk, for a moment. `None`: it can't do otherwise.
+    fn change(&self, _asked: &Request) -> Option<Changed> {
+        None
+    }
+
+    /// Lets `read` see what the session with this name has recorded. `false`: there is none.
+    fn recorder(&self, session: &str, read: &mut dyn FnMut(&Recorder, Instant)) -> bool;
+
+    /// What it has counted since it was started.
+    fn counters(&self) -> BTreeMap<String, u64>;
+}
+
+/// One session of a daemon.
+pub(crate) struct View {
+    /// Tells it from others.
+    pub(crate) id: String,
+    /// Whose it is.
+    pub(crate) peer: String,
+    /// Its paths, by the index of their links.
+    pub(crate) paths: BTreeMap<u32, PathFacts>,
+    /// The policy that chooses links.
+    pub(crate) scheduler: &'static str,
+    /// The congestion control that its channels ask for.
+    pub(crate) congestion: String,
+    /// The addresses of this machine that its channels use, where its links are the far end's to know.
+    pub(crate) addresses: BTreeMap<(ChannelId, LinkIndex), IpAddr>,
+    /// Why there is no association, where one is wanted.
+    pub(crate) transport_problem: Option<String>,
+    /// The session; none while it is being made.
+    pub(crate) session: Option<SessionSnapshot>,
+}
+
+impl View {
+    /// The name of a link, or its number where the name is the far end's to know.
+    pub(crate) fn link_name(&self, link: LinkIndex) -> String {
+        match self.paths.get(&link.value()) {
+            Some(way) if !way.link.is_empty() => way.link.clone(),
+            _ => format!("#{}", link.value()),
+        }
+    }
+}
+
+/// What the daemon knows of one path to the far end, beside the path's channels.
+#[derive(Default)]
+pub(crate) struct PathFacts {
+    pub(crate) link: String,
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) remote: Option<SocketAddr>,
+    pub(crate) problem: Option<String>,
+}
+
+/// PlacedRange connections are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PlacedRange {
+    /// The latest, this many at most.
+    Latest(usize),
+    /// The one with this number.
+    One(u64),
+}
