@@ -2,19 +2,20 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
+use hawser_types::Host;
 use ipnet::IpNet;
 
 /// A host to connect to, with an optional port: `gw.example`, `gw.example:7443`, `203.0.113.5`,
 /// `[2001:db8::1]:7443`, `2001:db8::1`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostPort {
-    host: String,
+    host: Host,
     port: Option<u16>,
 }
 
 impl HostPort {
-    /// Returns the name or the address, an IPv6 address without brackets.
-    pub fn host(&self) -> &str {
+    /// Returns the name or the address.
+    pub fn host(&self) -> &Host {
         &self.host
     }
 
@@ -25,14 +26,17 @@ impl HostPort {
 
     /// Returns the address, if the host is not a name.
     pub fn ip(&self) -> Option<IpAddr> {
-        self.host.parse().ok()
+        match &self.host {
+            Host::Ip(address) => Some(*address),
+            Host::Name(_) => None,
+        }
     }
 }
 
 impl From<SocketAddr> for HostPort {
     fn from(address: SocketAddr) -> Self {
         Self {
-            host: address.ip().to_string(),
+            host: Host::Ip(address.ip()),
             port: Some(address.port()),
         }
     }
@@ -41,12 +45,9 @@ impl From<SocketAddr> for HostPort {
 impl fmt::Display for HostPort {
     /// In the form that [`FromStr`] reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_v6 = self.host.contains(':');
         match self.port {
-            Some(port) if is_v6 => write!(f, "[{}]:{port}", self.host),
             Some(port) => write!(f, "{}:{port}", self.host),
-            None if is_v6 => write!(f, "[{}]", self.host),
-            None => f.write_str(&self.host),
+            None => self.host.fmt(f),
         }
     }
 }
@@ -55,35 +56,23 @@ impl FromStr for HostPort {
     type Err = HostPortError;
 
     fn from_str(text: &str) -> Result<Self, HostPortError> {
-        let wrong = || HostPortError(text.chars().take(MAX_HOST).collect());
+        let wrong = || HostPortError(text.chars().take(MAX_SHOWN).collect());
         if let Ok(address) = text.parse::<Ipv6Addr>() {
             return Ok(Self {
-                host: address.to_string(),
+                host: Host::Ip(address.into()),
                 port: None,
             });
         }
-        let (host, port) = match text.strip_prefix('[') {
-            Some(rest) => {
-                let (host, rest) = rest.split_once(']').ok_or_else(wrong)?;
-                let address: Ipv6Addr = host.parse().map_err(|_| wrong())?;
-                let port = match rest.strip_prefix(':') {
-                    Some(port) => Some(port),
-                    None if rest.is_empty() => None,
-                    None => return Err(wrong()),
-                };
-                (address.to_string(), port)
-            }
-            None => {
-                let (host, port) = match text.split_once(':') {
-                    Some((host, port)) => (host, Some(port)),
-                    None => (text, None),
-                };
-                if !is_host_name(host) {
-                    return Err(wrong());
-                }
-                (host.to_owned(), port)
-            }
+        // A colon within brackets belongs to the address.
+        let end = text.find(']').map_or(0, |bracket| bracket + 1);
+        let (host, port) = match text[end..].split_once(':') {
+            Some((rest, port)) => (&text[..end + rest.len()], Some(port)),
+            None => (text, None),
         };
+        let host = host.parse().map_err(|_| wrong())?;
+        if matches!(&host, Host::Name(name) if name.has_hyphen_at_edge()) {
+            return Err(wrong());
+        }
         let port = port.map(|p| read_port(p).ok_or_else(wrong)).transpose()?;
         Ok(Self { host, port })
     }
@@ -103,30 +92,14 @@ pub fn read_network(text: &str) -> Option<IpNet> {
     (network == network.trunc()).then_some(network)
 }
 
-/// Tells whether a text is a host name: letters, digits, dots, hyphens and underscores. An IPv4
-/// address passes too, but not an invalid one.
-fn is_host_name(text: &str) -> bool {
-    let labels_fit = text.trim_end_matches('.').split('.').all(|label| {
-        (1..=63).contains(&label.len())
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
-    });
-    let last = text.rsplit('.').find(|label| !label.is_empty());
-    let is_numeric = last.is_some_and(|label| label.bytes().all(|b| b.is_ascii_digit()));
-    text.len() <= MAX_HOST && labels_fit && (!is_numeric || text.parse::<IpAddr>().is_ok())
-}
-
 /// Reads a port to connect to: never 0; digits only.
 fn read_port(text: &str) -> Option<u16> {
     let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|port| is_digits && *port != 0)
 }
 
-/// The longest name in the DNS.
-const MAX_HOST: usize = 253;
+/// Characters of a wrong text in its error: the longest name of the DNS.
+const MAX_SHOWN: usize = 253;
 
 #[cfg(test)]
 mod tests {
@@ -134,7 +107,7 @@ mod tests {
 
     fn read(text: &str) -> Option<(String, Option<u16>)> {
         let parsed = text.parse::<HostPort>().ok()?;
-        Some((parsed.host, parsed.port))
+        Some((parsed.host.to_string(), parsed.port))
     }
 
     #[test]
@@ -143,9 +116,9 @@ mod tests {
             ("gw.example", "gw.example", None),
             ("gw.example:7443", "gw.example", Some(7443)),
             ("203.0.113.5:1", "203.0.113.5", Some(1)),
-            ("2001:db8::1", "2001:db8::1", None),
-            ("[2001:db8::1]", "2001:db8::1", None),
-            ("[2001:db8::1]:7443", "2001:db8::1", Some(7443)),
+            ("2001:db8::1", "[2001:db8::1]", None),
+            ("[2001:db8::1]", "[2001:db8::1]", None),
+            ("[2001:db8::1]:7443", "[2001:db8::1]", Some(7443)),
         ] {
             assert_eq!(read(text), Some((host.to_owned(), port)), "{text}");
         }

@@ -1,6 +1,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use hawser_types::Host;
+
 use crate::HostPort;
 
 /// A page of an HTTP server for link checks: `http://host[:port]/path[#text]`.
@@ -47,8 +49,12 @@ impl FromStr for HttpUrl {
             None => (rest, "/"),
         };
         let server: HostPort = authority.parse().map_err(|_| wrong())?;
+        let host = match server.host() {
+            Host::Ip(address) => address.to_string(),
+            Host::Name(name) => name.to_string(),
+        };
         Ok(Self {
-            host: server.host().to_owned(),
+            host,
             port: server.port().unwrap_or(HTTP),
             path: path.to_owned(),
             expected: Some(expected.to_owned()).filter(|text| !text.is_empty()),

@@ -10,16 +10,18 @@
 //! | 1 | 2 | port |
 //! | 3 | 4 | kind 1: the IPv4 address |
 //! | 3 | 16 | kind 2: the IPv6 address |
-//! | 3 | 1 | kind 3: length L of the name, 1 to 255 |
+//! | 3 | 1 | kind 3: length L of the name, 1 to 254 |
 //! | 4 | L | kind 3: the name, ASCII, lower case, no terminator |
 //!
-//! Nothing may follow. A name consists of labels of 1 to 63 letters, digits, `-` and `_`, parted by
-//! dots, and may end in a dot; a name that reads as an IP address must be sent as an address.
+//! Nothing may follow. A name is one that [`HostName`] takes. One that reads as an IP address is
+//! sent as an address.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
+use hawser_types::HostError;
+pub use hawser_types::{Host, HostName};
 use serde::{Deserialize, Serialize};
 
 /// A host and a port to connect to.
@@ -83,8 +85,9 @@ impl Destination {
             Host::Ip(IpAddr::V4(address)) => out.extend_from_slice(&address.octets()),
             Host::Ip(IpAddr::V6(address)) => out.extend_from_slice(&address.octets()),
             Host::Name(name) => {
-                out.push(u8::try_from(name.0.len()).expect("a host name has at most 255 bytes"));
-                out.extend_from_slice(name.0.as_bytes());
+                let name = name.as_str().as_bytes();
+                out.push(u8::try_from(name.len()).expect("a host name has at most 254 bytes"));
+                out.extend_from_slice(name);
             }
         }
     }
@@ -157,95 +160,7 @@ impl FromStr for Destination {
     }
 }
 
-/// The host of a destination.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Host {
-    /// An address.
-    Ip(IpAddr),
-    /// A name, to be resolved where the connection is made.
-    Name(HostName),
-}
-
-impl Host {
-    /// Reads the bytes of a name field as proxies send it: a name, or an address as text.
-    ///
-    /// # Errors
-    /// [`DestinationError::Name`] when they are neither.
-    pub fn from_name_bytes(bytes: &[u8]) -> Result<Self, DestinationError> {
-        let text = std::str::from_utf8(bytes).map_err(|_| DestinationError::Name)?;
-        match text.parse() {
-            Ok(address) => Ok(Self::Ip(address)),
-            Err(_) => Ok(Self::Name(text.parse()?)),
-        }
-    }
-}
-
-impl fmt::Display for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ip(IpAddr::V4(address)) => address.fmt(f),
-            Self::Ip(IpAddr::V6(address)) => write!(f, "[{address}]"),
-            Self::Name(name) => name.fmt(f),
-        }
-    }
-}
-
-impl FromStr for Host {
-    type Err = DestinationError;
-
-    /// Reads a name or an IPv4 address; an IPv6 address may stand in brackets or bare.
-    fn from_str(text: &str) -> Result<Self, DestinationError> {
-        let bare = text
-            .strip_prefix('[')
-            .and_then(|rest| rest.strip_suffix(']'));
-        match bare {
-            Some(address) => address
-                .parse::<Ipv6Addr>()
-                .map(|address| Self::Ip(address.into()))
-                .map_err(|_| DestinationError::Address),
-            None => Self::from_name_bytes(text.as_bytes()),
-        }
-    }
-}
-
-/// A host name: 1 to 255 bytes of ASCII labels, kept in lower case.
-///
-/// Internationalised names come in their ASCII form. Whether the name exists is not known.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HostName(String);
-
-impl HostName {
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for HostName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for HostName {
-    type Err = DestinationError;
-
-    fn from_str(text: &str) -> Result<Self, DestinationError> {
-        let labels = text.strip_suffix('.').unwrap_or(text);
-        let is_label = |label: &str| {
-            (1..=MAX_LABEL_LENGTH).contains(&label.len())
-                && label
-                    .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
-        };
-        if text.len() > MAX_NAME_LENGTH || !labels.split('.').all(is_label) {
-            return Err(DestinationError::Name);
-        }
-        Ok(Self(text.to_ascii_lowercase()))
-    }
-}
-
-/// Why text or bytes are not a destination.
+/// The reason why text or bytes are not a destination.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error,
 )]
@@ -262,7 +177,10 @@ pub enum DestinationError {
     #[error("unknown kind of host {0}")]
     UnknownKind(u8),
     /// Not a host name.
-    #[error("not a host name: labels of 1 to 63 letters, digits, - and _, 255 bytes at most")]
+    #[error(
+        "not a host name: labels of 1 to 63 letters, digits, - and _, 253 bytes at most, \
+         the last label not a number"
+    )]
     Name,
     /// Not an IPv6 address in brackets.
     #[error("not an IPv6 address in brackets")]
@@ -272,12 +190,17 @@ pub enum DestinationError {
     Port,
 }
 
-/// The longest host name, in bytes.
-pub const MAX_NAME_LENGTH: usize = 255;
-/// The longest encoding, in bytes.
-pub const MAX_ENCODED_LENGTH: usize = 4 + MAX_NAME_LENGTH;
+impl From<HostError> for DestinationError {
+    fn from(error: HostError) -> Self {
+        match error {
+            HostError::Address => Self::Address,
+            _ => Self::Name,
+        }
+    }
+}
 
-const MAX_LABEL_LENGTH: usize = 63;
+/// The longest encoding, in bytes.
+const MAX_ENCODED_LENGTH: usize = 4 + HostName::MAX_LENGTH;
 const KIND_IPV4: u8 = 1;
 const KIND_IPV6: u8 = 2;
 const KIND_NAME: u8 = 3;
@@ -345,6 +268,7 @@ mod tests {
         assert_eq!(error("a..b:80"), DestinationError::Name);
         assert_eq!(error("a b:80"), DestinationError::Name);
         assert_eq!(error(":80"), DestinationError::Name);
+        assert_eq!(error("1.2.3.999:80"), DestinationError::Name);
         assert_eq!(
             error(&format!("{}:80", "a.".repeat(128))),
             DestinationError::Name
@@ -362,9 +286,10 @@ mod tests {
             Destination::decode(&[1, 0, 80, 1, 2, 3, 4, 5]),
             Err(DestinationError::TrailingBytes(1))
         );
+        // The resolver would read it as 0.0.48.57.
         assert_eq!(
             Destination::decode(b"\x03\x00\x50\x0512345"),
-            Ok("12345:80".parse().unwrap())
+            Err(DestinationError::Name)
         );
         assert_eq!(
             Destination::decode(b"\x03\x00\x50\x071.2.3.4"),

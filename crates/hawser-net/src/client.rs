@@ -19,13 +19,13 @@ use bytes::Bytes;
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::rules::Terms;
 use hawser_session::{CloseReason, OpenError, SessionConfig, SessionSnapshot, TransportChoice};
-use hawser_types::{ByteCount, StreamId};
+use hawser_types::{ByteCount, Host, StreamId};
 use tokio::sync::watch;
 
 use crate::bind::SocketOptions;
 use crate::congestion::Congestion;
 use crate::driver::Driver;
-use crate::host_port::{Host, HostPort};
+use crate::host_port::HostPort;
 use crate::identity::{Identity, PublicKey};
 use crate::invite::Invite;
 use crate::links::{self, Link};

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
+use hawser_types::Host;
 use serde::{Deserialize, Serialize};
 
 /// An IP address or a DNS name with a port.
@@ -12,27 +13,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HostPort {
+    /// In its canonical form, so that two texts of the same address are equal.
     host: Host,
     port: u16,
 }
 
-/// An IP address or a DNS name.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Host {
-    /// An address; never an IPv4-mapped one, which is the same as its IPv4 address.
-    Ip(IpAddr),
-    /// A name.
-    Name(HostName),
-}
-
-/// A DNS name of ASCII letters, digits, hyphens and underscores; at most 253 characters, in labels
-/// of 1 to 63. In lower case, without the trailing dot.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct HostName(String);
-
 impl HostPort {
-    /// `host` on `port`, which must not be 0.
+    /// `host` on `port`, which must not be 0. No label of a name may begin or end with a hyphen.
     pub fn new(host: Host, port: u16) -> Result<Self, ParseHostPortError> {
+        let host = host.to_canonical();
+        if let Host::Name(name) = &host
+            && name.has_hyphen_at_edge()
+        {
+            return Err(ParseHostPortError::host(name.as_str()));
+        }
         match port {
             0 => Err(ParseHostPortError::Port {
                 got: "0".to_owned(),
@@ -41,7 +35,7 @@ impl HostPort {
         }
     }
 
-    /// The host.
+    /// The host: never an IPv4-mapped address, and a name without its final dot.
     pub const fn host(&self) -> &Host {
         &self.host
     }
@@ -63,7 +57,7 @@ impl HostPort {
     /// without its brackets.
     pub fn parse(text: &str, default_port: Option<u16>) -> Result<Self, ParseHostPortError> {
         if let Ok(ip) = text.parse::<Ipv6Addr>() {
-            // Without brackets nobody can tell the last group from a port.
+            // Without brackets the last group cannot be told from a port.
             let port = default_port.ok_or(ParseHostPortError::Brackets { ip })?;
             return Self::new(Host::from(IpAddr::V6(ip)), port);
         }
@@ -74,7 +68,8 @@ impl HostPort {
                 default_port.ok_or_else(|| ParseHostPortError::no_port(text))?,
             ),
         };
-        Self::new(host.parse()?, port)
+        let host = host.parse().map_err(|_| ParseHostPortError::host(host))?;
+        Self::new(host, port)
     }
 }
 
@@ -114,77 +109,7 @@ impl TryFrom<SocketAddr> for HostPort {
     }
 }
 
-impl From<IpAddr> for Host {
-    fn from(ip: IpAddr) -> Self {
-        Self::Ip(ip.to_canonical())
-    }
-}
-
-impl fmt::Display for Host {
-    /// An IPv6 address is in brackets.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ip(IpAddr::V4(ip)) => write!(f, "{ip}"),
-            Self::Ip(IpAddr::V6(ip)) => write!(f, "[{ip}]"),
-            Self::Name(name) => write!(f, "{name}"),
-        }
-    }
-}
-
-impl FromStr for Host {
-    type Err = ParseHostPortError;
-
-    /// Reads an address, an IPv6 address in brackets or a name.
-    fn from_str(text: &str) -> Result<Self, ParseHostPortError> {
-        let bracketed = text
-            .strip_prefix('[')
-            .and_then(|rest| rest.strip_suffix(']'));
-        if let Some(inner) = bracketed {
-            return match inner.parse::<Ipv6Addr>() {
-                Ok(ip) => Ok(Self::from(IpAddr::V6(ip))),
-                Err(_) => Err(ParseHostPortError::host(text)),
-            };
-        }
-        match text.parse::<IpAddr>() {
-            Ok(ip) => Ok(Self::from(ip)),
-            Err(_) => text.parse().map(Self::Name),
-        }
-    }
-}
-
-impl HostName {
-    /// The name in lower case, without a trailing dot.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for HostName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for HostName {
-    type Err = ParseHostPortError;
-
-    fn from_str(text: &str) -> Result<Self, ParseHostPortError> {
-        let name = text.strip_suffix('.').unwrap_or(text);
-        let labels_are_good = name.split('.').all(is_label);
-        // The last label of an address is a number and that of a name never is: what looks like an
-        // address with a mistake in it must not be looked up as a name.
-        let last_is_number = name
-            .rsplit('.')
-            .next()
-            .is_some_and(|last| last.bytes().all(|b| b.is_ascii_digit()));
-        if name.len() > MAX_NAME || !labels_are_good || last_is_number {
-            return Err(ParseHostPortError::host(text));
-        }
-        Ok(Self(name.to_ascii_lowercase()))
-    }
-}
-
-/// Why a text is no host and port.
+/// The reason why a text is not a host and port.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseHostPortError {
@@ -215,7 +140,8 @@ pub enum ParseHostPortError {
 }
 
 impl ParseHostPortError {
-    fn host(got: &str) -> Self {
+    /// The text is neither an address nor a name.
+    pub(crate) fn host(got: &str) -> Self {
         Self::Host { got: excerpt(got) }
     }
 
@@ -257,16 +183,6 @@ fn parse_port(text: &str) -> Result<u16, ParseHostPortError> {
     text.parse().map_err(|_| error())
 }
 
-fn is_label(label: &str) -> bool {
-    let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
-    (1..=MAX_LABEL).contains(&label.len())
-        && label.bytes().all(allowed)
-        && !label.starts_with('-')
-        && !label.ends_with('-')
-}
-
-const MAX_NAME: usize = 253;
-const MAX_LABEL: usize = 63;
 const MAX_EXCERPT: usize = 40;
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod count;
+mod host;
 mod id;
 mod instant;
 mod range_set;
@@ -12,6 +13,7 @@ mod rate;
 mod units;
 
 pub use count::ByteCount;
+pub use host::{Host, HostError, HostName};
 pub use id::{
     ChannelId, LinkIndex, PathId, RecordNumber, SegmentNumber, SessionId, StreamId, StreamOffset,
 };

@@ -5,12 +5,13 @@ mod report;
 use std::path::PathBuf;
 
 use anyhow::bail;
-use hawser_config::{HostPort, parse_rules};
+use hawser_config::parse_rules;
 use hawser_control::{Request, RuleStatus, printable};
 use hawser_net::links::LinkMonitor;
 use hawser_net::store::ClientStore;
 use hawser_policy::{Dscp, Facts, Protocol, Rule, RuleSet, Source, User};
 use hawser_sched::connection::GatewayUse;
+use hawser_types::Host;
 
 use crate::args::{RuleAction, RuleAddArgs, RuleArgs, RuleTestArgs};
 use crate::client::ask::Conversation;
@@ -109,8 +110,10 @@ fn test(setup: &Setup, files: &RuleFiles, told: &Told, args: &RuleTestArgs) -> a
     let Some(port) = args.to.port() else {
         bail!("{} has no port", args.to);
     };
-    let named = |to: &'_ HostPort| to.ip().is_none();
-    let host = Some(args.to.host()).filter(|_| named(&args.to));
+    let host = match args.to.host() {
+        Host::Ip(_) => None,
+        Host::Name(name) => Some(name.as_str()),
+    };
     let protocol = match args.udp {
         true => Protocol::Udp,
         false => Protocol::Tcp,

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::parse::{Malformed, Parse};
-use crate::destination::{Destination, Host, MAX_NAME_LENGTH};
+use crate::destination::{Destination, Host, HostName};
 
 /// Reads the client's request: `4, command, port, address, user id, 0` and, where the address is
 /// 0.0.0.x with x not 0 (SOCKS4a), `name, 0`.
@@ -26,7 +26,7 @@ pub fn parse_request(bytes: &[u8]) -> Parse<Destination> {
         Parse::Malformed(reason) => return Parse::Malformed(reason),
     };
     let (host, rest) = match [a, b, c, d] {
-        [0, 0, 0, 1..=255] => match terminated(rest, MAX_NAME_LENGTH, Malformed::Host) {
+        [0, 0, 0, 1..=255] => match terminated(rest, HostName::MAX_LENGTH, Malformed::Host) {
             Parse::Parsed { value, consumed } => match Host::from_name_bytes(value) {
                 Ok(host) => (host, rest.get(consumed..).unwrap_or_default()),
                 Err(_) => return Parse::Malformed(Malformed::Host),

@@ -2,11 +2,12 @@
 
 use std::net::IpAddr;
 
+use hawser_types::Host;
 use ring::digest;
 use zeroize::Zeroizing;
 
 use super::{Invite, InviteError, MAX_ADDRESSES};
-use crate::host_port::{Host, HostPort};
+use crate::host_port::{HostPort, ParseHostPortError};
 use crate::identity::PublicKey;
 use crate::unix_time::UnixTime;
 
@@ -110,7 +111,8 @@ impl Reader<'_> {
                 let name = std::str::from_utf8(name).map_err(|_| InviteError::Malformed {
                     what: "a name that is not utf-8",
                 })?;
-                Host::Name(name.parse()?)
+                let host = name.parse().map_err(|_| ParseHostPortError::host(name))?;
+                Host::Name(host)
             }
             _ => {
                 return Err(InviteError::Malformed {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use hawser_config::ServeConfig;
 use hawser_net::gateway::{AcceptLimits, Admission, Gateway, GatewayConfig};
-use hawser_net::host_port::{Host, HostPort};
+use hawser_net::host_port::HostPort;
 use hawser_net::identity::PublicKey;
 use hawser_net::invite::{Invite, MAX_ADDRESSES};
 use hawser_net::links::{Link, list_links};
@@ -155,7 +155,7 @@ async fn own_addresses(listen: SocketAddr) -> anyhow::Result<Vec<HostPort>> {
     }
     ips.truncate(MAX_ADDRESSES);
     ips.into_iter()
-        .map(|ip| Ok(HostPort::new(Host::from(ip), listen.port())?))
+        .map(|ip| Ok(HostPort::new(ip.into(), listen.port())?))
         .collect()
 }
 
