@@ -183,7 +183,7 @@ const UNFINISHED: [(&str, usize); 15] = [
     ("hawser-capture", 3),
     ("hawser-control", 4),
     ("hawser-file", 5),
-    ("hawser-front", 30),
+    ("hawser-front", 16),
     ("hawser-lab", 53),
     ("hawser-monitor", 15),
     ("hawser-net", 40),

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::{Observation, Observe, Origin};
 use crate::destination::Destination;
-use crate::gateway::IncomingStream;
+use crate::incoming::IncomingStream;
 use crate::transport::{ByteStream, DialError, Dialer, ResetCode};
 
 /// What a stream is for, as its opening chunk's first byte says.

@@ -3,15 +3,17 @@
 mod address;
 mod cidr;
 mod client;
+mod config;
 mod datagrams;
 mod policy;
 mod serve;
 mod stats;
 
+pub use crate::incoming::IncomingStream;
 pub use address::Refusal;
 pub use cidr::{Cidr, CidrError};
 pub use client::{ClientId, ClientLimits, LimitReason};
-pub use datagrams::DatagramOptions;
+pub use config::{DatagramOptions, GatewayConfig};
 pub use policy::DestinationPolicy;
-pub use serve::{Gateway, GatewayConfig, IncomingStream};
+pub use serve::Gateway;
 pub use stats::{GatewayCounters, GatewayStats};

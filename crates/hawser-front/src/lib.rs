@@ -6,11 +6,11 @@ pub mod connect;
 pub mod connection;
 pub mod datagram;
 pub mod destination;
-pub mod direct;
 pub mod either;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gateway;
+mod incoming;
 pub mod near;
 pub mod peer;
 pub mod proxy;
@@ -18,4 +18,6 @@ pub mod redirect;
 pub mod relay;
 pub mod resolve;
 mod tally;
+#[cfg(test)]
+mod testing;
 pub mod transport;

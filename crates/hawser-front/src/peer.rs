@@ -13,8 +13,10 @@ mod finder;
 mod names;
 mod remote;
 mod sessions;
+mod settings;
 
 pub use dialer::{PeerDialer, Sessions};
-pub use finder::{PeerFinder, PeerSettings};
+pub use finder::PeerFinder;
 pub use remote::Remote;
 pub use sessions::PeerSessions;
+pub use settings::PeerSettings;

@@ -5,9 +5,10 @@
 //! and knows no connection ([`socks5`], [`socks4`], [`http`]); what serves connections parses
 //! nothing.
 
-mod association;
-mod connection;
+mod config;
+mod context;
 mod detect;
+mod dispatch;
 mod exchange;
 pub mod http;
 mod http_server;
@@ -18,13 +19,12 @@ pub mod socks4;
 pub mod socks5;
 mod socks_server;
 mod stats;
+mod udp_associate;
 
-pub(crate) use connection::{Context, Guarded};
+pub use config::{DEFAULT_LISTEN, DEFAULT_MAX_ASSOCIATIONS, DEFAULT_MAX_CONNECTIONS, ProxyConfig};
+pub(crate) use context::{Context, Guarded};
 pub use detect::Protocol;
 pub use parse::{Malformed, Parse};
 pub(crate) use server::accept_all;
-pub use server::{
-    DEFAULT_LISTEN, DEFAULT_MAX_ASSOCIATIONS, DEFAULT_MAX_CONNECTIONS, ProxyConfig, ProxyError,
-    ProxyServer,
-};
+pub use server::{ProxyError, ProxyServer};
 pub use stats::{ProxyCounters, ProxyStats};

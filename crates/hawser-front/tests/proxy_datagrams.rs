@@ -7,10 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{in_time, read_exactly};
-use hawser_front::connect::connect_tcp;
+use common::{FakeDialer, in_time, read_exactly};
 use hawser_front::datagram::{DirectPorts, Place, Placement, Target};
-use hawser_front::direct::DirectDialer;
 use hawser_front::proxy::{Malformed, ProxyConfig, ProxyCounters, ProxyServer};
 use hawser_front::transport::DialError;
 use hawser_net::links::Link;
@@ -49,7 +47,7 @@ async fn start(config: ProxyConfig) -> (SocketAddr, Arc<ProxyCounters>) {
         listen: "127.0.0.1:0".parse().unwrap(),
         ..config
     };
-    let dialer = Arc::new(DirectDialer::new(connect_tcp));
+    let dialer = Arc::new(FakeDialer::new(0));
     let server = ProxyServer::bind(config, dialer).await.unwrap();
     let server = server.with_datagrams(Arc::new(DirectPorts::new(Routes)));
     let (address, counters) = (server.local_addr(), server.counters());

@@ -6,8 +6,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Proxy, echo, in_time, read_all, read_exactly, serve};
-use hawser_front::direct::DirectDialer;
+use common::{FakeDialer, Proxy, echo, in_time, read_all, read_exactly, serve};
 use hawser_front::proxy::{Malformed, ProxyConfig, ProxyError, ProxyServer, ProxyStats};
 use hawser_front::transport::{ByteStream, DialError, ResetCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -304,7 +303,7 @@ async fn stopping_resets_what_is_open() {
 
 #[tokio::test]
 async fn an_address_of_the_network_is_refused_unless_allowed() {
-    let dialer = || Arc::new(DirectDialer::new(hawser_front::connect::connect_tcp));
+    let dialer = || Arc::new(FakeDialer::new(0));
     let config = ProxyConfig {
         listen: "0.0.0.0:0".parse().unwrap(),
         ..ProxyConfig::default()

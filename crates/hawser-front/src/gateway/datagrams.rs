@@ -15,28 +15,16 @@ use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
 use super::client::ClientId;
-use super::serve::{Gateway, IncomingStream as _};
+use super::serve::Gateway;
 use crate::bonded::Bonded;
 use crate::connect::Connect;
 use crate::datagram::opening;
 use crate::destination::Destination;
+use crate::incoming::IncomingStream as _;
 use crate::relay::RelayCounters;
 use crate::resolve::Resolve;
 use crate::tally::Present;
 use crate::transport::{ByteStream as _, DialError, ResetCode};
-
-/// Settings of flows of datagrams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DatagramOptions {
-    /// A flow ends on which nothing has moved for so long.
-    pub idle: Duration,
-}
-
-impl Default for DatagramOptions {
-    fn default() -> Self {
-        Self { idle: DEFAULT_IDLE }
-    }
-}
 
 impl<C: Connect, R: Resolve> Gateway<C, R> {
     /// Serves one flow to its end. It counts as a stream of its client, with the limits of streams,
@@ -191,8 +179,5 @@ impl Flow<'_> {
     }
 }
 
-/// Source: RFC 4787 §4.3 (REQ-5: not less than two minutes). Longer than clients wait, so that it is
-/// they who end flows.
-const DEFAULT_IDLE: Duration = Duration::from_secs(150);
 const MAX_DATAGRAM: usize = 65_535;
 const MAX_READ: usize = 64 * 1024;

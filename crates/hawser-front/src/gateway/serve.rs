@@ -2,31 +2,20 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tracing::debug;
 
-use super::client::{ClientId, ClientLimits, Clients, Permit};
-use super::datagrams::DatagramOptions;
+use super::client::{ClientId, Clients, Permit};
+use super::config::GatewayConfig;
 use super::policy::DestinationPolicy;
 use super::stats::{GatewayCounters, GatewayStats};
-use crate::connect::{Connect, ConnectOptions, connect_any};
+use crate::connect::{Connect, connect_any};
 use crate::destination::Destination;
-use crate::relay::{RelayOptions, RelayReport, relay};
-use crate::resolve::{Resolve, SystemResolver, addresses_of};
+use crate::incoming::IncomingStream;
+use crate::relay::{RelayReport, relay};
+use crate::resolve::{Resolve, SystemResolver, addresses_in_time};
 use crate::tally::Present;
-use crate::transport::{ByteStream, DialError};
-
-/// A stream that a client has opened and that nobody has answered yet.
-pub trait IncomingStream: ByteStream {
-    /// The metadata of the stream's opening chunk: an encoded [`Destination`].
-    fn open_metadata(&self) -> &[u8];
-
-    /// Tells the client that the destination has accepted; data may follow.
-    fn accept(&mut self);
-
-    /// Tells the client why there is no connection, and ends the stream.
-    fn refuse(self, error: DialError);
-}
+use crate::transport::DialError;
 
 /// Serves streams: resolves, checks, connects, relays.
 #[derive(Debug)]
@@ -37,19 +26,6 @@ pub struct Gateway<C, R = SystemResolver> {
     pub(super) config: GatewayConfig,
     clients: Arc<Clients>,
     pub(super) counters: Arc<GatewayCounters>,
-}
-
-/// Settings of a gateway.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GatewayConfig {
-    /// Limits of each client.
-    pub limits: ClientLimits,
-    /// Times of connecting.
-    pub connect: ConnectOptions,
-    /// How long a relay may stand still.
-    pub relay: RelayOptions,
-    /// How long no datagram may come before a flow of datagrams ends.
-    pub datagrams: DatagramOptions,
 }
 
 impl<C: Connect> Gateway<C> {
@@ -140,10 +116,8 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
             DialError::LimitReached
         })?;
         let options = &self.config.connect;
-        let lookup = addresses_of(&self.resolver, &destination.host);
-        let addresses = timeout(options.resolve_timeout, lookup)
-            .await
-            .unwrap_or(Err(DialError::ResolverUnavailable))?;
+        let patience = options.resolve_timeout;
+        let addresses = addresses_in_time(&self.resolver, &destination.host, patience).await?;
         // After resolving, and on exactly the addresses that are connected to: a name that is
         // harmless when it is looked at and something else a moment later gains nothing.
         let (passed, refused) = self.policy.filter(&addresses);

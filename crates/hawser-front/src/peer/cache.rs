@@ -5,7 +5,7 @@ use std::time::Duration;
 use hawser_net::identity::PublicKey;
 use tokio::time::Instant;
 
-use super::PeerSettings;
+use super::settings::PeerSettings;
 
 /// What is known of addresses, for as long as that is worth anything.
 #[derive(Debug)]

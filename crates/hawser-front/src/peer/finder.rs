@@ -10,22 +10,8 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::cache::Cache;
+use super::settings::PeerSettings;
 use crate::connect::Connect;
-
-/// How peers are looked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PeerSettings {
-    /// The reserved port.
-    pub port: u16,
-    /// How long a peer that was found is one.
-    pub keep_found: Duration,
-    /// How long an address without a peer is left alone.
-    pub keep_missing: Duration,
-    /// How long a probe may take in all.
-    pub patience: Duration,
-    /// The time between the beginnings of two probes, at least.
-    pub pause: Duration,
-}
 
 /// Finds out which destinations have a peer, a few at a time.
 ///
@@ -97,19 +83,6 @@ impl PeerFinder {
     /// from it at the next change.
     pub fn found(&self) -> watch::Receiver<Arc<BTreeMap<IpAddr, PublicKey>>> {
         self.shared.found.subscribe()
-    }
-}
-
-impl PeerSettings {
-    /// The usual ones, with peers that listen on `port`.
-    pub const fn at_port(port: u16) -> Self {
-        Self {
-            port,
-            keep_found: Duration::from_secs(600),
-            keep_missing: Duration::from_secs(60),
-            patience: Duration::from_secs(5),
-            pause: Duration::from_millis(200),
-        }
     }
 }
 

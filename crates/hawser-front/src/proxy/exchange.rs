@@ -7,11 +7,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, split};
 use tokio::time::sleep;
 
-use super::connection::Fault;
 use super::http::{
     Body, Framing, HeadScanner, RequestHead, ResponseHead, Run, Version, parse_response,
 };
-use super::intake::Intake;
+use super::intake::{Fault, Intake};
 use super::parse::Malformed;
 use crate::destination::Destination;
 use crate::relay::RelayCounters;

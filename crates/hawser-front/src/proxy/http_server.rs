@@ -5,10 +5,10 @@ use std::task::Poll;
 use tokio::io::{AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, timeout};
 
-use super::connection::{Context, Fault, Guarded, close_gently, in_time};
+use super::context::{Context, Guarded, close_gently, in_time};
 use super::exchange::{ExchangeContext, Failure, Outcome, Upstream, exchange};
 use super::http::{Framing, HeadScanner, RequestHead, Target, parse_request};
-use super::intake::Intake;
+use super::intake::{Fault, Intake};
 use super::parse::Malformed;
 use crate::destination::Destination;
 use crate::relay::Side;

@@ -4,7 +4,6 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::connection::Fault;
 use super::parse::{Malformed, Parse};
 
 /// A buffer that grows with the size of reads and costs nothing while it is empty and idle.
@@ -86,6 +85,17 @@ impl Intake {
             }
         }
     }
+}
+
+/// The reason why a connection was not served to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The client broke the protocol.
+    Malformed(Malformed),
+    /// The client did not finish its request in time.
+    TooSlow,
+    /// The client went away.
+    Gone,
 }
 
 const MIN_STEP: usize = 4 * 1024;

@@ -1,6 +1,6 @@
 use std::future::Future;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,11 +10,12 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
-use super::connection::{Context, Ends, serve};
+use super::config::ProxyConfig;
+use super::context::{Context, Ends};
+use super::dispatch::serve;
 use super::stats::{ProxyCounters, ProxyStats};
 use crate::connection::{Who, nobody};
 use crate::datagram::DatagramPorts;
-use crate::relay::RelayOptions;
 use crate::tally::Present;
 use crate::transport::Dialer;
 
@@ -167,44 +168,7 @@ async fn pause_after(error: &io::Error, counters: &ProxyCounters) {
     }
 }
 
-/// Settings of a proxy port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProxyConfig {
-    /// Where to listen.
-    pub listen: SocketAddr,
-    /// Listen on an address that others can reach, although the port asks nobody who they are.
-    pub allow_lan: bool,
-    /// Connections at the same time; more are closed at once.
-    pub max_connections: usize,
-    /// Ports for datagrams at the same time; more are refused.
-    pub max_associations: usize,
-    /// From accepting a connection, or the first byte of a later request on it, to the last byte of
-    /// the request's header.
-    pub handshake_timeout: Duration,
-    /// For a dial, in case the dialer never ends it.
-    pub dial_timeout: Duration,
-    /// How long an HTTP connection may wait for its next request.
-    pub keep_alive_timeout: Duration,
-    /// How long a relay may stand still.
-    pub relay: RelayOptions,
-}
-
-impl Default for ProxyConfig {
-    fn default() -> Self {
-        Self {
-            listen: DEFAULT_LISTEN,
-            allow_lan: false,
-            max_connections: DEFAULT_MAX_CONNECTIONS,
-            max_associations: DEFAULT_MAX_ASSOCIATIONS,
-            handshake_timeout: DEFAULT_HANDSHAKE_TIMEOUT,
-            dial_timeout: DEFAULT_DIAL_TIMEOUT,
-            keep_alive_timeout: DEFAULT_KEEP_ALIVE_TIMEOUT,
-            relay: RelayOptions::default(),
-        }
-    }
-}
-
-/// Why a proxy port cannot be opened.
+/// The reason why a proxy port cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProxyError {
@@ -234,14 +198,4 @@ fn check_address(address: SocketAddr, allow_lan: bool) -> Result<(), ProxyError>
     }
 }
 
-/// The port of SOCKS, on loopback.
-pub const DEFAULT_LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1080));
-/// Well under the descriptors that a service usually gets, at two for each connection.
-pub const DEFAULT_MAX_CONNECTIONS: usize = 4096;
-/// Each has a descriptor for itself and one for each link in use.
-pub const DEFAULT_MAX_ASSOCIATIONS: usize = 512;
-
-const DEFAULT_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-const DEFAULT_DIAL_TIMEOUT: Duration = Duration::from_secs(60);
-const DEFAULT_KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(75);
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);

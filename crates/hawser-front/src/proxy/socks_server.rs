@@ -3,11 +3,11 @@ use std::sync::atomic::Ordering;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
-use super::association::Association;
-use super::connection::{Context, Ends, Fault, close_gently, in_time};
-use super::intake::Intake;
+use super::context::{Context, Ends, close_gently, in_time};
+use super::intake::{Fault, Intake};
 use super::parse::Malformed;
 use super::socks5::{Failure, Request};
+use super::udp_associate::UdpAssociation;
 use super::{socks4, socks5};
 use crate::relay::Side;
 use crate::transport::{ByteStream, Dialer, ResetCode};
@@ -49,10 +49,12 @@ pub(super) async fn serve_5<C: ByteStream, D: Dialer>(
                 Err(error) => Failure::Dial(error),
             }
         }
-        Ok(Request::Associate(sender)) => match Association::open(context, ends, &sender).await {
-            Ok(association) => return associate(client, association, context).await,
-            Err(failure) => failure,
-        },
+        Ok(Request::Associate(sender)) => {
+            match UdpAssociation::open(context, ends, &sender).await {
+                Ok(association) => return associate(client, association, context).await,
+                Err(failure) => failure,
+            }
+        }
         Err(Fault::Malformed(reason)) => Failure::Malformed(reason),
         Err(fault) => return Err(fault),
     };
@@ -66,7 +68,7 @@ pub(super) async fn serve_5<C: ByteStream, D: Dialer>(
 /// Carries a client's datagrams until it ends the connection.
 async fn associate<C: ByteStream, D>(
     mut client: C,
-    association: Association<'_>,
+    association: UdpAssociation<'_>,
     context: &Context<D>,
 ) -> Result<(), Fault> {
     context.counters.socks5.fetch_add(1, Ordering::Relaxed);

@@ -6,8 +6,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::connect::connect_tcp;
-use crate::direct::DirectDialer;
+use crate::testing::DirectDialer;
 use crate::transport::DialError;
 
 /// Destinations by the port that a connection comes from.
@@ -78,7 +77,7 @@ async fn echo() -> SocketAddr {
 
 #[tokio::test]
 async fn what_was_meant_for_elsewhere_gets_there() {
-    let running = start(DirectDialer::new(connect_tcp)).await;
+    let running = start(DirectDialer).await;
     let mut stream = running.connect(echo().await).await;
     stream.write_all(b"hello").await.unwrap();
     stream.shutdown().await.unwrap();
@@ -89,7 +88,7 @@ async fn what_was_meant_for_elsewhere_gets_there() {
 
 #[tokio::test]
 async fn a_destination_that_refuses_is_a_reset_and_is_counted() {
-    let running = start(DirectDialer::new(connect_tcp)).await;
+    let running = start(DirectDialer).await;
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = closed.local_addr().unwrap();
     drop(closed);
@@ -100,7 +99,7 @@ async fn a_destination_that_refuses_is_a_reset_and_is_counted() {
 
 #[tokio::test]
 async fn a_stranger_is_reset_on_both_ports() {
-    let running = start(DirectDialer::new(connect_tcp)).await;
+    let running = start(DirectDialer).await;
     let v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, running.v4));
     assert!(is_reset(TcpStream::connect(v4).await.unwrap()).await);
     if let Some(port) = running.v6 {

@@ -25,6 +25,16 @@ pub(crate) struct FakeDialer {
     pub(crate) gate: Semaphore,
 }
 
+impl FakeDialer {
+    /// A dialer that waits after `dials` dials.
+    pub(crate) fn new(dials: usize) -> Self {
+        Self {
+            dialed: Mutex::default(),
+            gate: Semaphore::new(dials),
+        }
+    }
+}
+
 impl Dialer for FakeDialer {
     type Stream = TcpStream;
 
@@ -65,10 +75,7 @@ impl Proxy {
 
     /// A proxy whose dialer waits after `dials` dials.
     pub(crate) async fn with(config: ProxyConfig, dials: usize) -> Self {
-        let dialer = Arc::new(FakeDialer {
-            dialed: Mutex::default(),
-            gate: Semaphore::new(dials),
-        });
+        let dialer = Arc::new(FakeDialer::new(dials));
         let config = ProxyConfig {
             listen: "127.0.0.1:0".parse().unwrap(),
             ..config

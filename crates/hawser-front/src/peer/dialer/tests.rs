@@ -1,4 +1,3 @@
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::super::PeerSettings;
 use super::*;
 use crate::connect::connect_tcp;
-use crate::direct::DirectDialer;
+use crate::testing::DirectDialer;
 
 /// How a session answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,11 +64,8 @@ impl Dialer for Fake {
     }
 }
 
-type Connecting =
-    fn(SocketAddr) -> std::pin::Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
-
 struct Scene {
-    dialer: PeerDialer<DirectDialer<Connecting>, Fake>,
+    dialer: PeerDialer<DirectDialer, Fake>,
     sessions: Fake,
     rules: watch::Sender<Arc<RuleSet>>,
     origin: SocketAddr,
@@ -105,10 +101,8 @@ async fn scene(answer: Answer) -> Scene {
         opened: Arc::default(),
     };
     let rules = watch::Sender::new(Arc::default());
-    let connect: Connecting = |address| Box::pin(connect_tcp(address));
-    let direct = DirectDialer::new(connect);
     Scene {
-        dialer: PeerDialer::new(direct, finder, sessions.clone(), rules.subscribe()),
+        dialer: PeerDialer::new(DirectDialer, finder, sessions.clone(), rules.subscribe()),
         sessions,
         rules,
         origin,

@@ -9,7 +9,7 @@ use hawser_net::bind::DatagramSocket;
 use tokio::io::{AsyncReadExt, ReadBuf};
 use tracing::debug;
 
-use super::connection::{Context, Ends};
+use super::context::{Context, Ends};
 use super::parse::Malformed;
 use super::socks5::{self, Failure, MAX_DATAGRAM_HEADER};
 use super::stats::ProxyCounters;
@@ -19,7 +19,7 @@ use crate::tally::Present;
 use crate::transport::{ByteStream, DialError};
 
 /// A port of this machine that one client's datagrams come to, and the port that they go out by.
-pub(super) struct Association<'a> {
+pub(super) struct UdpAssociation<'a> {
     socket: DatagramSocket,
     address: SocketAddr,
     sender: Sender,
@@ -29,16 +29,16 @@ pub(super) struct Association<'a> {
     _present: Present<'a>,
 }
 
-/// Who may use an association: the machine that asked for it, and one port of it.
+/// The sender that an association admits: the machine that asked for it, and one port of it.
 struct Sender {
     ip: IpAddr,
     /// `None` until its first datagram, where it did not say.
     port: Option<u16>,
-    /// Where its datagrams have come from.
+    /// The address that its datagrams have come from.
     heard: Option<SocketAddr>,
 }
 
-impl<'a> Association<'a> {
+impl<'a> UdpAssociation<'a> {
     /// Opens an association for the client of a connection, who says that it is going to send from
     /// `sender`.
     pub(super) async fn open<D>(

@@ -7,23 +7,19 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{debug, warn};
 
-use super::detect::Protocol;
-use super::intake::Intake;
-use super::parse::Malformed;
-use super::server::ProxyConfig;
-use super::socks_server::Begun;
+use super::config::ProxyConfig;
+use super::intake::Fault;
 use super::stats::ProxyCounters;
-use super::{http_server, socks_server};
 use crate::connection::{Asker, Origin, nobody};
 use crate::datagram::DatagramPorts;
 use crate::destination::Destination;
 use crate::relay::{Side, relay};
 use crate::transport::{ByteStream, DialError, Dialer, ResetCode};
 
-/// What a connection shares with the others of its port, and who made it.
+/// State that a connection shares with the others of its port, and the program that made it.
 pub(crate) struct Context<D> {
     pub(super) dialer: Arc<D>,
-    /// Who carries datagrams, if anybody does.
+    /// Opens ports for datagrams; `None` where datagrams are not carried.
     pub(super) datagrams: Option<Arc<dyn DatagramPorts>>,
     pub(super) counters: Arc<ProxyCounters>,
     pub(super) config: ProxyConfig,
@@ -45,7 +41,7 @@ impl<D> Context<D> {
         Arc::clone(&self.counters)
     }
 
-    /// For a connection of somebody's.
+    /// Returns the context of a connection that `asker` has made.
     pub(crate) fn of(&self, asker: Asker) -> Self {
         Self {
             dialer: Arc::clone(&self.dialer),
@@ -56,7 +52,7 @@ impl<D> Context<D> {
         }
     }
 
-    /// Who made the connection, as far as that is known.
+    /// Returns the program that made the connection, as far as it is known.
     pub(super) async fn origin(&self) -> Result<Origin, DialError> {
         self.asker.origin().await.map_err(|error| {
             let counters = &self.counters;
@@ -98,60 +94,6 @@ pub(super) struct Ends {
     pub(super) own: SocketAddr,
     /// The client's.
     pub(super) peer: SocketAddr,
-}
-
-/// Why a connection was not served to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// The client broke the protocol.
-    Malformed(Malformed),
-    /// The client did not finish its request in time.
-    TooSlow,
-    /// The client went away.
-    Gone,
-}
-
-/// Serves one connection and counts how that went.
-pub(super) async fn serve<C: ByteStream, D: Dialer>(client: C, ends: Ends, context: &Context<D>) {
-    let deadline = Instant::now() + context.config.handshake_timeout;
-    let counters = &context.counters;
-    match serve_detected(client, ends, deadline, context).await {
-        Ok(()) | Err(Fault::Gone) => {}
-        Err(Fault::TooSlow) => {
-            counters.slow_clients.fetch_add(1, Ordering::Relaxed);
-        }
-        Err(Fault::Malformed(reason)) => {
-            debug!(%reason, "connection refused");
-            counters.malformed.add(reason);
-        }
-    }
-}
-
-async fn serve_detected<C: ByteStream, D: Dialer>(
-    mut client: C,
-    ends: Ends,
-    deadline: Instant,
-    context: &Context<D>,
-) -> Result<(), Fault> {
-    let mut intake = Intake::default();
-    match timeout_at(deadline, intake.fill(&mut client)).await {
-        Ok(Ok(_)) => {}
-        Ok(Err(_)) => return Err(Fault::Gone),
-        Err(_) => return Err(Fault::TooSlow),
-    }
-    let first = *intake.unread().first().ok_or(Fault::Gone)?;
-    match Protocol::detect(first).map_err(Fault::Malformed)? {
-        Protocol::Socks5 => {
-            let begun = Begun {
-                client,
-                intake,
-                ends,
-            };
-            socks_server::serve_5(begun, deadline, context).await
-        }
-        Protocol::Socks4 => socks_server::serve_4(client, intake, deadline, context).await,
-        Protocol::Http => http_server::serve(client, intake, deadline, context).await,
-    }
 }
 
 /// Ends a connection so that the client gets what was written last: closing a socket with unread
@@ -229,7 +171,7 @@ mod tests {
     use super::*;
     use crate::connection::silent;
 
-    /// Nobody dials with it.
+    /// A dialer that must not be asked.
     struct Unused;
 
     impl Dialer for Unused {
