@@ -1,6 +1,7 @@
-//! One stream that brings a file to a [`Receiver`].
+//! One stream that brings a file to a [`Receiver`](super::Receiver).
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,17 +15,32 @@ use super::byte_range::{ByteRange, byte_ranges, coalesce};
 use super::compare::hash_whole;
 use super::content::{BlockGrid, FileHash};
 use super::error::ReceiveError;
+use super::inbox::Inbox;
 use super::layout::{Assembly, Layout, Piece};
 use super::progress::{Phase, Progress, Update};
-use super::receive::{Received, Receiver};
 use super::store::{Existing, Part};
 use super::transport::UnorderedRead;
 use super::wire::{Answer, Fault, MAX_OFFER_BYTES, MAX_WANTED_RANGES, Offer, Trailer};
 use super::writer::{Checked, Writer};
 
+/// A file that is complete under its name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Received {
+    /// Path of the file.
+    pub path: PathBuf,
+    /// Size of the file.
+    pub size: ByteCount,
+    /// Bytes of it that came over this stream.
+    pub transferred: ByteCount,
+    /// True if the same file was there before.
+    pub already_there: bool,
+    /// BLAKE3 of the whole file.
+    pub hash: FileHash,
+}
+
 /// One stream that brings a file.
 pub(super) struct Incoming<'a, R, W> {
-    receiver: &'a Receiver,
+    inbox: &'a Arc<Inbox>,
     reader: R,
     writer: W,
     progress: &'a dyn Progress,
@@ -38,19 +54,19 @@ pub(super) struct Incoming<'a, R, W> {
 impl<'a, R, W> Incoming<'a, R, W> {
     /// Takes a stream at its beginning.
     pub(super) fn new(
-        receiver: &'a Receiver,
+        inbox: &'a Arc<Inbox>,
         reader: R,
         writer: W,
         progress: &'a dyn Progress,
     ) -> Self {
         Self {
-            receiver,
+            inbox,
             reader,
             writer,
             progress,
             at: 0,
             superseded: Arc::default(),
-            idle: receiver.shared.options.idle_timeout,
+            idle: inbox.options.idle_timeout,
             transferred: 0,
         }
     }
@@ -59,7 +75,7 @@ impl<'a, R, W> Incoming<'a, R, W> {
 impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
     /// Receives the file, without telling the sender how that ended.
     pub(super) async fn run(&mut self) -> Result<Received, ReceiveError> {
-        let shared = Arc::clone(&self.receiver.shared);
+        let shared = Arc::clone(self.inbox);
         let offer_timeout = shared.options.offer_timeout;
         let offer =
             timeout(offer_timeout, self.offer())
@@ -77,12 +93,12 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
         self.idle += Duration::from_secs(offer.size.as_u64() / SLOWEST_READ_PER_SECOND);
         let claim = shared.claims.claim(&offer).await?;
         self.superseded = claim.superseded();
-        let _place = self.receiver.admit().await?;
+        let _place = self.inbox.admit().await?;
         if let Some(hash) = self.already_there(&offer).await? {
             shared.directory.clean(&offer.name);
             return Ok(self.received(&offer, true, hash));
         }
-        let (directory, options) = (shared.directory.clone(), self.receiver.part_options());
+        let (directory, options) = (shared.directory.clone(), self.inbox.part_options());
         let about = offer.clone();
         // The claim goes along: it must outlive the work even where this future is dropped.
         let (part, claim) = blocking(move || {
@@ -92,7 +108,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
         .await?;
         let part = part?;
         let missing = byte_ranges(part.held().gaps(offer.size.as_u64())).collect();
-        let mut writer = Writer::start(part, self.receiver.pace(), claim);
+        let mut writer = Writer::start(part, self.inbox.pace(), claim);
         match self.rounds(&offer, &mut writer, missing).await {
             Ok(hash) => {
                 writer.close().await?;
@@ -132,7 +148,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
 
     /// Deals with a file that has the name already: `Some` where it is the same one.
     async fn already_there(&mut self, offer: &Offer) -> Result<Option<FileHash>, ReceiveError> {
-        let directory = self.receiver.shared.directory.clone();
+        let directory = self.inbox.directory.clone();
         let about = offer.clone();
         let file = match blocking(move || directory.existing(&about)).await?? {
             Existing::Nothing => return Ok(None),
@@ -152,7 +168,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
                 _ => {}
             }
         }
-        if self.receiver.replaces() {
+        if self.inbox.replaces() {
             return Ok(None);
         }
         Err(ReceiveError::Exists {
@@ -334,7 +350,7 @@ impl<R: UnorderedRead + Send, W: AsyncWrite + Unpin + Send> Incoming<'_, R, W> {
     fn received(&self, offer: &Offer, already_there: bool, hash: FileHash) -> Received {
         self.show(Phase::Finished, offer.size.as_u64(), offer);
         Received {
-            path: self.receiver.shared.directory.final_path(&offer.name),
+            path: self.inbox.directory.final_path(&offer.name),
             size: offer.size,
             transferred: ByteCount::new(self.transferred),
             already_there,

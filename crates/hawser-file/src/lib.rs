@@ -18,6 +18,7 @@ mod content;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
+mod inbox;
 mod incoming;
 mod layout;
 mod name;
@@ -35,10 +36,11 @@ mod writer;
 
 pub use content::FileHash;
 pub use error::{ReceiveError, SendError, StoreError};
+pub use incoming::Received;
 pub use name::{FileName, NameError};
 pub use options::{ExistingFile, ReceiveOptions};
 pub use progress::{NoProgress, Phase, Progress, Update};
-pub use receive::{Received, Receiver};
+pub use receive::Receiver;
 pub use send::{SendOptions, Sent, send_file};
 pub use transport::UnorderedRead;
 pub use wire::{Fault, Refusal};

@@ -4,15 +4,17 @@
 
 mod answer;
 mod fault;
+mod limits;
 mod offer;
 #[cfg(test)]
 mod tests;
 mod trailer;
 
+pub(super) use answer::Answer;
 pub use answer::Refusal;
-pub(super) use answer::{Answer, MAX_WANTED_RANGES};
 pub use fault::Fault;
-pub(super) use offer::{FileTime, Identity, MAX_FILE_BYTES, MAX_OFFER_BYTES, Offer};
+pub(super) use limits::{MAX_FILE_BYTES, MAX_OFFER_BYTES, MAX_WANTED_RANGES};
+pub(super) use offer::{FileTime, Identity, Offer};
 pub(super) use trailer::Trailer;
 
 /// Reads fields from the front of a slice.

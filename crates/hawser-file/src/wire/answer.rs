@@ -1,5 +1,6 @@
 use hawser_types::ByteCount;
 
+use super::limits::{ANSWER_HEADER_BYTES, MAX_ANSWER_BYTES, RANGE_BYTES};
 use super::{Cursor, Fault};
 use crate::byte_range::ByteRange;
 use crate::content::FileHash;
@@ -210,13 +211,6 @@ fn shortened(text: &str, limit: usize) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// The most ranges that a receiver asks for in one round.
-pub(crate) const MAX_WANTED_RANGES: usize = 4096;
-/// The longest answer: a full list of ranges.
-pub(super) const MAX_ANSWER_BYTES: usize = ANSWER_HEADER_BYTES + RANGE_BYTES * MAX_WANTED_RANGES;
-
-const ANSWER_HEADER_BYTES: usize = 5;
-const RANGE_BYTES: usize = 16;
 /// The longest explanation of a refusal.
 const MAX_DETAIL_BYTES: usize = 512;
 const KIND_WANT: u8 = 1;

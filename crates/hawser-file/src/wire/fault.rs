@@ -1,8 +1,7 @@
 use thiserror::Error;
 
 use super::VERSION;
-use super::answer::MAX_ANSWER_BYTES;
-use super::offer::{MAX_FILE_BYTES, MAX_OFFER_BYTES};
+use super::limits::{MAX_ANSWER_BYTES, MAX_FILE_BYTES, MAX_OFFER_BYTES};
 use crate::name::NameError;
 
 /// How the other end broke the protocol.

@@ -1,5 +1,6 @@
 use hawser_types::ByteCount;
 
+use super::limits::{MAX_FILE_BYTES, MAX_OFFER_BYTES};
 use super::{Cursor, Fault, VERSION};
 use crate::name::{FileName, MAX_NAME_BYTES};
 
@@ -131,11 +132,6 @@ impl Offer {
 /// Names one file in one state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Identity(pub(crate) [u8; 32]);
-
-/// The largest file: three rounds of it still fit into a stream's 2^62 bytes.
-pub(crate) const MAX_FILE_BYTES: u64 = 1 << 60;
-/// The longest offer, with room for a later version's fields.
-pub(crate) const MAX_OFFER_BYTES: usize = 1024;
 
 const OFFER_MAGIC: [u8; 4] = *b"HWSF";
 /// Magic, version, flags, length of the rest.
