@@ -14,8 +14,8 @@ use super::wire::{Identity, Offer};
 /// The names that are being received into one directory.
 ///
 /// A sender that lost its session begins again while the receiver may still wait for the old one.
-/// So a new transfer of the very same file takes over from the one under way; a transfer of another
-/// file by the same name is turned away.
+/// So a new transfer of the very same file takes over from the one in progress; a transfer of
+/// another file by the same name is turned away.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     slots: Mutex<Slots>,
@@ -42,7 +42,7 @@ pub(super) struct Claim {
     lock: OwnedMutexGuard<()>,
 }
 
-/// A place in the table: vacated when dropped, unless somebody took it over.
+/// A place in the table: vacated when dropped, unless another transfer took it over.
 #[derive(Debug)]
 struct Place {
     claims: Arc<Claims>,

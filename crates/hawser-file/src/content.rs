@@ -83,7 +83,7 @@ impl BlockGrid {
     }
 }
 
-/// The hash of one block under way.
+/// The hash of one block, in progress.
 pub(super) struct BlockHasher {
     hasher: Hasher,
     is_only: bool,

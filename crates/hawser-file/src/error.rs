@@ -222,7 +222,7 @@ impl StoreError {
     }
 }
 
-/// Whether an error means that nothing more fits: a full disk or an exhausted quota.
+/// True if an error means that nothing more fits: a full disk or an exhausted quota.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),

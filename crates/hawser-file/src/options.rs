@@ -15,7 +15,7 @@ pub struct ReceiveOptions {
     pub max_file_size: ByteCount,
     /// What must stay free on the disk.
     pub keep_free: ByteCount,
-    /// Whether a file's room on the disk is taken before its first byte comes.
+    /// True if a file's room on the disk is taken before its first byte comes.
     pub preallocate: bool,
     /// What to do about a different file of the same name.
     pub existing: ExistingFile,

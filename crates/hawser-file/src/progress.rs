@@ -19,7 +19,7 @@ pub trait Progress: Send + Sync {
     fn update(&self, update: Update);
 }
 
-/// Nobody watches.
+/// Ignores what a transfer reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoProgress;
 

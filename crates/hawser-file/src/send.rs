@@ -30,7 +30,7 @@ pub struct Sent {
     pub size: ByteCount,
     /// How much of it went over this stream.
     pub transferred: ByteCount,
-    /// Whether the receiver had the same file before.
+    /// True if the receiver had the same file before.
     pub already_there: bool,
     /// BLAKE3 of it.
     pub hash: FileHash,

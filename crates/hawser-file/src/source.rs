@@ -125,7 +125,7 @@ impl Source {
         self.hashes.iter().copied().collect()
     }
 
-    /// Whether size and time are still those that were offered.
+    /// True if size and time are still those that were offered.
     pub(super) fn is_unchanged(&self) -> bool {
         self.file.metadata().is_ok_and(|now| {
             now.len() == self.offer.size.as_u64() && modified(&now) == self.offer.modified
@@ -134,7 +134,7 @@ impl Source {
 
     /// Reads a round: hands out the wanted ranges in order, then hashes what is not hashed yet.
     ///
-    /// Ends early, without error, where nobody takes the bytes any more.
+    /// Ends early, without error, where the reader of the bytes is gone.
     pub(super) fn read_round(
         &mut self,
         wanted: &[ByteRange],
@@ -163,7 +163,7 @@ impl Source {
         Ok(())
     }
 
-    /// Reads one block, hashes it, and hands out what is wanted of it. `false`: nobody listens.
+    /// Reads one block, hashes it, and hands out what is wanted of it. `false`: the reader is gone.
     fn read_block(
         &mut self,
         index: usize,
@@ -210,7 +210,7 @@ impl Source {
         result.map_err(|error| self.failed(error))
     }
 
-    /// Hashes bytes and hands them out, in the buffers that go round. `false`: nobody listens.
+    /// Hashes bytes and hands them out, in the buffers that go round. `false`: the reader is gone.
     fn hand_out(
         &self,
         range: ByteRange,

@@ -147,7 +147,7 @@ enum Job {
     Discard,
 }
 
-/// Wakes those who wait for room when nobody is left to make any.
+/// Wakes the tasks that wait for room when the writer is gone and makes none.
 struct CloseOnDrop(Arc<Semaphore>);
 
 impl Drop for CloseOnDrop {
@@ -179,7 +179,7 @@ impl Worker {
                 Ok(Job::Write { offset, bytes, .. }) => self.write(offset, &bytes)?,
                 Ok(Job::Check { expected, reply }) => {
                     let checked = self.check(&expected)?;
-                    // Nobody waits any more: the file is stored all the same.
+                    // The transfer has given up waiting: the file is stored all the same.
                     let _ = reply.send(checked);
                 }
                 Ok(Job::Discard) => {

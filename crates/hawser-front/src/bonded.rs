@@ -275,7 +275,7 @@ fn reset_by_peer(error: &io::Error) -> Option<u32> {
 }
 
 fn reset_code(code: u32) -> ResetCode {
-    // 0: the stream was dropped without a word, as a closed socket answers what still comes.
+    // 0: the stream was dropped without a code, as a closed socket answers later data.
     let known = u16::try_from(code).ok().and_then(ResetCode::from_code);
     known.unwrap_or(ResetCode::Aborted)
 }

@@ -1,7 +1,7 @@
 //! Datagrams: what the proxy port asks of those who carry them, and how they go straight out or over
 //! a gateway.
 //!
-//! A *port* stands for one UDP port of an application, which may send from it to anybody; a *flow*
+//! A *port* stands for one UDP port of an application, which may send to any address; a *flow*
 //! is such a port and one destination. Nothing here waits or repeats: what can't be sent at once is
 //! dropped, as a network would.
 

@@ -155,7 +155,7 @@ mod tests {
         dialed
     }
 
-    /// Whether it went over the session, and what was heard of that.
+    /// Returns whether the connection went over the session, and the losses that were reported.
     async fn dial(
         bonded: impl Future<Output = Result<(), DialError>>,
         direct: impl Future<Output = Result<(), DialError>>,

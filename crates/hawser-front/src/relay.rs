@@ -30,7 +30,7 @@ use direction::{Broken, Direction};
 /// Relays until both halves have ended in order or one side broke; then drops both streams.
 ///
 /// `near` is the side that asked for the connection. A future that is dropped before it is done
-/// resets both streams, so that nobody takes the cut for an orderly end.
+/// resets both streams, so that neither peer takes the cut for an orderly end.
 pub async fn relay<N: ByteStream, F: ByteStream>(
     near: Side<N>,
     far: Side<F>,

@@ -55,7 +55,7 @@ impl Drop for Present<'_> {
 pub(crate) struct Seldom(Mutex<Option<Instant>>);
 
 impl Seldom {
-    /// Whether it is time to say it; then it counts as said.
+    /// True if it is time to say it; then it counts as said.
     pub(crate) fn is_due(&self) -> bool {
         let now = Instant::now();
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -25,9 +25,9 @@ use crate::wire::{FileTime, Identity, Offer};
 pub(crate) struct PartOptions {
     /// Bytes of the disk that stay free.
     pub(crate) keep_free: u64,
-    /// Whether the disk's space is taken before the first byte comes.
+    /// True if the disk's space is taken before the first byte comes.
     pub(crate) preallocate: bool,
-    /// Whether a different file under the final name is replaced.
+    /// True if a different file under the final name is replaced.
     pub(crate) replace: bool,
 }
 

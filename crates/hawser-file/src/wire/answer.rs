@@ -12,7 +12,7 @@ pub(crate) enum Answer {
     Want(Vec<ByteRange>),
     /// The file is complete under its name.
     Finished {
-        /// Whether it was there before and nothing had to be written.
+        /// True if it was there before and nothing had to be written.
         already_there: bool,
         /// BLAKE3 of the file.
         hash: FileHash,

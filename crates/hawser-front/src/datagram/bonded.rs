@@ -131,7 +131,7 @@ impl DatagramPort for BondPort {
             let now = Instant::now();
             let idle = self.limits.idle;
             self.flows.retain(|_, flow| now - flow.used < idle);
-            // The tick has woken nobody for the next one yet.
+            // The tick has not registered a waker for the next one yet.
             let _ = self.sweep.poll_tick(cx);
         }
         // It never ends: this end of it is held here.

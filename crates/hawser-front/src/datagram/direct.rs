@@ -41,7 +41,7 @@ pub struct DirectLimits {
     pub flows: usize,
     /// A flow ends that was still for so long.
     pub idle: Duration,
-    /// A flow that nobody has ever answered goes to another link with its next datagram after so
+    /// A flow that never had an answer goes to another link with its next datagram after so
     /// long.
     pub patience: Duration,
 }
@@ -120,7 +120,7 @@ impl<P: Place, R: Resolve> DatagramPort for DirectPort<P, R> {
         if self.sweep.poll_tick(cx).is_ready() {
             self.flows.expire(Instant::now(), self.limits.idle);
             self.sockets.retain(|key| self.flows.uses(key));
-            // The tick has woken nobody for the next one yet.
+            // The tick has not registered a waker for the next one yet.
             let _ = self.sweep.poll_tick(cx);
         }
         while let Poll::Ready((host, waiting)) = self.ways.poll_found(cx) {
@@ -265,7 +265,7 @@ impl<P: Place, R: Resolve> DirectPort<P, R> {
     }
 }
 
-/// Whether the socket itself is at fault, rather than the destination or the moment.
+/// True if the socket itself is at fault, rather than the destination or the moment.
 fn is_of_no_use(error: &std::io::Error) -> bool {
     let lost = [
         libc::ENODEV,

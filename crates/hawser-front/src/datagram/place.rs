@@ -15,7 +15,7 @@ pub trait Place: Send + Sync + 'static {
     /// What counts a flow.
     type Books: Books;
 
-    /// The link that a flow takes, but none of `tried`: nobody has answered on those.
+    /// The link that a flow takes, but none of `tried`, on which no answer came.
     ///
     /// # Errors
     /// Why there is none.
@@ -25,15 +25,15 @@ pub trait Place: Send + Sync + 'static {
         tried: &[LinkIndex],
     ) -> Result<Placement<Self::Books>, DialError>;
 
-    /// Whether `address` is to be reached as the system's routes have it: it is this machine's own,
+    /// True if `address` is to be reached as the system's routes have it: it is this machine's own,
     /// on a link itself, or has a route that is more particular than the default one.
     fn goes_by_routes(&self, address: IpAddr) -> impl Future<Output = bool> + Send;
 
-    /// Whether a flow to `remote` may stay on the link, which was as this says when the flow was
+    /// True if a flow to `remote` may stay on the link, which was as this says when the flow was
     /// placed.
     fn stays(&self, link: &Link, remote: IpAddr) -> bool;
 
-    /// Whether others were not answered on the link lately, and were on another.
+    /// True if others were not answered on the link lately, and were on another.
     fn is_suspect(&self, link: LinkIndex) -> bool;
 
     /// A flow was not answered on the link within `waited`, and was answered on another.

@@ -31,7 +31,8 @@ impl<A> Default for Questions<A> {
 }
 
 impl<A: Send + 'static> Questions<A> {
-    /// Asks about a host, unless that is under way; the datagram waits. `false`: too many do.
+    /// Asks about a host, unless a question is in progress; the datagram waits. `false`: too many
+    /// wait.
     pub(super) fn ask<F>(
         &mut self,
         host: &Host,

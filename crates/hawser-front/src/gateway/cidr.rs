@@ -42,7 +42,7 @@ impl Cidr {
         Ok(cidr)
     }
 
-    /// Whether `address` lies in this network.
+    /// True if `address` lies in this network.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         address.is_ipv4() == self.network.is_ipv4() && self.masked(address) == self.network

@@ -168,7 +168,7 @@ impl Client {
         Ok(())
     }
 
-    /// Whether a client that comes back would be treated the same if it had never been here.
+    /// True if a client that comes back would be treated the same if it had never been here.
     fn is_forgettable(&self, now: Instant) -> bool {
         self.streams == 0 && self.connects.is_full(now) && self.new_destinations.is_full(now)
     }

@@ -29,7 +29,7 @@ impl DestinationPolicy {
         }
     }
 
-    /// Whether clients may connect to `address`.
+    /// True if clients may connect to `address`.
     ///
     /// # Errors
     /// Why not.

@@ -17,7 +17,7 @@ pub(super) struct Cache {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     peer: Option<PublicKey>,
-    /// A probe is under way or about to be.
+    /// A probe is in progress or about to begin.
     probing: bool,
     until: Instant,
 }

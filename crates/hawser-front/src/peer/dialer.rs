@@ -131,7 +131,7 @@ where
         Some((address, way))
     }
 
-    /// Whether everything is for a gateway, as long as its user says so: then nobody looks for peers.
+    /// True while the user has everything go over a gateway: then no peers are looked for.
     fn is_all_by_gateway(&self) -> bool {
         let director = self.director.as_ref();
         director.is_some_and(Director::is_all_by_gateway)

@@ -29,7 +29,7 @@ impl<D: Remote, B> Remote for EitherStream<D, B> {
     fn remote(&self) -> Option<IpAddr> {
         match self {
             Self::Direct(stream) => stream.remote(),
-            // Nobody here knows where it ended up.
+            // Only the far end of the session knows the address.
             Self::Bonded(_) => None,
         }
     }

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use super::dialer::Sessions;
 use crate::bonded::BondDialer;
 
-/// Sessions with peers, begun when they are first wanted and closed when nobody has wanted them for
-/// a while.
+/// Sessions with peers, begun when a connection first wants them and closed when none has for a
+/// while.
 #[derive(Clone, Debug)]
 pub struct PeerSessions {
     shared: Arc<Shared>,
@@ -94,7 +94,7 @@ impl Sessions for PeerSessions {
 }
 
 impl Session {
-    /// Whether a stream lives in it, or one is being opened.
+    /// True if a stream lives in it, or one is being opened.
     fn is_used(&self) -> bool {
         Arc::strong_count(&self.client) > 1
     }
@@ -118,7 +118,7 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Closes what nobody wants any more, for as long as the sessions are there.
+/// Closes sessions that no connection uses any more, for as long as the sessions are there.
 async fn close_idle(shared: Weak<Shared>) {
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     loop {

@@ -8,7 +8,7 @@ use crate::relay::RelayOptions;
 pub struct ProxyConfig {
     /// Where to listen.
     pub listen: SocketAddr,
-    /// Listen on an address that others can reach, although the port asks nobody who they are.
+    /// Listen on an address that others can reach, although the port authenticates no client.
     pub allow_lan: bool,
     /// Connections at the same time; more are closed at once.
     pub max_connections: usize,

@@ -247,7 +247,7 @@ where
     }
 }
 
-/// Whether what delimits chunks is forwarded with them.
+/// True if what delimits chunks is forwarded with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Chunks {
     Kept,

@@ -281,8 +281,8 @@ fn next_after(outcome: Outcome) -> Next {
     }
 }
 
-/// Whether an idle connection is still open: neither ended, nor broken, nor saying what nobody
-/// asked for.
+/// True if an idle connection is still open: neither ended, nor broken, nor sending bytes that no
+/// request asked for.
 async fn is_quiet<S: ByteStream>(stream: &mut S) -> bool {
     std::future::poll_fn(|cx| {
         let mut byte = [0];

@@ -45,7 +45,7 @@ pub fn parse_request(bytes: &[u8]) -> Parse<Request> {
     let Some((&[_, command, _, kind], rest)) = bytes.split_first_chunk() else {
         return Parse::Incomplete;
     };
-    // The address decides how long the request is, but a command that nobody serves is refused
+    // The address decides how long the request is, but a command that is not served is refused
     // without it.
     let request = match command {
         COMMAND_CONNECT => Request::Connect,
@@ -150,7 +150,7 @@ pub const METHOD_ACCEPTED: [u8; 2] = [VERSION, METHOD_NONE];
 pub const METHOD_REFUSED: [u8; 2] = [VERSION, 0xff];
 
 /// The answer to a request. The bound address is left empty: it is known only at the far end, and
-/// for CONNECT nobody needs it.
+/// for CONNECT no client needs it.
 pub fn reply(result: Result<(), Failure>) -> [u8; 10] {
     let code = match result {
         Ok(()) => 0,

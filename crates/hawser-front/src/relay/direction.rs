@@ -55,12 +55,12 @@ impl Direction {
         ByteCount::new(self.moved)
     }
 
-    /// Whether all was written and the end was passed on, or the direction was given up.
+    /// True if all was written and the end was passed on, or the direction was given up.
     pub(super) fn is_done(&self) -> bool {
         self.done
     }
 
-    /// Whether the reader has nothing more to give.
+    /// True if the reader has nothing more to give.
     pub(super) fn has_ended(&self) -> bool {
         self.source != Source::Open
     }

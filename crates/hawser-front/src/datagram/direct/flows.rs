@@ -61,8 +61,8 @@ impl<B: Books> Flow<B> {
         }
     }
 
-    /// Whether nobody answers although there was time. For a flow that was never answered, twice the
-    /// time with each link that was tried before; one that was loses its place in the eyes of
+    /// True if no answer came although there was time. For a flow that never had an answer, twice
+    /// the time with each link that was tried before; one that was loses its place in the eyes of
     /// the far end, so that it takes more.
     pub(super) fn is_unanswered(&self, now: Instant, patience: Duration) -> bool {
         let Some((since, count)) = self.waits.filter(|_| !self.settled) else {
@@ -77,7 +77,7 @@ impl<B: Books> Flow<B> {
         }
     }
 
-    /// Whether something was sent since something was heard, and there may be another link.
+    /// True if something was sent since something was heard, and there may be another link.
     pub(super) const fn waits(&self) -> bool {
         self.waits.is_some() && !self.settled
     }

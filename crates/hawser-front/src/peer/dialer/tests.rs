@@ -110,7 +110,7 @@ async fn scene(answer: Answer) -> Scene {
 }
 
 impl Scene {
-    /// Whether a connection is bonded; it is made in any case.
+    /// True if a connection is bonded; it is made in any case.
     async fn is_bonded(&self, destination: &str) -> bool {
         let destination = destination.parse().unwrap();
         match self.dialer.dial(&destination).await.unwrap() {

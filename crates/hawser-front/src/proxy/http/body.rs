@@ -79,12 +79,12 @@ impl Body {
         Self { state }
     }
 
-    /// Whether the next byte belongs to another message.
+    /// True if the next byte belongs to another message.
     pub fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// Whether the connection may end here.
+    /// True if the connection may end here.
     pub fn may_end(&self) -> bool {
         matches!(self.state, State::Done | State::UntilClose)
     }

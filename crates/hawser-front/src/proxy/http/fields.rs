@@ -67,7 +67,7 @@ impl Fields {
         first.parse().map(Some).map_err(|_| Malformed::Length)
     }
 
-    /// Whether the message is chunked. Other transfer codings would have to be offered by `TE`,
+    /// True if the message is chunked. Other transfer codings would have to be offered by `TE`,
     /// which this proxy never forwards.
     pub(super) fn is_chunked(&self) -> Result<bool, Malformed> {
         if !self.has("transfer-encoding") {

@@ -15,9 +15,9 @@ pub struct RequestHead {
     pub version: Version,
     /// How the body is delimited; never [`Framing::UntilClose`].
     pub framing: Framing,
-    /// Whether the client will send further requests on this connection.
+    /// True if the client will send further requests on this connection.
     pub persistent: bool,
-    /// Whether the client asks to change the protocol.
+    /// True if the client asks to change the protocol.
     pub upgrade: Option<Vec<u8>>,
     /// How many more proxies may forward this, where the client counts.
     pub max_forwards: Option<u32>,
@@ -91,12 +91,12 @@ impl RequestHead {
         })
     }
 
-    /// Whether the response has no body whatever its header says.
+    /// True if the response has no body whatever its header says.
     pub fn is_head(&self) -> bool {
         self.method == "HEAD"
     }
 
-    /// Whether sending it twice does the same as sending it once, and it can be sent twice.
+    /// True if sending it twice does the same as sending it once, and it can be sent twice.
     pub fn is_repeatable(&self) -> bool {
         let idempotent = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
         idempotent.contains(&self.method.as_str())

@@ -10,7 +10,7 @@ pub struct ResponseHead {
     pub status: u16,
     /// How the body is delimited.
     pub framing: Framing,
-    /// Whether the server takes further requests on this connection.
+    /// True if the server takes further requests on this connection.
     pub persistent: bool,
     reason: String,
     upgrade: Option<Vec<u8>>,
@@ -80,12 +80,12 @@ impl ResponseHead {
         })
     }
 
-    /// Whether another response to the same request follows.
+    /// True if another response to the same request follows.
     pub fn is_interim(&self) -> bool {
         self.status < 200 && self.status != 101
     }
 
-    /// Whether the connection belongs to another protocol from here on.
+    /// True if the connection belongs to another protocol from here on.
     pub fn is_upgrade(&self) -> bool {
         self.status == 101
     }
