@@ -28,6 +28,7 @@ pub(crate) struct CommandStream {
 struct PeerHello {
     accepts_plain: bool,
     takes_datagrams: bool,
+    ends_halves: bool,
 }
 
 impl CommandStream {
@@ -81,6 +82,7 @@ impl CommandStream {
         let peer = PeerHello {
             accepts_plain: hello.accepts_plain,
             takes_datagrams: hello.takes_datagrams,
+            ends_halves: hello.ends_halves,
         };
         match self.peer.replace(peer) {
             Some(_) => Err(Misbehaviour::Repeated),
@@ -101,6 +103,19 @@ impl CommandStream {
     /// True if the peer takes datagrams; `None` until it has said so.
     pub(crate) fn peer_takes_datagrams(&self) -> Option<bool> {
         self.peer.map(|peer| peer.takes_datagrams)
+    }
+
+    /// True if the peer knows directions of streams that end early; `None` until it has said so.
+    pub(crate) fn peer_ends_halves(&self) -> Option<bool> {
+        self.peer.map(|peer| peer.ends_halves)
+    }
+
+    /// Takes the peer for one of an older version.
+    #[cfg(test)]
+    pub(crate) fn forget_halves(&mut self) {
+        if let Some(peer) = &mut self.peer {
+            peer.ends_halves = false;
+        }
     }
 
     /// True if every command is in a chunk.

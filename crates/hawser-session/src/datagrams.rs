@@ -54,7 +54,7 @@ impl Datagrams {
     /// Drops the oldest datagrams while too many wait. Returns how many.
     pub(crate) fn drop_oldest(&mut self) -> u64 {
         let mut dropped = 0;
-        while self.waiting_bytes > MAX_WAITING {
+        while self.waiting_bytes > MAX_WAITING || self.waiting.len() > MAX_COUNT_WAITING {
             self.take_oldest();
             dropped += 1;
         }
@@ -207,5 +207,7 @@ fn weigh(lanes: &mut [Lane], channels: &Channels) {
 const SMALL: usize = 1500;
 /// A quarter of a second at 8 Mbit/s: more would only be late.
 const MAX_WAITING: usize = 256 * 1024;
+/// Empty datagrams have no bytes, and cost memory all the same.
+const MAX_COUNT_WAITING: usize = 4096;
 /// Bytes of all streams that wait for their readers, at most.
 const MAX_HELD: usize = 8 << 20;

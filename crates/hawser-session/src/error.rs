@@ -101,9 +101,14 @@ pub enum DatagramError {
     /// The peer's version does not know datagrams, or has not said that it does.
     #[error("the peer takes no datagrams")]
     NotTaken,
-    /// Larger than [`MAX_DATAGRAM`](hawser_wire::MAX_DATAGRAM).
-    #[error("a datagram of {0} bytes is too large")]
-    TooLarge(usize),
+    /// Larger than a datagram may be.
+    #[error("a datagram of {size} bytes is too large; the largest has {max}")]
+    TooLarge {
+        /// Its bytes.
+        size: usize,
+        /// The bytes of the largest one: [`MAX_DATAGRAM`](hawser_wire::MAX_DATAGRAM).
+        max: usize,
+    },
     /// The stream that it belongs to is not there.
     #[error(transparent)]
     Stream(#[from] StreamError),

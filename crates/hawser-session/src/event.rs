@@ -21,6 +21,10 @@ pub enum Event {
     Acknowledged(StreamId),
     /// The stream was reset by the peer.
     Reset(StreamId, u32),
+    /// The peer's direction of the stream ended before its end, with this code.
+    SendingReset(StreamId, u32),
+    /// The peer reads no more of the stream, and said so with this code.
+    Stopped(StreamId, u32),
     /// A channel fell silent against expectation; what was in flight on it goes over others too.
     Suspect(ChannelId),
     /// A suspect channel came back by itself.
@@ -43,6 +47,8 @@ pub enum Event {
     EnrolRequested(Enrolment),
     /// The gateway has kept this client's key.
     Enrolled,
+    /// The peer's application gave a code and a text for the close that follows.
+    CloseReason(u32, String),
     /// The session is over.
     Closed(CloseReason),
 }

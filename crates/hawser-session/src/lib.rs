@@ -25,6 +25,7 @@ mod event;
 #[doc(hidden)]
 pub mod fuzzing;
 mod grant;
+mod halves;
 mod held;
 mod lifecycle;
 mod links;

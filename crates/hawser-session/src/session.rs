@@ -1,6 +1,7 @@
 mod associations;
 mod commands;
 mod datagrams;
+mod halves;
 mod ingest;
 mod liveness;
 mod placing;
@@ -23,6 +24,7 @@ use crate::datagrams::Datagrams;
 use crate::duplicates::DuplicateBudget;
 use crate::event::{CloseReason, Event, Events};
 use crate::grant::{Granted, Received};
+use crate::halves::Halves;
 use crate::lifecycle::Lifecycle;
 use crate::links::Links;
 use crate::recorder::Recorder;
@@ -57,6 +59,7 @@ pub struct Session {
     granted: Granted,
     received_grants: Received,
     datagrams: Datagrams,
+    halves: Halves,
     events: Events,
     counters: Counters,
     recorder: Recorder,
@@ -84,6 +87,7 @@ impl Session {
             granted: Granted::new(),
             received_grants: Received::default(),
             datagrams: Datagrams::default(),
+            halves: Halves::default(),
             events: Events::default(),
             counters: Counters::default(),
             recorder: Recorder::new(now, config.recorder),

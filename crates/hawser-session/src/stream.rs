@@ -129,6 +129,11 @@ impl Stream {
         self.read_out = true;
     }
 
+    /// True if the application has read up to the end, or wants no more.
+    pub(crate) fn was_read_out(&self) -> bool {
+        self.read_out
+    }
+
     /// Notes that the application has let go of the stream: what it wrote still goes out, with the
     /// end after it. True if the peer is to be told at once that data lies unread.
     pub(crate) fn abandon(&mut self) -> bool {

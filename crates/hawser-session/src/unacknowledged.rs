@@ -152,6 +152,17 @@ impl Unacknowledged {
         self.ledger.retain(|chunk| chunk.stream() != stream);
     }
 
+    /// Drops the chunks of a stream, except the opening one. Returns how many are left.
+    pub(crate) fn drop_all_but_opening(&mut self, stream: StreamId) -> u64 {
+        let mut kept = 0;
+        self.ledger.retain(|chunk| {
+            let is_opening = chunk.header().flags.open;
+            kept += u64::from(chunk.stream() == stream && is_opening);
+            chunk.stream() != stream || is_opening
+        });
+        kept
+    }
+
     /// Returns the bytes of the chunks that are to be sent again.
     #[cfg(test)]
     pub(crate) fn bytes_again(&self, role: ChannelRole) -> usize {

@@ -12,6 +12,9 @@ use crate::{Malformed, MalformedReason, put_varint, take_varint};
 /// Maximum length of a command's value.
 pub const MAX_COMMAND_VALUE: usize = 4096;
 
+/// The longest text of a [`Command::CloseReason`], in bytes. A longer one is cut when it is sent.
+pub const MAX_CLOSE_REASON: usize = 512;
+
 /// A command on stream 0: delivered in order, exactly once, and repeated over another channel when
 /// one fails, like data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +30,29 @@ pub enum Command {
         stream: StreamId,
         /// Error code of the application, 0 for none.
         code: u32,
+    },
+    /// The sender reads no more of a stream: the receiver ends its direction of it. Only to a peer
+    /// that has said [`Hello::ends_halves`].
+    Stop {
+        /// The stream.
+        stream: StreamId,
+        /// The reason: the application's code, 0 when there is none.
+        code: u32,
+    },
+    /// The sender's direction of a stream ends before its end; data not yet delivered is dropped.
+    /// Only to a peer that has said [`Hello::ends_halves`].
+    ResetSending {
+        /// The stream.
+        stream: StreamId,
+        /// The reason: the application's code, 0 when there is none.
+        code: u32,
+    },
+    /// The application's reason for the [`Command::Close`] that follows.
+    CloseReason {
+        /// The application's code.
+        code: u32,
+        /// A text for people, at most [`MAX_CLOSE_REASON`] bytes of UTF-8.
+        text: String,
     },
     /// The sender has given this channel up; its records in flight are sent over others.
     ChannelClosed {
@@ -69,6 +95,8 @@ pub struct Hello {
     pub accepts_plain: bool,
     /// Datagrams are accepted.
     pub takes_datagrams: bool,
+    /// The sender understands [`Command::Stop`] and [`Command::ResetSending`].
+    pub ends_halves: bool,
     /// The sender's number for the link of the channel that began the session; it only tells paths
     /// apart. 0 from a gateway.
     pub link: u32,
@@ -112,11 +140,7 @@ impl Command {
     fn encode_value(&self, value: &mut BytesMut) -> u8 {
         match self {
             Self::Hello(hello) => {
-                put_varint(value, hello.max_streams);
-                let plain = u64::from(hello.accepts_plain) * FLAG_PLAIN;
-                let datagrams = u64::from(hello.takes_datagrams) * FLAG_DATAGRAMS;
-                put_varint(value, plain | datagrams);
-                put_varint(value, u64::from(hello.link));
+                hello.encode_value(value);
                 HELLO | CRITICAL
             }
             Self::Grant(grant) => {
@@ -128,9 +152,21 @@ impl Command {
                 GRANT | CRITICAL
             }
             Self::Reset { stream, code } => {
-                put_varint(value, stream.value());
-                put_varint(value, u64::from(*code));
+                put_stream_code(value, *stream, *code);
                 RESET | CRITICAL
+            }
+            Self::Stop { stream, code } => {
+                put_stream_code(value, *stream, *code);
+                STOP
+            }
+            Self::ResetSending { stream, code } => {
+                put_stream_code(value, *stream, *code);
+                RESET_SENDING
+            }
+            Self::CloseReason { code, text } => {
+                put_varint(value, u64::from(*code));
+                value.extend_from_slice(cut_text(text, MAX_CLOSE_REASON).as_bytes());
+                CLOSE_REASON
             }
             Self::ChannelClosed { channel } => {
                 put_varint(value, u64::from(channel.value()));
@@ -177,6 +213,7 @@ impl Command {
                     max_streams,
                     accepts_plain: flags & FLAG_PLAIN != 0,
                     takes_datagrams: flags & FLAG_DATAGRAMS != 0,
+                    ends_halves: flags & FLAG_HALVES != 0,
                     link,
                 })
             }
@@ -184,6 +221,18 @@ impl Command {
             RESET => Self::Reset {
                 stream: StreamId::new(take_varint(input, "reset")?),
                 code: take_varint_u32(input, "reset")?,
+            },
+            STOP => Self::Stop {
+                stream: StreamId::new(take_varint(input, "stop")?),
+                code: take_varint_u32(input, "stop")?,
+            },
+            RESET_SENDING => Self::ResetSending {
+                stream: StreamId::new(take_varint(input, "reset sending")?),
+                code: take_varint_u32(input, "reset sending")?,
+            },
+            CLOSE_REASON => Self::CloseReason {
+                code: take_varint_u32(input, "close reason")?,
+                text: take_text(input, MAX_CLOSE_REASON, "close reason")?,
             },
             CHANNEL_CLOSED => {
                 let channel = ChannelId::new(take_varint_u32(input, "channel closed")?);
@@ -211,6 +260,17 @@ impl Command {
             return Err(Malformed::new("command", MalformedReason::TrailingBytes));
         }
         Ok(Some(command))
+    }
+}
+
+impl Hello {
+    fn encode_value(&self, value: &mut BytesMut) {
+        put_varint(value, self.max_streams);
+        let plain = u64::from(self.accepts_plain) * FLAG_PLAIN;
+        let datagrams = u64::from(self.takes_datagrams) * FLAG_DATAGRAMS;
+        let halves = u64::from(self.ends_halves) * FLAG_HALVES;
+        put_varint(value, plain | datagrams | halves);
+        put_varint(value, u64::from(self.link));
     }
 }
 
@@ -288,16 +348,34 @@ fn take_enrolment(input: &mut Bytes) -> Result<Enrolment, Malformed> {
     }
     input.copy_to_slice(&mut key);
     input.copy_to_slice(&mut signature);
-    if input.remaining() > MAX_ENROLMENT_NAME {
-        return Err(Malformed::new(WHAT, MalformedReason::TooLarge));
-    }
-    let name = String::from_utf8(input.split_off(0).to_vec())
-        .map_err(|_| Malformed::new(WHAT, MalformedReason::BadValue))?;
+    let name = take_text(input, MAX_ENROLMENT_NAME, WHAT)?;
     Ok(Enrolment {
         key,
         signature,
         name,
     })
+}
+
+/// Takes the rest of `input` as text of at most `max` bytes.
+fn take_text(input: &mut Bytes, max: usize, what: &'static str) -> Result<String, Malformed> {
+    if input.remaining() > max {
+        return Err(Malformed::new(what, MalformedReason::TooLarge));
+    }
+    String::from_utf8(input.split_off(0).to_vec())
+        .map_err(|_| Malformed::new(what, MalformedReason::BadValue))
+}
+
+/// Returns as many whole characters of `text` as fit `max` bytes.
+fn cut_text(text: &str, max: usize) -> &str {
+    let end = (0..=max.min(text.len()))
+        .rev()
+        .find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or(0)]
+}
+
+fn put_stream_code(out: &mut BytesMut, stream: StreamId, code: u32) {
+    put_varint(out, stream.value());
+    put_varint(out, u64::from(code));
 }
 
 fn put_address(out: &mut BytesMut, address: &SocketAddr) {
@@ -341,9 +419,13 @@ const ENROLLED: u8 = 0x07;
 const LINK_TERMS: u8 = 0x08;
 const DATAGRAM_PORT: u8 = 0x09;
 const ASSOCIATE: u8 = 0x0a;
+const STOP: u8 = 0x0b;
+const RESET_SENDING: u8 = 0x0c;
+const CLOSE_REASON: u8 = 0x0d;
 
 const FLAG_PLAIN: u64 = 0x01;
 const FLAG_DATAGRAMS: u64 = 0x02;
+const FLAG_HALVES: u64 = 0x04;
 
 const MAX_GRANT_ADDRESSES: usize = 16;
 const MAX_ENROLMENT_NAME: usize = 64;
@@ -360,6 +442,7 @@ mod tests {
                 max_streams: 4096,
                 accepts_plain: true,
                 takes_datagrams: false,
+                ends_halves: true,
                 link: 7,
             }),
             Command::Grant(Grant {
@@ -374,8 +457,20 @@ mod tests {
                 stream: StreamId::new(6),
                 code: 4,
             },
+            Command::Stop {
+                stream: StreamId::new(7),
+                code: 9,
+            },
+            Command::ResetSending {
+                stream: StreamId::new(70),
+                code: u32::MAX,
+            },
             Command::ChannelClosed {
                 channel: ChannelId::new(3),
+            },
+            Command::CloseReason {
+                code: 3,
+                text: "going down".into(),
             },
             Command::Close { code: 0 },
             Command::Enrol(Enrolment {
@@ -437,6 +532,7 @@ mod tests {
             max_streams: 9,
             accepts_plain: false,
             takes_datagrams: true,
+            ends_halves: true,
             link: 3,
         };
         assert_eq!(decoder.next_command(), Ok(Some(Command::Hello(hello))));
@@ -457,6 +553,45 @@ mod tests {
         decoder.push(&bytes);
         assert_eq!(decoder.next_command(), Ok(Some(port)));
         assert_eq!(decoder.next_command(), Ok(Some(associate)));
+    }
+
+    #[test]
+    fn what_is_said_of_halves_and_closing_has_these_golden_bytes() {
+        let stop = Command::Stop {
+            stream: StreamId::new(70),
+            code: 9,
+        };
+        let reset = Command::ResetSending {
+            stream: StreamId::new(70),
+            code: 256,
+        };
+        let reason = Command::CloseReason {
+            code: 3,
+            text: "bye".into(),
+        };
+        let mut bytes = BytesMut::new();
+        for command in [&stop, &reset, &reason] {
+            command.encode(&mut bytes);
+        }
+        let golden = b"\x0b\x03\x40\x46\x09\x0c\x04\x40\x46\x41\x00\x0d\x04\x03bye";
+        assert_eq!(bytes, &golden[..]);
+    }
+
+    #[test]
+    fn the_reason_of_a_close_is_cut_between_characters() {
+        let mut bytes = BytesMut::new();
+        let text = "ä".repeat(300);
+        Command::CloseReason { code: 1, text }.encode(&mut bytes);
+        let mut decoder = CommandDecoder::default();
+        decoder.push(&bytes);
+        let Ok(Some(Command::CloseReason { text, .. })) = decoder.next_command() else {
+            panic!("no reason");
+        };
+        assert_eq!(text, "ä".repeat(MAX_CLOSE_REASON / 2));
+        let mut decoder = CommandDecoder::default();
+        decoder.push(&[CLOSE_REASON, 3, 1, 0xff, 0xfe]);
+        let error = decoder.next_command().unwrap_err();
+        assert_eq!(error.reason, MalformedReason::BadValue);
     }
 
     #[test]

@@ -20,7 +20,8 @@ mod varint;
 
 pub use association::{TransportChoice, UnknownTransport, put_record_number, take_record_number};
 pub use command::{
-    Command, CommandDecoder, Enrolment, Grant, GrantAddress, Hello, MAX_COMMAND_VALUE,
+    Command, CommandDecoder, Enrolment, Grant, GrantAddress, Hello, MAX_CLOSE_REASON,
+    MAX_COMMAND_VALUE,
 };
 pub use error::{Malformed, MalformedReason};
 pub use frame::{

@@ -34,7 +34,7 @@ impl DatagramQueue {
 
     /// True if there is room for another datagram.
     pub(crate) fn has_room(&self) -> bool {
-        self.bytes < MAX_BYTES
+        self.bytes < MAX_BYTES && self.list.len() < MAX_COUNT
     }
 
     /// True if the next record should be one of datagrams. Such a record never comes twice in a row
@@ -52,3 +52,5 @@ impl DatagramQueue {
 
 /// Several records, since the channel is asked again when one is written.
 const MAX_BYTES: usize = 16 * 1024;
+/// Empty datagrams have no bytes, and cost memory all the same.
+const MAX_COUNT: usize = 1024;

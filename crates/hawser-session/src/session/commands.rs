@@ -70,6 +70,17 @@ impl Session {
         }
     }
 
+    /// As [`Session::close`], for a reason of the application's: the peer hears its code and a text
+    /// for people, of which the first [`MAX_CLOSE_REASON`](hawser_wire::MAX_CLOSE_REASON) bytes.
+    pub fn close_because(&mut self, now: Instant, code: u32, text: &str) {
+        if self.lifecycle.is_open() {
+            let text = text.to_owned();
+            self.commands.push(&Command::CloseReason { code, text });
+            self.schedule(now);
+            self.close(now, 0);
+        }
+    }
+
     /// Moves an orderly end on when the peer has caught up.
     pub(super) fn check_close(&mut self, now: Instant) {
         let Some((code, told)) = self.lifecycle.closing() else {
@@ -100,6 +111,7 @@ impl Session {
             max_streams: self.config.max_streams,
             accepts_plain: self.config.plain,
             takes_datagrams: true,
+            ends_halves: true,
             link,
         });
     }
@@ -140,6 +152,9 @@ impl Session {
             }
             Command::Reset { stream, code } => self.on_reset(stream, code)?,
             Command::ChannelClosed { channel } => self.on_channel_closed(now, channel),
+            Command::Stop { stream, code } => self.on_stop(now, stream, code)?,
+            Command::ResetSending { stream, code } => self.on_reset_sending(now, stream, code)?,
+            Command::CloseReason { code, text } => self.events.push(Event::CloseReason(code, text)),
             Command::Close { code } => self.end(CloseReason::Peer(code)),
             Command::Enrol(enrolment) if self.side == Side::Gateway => {
                 self.events.push(Event::EnrolRequested(enrolment));
@@ -172,6 +187,7 @@ impl Session {
         let taken = self.commands.on_hello(hello);
         taken.map_err(PeerFault::Misbehaved)?;
         self.streams.set_allowed_by_peer(hello.max_streams);
+        self.tell_ended_before_hello(now);
         if self.side == Side::Gateway
             && let Some(first) = self.channels.get_mut(ChannelId::new(0))
         {

@@ -26,7 +26,10 @@ impl Session {
             return Err(DatagramError::NotTaken);
         }
         if payload.len() > MAX_DATAGRAM {
-            return Err(DatagramError::TooLarge(payload.len()));
+            return Err(DatagramError::TooLarge {
+                size: payload.len(),
+                max: MAX_DATAGRAM,
+            });
         }
         if self.is_closed() {
             return Err(StreamError::SessionClosed.into());

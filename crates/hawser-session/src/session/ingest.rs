@@ -171,6 +171,10 @@ impl Session {
             self.reset(now, id, 0);
             return Ok(());
         }
+        if let Some(code) = stream.receive().reset_code() {
+            self.on_chunk_after_reset(&header, code);
+            return Ok(());
+        }
         let was_complete = stream.receive().is_complete();
         let inserted = stream.receive_mut().on_chunk(&header, payload);
         match inserted.map_err(PeerFault::Misbehaved)? {
@@ -188,15 +192,19 @@ impl Session {
                 }
             }
         }
-        if stream.is_abandoned() && stream.receive().is_complete() {
+        let discards = stream.receive().is_discarding();
+        if (stream.is_abandoned() || discards) && stream.receive().is_complete() {
             stream.set_read_out();
+        }
+        if discards && !stream.was_read_out() && self.streams.update_credit(id) {
+            self.channels.wake_quickest();
         }
         self.retire_if_over(id);
         Ok(())
     }
 
     /// Makes sure that the stream of a chunk is there. False if it is over already, or refused.
-    fn find_or_open(&mut self, now: Instant, id: StreamId) -> Result<bool, PeerFault> {
+    pub(super) fn find_or_open(&mut self, now: Instant, id: StreamId) -> Result<bool, PeerFault> {
         let found = self.streams.find_or_open(now, id);
         match found.map_err(PeerFault::Misbehaved)? {
             Found::Known => Ok(true),

@@ -106,6 +106,9 @@ impl Session {
     ) -> Result<ReadOutcome, StreamError> {
         let stream = self.streams.open_mut(id)?;
         let Some((offset, bytes)) = stream.receive_mut().read(max.max(1)) else {
+            if let Some(code) = stream.receive().reset_code() {
+                return Err(StreamError::Reset(code));
+            }
             if stream.receive().is_read_out() {
                 stream.set_read_out();
                 self.retire_if_over(id);

@@ -3,6 +3,7 @@ mod bottleneck;
 mod datagrams;
 mod deadlock;
 mod govern;
+mod halves;
 mod pair;
 mod pause;
 mod pipe;

@@ -17,6 +17,10 @@ pub(crate) struct ReceiveStream {
     limit: u64,
     window: u64,
     grown_at: u64,
+    /// What comes has no reader, and is dropped.
+    discards: bool,
+    /// The code with which the peer ended this direction before its end.
+    reset: Option<u32>,
 }
 
 /// The memory that the streams of a session share beyond what each has of its own.
@@ -91,6 +95,8 @@ impl ReceiveStream {
             limit: BASE_CREDIT,
             window: BASE_CREDIT,
             grown_at: 0,
+            discards: false,
+            reset: None,
         }
     }
 
@@ -112,7 +118,38 @@ impl ReceiveStream {
                 return Err(Misbehaviour::CreditExceeded(self.stream));
             }
         }
+        if self.discards {
+            self.drop_held();
+        }
         Ok(inserted)
+    }
+
+    /// From now on nothing is handed out, and what is here is dropped.
+    pub(crate) fn discard(&mut self) {
+        self.discards = true;
+        // Chunks behind a hole free their memory as well.
+        self.reassembly.set_unordered();
+        self.drop_held();
+    }
+
+    /// Notes that the peer has reset this direction.
+    pub(crate) fn on_reset(&mut self, code: u32) {
+        self.discard();
+        self.reset = Some(code);
+    }
+
+    /// Returns the code with which the peer has reset this direction.
+    pub(crate) fn reset_code(&self) -> Option<u32> {
+        self.reset
+    }
+
+    /// True if chunks that come have no reader.
+    pub(crate) fn is_discarding(&self) -> bool {
+        self.discards
+    }
+
+    fn drop_held(&mut self) {
+        while self.read(usize::MAX).is_some() {}
     }
 
     /// Takes out up to `max` bytes that are due.

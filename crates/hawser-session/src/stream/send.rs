@@ -163,6 +163,17 @@ impl SendStream {
         }
     }
 
+    /// Nothing more is sent but the opening chunk; `unacknowledged`: chunks that the peer is still
+    /// to hold.
+    pub(crate) fn end_early(&mut self, unacknowledged: u64) {
+        self.queue.clear();
+        self.tail.clear();
+        self.queued = 0;
+        self.end = End::Cut;
+        self.unacknowledged = unacknowledged;
+        self.write_blocked = false;
+    }
+
     /// Whether the application has ended this direction.
     fn is_finished(&self) -> bool {
         self.end != End::Open
@@ -170,7 +181,7 @@ impl SendStream {
 
     /// The end was sent and everything is acknowledged.
     pub(crate) fn is_acknowledged(&self) -> bool {
-        self.end == End::Cut && self.unacknowledged == 0
+        self.end == End::Cut && self.unacknowledged == 0 && self.opening.is_none()
     }
 
     /// The buffer has room again after being full.

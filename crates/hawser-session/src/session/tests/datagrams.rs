@@ -105,7 +105,10 @@ fn the_largest_arrives_and_one_more_byte_is_refused() {
     let payload = Bytes::from(vec![0; MAX_DATAGRAM + 1]);
     assert_eq!(
         pair.sides[CLIENT].send_datagram(now, id, payload),
-        Err(DatagramError::TooLarge(MAX_DATAGRAM + 1))
+        Err(DatagramError::TooLarge {
+            size: MAX_DATAGRAM + 1,
+            max: MAX_DATAGRAM,
+        })
     );
     let unknown = StreamId::new(88);
     assert_eq!(
@@ -210,6 +213,20 @@ fn what_nobody_takes_is_bounded_and_goes_with_its_stream() {
     assert_eq!(pair.sides[GATEWAY].datagrams.held(), 0);
     let gone = pair.sides[GATEWAY].receive_datagram(id);
     assert_eq!(gone, Err(StreamError::Unknown(id)));
+}
+
+#[test]
+fn empty_ones_arrive_and_do_not_pile_up() {
+    let (mut pair, id) = pair([20, 20], [5, 5]);
+    let now = pair.now;
+    for _ in 0..100_000 {
+        let sent = pair.sides[CLIENT].send_datagram(now, id, Bytes::new());
+        assert_eq!(sent, Ok(()));
+    }
+    assert!(pair.sides[CLIENT].counters.datagrams_dropped > 90_000);
+    pair.run_for(500);
+    let first = pair.sides[GATEWAY].receive_datagram(id);
+    assert_eq!(first, Ok(Some(Bytes::new())));
 }
 
 #[test]

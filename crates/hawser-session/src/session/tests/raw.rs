@@ -18,6 +18,7 @@ pub(super) const HELLO: Command = Command::Hello(Hello {
     max_streams: 9,
     accepts_plain: false,
     takes_datagrams: false,
+    ends_halves: false,
     link: 1,
 });
 
@@ -45,7 +46,7 @@ pub(super) fn spec(id: u32, role: ChannelRole, link: u32) -> ChannelSpec {
         segment_size: None,
     }
 }
-fn drain(s: &mut Session, now: Instant) -> Vec<Frame> {
+pub(super) fn drain(s: &mut Session, now: Instant) -> Vec<Frame> {
     let mut got = Vec::new();
     while let Some(id) = s.poll_wake() {
         let mut out = Outgoing::default();
@@ -61,7 +62,7 @@ fn drain(s: &mut Session, now: Instant) -> Vec<Frame> {
     while s.poll_event().is_some() {}
     got
 }
-fn commands(frames: &[Frame]) -> Vec<Command> {
+pub(super) fn commands(frames: &[Frame]) -> Vec<Command> {
     let mut d = CommandDecoder::default();
     for f in frames {
         if let Frame::Chunk(h, p) = f
