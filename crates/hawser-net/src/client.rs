@@ -80,6 +80,8 @@ struct Shared {
     association_problem: watch::Sender<Option<String>>,
     current: watch::Sender<State>,
     keepers: Mutex<BTreeMap<u32, LinkStatus>>,
+    /// Whether the client ends with its first session that the gateway has answered in.
+    once: bool,
     /// Whether the next session begins with the invite rather than with the client's own key.
     enrolling: AtomicBool,
 }
@@ -151,22 +153,31 @@ impl Client {
     /// them.
     pub fn start(config: ClientConfig, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
         let enrolling = config.invite.is_some();
-        Self::begin(config, links, enrolling)
+        Self::begin(config, links, enrolling, false)
+    }
+
+    /// As [`Client::start`], for one session: when that is over, once the gateway has answered in
+    /// it, the client is closed and begins no other.
+    pub fn start_once(config: ClientConfig, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
+        let enrolling = config.invite.is_some();
+        Self::begin(config, links, enrolling, true)
     }
 
     /// As [`Client::start`] for a client that has enrolled before: the invite is only for when its
     /// own key is refused, as it is after the client was revoked.
     pub fn start_enrolled(config: ClientConfig, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
-        Self::begin(config, links, false)
+        Self::begin(config, links, false, false)
     }
 
     fn begin(
         config: ClientConfig,
         links: watch::Receiver<Arc<Vec<Link>>>,
         enrolling: bool,
+        once: bool,
     ) -> Self {
         let congestion = Congestion::choose(config.congestion.clone());
         let shared = Arc::new(Shared {
+            once,
             enrolling: AtomicBool::new(enrolling),
             rules: watch::Sender::new(config.rules.clone()),
             scheduler: watch::Sender::new(config.session.scheduler),
@@ -390,6 +401,13 @@ impl Shared {
         }
     }
 
+    /// True if the gateway let this client in, in a session that is over: its hello has come, and
+    /// there is no invite left to show. For use behind [`Shared::note_enrolment`].
+    fn was_admitted(&self, driver: &Driver) -> bool {
+        let hello = driver.with(|session, _| session.takes_datagrams());
+        hello.is_some() && self.invite().is_none()
+    }
+
     /// Which of the gateway's addresses `link` is to use, of those that have `answered`.
     fn claim(&self, link: &Link, answered: &[(SocketAddr, Duration)]) -> Option<SocketAddr> {
         let mut keepers = self.lock_keepers();
@@ -443,6 +461,10 @@ async fn run(shared: Arc<Shared>) {
         shared.note_enrolment(&driver);
         if matches!(*shared.current.borrow(), State::Closed) {
             // As it was asked to.
+            return;
+        }
+        if shared.once && (driver.was_refused() || shared.was_admitted(&driver)) {
+            shared.current.send_replace(State::Closed);
             return;
         }
         let reason = driver.closed();

@@ -5,12 +5,12 @@
 
 mod association;
 mod channel;
+mod halves;
 mod inner;
 mod sample;
 mod timer;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -20,6 +20,7 @@ use hawser_session::recorder::Recorder;
 use hawser_session::seal::{Direction, SessionKeys};
 use hawser_session::{
     ChannelSnapshot, ChannelSpec, CloseReason, Session, SessionConfig, SessionSnapshot, Side,
+    StreamError,
 };
 use hawser_types::{ChannelId, Instant, LinkIndex, SessionId, StreamId};
 use hawser_wire::Enrolment;
@@ -28,7 +29,7 @@ use tokio::sync::Notify;
 use crate::association::{AssociationHandle, Seal};
 use crate::clock;
 use crate::congestion::Congestion;
-use crate::stream::Label;
+use crate::stream::{Failure, Label};
 pub(crate) use channel::NewChannel;
 pub(crate) use inner::Waiting;
 use inner::{Handle, Inner, Meter, Wakers};
@@ -298,31 +299,32 @@ impl Driver {
         cx: &mut Context<'_>,
         id: StreamId,
         waiting: Waiting,
-        attempt: impl FnOnce(&mut Session, Instant) -> io::Result<Option<R>>,
-    ) -> Poll<io::Result<R>> {
+        attempt: impl FnOnce(&mut Session, Instant) -> Result<Option<R>, StreamError>,
+    ) -> Poll<Result<R, Failure>> {
         self.shared.with(|inner, now| {
-            let result = match attempt(&mut inner.session, now) {
+            let wakers = inner.streams.get(&id);
+            if let Some(failure) = wakers.and_then(|wakers| wakers.overrules(waiting)) {
+                return Poll::Ready(Err(failure));
+            }
+            let refused = match attempt(&mut inner.session, now) {
                 Ok(None) => None,
                 Ok(Some(done)) => return Poll::Ready(Ok(done)),
                 Err(error) => Some(error),
             };
-            let closed = inner.closed;
-            if let Some(wakers) = inner.streams.get_mut(&id) {
-                if let Some(code) = wakers.reset {
-                    return Poll::Ready(Err(reset_error(code)));
-                }
-                if result.is_none() && closed.is_none() {
-                    *wakers.slot(waiting) = Some(cx.waker().clone());
-                    return Poll::Pending;
-                }
+            if let Some(failure) = inner.failure(id, waiting, refused) {
+                return Poll::Ready(Err(failure));
             }
-            Poll::Ready(Err(result.unwrap_or_else(|| session_over(closed))))
+            let Some(wakers) = inner.streams.get_mut(&id) else {
+                return Poll::Ready(Err(Failure::Refused(StreamError::Unknown(id))));
+            };
+            *wakers.slot(waiting) = Some(cx.waker().clone());
+            Poll::Pending
         })
     }
 
     /// Why the peer reset a stream, if it did.
     pub(crate) fn reset_code(&self, id: StreamId) -> Option<u32> {
-        self.shared.lock().streams.get(&id)?.reset
+        self.shared.lock().streams.get(&id)?.ended.both
     }
 
     /// Says whose a stream is.
@@ -426,23 +428,6 @@ impl Drop for Shared {
         // The timer's task looks, and finds nothing left.
         self.timer.notify_one();
     }
-}
-
-/// A reset by the peer, as its reader and writer see it.
-fn reset_error(code: u32) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::ConnectionReset,
-        crate::stream::ResetByPeer { code },
-    )
-}
-
-fn session_over(reason: Option<CloseReason>) -> io::Error {
-    let text = match reason {
-        Some(CloseReason::Abandoned) => "every link to the peer was lost",
-        Some(CloseReason::Peer(_)) => "the peer ended the session",
-        _ => "the session has ended",
-    };
-    io::Error::new(io::ErrorKind::ConnectionAborted, text)
 }
 
 /// The code with which a gateway ends the session of a client that it does not admit, or no more.

@@ -25,6 +25,7 @@ use crate::congestion::Congestion;
 use crate::driver::{CLOSE_REFUSED, Driver};
 use crate::identity::{Identity, PublicKey};
 use crate::links::Link;
+use crate::session::SessionHandle;
 use crate::stream::BondStream;
 use crate::tls::{TlsError, TlsServer};
 pub use limits::AcceptLimits;
@@ -61,6 +62,7 @@ pub struct GatewayConfig {
 pub struct Gateway {
     shared: Arc<Shared>,
     incoming: tokio::sync::Mutex<mpsc::Receiver<Incoming>>,
+    arrivals: tokio::sync::Mutex<mpsc::UnboundedReceiver<IncomingSession>>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
     /// Those of the addresses listened on that stand for all.
     everywhere: Vec<SocketAddr>,
@@ -77,6 +79,26 @@ pub struct Incoming {
     pub peer: PublicKey,
 }
 
+/// A session that a client began and that was not handed out yet.
+#[derive(Debug)]
+pub struct IncomingSession {
+    /// The session.
+    pub session: SessionHandle,
+    /// The client.
+    pub peer: PublicKey,
+    /// The address that the session began from.
+    pub remote: SocketAddr,
+}
+
+/// What a gateway gives to its application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HandOver {
+    /// The streams that clients open, of all sessions alike.
+    Streams,
+    /// Sessions, which have their streams themselves.
+    Sessions,
+}
+
 struct Shared {
     config: GatewayConfig,
     congestion: Congestion,
@@ -87,6 +109,10 @@ struct Shared {
     closed: AtomicBool,
     half_open: HalfOpen,
     incoming: mpsc::Sender<Incoming>,
+    /// At most as many as there may be sessions.
+    arrivals: mpsc::UnboundedSender<IncomingSession>,
+    /// What the application has asked for first; sessions wait until it has.
+    hand_over: watch::Sender<Option<HandOver>>,
     counters: Mutex<GatewayCounters>,
     /// The UDP port, where there is one.
     associations: OnceLock<association::Associations>,
@@ -162,6 +188,7 @@ impl Gateway {
         let judge = Arc::clone(&admission);
         let tls = TlsServer::new(&config.identity, Arc::new(move |key| judge.admits(key)))?;
         let (sender, receiver) = mpsc::channel(INCOMING_QUEUE);
+        let (arrivals, arrived) = mpsc::unbounded_channel();
         let congestion = Congestion::choose(config.congestion.clone());
         let shared = Arc::new(Shared {
             half_open: HalfOpen::new(config.limits),
@@ -172,6 +199,8 @@ impl Gateway {
             sessions: Mutex::default(),
             closed: AtomicBool::new(false),
             incoming: sender,
+            arrivals,
+            hand_over: watch::Sender::new(None),
             counters: Mutex::default(),
             associations: OnceLock::new(),
         });
@@ -186,6 +215,7 @@ impl Gateway {
         Ok(Self {
             shared,
             incoming: tokio::sync::Mutex::new(receiver),
+            arrivals: tokio::sync::Mutex::new(arrived),
             tasks,
             everywhere,
             addresses,
@@ -220,9 +250,22 @@ impl Gateway {
         self
     }
 
-    /// The next stream that any client opens; `None` once the gateway is closed.
+    /// Waits for the next stream that any client opens. `None`: the gateway gives sessions, as
+    /// [`Gateway::accept_session`] was called first.
     pub async fn accept(&self) -> Option<Incoming> {
+        if !self.shared.hands_over(HandOver::Streams) {
+            return None;
+        }
         self.incoming.lock().await.recv().await
+    }
+
+    /// Waits for the next session that a client begins, with the streams in it. `None`: the
+    /// gateway gives streams, as [`Gateway::accept`] was called first.
+    pub async fn accept_session(&self) -> Option<IncomingSession> {
+        if !self.shared.hands_over(HandOver::Sessions) {
+            return None;
+        }
+        self.arrivals.lock().await.recv().await
     }
 
     /// Opens a stream to the client with the key `peer`, in the latest of its sessions that is
@@ -369,6 +412,16 @@ impl Shared {
         let oldest = left.min_by_key(|(_, entry)| entry.begun).map(|(id, _)| *id);
         let oldest = oldest.and_then(|id| sessions.remove(&id));
         oldest.map(|entry| entry.driver.abort()).is_some()
+    }
+
+    /// The application asks for `wanted`: the first such question decides. Whether it gets that.
+    fn hands_over(&self, wanted: HandOver) -> bool {
+        self.hand_over.send_if_modified(|decided| {
+            let first = decided.is_none();
+            decided.get_or_insert(wanted);
+            first
+        });
+        *self.hand_over.borrow() == Some(wanted)
     }
 
     fn lock_sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Entry>> {

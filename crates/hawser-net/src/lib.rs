@@ -10,6 +10,7 @@ pub mod host_port;
 pub mod identity;
 pub mod invite;
 pub mod links;
+pub mod session;
 pub mod store;
 pub mod stream;
 pub mod tcp_info;
@@ -20,3 +21,5 @@ mod congestion;
 mod driver;
 mod files;
 mod sys;
+
+pub use files::FileError;

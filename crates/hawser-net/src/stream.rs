@@ -1,109 +1,137 @@
 //! A byte stream over every link.
 
-use std::future::poll_fn;
+mod error;
+mod receive;
+mod send;
+
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use hawser_session::{DatagramError, ReadOutcome, StreamError};
 use hawser_types::StreamId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::driver::{Driver, Waiting};
+pub(crate) use error::Failure;
+pub use error::{ReadError, ResetByPeer, SendDatagramError, StoppedByPeer, WriteError};
+pub use receive::{Chunk, RecvStream};
+pub use send::SendStream;
 
 /// A two-way byte stream that uses every link between two hosts.
 ///
 /// Behaves as a TCP connection does: writing is buffered and held back when the peer does not
 /// read, `shutdown` ends one direction, and dropping the stream lets what was written arrive.
-/// [`BondStream::reset`] ends both directions at once.
+/// [`BondStream::reset`] ends both directions at once. [`BondStream::into_split`] gives its two
+/// directions to two owners.
 #[derive(Debug)]
 pub struct BondStream {
+    receive: RecvStream,
+    send: SendStream,
+}
+
+/// Tells whose a stream is, for people; `None` while that is not known. It is called for each
+/// listing of streams, and must not wait.
+pub type Label = Arc<dyn Fn() -> Option<Arc<str>> + Send + Sync>;
+
+/// Halves of two different streams, which can't be joined; they are given back.
+#[derive(Debug, thiserror::Error)]
+#[error("the halves are of different streams")]
+pub struct RejoinError(pub RecvStream, pub SendStream);
+
+/// What both halves of a stream share.
+#[derive(Debug)]
+struct Core {
     driver: Driver,
     id: StreamId,
     opening: Bytes,
-    write_ended: bool,
-    read_ended: bool,
     /// The peer opened the stream and has heard nothing yet.
-    unanswered: bool,
-}
-
-/// Says whose a stream is, for people; `None` while that is not known. Called when somebody looks, as
-/// often as that happens, and not to wait.
-pub type Label = Arc<dyn Fn() -> Option<Arc<str>> + Send + Sync>;
-
-/// The inner error of an [`io::Error`] of kind `ConnectionReset`: the peer reset the stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the peer reset the stream with code {code}")]
-pub struct ResetByPeer {
-    /// The peer's code; 0 when it gave none.
-    pub code: u32,
+    unanswered: AtomicBool,
+    /// The halves have owners of their own: each ends its direction when it is dropped.
+    split: AtomicBool,
 }
 
 impl BondStream {
     /// `opening`: what the peer said when it opened the stream; empty for one's own.
     pub(crate) fn new(driver: Driver, id: StreamId, opening: Bytes) -> Self {
-        Self {
-            unanswered: !driver.is_own(id),
+        let core = Arc::new(Core {
+            unanswered: AtomicBool::new(!driver.is_own(id)),
+            split: AtomicBool::new(false),
             driver,
             id,
             opening,
-            write_ended: false,
-            read_ended: false,
+        });
+        Self {
+            receive: RecvStream::new(Arc::clone(&core)),
+            send: SendStream::new(core),
         }
     }
 
     /// The stream's number in its session.
     pub fn id(&self) -> StreamId {
-        self.id
+        self.send.id()
     }
 
-    /// Says whose the stream is, for those who look at its client: [`Client::labels`]. The peer does not
-    /// hear of it.
+    /// Says whose the stream is, for listings of its client: [`Client::labels`]. The peer does not
+    /// hear of it. For Hawser's own programs.
     ///
     /// [`Client::labels`]: crate::client::Client::labels
+    #[doc(hidden)]
     pub fn set_label(&self, label: Label) {
-        self.driver.set_label(self.id, label);
+        self.core().driver.set_label(self.id(), label);
     }
 
-    /// What the peer said when it opened this stream; empty for a stream of one's own.
+    /// Returns what the peer said when it opened this stream; empty for a stream of one's own.
     pub fn opening(&self) -> &Bytes {
-        &self.opening
+        self.receive.opening()
     }
 
     /// Waits until the peer has accepted the stream; gives what it said then.
     pub async fn accepted(&mut self) -> io::Result<Bytes> {
-        poll_fn(|cx| {
-            self.driver
-                .poll_stream(cx, self.id, Waiting::Accept, |session, _| {
-                    Ok(session.peer_metadata(self.id))
-                })
-        })
-        .await
+        Ok(self.send.accepted().await?)
     }
 
     /// Accepts a stream that the peer opened; it hears `metadata`.
     pub fn accept(&mut self, metadata: Bytes) -> io::Result<()> {
-        self.unanswered = false;
-        let accepted = self
-            .driver
-            .with(|session, now| session.accept_stream(now, self.id, metadata));
-        accepted.map_err(stream_error)
+        self.core().answer();
+        let id = self.id();
+        let driver = &self.core().driver;
+        let accepted = driver.with(|session, now| session.accept_stream(now, id, metadata));
+        accepted.map_err(|error| Failure::Refused(error).into())
+    }
+
+    /// Splits the stream into its directions. Each is ended when its half is dropped: what was
+    /// written still arrives, and who writes to a half that is gone is stopped, with code 0.
+    pub fn into_split(self) -> (RecvStream, SendStream) {
+        self.core().split.store(true, Ordering::Relaxed);
+        (self.receive, self.send)
+    }
+
+    /// Joins the halves of a stream again.
+    ///
+    /// # Errors
+    /// Gives both halves back if they are of different streams.
+    pub fn rejoin(receive: RecvStream, send: SendStream) -> Result<Self, RejoinError> {
+        if !Arc::ptr_eq(receive.core(), send.core()) {
+            return Err(RejoinError(receive, send));
+        }
+        send.core().split.store(false, Ordering::Relaxed);
+        Ok(Self { receive, send })
     }
 
     /// Ends both directions at once; the peer hears `code`.
     pub fn reset(&mut self, code: u32) {
-        self.unanswered = false;
-        self.write_ended = true;
-        self.read_ended = true;
-        self.driver
-            .with(|session, now| session.reset(now, self.id, code));
+        self.core().answer();
+        self.send.mark_ended();
+        self.receive.mark_ended();
+        self.core().reset(code);
     }
 
-    /// Why the peer reset the stream, if it has.
+    /// Returns the code with which the peer reset the stream, if it has.
     pub fn reset_code(&self) -> Option<u32> {
-        self.driver.reset_code(self.id)
+        self.core().driver.reset_code(self.id())
     }
 
     /// Writes some of `bytes` without copying; what was taken is cut off the front.
@@ -112,15 +140,9 @@ impl BondStream {
         cx: &mut Context<'_>,
         bytes: &mut Bytes,
     ) -> Poll<io::Result<usize>> {
-        if bytes.is_empty() {
-            return Poll::Ready(Ok(0));
-        }
-        self.unanswered = false;
-        self.driver
-            .poll_stream(cx, self.id, Waiting::Write, |session, now| {
-                let written = session.write(now, self.id, bytes).map_err(stream_error)?;
-                Ok((written > 0).then_some(written))
-            })
+        self.send
+            .poll_write_bytes(cx, bytes)
+            .map_err(io::Error::from)
     }
 
     /// The next bytes, at most `max`, without copying; `None` at the end of the stream.
@@ -140,52 +162,64 @@ impl BondStream {
         cx: &mut Context<'_>,
         max: usize,
     ) -> Poll<io::Result<Option<(u64, Bytes)>>> {
-        if self.read_ended {
-            return Poll::Ready(Ok(None));
-        }
-        let id = self.id;
-        let read = self
-            .driver
-            .poll_stream(cx, id, Waiting::Read, |session, now| {
-                match session.read(now, id, max).map_err(stream_error)? {
-                    ReadOutcome::Data(offset, bytes) => Ok(Some(Some((offset, bytes)))),
-                    ReadOutcome::End => Ok(Some(None)),
-                    ReadOutcome::Blocked => Ok(None),
-                }
-            });
-        if let Poll::Ready(Ok(None)) = &read {
-            self.read_ended = true;
-        }
-        read
+        self.receive
+            .poll_chunk(cx, max)
+            .map_ok(|chunk| chunk.map(|chunk| (chunk.offset, chunk.bytes)))
+            .map_err(io::Error::from)
+    }
+
+    /// Waits for the next bytes in order, at most `max`, without copying; `None` at the end.
+    /// Cancel safe: a future that is dropped has taken nothing.
+    ///
+    /// # Errors
+    /// As [`RecvStream::read_chunk`].
+    pub async fn read_chunk(&mut self, max: usize) -> Result<Option<Chunk>, ReadError> {
+        self.receive.read_chunk(max).await
+    }
+
+    /// Waits for bytes in whichever order they come: [`RecvStream::read_chunk_unordered`].
+    ///
+    /// # Errors
+    /// As [`RecvStream::read_chunk`].
+    pub async fn read_chunk_unordered(&mut self, max: usize) -> Result<Option<Chunk>, ReadError> {
+        self.receive.read_chunk_unordered(max).await
+    }
+
+    /// Writes some of `bytes` without copying: [`SendStream::write_bytes`].
+    ///
+    /// # Errors
+    /// As [`SendStream::write_bytes`].
+    pub async fn write_bytes(&mut self, bytes: &mut Bytes) -> Result<usize, WriteError> {
+        self.send.write_bytes(bytes).await
     }
 
     /// From now on [`BondStream::poll_read_chunk`] hands out bytes as they come, by any channel,
     /// rather than in order.
     pub fn set_unordered(&mut self) -> io::Result<()> {
-        self.driver
-            .with(|session, _| session.set_unordered(self.id))
-            .map_err(stream_error)
+        Ok(self.receive.set_unordered()?)
     }
 
-    /// Says that the datagrams beside the stream are a call's: where they go over an association, they may be
-    /// sent twice rather than be lost.
+    /// Says that the datagrams beside the stream are a call's: over an association they may be
+    /// duplicated rather than be lost.
     pub fn set_call(&self) {
-        self.driver.with(|session, _| session.set_call(self.id));
+        let id = self.id();
+        self.core().driver.with(|session, _| session.set_call(id));
     }
 
-    /// Sends a datagram beside the stream: once, by any link, as soon as one takes it. It may be
-    /// lost, and it may overtake others and what is written to the stream. The peer has to know
-    /// the stream already.
+    /// Sends a datagram beside the stream: [`SendStream::send_datagram`].
     ///
     /// # Errors
-    /// When the peer takes no datagrams, this one is too large, or the stream is over.
-    pub fn send_datagram(&self, payload: Bytes) -> io::Result<()> {
-        self.driver
-            .with(|session, now| session.send_datagram(now, self.id, payload))
-            .map_err(|error| match error {
-                DatagramError::Stream(error) => stream_error(error),
-                _ => io::Error::new(io::ErrorKind::InvalidInput, error),
-            })
+    /// As there.
+    pub fn send_datagram(&self, payload: Bytes) -> Result<(), SendDatagramError> {
+        self.send.send_datagram(payload)
+    }
+
+    /// Waits for the next datagram that came beside the stream: [`RecvStream::read_datagram`].
+    ///
+    /// # Errors
+    /// When the stream is over.
+    pub async fn read_datagram(&mut self) -> Result<Bytes, ReadError> {
+        self.receive.read_datagram().await
     }
 
     /// The next datagram that came beside the stream.
@@ -193,23 +227,20 @@ impl BondStream {
     /// # Errors
     /// When the stream is over.
     pub fn poll_datagram(&self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
-        self.driver
-            .poll_stream(cx, self.id, Waiting::Datagram, |session, _| {
-                session.receive_datagram(self.id).map_err(stream_error)
-            })
+        self.receive.poll_datagram(cx).map_err(io::Error::from)
     }
 
     /// Waits until the peer holds everything that was written, the end included. Call after
     /// `shutdown`.
+    ///
+    /// # Errors
+    /// When the peer has reset the stream, or reads no more of it.
     pub async fn acknowledged(&mut self) -> io::Result<()> {
-        let id = self.id;
-        poll_fn(|cx| {
-            self.driver
-                .poll_stream(cx, id, Waiting::Acknowledged, |session, _| {
-                    Ok(session.is_acknowledged(id).then_some(()))
-                })
-        })
-        .await
+        Ok(self.send.acknowledged().await?)
+    }
+
+    fn core(&self) -> &Core {
+        self.send.core()
     }
 }
 
@@ -219,15 +250,7 @@ impl AsyncRead for BondStream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if buffer.remaining() == 0 {
-            return Poll::Ready(Ok(()));
-        }
-        self.poll_read_bytes(cx, buffer.remaining())
-            .map_ok(|bytes| {
-                if let Some(bytes) = bytes {
-                    buffer.put_slice(&bytes);
-                }
-            })
+        Pin::new(&mut self.receive).poll_read(cx, buffer)
     }
 }
 
@@ -237,58 +260,53 @@ impl AsyncWrite for BondStream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if bytes.is_empty() {
-            return Poll::Ready(Ok(0));
-        }
-        self.unanswered = false;
-        let id = self.id;
-        self.driver
-            .poll_stream(cx, id, Waiting::Write, |session, now| {
-                let written = session.write_slice(now, id, bytes).map_err(stream_error)?;
-                Ok((written > 0).then_some(written))
-            })
+        Pin::new(&mut self.send).poll_write(cx, bytes)
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // What was written is on its way as soon as a link takes it.
-        Poll::Ready(Ok(()))
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.send).poll_flush(cx)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.unanswered = false;
-        if std::mem::replace(&mut self.write_ended, true) {
-            return Poll::Ready(Ok(()));
-        }
-        let id = self.id;
-        Poll::Ready(
-            match self.driver.with(|session, now| session.finish(now, id)) {
-                Ok(()) => Ok(()),
-                Err(error) => Err(match self.driver.reset_code(id) {
-                    Some(code) => {
-                        io::Error::new(io::ErrorKind::ConnectionReset, ResetByPeer { code })
-                    }
-                    None => stream_error(error),
-                }),
-            },
-        )
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.send).poll_shutdown(cx)
     }
 }
 
-impl Drop for BondStream {
+impl Core {
+    /// The peer hears something of the stream.
+    fn answer(&self) {
+        self.unanswered.store(false, Ordering::Relaxed);
+    }
+
+    fn reset(&self, code: u32) {
+        self.driver
+            .with(|session, now| session.reset(now, self.id, code));
+    }
+
+    /// True if a half that is dropped ends its direction by itself.
+    fn is_split(&self) -> bool {
+        self.split.load(Ordering::Relaxed)
+    }
+
+    fn unordered(&self) -> Result<(), Failure> {
+        self.driver
+            .with(|session, _| session.set_unordered(self.id))
+            .map_err(|error| self.driver.why_refused(self.id, Waiting::Read, error))
+    }
+
+    fn finish(&self) -> Result<(), Failure> {
+        self.driver
+            .with(|session, now| session.finish(now, self.id))
+            .map_err(|error| self.driver.why_refused(self.id, Waiting::Write, error))
+    }
+}
+
+impl Drop for Core {
     fn drop(&mut self) {
-        if self.unanswered {
+        if *self.unanswered.get_mut() {
             // Letting it end in order would tell the peer that it was accepted.
             self.reset(hawser_session::CODE_LIMIT_REACHED);
         }
         self.driver.forget_stream(self.id);
     }
-}
-
-fn stream_error(error: StreamError) -> io::Error {
-    let kind = match error {
-        StreamError::Finished => io::ErrorKind::BrokenPipe,
-        StreamError::Reset(_) => io::ErrorKind::ConnectionReset,
-        _ => io::ErrorKind::NotConnected,
-    };
-    io::Error::new(kind, error)
 }

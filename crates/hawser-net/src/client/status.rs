@@ -4,12 +4,21 @@ use hawser_session::recorder::Recorder;
 use hawser_types::{Instant, SessionId};
 
 use super::{Client, State};
+use crate::session::SessionHandle;
 
 impl Client {
     /// The name of the session that runs, as both ends' logs show it.
     pub fn session_id(&self) -> Option<SessionId> {
         match &*self.shared.current.borrow() {
             State::Running(driver) => Some(driver.id()),
+            _ => None,
+        }
+    }
+
+    /// The session that runs.
+    pub fn session(&self) -> Option<SessionHandle> {
+        match &*self.shared.current.borrow() {
+            State::Running(driver) => Some(SessionHandle::new(driver.clone())),
             _ => None,
         }
     }

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use super::association::{Ride, Ways};
 use super::channel;
+use super::halves::EndedByPeer;
 use super::sample::Gauge;
 use crate::stream::Label;
 
@@ -24,6 +25,8 @@ pub(super) struct Inner {
     pub(super) enrolments: VecDeque<Enrolment>,
     pub(super) enrolled: bool,
     pub(super) closed: Option<CloseReason>,
+    /// What the peer's application said of the close that follows.
+    pub(super) close_reason: Option<(u32, String)>,
     pub(super) refused: bool,
     pub(super) timer_at: Option<Instant>,
     /// Wakers to call once the lock is released.
@@ -58,7 +61,8 @@ pub(super) struct Wakers {
     pub(super) accept: Option<Waker>,
     pub(super) acknowledged: Option<Waker>,
     pub(super) datagram: Option<Waker>,
-    pub(super) reset: Option<u32>,
+    pub(super) stopped: Option<Waker>,
+    pub(super) ended: EndedByPeer,
     /// Whose it is, for people.
     pub(super) label: Option<Label>,
 }
@@ -71,6 +75,8 @@ pub(crate) enum Waiting {
     Accept,
     Acknowledged,
     Datagram,
+    /// The peer holds everything, or reads no more.
+    Stopped,
 }
 
 impl Inner {
@@ -84,6 +90,7 @@ impl Inner {
             enrolments: VecDeque::new(),
             enrolled: false,
             closed: None,
+            close_reason: None,
             refused: false,
             timer_at: None,
             woken: Vec::new(),
@@ -114,7 +121,13 @@ impl Inner {
             Event::Readable(id) => self.wake(id, Waiting::Read),
             Event::Writable(id) => self.wake(id, Waiting::Write),
             Event::StreamAccepted(id) => self.wake(id, Waiting::Accept),
-            Event::Acknowledged(id) => self.wake(id, Waiting::Acknowledged),
+            Event::Acknowledged(id) => {
+                self.wake(id, Waiting::Acknowledged);
+                self.wake(id, Waiting::Stopped);
+            }
+            Event::SendingReset(id, code) => self.on_half_ended(id, [Some(code), None]),
+            Event::Stopped(id, code) => self.on_half_ended(id, [None, Some(code)]),
+            Event::CloseReason(code, text) => self.close_reason = Some((code, text)),
             Event::Datagram(id) => self.wake(id, Waiting::Datagram),
             Event::StreamOpened(id) => {
                 self.streams.insert(id, Wakers::default());
@@ -123,7 +136,7 @@ impl Inner {
             }
             Event::Reset(id, code) => {
                 if let Some(wakers) = self.streams.get_mut(&id) {
-                    wakers.reset = Some(code);
+                    wakers.ended.both = Some(code);
                     wakers.wake_all(&mut self.woken);
                 }
                 // Nobody has taken it yet, and nobody has to.
@@ -237,6 +250,7 @@ impl Wakers {
             Waiting::Accept => &mut self.accept,
             Waiting::Acknowledged => &mut self.acknowledged,
             Waiting::Datagram => &mut self.datagram,
+            Waiting::Stopped => &mut self.stopped,
         }
     }
 
@@ -247,6 +261,7 @@ impl Wakers {
             Waiting::Accept,
             Waiting::Acknowledged,
             Waiting::Datagram,
+            Waiting::Stopped,
         ] {
             woken.extend(self.slot(slot).take());
         }

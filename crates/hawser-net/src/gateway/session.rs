@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use hawser_wire::Enrolment;
 
-use super::{Incoming, REFUSED_PATIENCE, Shared, association};
+use super::{HandOver, Incoming, IncomingSession, REFUSED_PATIENCE, Shared, association};
 use crate::driver::{CLOSE_REFUSED, Driver};
 use crate::identity::PublicKey;
+use crate::session::SessionHandle;
 use crate::stream::BondStream;
 
 /// Hands out the session's streams once it is known whose they are; removes the session when it
@@ -28,7 +29,7 @@ pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey) {
             entry.peer = peer;
         }
         tokio::select! {
-            () = hand_out(&shared, &driver, peer) => {}
+            () = hand_over(&shared, &driver, peer) => {}
             () = associate(&shared, &driver) => {}
         }
     } else {
@@ -47,6 +48,34 @@ pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey) {
 async fn associate(shared: &Shared, driver: &Driver) {
     association::serve(shared, driver).await;
     std::future::pending().await
+}
+
+/// Gives the application what it asks for, until the session is over.
+async fn hand_over(shared: &Shared, driver: &Driver, peer: PublicKey) {
+    let mut decided = shared.hand_over.subscribe();
+    let decided = tokio::select! {
+        decided = decided.wait_for(Option::is_some) => decided.map_or(None, |decided| *decided),
+        () = ended(driver) => return,
+    };
+    match decided {
+        Some(HandOver::Sessions) => {
+            let remote = shared
+                .lock_sessions()
+                .get(&driver.id())
+                .map(|entry| entry.remote);
+            let Some(remote) = remote else { return };
+            let session = SessionHandle::new(driver.clone());
+            let arrival = IncomingSession {
+                session,
+                peer,
+                remote,
+            };
+            if shared.arrivals.send(arrival).is_ok() {
+                ended(driver).await;
+            }
+        }
+        _ => hand_out(shared, driver, peer).await,
+    }
 }
 
 async fn hand_out(shared: &Shared, driver: &Driver, peer: PublicKey) {

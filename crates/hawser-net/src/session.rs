@@ -1,0 +1,123 @@
+//! One session that runs, as its application sees it: streams, its end, and what it did.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use hawser_session::{OpenError, SessionSnapshot};
+use hawser_types::{ChannelId, LinkIndex, SessionId};
+
+use crate::driver::Driver;
+use crate::stream::BondStream;
+
+/// A handle to a session, of either side. A clone is another handle to the same one.
+///
+/// A client's session lives for as long as its [`Client`](crate::client::Client) keeps it on
+/// links, a gateway's for as long as its [`Gateway`](crate::gateway::Gateway) is there.
+#[derive(Clone, Debug)]
+pub struct SessionHandle {
+    driver: Driver,
+}
+
+/// The reason for which a session is over.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// This side closed it, and the peer holds everything that was written.
+    #[error("this side closed the connection")]
+    LocallyClosed,
+    /// The peer closed it.
+    #[error("the peer closed the connection with code {code}{}{reason}", colon(.reason))]
+    ClosedByPeer {
+        /// The peer's code; 0 when it gave none.
+        code: u32,
+        /// The peer's text; empty when it gave none.
+        reason: String,
+    },
+    /// The peer does not let this host in, or no more.
+    #[error("the peer does not let this host in")]
+    Refused,
+    /// It ended out of order: no link led to the peer for too long, the peer broke the protocol,
+    /// or this side gave up what was in flight.
+    #[error("every link to the peer was lost")]
+    Lost,
+}
+
+impl SessionHandle {
+    pub(crate) fn new(driver: Driver) -> Self {
+        Self { driver }
+    }
+
+    /// The session's name, as both ends' logs show it.
+    pub fn id(&self) -> SessionId {
+        self.driver.id()
+    }
+
+    /// Opens a stream; its first chunk carries `metadata`, at most 1024 bytes.
+    pub fn open(&self, metadata: Bytes) -> Result<BondStream, OpenError> {
+        let id = self.driver.open_stream(metadata)?;
+        Ok(BondStream::new(self.driver.clone(), id, Bytes::new()))
+    }
+
+    /// Waits for the next stream that the peer opens; `None` once the session is over. Can be
+    /// dropped and called again without losing one.
+    pub async fn accept(&self) -> Option<BondStream> {
+        let id = poll_fn(|cx| self.driver.poll_incoming(cx)).await?;
+        let opening = self.driver.with(|session, _| session.peer_metadata(id));
+        let opening = opening.unwrap_or_default();
+        Some(BondStream::new(self.driver.clone(), id, opening))
+    }
+
+    /// Tells whether the peer takes datagrams; `None` while that is not known.
+    pub fn takes_datagrams(&self) -> Option<bool> {
+        self.driver.with(|session, _| session.takes_datagrams())
+    }
+
+    /// Begins the end in order: what was written still arrives, and then the peer hears `code`
+    /// and `reason`, of which the first 512 bytes. [`SessionHandle::ended`] waits for that.
+    pub fn close(&self, code: u32, reason: &str) {
+        self.driver.close_because(code, reason);
+    }
+
+    /// Ends the session at once. The peer is not told, and what is in flight is lost.
+    pub fn abort(&self) {
+        self.driver.abort();
+    }
+
+    /// Waits until the session is over.
+    pub async fn ended(&self) -> ConnectionError {
+        let mut changes = self.driver.changes();
+        loop {
+            if let Some(reason) = self.driver.end() {
+                return reason;
+            }
+            if changes.changed().await.is_err() {
+                return ConnectionError::Lost;
+            }
+        }
+    }
+
+    /// Returns why the session is over; `None` while it is not.
+    pub fn end(&self) -> Option<ConnectionError> {
+        self.driver.end()
+    }
+
+    /// The session at this moment, with at most `max_streams` of its streams.
+    pub fn snapshot(&self, max_streams: usize) -> SessionSnapshot {
+        self.driver.snapshot(max_streams)
+    }
+
+    /// This end's addresses of the channels in a snapshot, by their links too: an association has
+    /// several.
+    pub fn addresses(
+        &self,
+        snapshot: &SessionSnapshot,
+    ) -> BTreeMap<(ChannelId, LinkIndex), IpAddr> {
+        self.driver.addresses(&snapshot.channels)
+    }
+}
+
+fn colon(reason: &str) -> &'static str {
+    if reason.is_empty() { "" } else { ": " }
+}

@@ -1,0 +1,198 @@
+//! The direction of a stream that is written to.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hawser_types::StreamId;
+use tokio::io::AsyncWrite;
+
+use super::{Core, Failure, ReadError, SendDatagramError, WriteError};
+use crate::driver::Waiting;
+
+/// The sending half of a [`BondStream`](super::BondStream).
+///
+/// Dropped without [`SendStream::finish`] or [`SendStream::reset`], it finishes: what was written
+/// arrives, and the end after it.
+#[derive(Debug)]
+pub struct SendStream {
+    core: Arc<Core>,
+    ended: bool,
+}
+
+impl SendStream {
+    pub(super) fn new(core: Arc<Core>) -> Self {
+        Self { core, ended: false }
+    }
+
+    /// The stream's number in its session.
+    pub fn id(&self) -> StreamId {
+        self.core.id
+    }
+
+    /// Waits until the peer has accepted the stream; gives what it said then.
+    ///
+    /// # Errors
+    /// When the peer reset the stream, or the connection is over.
+    pub async fn accepted(&mut self) -> Result<Bytes, ReadError> {
+        let id = self.core.id;
+        let driver = &self.core.driver;
+        let accepted = poll_fn(|cx| {
+            driver.poll_stream(cx, id, Waiting::Accept, |session, _| {
+                Ok(session.peer_metadata(id))
+            })
+        });
+        Ok(accepted.await?)
+    }
+
+    /// Writes some of `bytes` without copying large ones, as soon as there is room; what was taken
+    /// is cut off the front. Returns how many bytes that are: 0 for no bytes only. Cancel safe: a
+    /// future that is dropped has taken nothing.
+    ///
+    /// # Errors
+    /// When the peer reads no more or reset the stream, this side finished, or the connection is
+    /// over.
+    pub async fn write_bytes(&mut self, bytes: &mut Bytes) -> Result<usize, WriteError> {
+        Ok(poll_fn(|cx| self.poll_write_bytes(cx, bytes)).await?)
+    }
+
+    /// Ends this direction behind what was written. Does nothing the second time.
+    ///
+    /// # Errors
+    /// When the peer reads no more or reset the stream, or the connection is over.
+    pub fn finish(&mut self) -> Result<(), WriteError> {
+        Ok(self.end()?)
+    }
+
+    /// Ends this direction at once: what the peer does not hold yet is dropped, and its reader
+    /// hears `code`. The other direction goes on, except with a peer of an older version: that one
+    /// hears a reset of the whole stream.
+    pub fn reset(&mut self, code: u32) {
+        self.core.answer();
+        self.ended = true;
+        self.core.driver.reset_sending(self.core.id, code);
+    }
+
+    /// Waits until the peer holds everything that was written and the end, `None`, or reads no
+    /// more, which gives its code. Cancel safe.
+    ///
+    /// # Errors
+    /// When the peer reset both directions of the stream, or the connection is over.
+    pub async fn stopped(&mut self) -> Result<Option<u32>, WriteError> {
+        match self.wait_for_peer(Waiting::Stopped).await {
+            Ok(()) => Ok(None),
+            Err(Failure::Stopped(code)) => Ok(Some(code)),
+            Err(failure) => Err(failure.into()),
+        }
+    }
+
+    /// Waits until the peer holds everything that was written, the end included. Call after
+    /// [`SendStream::finish`]. Cancel safe.
+    ///
+    /// # Errors
+    /// When the peer reads no more or reset the stream, or the connection is over.
+    pub async fn acknowledged(&mut self) -> Result<(), WriteError> {
+        Ok(self.wait_for_peer(Waiting::Acknowledged).await?)
+    }
+
+    /// Sends a datagram beside the stream: once, by any link, as soon as one takes it. It may be
+    /// lost, and it may overtake others and what is written to the stream. The peer has to know
+    /// the stream already. At most [`MAX_DATAGRAM`](hawser_wire::MAX_DATAGRAM) bytes, and none is
+    /// fine as well.
+    ///
+    /// # Errors
+    /// When the peer takes no datagrams, this one is too large, or the stream is over.
+    pub fn send_datagram(&self, payload: Bytes) -> Result<(), SendDatagramError> {
+        let id = self.core.id;
+        let driver = &self.core.driver;
+        driver
+            .with(|session, now| session.send_datagram(now, id, payload))
+            .map_err(|error| SendDatagramError::new(error, driver.end()))
+    }
+
+    pub(super) fn poll_write_bytes(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &mut Bytes,
+    ) -> Poll<Result<usize, Failure>> {
+        if bytes.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        self.core.answer();
+        let id = self.core.id;
+        let driver = &self.core.driver;
+        driver.poll_stream(cx, id, Waiting::Write, |session, now| {
+            let written = session.write(now, id, bytes)?;
+            Ok((written > 0).then_some(written))
+        })
+    }
+
+    pub(super) fn mark_ended(&mut self) {
+        self.ended = true;
+    }
+
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    async fn wait_for_peer(&mut self, waiting: Waiting) -> Result<(), Failure> {
+        let id = self.core.id;
+        let driver = &self.core.driver;
+        poll_fn(|cx| {
+            driver.poll_stream(cx, id, waiting, |session, _| {
+                Ok(session.is_acknowledged(id).then_some(()))
+            })
+        })
+        .await
+    }
+
+    fn end(&mut self) -> Result<(), Failure> {
+        self.core.answer();
+        if std::mem::replace(&mut self.ended, true) {
+            return Ok(());
+        }
+        self.core.finish()
+    }
+}
+
+impl AsyncWrite for SendStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if bytes.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        self.core.answer();
+        let id = self.core.id;
+        let driver = &self.core.driver;
+        driver
+            .poll_stream(cx, id, Waiting::Write, |session, now| {
+                let written = session.write_slice(now, id, bytes)?;
+                Ok((written > 0).then_some(written))
+            })
+            .map_err(io::Error::from)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // What was written is on its way as soon as a link takes it.
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.end().map_err(io::Error::from))
+    }
+}
+
+impl Drop for SendStream {
+    fn drop(&mut self) {
+        if self.core.is_split() && !self.ended {
+            // An error means that the direction is over already.
+            drop(self.end());
+        }
+    }
+}
