@@ -31,6 +31,8 @@ fn main() -> ExitCode {
         ["layers", "--circles"] => circles::print(&workspace_root()),
         ["lines"] => lines::check(&workspace_root()),
         ["screenshots"] => screenshots(),
+        ["api"] => api(false),
+        ["api", "--bless"] => api(true),
         ["chart"] => chart::draw(&workspace_root()),
         ["packages"] => packages::provide(),
         ["cost"] => cost(false),
@@ -149,6 +151,17 @@ fn screenshots() -> Result<()> {
         .env("HAWSER_CAPTURE_TOP", file))
 }
 
+/// Compares the library's public interface with the listing that is kept, or keeps it as it is. It
+/// is one of the library's tests, so that only that one has to build what reads Rust.
+fn api(bless: bool) -> Result<()> {
+    let mut test = cargo();
+    test.args(["test", "--quiet", "-p", "hawser", "--test", "api"]);
+    if bless {
+        test.env("HAWSER_BLESS_API", "1");
+    }
+    run(&mut test)
+}
+
 /// Measures what it costs a daemon to be looked at, and a message that others have associations, as they are
 /// built for users or as they are built for tests.
 fn cost(is_release: bool) -> Result<()> {
@@ -181,6 +194,9 @@ cargo xtask COMMAND
   test [--no-install]   install what the tests need (as root on Debian), build,
                         run all tests, list those that were skipped
   packages              only install what the tests need
+  api [--bless]         compare the library's public interface with the listing in
+                        crates/hawser/api.txt (`test` does so too); keep it as
+                        it is now
   screenshots           take the pictures in docs/images anew, of real transfers:
                         the dashboard, and in top.txt `hawser top`
   chart                 draw docs/images/gain.svg from the reports in bench/

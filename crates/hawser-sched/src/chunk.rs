@@ -126,6 +126,7 @@ impl ChunkPolicy {
     ];
 
     /// Makes the policy's scheduler.
+    #[doc(hidden)]
     pub fn scheduler(self) -> Box<dyn ChunkScheduler> {
         match self {
             Self::Backlog => Box::new(backlog::Backlog::default()),

@@ -1,4 +1,4 @@
-//! Whom a listener lets in.
+//! The peers that a listener lets in.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -58,7 +58,7 @@ impl Door {
         self.memory().peers.insert(key);
     }
 
-    /// Lets `key` in no more; whether it was let in before.
+    /// Lets `key` in no more; returns true if it was let in before.
     pub(crate) fn revoke(&self, key: PublicKey) -> Result<bool, StoreError> {
         let here = self.memory().peers.remove(&key);
         match self.store.as_ref().map(|store| store.revoke(key)) {

@@ -1,113 +1,191 @@
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_net::client::{Client, ClientSnapshot, OpenStreamError};
+use hawser_net::client::{Client, LinkStatus};
 use hawser_net::identity::PublicKey;
+use hawser_net::session::{ConnectionError, SessionHandle};
 use hawser_net::stream::BondStream;
+use hawser_session::OpenError;
 
 use crate::endpoint::Inner;
+use crate::stats::ConnectionStats;
 
 /// A connection to one peer over every link, on which both sides open streams.
 ///
-/// It lives for as long as any link does, and without one for
-/// [`survive`](hawser_session::SessionConfig::survive); after that it begins anew by itself, but
-/// streams that were open then are lost. Streams end with their connection: keep it.
+/// The side that [connects](crate::Endpoint::connect) has one, and the side that listens gets the
+/// other one from [`BondListener::accept_connection`](crate::BondListener::accept_connection). A
+/// clone is another handle to the same connection.
 ///
-/// Dropping it ends it in order, in the background: what was written still goes out, unless the
-/// program ends first. [`Connection::close`] waits for that.
-#[derive(Debug)]
+/// It lives for as long as any link does, and without one for
+/// [`survive`](crate::SessionConfig::survive). [`Connection::closed`] waits for its end and tells
+/// the reason. Streams end with their connection: keep it.
+///
+/// Dropping the last handle ends the connection in order, in the background: what was written
+/// still goes out, unless the program ends first. [`Connection::close`] with
+/// [`Connection::closed`] waits for that.
+#[derive(Clone, Debug)]
 pub struct Connection {
-    /// Taken by `close` and `drop` only.
-    client: Option<Client>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    session: SessionHandle,
     peer: PublicKey,
-    endpoint: Arc<Inner>,
+    /// Keeps the session on the links; the side that listens needs nothing.
+    keeper: Option<Keeper>,
+}
+
+/// What keeps a session of the connecting side on this machine's links.
+#[derive(Debug)]
+struct Keeper {
+    client: Client,
+    /// It follows the links.
+    _endpoint: Arc<Inner>,
 }
 
 impl Connection {
-    pub(crate) fn new(client: Client, peer: PublicKey, endpoint: Arc<Inner>) -> Self {
-        let client = Some(client);
-        Self {
+    /// The side that connected.
+    pub(crate) fn of_client(
+        session: SessionHandle,
+        peer: PublicKey,
+        client: Client,
+        endpoint: Arc<Inner>,
+    ) -> Self {
+        let keeper = Keeper {
             client,
-            peer,
-            endpoint,
+            _endpoint: endpoint,
+        };
+        Self::new(session, peer, Some(keeper))
+    }
+
+    /// The side that listens.
+    pub(crate) fn of_listener(session: SessionHandle, peer: PublicKey) -> Self {
+        Self::new(session, peer, None)
+    }
+
+    fn new(session: SessionHandle, peer: PublicKey, keeper: Option<Keeper>) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                session,
+                peer,
+                keeper,
+            }),
         }
     }
 
     /// The key that the peer has proved.
     pub fn peer(&self) -> PublicKey {
-        self.peer
+        self.shared.peer
     }
 
     /// Opens a stream. The peer hears of it at once, with the first bytes that are written.
-    pub async fn open(&self) -> Result<BondStream, OpenStreamError> {
+    ///
+    /// # Errors
+    /// When the peer allows no more streams, or the connection is over.
+    pub async fn open(&self) -> Result<BondStream, OpenError> {
         self.open_with(Bytes::new()).await
     }
 
     /// Opens a stream and tells the peer what it is for: [`BondStream::opening`] there. At most
     /// 1024 bytes.
-    pub async fn open_with(&self, opening: Bytes) -> Result<BondStream, OpenStreamError> {
-        match &self.client {
-            Some(client) => client.open(opening).await,
-            None => Err(OpenStreamError::Closed),
-        }
+    ///
+    /// # Errors
+    /// When `opening` is longer, the peer allows no more streams, or the connection is over.
+    pub async fn open_with(&self, opening: Bytes) -> Result<BondStream, OpenError> {
+        self.shared.session.open(opening)
     }
 
-    /// The next stream that the peer opens ([`BondListener::open`](crate::BondListener::open)
-    /// there). Can be dropped and called again without losing one.
+    /// Waits for the next stream that the peer opens. Cancel safe: a future that is dropped has
+    /// taken none.
     ///
-    /// The peer may have [`max_streams`](hawser_session::SessionConfig::max_streams) open here at
-    /// once, those that wait for this included, and can send on each no more than on any stream
-    /// that nobody reads.
-    pub async fn accept(&self) -> io::Result<BondStream> {
-        let over = || io::Error::new(io::ErrorKind::NotConnected, "the connection is closed");
-        let client = self.client.as_ref().ok_or_else(over)?;
+    /// The peer may have [`max_streams`](crate::SessionConfig::max_streams) open here at once,
+    /// those that wait for this included, and can send on each no more than on any stream without
+    /// a reader.
+    ///
+    /// # Errors
+    /// When the connection is over and every stream that came was handed out.
+    pub async fn accept(&self) -> Result<BondStream, ConnectionError> {
         loop {
-            let mut stream = client.accept().await.ok_or_else(over)?;
-            // One that was reset meanwhile is nobody's business.
-            if stream.accept(Bytes::new()).is_ok() {
+            let Some(mut stream) = self.shared.session.accept().await else {
+                return Err(self.shared.session.ended().await);
+            };
+            let accepted = stream.accept(Bytes::new());
+            // What came before the end can be read, though nothing goes back any more.
+            if accepted.is_ok() || self.close_reason().is_some() && stream.reset_code().is_none() {
                 return Ok(stream);
             }
         }
     }
 
-    /// The links, channels and streams at this moment.
-    pub fn snapshot(&self) -> ClientSnapshot {
-        match &self.client {
-            Some(client) => client.snapshot(MAX_STREAMS_SHOWN),
-            None => ClientSnapshot {
-                session: None,
-                problem: None,
-                links: Vec::new(),
-            },
-        }
+    /// Tells whether the peer takes datagrams.
+    pub fn takes_datagrams(&self) -> bool {
+        self.shared.session.takes_datagrams() == Some(true)
     }
 
-    /// Ends the connection in order: waits until everything that was written has arrived, at most
-    /// for `patience`.
-    pub async fn close(mut self, patience: Duration) {
-        if let Some(client) = self.client.take() {
-            client.close(patience).await;
+    /// The paths, channels and streams at this moment.
+    pub fn stats(&self) -> ConnectionStats {
+        let snapshot = self.shared.session.snapshot(MAX_STREAMS_SHOWN);
+        let addresses = self.shared.session.addresses(&snapshot);
+        let keeper = self.shared.keeper.as_ref();
+        let links: Vec<LinkStatus> = keeper.map_or_else(Vec::new, |it| it.client.snapshot(0).links);
+        ConnectionStats::new(&snapshot, &addresses, &links)
+    }
+
+    /// Begins to end the connection: no stream opens any more, what was written still arrives, and
+    /// then the peer hears `code` and `reason`, of which the first 512 bytes. What the peer writes
+    /// from then on is lost: applications end their streams first. Returns at once;
+    /// [`Connection::closed`] waits. Does nothing the second time.
+    pub fn close(&self, code: u32, reason: &str) {
+        self.shared.session.close(code, reason);
+    }
+
+    /// Ends the connection at once. The peer is not told, and what is in flight is lost.
+    pub fn abort(&self) {
+        self.shared.session.abort();
+    }
+
+    /// Waits until the connection is over; gives the reason. Cancel safe.
+    pub async fn closed(&self) -> ConnectionError {
+        let reason = self.shared.session.ended().await;
+        let in_order = matches!(
+            reason,
+            ConnectionError::LocallyClosed | ConnectionError::ClosedByPeer { .. }
+        );
+        if in_order {
+            // The last acknowledgements go out: the program may end when this returns.
+            tokio::time::sleep(LAST_WORDS).await;
         }
+        reason
+    }
+
+    /// Returns the reason for which the connection is over; `None` while it is not.
+    pub fn close_reason(&self) -> Option<ConnectionError> {
+        self.shared.session.end()
     }
 }
 
-impl Drop for Connection {
+impl Drop for Shared {
     fn drop(&mut self) {
-        let Some(client) = self.client.take() else {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            // It follows the links until then.
-            let endpoint = Arc::clone(&self.endpoint);
-            runtime.spawn(async move {
-                client.close(DROP_PATIENCE).await;
-                drop(endpoint);
-            });
-        }
+        let (session, keeper) = (self.session.clone(), self.keeper.take());
+        runtime.spawn(async move {
+            session.close(0, "");
+            if tokio::time::timeout(DROP_PATIENCE, session.ended())
+                .await
+                .is_err()
+            {
+                session.abort();
+            }
+            tokio::time::sleep(LAST_WORDS).await;
+            drop(keeper);
+        });
     }
 }
 
 const DROP_PATIENCE: Duration = Duration::from_secs(30);
+const LAST_WORDS: Duration = Duration::from_millis(20);
 const MAX_STREAMS_SHOWN: usize = 1024;

@@ -63,14 +63,14 @@ pub struct EndpointBuilder {
     connect_timeout: Duration,
 }
 
-/// Whether data is sealed.
+/// Sealing of data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encryption {
     /// Sealed, by the cipher that suits the processors.
     #[default]
     Default,
-    /// Readable, and changeable, by whoever is on the way: for private links. It takes effect when
-    /// both ends say so. Who may connect is still checked.
+    /// Readable and changeable on the way: for private links. It takes effect when both ends say
+    /// so. Peers still have to prove their keys.
     None,
 }
 
@@ -137,23 +137,23 @@ impl EndpointBuilder {
         self
     }
 
-    /// How sessions behave; nobody needs to touch it.
+    /// Behaviour of sessions. The defaults suit every program that has no reason to differ.
     #[must_use]
     pub fn session(mut self, session: SessionConfig) -> Self {
         self.session = session;
         self
     }
 
-    /// Whether data is sealed.
+    /// Sealing of data.
     #[must_use]
     pub fn encryption(mut self, encryption: Encryption) -> Self {
         self.encryption = encryption;
         self
     }
 
-    /// What data travels over, both ways, as the end that connects wants it; by default TCP. An endpoint that
-    /// listens takes UDP, at the port of the same number, unless this is [`TransportChoice::Tcp`]. Where UDP does
-    /// not pass, everything goes over TCP.
+    /// Transport of the data, both ways, as the end that connects wants it; by default TCP. An
+    /// endpoint that listens takes UDP, at the port of the same number, unless this is
+    /// [`TransportChoice::Tcp`]. Where UDP does not pass, everything goes over TCP.
     #[must_use]
     pub fn transport(mut self, transport: TransportChoice) -> Self {
         self.transport = transport;
@@ -287,7 +287,8 @@ impl Endpoint {
         Ok(connection)
     }
 
-    /// The peers that have enrolled this host, the latest first; nobody without a state directory.
+    /// Returns the peers that have enrolled this host, the latest first; none without a state
+    /// directory.
     pub fn known_peers(&self) -> Result<Vec<PeerAddress>, EndpointError> {
         let gateways = self.client_store()?.map(|store| store.gateways());
         let known = gateways.unwrap_or_default().into_iter();
@@ -316,13 +317,15 @@ impl Endpoint {
             express: true,
             transport: inner.transport,
         };
-        let client = Client::start(config, inner.links().await?);
+        let client = Client::start_once(config, inner.links().await?);
         if enrolling {
             client.enrolled(inner.connect_timeout).await?;
         } else {
             client.admitted(inner.connect_timeout).await?;
         }
-        Ok(Connection::new(client, peer.key, Arc::clone(inner)))
+        let session = client.session().ok_or(OpenStreamError::Closed)?;
+        let endpoint = Arc::clone(inner);
+        Ok(Connection::of_client(session, peer.key, client, endpoint))
     }
 
     fn client_store(&self) -> Result<Option<ClientStore>, StoreError> {
@@ -340,7 +343,7 @@ impl Inner {
     }
 }
 
-/// Whether the peer answered and does not want this host.
+/// True if the peer answered and does not let this host in.
 fn is_refusal(error: &ConnectError) -> bool {
     matches!(error, ConnectError::Open(OpenStreamError::NotAdmitted))
 }

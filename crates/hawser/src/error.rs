@@ -9,7 +9,7 @@ use hawser_net::tls::TlsError;
 
 use crate::known::KnownKeysError;
 
-/// Why there is no endpoint, or why what it keeps can't be read.
+/// An endpoint can't be made, or what it keeps can't be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {
@@ -21,7 +21,7 @@ pub enum EndpointError {
     Store(#[from] StoreError),
 }
 
-/// Why nobody can be listened for, or invited.
+/// An endpoint can't listen, or a listener can't invite.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
@@ -48,14 +48,27 @@ pub enum ListenError {
     },
 }
 
-/// Why there is no connection.
+/// A listener gives no stream, or no connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcceptError {
+    /// [`BondListener::accept_connection`](crate::BondListener::accept_connection) was called
+    /// first: streams come from connections.
+    #[error("the listener gives connections, and streams come from these")]
+    GivesConnections,
+    /// [`BondListener::accept`](crate::BondListener::accept) was called first.
+    #[error("the listener gives streams, not connections")]
+    GivesStreams,
+}
+
+/// A connection did not come about.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// This machine's links are not known.
     #[error(transparent)]
     Links(#[from] LinkError),
-    /// Nobody answered, or the peer does not let this endpoint in.
+    /// The peer did not answer, or does not let this endpoint in.
     #[error(transparent)]
     Open(#[from] OpenStreamError),
     /// The peer can't be remembered.
@@ -63,7 +76,7 @@ pub enum ConnectError {
     Store(#[from] StoreError),
 }
 
-/// Why there is neither a bonded connection nor a plain one.
+/// Neither a bonded connection nor a plain one came about.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FallbackError {
@@ -73,8 +86,7 @@ pub enum FallbackError {
     /// The bonded connection failed, and plain TCP was not to be taken instead.
     #[error("the peer knows hawser, so plain tcp is not an answer: {0}")]
     Bonded(#[source] ConnectError),
-    /// The peer's key is known, and somebody else answers at its address, or nobody who speaks
-    /// Hawser does.
+    /// The peer's key is known, and no holder of that key lets this host in at its address.
     #[error("the key {key} is known for this address, so plain tcp is not an answer: {reason}")]
     KeyKnown {
         /// The key that was to be proved.

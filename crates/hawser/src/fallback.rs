@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use hawser_net::client::OpenStreamError;
 use hawser_net::host_port::HostPort;
 use hawser_net::identity::{Identity, PublicKey};
 use hawser_net::stream::BondStream;
@@ -22,13 +23,13 @@ use crate::error::{ConnectError, FallbackError};
 pub enum EitherStream {
     /// Over every link, to a peer that has proved its key; with the connection that it is on.
     Bonded(BondStream, Connection),
-    /// Plain TCP: to nobody knows whom, readable by everybody on the way.
+    /// Plain TCP: to a peer that has proved nothing, readable on the way.
     Tcp(TcpStream),
 }
 
-/// What listens at an address.
+/// The answer of an address.
 enum Answer {
-    /// Somebody who speaks `hawser/1` and claims this key.
+    /// A host that speaks `hawser/1` and claims this key.
     Hawser(PublicKey),
     /// Something else, or nothing.
     Other(String),
@@ -45,7 +46,7 @@ impl Endpoint {
     ///   the keys in the state directory of peers that this host was enrolled with at that
     ///   address, and those found by this function; without a state directory, those found by
     ///   this endpoint.
-    /// - **Without a key** the first contact is a leap of faith, as with SSH. Whoever is on the way
+    /// - **Without a key** the first contact is a leap of faith, as with SSH. A host on the way
     ///   can then pretend to be the peer, or pretend that the peer does not know Hawser, which
     ///   makes it a plain TCP connection. If the peer speaks Hawser and lets this host in (it has
     ///   to have [allowed](crate::BondListener::allow) its [key](Endpoint::public_key)), its key
@@ -53,11 +54,11 @@ impl Endpoint {
     ///   key. A peer that speaks Hawser and does not let this host in is an error: it knows
     ///   Hawser, so that plain TCP is not the answer.
     ///
-    /// That a peer does not know Hawser is concluded when nobody accepts connections at `bonded`,
-    /// or when whoever does says nothing, or something else than TLS with the protocol `hawser/1`,
-    /// within 5 s. It is shown neither this host's key nor any data.
+    /// A peer counts as one that does not know Hawser when no connection is accepted at `bonded`,
+    /// or when the answer there, within 5 s, is not TLS with the protocol `hawser/1`. It is shown
+    /// neither this host's key nor any data.
     ///
-    /// Look at [`EitherStream::is_bonded`] before sending what nobody else may read.
+    /// Check [`EitherStream::is_bonded`] before sending secrets.
     pub async fn connect_or_tcp(
         &self,
         bonded: &str,
@@ -105,13 +106,13 @@ impl Endpoint {
     ) -> Result<EitherStream, ConnectError> {
         let peer = PeerAddress::new(key, vec![address.clone()]);
         let connection = self.connect(&peer).await?;
-        let stream = connection.open().await?;
+        let stream = connection.open().await.map_err(OpenStreamError::from)?;
         Ok(EitherStream::Bonded(stream, connection))
     }
 }
 
 impl EitherStream {
-    /// Whether the peer has proved its key and every link is used.
+    /// True if the peer has proved its key and every link is used.
     pub fn is_bonded(&self) -> bool {
         matches!(self, Self::Bonded(..))
     }
@@ -142,8 +143,8 @@ async fn probe(address: &HostPort) -> Result<Answer, FallbackError> {
     Ok(last)
 }
 
-/// Asks for somebody whom nobody is, so that the peer's key comes back with the refusal. This side
-/// gives up before it would have to show a key of its own.
+/// Asks for a key that no host has, so that the peer's own key comes back with the refusal. This
+/// side gives up before it would have to show a key of its own.
 async fn ask(stream: TcpStream) -> Result<Answer, FallbackError> {
     let nobody = || Identity::generate().map_err(FallbackError::Identity);
     let client = TlsClient::new(&nobody()?, nobody()?.public()).map_err(FallbackError::Tls)?;

@@ -14,7 +14,7 @@ use hawser_net::identity::PublicKey;
 /// memory.
 ///
 /// Lines are only ever added, and the first one of an address counts: processes that write at the
-/// same time lose nothing, and nobody's key is replaced by a later one.
+/// same time lose nothing, and no key is replaced by a later one.
 #[derive(Debug)]
 pub(crate) enum KnownKeys {
     File(PathBuf),
@@ -60,7 +60,7 @@ impl KnownKeys {
         Self::File(directory.join("known-keys"))
     }
 
-    /// The key of whoever is at `address`.
+    /// Returns the key of the peer at `address`.
     pub(crate) fn find(&self, address: &HostPort) -> Result<Option<PublicKey>, KnownKeysError> {
         match self {
             Self::Memory(keys) => {

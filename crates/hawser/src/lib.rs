@@ -1,20 +1,59 @@
 //! Bonded byte streams over every link of a machine: the library to embed.
 //!
 //! An [`Endpoint`] is a host with a key of its own. One that [listens](Endpoint::listen) hands out
-//! invites; one that [connects](Endpoint::connect) with an invite gets a [`Connection`], which uses
-//! every link of the machine at once and outlives any of them. On it as many [`BondStream`]s as
-//! wanted are opened, each of which behaves as a TCP connection does: [`tokio::io::AsyncRead`],
-//! [`tokio::io::AsyncWrite`], and [`tokio::io::split`] works.
+//! invites. One that [connects](Endpoint::connect) with an invite gets a [`Connection`], which uses
+//! every link of the machine at once and outlives any of them. Both sides open [`BondStream`]s on
+//! it, each of which behaves as a TCP connection does: [`tokio::io::AsyncRead`] and
+//! [`tokio::io::AsyncWrite`]. Both ends prove their keys, and everything is encrypted unless both
+//! say otherwise.
 //!
-//! Both ends prove their keys, and everything is encrypted unless both say otherwise.
+//! ```
+//! use std::time::Duration;
 //!
-//! # A server
+//! use hawser::Endpoint;
+//! use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let listener = Endpoint::new()?.listen("127.0.0.1:0").await?;
+//! let invite = listener.invite(Duration::from_secs(60))?;
+//!
+//! // The invite is text, and travels to the other host by other means.
+//! let connection = Endpoint::new()?.connect(&invite).await?;
+//! let mut stream = connection.open().await?;
+//! stream.write_all(b"hello").await?;
+//! stream.shutdown().await?;
+//!
+//! let (mut there, _peer) = listener.accept().await?;
+//! let mut heard = String::new();
+//! there.read_to_string(&mut heard).await?;
+//! assert_eq!(heard, "hello");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Types
+//!
+//! | type | purpose |
+//! |---|---|
+//! | [`Endpoint`], [`EndpointBuilder`] | a host with its key: listens, connects, or both |
+//! | [`BondListener`], [`PeerInfo`] | takes streams or connections of peers, and invites them |
+//! | [`Connection`] | one peer over every link: opens and accepts streams, tells its end |
+//! | [`BondStream`] | a two-way byte stream, with datagrams beside it |
+//! | [`SendStream`], [`RecvStream`], [`Chunk`] | its halves, with owners and ends of their own |
+//! | [`EitherStream`] | bonded, or plain TCP where the peer does not know Hawser |
+//! | [`Invite`], [`PeerAddress`], [`HostPort`] | where a peer is, and what lets this host in |
+//! | [`PublicKey`], [`Identity`] | a peer's key, and a host's own |
+//! | [`SessionConfig`], [`Encryption`], [`TransportChoice`], [`AcceptLimits`] | configuration |
+//! | [`ConnectionStats`], [`PathStats`], [`ChannelStats`], [`StreamStats`] | measurements |
+//! | [`ConnectError`], [`ConnectionError`] | why a connection did not come about, or ended |
+//! | [`ReadError`], [`WriteError`], [`SendDatagramError`] | why a stream fails, with codes |
+//!
+//! # A server and its client
 //!
 //! ```no_run
 #![doc = include_str!("../examples/echo_server.rs")]
 //! ```
-//!
-//! # Its client
 //!
 //! ```no_run
 #![doc = include_str!("../examples/echo_client.rs")]
@@ -28,21 +67,32 @@
 //! cargo run -p hawser --example echo_client -- 'hawser://…'
 //! ```
 //!
-//! # Streams the other way
+//! The other examples run both ends by themselves:
 //!
-//! A listener can open streams too, to a peer that is connected, and the peer accepts them:
+//! | example | shows |
+//! |---|---|
+//! | `connections` | connections at the listening side, streams both ways, a close with a reason |
+//! | `halves` | halves of a stream with owners of their own, a stop and a reset with a code |
+//! | `datagrams` | datagrams beside a stream |
+//! | `unordered` | reading bytes in the order in which they come, with their offsets |
+//! | `statistics` | paths, channels and streams of a connection |
+//! | `fallback` | plain TCP where the peer does not know Hawser |
 //!
-//! ```no_run
-//! # async fn example(
-//! #     listener: hawser::BondListener,
-//! #     key: hawser::PublicKey,
-//! #     connection: hawser::Connection,
-//! # ) -> Result<(), Box<dyn std::error::Error>> {
-//! let outgoing = listener.open(&key)?; // at the listener
-//! let incoming = connection.accept().await?; // at the peer
-//! # Ok(())
-//! # }
-//! ```
+//! # Connections
+//!
+//! [`Endpoint::connect`] and [`BondListener::accept_connection`] give the two ends of a connection.
+//! Its handles are clones of one another. It ends when either side [closes](Connection::close) it,
+//! when the peer does not let this host in any more, or when no link has led to the peer for
+//! [`survive`](SessionConfig::survive), 60 s by default; [`Connection::closed`] tells which. A
+//! connection does not begin anew by itself: connecting again is the program's decision.
+//!
+//! # Cancellation
+//!
+//! Every async function that reads, accepts or waits can be dropped and called again, without a
+//! loss: `accept`, `accept_connection`, `read_chunk`, `write_bytes`, `read_datagram`, `closed`,
+//! `stopped`, `acknowledged`. The exceptions are those of tokio's extension traits (`write_all`,
+//! `read_exact`, `read_to_end`), which forget how far they came, and [`Endpoint::connect`], which
+//! begins anew; the same invite works again.
 //!
 //! # Keys that last
 //!
@@ -76,18 +126,63 @@ mod error;
 mod fallback;
 mod known;
 mod listener;
+mod stats;
 
 pub use connection::Connection;
 pub use endpoint::{Encryption, Endpoint, EndpointBuilder, PeerAddress};
-pub use error::{ConnectError, EndpointError, FallbackError, ListenError};
+pub use error::{AcceptError, ConnectError, EndpointError, FallbackError, ListenError};
 pub use fallback::EitherStream;
 pub use known::KnownKeysError;
 pub use listener::{BondListener, PeerInfo};
+pub use stats::{ChannelStats, ConnectionStats, PathStats, StreamStats};
 
-pub use hawser_net::client::{ClientSnapshot, OpenStreamError};
-pub use hawser_net::gateway::{AcceptLimits, GatewayCounters, OpenToClientError};
-pub use hawser_net::host_port::HostPort;
-pub use hawser_net::identity::{Identity, PublicKey};
-pub use hawser_net::invite::Invite;
-pub use hawser_net::stream::{BondStream, ResetByPeer};
-pub use hawser_session::{SessionConfig, TransportChoice};
+// Streams.
+#[doc(inline)]
+pub use hawser_net::stream::{
+    BondStream, Chunk, ReadError, RecvStream, RejoinError, ResetByPeer, SendDatagramError,
+    SendStream, StoppedByPeer, WriteError,
+};
+#[doc(inline)]
+pub use hawser_wire::MAX_DATAGRAM;
+
+// Peers: who and where they are.
+#[doc(inline)]
+pub use hawser_net::host_port::{Host, HostName, HostPort, ParseHostPortError};
+#[doc(inline)]
+pub use hawser_net::identity::{BadSignature, Identity, IdentityError, ParseKeyError, PublicKey};
+#[doc(inline)]
+pub use hawser_net::invite::{Invite, InviteError};
+#[doc(inline)]
+pub use hawser_net::unix_time::UnixTime;
+
+// Configuration.
+#[doc(inline)]
+pub use hawser_net::gateway::{AcceptLimits, GatewayCounters};
+#[doc(inline)]
+pub use hawser_sched::chunk::ChunkPolicy;
+#[doc(inline)]
+pub use hawser_session::{ChunkSize, SessionConfig, Spread, TransportChoice, UnknownTransport};
+
+// Units and numbers.
+#[doc(inline)]
+pub use hawser_session::Transport;
+#[doc(inline)]
+pub use hawser_types::{ByteCount, ChannelId, LinkIndex, Rate, StreamId, UnitError};
+
+// Errors.
+#[doc(inline)]
+pub use hawser_net::FileError;
+#[doc(inline)]
+pub use hawser_net::client::OpenStreamError;
+#[doc(inline)]
+pub use hawser_net::gateway::OpenToClientError;
+#[doc(inline)]
+pub use hawser_net::links::LinkError;
+#[doc(inline)]
+pub use hawser_net::session::ConnectionError;
+#[doc(inline)]
+pub use hawser_net::store::StoreError;
+#[doc(inline)]
+pub use hawser_net::tls::TlsError;
+#[doc(inline)]
+pub use hawser_session::OpenError;

@@ -17,15 +17,16 @@ use hawser_session::TransportChoice;
 use tokio::net::ToSocketAddrs;
 
 use crate::admission::Door;
+use crate::connection::Connection;
 use crate::endpoint::Inner;
-use crate::error::ListenError;
+use crate::error::{AcceptError, ListenError};
 
-/// Accepts the streams that peers open: those that came with an [invite](BondListener::invite),
-/// and those that were [allowed](BondListener::allow).
+/// Accepts peers, or the streams that they open: peers that came with an
+/// [invite](BondListener::invite), and those that were [allowed](BondListener::allow).
 ///
-/// Everybody else gets a failed TLS handshake. On the unspecified address (`[::]`, `0.0.0.0`) of a
-/// machine with several links, whoever comes by one of them is answered by that one. Dropping the listener ends its connections at once,
-/// [`BondListener::close`] in order.
+/// All others get a failed TLS handshake. On the unspecified address (`[::]`, `0.0.0.0`) of a
+/// machine with several links, a peer that comes by one of them is answered by that one. Dropping
+/// the listener ends its connections at once, [`BondListener::close`] in order.
 pub struct BondListener {
     gateway: Gateway,
     door: Arc<Door>,
@@ -34,7 +35,7 @@ pub struct BondListener {
     advertised: Vec<HostPort>,
 }
 
-/// Who has opened a stream.
+/// The peer that has opened a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeerInfo {
@@ -73,18 +74,37 @@ impl BondListener {
         })
     }
 
-    /// The next stream that any peer opens. Can be dropped and called again without losing one.
+    /// Waits for the next stream that any peer opens, as a TCP listener waits for connections.
+    /// Cancel safe: a future that is dropped has taken none.
+    ///
+    /// # Errors
+    /// [`AcceptError::GivesConnections`], as the inner error, where
+    /// [`BondListener::accept_connection`] was called first.
     pub async fn accept(&self) -> io::Result<(BondStream, PeerInfo)> {
         loop {
             let incoming = self.gateway.accept().await;
-            let mut incoming = incoming
-                .ok_or_else(|| io::Error::new(io::ErrorKind::NotConnected, "the listener ended"))?;
-            // One that was reset meanwhile is nobody's business.
+            let mut incoming = incoming.ok_or_else(|| {
+                io::Error::new(io::ErrorKind::InvalidInput, AcceptError::GivesConnections)
+            })?;
+            // The peer may have reset it meanwhile.
             if incoming.stream.accept(Bytes::new()).is_ok() {
                 let key = incoming.peer;
                 return Ok((incoming.stream, PeerInfo { key }));
             }
         }
+    }
+
+    /// Waits for the next peer that connects: its streams are accepted, and streams to it opened,
+    /// on the connection. A listener gives either connections or streams: the first call of this
+    /// or of [`BondListener::accept`] decides, and peers that came before that are not lost.
+    /// Cancel safe: a future that is dropped has taken none.
+    ///
+    /// # Errors
+    /// [`AcceptError::GivesStreams`] where [`BondListener::accept`] was called first.
+    pub async fn accept_connection(&self) -> Result<Connection, AcceptError> {
+        let arrived = self.gateway.accept_session().await;
+        let arrived = arrived.ok_or(AcceptError::GivesStreams)?;
+        Ok(Connection::of_listener(arrived.session, arrived.peer))
     }
 
     /// Opens a stream to the peer with this key, which has to be connected; it gets it from
@@ -103,7 +123,8 @@ impl BondListener {
         self.gateway.open(peer, opening)
     }
 
-    /// Leave for one peer to connect here, once, within `ttl`; afterwards it is known by its key.
+    /// Makes an invite: one peer may connect here with it, once, within `ttl`. Afterwards the peer
+    /// is known by its key.
     ///
     /// The invite carries the address that is listened on; if that is every address, then all of
     /// this machine's that are not loopback.
@@ -129,29 +150,31 @@ impl BondListener {
         self.door.allow(key);
     }
 
-    /// Lets the peer with this key in no more, and ends its connections; whether it was known.
+    /// Lets the peer with this key in no more, and ends its connections; returns true if it was
+    /// known.
     pub fn revoke(&self, key: PublicKey) -> Result<bool, StoreError> {
         let known = self.door.revoke(key)?;
         self.gateway.drop_revoked();
         Ok(known)
     }
 
-    /// The key that peers have to expect here.
+    /// Returns the key that peers have to expect here.
     pub fn public_key(&self) -> PublicKey {
         self.key
     }
 
-    /// The address that is listened on, with the port that the system has chosen for port 0.
+    /// Returns the address that is listened on, with the port that the system has chosen for
+    /// port 0.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where an invite says that this host is.
+    /// Returns the addresses of this host that an invite carries.
     pub fn advertised(&self) -> &[HostPort] {
         &self.advertised
     }
 
-    /// What was counted at the door.
+    /// Returns what was counted when peers came.
     pub fn counters(&self) -> GatewayCounters {
         self.gateway.counters()
     }

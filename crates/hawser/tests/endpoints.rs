@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hawser::{
-    BondListener, ConnectError, Encryption, Endpoint, HostPort, OpenStreamError, OpenToClientError,
-    PeerAddress, TransportChoice,
+    BondListener, ConnectError, Connection, ConnectionError, Encryption, Endpoint, HostPort,
+    OpenStreamError, OpenToClientError, PeerAddress, Transport, TransportChoice,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const HOUR: Duration = Duration::from_secs(3600);
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// No step of a test takes this long unless it hangs.
 async fn in_time<T>(work: impl Future<Output = T>) -> T {
@@ -40,6 +39,12 @@ async fn turn_around(listener: &BondListener) -> std::io::Result<()> {
             stream.shutdown().await
         });
     }
+}
+
+/// Ends a connection in order.
+async fn end(connection: &Connection) {
+    connection.close(0, "");
+    assert_eq!(connection.closed().await, ConnectionError::LocallyClosed);
 }
 
 async fn ask(mut stream: impl AsyncReadWrite, text: &str) -> String {
@@ -87,7 +92,7 @@ async fn a_peer_with_an_invite_is_known_by_its_key_and_halves_of_a_stream_work_a
         };
         let ((), read) = tokio::join!(writing, reading);
         assert!(read.len() == 3_000_000 && read.iter().all(|byte| *byte == 7));
-        connection.close(PATIENCE).await;
+        end(&connection).await;
     };
     let echo = async {
         let (stream, peer) = listener.accept().await.unwrap();
@@ -195,7 +200,7 @@ async fn without_encryption_the_data_is_on_the_wire_and_with_it_it_is_not() {
             let text = "a text to be found again".repeat(1000);
             let turned: String = text.chars().rev().collect();
             assert_eq!(ask(connection.open().await.unwrap(), &text).await, turned);
-            connection.close(PATIENCE).await;
+            end(&connection).await;
         })
         .await;
         let seen = tap.seen.lock().unwrap();
@@ -282,7 +287,7 @@ async fn a_listener_opens_streams_to_its_peers_and_they_accept_them() {
         let mut answer = String::new();
         away.read_to_string(&mut answer).await.unwrap();
         assert_eq!(answer, "answer");
-        connection.close(PATIENCE).await;
+        end(&connection).await;
     })
     .await;
 }
@@ -314,7 +319,7 @@ async fn a_stream_that_the_connected_side_does_not_read_is_held_back_and_stops_n
             let (said, ()) = tokio::join!(ask(away, text), answering);
             assert_eq!(said, text);
         }
-        let received = connection.snapshot().session.unwrap().streams;
+        let received = connection.stats().streams;
         let received = received.iter().map(|it| it.received.as_u64()).max();
         assert!(received < Some(AMOUNT as u64 / 2), "{received:?}");
         assert!(!writing.is_finished());
@@ -342,18 +347,19 @@ async fn an_association_carries_what_is_said_where_both_ends_want_one() {
     listener.allow(client.public_key());
     served(&listener, async {
         let connection = client.connect(address_of(&listener)).await.unwrap();
-        let session = || connection.snapshot().session;
+        let carried = || {
+            let channels = connection.stats().channels.into_iter();
+            let mut carried = channels.filter(|it| it.transport == Transport::Association);
+            carried.next()
+        };
         // The peer tells of its port first.
-        while session().is_none_or(|it| it.transport.association.is_none()) {
+        while carried().is_none() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let text = "over ".repeat(20_000);
         let expected: String = text.chars().rev().collect();
         assert!(ask(connection.open().await.unwrap(), &text).await == expected);
-        let session = session().unwrap();
-        let association = session.transport.association.unwrap();
-        let mut channels = session.channels.iter();
-        let carried = channels.find(|channel| channel.id == association).unwrap();
+        let carried = carried().unwrap();
         assert!(carried.received.as_u64() >= 100_000, "{carried:?}");
     })
     .await;

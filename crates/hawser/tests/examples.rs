@@ -1,9 +1,10 @@
 //! The examples at work over loopback.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::time::Duration;
 
-use hawser::Endpoint;
+use hawser::{ConnectionError, Endpoint};
 use tokio::net::TcpListener;
 
 #[allow(dead_code, unreachable_pub, reason = "main is for people")]
@@ -18,6 +19,79 @@ mod echo_server;
 #[allow(dead_code, unreachable_pub, reason = "main is for people")]
 #[path = "../examples/echo_server_tcp.rs"]
 mod echo_server_tcp;
+
+/// Includes an example, whose `main` is for people.
+macro_rules! example {
+    ($name:ident, $path:literal) => {
+        #[allow(dead_code, unreachable_pub, reason = "main is for people")]
+        #[path = $path]
+        mod $name;
+    };
+}
+
+example!(connections, "../examples/connections.rs");
+example!(datagrams, "../examples/datagrams.rs");
+example!(fallback, "../examples/fallback.rs");
+example!(halves, "../examples/halves.rs");
+example!(statistics, "../examples/statistics.rs");
+example!(unordered, "../examples/unordered.rs");
+
+async fn in_time<T>(work: impl Future<Output = T>) -> T {
+    let limit = Duration::from_secs(60);
+    tokio::time::timeout(limit, work).await.expect("it hangs")
+}
+
+#[tokio::test]
+async fn a_server_answers_on_its_own_stream_and_closes_with_a_reason() {
+    let reason = in_time(connections::run()).await.unwrap();
+    let expected = ConnectionError::ClosedByPeer {
+        code: 7,
+        reason: "that was all".to_owned(),
+    };
+    assert_eq!(reason, expected);
+}
+
+#[tokio::test]
+async fn halves_hear_the_codes_of_the_other_end() {
+    assert_eq!(in_time(halves::run()).await.unwrap(), (3, 4));
+}
+
+#[tokio::test]
+async fn a_datagram_is_answered() {
+    let answer = in_time(datagrams::run()).await.unwrap();
+    assert_eq!(&answer[..], b"heard: ping");
+}
+
+#[tokio::test]
+async fn pieces_read_out_of_order_are_put_where_they_belong() {
+    let data: Vec<u8> = (0..3_000_000_u32).map(|n| ((n * 7) >> 5) as u8).collect();
+    assert!(in_time(unordered::run(data.clone())).await.unwrap() == data);
+}
+
+#[tokio::test]
+async fn a_transfer_is_seen_in_the_statistics() {
+    let stats = in_time(statistics::run()).await.unwrap();
+    let path = &stats.paths[0];
+    assert!(path.sent.as_u64() >= 2_000_000 && path.channels > 0 && path.rtt.is_some());
+    assert!(path.name.is_some() && path.remote.is_some() && path.local.is_some());
+    assert_eq!(stats.unsent.as_u64(), 0);
+    let stream = &stats.streams[0];
+    assert_eq!(stream.sent.as_u64(), 2_000_000);
+    assert_eq!(&stream.opening[..], b"a transfer");
+}
+
+#[tokio::test]
+async fn the_fallback_reads_from_a_service_that_knows_tcp_alone() {
+    let service = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let plain = service.local_addr().unwrap().to_string();
+    let unused = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let bonded = unused.local_addr().unwrap().to_string();
+    drop(unused);
+    let serving = tokio::spawn(fallback::greet(service));
+    let (text, is_bonded) = in_time(fallback::run(&bonded, &plain)).await.unwrap();
+    assert_eq!((text.as_str(), is_bonded), ("hello over tcp", false));
+    serving.abort();
+}
 
 #[tokio::test]
 async fn the_echo_client_hears_from_the_echo_server() {

@@ -10,7 +10,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::task::JoinSet;
 
 use super::header::Header;
-use super::library::{END_PATIENCE, Embedding, put, runtime, take};
+use super::library::{Embedding, end, put, runtime, take};
 use crate::cpu;
 use crate::scenario::Direction;
 
@@ -72,7 +72,7 @@ pub(crate) fn run(order: &CrowdOrder) -> anyhow::Result<CrowdOutcome> {
         }
         let closing = connections
             .into_iter()
-            .map(|connection| async move { connection.close(END_PATIENCE).await });
+            .map(|connection| async move { end(&connection).await });
         closing.collect::<JoinSet<_>>().join_all().await;
         Ok(CrowdOutcome {
             bytes: order.bytes * each.len() as u64,

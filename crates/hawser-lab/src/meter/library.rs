@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hawser::{BondStream, Encryption, Endpoint, EndpointBuilder, Invite, TransportChoice};
+use hawser::{
+    BondStream, Connection, Encryption, Endpoint, EndpointBuilder, Invite, TransportChoice,
+};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::body::{BLOCK, Sink, Source};
@@ -95,9 +97,16 @@ pub(crate) fn library_transfer(order: &LibraryOrder) -> anyhow::Result<Outcome> 
         };
         let outcome = Outcome::new(order.bytes, start, connected, verdict);
         drop(stream);
-        connection.close(END_PATIENCE).await;
+        end(&connection).await;
         Ok(outcome)
     })
+}
+
+/// Ends a connection in order. A peer that does not acknowledge the end in time changes nothing:
+/// the outcome stands.
+pub(super) async fn end(connection: &Connection) {
+    connection.close(0, "");
+    let _ = tokio::time::timeout(END_PATIENCE, connection.closed()).await;
 }
 
 pub(super) fn runtime() -> io::Result<tokio::runtime::Runtime> {
@@ -155,7 +164,7 @@ pub(super) async fn take(from: &mut (impl AsyncRead + Unpin), bytes: u64) -> io:
 }
 
 const INVITE_TTL: Duration = Duration::from_secs(24 * 3600);
-pub(super) const END_PATIENCE: Duration = Duration::from_secs(5);
+const END_PATIENCE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
