@@ -185,7 +185,7 @@ const UNFINISHED: [(&str, usize); 14] = [
     ("hawser-front", 16),
     ("hawser-lab", 53),
     ("hawser-monitor", 15),
-    ("hawser-net", 40),
+    ("hawser-net", 45),
     ("hawser-path", 4),
     ("hawser-scenario", 6),
     ("hawser-sched", 19),

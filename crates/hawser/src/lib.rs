@@ -147,7 +147,7 @@ pub use hawser_wire::MAX_DATAGRAM;
 
 // Peers: who and where they are.
 #[doc(inline)]
-pub use hawser_net::host_port::{Host, HostName, HostPort, ParseHostPortError};
+pub use hawser_net::host_port::{HostPort, ParseHostPortError};
 #[doc(inline)]
 pub use hawser_net::identity::{BadSignature, Identity, IdentityError, ParseKeyError, PublicKey};
 #[doc(inline)]
@@ -167,7 +167,9 @@ pub use hawser_session::{ChunkSize, SessionConfig, Spread, TransportChoice, Unkn
 #[doc(inline)]
 pub use hawser_session::Transport;
 #[doc(inline)]
-pub use hawser_types::{ByteCount, ChannelId, LinkIndex, Rate, StreamId, UnitError};
+pub use hawser_types::{
+    ByteCount, ChannelId, Host, HostError, HostName, LinkIndex, Rate, StreamId, UnitError,
+};
 
 // Errors.
 #[doc(inline)]
