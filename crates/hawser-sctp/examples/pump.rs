@@ -73,7 +73,7 @@ struct End {
 /// One direction of a link.
 #[derive(Default)]
 struct Line {
-    under_way: VecDeque<(Instant, Transmit)>,
+    in_flight: VecDeque<(Instant, Transmit)>,
     free_at: Instant,
 }
 
@@ -140,13 +140,13 @@ impl End {
     /// Handles all packets that arrived since the last step, link by link, as sockets are read.
     fn handle_arrivals(&mut self, now: Instant) {
         for line in &mut self.arriving {
-            while line.under_way.front().is_some_and(|(at, _)| *at <= now) {
+            while line.in_flight.front().is_some_and(|(at, _)| *at <= now) {
                 let (
                     _,
                     Transmit {
                         route, datagram, ..
                     },
-                ) = line.under_way.pop_front().unwrap();
+                ) = line.in_flight.pop_front().unwrap();
                 match self.endpoint.handle_datagram(now, route, datagram) {
                     Handled::Ignored(why) => panic!("{why:?}"),
                     Handled::Reply(transmit) => self.replies.push(transmit),
@@ -207,7 +207,7 @@ impl End {
             datagram,
             may_fragment,
         };
-        line.under_way.push_back((line.free_at + DELAY, transmit));
+        line.in_flight.push_back((line.free_at + DELAY, transmit));
     }
 }
 

@@ -1,12 +1,8 @@
 //! One association.
 
 mod addresses;
-mod answer;
 mod feedback;
 mod ingest;
-mod negotiated;
-mod offer;
-mod scope;
 mod setup;
 mod shutdown;
 mod transmit;
@@ -18,15 +14,12 @@ use hawser_sched::chunk::ChunkPolicy;
 use hawser_types::{ByteCount, Instant};
 use hawser_wire::sctp::{Cause, Chunk, StreamNumber};
 
-pub(crate) use answer::Answer;
 use feedback::Feedback;
-pub(crate) use negotiated::{Names, Negotiated};
-pub(crate) use offer::{MAX_PEER_ADDRESSES, Offer, PeerOffer, stops_and_reports};
-pub(crate) use scope::{is_host, may_list};
 pub(crate) use setup::{Arrival, Setup, SetupContext, SetupOutcome, whole_packet};
 pub(crate) use shutdown::{Shutdown, ShutdownLimits, ShutdownOutcome};
 
 use crate::error::Closed;
+use crate::handshake::Negotiated;
 use crate::path::{Asconf, Paths};
 use crate::receive::Inbound;
 use crate::send::{Behind, Outbound};

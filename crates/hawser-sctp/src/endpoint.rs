@@ -1,7 +1,6 @@
 //! Entry of datagrams: cookies for strangers, dispatch to associations for the rest.
 
 mod config;
-mod cookie;
 mod limit;
 mod table;
 #[cfg(test)]
@@ -13,14 +12,14 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use hawser_types::Instant;
-use hawser_wire::sctp::{ChecksumRule, Chunk, Framing, Packet, PacketNames, Tsn, VerificationTag};
+use hawser_wire::sctp::{ChecksumRule, Chunk, CommonHeader, Framing, Packet, Tsn, VerificationTag};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
-use crate::association::{Association, Names, Setup, SetupContext, is_host};
+use crate::association::{Association, Setup, SetupContext};
+use crate::handshake::{CookieKey, Identifiers, is_host};
 use crate::{AssociationConfig, Checksum, Local, Route, Transmit};
 pub use config::EndpointConfig;
-pub(crate) use cookie::{Cookie, CookieKey};
 use limit::AnswerLimit;
 use table::{Ports, Table};
 
@@ -38,7 +37,7 @@ pub struct Endpoint {
     random: StdRng,
     table: Table,
     /// The header that compact packets omit: that of the one association, even when it is over.
-    names: Option<PacketNames>,
+    header: Option<CommonHeader>,
     /// Limit of answers to INITs and cookies.
     setup_limit: AnswerLimit,
     /// Limit of all other answers, so that they cannot use up the first limit.
@@ -109,7 +108,7 @@ impl Endpoint {
             key: CookieKey::new(derived("hawser-sctp 2026 cookies")),
             random: StdRng::from_seed(*drawn.finalize().as_bytes()),
             table: Table::default(),
-            names: None,
+            header: None,
             setup_limit: AnswerLimit::new(derived("hawser-sctp 2026 limits"), MAX_SETUP_ANSWERS),
             unexpected_limit: AnswerLimit::new(derived("hawser-sctp 2026 limits"), MAX_UNEXPECTED),
             config,
@@ -149,12 +148,12 @@ impl Endpoint {
         if self.table.len() >= self.config.max_associations {
             return Err(ConnectError::Full(self.table.len()));
         }
-        let names = self.draw_names(ports);
-        let id = self.table.insert(ports, names.tag, &remotes);
-        self.names = Some(PacketNames {
+        let identifiers = self.draw_identifiers(ports);
+        let id = self.table.insert(ports, identifiers.tag, &remotes);
+        self.header = Some(CommonHeader {
             source_port: ports.peer,
             destination_port: ports.own,
-            tag: names.tag,
+            tag: identifiers.tag,
         });
         let AssociationConfig {
             checksum, framing, ..
@@ -165,7 +164,7 @@ impl Endpoint {
             ..config
         };
         let context = self.setup_context(config.clone(), locals);
-        let setup = Setup::connect(now, context, names, &remotes);
+        let setup = Setup::connect(now, context, identifiers, &remotes);
         let seed = self.random.random();
         Ok((id, Association::new(setup, config, locals.to_vec(), seed)))
     }
@@ -177,7 +176,7 @@ impl Endpoint {
             checksum, framing, ..
         } = self.config.association;
         let packet = match (framing, checksum) {
-            (Framing::Compact, _) => Packet::decode_sealed(datagram, self.names),
+            (Framing::Compact, _) => Packet::decode_sealed(datagram, self.header),
             (_, Checksum::Crc32c) => Packet::decode(datagram, ChecksumRule::Crc32c),
             (_, Checksum::Below) => Packet::decode(datagram, ChecksumRule::Zero),
         };
@@ -247,12 +246,12 @@ impl Endpoint {
         self.table.has(id)
     }
 
-    fn draw_names(&mut self, ports: Ports) -> Names {
+    fn draw_identifiers(&mut self, ports: Ports) -> Identifiers {
         loop {
             let tag = VerificationTag::new(self.random.random_range(1..=u32::MAX));
             if self.table.is_free(tag) {
                 let initial_tsn = Tsn::new(self.random.random());
-                return Names {
+                return Identifiers {
                     tag,
                     initial_tsn,
                     port: ports.own,

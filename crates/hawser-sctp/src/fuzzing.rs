@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use bytes::Bytes;
 use hawser_types::{Instant, LinkIndex};
 use hawser_wire::sctp::{
-    ChecksumRule, Chunk, Init, Packet, PacketNames, Parameter, Tsn, VerificationTag,
+    ChecksumRule, Chunk, CommonHeader, Init, Packet, Parameter, Tsn, VerificationTag,
 };
 
 use crate::association::whole_packet;
@@ -151,12 +151,12 @@ impl World {
 
     /// Builds a whole packet from this chunk and these bytes.
     fn packet(&self, tag: VerificationTag, first: Option<Chunk>, more: &[u8]) -> Bytes {
-        let names = PacketNames {
+        let header = CommonHeader {
             source_port: 9,
             destination_port: 9,
             tag,
         };
-        let mut writer = whole_packet(self.framing, names);
+        let mut writer = whole_packet(self.framing, header);
         if let Some(first) = first {
             writer.put(&first);
         }

@@ -14,6 +14,7 @@ mod error;
 mod event;
 #[doc(hidden)]
 pub mod fuzzing;
+mod handshake;
 mod path;
 mod receive;
 mod route;

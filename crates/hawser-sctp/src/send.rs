@@ -3,13 +3,13 @@
 mod abandon;
 mod acknowledge;
 mod choose;
+mod duplicate;
 mod queue;
 mod recovery;
 mod reports;
 #[cfg(test)]
 mod tests;
 mod transmit;
-mod twice;
 mod window;
 
 use std::collections::VecDeque;
@@ -21,13 +21,13 @@ use hawser_types::{ByteCount, Instant, PathId};
 use hawser_wire::sctp::{Framing, StreamNumber};
 use smallvec::SmallVec;
 
-use crate::association::Negotiated;
+use crate::handshake::Negotiated;
 use crate::{AssociationConfig, Backlog, Event, LossRule, SendError};
 use abandon::Abandon;
 use choose::Train;
+use duplicate::Budget;
 use queue::Queue;
 use transmit::Job;
-use twice::Budget;
 use window::{Transmission, Window};
 
 /// A message to be sent: it arrives whole or not at all.
@@ -216,7 +216,7 @@ impl Outbound {
         let again: u64 = again.map(|record| record.data.payload.len() as u64).sum();
         Backlog {
             queued: self.queued(),
-            under_way: ByteCount::new(self.window.under_way() + again),
+            under_way: ByteCount::new(self.window.bytes_in_flight() + again),
             acknowledged_at: self.heard_at,
             sent_twice: ByteCount::new(self.budget.charged()),
         }
@@ -237,7 +237,8 @@ impl Outbound {
         if self.window.len() >= MAX_CHUNKS {
             return 0;
         }
-        self.peer_window.saturating_sub(self.window.under_way())
+        self.peer_window
+            .saturating_sub(self.window.bytes_in_flight())
     }
 
     /// Returns the buffer limit for a message of this size. A quarter beyond the send buffer is

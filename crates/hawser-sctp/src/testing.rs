@@ -10,8 +10,8 @@ use hawser_wire::sctp::{
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
-use crate::association::{Names, Negotiated, SetupContext};
-use crate::endpoint::CookieKey;
+use crate::association::SetupContext;
+use crate::handshake::{CookieKey, Identifiers, Negotiated};
 use crate::{
     Association, AssociationConfig, Endpoint, EndpointConfig, Handled, Local, Route, Transmit,
 };
@@ -112,8 +112,8 @@ pub(crate) fn setup_context(addresses: &[&str]) -> SetupContext {
     }
 }
 
-pub(crate) fn names(tag: u32) -> Names {
-    Names {
+pub(crate) fn names(tag: u32) -> Identifiers {
+    Identifiers {
         tag: VerificationTag::new(tag),
         initial_tsn: Tsn::new(50),
         port: 9,

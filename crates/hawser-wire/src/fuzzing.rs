@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 
 use crate::sctp::{
-    ChecksumRule, PACKET_HEADER_LENGTH, Packet, PacketNames, PacketWriter, VerificationTag,
+    ChecksumRule, CommonHeader, PACKET_HEADER_LENGTH, Packet, PacketWriter, VerificationTag,
 };
 use crate::{CommandDecoder, FrameIterator, JoinPrelude, RecordHeader, take_record_number};
 
@@ -64,7 +64,7 @@ pub fn fuzz_sctp(data: &[u8]) {
 }
 
 fn fuzz_compact(data: &[u8]) {
-    let names = PacketNames {
+    let names = CommonHeader {
         source_port: 1,
         destination_port: 2,
         tag: VerificationTag::new(3),

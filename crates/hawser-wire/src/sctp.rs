@@ -20,7 +20,7 @@ pub use checksum::ChecksumRule;
 pub use chunk::{
     Chunk, Data, DataOrder, ForwardTsn, GapBlock, Init, Sack, SkippedStream, UnknownAction,
 };
-pub use compact::{Framing, PacketNames};
+pub use compact::{CommonHeader, Framing};
 pub use number::{StreamNumber, Tsn, VerificationTag};
 pub use packet::{Chunks, PACKET_HEADER_LENGTH, Packet};
 pub use parameter::{Cause, Parameter};

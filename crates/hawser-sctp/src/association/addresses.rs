@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use hawser_types::{Instant, PathId};
 use hawser_wire::sctp::{Chunk, Parameter};
 
-use super::{Association, MAX_PEER_ADDRESSES};
+use super::Association;
+use crate::handshake::MAX_PEER_ADDRESSES;
 use crate::path::{AddressRequest, Asconf};
 use crate::{Checksum, Event, Local, Route};
 

@@ -3,8 +3,9 @@
 use hawser_types::Instant;
 use hawser_wire::sctp::{Cause, Chunk, Data, Packet, UnknownAction};
 
-use super::{Arrival, Association, Negotiated, SetupOutcome, ShutdownOutcome, stops_and_reports};
+use super::{Arrival, Association, SetupOutcome, ShutdownOutcome};
 use crate::error::{Closed, Misbehaviour};
+use crate::handshake::{Negotiated, stops_and_reports};
 use crate::{Event, Route};
 
 impl Association {

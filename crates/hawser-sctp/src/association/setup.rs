@@ -11,15 +11,13 @@ use std::time::Duration;
 use bytes::BytesMut;
 use hawser_types::Instant;
 use hawser_wire::sctp::{
-    Cause, ChecksumRule, Chunk, Framing, PacketNames, PacketWriter, VerificationTag,
+    Cause, ChecksumRule, Chunk, CommonHeader, Framing, PacketWriter, VerificationTag,
 };
 use rand::rngs::StdRng;
 use smallvec::{SmallVec, smallvec};
 
-use super::negotiated::{Names, Negotiated};
-use super::offer::{InitFault, Offer};
-use crate::endpoint::CookieKey;
 use crate::error::Closed;
+use crate::handshake::{CookieKey, Identifiers, InitFault, Negotiated, Offer};
 use crate::{AssociationConfig, Local, Route, Transmit};
 use schedule::{Due, HandshakeSchedule};
 
@@ -34,7 +32,7 @@ use schedule::{Due, HandshakeSchedule};
 pub(crate) struct Setup {
     context: SetupContext,
     offer: Offer,
-    names: Names,
+    identifiers: Identifiers,
     stage: Stage,
     outgoing: VecDeque<Outgoing>,
 }
@@ -112,7 +110,7 @@ impl Setup {
     pub(crate) fn connect(
         now: Instant,
         context: SetupContext,
-        names: Names,
+        identifiers: Identifiers,
         remotes: &[SocketAddr],
     ) -> Self {
         let schedule = HandshakeSchedule::new(now, &context, remotes, None);
@@ -121,7 +119,7 @@ impl Setup {
             stale: 0,
             cookie_life_increment: Duration::ZERO,
         };
-        let mut setup = Self::new(context, names, stage);
+        let mut setup = Self::new(context, identifiers, stage);
         setup.handle_timeout(now);
         setup
     }
@@ -129,20 +127,20 @@ impl Setup {
     /// Creates the association that a cookie describes. Reading the packet with the cookie then
     /// establishes it and answers.
     pub(crate) fn accept(context: SetupContext, negotiated: Negotiated) -> Self {
-        let names = Names {
+        let identifiers = Identifiers {
             tag: negotiated.local_tag,
             initial_tsn: negotiated.initial_tsn,
             port: negotiated.port,
             peer_port: negotiated.peer_port,
         };
-        Self::new(context, names, Stage::Accepting(negotiated))
+        Self::new(context, identifiers, Stage::Accepting(negotiated))
     }
 
-    fn new(context: SetupContext, names: Names, stage: Stage) -> Self {
+    fn new(context: SetupContext, identifiers: Identifiers, stage: Stage) -> Self {
         Self {
             offer: Offer::new(&context.config),
             context,
-            names,
+            identifiers,
             stage,
             outgoing: VecDeque::new(),
         }
@@ -167,7 +165,7 @@ impl Setup {
             Chunk::Abort { reflected, .. } | Chunk::ShutdownComplete { reflected } => {
                 self.is_ending_tag(tag, *reflected)
             }
-            _ => tag == self.names.tag,
+            _ => tag == self.identifiers.tag,
         }
     }
 
@@ -220,15 +218,15 @@ impl Setup {
     /// Returns the next packet to send; it has a checksum, whatever was negotiated.
     pub(crate) fn poll_transmit(&mut self) -> Option<Transmit> {
         let Outgoing { route, tag, chunks } = self.outgoing.pop_front()?;
-        let Names {
+        let Identifiers {
             port, peer_port, ..
-        } = self.names;
-        let names = PacketNames {
+        } = self.identifiers;
+        let header = CommonHeader {
             source_port: port,
             destination_port: peer_port,
             tag,
         };
-        let mut writer = whole_packet(self.context.config.framing, names);
+        let mut writer = whole_packet(self.context.config.framing, header);
         for chunk in &chunks {
             writer.put(chunk);
         }
@@ -304,7 +302,7 @@ impl Setup {
 
     /// Returns the number that names this association in cookies that would replace it.
     fn tie(&self) -> u64 {
-        self.context.key.tie(self.names.tag)
+        self.context.key.tie(self.identifiers.tag)
     }
 
     /// Returns the tag of packets to the peer, once it is known.
@@ -322,7 +320,7 @@ impl Setup {
         if reflected {
             self.peer_tag() == Some(tag)
         } else {
-            tag == self.names.tag
+            tag == self.identifiers.tag
         }
     }
 
@@ -369,10 +367,10 @@ impl Stage {
 const MAX_QUEUED: usize = 64;
 
 /// Creates a writer for a packet that sets up or ends an association, or belongs to none.
-pub(crate) fn whole_packet(framing: Framing, names: PacketNames) -> PacketWriter {
+pub(crate) fn whole_packet(framing: Framing, header: CommonHeader) -> PacketWriter {
     match framing {
-        Framing::Whole => PacketWriter::within(BytesMut::new(), names, MAX_OUTGOING),
-        Framing::Compact => PacketWriter::sealed(BytesMut::new(), names, MAX_OUTGOING),
+        Framing::Whole => PacketWriter::within(BytesMut::new(), header, MAX_OUTGOING),
+        Framing::Compact => PacketWriter::sealed(BytesMut::new(), header, MAX_OUTGOING),
     }
 }
 

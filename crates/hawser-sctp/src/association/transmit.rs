@@ -1,7 +1,7 @@
 //! Outgoing packets.
 
 use hawser_types::Instant;
-use hawser_wire::sctp::{ChecksumRule, Chunk, Framing, PacketNames, PacketWriter};
+use hawser_wire::sctp::{ChecksumRule, Chunk, CommonHeader, Framing, PacketWriter};
 
 use super::{Association, Flow};
 use crate::path::HeartbeatToSend;
@@ -149,15 +149,15 @@ impl Association {
     /// Creates a writer for packets that set up or end an association.
     fn whole_writer(&mut self, capacity: usize) -> Option<PacketWriter> {
         let negotiated = self.setup.negotiated()?;
-        let names = PacketNames {
+        let header = CommonHeader {
             source_port: negotiated.port,
             destination_port: negotiated.peer_port,
             tag: negotiated.peer_tag,
         };
         let memory = std::mem::take(&mut self.memory);
         Some(match self.config.framing {
-            Framing::Whole => PacketWriter::within(memory, names, capacity),
-            Framing::Compact => PacketWriter::sealed(memory, names, capacity),
+            Framing::Whole => PacketWriter::within(memory, header, capacity),
+            Framing::Compact => PacketWriter::sealed(memory, header, capacity),
         })
     }
 

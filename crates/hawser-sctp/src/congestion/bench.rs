@@ -87,7 +87,7 @@ pub(super) struct Sender {
     first_sent: Instant,
     /// Delivered bytes up to which samples are limited by the application.
     limited_until: ByteCount,
-    pub(super) most_under_way: ByteCount,
+    pub(super) max_in_flight: ByteCount,
 }
 
 struct Packet {
@@ -118,7 +118,7 @@ impl Sender {
             delivered_at: Instant::ZERO,
             first_sent: Instant::ZERO,
             limited_until: ByteCount::ZERO,
-            most_under_way: ByteCount::ZERO,
+            max_in_flight: ByteCount::ZERO,
         }
     }
 
@@ -143,7 +143,7 @@ impl Sender {
             self.control.on_sent(now, PACKET, self.flight);
             self.flight += PACKET;
             self.sent += PACKET;
-            self.most_under_way = self.most_under_way.max(self.flight);
+            self.max_in_flight = self.max_in_flight.max(self.flight);
             let number = self.packets.back().map_or(0, |packet| packet.number + 1);
             self.packets.push_back(Packet {
                 number,

@@ -61,10 +61,10 @@ fn bbr_leaves_a_queue_mostly_empty() {
     link.queue = ByteCount::new(1_000_000);
     let mut senders = [sender(Control::Bbr)];
     share(&mut link, &mut senders, 0, 3);
-    senders[0].most_under_way = ByteCount::ZERO;
+    senders[0].max_in_flight = ByteCount::ZERO;
     let then = share(&mut link, &mut senders, 3, 20)[0];
     let product = link.rate * RTT;
-    let most = senders[0].most_under_way;
+    let most = senders[0].max_in_flight;
     assert!(then > 0.95, "{then}");
     assert!(
         most.as_u64() < product.as_u64() * 3 / 2,

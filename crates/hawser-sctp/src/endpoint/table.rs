@@ -7,7 +7,7 @@ use hawser_wire::sctp::VerificationTag;
 use smallvec::{SmallVec, smallvec};
 
 use super::AssociationId;
-use crate::association::MAX_PEER_ADDRESSES;
+use crate::handshake::MAX_PEER_ADDRESSES;
 
 /// Table that finds the association of a packet.
 ///

@@ -2,13 +2,14 @@
 
 use bytes::Bytes;
 use hawser_types::Instant;
-use hawser_wire::sctp::{Cause, ChecksumRule, Chunk, Init, Packet, PacketNames, VerificationTag};
+use hawser_wire::sctp::{Cause, ChecksumRule, Chunk, CommonHeader, Init, Packet, VerificationTag};
 
 use rand::Rng as _;
 
 use super::table::Ports;
-use super::{Cookie, Endpoint, Handled, Ignored};
-use crate::association::{Answer, Association, Offer, PeerOffer, Setup, whole_packet};
+use super::{Endpoint, Handled, Ignored};
+use crate::association::{Association, Setup, whole_packet};
+use crate::handshake::{Answer, Cookie, Offer, PeerOffer};
 use crate::{Route, Transmit};
 
 impl Endpoint {
@@ -40,7 +41,7 @@ impl Endpoint {
             Ok(peer) => peer,
             Err(fault) => return self.refusal(route, ports, init.tag, fault.cause()),
         };
-        let names = self.draw_names(ports);
+        let identifiers = self.draw_identifiers(ports);
         let answer = Answer {
             offer: &Offer::new(&self.config.association),
             locals: &self.config.locals,
@@ -51,7 +52,7 @@ impl Endpoint {
             route,
             ports,
             peer.tag,
-            &answer.init_ack(now, route, names, 0, &peer),
+            &answer.init_ack(now, route, identifiers, 0, &peer),
         )
     }
 
@@ -140,7 +141,7 @@ impl Endpoint {
         if !locals.contains(&route.local) {
             locals.push(route.local);
         }
-        self.names = Some(PacketNames {
+        self.header = Some(CommonHeader {
             source_port: negotiated.peer_port,
             destination_port: negotiated.port,
             tag: negotiated.local_tag,
@@ -177,12 +178,12 @@ impl Endpoint {
     }
 
     fn reply(&self, route: Route, ports: Ports, tag: VerificationTag, chunk: &Chunk) -> Handled {
-        let names = PacketNames {
+        let header = CommonHeader {
             source_port: ports.own,
             destination_port: ports.peer,
             tag,
         };
-        let mut writer = whole_packet(self.config.association.framing, names);
+        let mut writer = whole_packet(self.config.association.framing, header);
         writer.put(chunk);
         let datagram = writer.finish(ChecksumRule::Crc32c);
         Handled::Reply(Transmit::whole(route, datagram))

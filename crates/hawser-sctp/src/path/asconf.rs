@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hawser_types::Instant;
 use hawser_wire::sctp::{Cause, Chunk, Parameter, Tsn};
 
-use crate::association::{MAX_PEER_ADDRESSES, is_host, may_list};
+use crate::handshake::{MAX_PEER_ADDRESSES, is_host, may_list};
 
 /// Dynamic address reconfiguration (ASCONF), in both directions.
 ///

@@ -188,9 +188,9 @@ impl Outbound {
             let record = self.window.get(*chunk);
             let record = record.filter(|record| !record.failed_on(idle));
             let transmission = record.and_then(|record| record.in_flight.first());
-            let under_way =
+            let in_flight =
                 transmission.filter(|it| it.path != idle && self.may_copy(*chunk, it.path));
-            let expected = under_way.and_then(|it| {
+            let expected = in_flight.and_then(|it| {
                 let path = paths.path(it.path)?;
                 Some(path.flight.sent_at(it.packet)? + path.rtt.smoothed()?)
             });

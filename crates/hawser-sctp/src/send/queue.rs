@@ -83,7 +83,7 @@ struct Waiting {
     rest: Bytes,
     protocol: u32,
     unordered: bool,
-    twice: bool,
+    duplicate: bool,
     id: Option<MessageId>,
     /// Number of the message, once its first part was cut.
     number: Option<u32>,
@@ -113,7 +113,7 @@ pub(super) struct Part {
     pub(super) data: Data,
     pub(super) message: Option<MessageId>,
     /// A redundant copy is wanted.
-    pub(super) twice: bool,
+    pub(super) duplicate: bool,
 }
 
 impl Queue {
@@ -171,7 +171,7 @@ impl Queue {
             rest: message.payload,
             protocol: message.protocol,
             unordered: message.unordered,
-            twice: message.twice,
+            duplicate: message.twice,
             id,
             number: None,
             parts: 0,
@@ -228,7 +228,7 @@ impl Queue {
             payload,
         };
         message.parts += 1;
-        let (id, twice) = (message.id, message.twice);
+        let (id, duplicate) = (message.id, message.duplicate);
         self.bytes -= data.payload.len() as u64;
         if last {
             stream.waiting.pop_front();
@@ -238,7 +238,7 @@ impl Queue {
         Some(Part {
             data,
             message: id,
-            twice,
+            duplicate,
         })
     }
 

@@ -15,7 +15,7 @@ use hawser_wire::sctp::{Data, GapBlock, PacketWriter, Sack, StreamNumber, Tsn, V
 
 use super::window::Status;
 use super::{Message, Outbound, Reliability};
-use crate::association::Negotiated;
+use crate::handshake::Negotiated;
 use crate::path::Paths;
 use crate::{AssociationConfig, Control, Local, Misbehaviour, Route};
 
@@ -153,7 +153,7 @@ impl Bench {
         self.outbound.window.get(chunk).map(|record| record.status)
     }
 
-    fn under_way(&self, path: u32) -> u64 {
+    fn in_flight(&self, path: u32) -> u64 {
         let path = self.paths.path(PathId::new(path)).unwrap();
         path.flight.bytes().as_u64()
     }

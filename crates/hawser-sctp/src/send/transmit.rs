@@ -38,7 +38,7 @@ pub(super) struct Filling {
     chunks: SmallVec<[u64; 2]>,
     bytes: u64,
     /// Chunks to be duplicated.
-    pub(super) twice: SmallVec<[u64; 2]>,
+    pub(super) to_duplicate: SmallVec<[u64; 2]>,
     /// The peer shall acknowledge at once (RFC 7053).
     immediate: bool,
 }
@@ -157,7 +157,7 @@ impl Outbound {
             let is_short = length < rest && length < limit / 4;
             let is_over = length as u64 > self.room();
             // One chunk may be sent into a closed window, to learn when it opens.
-            let may_probe = self.window.under_way() == 0 && filling.chunks.is_empty();
+            let may_probe = self.window.bytes_in_flight() == 0 && filling.chunks.is_empty();
             if (is_short && !writer.is_empty()) || (is_over && !may_probe) {
                 return;
             }
@@ -176,8 +176,8 @@ impl Outbound {
                 return;
             }
             self.budget.on_sent(length as u64);
-            if part.twice {
-                filling.twice.push(chunk);
+            if part.duplicate {
+                filling.to_duplicate.push(chunk);
             }
         }
     }
@@ -288,7 +288,7 @@ impl Outbound {
     /// Tells whether a new chunk of this payload may be sent: the peer has room, or nothing is in
     /// flight and one chunk probes the window.
     pub(super) fn has_room_for(&self, payload: usize) -> bool {
-        payload as u64 <= self.room() || self.window.under_way() == 0
+        payload as u64 <= self.room() || self.window.bytes_in_flight() == 0
     }
 
     /// Tells whether a failed chunk may be sent again. The first of the window always may, since

@@ -25,7 +25,7 @@ pub(super) struct Window {
     /// Payload of all records.
     bytes: u64,
     /// Payload in flight.
-    under_way: u64,
+    bytes_in_flight: u64,
     /// Payload of all retransmissions and copies.
     repeated: u64,
 }
@@ -88,7 +88,7 @@ impl Window {
             acknowledged: RangeSet::new(),
             to_retransmit: BTreeSet::new(),
             bytes: 0,
-            under_way: 0,
+            bytes_in_flight: 0,
             repeated: 0,
         }
     }
@@ -123,8 +123,8 @@ impl Window {
     }
 
     /// Returns the payload in flight.
-    pub(super) fn under_way(&self) -> u64 {
-        self.under_way
+    pub(super) fn bytes_in_flight(&self) -> u64 {
+        self.bytes_in_flight
     }
 
     pub(super) fn tsn(&self, chunk: u64) -> Tsn {
@@ -203,10 +203,10 @@ impl Window {
         let length = record.data.payload.len() as u64;
         let before = std::mem::replace(&mut record.status, status);
         if before == Status::Wait {
-            self.under_way -= length;
+            self.bytes_in_flight -= length;
         }
         if status == Status::Wait {
-            self.under_way += length;
+            self.bytes_in_flight += length;
         }
         if status == Status::Fail {
             self.to_retransmit.insert(chunk);

@@ -26,7 +26,7 @@ pub enum Framing {
 
 /// Ports and tag of the common header, which the opener of a compact packet knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PacketNames {
+pub struct CommonHeader {
     /// The sender's SCTP port.
     pub source_port: u16,
     /// The receiver's SCTP port.

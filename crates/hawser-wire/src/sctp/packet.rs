@@ -1,6 +1,6 @@
 use bytes::{Buf, Bytes};
 
-use super::compact::{PacketNames, WHOLE, is_foreign, take_data};
+use super::compact::{CommonHeader, WHOLE, is_foreign, take_data};
 use super::element::{Element, padding};
 use super::{ChecksumRule, Chunk, Framing, VerificationTag, decode, kind};
 use crate::{Malformed, MalformedReason};
@@ -55,7 +55,7 @@ impl Packet {
     /// As [`Self::decode`]; and `BadValue` for a compact packet while there is no association yet.
     pub fn decode_sealed(
         mut datagram: Bytes,
-        names: Option<PacketNames>,
+        names: Option<CommonHeader>,
     ) -> Result<Self, Malformed> {
         if datagram.starts_with(&WHOLE) {
             datagram.advance(WHOLE.len());

@@ -1,7 +1,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::checksum::crc32c;
-use super::compact::{self, LENGTH, PacketNames, WHOLE, is_foreign};
+use super::compact::{self, CommonHeader, LENGTH, WHOLE, is_foreign};
 use super::element::{ELEMENT_HEADER, pad, padding};
 use super::encode::{put_chunk, put_data};
 use super::{ChecksumRule, Chunk, Data, DataOrder, Framing, PACKET_HEADER_LENGTH, VerificationTag};
@@ -32,7 +32,7 @@ impl PacketWriter {
         tag: VerificationTag,
         capacity: usize,
     ) -> Self {
-        let names = PacketNames {
+        let names = CommonHeader {
             source_port,
             destination_port,
             tag,
@@ -42,14 +42,14 @@ impl PacketWriter {
     }
 
     /// Begins a whole packet in existing memory, or in new memory for a few packets.
-    pub fn within(memory: BytesMut, names: PacketNames, capacity: usize) -> Self {
+    pub fn within(memory: BytesMut, names: CommonHeader, capacity: usize) -> Self {
         let mut writer = Self::of(memory, Framing::Whole, capacity);
         writer.put_header(names);
         writer
     }
 
     /// Begins a whole packet for an endpoint that seals compact ones.
-    pub fn sealed(memory: BytesMut, names: PacketNames, capacity: usize) -> Self {
+    pub fn sealed(memory: BytesMut, names: CommonHeader, capacity: usize) -> Self {
         let mut writer = Self::of(memory, Framing::Whole, capacity);
         writer.packet.put_slice(&WHOLE);
         writer.put_header(names);
@@ -79,7 +79,7 @@ impl PacketWriter {
         }
     }
 
-    fn put_header(&mut self, names: PacketNames) {
+    fn put_header(&mut self, names: CommonHeader) {
         self.header = self.packet.len();
         self.packet.put_u16(names.source_port);
         self.packet.put_u16(names.destination_port);

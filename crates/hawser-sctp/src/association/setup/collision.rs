@@ -8,10 +8,7 @@ use hawser_wire::sctp::{Cause, Chunk, Framing, Init, Tsn, VerificationTag};
 use rand::Rng as _;
 
 use super::{Arrival, Setup, SetupOutcome, Stage};
-use crate::association::answer::Answer;
-use crate::association::negotiated::{Names, Negotiated};
-use crate::association::offer::PeerOffer;
-use crate::endpoint::Cookie;
+use crate::handshake::{Answer, Cookie, Identifiers, Negotiated, PeerOffer};
 
 impl Setup {
     /// Handles an INIT. It never changes an association; at most it is answered.
@@ -43,10 +40,10 @@ impl Setup {
                 return SetupOutcome::Discard;
             }
         };
-        let (names, tie) = match &self.stage {
-            Stage::CookieWait { .. } => (self.names, 0),
-            Stage::CookieEchoed { .. } => (self.names, self.tie()),
-            Stage::Established(_) => (self.draw_names(), self.tie()),
+        let (identifiers, tie) = match &self.stage {
+            Stage::CookieWait { .. } => (self.identifiers, 0),
+            Stage::CookieEchoed { .. } => (self.identifiers, self.tie()),
+            Stage::Established(_) => (self.draw_identifiers(), self.tie()),
             Stage::Accepting(_) | Stage::Closed => return SetupOutcome::Discard,
         };
         let chunk = match self.new_addresses(&peer, route.remote.ip()) {
@@ -62,7 +59,7 @@ impl Setup {
                     key: &self.context.key,
                     life: self.context.config.cookie_life,
                 };
-                answer.init_ack(now, route, names, tie, &peer)
+                answer.init_ack(now, route, identifiers, tie, &peer)
             }
         };
         self.send(route, peer.tag, chunk);
@@ -82,12 +79,12 @@ impl Setup {
         if !cookie.fits(
             arrival.route.remote,
             arrival.tag,
-            self.names.port,
-            self.names.peer_port,
+            self.identifiers.port,
+            self.identifiers.peer_port,
         ) {
             return SetupOutcome::Discard;
         }
-        let knows_local = cookie.negotiated.local_tag == self.names.tag;
+        let knows_local = cookie.negotiated.local_tag == self.identifiers.tag;
         let knows_peer = self.peer_tag() == Some(cookie.negotiated.peer_tag);
         let knows_tie = cookie.tie == self.tie();
         match (knows_local, knows_peer) {
@@ -168,8 +165,8 @@ impl Setup {
             );
             return SetupOutcome::Late;
         }
-        self.names.tag = cookie.negotiated.local_tag;
-        self.names.initial_tsn = cookie.negotiated.initial_tsn;
+        self.identifiers.tag = cookie.negotiated.local_tag;
+        self.identifiers.initial_tsn = cookie.negotiated.initial_tsn;
         self.send(route, tag, Chunk::CookieAck);
         anew(self.establish(cookie.negotiated))
     }
@@ -209,12 +206,12 @@ impl Setup {
     }
 
     /// Draws a new tag and initial TSN. A restarting peer must not learn the tag in use.
-    fn draw_names(&mut self) -> Names {
+    fn draw_identifiers(&mut self) -> Identifiers {
         let random = &mut self.context.random;
-        Names {
+        Identifiers {
             tag: VerificationTag::new(random.random_range(1..=u32::MAX)),
             initial_tsn: Tsn::new(random.random()),
-            ..self.names
+            ..self.identifiers
         }
     }
 }

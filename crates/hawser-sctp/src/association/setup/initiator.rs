@@ -9,10 +9,8 @@ use smallvec::{SmallVec, smallvec};
 
 use super::schedule::HandshakeSchedule;
 use super::{Arrival, MAX_OUTGOING, Outgoing, Setup, SetupOutcome, Stage};
-use crate::association::answer::own_addresses;
-use crate::association::negotiated::Negotiated;
-use crate::association::offer::{MAX_PEER_ADDRESSES, PeerOffer};
 use crate::error::{Closed, Misbehaviour};
+use crate::handshake::{MAX_PEER_ADDRESSES, Negotiated, PeerOffer, own_addresses};
 use crate::{Checksum, Route};
 
 impl Setup {
@@ -58,7 +56,7 @@ impl Setup {
             let cause = Cause::UnrecognizedParameters(peer.unrecognized_whole());
             chunks.push(Chunk::Error(vec![cause]));
         }
-        let mut negotiated = Negotiated::agree(&self.offer, self.names, &peer, remote);
+        let mut negotiated = Negotiated::agree(&self.offer, self.identifiers, &peer, remote);
         self.add_given(&mut negotiated);
         let schedule = HandshakeSchedule::new(
             now,
@@ -179,7 +177,7 @@ impl Setup {
 
     fn init(&self, route: Route, cookie_life_increment: Duration) -> Init {
         let addresses = own_addresses(&self.context.locals, route, [true, true]);
-        let mut init = self.offer.init(self.names, &addresses);
+        let mut init = self.offer.init(self.identifiers, &addresses);
         if !cookie_life_increment.is_zero() {
             let millis = u32::try_from(cookie_life_increment.as_millis() + 1).unwrap_or(u32::MAX);
             init.parameters.push(Parameter::CookiePreservative(millis));

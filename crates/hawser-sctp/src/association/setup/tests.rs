@@ -5,7 +5,7 @@ use hawser_types::Instant;
 use hawser_wire::sctp::{Chunk, Parameter, VerificationTag};
 
 use super::{Arrival, Route, Setup, SetupOutcome};
-use crate::endpoint::Cookie;
+use crate::handshake::Cookie;
 use crate::testing::{Sent, init, names, negotiated, route, seconds, setup_context, socket};
 
 /// Tests of one end, with tag 1; the peer has tag 2.

@@ -1,7 +1,7 @@
 //! Compact packets.
 
 use bytes::BytesMut;
-use hawser_wire::sctp::{ChecksumRule, Packet, PacketNames, PacketWriter, StreamNumber, Tsn};
+use hawser_wire::sctp::{ChecksumRule, CommonHeader, Packet, PacketWriter, StreamNumber, Tsn};
 
 use super::whole::{Host, Net, arrives};
 use super::*;
@@ -124,7 +124,7 @@ fn a_compact_packet_before_there_is_an_association_is_dropped() {
     let handled = endpoint.handle_datagram(later(), from_away(), compact.clone());
     assert_eq!(ignored(handled), Ignored::Malformed);
     // A whole packet is out of the blue, and answered as elsewhere.
-    let names = PacketNames {
+    let names = CommonHeader {
         source_port: 9,
         destination_port: 9,
         tag: Tag::new(77),

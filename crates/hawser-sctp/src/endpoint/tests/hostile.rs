@@ -1,7 +1,7 @@
 use hawser_wire::sctp::{Cause, Parameter, Tsn, UnknownAction, VerificationTag};
 
 use super::*;
-use crate::association::{MAX_PEER_ADDRESSES, Negotiated};
+use crate::handshake::{MAX_PEER_ADDRESSES, Negotiated};
 use crate::testing::{cookie_of, ip, seconds, socket};
 
 /// Returns the values in the cookie.

@@ -112,7 +112,7 @@ impl Host {
 pub(super) struct Net {
     pub(super) now: Instant,
     pub(super) hosts: [Host; 2],
-    under_way: VecDeque<(usize, Bytes)>,
+    in_flight: VecDeque<(usize, Bytes)>,
 }
 
 /// Fate of a packet.
@@ -130,7 +130,7 @@ impl Net {
         Self {
             now: later(),
             hosts: [Host::new(HOME, 1), Host::new(AWAY, 2)],
-            under_way: VecDeque::new(),
+            in_flight: VecDeque::new(),
         }
     }
 
@@ -152,10 +152,10 @@ impl Net {
     fn step(&mut self, fate: &mut dyn FnMut() -> Fate) -> bool {
         for host in 0..2 {
             let sent = self.hosts[host].drain(self.now);
-            self.under_way
+            self.in_flight
                 .extend(sent.into_iter().map(|it| (1 - host, it.datagram)));
         }
-        let Some((to, datagram)) = self.under_way.pop_front() else {
+        let Some((to, datagram)) = self.in_flight.pop_front() else {
             return false;
         };
         match fate() {
@@ -165,7 +165,7 @@ impl Net {
                 self.deliver(to, datagram.clone());
                 self.deliver(to, datagram);
             }
-            Fate::Late => self.under_way.push_back((to, datagram)),
+            Fate::Late => self.in_flight.push_back((to, datagram)),
         }
         true
     }
@@ -173,7 +173,7 @@ impl Net {
     pub(super) fn deliver(&mut self, to: usize, datagram: Bytes) {
         let from = [AWAY, HOME][to];
         let reply = self.hosts[to].handle(self.now, from, datagram);
-        self.under_way.extend(reply.map(|it| (1 - to, it.datagram)));
+        self.in_flight.extend(reply.map(|it| (1 - to, it.datagram)));
     }
 
     /// Advances to the next timer, if there is one within a minute.

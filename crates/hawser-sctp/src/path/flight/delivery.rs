@@ -57,8 +57,8 @@ impl Delivery {
         }
     }
 
-    pub(super) fn on_application_limited(&mut self, under_way: u64) {
-        self.limited_until = Some(self.delivered + under_way);
+    pub(super) fn on_application_limited(&mut self, in_flight: u64) {
+        self.limited_until = Some(self.delivered + in_flight);
     }
 
     /// Returns the sample of an acknowledged packet; `None` if its time span is too short.

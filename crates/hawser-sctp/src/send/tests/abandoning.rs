@@ -56,7 +56,7 @@ fn what_was_sent_and_outlived_its_time_is_passed_over_by_the_peer() {
     assert!(!bench.outbound.is_settled());
     bench.sack(3, &[]).unwrap();
     assert!(bench.outbound.is_settled());
-    assert_eq!(bench.under_way(0), 0);
+    assert_eq!(bench.in_flight(0), 0);
 }
 
 #[test]

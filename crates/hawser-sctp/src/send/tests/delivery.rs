@@ -44,7 +44,7 @@ fn deliver(network: &mut Network, sizes: &[(u16, usize)]) -> Duration {
         "something else has arrived"
     );
     for path in 0..network.bench.paths.iter().count() {
-        assert_eq!(network.bench.under_way(path as u32), 0);
+        assert_eq!(network.bench.in_flight(path as u32), 0);
     }
     took
 }

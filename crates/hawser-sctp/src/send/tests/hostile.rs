@@ -3,7 +3,7 @@
 use super::*;
 
 /// Creates a bench with ten full chunks in flight on one path with a round-trip time of 20 ms.
-fn ten_under_way() -> Bench {
+fn ten_in_flight() -> Bench {
     let mut bench = Bench::with_rtts(&[20], &config());
     open(&mut bench, 0);
     (0..10).for_each(|_| bench.write(0, FULL));
@@ -35,14 +35,14 @@ pub(super) fn open(bench: &mut Bench, path: u32) {
 
 #[test]
 fn acknowledging_what_was_never_sent_is_misbehaviour_and_changes_nothing() {
-    let mut bench = ten_under_way();
-    let before = (bench.under_way(0), bench.window(0), bench.outbound.held());
+    let mut bench = ten_in_flight();
+    let before = (bench.in_flight(0), bench.window(0), bench.outbound.held());
     let unsent = Err(Misbehaviour::AcknowledgedUnsent);
     assert_eq!(bench.sack(11, &[]), unsent);
     assert_eq!(bench.sack(1 << 30, &[]), unsent);
     assert_eq!(bench.sack(0, &[(2, 10)]), unsent);
     assert_eq!(bench.sack(3, &[(4, 4), (8, 60_000)]), unsent);
-    let after = (bench.under_way(0), bench.window(0), bench.outbound.held());
+    let after = (bench.in_flight(0), bench.window(0), bench.outbound.held());
     assert_eq!(before, after);
     assert_eq!(bench.status(4), Some(Status::Wait));
     assert!(bench.sack(10, &[]).is_ok());
@@ -51,19 +51,19 @@ fn acknowledging_what_was_never_sent_is_misbehaviour_and_changes_nothing() {
 
 #[test]
 fn gap_blocks_that_overlap_or_come_in_any_order_count_each_chunk_once() {
-    let mut bench = ten_under_way();
+    let mut bench = ten_in_flight();
     let acknowledged = bench
         .sack(1, &[(6, 8), (3, 4), (3, 7), (4, 4), (3, 4)])
         .unwrap();
     assert_eq!(acknowledged, ByteCount::from(7 * FULL));
-    assert_eq!(bench.under_way(0), 1200, "only the last");
+    assert_eq!(bench.in_flight(0), 1200, "only the last");
     assert_eq!(bench.status(2), Some(Status::Fail));
     assert_eq!(bench.status(9), Some(Status::Wait));
 }
 
 #[test]
 fn gap_blocks_that_make_no_sense_are_passed_over() {
-    let mut bench = ten_under_way();
+    let mut bench = ten_in_flight();
     let mut sack = bench.sack_of(0, &[(5, 5)]);
     sack.gaps.push(GapBlock { first: 0, last: 3 });
     sack.gaps.push(GapBlock { first: 1, last: 1 });
@@ -76,12 +76,12 @@ fn gap_blocks_that_make_no_sense_are_passed_over() {
 
 #[test]
 fn sacks_that_were_overtaken_neither_shrink_nor_move_anything() {
-    let mut bench = ten_under_way();
+    let mut bench = ten_in_flight();
     bench.sack(6, &[(8, 8)]).unwrap();
-    let under_way = bench.under_way(0);
+    let in_flight = bench.in_flight(0);
     let acknowledged = bench.sack(2, &[(4, 9)]).unwrap();
     assert_eq!(acknowledged, ByteCount::ZERO);
-    assert_eq!(bench.under_way(0), under_way);
+    assert_eq!(bench.in_flight(0), in_flight);
     // The same cumulative TSN with fewer gap blocks: an older SACK, not a sign that 8 was dropped.
     bench.sack(6, &[]).unwrap();
     assert_eq!(bench.status(8), Some(Status::Ack));
@@ -90,7 +90,7 @@ fn sacks_that_were_overtaken_neither_shrink_nor_move_anything() {
 
 #[test]
 fn what_the_peer_dropped_after_acknowledging_it_is_sent_again() {
-    let mut bench = ten_under_way();
+    let mut bench = ten_in_flight();
     bench.sack(0, &[(2, 3), (5, 9)]).unwrap();
     // 2 follows the cumulative TSN: a peer that still had it would have included it.
     bench.sack(2, &[(7, 8)]).unwrap();
@@ -106,7 +106,7 @@ fn what_the_peer_dropped_after_acknowledging_it_is_sent_again() {
 
 #[test]
 fn a_peer_that_drops_and_takes_back_over_and_over_gains_no_window() {
-    let mut bench = ten_under_way();
+    let mut bench = ten_in_flight();
     let window = bench.window(0);
     for _ in 0..50 {
         bench.sack(0, &[(2, 9)]).unwrap();
@@ -121,7 +121,7 @@ fn a_peer_that_drops_and_takes_back_over_and_over_gains_no_window() {
 
 #[test]
 fn thousands_of_duplicates_do_no_harm() {
-    let mut bench = ten_under_way();
+    let mut bench = ten_in_flight();
     let mut sack = bench.sack_of(4, &[]);
     sack.duplicates = (0..16_000).map(tsn).collect();
     let window = bench.window(0);
@@ -133,7 +133,7 @@ fn thousands_of_duplicates_do_no_harm() {
 
 #[test]
 fn a_window_that_shrinks_to_zero_stops_all_but_one_probe() {
-    let mut bench = ten_under_way();
+    let mut bench = ten_in_flight();
     (0..20).for_each(|_| bench.write(0, FULL));
     let mut closed = bench.sack_of(5, &[]);
     closed.window = 0;
@@ -181,7 +181,7 @@ fn acknowledgements_sooner_than_the_path_can_bring_them_open_no_window() {
         Some(ms(100)),
         "nor do they measure anything"
     );
-    assert!(bench.under_way(0) == 0 && bench.outbound.is_settled());
+    assert!(bench.in_flight(0) == 0 && bench.outbound.is_settled());
 }
 
 /// The forward delay is a tenth of the round trip, and the answer returns over the fast path.
@@ -231,7 +231,7 @@ fn a_path_that_has_become_quicker_is_believed_once_a_heartbeat_has_shown_it() {
 
 #[test]
 fn an_acknowledgement_for_each_byte_opens_no_more_than_one_for_all() {
-    let mut bench = ten_under_way();
+    let mut bench = ten_in_flight();
     let before = bench.window(0);
     for chunk in 1..=10 {
         for _ in 0..20 {
@@ -255,7 +255,7 @@ proptest::proptest! {
             0..60,
         ),
     ) {
-        let mut bench = ten_under_way();
+        let mut bench = ten_in_flight();
         for (cumulative, gaps, window, wait) in sacks {
             let sack = Sack {
                 cumulative: tsn(0).advance(cumulative.wrapping_sub(1)),
@@ -275,6 +275,6 @@ proptest::proptest! {
             steps += 1;
             proptest::prop_assert!(steps < 100);
         }
-        proptest::prop_assert_eq!(bench.under_way(0), 0);
+        proptest::prop_assert_eq!(bench.in_flight(0), 0);
     }
 }

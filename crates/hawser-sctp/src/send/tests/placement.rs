@@ -53,8 +53,8 @@ fn a_path_gets_no_more_than_its_window_and_the_quickest_is_filled_first() {
     runs.dedup();
     assert_eq!(runs, [1, 2, 0]);
     for path in 0..3 {
-        assert!(bench.under_way(path) >= bench.window(path).as_u64());
-        assert!(bench.under_way(path) < bench.window(path).as_u64() + 1200);
+        assert!(bench.in_flight(path) >= bench.window(path).as_u64());
+        assert!(bench.in_flight(path) < bench.window(path).as_u64() + 1200);
     }
 }
 
@@ -96,7 +96,7 @@ fn the_first_chunk_of_all_may_exceed_a_full_window_by_a_packet_and_no_other_may(
     let mut bench = Bench::with_rtts(&[10, 20], &config());
     (0..60).for_each(|_| bench.write(0, FULL));
     bench.pump();
-    let full = bench.under_way(1);
+    let full = bench.in_flight(1);
     bench.wait(10);
     // 0 and 1 failed on the first path, whose window is halved; that of the second is full.
     bench.sack(0, &[(2, 3)]).unwrap();
@@ -108,7 +108,7 @@ fn the_first_chunk_of_all_may_exceed_a_full_window_by_a_packet_and_no_other_may(
         .flat_map(Sent::numbers)
         .collect();
     assert_eq!(again, [0]);
-    assert_eq!(bench.under_way(1), full + 1200);
+    assert_eq!(bench.in_flight(1), full + 1200);
     assert!(
         bench
             .outbound
@@ -335,7 +335,7 @@ fn the_redundant_policy_sends_each_chunk_over_two_paths() {
     );
     bench.wait(20);
     bench.sack(2, &[]).unwrap();
-    assert_eq!((bench.under_way(0), bench.under_way(1)), (0, 0));
+    assert_eq!((bench.in_flight(0), bench.in_flight(1)), (0, 0));
 }
 
 #[test]
@@ -420,7 +420,7 @@ fn what_is_to_go_twice_takes_one_path_twice_while_that_loses_packets() {
     assert_eq!(paths_of(&mut bench, 4), [0, 0]);
     bench.wait(20);
     bench.sack(5, &[]).unwrap();
-    assert_eq!((bench.under_way(0), bench.outbound.is_settled()), (0, true));
+    assert_eq!((bench.in_flight(0), bench.outbound.is_settled()), (0, true));
     // Some hundred packets later the loss is forgotten.
     for round in 1..=200 {
         bench.write(0, FULL);

@@ -99,7 +99,7 @@ fn a_path_that_answers_nothing_is_given_up_and_the_others_carry_all() {
 }
 
 #[test]
-fn what_was_under_way_on_a_path_that_is_gone_goes_over_the_others() {
+fn what_was_in_flight_on_a_path_that_is_gone_goes_over_the_others() {
     let mut bench = Bench::with_rtts(&[10, 20], &config());
     (0..8).for_each(|_| bench.write(0, FULL));
     bench.pump();
@@ -189,7 +189,7 @@ fn a_duplicate_shows_that_what_counted_as_lost_was_late() {
 }
 
 #[test]
-fn what_is_under_way_on_a_path_that_falls_silent_goes_over_another_before_t3() {
+fn what_is_in_flight_on_a_path_that_falls_silent_goes_over_another_before_t3() {
     let mut bench = Bench::with_rtts(&[20, 40], &config());
     (0..4).for_each(|_| bench.write(0, FULL));
     let sent = bench.pump();
@@ -208,7 +208,7 @@ fn what_is_under_way_on_a_path_that_falls_silent_goes_over_another_before_t3() {
     bench.wait(40);
     bench.sack(4, &[]).unwrap();
     assert!(bench.outbound.is_settled());
-    assert_eq!((bench.under_way(0), bench.under_way(1)), (0, 0));
+    assert_eq!((bench.in_flight(0), bench.in_flight(1)), (0, 0));
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn the_fourth_report_of_any_path_makes_a_chunk_lost_once() {
 
 /// Each path has a window and a threshold of its own.
 #[test]
-fn of_what_was_under_way_on_a_path_the_first_loss_reduces_its_window_and_no_other() {
+fn of_what_was_in_flight_on_a_path_the_first_loss_reduces_its_window_and_no_other() {
     let mut bench = Bench::with_rtts(&[10, 100], &counting());
     for path in [0, 1] {
         super::hostile::open(&mut bench, path);

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::round_trip::{any_data, chunk};
 use super::*;
 
-const NAMES: PacketNames = PacketNames {
+const NAMES: CommonHeader = CommonHeader {
     source_port: 9,
     destination_port: 10,
     tag: VerificationTag::new(7),

@@ -2,7 +2,7 @@ use bytes::Bytes;
 use hawser_wire::sctp::{Cause, Chunk, Init, Parameter, VerificationTag};
 
 use super::*;
-use crate::endpoint::CookieKey;
+use crate::handshake::CookieKey;
 use crate::testing::{cookie_of, ip};
 
 /// Tag of the peer after its restart.
@@ -35,13 +35,13 @@ fn echo(setup: &mut Setup, answer: &Init) -> (SetupOutcome, Vec<Sent>) {
 #[test]
 fn an_init_never_changes_an_association() {
     for mut setup in [waiting(), echoed(), established(), closed()] {
-        let (stage, names) = (setup.stage.name(), setup.names);
+        let (stage, identifiers) = (setup.stage.name(), setup.identifiers);
         let wake_up = setup.poll_timeout();
         let (outcome, _) = deliver(&mut setup, 0, Chunk::Init(init(ANEW, vec![])));
         assert_eq!(outcome, SetupOutcome::Discard);
         assert_eq!(
-            (setup.stage.name(), setup.names, setup.poll_timeout()),
-            (stage, names, wake_up)
+            (setup.stage.name(), setup.identifiers, setup.poll_timeout()),
+            (stage, identifiers, wake_up)
         );
     }
 }
@@ -160,8 +160,8 @@ fn a_peer_that_lost_the_association_begins_anew() {
         (negotiated.local_tag, negotiated.peer_tag.value()),
         (answer.tag, ANEW)
     );
-    assert_eq!(setup.names.tag, answer.tag);
-    assert_eq!(setup.names.initial_tsn, answer.initial_tsn);
+    assert_eq!(setup.identifiers.tag, answer.tag);
+    assert_eq!(setup.identifiers.initial_tsn, answer.initial_tsn);
     assert_eq!(
         (sent[0].tag.value(), &sent[0].chunks[..]),
         (ANEW, &[Chunk::CookieAck][..])
@@ -212,7 +212,7 @@ fn a_new_beginning_that_comes_too_late_is_told_so() {
         sent[0].chunks,
         [Chunk::Error(vec![Cause::StaleCookie(1_000_000)])]
     );
-    assert_eq!(setup.names.tag.value(), OWN);
+    assert_eq!(setup.identifiers.tag.value(), OWN);
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn a_known_cookie_is_acknowledged_again_whatever_its_age() {
 fn a_cookie_of_another_association_with_the_same_peer_is_dropped() {
     // Neither tag is known, and the cookie names another predecessor or none.
     let mut other = established();
-    other.names.tag = VerificationTag::new(55);
+    other.identifiers.tag = VerificationTag::new(55);
     let answer = answered(&mut other, ANEW);
     assert_eq!(
         echo(&mut established(), &answer),
@@ -346,6 +346,6 @@ fn a_cookie_counts_only_with_its_tag_its_ports_and_from_its_addresses() {
         let (outcome, sent) = deliver_by(&mut setup, seconds(1), from, chunk.clone());
         assert_eq!((outcome, sent), (SetupOutcome::Discard, Vec::new()));
     }
-    setup.names.peer_port = 10;
+    setup.identifiers.peer_port = 10;
     assert_eq!(deliver(&mut setup, OWN, chunk).0, SetupOutcome::Discard);
 }

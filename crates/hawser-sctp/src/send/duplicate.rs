@@ -71,14 +71,17 @@ impl Outbound {
         paths: &mut Paths,
         filling: &Filling,
     ) -> Option<(PathId, SmallVec<[u64; 2]>)> {
-        if filling.twice.is_empty() {
+        if filling.to_duplicate.is_empty() {
             return None;
         }
         let second = second_path(now, paths, filling.path)?;
-        let bytes = filling.twice.iter().filter_map(|it| self.window.get(*it));
+        let bytes = filling
+            .to_duplicate
+            .iter()
+            .filter_map(|it| self.window.get(*it));
         let bytes = bytes.map(|record| record.data.payload.len() as u64).sum();
         let allowed = self.budget.spend(now, bytes);
-        allowed.then(|| (second, filling.twice.clone()))
+        allowed.then(|| (second, filling.to_duplicate.clone()))
     }
 }
 

@@ -4,10 +4,11 @@ use std::time::Duration;
 use hawser_types::Instant;
 use hawser_wire::sctp::{Chunk, Parameter};
 
-use super::negotiated::{Names, Negotiated};
+use super::cookie::{Cookie, CookieKey};
+use super::identifiers::Identifiers;
+use super::negotiated::Negotiated;
 use super::offer::{MAX_PEER_ADDRESSES, Offer, PeerOffer};
 use super::scope::{is_host, may_list};
-use crate::endpoint::{Cookie, CookieKey};
 use crate::{Local, Route};
 
 /// The inputs of an INIT ACK.
@@ -29,11 +30,11 @@ impl Answer<'_> {
         &self,
         now: Instant,
         route: Route,
-        names: Names,
+        identifiers: Identifiers,
         tie: u64,
         peer: &PeerOffer,
     ) -> Chunk {
-        let negotiated = Negotiated::agree(self.offer, names, peer, route.remote);
+        let negotiated = Negotiated::agree(self.offer, identifiers, peer, route.remote);
         let life = self.life + peer.cookie_life_increment.min(self.life);
         let cookie = self.key.seal(&Cookie {
             expires: now + life,
@@ -50,7 +51,7 @@ impl Answer<'_> {
             room -= if fits { size } else { 0 };
             fits
         });
-        let mut init = self.offer.init(names, &addresses);
+        let mut init = self.offer.init(identifiers, &addresses);
         init.parameters.push(Parameter::Cookie(cookie));
         init.parameters.extend(
             peer.unrecognized

@@ -2,6 +2,7 @@ use std::net::SocketAddr;
 
 use hawser_wire::sctp::{Tsn, VerificationTag};
 
+use super::identifiers::Identifiers;
 use super::offer::{Offer, PeerOffer};
 
 /// The values that both ends have negotiated for an association.
@@ -38,37 +39,29 @@ pub(crate) struct Negotiated {
     pub(crate) zero_checksum: bool,
 }
 
-/// The identifiers that this end puts into an INIT or INIT ACK.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Names {
-    /// Verification tag of packets from the peer, chosen by this end.
-    pub(crate) tag: VerificationTag,
-    /// TSN of this end's first DATA chunk, chosen by this end.
-    pub(crate) initial_tsn: Tsn,
-    /// This end's SCTP port.
-    pub(crate) port: u16,
-    /// The peer's SCTP port.
-    pub(crate) peer_port: u16,
-}
-
 impl Negotiated {
     /// Combines the offers of both ends. `source`: the address that the peer's offer came from.
-    pub(crate) fn agree(own: &Offer, names: Names, peer: &PeerOffer, source: SocketAddr) -> Self {
+    pub(crate) fn agree(
+        own: &Offer,
+        identifiers: Identifiers,
+        peer: &PeerOffer,
+        source: SocketAddr,
+    ) -> Self {
         let features = own.features.and(peer.features);
         let others = peer
             .addresses
             .iter()
             .map(|it| SocketAddr::new(*it, source.port()));
         Self {
-            local_tag: names.tag,
+            local_tag: identifiers.tag,
             peer_tag: peer.tag,
-            initial_tsn: names.initial_tsn,
+            initial_tsn: identifiers.initial_tsn,
             peer_initial_tsn: peer.initial_tsn,
             outbound_streams: own.outbound_streams.min(peer.inbound_streams),
             inbound_streams: own.inbound_streams.min(peer.outbound_streams),
             peer_window: peer.window,
-            port: names.port,
-            peer_port: names.peer_port,
+            port: identifiers.port,
+            peer_port: identifiers.peer_port,
             peer_addresses: std::iter::once(source).chain(others).collect(),
             interleaving: features.interleaving,
             partial_reliability: features.partial_reliability,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use hawser_wire::sctp::{Init, Parameter, Tsn, UnknownAction, VerificationTag};
 
-use super::negotiated::Names;
+use super::identifiers::Identifiers;
 use super::scope::{is_host, may_list};
 use crate::{AssociationConfig, Checksum};
 
@@ -84,15 +84,15 @@ impl Offer {
     }
 
     /// Builds the content of the chunk. `addresses`: further addresses of this end.
-    pub(crate) fn init(&self, names: Names, addresses: &[IpAddr]) -> Init {
+    pub(crate) fn init(&self, identifiers: Identifiers, addresses: &[IpAddr]) -> Init {
         let mut parameters = self.features.parameters();
         parameters.extend(addresses.iter().map(|it| Parameter::Address(*it)));
         Init {
-            tag: names.tag,
+            tag: identifiers.tag,
             window: self.window,
             outbound_streams: self.outbound_streams,
             inbound_streams: self.inbound_streams,
-            initial_tsn: names.initial_tsn,
+            initial_tsn: identifiers.initial_tsn,
             parameters,
         }
     }

@@ -6,7 +6,8 @@ use hawser_types::Instant;
 use hawser_wire::sctp::{Cause, Tsn, VerificationTag};
 use subtle::ConstantTimeEq as _;
 
-use crate::association::{MAX_PEER_ADDRESSES, Negotiated};
+use super::negotiated::Negotiated;
+use super::offer::MAX_PEER_ADDRESSES;
 
 /// A state cookie: an association that does not exist yet. The peer carries it, so that an INIT
 /// costs no memory.
