@@ -189,7 +189,7 @@ const UNFINISHED: [(&str, usize); 14] = [
     ("hawser-path", 4),
     ("hawser-scenario", 6),
     ("hawser-sched", 19),
-    ("hawser-sctp", 26),
+    ("hawser-sctp", 17),
     ("hawser-session", 2),
     ("hawser-sim", 33),
     ("hawser-wire", 4),

@@ -1,13 +1,13 @@
 //! Entry of datagrams: cookies for strangers, dispatch to associations for the rest.
 
 mod config;
+mod id;
 mod limit;
 mod table;
 #[cfg(test)]
 mod tests;
 mod unassociated;
 
-use std::fmt;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
@@ -20,6 +20,7 @@ use crate::association::{Association, Setup, SetupContext};
 use crate::handshake::{CookieKey, Identifiers, is_host};
 use crate::{AssociationConfig, Checksum, Local, Route, Transmit};
 pub use config::EndpointConfig;
+pub use id::AssociationId;
 use limit::AnswerLimit;
 use table::{Ports, Table};
 
@@ -43,10 +44,6 @@ pub struct Endpoint {
     /// Limit of all other answers, so that they cannot use up the first limit.
     unexpected_limit: AnswerLimit,
 }
-
-/// Identifier of an association of an [`Endpoint`]; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AssociationId(pub(crate) u64);
 
 /// Result of handling a datagram.
 #[derive(Debug)]
@@ -268,12 +265,6 @@ impl Endpoint {
             key: self.key.clone(),
             random: StdRng::from_rng(&mut self.random),
         }
-    }
-}
-
-impl fmt::Display for AssociationId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "association {}", self.0)
     }
 }
 

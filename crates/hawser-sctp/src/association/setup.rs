@@ -113,7 +113,7 @@ impl Setup {
         identifiers: Identifiers,
         remotes: &[SocketAddr],
     ) -> Self {
-        let schedule = HandshakeSchedule::new(now, &context, remotes, None);
+        let schedule = HandshakeSchedule::new(now, &context.config, &context.locals, remotes, None);
         let stage = Stage::CookieWait {
             schedule,
             stale: 0,

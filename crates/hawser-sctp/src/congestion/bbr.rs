@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hawser_types::{ByteCount, Instant, Rate};
 
-use super::{Acknowledged, CongestionControl, Lost, MAX_WINDOW, initial_window};
+use super::control::{Acknowledged, CongestionControl, Lost, MAX_WINDOW, initial_window};
 use model::Model;
 
 /// BBR: sends at the measured delivery rate, with little more in flight than the path holds.

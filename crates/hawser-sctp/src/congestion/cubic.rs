@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use hawser_types::{ByteCount, Instant, Rate};
 
-use super::{Acknowledged, CongestionControl, Coupling, Lost, MAX_WINDOW, initial_window, pace};
+use super::control::{Acknowledged, CongestionControl, Lost, MAX_WINDOW, initial_window, pace};
+use super::coupled::Coupling;
 use hystart::HyStart;
 
 /// CUBIC with fast convergence and the Reno-friendly region. Slow start ends when the round-trip

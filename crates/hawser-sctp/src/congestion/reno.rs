@@ -1,6 +1,7 @@
 use hawser_types::{ByteCount, Instant, Rate};
 
-use super::{Acknowledged, CongestionControl, Coupling, Lost, MAX_WINDOW};
+use super::control::{Acknowledged, CongestionControl, Lost, MAX_WINDOW};
+use super::coupled::Coupling;
 
 /// SCTP's own congestion control: slow start, then one packet more in each round trip; half with
 /// each loss.

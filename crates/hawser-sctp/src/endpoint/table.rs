@@ -6,7 +6,7 @@ use hawser_types::Instant;
 use hawser_wire::sctp::VerificationTag;
 use smallvec::{SmallVec, smallvec};
 
-use super::AssociationId;
+use super::id::AssociationId;
 use crate::handshake::MAX_PEER_ADDRESSES;
 
 /// Table that finds the association of a packet.

@@ -60,11 +60,12 @@ impl Setup {
         self.add_given(&mut negotiated);
         let schedule = HandshakeSchedule::new(
             now,
-            &self.context,
+            &self.context.config,
+            &self.context.locals,
             &negotiated.peer_addresses,
             Some(arrival.route),
         );
-        let schedule = schedule.after_answer(began, &self.context);
+        let schedule = schedule.after_answer(began, &self.context.config);
         self.move_to(Stage::CookieEchoed {
             schedule,
             chunks,
@@ -145,7 +146,13 @@ impl Setup {
         if *stale >= MAX_STALE {
             return self.close(Closed::Refused);
         }
-        let schedule = HandshakeSchedule::new(now, &self.context, &negotiated.peer_addresses, None);
+        let schedule = HandshakeSchedule::new(
+            now,
+            &self.context.config,
+            &self.context.locals,
+            &negotiated.peer_addresses,
+            None,
+        );
         let stale = stale + 1;
         self.move_to(Stage::CookieWait {
             schedule,

@@ -3,8 +3,7 @@ use std::time::Duration;
 
 use hawser_types::Instant;
 
-use super::SetupContext;
-use crate::{Begin, Route};
+use crate::{AssociationConfig, Begin, Local, Route};
 
 /// Schedule that repeats one packet over all routes until it is answered: T1-init and T1-cookie.
 ///
@@ -43,15 +42,15 @@ impl HandshakeSchedule {
     /// packet is due at once.
     pub(super) fn new(
         now: Instant,
-        context: &SetupContext,
+        config: &AssociationConfig,
+        locals: &[Local],
         remotes: &[SocketAddr],
         first: Option<Route>,
     ) -> Self {
-        let config = &context.config;
         let mut routes: Vec<Route> = first.into_iter().collect();
         // The first routes cover as many addresses of both ends as possible.
         for shift in 0..remotes.len() {
-            for (place, local) in context.locals.iter().enumerate() {
+            for (place, local) in locals.iter().enumerate() {
                 let route = Route {
                     local: *local,
                     remote: remotes[(place + shift) % remotes.len()],
@@ -82,13 +81,13 @@ impl HandshakeSchedule {
 
     /// Adapts the schedule of the second handshake packet: the answer to the first, sent at
     /// `began`, has shown how long an answer takes.
-    pub(super) fn after_answer(self, began: Instant, context: &SetupContext) -> Self {
-        if context.config.begin == Begin::InTurn {
+    pub(super) fn after_answer(self, began: Instant, config: &AssociationConfig) -> Self {
+        if config.begin == Begin::InTurn {
             return self;
         }
         let answered = self.began.since(began) * 2;
         Self {
-            wait: answered.max(self.wait).min(context.config.rto_initial),
+            wait: answered.max(self.wait).min(config.rto_initial),
             growth: 2,
             ..self
         }

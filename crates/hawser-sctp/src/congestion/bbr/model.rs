@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use hawser_types::Instant;
 
-use crate::congestion::Acknowledged;
+use crate::congestion::control::Acknowledged;
 
 /// Model of the path: rate, delay, losses and burstiness of acknowledgements.
 #[derive(Debug, Default)]
