@@ -185,13 +185,13 @@ const UNFINISHED: [(&str, usize); 14] = [
     ("hawser-front", 16),
     ("hawser-lab", 53),
     ("hawser-monitor", 15),
-    ("hawser-net", 45),
+    ("hawser-net", 14),
     ("hawser-path", 4),
     ("hawser-scenario", 6),
     ("hawser-sched", 19),
-    ("hawser-sctp", 17),
+    ("hawser-sctp", 16),
     ("hawser-session", 2),
-    ("hawser-sim", 33),
+    ("hawser-sim", 29),
     ("hawser-wire", 4),
 ];
 

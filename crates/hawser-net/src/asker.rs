@@ -14,7 +14,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::sys::effective_user;
 
-/// What is known of a process.
+/// Facts about a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     /// Its name, as the kernel keeps it: 15 bytes at most.
@@ -27,8 +27,8 @@ pub struct Process {
     pub cgroup: Option<String>,
 }
 
-/// Finds processes by their connections. Every call waits for the kernel, and some for a look through
-/// all of `/proc`: not for threads that others wait for.
+/// Finds processes by their connections. Every call waits for the kernel, and some for a look
+/// through all of `/proc`: not for threads that others wait for.
 #[derive(Debug)]
 pub struct Askers {
     diagnosis: Socket,
@@ -71,8 +71,8 @@ impl Askers {
         describe(process, user)
     }
 
-    /// Looks among processes that were found lately. Of one with many sockets many tend to be asked for at
-    /// once, when somebody wants to see what it has open.
+    /// Looks among processes that were found lately. Of one with many sockets many tend to be asked
+    /// for at once, when a client of the daemon wants to see what it has open.
     fn look_again(&mut self, inode: u32) -> Option<u32> {
         let fresh = self
             .sockets
@@ -102,7 +102,7 @@ impl Askers {
         // Of two bytes, the upper is zero for either that may come.
         let kind = number(KIND_AT)? & 0xffff;
         let (user, inode) = (number(USER_AT)?, number(INODE_AT)?);
-        // One that its process has closed is nobody's any more.
+        // One that its process has closed belongs to no process any more.
         (kind == SOCK_DIAG_BY_FAMILY && inode != 0).then_some((user, inode))
     }
 
@@ -188,12 +188,12 @@ fn octets(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// Whether the process has this socket among its open files.
+/// True if the process has this socket among its open files.
 fn holds(process: u32, socket: &str) -> bool {
     open_files(process).any(|file| file == socket)
 }
 
-/// What the files are that a process has open, as far as that may be known.
+/// The files that a process has open, as far as that may be known.
 fn open_files(process: u32) -> impl Iterator<Item = OsString> {
     let files = fs::read_dir(format!("/proc/{process}/fd")).into_iter();
     let files = files.flatten().flatten().take(MAX_FILES);

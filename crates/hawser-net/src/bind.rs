@@ -26,20 +26,20 @@ use crate::sys;
 pub use datagram::DatagramSocket;
 pub use error::ConnectError;
 
-/// What is set on a TCP socket before it carries anything.
+/// Options of a TCP socket, set before it carries anything.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SocketOptions {
     /// Name of the congestion control; none leaves the system's default.
     pub congestion: Option<String>,
-    /// How many bytes may wait in the kernel unsent before the socket stops being writable; none
+    /// Bytes that may wait in the kernel unsent before the socket stops being writable; none
     /// leaves it without a limit of its own.
     pub not_sent_low_water: Option<ByteCount>,
-    /// Whether small writes go out at once instead of waiting for company.
+    /// Small writes go out at once instead of waiting for more.
     pub no_delay: bool,
-    /// Whether the far end is offered Multipath TCP, where this system has it; towards one that does
+    /// The far end is offered Multipath TCP, where this system has it; towards one that does
     /// not take it the connection is an ordinary one (RFC 8684 §3.7).
     pub mptcp: bool,
-    /// How long a connection attempt may take.
+    /// Time that a connection attempt may take.
     pub connect_timeout: Duration,
 }
 
@@ -50,7 +50,7 @@ impl SocketOptions {
         if let Some(name) = &self.congestion {
             socket
                 .set_tcp_congestion(name.as_bytes())
-                .map_err(|e| ConnectError::congestion(name, e))?;
+                .map_err(|e| congestion_error(name, e))?;
         }
         if let Some(bytes) = self.not_sent_low_water {
             set_low_water(&socket, bytes)
@@ -109,7 +109,7 @@ pub async fn connect_on_link(
     }
 }
 
-/// Finds out why nobody has answered.
+/// Finds out why there was no answer.
 async fn silence(link: Option<&Link>, remote: SocketAddr, after: Duration) -> ConnectError {
     if let Some(link) = link
         && let Some(source) = link.source_address(remote.ip())
@@ -131,8 +131,8 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Lets [`listen_on_link`] listen on the port of `listener` too.
 ///
-/// Only afterwards, since whoever asked for that before listening would not notice that another
-/// process of the same user has the port.
+/// Only afterwards, since a program that asked for that before listening would not notice that
+/// another process of the same user has the port.
 pub(crate) fn share_port(listener: &TcpListener) -> io::Result<()> {
     SockRef::from(listener).set_reuse_port(true)
 }
@@ -168,7 +168,7 @@ fn open_listener(
 pub fn set_congestion(socket: &impl AsFd, name: &str) -> Result<(), ConnectError> {
     SockRef::from(socket)
         .set_tcp_congestion(name.as_bytes())
-        .map_err(|e| ConnectError::congestion(name, e))
+        .map_err(|e| congestion_error(name, e))
 }
 
 /// Bounds what may wait in the kernel unsent before the socket stops being writable
@@ -187,13 +187,18 @@ pub fn allowed_congestion() -> io::Result<Vec<String>> {
     words("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 }
 
+fn congestion_error(name: &str, error: io::Error) -> ConnectError {
+    let allowed = allowed_congestion().unwrap_or_default();
+    ConnectError::congestion(name, &allowed, error)
+}
+
 /// The congestion control that suits striping best among those this process may use: bbr, since a
 /// loss on a radio link is not congestion; `None` for the system's default.
 pub fn best_congestion() -> Option<String> {
     is_permitted(BBR).then(|| BBR.to_owned())
 }
 
-/// Whether this process may use a congestion control.
+/// True if this process may use a congestion control.
 pub(crate) fn is_permitted(name: &str) -> bool {
     let socket = open_socket(SocketAddr::from(([127, 0, 0, 1], 0)));
     socket.is_ok_and(|socket| {

@@ -1,64 +1,35 @@
 //! The client side: a session to one gateway, kept alive over every link.
 
+mod address_choice;
 mod association;
+mod config;
 mod first;
 mod join;
+mod join_error;
 mod keeper;
 mod reach;
 mod rules;
 mod scheduler;
+mod shared;
 mod status;
+mod transport;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_sched::chunk::ChunkPolicy;
-use hawser_sched::rules::Terms;
-use hawser_session::{CloseReason, OpenError, SessionConfig, SessionSnapshot, TransportChoice};
-use hawser_types::{ByteCount, Host, StreamId};
+use hawser_session::{CloseReason, OpenError, SessionSnapshot};
+use hawser_types::{ByteCount, StreamId};
 use tokio::sync::watch;
 
-use crate::bind::SocketOptions;
 use crate::congestion::Congestion;
 use crate::driver::Driver;
-use crate::host_port::HostPort;
-use crate::identity::{Identity, PublicKey};
-use crate::invite::Invite;
-use crate::links::{self, Link};
+use crate::links::Link;
 use crate::stream::BondStream;
-
-/// How a client reaches its gateway.
-#[derive(Clone, Debug)]
-pub struct ClientConfig {
-    /// This client's key.
-    pub identity: Identity,
-    /// The gateway's key: nobody else is believed.
-    pub gateway: PublicKey,
-    /// Where the gateway listens.
-    pub addresses: Vec<HostPort>,
-    /// Enrol with this invite; `None` for a client that is enrolled.
-    pub invite: Option<Invite>,
-    /// A name for this client, which the gateway shows to people.
-    pub name: String,
-    /// The links to use, by name; empty: every usable one.
-    pub links: Vec<String>,
-    /// What the user's rules make of links, by name; others are used like any. As it is at first:
-    /// [`Client::set_rules`] changes it.
-    pub rules: BTreeMap<String, Terms>,
-    /// The session's behaviour. Its scheduler is the one at first: [`Client::set_scheduler`] changes it.
-    pub session: SessionConfig,
-    /// Congestion control of the channels; `None`: where bbr is permitted, as the session chooses
-    /// for each, else the system's default.
-    pub congestion: Option<String>,
-    /// Separate channels for what must not wait behind bulk.
-    pub express: bool,
-    /// What carries chunks, both ways, at first: [`Client::set_transport`] changes it.
-    pub transport: TransportChoice,
-}
+pub use config::ClientConfig;
+pub use shared::LinkStatus;
+use shared::{Shared, State};
 
 /// A client of one gateway. It connects by itself, again when the session is lost, until it is
 /// closed or dropped.
@@ -66,46 +37,6 @@ pub struct ClientConfig {
 pub struct Client {
     shared: Arc<Shared>,
     task: tokio::task::JoinHandle<()>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    config: ClientConfig,
-    congestion: Congestion,
-    links: watch::Receiver<Arc<Vec<Link>>>,
-    rules: watch::Sender<BTreeMap<String, Terms>>,
-    scheduler: watch::Sender<ChunkPolicy>,
-    transport: watch::Sender<TransportChoice>,
-    /// Why there is no association though one is wanted.
-    association_problem: watch::Sender<Option<String>>,
-    current: watch::Sender<State>,
-    keepers: Mutex<BTreeMap<u32, LinkStatus>>,
-    /// Whether the client ends with its first session that the gateway has answered in.
-    once: bool,
-    /// Whether the next session begins with the invite rather than with the client's own key.
-    enrolling: AtomicBool,
-}
-
-/// Where a client stands.
-#[derive(Clone, Debug)]
-enum State {
-    /// No session yet, and what the last attempt said.
-    Connecting(Option<Arc<str>>),
-    /// A session runs.
-    Running(Driver),
-    /// The client was closed.
-    Closed,
-}
-
-/// What a client does with one of its links.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LinkStatus {
-    /// The link.
-    pub link: Link,
-    /// The gateway's address that this link's channels go to, once one worked.
-    pub remote: Option<SocketAddr>,
-    /// Why the last attempt to add a channel failed; `None` while all is well.
-    pub problem: Option<String>,
 }
 
 /// A client at one moment.
@@ -137,17 +68,6 @@ pub enum OpenStreamError {
     Closed,
 }
 
-impl ClientConfig {
-    /// Whether all addresses are of this very machine, behind its loopback interface.
-    fn is_local(&self) -> bool {
-        let mut hosts = self.addresses.iter().map(HostPort::host);
-        hosts.all(|host| match host {
-            Host::Ip(ip) => ip.is_loopback(),
-            Host::Name(name) => name.as_str() == "localhost",
-        })
-    }
-}
-
 impl Client {
     /// Starts connecting. `links` follows the machine's links, as [`links::LinkMonitor`] gives
     /// them.
@@ -176,19 +96,7 @@ impl Client {
         once: bool,
     ) -> Self {
         let congestion = Congestion::choose(config.congestion.clone());
-        let shared = Arc::new(Shared {
-            once,
-            enrolling: AtomicBool::new(enrolling),
-            rules: watch::Sender::new(config.rules.clone()),
-            scheduler: watch::Sender::new(config.session.scheduler),
-            transport: watch::Sender::new(config.transport),
-            association_problem: watch::Sender::new(None),
-            config,
-            congestion,
-            links,
-            current: watch::Sender::new(State::Connecting(None)),
-            keepers: Mutex::default(),
-        });
+        let shared = Arc::new(Shared::new(config, links, congestion, enrolling, once));
         let task = tokio::spawn(run(Arc::clone(&shared)));
         Self { shared, task }
     }
@@ -200,7 +108,7 @@ impl Client {
         Ok(BondStream::new(driver, id, Bytes::new()))
     }
 
-    /// Whether the gateway takes datagrams; `None` while that is not known.
+    /// True if the gateway takes datagrams; `None` while that is not known.
     pub fn takes_datagrams(&self) -> Option<bool> {
         match &*self.shared.current.borrow() {
             State::Running(driver) => driver.with(|session, _| session.takes_datagrams()),
@@ -208,7 +116,7 @@ impl Client {
         }
     }
 
-    /// Whether the gateway has said that it takes associations, and so knows what calls are.
+    /// True if the gateway has said that it takes associations, and so knows what calls are.
     pub fn knows_calls(&self) -> bool {
         match &*self.shared.current.borrow() {
             State::Running(driver) => driver.datagram_port().is_some(),
@@ -232,7 +140,7 @@ impl Client {
         self.heard(patience, has_answered).await
     }
 
-    /// Whether a session runs, and the gateway has shown that it lets this client in.
+    /// True if a session runs, and the gateway has shown that it lets this client in.
     pub fn is_admitted(&self) -> bool {
         match &*self.shared.current.borrow() {
             State::Running(driver) => driver.closed().is_none() && has_answered(driver),
@@ -306,13 +214,13 @@ impl Client {
         }
     }
 
-    /// Whether the gateway is on this very machine, so that the loopback interface leads there.
+    /// True if the gateway is on this very machine, so that the loopback interface leads there.
     pub fn is_local(&self) -> bool {
         self.shared.config.is_local()
     }
 
-    /// Whose these streams of the session are that runs, as far as [`BondStream::set_label`] has said
-    /// and its label knows by now.
+    /// The applications that these streams of the running session belong to, as far as
+    /// [`BondStream::set_label`] has said and its label knows by now.
     pub fn labels(&self, streams: &[StreamId]) -> BTreeMap<StreamId, Arc<str>> {
         match &*self.shared.current.borrow() {
             State::Running(driver) => driver.labels(streams),
@@ -359,84 +267,7 @@ impl Drop for Client {
     }
 }
 
-impl Shared {
-    fn socket_options(&self) -> SocketOptions {
-        SocketOptions {
-            congestion: self.congestion.initial().map(str::to_owned),
-            not_sent_low_water: Some(FIRST_LOW_WATER),
-            connect_timeout: CONNECT_TIMEOUT,
-            ..SocketOptions::default()
-        }
-    }
-
-    /// The links to use now.
-    fn usable_links(&self) -> Vec<Link> {
-        let links = self.links.borrow();
-        let mut usable = match self.config.is_local() {
-            // No other link leads there, whatever was asked for.
-            true => links
-                .iter()
-                .filter(|l| l.loopback && l.up)
-                .cloned()
-                .collect(),
-            false => links::usable(&links, &self.config.links),
-        };
-        usable.retain(|link| !self.is_forbidden(link));
-        usable
-    }
-
-    /// The invite, for as long as this client is not known to be enrolled.
-    fn invite(&self) -> Option<&Invite> {
-        let invite = self.config.invite.as_ref();
-        invite.filter(|_| self.enrolling.load(Ordering::Relaxed))
-    }
-
-    /// Draws the conclusion from a session that is over.
-    fn note_enrolment(&self, driver: &Driver) {
-        if driver.is_enrolled() {
-            self.enrolling.store(false, Ordering::Relaxed);
-        } else if driver.was_refused() && self.config.invite.is_some() {
-            // The answer to an enrolment may have been lost, and the invite expired since.
-            self.enrolling.fetch_not(Ordering::Relaxed);
-        }
-    }
-
-    /// True if the gateway let this client in, in a session that is over: its hello has come, and
-    /// there is no invite left to show. For use behind [`Shared::note_enrolment`].
-    fn was_admitted(&self, driver: &Driver) -> bool {
-        let hello = driver.with(|session, _| session.takes_datagrams());
-        hello.is_some() && self.invite().is_none()
-    }
-
-    /// Which of the gateway's addresses `link` is to use, of those that have `answered`.
-    fn claim(&self, link: &Link, answered: &[(SocketAddr, Duration)]) -> Option<SocketAddr> {
-        let mut keepers = self.lock_keepers();
-        let users = |remote| {
-            let others = keepers.iter().filter(|(index, _)| **index != link.index);
-            let same = others.filter(|(_, status)| status.remote == Some(remote));
-            same.count()
-        };
-        let chosen = reach::choose(answered, users);
-        if let Some(status) = keepers.get_mut(&link.index) {
-            status.remote = chosen.or(status.remote);
-        }
-        chosen
-    }
-
-    fn problem(&self) -> String {
-        match &*self.current.borrow() {
-            State::Connecting(Some(problem)) => problem.to_string(),
-            State::Closed => "the client is closed".to_owned(),
-            _ => "it does not answer".to_owned(),
-        }
-    }
-
-    fn lock_keepers(&self) -> std::sync::MutexGuard<'_, BTreeMap<u32, LinkStatus>> {
-        self.keepers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Whether the gateway has said anything in this session.
+/// True if anything has come from the gateway in this session.
 fn has_answered(driver: &Driver) -> bool {
     let channels = driver.snapshot(0).channels;
     driver.is_enrolled() || channels.iter().any(|c| c.received > ByteCount::ZERO)
@@ -494,11 +325,8 @@ async fn run(shared: Arc<Shared>) {
 
 /// The problem of a client whose key the gateway does not admit.
 const REFUSED: &str = "it refused this client's key: not enrolled, or revoked";
-/// How long opening a stream waits for a session.
+/// Time for which opening a stream waits for a session.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Unsent data in the kernel until the channel's rate is known.
-const FIRST_LOW_WATER: ByteCount = ByteCount::from_kib(16);
 const LAST_WORDS: Duration = Duration::from_millis(20);
 const LOST_PAUSE: Duration = Duration::from_millis(200);
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);

@@ -6,7 +6,7 @@ use hawser_path::Control;
 
 use crate::bind;
 
-/// How channels share their links with others.
+/// The way in which channels share their links with others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Congestion {
     /// Always this one; none leaves the system's default.
@@ -40,7 +40,7 @@ impl Congestion {
         }
     }
 
-    /// What a socket begins with.
+    /// The control that a socket begins with.
     pub(crate) fn initial(&self) -> Option<&str> {
         match self {
             Self::Fixed(name) => name.as_deref(),
@@ -69,7 +69,7 @@ impl Congestion {
 /// One channel's control, as it was chosen last.
 #[derive(Debug)]
 pub(crate) struct Choice {
-    /// What stands for a window; `None`: nothing is to be chosen.
+    /// The control that goes by a window; `None`: nothing is to be chosen.
     window: Option<&'static str>,
     set: Control,
 }

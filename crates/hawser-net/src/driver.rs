@@ -4,16 +4,18 @@
 //! calls, outside the lock; under it the session only keeps its books.
 
 mod association;
+mod association_channel;
 mod channel;
+mod gauge;
 mod halves;
 mod inner;
-mod sample;
+mod shared;
 mod timer;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hawser_session::recorder::Recorder;
@@ -24,7 +26,6 @@ use hawser_session::{
 };
 use hawser_types::{ChannelId, Instant, LinkIndex, SessionId, StreamId};
 use hawser_wire::Enrolment;
-use tokio::sync::Notify;
 
 use crate::association::{AssociationHandle, Seal};
 use crate::clock;
@@ -32,24 +33,14 @@ use crate::congestion::Congestion;
 use crate::stream::{Failure, Label};
 pub(crate) use channel::NewChannel;
 pub(crate) use inner::Waiting;
-use inner::{Handle, Inner, Meter, Wakers};
+use inner::{Handle, Meter, Wakers};
+use shared::Shared;
 
 /// A session that runs. Cloning gives another handle to the same one; when the last handle and
 /// the last stream are gone, the session ends.
 #[derive(Clone)]
 pub(crate) struct Driver {
     shared: Arc<Shared>,
-}
-
-pub(crate) struct Shared {
-    inner: Mutex<Inner>,
-    keys: SessionKeys,
-    id: SessionId,
-    congestion: Congestion,
-    config: SessionConfig,
-    side: Side,
-    timer: Arc<Notify>,
-    changed: tokio::sync::watch::Sender<u64>,
 }
 
 impl Driver {
@@ -60,17 +51,7 @@ impl Driver {
         keys: SessionKeys,
         congestion: Congestion,
     ) -> Self {
-        let inner = Inner::new(Session::new(clock::now(), side, config.clone()));
-        let shared = Arc::new(Shared {
-            inner: Mutex::new(inner),
-            id: keys.session_id(),
-            keys,
-            congestion,
-            config,
-            side,
-            timer: Arc::default(),
-            changed: tokio::sync::watch::Sender::new(0),
-        });
+        let shared = Arc::new(Shared::new(side, config, keys, congestion));
         let timer = Arc::clone(&shared.timer);
         tokio::spawn(timer::run(Arc::downgrade(&shared), timer));
         Self { shared }
@@ -105,7 +86,7 @@ impl Driver {
         association::start(&self.shared, id, association);
     }
 
-    /// How the session behaves.
+    /// The configuration that the session began with.
     pub(crate) fn session_config(&self) -> SessionConfig {
         self.shared.config.clone()
     }
@@ -115,12 +96,12 @@ impl Driver {
         self.shared.lock().datagram_port
     }
 
-    /// The association that the client has told of last and that has not begun.
+    /// The association that the client announced last, until it has begun.
     pub(crate) fn expected(&self) -> Option<ChannelId> {
         self.shared.lock().expected
     }
 
-    /// It has begun, or is not waited for any more.
+    /// The association has begun, or is not waited for any more.
     pub(crate) fn forget_expected(&self, id: ChannelId) {
         let mut inner = self.shared.lock();
         inner.expected = inner.expected.filter(|expected| *expected != id);
@@ -141,7 +122,7 @@ impl Driver {
         inner.refused || inner.closed == Some(CloseReason::Peer(CLOSE_REFUSED))
     }
 
-    /// Whether a connection may join under this number.
+    /// Tells whether a connection may join under this number.
     pub(crate) fn check_join(&self, channel: ChannelId) -> Result<(), hawser_session::JoinRefused> {
         self.shared.lock().session.check_join(channel)
     }
@@ -151,12 +132,12 @@ impl Driver {
         self.shared.lock().session.take_grant()
     }
 
-    /// A channel's connection is to be closed, now.
+    /// Closes a channel's connection now.
     pub(crate) fn drop_channel(&self, id: ChannelId) {
         self.shared.lose_channel(id);
     }
 
-    /// A number that was taken has failed.
+    /// Gives up a number that was taken, since no channel came about.
     pub(crate) fn give_up_grant(&self, id: ChannelId) {
         self.with(|session, now| session.give_up_grant(now, id));
     }
@@ -174,7 +155,7 @@ impl Driver {
         let inner = self.shared.lock();
         let address = |channel: &ChannelSnapshot| match &inner.channels.get(&channel.id)?.meter {
             Meter::Tcp(gauge) => gauge.local,
-            Meter::Association(_) => inner.ways.home(channel.link),
+            Meter::Association(_) => inner.path_links.own_address(channel.link),
         };
         let known = channels.iter().filter_map(|channel| {
             let address = address(channel)?;
@@ -183,7 +164,7 @@ impl Driver {
         known.collect()
     }
 
-    /// How many bulk channels a link is to have.
+    /// Bulk channels that a link is to have.
     pub(crate) fn wanted_channels(&self, link: LinkIndex) -> usize {
         self.shared.lock().session.wanted_channels(link)
     }
@@ -191,7 +172,7 @@ impl Driver {
     /// Changes whenever a channel comes or goes, another number of them is wanted, grants or
     /// enrolments arrive, or the session ends.
     pub(crate) fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
-        self.shared.changed.subscribe()
+        self.shared.changes()
     }
 
     pub(crate) fn closed(&self) -> Option<CloseReason> {
@@ -203,7 +184,7 @@ impl Driver {
             .with(|inner, now| inner.session.close(now, code));
     }
 
-    /// Gives up whatever is under way.
+    /// Ends the session at once; what is in flight is lost.
     pub(crate) fn abort(&self) {
         self.shared.abort();
     }
@@ -234,21 +215,22 @@ impl Driver {
             .snapshot(clock::now(), max_streams)
     }
 
-    /// What associations have carried is counted there: one at rest tells of its last bytes when it is asked.
+    /// Books what associations have carried: one at rest tells of its last bytes only when asked.
     fn sample_associations(&self) {
-        let rides: Vec<_> = {
+        let channels: Vec<_> = {
             let inner = self.shared.lock();
-            let ride = |(id, handle): (&ChannelId, &Handle)| match &handle.meter {
-                Meter::Association(ride) => Some((*id, Arc::clone(ride))),
+            let channel = |(id, handle): (&ChannelId, &Handle)| match &handle.meter {
+                Meter::Association(channel) => Some((*id, Arc::clone(channel))),
                 Meter::Tcp(_) => None,
             };
-            inner.channels.iter().filter_map(ride).collect()
+            inner.channels.iter().filter_map(channel).collect()
         };
         let now = clock::now();
-        for (id, look) in rides.iter().map(|(id, ride)| (*id, ride.look(now))) {
-            let side = self.shared.side;
+        for (id, channel) in channels {
+            // The lock of an association is never taken under that of the session.
+            let state = channel.state(now);
             self.shared
-                .with(|inner, now| look.tell(inner, side, now, id));
+                .with(|inner, now| inner.report_association(now, id, &state));
         }
     }
 
@@ -257,7 +239,7 @@ impl Driver {
         read(self.shared.lock().session.recorder(), clock::now())
     }
 
-    /// Works on the session, then wakes whom that concerns.
+    /// Works on the session, then wakes the tasks that this concerns.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Session, Instant) -> R) -> R {
         self.shared.with(|inner, now| work(&mut inner.session, now))
     }
@@ -293,7 +275,7 @@ impl Driver {
         Poll::Pending
     }
 
-    /// Tries something on a stream; when that is not possible yet, remembers whom to wake.
+    /// Tries something on a stream; when that is not possible yet, remembers the task to wake.
     pub(crate) fn poll_stream<R>(
         &self,
         cx: &mut Context<'_>,
@@ -322,19 +304,19 @@ impl Driver {
         })
     }
 
-    /// Why the peer reset a stream, if it did.
+    /// The code with which the peer reset a stream, if it did.
     pub(crate) fn reset_code(&self, id: StreamId) -> Option<u32> {
         self.shared.lock().streams.get(&id)?.ended.both
     }
 
-    /// Says whose a stream is.
+    /// Names the application that a stream belongs to.
     pub(crate) fn set_label(&self, id: StreamId, label: Label) {
         if let Some(wakers) = self.shared.lock().streams.get_mut(&id) {
             wakers.label = Some(label);
         }
     }
 
-    /// Whose these streams are, as far as that is known.
+    /// The applications that these streams belong to, as far as that is known.
     pub(crate) fn labels(&self, ids: &[StreamId]) -> BTreeMap<StreamId, Arc<str>> {
         let inner = self.shared.lock();
         let label = |id: &StreamId| Some((*id, inner.streams.get(id)?.label.clone()?));
@@ -346,12 +328,12 @@ impl Driver {
         told.collect()
     }
 
-    /// Whether this side opened the stream.
+    /// True if this side opened the stream.
     pub(crate) fn is_own(&self, id: StreamId) -> bool {
         id.is_client_opened() == (self.shared.side == Side::Client)
     }
 
-    /// Nobody will ask for this stream again.
+    /// The application does not use this stream any more.
     pub(crate) fn forget_stream(&self, id: StreamId) {
         self.shared.with(|inner, now| {
             inner.streams.remove(&id);
@@ -366,69 +348,8 @@ impl std::fmt::Debug for Driver {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic elsewhere must not take this session's other streams with it.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Works under the lock, drains what the session has to say, and wakes whom that concerns
-    /// once the lock is released.
-    fn with<R>(&self, work: impl FnOnce(&mut Inner, Instant) -> R) -> R {
-        let now = clock::now();
-        let mut inner = self.lock();
-        let result = work(&mut inner, now);
-        let changed = inner.drain();
-        let sooner = inner
-            .session
-            .poll_timeout()
-            .filter(|at| inner.timer_at.is_none_or(|planned| *at < planned));
-        if sooner.is_some() {
-            inner.timer_at = sooner;
-        }
-        let (woken, notified) = (
-            std::mem::take(&mut inner.woken),
-            std::mem::take(&mut inner.notified),
-        );
-        drop(inner);
-        if sooner.is_some() {
-            self.timer.notify_one();
-        }
-        notified.iter().for_each(|notify| notify.notify_one());
-        woken.into_iter().for_each(Waker::wake);
-        if changed {
-            self.changed.send_modify(|count| *count += 1);
-        }
-        result
-    }
-
-    /// A channel's connection is over: its work goes to others.
-    fn lose_channel(&self, id: ChannelId) {
-        self.with(|inner, now| {
-            inner.session.handle_channel_lost(now, id);
-            inner.remove_channel(id);
-        });
-        self.changed.send_modify(|count| *count += 1);
-    }
-
-    /// The peer did what a correct one would not do.
-    fn fail(&self, fault: &dyn std::fmt::Display) {
-        tracing::warn!(session = %self.id, %fault, "the session ends: the peer is at fault");
-        self.abort();
-    }
-
-    fn abort(&self) {
-        self.with(|inner, _| inner.end(CloseReason::Abandoned));
-        self.changed.send_modify(|count| *count += 1);
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // The timer's task looks, and finds nothing left.
-        self.timer.notify_one();
-    }
-}
-
 /// The code with which a gateway ends the session of a client that it does not admit, or no more.
 pub(crate) const CLOSE_REFUSED: u32 = 1;
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,7 @@ pub enum FileError {
     /// The operating system refused; `action` is a verb.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried: "read", "write", …
+        /// The operation: "read", "write", …
         action: &'static str,
         /// The file or directory it was tried on.
         path: PathBuf,
@@ -38,7 +38,7 @@ pub enum FileError {
         /// The most open mode that is accepted.
         allowed: u32,
     },
-    /// The file belongs to somebody else, who could change it at any time.
+    /// The file belongs to another user, who could change it at any time.
     #[error("{} belongs to user {owner}, must belong to user {expected}", path.display())]
     WrongOwner {
         /// The file.
@@ -61,7 +61,7 @@ pub enum FileError {
     Locked {
         /// The lock file.
         path: PathBuf,
-        /// How long it was tried.
+        /// The time for which it was tried.
         waited: Duration,
     },
 }
@@ -223,10 +223,11 @@ fn written_temporary(path: &Path, bytes: &[u8]) -> Result<NamedTempFile, FileErr
     Ok(temporary)
 }
 
-/// What root writes into the state directory of another user, of a service for example, is that user's, who
-/// could not read it else. Where even root may not give files away, it stays root's.
+/// What root writes into the state directory of another user, of a service for example, is that
+/// user's, who could not read it else. Where even root may not give files away, it stays root's.
 ///
-/// Only for a file that this process has made: another one might be a link that the user has put there.
+/// Only for a file that this process has made: another one might be a link that the user has put
+/// there.
 fn leave_to_owner(file: &File, path: &Path) {
     if sys::effective_user() == 0
         && let Ok(dir) = fs::metadata(parent(path))

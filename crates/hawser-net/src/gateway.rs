@@ -1,62 +1,39 @@
 //! The gateway side: accepts sessions and joins, and hands out the streams that clients open.
 
 mod admit;
+mod associate;
 mod association;
+mod config;
 mod limits;
 mod memory;
 mod port;
+mod port_links;
 mod session;
+mod shared;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_session::recorder::Recorder;
-use hawser_session::{OpenError, SessionConfig, SessionSnapshot};
+use hawser_session::{OpenError, SessionSnapshot};
 use hawser_types::{ChannelId, Instant, LinkIndex, SessionId};
-use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
 use crate::congestion::Congestion;
 use crate::driver::{CLOSE_REFUSED, Driver};
-use crate::identity::{Identity, PublicKey};
+use crate::identity::PublicKey;
 use crate::links::Link;
-use crate::session::SessionHandle;
 use crate::stream::BondStream;
 use crate::tls::{TlsError, TlsServer};
+pub use config::{Admission, GatewayConfig};
 pub use limits::AcceptLimits;
-use limits::HalfOpen;
-
-/// Who may have sessions here.
-pub trait Admission: Send + Sync + 'static {
-    /// Whether a client that has proved to hold this key may have a session: an enrolled key, or
-    /// that of an invite that is still good.
-    fn admits(&self, key: &PublicKey) -> bool;
-
-    /// Whether the key is enrolled, rather than that of an invite.
-    fn is_enrolled(&self, key: &PublicKey) -> bool;
-
-    /// Keeps `client`'s key, which came with the invite whose key is `invite`. May block.
-    fn enrol(&self, invite: PublicKey, client: PublicKey, name: &str) -> Result<(), String>;
-}
-
-/// How a gateway behaves.
-#[derive(Clone, Debug)]
-pub struct GatewayConfig {
-    /// The gateway's key.
-    pub identity: Identity,
-    /// The sessions' behaviour.
-    pub session: SessionConfig,
-    /// What strangers and clients may use up.
-    pub limits: AcceptLimits,
-    /// Congestion control of the channels; `None`: where bbr is permitted, as the session chooses
-    /// for each, else the system's default.
-    pub congestion: Option<String>,
-}
+use shared::{Entry, HandOver, REFUSED_PATIENCE, Senders, Shared};
+pub use shared::{GatewayCounters, Incoming, IncomingSession};
 
 /// Accepts clients. Dropping it ends all sessions.
 pub struct Gateway {
@@ -68,63 +45,6 @@ pub struct Gateway {
     everywhere: Vec<SocketAddr>,
     /// All of them.
     addresses: Vec<SocketAddr>,
-}
-
-/// A stream that a client opened.
-#[derive(Debug)]
-pub struct Incoming {
-    /// The stream; [`BondStream::opening`] is what the client said.
-    pub stream: BondStream,
-    /// The client.
-    pub peer: PublicKey,
-}
-
-/// A session that a client began and that was not handed out yet.
-#[derive(Debug)]
-pub struct IncomingSession {
-    /// The session.
-    pub session: SessionHandle,
-    /// The client.
-    pub peer: PublicKey,
-    /// The address that the session began from.
-    pub remote: SocketAddr,
-}
-
-/// What a gateway gives to its application.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum HandOver {
-    /// The streams that clients open, of all sessions alike.
-    Streams,
-    /// Sessions, which have their streams themselves.
-    Sessions,
-}
-
-struct Shared {
-    config: GatewayConfig,
-    congestion: Congestion,
-    admission: Arc<dyn Admission>,
-    tls: TlsServer,
-    sessions: Mutex<HashMap<SessionId, Entry>>,
-    /// Whether no session may begin any more; changes under the lock of the sessions.
-    closed: AtomicBool,
-    half_open: HalfOpen,
-    incoming: mpsc::Sender<Incoming>,
-    /// At most as many as there may be sessions.
-    arrivals: mpsc::UnboundedSender<IncomingSession>,
-    /// What the application has asked for first; sessions wait until it has.
-    hand_over: watch::Sender<Option<HandOver>>,
-    counters: Mutex<GatewayCounters>,
-    /// The UDP port, where there is one.
-    associations: OnceLock<association::Associations>,
-}
-
-struct Entry {
-    driver: Driver,
-    peer: PublicKey,
-    remote: SocketAddr,
-    begun: std::time::Instant,
-    /// Its client was struck off the list, and the session is about to end.
-    revoked: bool,
 }
 
 /// Why a gateway can't open a stream to a client.
@@ -139,30 +59,6 @@ pub enum OpenToClientError {
     Refused(#[from] OpenError),
 }
 
-/// What a gateway has counted at its door.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct GatewayCounters {
-    /// Connections accepted.
-    pub connections: u64,
-    /// Sessions begun.
-    pub sessions: u64,
-    /// Channels that joined.
-    pub joins: u64,
-    /// Clients enrolled.
-    pub enrolments: u64,
-    /// TLS handshakes that failed: strangers, mostly.
-    pub handshakes_failed: u64,
-    /// Joins that were forged, replayed or came too late.
-    pub joins_refused: u64,
-    /// Connections that began with neither a handshake nor a join.
-    pub garbage: u64,
-    /// Connections that said nothing in time.
-    pub timed_out: u64,
-    /// Connections and sessions turned away by a limit.
-    pub limited: u64,
-}
-
 /// One session of a gateway at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatewaySession {
@@ -170,9 +66,10 @@ pub struct GatewaySession {
     pub id: SessionId,
     /// The client.
     pub peer: PublicKey,
-    /// Where the session began from.
+    /// The address that the session began from.
     pub remote: SocketAddr,
-    /// The addresses of this machine that its channels came to, by their links too: an association has several.
+    /// The addresses of this machine that its channels came to, by their links too: an association
+    /// has several.
     pub addresses: BTreeMap<(ChannelId, LinkIndex), IpAddr>,
     /// The session.
     pub session: SessionSnapshot,
@@ -188,22 +85,13 @@ impl Gateway {
         let judge = Arc::clone(&admission);
         let tls = TlsServer::new(&config.identity, Arc::new(move |key| judge.admits(key)))?;
         let (sender, receiver) = mpsc::channel(INCOMING_QUEUE);
-        let (arrivals, arrived) = mpsc::unbounded_channel();
         let congestion = Congestion::choose(config.congestion.clone());
-        let shared = Arc::new(Shared {
-            half_open: HalfOpen::new(config.limits),
-            config,
-            congestion,
-            admission,
-            tls,
-            sessions: Mutex::default(),
-            closed: AtomicBool::new(false),
+        let (arrivals, arrived) = mpsc::unbounded_channel();
+        let senders = Senders {
             incoming: sender,
             arrivals,
-            hand_over: watch::Sender::new(None),
-            counters: Mutex::default(),
-            associations: OnceLock::new(),
-        });
+        };
+        let shared = Arc::new(Shared::new(config, congestion, admission, tls, senders));
         let addresses = listeners.iter().filter_map(|it| it.local_addr().ok());
         let addresses = addresses.collect();
         let everywhere = listeners.iter().filter_map(port::everywhere).collect();
@@ -222,8 +110,9 @@ impl Gateway {
         })
     }
 
-    /// Takes associations at the UDP port of the same number, for clients that want their data to go so;
-    /// they are told. Where that port can't be had, everything goes over TCP. To be called before
+    /// Takes associations at the UDP port of the same number, for clients that want their data to
+    /// go so; they are told. Where that port can't be had, everything goes over TCP. To be called
+    /// before
     /// [`Self::following`], which knows the addresses of a gateway that listens on all of them.
     #[must_use]
     pub fn taking_associations(self) -> Self {
@@ -234,14 +123,14 @@ impl Gateway {
         self
     }
 
-    /// From now on whoever comes by one of several links is answered by that link, where the
-    /// gateway listens on every address and the kernel permits it (Linux 5.7); else answers leave
-    /// by the best route. `links` follows the machine's links, as
+    /// Answers leave by the link that a client came by from now on, where the gateway listens on
+    /// every address and the kernel permits it (Linux 5.7); else by the best route. `links` follows
+    /// the machine's links, as
     /// [`LinkMonitor`](crate::links::LinkMonitor) gives them.
     #[must_use]
     pub fn following(mut self, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
         if !self.everywhere.is_empty() {
-            let follow = association::follow(Arc::clone(&self.shared), links.clone());
+            let follow = associate::follow(Arc::clone(&self.shared), links.clone());
             self.tasks.push(tokio::spawn(follow));
             let addresses = std::mem::take(&mut self.everywhere);
             let follow = port::follow(Arc::clone(&self.shared), addresses, links);
@@ -318,7 +207,7 @@ impl Gateway {
         handles.into_iter().map(snapshot).collect()
     }
 
-    /// How many sessions there are.
+    /// The number of sessions.
     pub fn session_count(&self) -> usize {
         self.shared.lock_sessions().len()
     }
@@ -338,13 +227,9 @@ impl Gateway {
         Some(driver.recorder(read))
     }
 
-    /// What was counted since the gateway started.
+    /// Counts since the gateway started.
     pub fn counters(&self) -> GatewayCounters {
-        *self
-            .shared
-            .counters
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shared.counters()
     }
 
     /// Ends the sessions of clients that are not admitted any more.
@@ -382,11 +267,11 @@ impl Gateway {
         .await;
     }
 
-    /// Lets nobody in any more; gives the sessions that are there.
+    /// Lets no client in any more; returns the sessions that are there.
     fn stop(&self) -> Vec<Driver> {
         self.tasks.iter().for_each(|task| task.abort());
         let sessions = self.shared.lock_sessions();
-        // Somebody may be in the middle of a handshake.
+        // A client may be in the middle of a handshake.
         self.shared.closed.store(true, Ordering::Relaxed);
         let drivers = sessions.values().map(|entry| entry.driver.clone());
         drivers.collect()
@@ -399,41 +284,5 @@ impl Drop for Gateway {
     }
 }
 
-impl Shared {
-    /// Makes room for one more session of `peer`, if its limits leave none: a client that was
-    /// restarted has sessions that no link leads to, which would live on for a while.
-    fn make_room(&self, sessions: &mut HashMap<SessionId, Entry>, peer: &PublicKey) -> bool {
-        let limits = &self.config.limits;
-        let of_peer = || sessions.iter().filter(|(_, entry)| entry.peer == *peer);
-        if sessions.len() < limits.sessions && of_peer().count() < limits.sessions_per_client {
-            return true;
-        }
-        let left = of_peer().filter(|(_, entry)| entry.driver.channels().is_empty());
-        let oldest = left.min_by_key(|(_, entry)| entry.begun).map(|(id, _)| *id);
-        let oldest = oldest.and_then(|id| sessions.remove(&id));
-        oldest.map(|entry| entry.driver.abort()).is_some()
-    }
-
-    /// The application asks for `wanted`: the first such question decides. Whether it gets that.
-    fn hands_over(&self, wanted: HandOver) -> bool {
-        self.hand_over.send_if_modified(|decided| {
-            let first = decided.is_none();
-            decided.get_or_insert(wanted);
-            first
-        });
-        *self.hand_over.borrow() == Some(wanted)
-    }
-
-    fn lock_sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Entry>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn count(&self, count: impl FnOnce(&mut GatewayCounters)) {
-        count(&mut self.counters.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-}
-
-/// How long a client that is not admitted has to hear that.
-const REFUSED_PATIENCE: Duration = Duration::from_millis(500);
 /// Streams that wait to be served.
 const INCOMING_QUEUE: usize = 256;

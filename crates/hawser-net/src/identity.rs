@@ -1,4 +1,4 @@
-//! Who a host is: an Ed25519 key pair, and nothing else. No names, no authorities, no dates.
+//! The identity of a host: an Ed25519 key pair, and nothing else. No names, authorities or dates.
 
 use std::fmt;
 use std::path::Path;
@@ -38,7 +38,7 @@ impl PublicKey {
         &self.0
     }
 
-    /// Whether `signature` is this key's over `message`.
+    /// Checks that `signature` is this key's over `message`.
     pub fn verify(&self, message: &[u8], signature: &[u8]) -> Result<(), BadSignature> {
         UnparsedPublicKey::new(&signature::ED25519, self.0)
             .verify(message, signature)

@@ -103,7 +103,7 @@ pub(crate) fn bbr_min_rtt(socket: BorrowedFd<'_>) -> Option<u32> {
     Some(u32::from_ne_bytes(word.try_into().ok()?))
 }
 
-/// Whether a write to the socket would not have to wait. For TCP that looks at the low-water mark
+/// True if a write to the socket would not have to wait. For TCP that looks at the low-water mark
 /// of unsent data, and asks the kernel to tell when the answer changes.
 pub(crate) fn is_writable(socket: BorrowedFd<'_>) -> io::Result<bool> {
     let mut poll = libc::pollfd {

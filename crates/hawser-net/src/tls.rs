@@ -11,11 +11,12 @@
 //! [`Handshake::accepted`] tells the two apart.
 
 mod config;
+mod error;
+mod protocol;
 #[cfg(test)]
 mod tests;
 mod wire;
 
-use std::io;
 use std::sync::Arc;
 
 use hawser_session::seal::Aead;
@@ -28,11 +29,9 @@ use tokio::net::TcpStream;
 use zeroize::Zeroizing;
 
 use crate::identity::{Identity, PublicKey};
+pub use error::TlsError;
+pub use protocol::{ALPN, Allow, MAX_HANDSHAKE, is_tls_record};
 use wire::Wire;
-
-/// Decides whether a client that has proved its key may go on. Called once a handshake, on the
-/// task that drives it, so it must not block.
-pub type Allow = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
 
 /// A connection whose two ends know each other and share a secret.
 #[derive(Debug)]
@@ -41,7 +40,7 @@ pub struct Handshake {
     /// for the server's refusal, which begins with a byte for which [`is_tls_record`] holds: see
     /// [`Handshake::accepted`].
     pub stream: TcpStream,
-    /// 32 bytes that both ends have and nobody else, from the exporter [`EXPORTER_LABEL`].
+    /// 32 bytes that only the two ends have, from the exporter [`EXPORTER_LABEL`].
     pub exporter: Zeroizing<[u8; 32]>,
     /// The key that the other end has proved to hold.
     pub peer: PublicKey,
@@ -75,11 +74,6 @@ impl Handshake {
             Ok(()) => Err(TlsError::Closed),
         }
     }
-}
-
-/// Whether `first`, the first byte behind the handshake, begins a TLS record: the server's alert.
-pub const fn is_tls_record(first: u8) -> bool {
-    matches!(first, wire::FIRST_CONTENT_TYPE..=wire::LAST_CONTENT_TYPE)
 }
 
 /// The client's side: what can be prepared once for many connections to one server.
@@ -161,7 +155,7 @@ pub struct TlsServer {
 impl TlsServer {
     /// A server that proves to be `me` and admits whom `allow` says.
     ///
-    /// `allow` is asked only after the client has proved to hold the key, so that nobody can find
+    /// `allow` is asked only after the client has proved to hold the key, so that no host can find
     /// out whose keys are known here.
     pub fn new(me: &Identity, allow: Allow) -> Result<Self, TlsError> {
         Ok(Self {
@@ -245,65 +239,6 @@ pub async fn server_handshake(
         .await
 }
 
-/// Why a handshake failed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TlsError {
-    /// The connection broke.
-    #[error("the connection broke during the handshake: {0}")]
-    Io(#[from] io::Error),
-    /// The other end closed the connection in the middle, without saying why.
-    #[error("the other end closed the connection during the handshake")]
-    Closed,
-    /// The other end does not speak TLS.
-    #[error("expected a tls record (first byte 0x14 to 0x17), got first byte {first:#04x}")]
-    NotTls {
-        /// The first byte of what came instead of a record.
-        first: u8,
-    },
-    /// The other end sent more than any handshake needs.
-    #[error("the handshake takes more than {limit} bytes")]
-    TooLong {
-        /// The most that is read.
-        limit: usize,
-    },
-    /// The server is another one than expected: an address that has changed hands, or an attack.
-    #[error("expected the holder of key {expected}, got {got}")]
-    WrongPeer {
-        /// Whom the client wanted to talk to.
-        expected: PublicKey,
-        /// Who answered.
-        got: PublicKey,
-    },
-    /// The server is none of those that were looked for.
-    #[error("the server with key {key} is not known here")]
-    UnknownPeer {
-        /// The server's key.
-        key: PublicKey,
-    },
-    /// The client proved a key that the server does not admit.
-    #[error("the client with key {key} is not known here")]
-    NotAllowed {
-        /// The client's key.
-        key: PublicKey,
-    },
-    /// The other end refused with a TLS alert, such as `CertificateUnknown` for an unknown key.
-    #[error("the other end refused the handshake: {alert:?}")]
-    Refused {
-        /// Its alert.
-        alert: rustls::AlertDescription,
-    },
-    /// The other end speaks TLS, but not Hawser of this version.
-    #[error("the other end does not offer the protocol hawser/1")]
-    NoCommonProtocol,
-    /// The other end identified itself by something else than a raw Ed25519 key.
-    #[error("the other end did not give a raw ed25519 public key")]
-    NotARawKey,
-    /// The other end broke the rules of TLS, or failed to prove its key.
-    #[error("the tls handshake failed: {0}")]
-    Tls(rustls::Error),
-}
-
 impl From<rustls::Error> for TlsError {
     fn from(error: rustls::Error) -> Self {
         match error {
@@ -347,10 +282,5 @@ async fn refuse_hello(
 
 /// The label under which both ends take their shared secret from the handshake; no context.
 pub const EXPORTER_LABEL: &[u8] = b"EXPORTER-hawser-1";
-/// The only application protocol offered and accepted.
-pub const ALPN: &[u8] = b"hawser/1";
-/// The most bytes that are read for one handshake; an honest one takes less than 1 KiB.
-pub const MAX_HANDSHAKE: usize = 64 * 1024;
-
 /// A fatal `no_application_protocol` alert, which goes in the clear.
 const NO_APPLICATION_PROTOCOL: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 120];

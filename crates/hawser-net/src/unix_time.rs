@@ -27,7 +27,7 @@ impl UnixTime {
         self.0
     }
 
-    /// What this machine's clock says now; a clock set before 1970 reads as 1970.
+    /// The time of this machine's clock; a clock set before 1970 reads as 1970.
     pub fn now() -> Self {
         Self(
             SystemTime::now()

@@ -61,8 +61,6 @@ pub struct AssociationConfig {
     pub losses: LossRule,
     /// Policy that assigns chunks to paths.
     pub policy: ChunkPolicy,
-    /// Paths that share a bottleneck increase their windows together as one flow would (RFC 6356).
-    pub coupled: bool,
     /// I-DATA is offered (RFC 8260), so that long messages do not delay others.
     pub interleaving: bool,
     /// FORWARD-TSN is offered (RFC 3758), so that messages can be abandoned.
@@ -212,7 +210,6 @@ impl Default for AssociationConfig {
             control: Control::Bbr,
             losses: LossRule::PerPath,
             policy: ChunkPolicy::Auto,
-            coupled: false,
             interleaving: true,
             partial_reliability: true,
             max_packet: 1472,

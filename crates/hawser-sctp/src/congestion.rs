@@ -4,7 +4,6 @@ mod bbr;
 #[cfg(test)]
 mod bench;
 mod control;
-mod coupled;
 mod cubic;
 mod reno;
 #[cfg(test)]
@@ -15,7 +14,6 @@ use hawser_types::ByteCount;
 use crate::Control;
 use bbr::Bbr;
 pub(crate) use control::{Acknowledged, CongestionControl, Lost, RateSample};
-pub(crate) use coupled::Coupling;
 use cubic::Cubic;
 use reno::Reno;
 

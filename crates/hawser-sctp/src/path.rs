@@ -2,7 +2,6 @@
 //! addresses.
 
 mod asconf;
-mod coupling;
 mod flight;
 mod heartbeat;
 mod packet_size;
@@ -23,7 +22,6 @@ use crate::congestion::{self, Acknowledged, CongestionControl, Lost};
 use crate::route::{LinkWord, Route};
 use crate::snapshot::Traffic;
 pub(crate) use asconf::{AddressRequest, Asconf};
-use coupling::Tally;
 pub(crate) use flight::{Flight, SentPacket};
 use heartbeat::Heartbeat;
 pub(crate) use heartbeat::HeartbeatToSend;
@@ -59,7 +57,6 @@ pub(crate) struct Path {
     silence: Silence,
     /// The path was suspect at the last [`Paths::handle_timeout`].
     was_suspect: bool,
-    tally: Tally,
     /// Time of the last answer; before the first, the time when the path was added.
     heard_at: Instant,
     /// Time when a chunk that measures the round-trip time was last sent, or the path was added.
@@ -110,7 +107,6 @@ impl Path {
             delivery: DeliveryRate::default(),
             silence: Silence::default(),
             was_suspect: false,
-            tally: Tally::default(),
             heard_at: now,
             last_sent: now,
             sack_delay: config.sack_delay,
@@ -155,7 +151,6 @@ impl Path {
     /// Handles an acknowledgement, after its round-trip time was given to [`Self::rtt`].
     pub(crate) fn on_acknowledged(&mut self, ack: &Acknowledged) {
         self.data_errors = 0;
-        self.tally.delivered += self.packets(ack.bytes);
         if let Some(sample) = &ack.sample {
             let limit = if sample.application_limited {
                 Limit::Application
@@ -170,7 +165,6 @@ impl Path {
 
     /// Handles lost chunks.
     pub(crate) fn on_lost(&mut self, lost: &Lost) {
-        self.tally.lost += self.packets(lost.bytes);
         self.congestion.on_lost(lost);
     }
 
@@ -237,11 +231,6 @@ impl Path {
             self.packet_size = known;
             self.congestion.on_packet_size(ByteCount::from(known));
         }
-    }
-
-    /// Converts bytes to packets, for statistics.
-    fn packets(&self, bytes: ByteCount) -> u64 {
-        bytes.as_u64().div_ceil(self.packet_size as u64)
     }
 
     fn expectation(&self) -> Expectation {

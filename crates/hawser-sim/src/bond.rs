@@ -1,27 +1,33 @@
 //! Two hosts with a session between them over every link: the simulated stand-in for the driver,
 //! the client that makes connections, and the gateway that accepts them.
 
+mod association_channel;
+mod association_end;
 mod host;
 mod keeper;
-mod rider;
 mod rival;
+mod token;
 mod writer;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hawser_channels::association::AssociationBackOff;
+use hawser_channels::keeper::JOIN_TIMEOUT;
 use hawser_scenario::{Action, Congestion, Scenario};
 use hawser_session::{ChannelSpec, Event, Session, SessionConfig, Side, TransportChoice};
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex};
 use hawser_wire::ChannelRole;
 
+use crate::association::client_local;
 use crate::network::{End, Happening, Network};
 use crate::tcp::{SEGMENT, TcpConfig};
+use association_channel::AssociationChannel;
 use host::Host;
 use keeper::Keeper;
-use rider::Rider;
 use rival::Rival;
+use token::Token;
 
 /// How the two ends are set up.
 #[derive(Clone, Debug)]
@@ -30,7 +36,8 @@ pub struct BondConfig {
     pub session: SessionConfig,
     /// The congestion control of every channel; `None`: as the session chooses.
     pub congestion: Option<Congestion>,
-    /// What chunks go over. With anything but TCP the client begins an association as soon as it may.
+    /// What chunks go over. With anything but TCP the client begins an association as soon as it
+    /// may.
     pub transport: TransportChoice,
 }
 
@@ -58,9 +65,11 @@ pub struct Bond {
     uses: BTreeMap<usize, Use>,
     /// Connections of others over the same links.
     rivals: BTreeMap<usize, Rival>,
-    /// The association, and when another may begin.
-    rider: Option<Rider>,
-    next_ride: Instant,
+    /// The association that carries a channel.
+    association: Option<AssociationChannel>,
+    association_back_off: AssociationBackOff,
+    /// Time from which another association may begin.
+    next_association: Instant,
     seed: u64,
     signals: VecDeque<Signal>,
     began: bool,
@@ -114,13 +123,18 @@ impl Bond {
         let host = |side| Host::new(side, Session::new(now, side, config.session.clone()));
         let mut bond = Self {
             hosts: [host(Side::Gateway), host(Side::Client)],
-            keepers: scenario.links.iter().map(|_| Keeper::new(now)).collect(),
+            keepers: scenario
+                .links
+                .iter()
+                .map(|_| Keeper::new(now, None))
+                .collect(),
             network,
             config,
             uses: BTreeMap::new(),
             rivals: BTreeMap::new(),
-            rider: None,
-            next_ride: Instant::ZERO,
+            association: None,
+            association_back_off: AssociationBackOff::default(),
+            next_association: Instant::ZERO,
             seed,
             signals: VecDeque::new(),
             began: false,
@@ -171,13 +185,13 @@ impl Bond {
             Action::CarrierDown => {
                 self.network.set_black_hole(link, true);
                 self.lose_link(link, true);
-                self.move_rider(link, false);
+                self.move_association(link, false);
             }
             Action::CarrierUp => {
                 self.network.set_black_hole(link, false);
                 self.keepers[link].up = true;
                 self.look_after(link);
-                self.move_rider(link, true);
+                self.move_association(link, true);
             }
             Action::AddressChange => {
                 self.lose_link(link, false);
@@ -223,8 +237,8 @@ impl Bond {
             Token::Timer(side) => self.fire(side),
             Token::Hold(side, channel) => self.write(side, channel),
             Token::Keeper(link) => self.look_after(link),
-            Token::Rider(side) => self.fire_rider(side),
-            Token::Ride => self.look_after_rider(),
+            Token::Association(side) => self.fire_association(side),
+            Token::BeginAssociation => self.begin_association(),
             Token::Owner(token) => self.signals.push_back(Signal::Alarm(token)),
         }
     }
@@ -283,7 +297,7 @@ impl Bond {
         let id = ChannelId::new(0);
         self.set_stage(end, Stage::Joining(id, false));
         let link = self.uses[&end.connection].link;
-        self.keepers[link].held[ChannelRole::Express as usize].push(id);
+        self.keepers[link] = Keeper::new(self.network.now(), Some(id));
         self.add_channel(end, id, 0);
         for link in 0..self.keepers.len() {
             self.look_after(link);
@@ -316,20 +330,18 @@ impl Bond {
             return;
         }
         let link = self.uses[&end.connection].link;
-        let granted = match self.is_overtaken(end) {
-            true => None,
-            false => self.hosts[place(Side::Client)].session.take_grant(),
-        };
-        let Some(id) = granted else {
-            self.network.close(end, true);
-            self.set_stage(end, Stage::Over);
-            return self.keeper_lost(link, end, false);
+        let id = match self.take_turn(end) {
+            Ok(id) => id,
+            Err(failure) => {
+                self.network.close(end, true);
+                self.fail_attempt(link, end, failure);
+                return self.look_after(link);
+            }
         };
         self.network.write(end, JOIN);
         self.set_stage(end, Stage::Joining(id, false));
-        if let Some(attempt) = self.keepers[link].attempt(end) {
-            attempt.deadline = self.network.now() + keeper::ANSWER_TIMEOUT;
-        }
+        let deadline = self.network.now() + JOIN_TIMEOUT;
+        self.keepers[link].set_deadline(end, deadline);
     }
 
     /// A connection that one side, or none, takes for a channel yet.
@@ -391,7 +403,9 @@ impl Bond {
         let host = &mut self.hosts[place(side)];
         let position = self.network.written(end);
         host.writers
-            .insert(id, writer::Writer::new(end, now, position));
+            .insert(id, writer::Writer::new(end, now, id, position));
+        let link = LinkIndex::new(used.link as u32 + 1);
+        host.learn_link(link, client_local(used.link).address);
         host.session.add_channel(now, spec);
         host.session.handle_sample(now, id, sample);
         host.session.handle_writable(now, id);
@@ -409,46 +423,6 @@ impl Bond {
 impl std::fmt::Debug for Bond {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Bond at {:?}", self.now())
-    }
-}
-
-/// What an alarm of the network is for.
-#[derive(Clone, Copy, Debug)]
-enum Token {
-    Timer(Side),
-    Hold(Side, ChannelId),
-    Keeper(usize),
-    /// The timer of an association.
-    Rider(Side),
-    /// Another association may begin.
-    Ride,
-    Owner(u64),
-}
-
-impl Token {
-    fn pack(self) -> u64 {
-        let (kind, value) = match self {
-            Self::Timer(side) => (0, place(side) as u64),
-            Self::Hold(side, id) => (1 + place(side) as u64, u64::from(id.value())),
-            Self::Keeper(link) => (3, link as u64),
-            Self::Owner(token) => (4, token),
-            Self::Rider(side) => (5, place(side) as u64),
-            Self::Ride => (6, 0),
-        };
-        kind << 56 | value
-    }
-
-    fn unpack(packed: u64) -> Self {
-        let value = packed & ((1 << 56) - 1);
-        let side = |gateway| if gateway { Side::Gateway } else { Side::Client };
-        match packed >> 56 {
-            0 => Self::Timer(side(value == 0)),
-            kind @ (1 | 2) => Self::Hold(side(kind == 1), ChannelId::new(value as u32)),
-            3 => Self::Keeper(value as usize),
-            5 => Self::Rider(side(value == 0)),
-            6 => Self::Ride,
-            _ => Self::Owner(value),
-        }
     }
 }
 

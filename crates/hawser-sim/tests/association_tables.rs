@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
+use hawser_channels::association::below_seal;
 use hawser_scenario::{Direction, Scenario};
 use hawser_sctp::AssociationConfig;
 use hawser_sim::association::compare::{self, Comparison};
@@ -69,7 +70,7 @@ fn run(scenario: &Scenario, direction: Direction) -> Comparison {
         singles: Singles::None,
         ..Options::new(scenario.seed, BondConfig::default())
     };
-    let config = compare::sealed(AssociationConfig::default());
+    let config = below_seal(AssociationConfig::default());
     compare::run(scenario, direction, &config, &options).unwrap()
 }
 

@@ -1,31 +1,41 @@
+//! Handles by which an association is used.
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hawser_channels::association::{AssociationWriter, Instructions, send_waiting};
 use hawser_sched::chunk::ChunkPolicy;
-use hawser_sctp::{Backlog, Behind, Closed, LinkWord, Message, PathSnapshot, Received, SendError};
-use hawser_session::seal::datagram::KeyId;
+use hawser_sctp::{
+    AssociationId, Backlog, Behind, Closed, LinkWord, Message, PathSnapshot, Received, SendError,
+};
 use hawser_types::{ByteCount, Instant};
 use hawser_wire::sctp::StreamNumber;
 use tokio::sync::Notify;
 
-use super::{Entry, Id, Shared};
+use super::entry::Entry;
+use super::keyed_endpoint::KeyedEndpoint;
 use crate::clock;
 
-/// An association, for those who use it.
+/// An association, for its users.
 ///
-/// Dropping the handle ends the association at once; [`Self::shutdown`] lets everything arrive first.
+/// Dropping the handle ends the association at once; [`Self::shutdown`] lets everything arrive
+/// first.
 #[derive(Debug)]
 pub struct AssociationHandle {
-    shared: Arc<Shared>,
-    id: Id,
+    endpoint: Arc<KeyedEndpoint>,
+    id: AssociationId,
     changed: Arc<Notify>,
 }
 
 impl AssociationHandle {
-    pub(super) fn new(shared: Arc<Shared>, id: Id, changed: Arc<Notify>) -> Self {
+    pub(super) fn new(
+        endpoint: Arc<KeyedEndpoint>,
+        id: AssociationId,
+        changed: Arc<Notify>,
+    ) -> Self {
         Self {
-            shared,
+            endpoint,
             id,
             changed,
         }
@@ -71,8 +81,9 @@ impl AssociationHandle {
         self.closed().await
     }
 
-    /// Sends messages from the front of `messages` for as long as there is room; what is left there waits
-    /// for [`Self::room`]. `behind`: what follows these, where the owner keeps the association's queue short.
+    /// Sends messages from the front of `messages` for as long as there is room; what is left there
+    /// waits for [`Self::room`]. `behind`: what follows these, where the owner keeps the
+    /// association's queue short.
     ///
     /// # Errors
     /// As for [`Self::send`]; the message at fault is gone.
@@ -83,20 +94,25 @@ impl AssociationHandle {
     ) -> Result<(), SendError> {
         self.change(|entry, now| {
             entry.association.set_behind(behind);
-            while let Some((stream, message)) = messages.front() {
-                // Its payload is shared, not copied.
-                match entry.association.send(now, *stream, message.clone()) {
-                    Err(SendError::Full) => {
-                        entry.is_full = true;
-                        break;
-                    }
-                    sent => {
-                        messages.pop_front();
-                        sent?;
-                    }
-                }
-            }
-            Ok(())
+            let sent = send_waiting(now, &mut entry.association, messages);
+            entry.is_full |= sent.is_ok() && !messages.is_empty();
+            sent
+        })
+    }
+
+    /// Gives the association what the writer of its channel has for it.
+    ///
+    /// # Errors
+    /// As for [`Self::send`].
+    pub(crate) fn write(
+        &self,
+        writer: &mut AssociationWriter,
+        instructions: Instructions,
+    ) -> Result<(), SendError> {
+        self.change(|entry, now| {
+            let sent = writer.send(now, &mut entry.association, instructions);
+            entry.is_full |= sent.is_ok() && writer.waiting() > ByteCount::ZERO;
+            sent
         })
     }
 
@@ -111,7 +127,8 @@ impl AssociationHandle {
         .await;
     }
 
-    /// Waits for messages and puts all that have come behind `messages`; `false` when nothing more comes.
+    /// Waits for messages and puts all that have come behind `messages`; `false` when nothing more
+    /// comes.
     pub async fn receive_some(&self, messages: &mut Vec<Received>) -> bool {
         self.until(|entry, _| {
             let before = messages.len();
@@ -124,30 +141,27 @@ impl AssociationHandle {
         .await
     }
 
-    /// What the peer does not have yet.
+    /// Data that the peer does not have yet.
     pub fn backlog(&self) -> Backlog {
-        let state = self.shared.lock();
-        let entry = state.associations.get(&self.id);
-        entry.map_or_else(Backlog::default, |entry| entry.association.backlog())
+        self.look(|entry| entry.association.backlog())
+            .unwrap_or_default()
     }
 
     /// Payload that is in no packet yet.
     pub fn queued(&self) -> ByteCount {
-        let state = self.shared.lock();
-        let entry = state.associations.get(&self.id);
-        entry.map_or(ByteCount::ZERO, |entry| entry.association.queued())
+        self.look(|entry| entry.association.queued())
+            .unwrap_or_default()
     }
 
     /// Streams to send on; 0 before it is established.
     pub fn streams(&self) -> u16 {
-        let state = self.shared.lock();
-        let entry = state.associations.get(&self.id);
-        entry.map_or(0, |entry| entry.association.outbound_streams())
+        self.look(|entry| entry.association.outbound_streams())
+            .unwrap_or_default()
     }
 
-    /// What holds for links from now on: see [`hawser_sctp::Association::set_links`].
-    pub fn set_links(&self, words: Vec<LinkWord>) {
-        self.change(|entry, _| entry.association.set_links(words));
+    /// The links below paths from now on: see [`hawser_sctp::Association::set_links`].
+    pub fn set_links(&self, links: Vec<LinkWord>) {
+        self.change(|entry, _| entry.association.set_links(links));
     }
 
     /// Places what is sent by another policy from now on.
@@ -170,14 +184,26 @@ impl AssociationHandle {
         self.change(|entry, _| entry.association.abort(reason));
     }
 
-    /// How each pair of addresses does.
+    /// The state of each pair of addresses.
     pub fn paths(&self) -> Vec<PathSnapshot> {
-        let state = self.shared.lock();
-        let entry = state.associations.get(&self.id);
-        entry.map_or(Vec::new(), |entry| entry.association.paths(clock::now()))
+        self.look(|entry| entry.association.paths(clock::now()))
+            .unwrap_or_default()
+    }
+
+    /// The state of each pair of addresses, and what the peer does not have yet.
+    pub(crate) fn paths_and_backlog(&self) -> (Vec<PathSnapshot>, Backlog) {
+        let both = |entry: &Entry| {
+            let association = &entry.association;
+            (association.paths(clock::now()), association.backlog())
+        };
+        self.look(both).unwrap_or_default()
     }
 
     /// Tries until there is an answer, each time that something has changed.
+    ///
+    /// No wake-up is lost: the waiter is registered before it looks, and those who change something
+    /// notify under the lock under which it looks. So a change either precedes the look, which sees
+    /// it, or follows it, and then the waiter is registered.
     async fn until<R>(&self, mut attempt: impl FnMut(&mut Entry, Instant) -> Option<R>) -> R {
         loop {
             let changed = self.changed.notified();
@@ -192,57 +218,45 @@ impl AssociationHandle {
 
     /// Changes something, and sends what follows from it.
     fn change<R>(&self, change: impl FnOnce(&mut Entry, Instant) -> R) -> R {
-        let now = clock::now();
-        let mut state = self.shared.lock();
-        let entry = state.associations.get_mut(&self.id);
-        let answer = change(entry.expect("kept as long as its handle"), now);
-        state.pump(now, self.id);
-        self.shared.look_at_timers(&mut state);
-        answer
+        let answer = self.endpoint.change(self.id, change);
+        answer.expect("an association is kept as long as its handle")
     }
-}
 
-impl Entry {
-    /// What was sent and is not acknowledged will never arrive.
-    fn is_over(&self) -> bool {
-        self.closed.is_some() || self.was_restarted
+    fn look<R>(&self, look: impl FnOnce(&Entry) -> R) -> Option<R> {
+        self.endpoint.look(self.id, look)
     }
 }
 
 impl Drop for AssociationHandle {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
-        state.drop_association(clock::now(), self.id);
-        if let Some(key) = self.id.0 {
-            state.give_up(key);
-        }
+        self.endpoint.release(self.id);
     }
 }
 
 /// An association that the peer is to begin under a seal. Dropping it makes its keys unknown here.
 #[derive(Debug)]
 pub struct Expected {
-    shared: Arc<Shared>,
-    key: KeyId,
+    endpoint: Arc<KeyedEndpoint>,
 }
 
 impl Expected {
-    pub(super) fn new(shared: Arc<Shared>, key: KeyId) -> Self {
-        Self { shared, key }
+    pub(super) fn new(endpoint: Arc<KeyedEndpoint>) -> Self {
+        Self { endpoint }
     }
 
-    pub(super) fn key(&self) -> KeyId {
-        self.key
+    pub(super) fn endpoint(&self) -> &Arc<KeyedEndpoint> {
+        &self.endpoint
     }
 
     /// Waits until the peer has begun it.
     pub async fn accept(self) -> AssociationHandle {
-        self.shared.accept(Some(self.key)).await
+        let (id, changed) = self.endpoint.accept().await;
+        AssociationHandle::new(Arc::clone(&self.endpoint), id, changed)
     }
 }
 
 impl Drop for Expected {
     fn drop(&mut self) {
-        self.shared.lock().give_up(self.key);
+        self.endpoint.give_up();
     }
 }

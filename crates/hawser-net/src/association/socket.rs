@@ -5,7 +5,6 @@ use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use bytes::BytesMut;
 use hawser_sctp::Local;
@@ -17,14 +16,13 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 
-use super::Shared;
 use crate::bind::bind_to_interface;
 use crate::sys::set_int_option;
 
 /// The socket of a place.
 ///
-/// Datagrams are gathered while the endpoint's lock is held, and sealed and sent after it: by one who
-/// holds none at a time, in the order in which they were gathered.
+/// Datagrams are gathered while an endpoint's lock is held, and sealed and sent after it, under no
+/// such lock: by one task at a time, in the order in which they were gathered.
 #[derive(Debug)]
 pub(super) struct LinkSocket {
     local: Local,
@@ -35,13 +33,13 @@ pub(super) struct LinkSocket {
     is_blocked: Notify,
 }
 
-/// What waits to leave.
+/// Datagrams that wait to leave.
 #[derive(Debug, Default)]
 struct Outbox {
     trains: VecDeque<Train>,
     /// Memory of trains that have left.
     spare: Vec<Vec<u8>>,
-    /// Somebody is sending, and looks here again before he ends.
+    /// A task is sending, and looks here again before it ends.
     is_busy: bool,
     /// The socket takes nothing for now.
     is_full: bool,
@@ -60,7 +58,7 @@ struct Train {
     is_complete: bool,
     /// There is one alone, and it may leave in fragments.
     may_fragment: bool,
-    /// What they are to be sealed with.
+    /// The key that they are to be sealed with.
     key: Option<Arc<DatagramKey>>,
 }
 
@@ -142,7 +140,7 @@ impl LinkSocket {
         outbox.is_busy = false;
     }
 
-    /// Whether they have left, or never will.
+    /// Returns false if they are to be tried again when the socket is writable.
     fn send(&self, train: &Train) -> bool {
         let destination = train.remote;
         let transmit = Transmit {
@@ -159,7 +157,7 @@ impl LinkSocket {
             })
         };
         let sent = if train.may_fragment {
-            // Nobody else sends meanwhile.
+            // No other task sends meanwhile.
             let allowed = self.let_fragment(true);
             let sent = allowed.and_then(|()| send());
             self.let_fragment(false).and(sent)
@@ -205,7 +203,7 @@ impl LinkSocket {
     }
 
     /// Waits for datagrams and gives each to `take`.
-    async fn receive(
+    pub(super) async fn receive(
         &self,
         buffers: &mut [Vec<u8>],
         mut take: impl FnMut(SocketAddr, BytesMut),
@@ -235,7 +233,7 @@ impl Outbox {
         Some(last)
     }
 
-    /// Whether there was room for it.
+    /// Returns false if there was no room for it.
     fn gather(
         &mut self,
         now: Instant,
@@ -327,8 +325,8 @@ impl Train {
     }
 }
 
-/// Copies what has come at once, and cuts it into datagrams. Neighbours share memory, but never so much
-/// that one which is kept keeps a great deal.
+/// Copies what one call has received, and cuts it into datagrams. Neighbours share memory, but only
+/// a little, so that a datagram that is kept keeps little else alive.
 fn cut(received: &[u8], stride: usize, mut take: impl FnMut(BytesMut)) {
     let stride = stride.max(1);
     let whole = (SHARED / stride).max(1) * stride;
@@ -338,58 +336,6 @@ fn cut(received: &[u8], stride: usize, mut take: impl FnMut(BytesMut)) {
             take(memory.split_to(stride));
         }
         take(memory);
-    }
-}
-
-/// Reads a socket for ever.
-pub(super) async fn read(shared: Arc<Shared>, socket: Arc<LinkSocket>) {
-    let mut buffers = vec![vec![0; MAX_BATCH]; BATCH_SIZE];
-    let (mut datagrams, mut packets) = (Vec::new(), Vec::new());
-    let mut trouble = Trouble::default();
-    loop {
-        let received = socket
-            .receive(&mut buffers, |remote, datagram| {
-                datagrams.push((remote, datagram));
-            })
-            .await;
-        if received.is_ok() {
-            shared.handle_datagrams(socket.local(), &mut datagrams, &mut packets);
-        }
-        if let Some(pause) = trouble.weigh(socket.local(), received) {
-            tokio::time::sleep(pause).await;
-        }
-    }
-}
-
-/// How a socket's errors follow each other.
-#[derive(Debug, Default)]
-struct Trouble {
-    /// So many without anything that was received between them.
-    in_a_row: u32,
-}
-
-impl Trouble {
-    /// How long to wait after an error, the longer the more there were: one that stays would have the task go
-    /// round for ever. What comes meanwhile waits in the socket; what is lost is found out by the associations,
-    /// which take other ways if there are any. A link that is gone is told otherwise.
-    fn weigh(&mut self, local: Local, received: io::Result<()>) -> Option<Duration> {
-        let error = match received {
-            Ok(()) => {
-                self.in_a_row = 0;
-                return None;
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-            Err(error) => error,
-        };
-        self.in_a_row = self.in_a_row.saturating_add(1);
-        match self.in_a_row {
-            // Such as an interface that went down, which is told once.
-            ..PERSISTENT => tracing::debug!(%error, ?local, "can't read a socket"),
-            PERSISTENT => tracing::warn!(%error, ?local, "a socket can't be read any more"),
-            _ => {}
-        }
-        let pause = FIRST_PAUSE * 2_u32.saturating_pow(self.in_a_row.min(PERSISTENT) - 1);
-        Some(pause.min(LONGEST_PAUSE))
     }
 }
 
@@ -403,11 +349,7 @@ pub(super) async fn flush(socket: Arc<LinkSocket>) {
     }
 }
 
-/// Errors in a row that are no accident.
-const PERSISTENT: u32 = 11;
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// So many trains wait for whoever sends them; as much as an association's buffer holds.
+/// Trains that wait for the task that sends; as much as an association's buffer holds.
 const MAX_TRAINS: usize = 128;
 /// Likewise while the socket takes nothing: what waits longer is better lost.
 const MAX_WAITING: usize = 4;
@@ -415,8 +357,8 @@ const MAX_WAITING: usize = 4;
 const MAX_SPARE: usize = 4;
 /// Memory that datagrams share; associations know of it.
 const SHARED: usize = 16 << 10;
-/// What one call sends or receives at most.
-const MAX_BATCH: usize = 65_507;
+/// Bytes that one call sends or receives at most.
+pub(super) const MAX_BATCH: usize = 65_507;
 /// Of the socket, each way.
 const BUFFER: usize = 4 << 20;
 /// Source: RFC 8200 §5.

@@ -1,12 +1,14 @@
+use std::collections::{BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
-use bytes::Bytes;
-use hawser_sctp::{Behind, Message};
+use bytes::{Bytes, BytesMut};
+use hawser_sctp::{Behind, Closed, Message};
 use hawser_session::seal::{Direction, SessionKeys};
-use hawser_types::{ChannelId, LinkIndex};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex};
 use hawser_wire::sctp::StreamNumber;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
+use super::keyed_endpoint::MAX_INCOMING;
 use super::*;
 use crate::identity::Identity;
 use crate::tls::{Handshake, client_handshake, server_handshake};
@@ -179,10 +181,8 @@ async fn associations_that_nobody_takes_are_bounded_and_those_beyond_are_ended()
         matches!(why, Ok(Closed::Refused | Closed::AbortedByPeer(_))),
         "{why:?}"
     );
-    let mut state = server.shared.lock();
-    assert_eq!(state.associations.len(), MAX_INCOMING);
-    let plain = state.carriers.get(None).expect("strangers are welcome");
-    assert_eq!(plain.endpoint.len(), MAX_INCOMING);
+    let plain = server.endpoints.get(None).expect("strangers are welcome");
+    assert_eq!(plain.counts(), [MAX_INCOMING; 2]);
 }
 
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
@@ -331,11 +331,10 @@ impl Hosts {
 
 /// Each association's timer stands where the task that drives them looks, and nothing else does.
 fn timers_are_true(endpoint: &AssociationEndpoint) -> usize {
-    let state = endpoint.shared.lock();
-    let entries = state.associations.iter();
-    let timers = entries.filter_map(|(id, it)| Some((it.association.poll_timeout()?, *id)));
-    assert_eq!(timers.collect::<BTreeSet<_>>(), state.timers);
-    state.timers.len()
+    let endpoints = endpoint.endpoints.list();
+    let timers: BTreeSet<_> = endpoints.iter().flat_map(|it| it.timers()).collect();
+    assert_eq!(timers, endpoint.endpoints.timers().all());
+    timers.len()
 }
 
 #[tokio::test]

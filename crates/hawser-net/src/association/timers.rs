@@ -1,25 +1,78 @@
-//! When associations are to be told that time has passed: one order for all of them, so that what comes for
-//! one costs nothing for the others.
+//! The times at which associations are to be told that time has passed: one order for all of them,
+//! so that what comes for one costs nothing for the others.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use hawser_sctp::AssociationId;
+use hawser_session::seal::datagram::KeyId;
 use hawser_types::Instant;
+use tokio::sync::Notify;
 
-use super::{Id, Shared, State};
 use crate::clock;
 
-pub(super) async fn drive_timers(shared: Arc<Shared>) {
-    loop {
-        let sooner = shared.sooner.notified();
-        tokio::pin!(sooner);
-        sooner.as_mut().enable();
-        let next = {
-            let now = clock::now();
-            let mut state = shared.lock();
-            state.handle_timeouts(now);
-            state.awake_at = state.next_timeout();
-            state.awake_at
+/// The timers of all associations of a set of sockets.
+///
+/// The lock is a leaf: it is taken under that of an endpoint and never the other way round. The
+/// order always agrees with the entries of associations, since both change together under the lock
+/// of the endpoint.
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    order: Mutex<Order>,
+    /// The first timer may be earlier than it was.
+    sooner: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Order {
+    timers: BTreeSet<(Instant, TimerId)>,
+    /// Time at which the task that drives timers looks again.
+    awake_at: Option<Instant>,
+}
+
+/// An association, by the key id of its endpoint and its number there.
+pub(super) type TimerId = (Option<KeyId>, AssociationId);
+
+impl Timers {
+    /// Moves the timer of an association, and wakes the task that drives timers if it is nearer now
+    /// than all others.
+    ///
+    /// No wake-up is lost: the task notes `awake_at` under the same lock under which it looks for
+    /// the first timer. A timer that is set before that is found there; one that is set later sees
+    /// the new `awake_at`, and `notify_one` keeps a permit until the task waits.
+    pub(super) fn set(&self, id: TimerId, before: Option<Instant>, after: Option<Instant>) {
+        if before == after {
+            return;
+        }
+        let mut order = self.lock();
+        if let Some(at) = before {
+            order.timers.remove(&(at, id));
+        }
+        let Some(at) = after else {
+            return;
         };
+        order.timers.insert((at, id));
+        if order.awake_at.is_none_or(|awake| at < awake) {
+            order.awake_at = Some(at);
+            self.sooner.notify_one();
+        }
+    }
+
+    /// Associations whose time has come. They stay in the order until their timers are set anew.
+    pub(super) fn due(&self, now: Instant) -> Vec<TimerId> {
+        let order = self.lock();
+        let due = order.timers.iter().take_while(|(at, _)| *at <= now);
+        due.map(|(_, id)| *id).collect()
+    }
+
+    /// Waits until the first timer is due.
+    pub(super) async fn wait(&self) {
+        let next = {
+            let mut order = self.lock();
+            order.awake_at = order.timers.first().map(|(at, _)| *at);
+            order.awake_at
+        };
+        let sooner = self.sooner.notified();
         match next {
             Some(at) => {
                 tokio::select! {
@@ -30,45 +83,13 @@ pub(super) async fn drive_timers(shared: Arc<Shared>) {
             None => sooner.await,
         }
     }
-}
 
-impl Shared {
-    /// Wakes the task that drives timers if one has come nearer.
-    pub(super) fn look_at_timers(&self, state: &mut State) {
-        let next = state.next_timeout();
-        if next.is_some_and(|at| state.awake_at.is_none_or(|awake| at < awake)) {
-            state.awake_at = next;
-            self.sooner.notify_one();
-        }
-    }
-}
-
-impl State {
-    /// Notes when an association is to be told next.
-    pub(super) fn set_timer(&mut self, id: Id) {
-        let Some(entry) = self.associations.get_mut(&id) else {
-            return;
-        };
-        let timer = entry.association.poll_timeout();
-        let before = std::mem::replace(&mut entry.timer, timer);
-        if before != timer {
-            before.map(|at| self.timers.remove(&(at, id)));
-            timer.map(|at| self.timers.insert((at, id)));
-        }
+    fn lock(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next_timeout(&self) -> Option<Instant> {
-        self.timers.first().map(|(at, _)| *at)
-    }
-
-    fn handle_timeouts(&mut self, now: Instant) {
-        let due = self.timers.iter().take_while(|(at, _)| *at <= now);
-        let due: Vec<Id> = due.map(|(_, id)| *id).collect();
-        for id in due {
-            if let Some(entry) = self.associations.get_mut(&id) {
-                entry.association.handle_timeout(now);
-            }
-            self.pump(now, id);
-        }
+    #[cfg(test)]
+    pub(super) fn all(&self) -> BTreeSet<(Instant, TimerId)> {
+        self.lock().timers.clone()
     }
 }

@@ -55,7 +55,7 @@ impl DatagramSocket {
     /// A socket at an address of this machine. Needs a tokio runtime.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn listen(address: SocketAddr) -> io::Result<Self> {
         let socket = Socket::new(
             Domain::for_address(address),
@@ -75,7 +75,7 @@ impl DatagramSocket {
     /// The address that it sends from; unspecified where the system chooses for each datagram.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
@@ -113,7 +113,7 @@ impl DatagramSocket {
     /// The next datagram and who sent it. What does not fit `buffer` is lost.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn poll_receive(
         &self,
         cx: &mut Context<'_>,

@@ -44,18 +44,18 @@ pub enum ConnectError {
         /// The address.
         address: IpAddr,
     },
-    /// No route, or nobody answers on the way.
+    /// No route, or no answer on the way.
     #[error("no route to {remote}{}", RouteRemedy(link))]
     NoRoute {
-        /// Where to.
+        /// The destination.
         remote: SocketAddr,
         /// Name of the link, and whether it has a default route for this family.
         link: Option<(String, bool)>,
     },
-    /// The host is there, and nobody listens on the port.
+    /// The host is there, and no program listens on the port.
     #[error("{remote} refused the connection; is the gateway running, and is this its port?")]
     Refused {
-        /// Where to.
+        /// The destination.
         remote: SocketAddr,
     },
     /// No answer.
@@ -65,11 +65,11 @@ pub enum ConnectError {
         AfterTime(after)
     )]
     TimedOut {
-        /// Where to.
+        /// The destination.
         remote: SocketAddr,
         /// Name of the link.
         link: Option<String>,
-        /// How long it was tried; none when the kernel gave up first.
+        /// The time for which it was tried; none when the kernel gave up first.
         after: Option<Duration>,
     },
     /// A packet filter on this host.
@@ -78,7 +78,7 @@ pub enum ConnectError {
         OnLink(link)
     )]
     Forbidden {
-        /// Where to.
+        /// The destination.
         remote: SocketAddr,
         /// Name of the link.
         link: Option<String>,
@@ -89,7 +89,7 @@ pub enum ConnectError {
         OnLink(link)
     )]
     NoPort {
-        /// Where to.
+        /// The destination.
         remote: SocketAddr,
         /// Name of the link.
         link: Option<String>,
@@ -100,9 +100,9 @@ pub enum ConnectError {
          {allowed} (net.ipv4.tcp_allowed_congestion_control)"
     )]
     Congestion {
-        /// What was asked for.
+        /// The control that was asked for.
         name: String,
-        /// What may be asked for, separated by blanks.
+        /// The controls that may be asked for, separated by blanks.
         allowed: String,
         /// The system's answer.
         source: io::Error,
@@ -131,11 +131,11 @@ impl ConnectError {
         Self::System { action, source }
     }
 
-    pub(super) fn congestion(name: &str, source: io::Error) -> Self {
-        let allowed = super::allowed_congestion().unwrap_or_default().join(" ");
+    /// `allowed`: the controls that may be asked for.
+    pub(super) fn congestion(name: &str, allowed: &[String], source: io::Error) -> Self {
         Self::Congestion {
             name: name.to_owned(),
-            allowed,
+            allowed: allowed.join(" "),
             source,
         }
     }

@@ -1,38 +1,20 @@
-//! Keeps an association with the gateway beside the TCP channels, where that is wanted and UDP passes.
+//! Keeps an association with the gateway beside the TCP channels, where that is wanted and UDP
+//! passes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_sctp::{AssociationConfig, Local};
-use hawser_session::TransportChoice;
+use hawser_channels::association::{AssociationBackOff, association_config};
+use hawser_sctp::Local;
+use hawser_session::{Side, TransportChoice};
 use hawser_types::{ChannelId, LinkIndex};
 use tokio::time::{Instant, timeout};
 
 use super::first::resolve;
-use super::{Client, Shared, State};
-use crate::association::{AssociationEndpoint, AssociationHandle, config_for};
+use super::shared::Shared;
+use crate::association::{AssociationEndpoint, AssociationHandle};
 use crate::driver::Driver;
-
-impl Client {
-    /// What carries chunks from now on, both ways, in the session that runs and in later ones.
-    pub fn set_transport(&self, transport: TransportChoice) {
-        self.shared.transport.send_replace(transport);
-        if let State::Running(driver) = &*self.shared.current.borrow() {
-            driver.with(|session, now| session.set_transport(now, transport));
-        }
-    }
-
-    /// What is to carry chunks.
-    pub fn transport(&self) -> TransportChoice {
-        *self.shared.transport.borrow()
-    }
-
-    /// Why there is no association though one is wanted; `None` while all is well.
-    pub fn association_problem(&self) -> Option<String> {
-        self.shared.association_problem.borrow().clone()
-    }
-}
 
 /// Runs until the session ends.
 pub(super) async fn keep(shared: Arc<Shared>, driver: Driver) {
@@ -56,7 +38,7 @@ impl Keeper {
         let mut wishes = self.shared.transport.subscribe();
         let mut links = self.shared.links.clone();
         let mut changes = self.driver.changes();
-        let mut pause = MIN_PAUSE;
+        let mut back_off = AssociationBackOff::default();
         while self.driver.closed().is_none() {
             changes.mark_unchanged();
             links.mark_unchanged();
@@ -83,13 +65,11 @@ impl Keeper {
                     self.publish(Some(problem));
                 }
             }
-            if begun.elapsed() > LASTING {
-                pause = MIN_PAUSE;
-            }
+            let pause = back_off.next_pause(begun.elapsed());
             tokio::select! {
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(MAX_PAUSE),
-                _ = links.changed() => pause = MIN_PAUSE,
-                _ = wishes.changed() => pause = MIN_PAUSE,
+                () = tokio::time::sleep(pause) => {}
+                _ = links.changed() => back_off.reset(),
+                _ = wishes.changed() => back_off.reset(),
             }
         }
     }
@@ -106,10 +86,7 @@ impl Keeper {
         let Some(endpoint) = &self.endpoint else {
             return Err("no sockets".to_owned());
         };
-        let config = AssociationConfig {
-            names_links: true,
-            ..config_for(&self.driver.session_config())
-        };
+        let config = association_config(&self.driver.session_config(), Side::Client);
         let seal = self.driver.association_seal(id);
         let association = endpoint.connect_sealed(config, &remotes, seal);
         let association = association.map_err(|error| error.to_string())?;
@@ -128,7 +105,7 @@ impl Keeper {
         self.driver.add_association(grant.keep(), association);
     }
 
-    /// Waits until the association is over, or is not wanted any more; it goes along with the links.
+    /// Waits until the association is over or is not wanted any more; its places follow the links.
     async fn hold(&mut self, id: ChannelId) {
         let mut wishes = self.shared.transport.subscribe();
         let mut links = self.shared.links.clone();
@@ -148,7 +125,7 @@ impl Keeper {
         }
     }
 
-    /// The links are others now.
+    /// The links have changed.
     async fn follow(&mut self) {
         if let Some(port) = self.driver.datagram_port()
             && let Ok(remotes) = self.remotes(port).await
@@ -280,10 +257,6 @@ fn home(remote: IpAddr) -> IpAddr {
 }
 
 const NOT_TAKEN: &str = "the gateway has not said that it takes UDP";
-const MIN_PAUSE: Duration = Duration::from_secs(1);
-const MAX_PAUSE: Duration = Duration::from_secs(60);
-/// One that stood for so long was no failure.
-const LASTING: Duration = Duration::from_secs(30);
 const GRANT_PATIENCE: Duration = Duration::from_secs(10);
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 /// As many as an association has.

@@ -11,7 +11,7 @@ use hawser_session::{ChannelSpec, SessionConfig, Side};
 use hawser_types::{ChannelId, LinkIndex};
 use hawser_wire::{ChannelRole, Enrolment};
 
-use super::{Shared, State};
+use super::shared::{Shared, State};
 use crate::bind;
 use crate::driver::{Driver, NewChannel};
 use crate::host_port::HostPort;
@@ -198,7 +198,7 @@ pub(super) async fn resolve(addresses: &[HostPort]) -> Result<Vec<SocketAddr>, S
 
 const FIRST_PAUSE: Duration = Duration::from_millis(300);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
-/// How long an address may take to answer before the next one is tried as well. Source: RFC 8305
+/// Time that an address has to answer before the next one is tried as well. Source: RFC 8305
 /// section 8, the least that it permits.
 const NEXT_ADDRESS: Duration = Duration::from_millis(100);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -2,68 +2,22 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
+use hawser_channels::keeper::{JOIN_TIMEOUT, JoinTurns};
 use hawser_session::ChannelSpec;
 use hawser_session::seal::Direction;
 use hawser_types::{ChannelId, LinkIndex};
 use hawser_wire::{ChannelRole, Frame, FrameIterator, JoinPrelude, StateFrame};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::Shared;
+use super::join_error::JoinError;
 use super::reach::reach;
-use crate::bind::{self, ConnectError};
+use super::shared::Shared;
+use crate::bind;
 use crate::driver::{Driver, NewChannel};
 use crate::{clock, links::Link};
-
-/// Why a channel could not be added.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum JoinError {
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
-    #[error("{0}")]
-    NoAddress(String),
-    #[error("the gateway has not granted another channel yet")]
-    NoGrant,
-    #[error("the connection broke while it joined: {0}")]
-    Broken(#[from] io::Error),
-    #[error("an earlier connection is about to be answered")]
-    Overtaken,
-    #[error("the gateway does not answer the join")]
-    NoAnswer,
-    #[error("the gateway's answer to the join is not one")]
-    Strange,
-}
-
-/// Keeps the attempts of one link out of each other's way: where a round trip takes longer than the
-/// pause between attempts, the gateway would get channels, and put data on them, that the client
-/// drops when their answers come.
-#[derive(Debug, Default)]
-pub(super) struct Turns {
-    /// Until when an answer to a join of this role may well come.
-    expected: [AtomicU64; 2],
-}
-
-impl Turns {
-    /// Whether a connection that took this long to make may join now.
-    fn take(&self, role: ChannelRole, took: Duration) -> bool {
-        let now = clock::now();
-        let expected = &self.expected[role as usize];
-        let free = expected.load(Ordering::Relaxed) <= now.as_nanos();
-        if free {
-            let until = now + (took * 2).max(MIN_TURN);
-            expected.store(until.as_nanos(), Ordering::Relaxed);
-        }
-        free
-    }
-
-    /// The join came to an end.
-    fn give_back(&self, role: ChannelRole) {
-        self.expected[role as usize].store(0, Ordering::Relaxed);
-    }
-}
 
 /// Connects over `link` to `remote`, or to the address that suits the link best; joins the session
 /// and adds the channel to it. Gives where it goes.
@@ -73,7 +27,7 @@ pub(super) async fn join(
     link: &Link,
     remote: Option<SocketAddr>,
     role: ChannelRole,
-    turns: &Turns,
+    turns: &Mutex<JoinTurns>,
 ) -> Result<(ChannelId, SocketAddr), JoinError> {
     let began = clock::now();
     let (remote, stream) = match remote {
@@ -84,17 +38,22 @@ pub(super) async fn join(
         }
         None => reach(shared, link).await?,
     };
-    if !turns.take(role, clock::now().since(began)) {
+    let now = clock::now();
+    if !lock(turns).take(now, role, now.since(began)) {
         return Err(JoinError::Overtaken);
     }
     let joined = join_as(shared, driver, link, role, stream).await;
-    turns.give_back(role);
+    lock(turns).give_back(role);
     joined.map(|id| (id, remote))
 }
 
+fn lock(turns: &Mutex<JoinTurns>) -> MutexGuard<'_, JoinTurns> {
+    turns.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A channel's number, given up unless the channel comes to be: the gateway may have taken the
-/// connection for one already, and would place chunks on it that nobody reads. An attempt also ends
-/// where it waits, when its link goes or when another one was quicker.
+/// connection for one already, and would place chunks on it that are never read. An attempt also
+/// ends where it waits, when its link goes or when another one was quicker.
 struct Grant<'a> {
     driver: &'a Driver,
     id: ChannelId,
@@ -143,7 +102,7 @@ async fn join_as(
         segment_size: None,
     };
     let joining = introduce(shared, driver, stream, spec);
-    let new = tokio::time::timeout(ANSWER_TIMEOUT, joining).await;
+    let new = tokio::time::timeout(JOIN_TIMEOUT, joining).await;
     let new = new.unwrap_or(Err(JoinError::NoAnswer))?;
     driver.add_channel(spec, new);
     Ok(grant.keep())
@@ -198,24 +157,4 @@ fn is_join(record: &Bytes, expected: ChannelRole) -> bool {
         frames.next(),
         Some(Ok(Frame::State(StateFrame::Join { role, .. }))) if role == expected
     )
-}
-
-/// What the gateway may need besides a round trip.
-const MIN_TURN: Duration = Duration::from_millis(100);
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_two_connections_the_later_one_stands_back_until_the_first_has_ended() {
-        let turns = Turns::default();
-        let long = Duration::from_secs(60);
-        assert!(turns.take(ChannelRole::Bulk, long));
-        assert!(!turns.take(ChannelRole::Bulk, long));
-        assert!(turns.take(ChannelRole::Express, long));
-        turns.give_back(ChannelRole::Bulk);
-        assert!(turns.take(ChannelRole::Bulk, long));
-    }
 }

@@ -2,20 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use hawser_channels::keeper::{AttemptFailure, ChannelKeeper, JoinTurns, KeeperAction};
 use hawser_types::{ChannelId, LinkIndex};
 use hawser_wire::ChannelRole;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use super::association;
 use super::first::{self, First};
-use super::join::{JoinError, Turns, join};
-use super::{LinkStatus, Shared};
+use super::join::join;
+use super::join_error::JoinError;
+use super::shared::{LinkStatus, Shared};
+use crate::clock;
 use crate::driver::Driver;
 use crate::links::Link;
 
@@ -31,7 +32,7 @@ pub(super) async fn keep(shared: &Arc<Shared>, first: First) {
     let mut running: BTreeMap<u32, (Link, tokio::task::AbortHandle)> = BTreeMap::new();
     let mut first = Some(first);
     while driver.closed().is_none() {
-        // Links come and go, and what is said of their names holds for their numbers.
+        // Links come and go, and the rules for their names hold for their numbers.
         shared.tell_rules(&driver);
         shared.tell_scheduler(&driver);
         let wanted = shared.usable_links();
@@ -70,48 +71,27 @@ fn is_same_link(now: &Link, before: &Link) -> bool {
     now.addresses == before.addresses
 }
 
-/// Keeps the channels of one link.
+/// Keeps the channels of one link: makes the connections that a [`ChannelKeeper`] plans.
 struct LinkKeeper {
     shared: Arc<Shared>,
     driver: Driver,
     link: Link,
-    /// Where the link's channels go, once one worked.
+    /// The address that the link's channels go to, once one worked.
     remote: Option<SocketAddr>,
-    /// By role, the eldest first.
-    held: [Vec<ChannelId>; 2],
-    turns: Arc<Turns>,
-    failures: u32,
-    /// Attempts since the last channel joined.
-    tries: u32,
-    /// Joins that the gateway broke off while the session had no channel at all.
-    turned_away: u32,
-    /// Attempts that lacked a number since the last channel joined.
-    without_grant: u32,
+    plan: ChannelKeeper,
+    turns: Arc<Mutex<JoinTurns>>,
 }
 
 impl LinkKeeper {
     fn new(shared: &Arc<Shared>, driver: &Driver, link: Link, first: Option<First>) -> Self {
-        let mut held: [Vec<ChannelId>; 2] = Default::default();
-        let remote = first.as_ref().map(|first| first.remote);
-        if let Some(first) = first {
-            let role = if shared.config.express {
-                ChannelRole::Express
-            } else {
-                ChannelRole::Bulk
-            };
-            held[role as usize].push(first.channel);
-        }
+        let channel = first.as_ref().map(|first| first.channel);
         let keeper = Self {
+            plan: ChannelKeeper::new(clock::now(), shared.config.express, channel),
             shared: Arc::clone(shared),
             driver: driver.clone(),
             link,
-            remote,
-            held,
+            remote: first.map(|first| first.remote),
             turns: Arc::default(),
-            failures: 0,
-            tries: 0,
-            turned_away: 0,
-            without_grant: 0,
         };
         keeper.publish(None);
         keeper
@@ -120,168 +100,87 @@ impl LinkKeeper {
     async fn run(mut self) {
         let mut changes = self.driver.changes();
         let mut attempts = FuturesUnordered::new();
-        let mut next_attempt = Instant::now();
         loop {
-            self.forget_lost();
-            self.drop_surplus();
-            let missing = self.missing();
-            let Some(role) = missing.first().copied() else {
-                attempts.clear();
-                if changes.changed().await.is_err() {
-                    return;
-                }
-                next_attempt = Instant::now();
-                continue;
-            };
-            if Instant::now() >= next_attempt && attempts.len() < self.most_attempts() {
-                let known = self.remote_to_try();
-                // A search is for one channel: the first one finds the way for the others.
-                let roles = missing.len() * usize::from(known.is_some());
-                for role in missing.into_iter().take(roles.max(1)) {
-                    let (shared, driver) = (&self.shared, &self.driver);
-                    let turns = Arc::clone(&self.turns);
-                    attempts.push(attempt(shared, driver, &self.link, known, role, turns));
-                }
-                next_attempt = Instant::now() + self.pause();
-            }
-            // At the limit only an attempt that ends makes room for another.
-            let may_try = attempts.len() < self.most_attempts();
+            self.look_after(&mut attempts).await;
+            let next = self.plan.poll_timeout();
+            let wake = tokio::time::sleep_until(clock::to_tokio(next.unwrap_or_default()));
             tokio::select! {
                 Some((role, result)) = attempts.next(), if !attempts.is_empty() => {
-                    let joined = result.is_ok();
                     self.on_result(role, result);
-                    self.check_gateway().await;
-                    if joined && attempts.is_empty() {
-                        next_attempt = Instant::now();
-                    }
                 }
-                () = tokio::time::sleep_until(next_attempt), if may_try => {}
+                () = wake, if next.is_some() => {}
                 changed = changes.changed() => {
                     if changed.is_err() {
                         return;
                     }
-                    // A grant may have come that an attempt lacked.
-                    if self.failures == 0 && role == ChannelRole::Bulk && attempts.is_empty() {
-                        next_attempt = Instant::now();
-                    }
+                    self.plan.handle_change(clock::now());
                 }
+            }
+        }
+    }
+
+    /// Does what the plan asks for now.
+    async fn look_after(&mut self, attempts: &mut FuturesUnordered<Attempt>) {
+        let live = self.driver.channels();
+        let wanted = self.driver.wanted_channels(LinkIndex::new(self.link.index));
+        self.plan.update(|channel| live.contains(&channel), wanted);
+        while let Some(action) = self.plan.poll_action(clock::now()) {
+            match action {
+                KeeperAction::Attempt { role, search } => {
+                    attempts.push(self.attempt(role, self.remote.filter(|_| !search)));
+                }
+                KeeperAction::AbandonAttempts => attempts.clear(),
+                KeeperAction::Drop(channel) => {
+                    tracing::info!(link = %self.link.name, %channel, "one bulk channel less");
+                    self.driver.drop_channel(channel);
+                }
+                KeeperAction::AskGateway => self.ask_gateway().await,
+                KeeperAction::EndSession => self.driver.abort(),
             }
         }
     }
 
     fn on_result(&mut self, role: ChannelRole, result: Joined) {
-        match result {
-            Err(JoinError::Overtaken) => {}
-            Ok((channel, remote)) => {
-                if !self.wants(role) {
-                    // A slower attempt succeeded too.
-                    self.driver.drop_channel(channel);
-                    return;
-                }
-                self.held[role as usize].push(channel);
-                self.remote = Some(remote);
-                self.failures = 0;
-                self.tries = 0;
-                self.turned_away = 0;
-                self.without_grant = 0;
-                tracing::info!(link = %self.link.name, %remote, ?role, %channel, "joined");
-                self.publish(None);
+        let error = match result {
+            Ok((channel, remote)) => return self.on_joined(role, channel, remote),
+            Err(error) => error,
+        };
+        let failure = AttemptFailure::from(&error);
+        let is_cut_off = self.driver.channels().is_empty();
+        self.plan.handle_failed(failure, is_cut_off);
+        if matches!(failure, AttemptFailure::Broken | AttemptFailure::NoChannel) {
+            if self.plan.failures().is_power_of_two() {
+                tracing::info!(link = %self.link.name, %error, "no channel");
             }
-            Err(JoinError::NoGrant) => {
-                self.without_grant += 1;
-                // Without a channel no grant can come any more.
-                if self.without_grant >= MAX_WITHOUT_GRANT && self.driver.channels().is_empty() {
-                    self.driver.abort();
-                }
-            }
-            Err(error) => {
-                self.failures = self.failures.saturating_add(1);
-                if matches!(error, JoinError::Broken(_)) && self.driver.channels().is_empty() {
-                    self.turned_away += 1;
-                }
-                if self.failures.is_power_of_two() {
-                    tracing::info!(link = %self.link.name, %error, "no channel");
-                }
-                self.publish(Some(error.to_string()));
-            }
+            self.publish(Some(error.to_string()));
         }
     }
 
-    /// Joins are broken off. When the gateway proves that it is the one that does so, it was
-    /// restarted and does not know the session; else somebody on the way does.
-    async fn check_gateway(&mut self) {
-        if self.turned_away < MAX_TURNED_AWAY {
+    fn on_joined(&mut self, role: ChannelRole, channel: ChannelId, remote: SocketAddr) {
+        if !self.plan.handle_joined(clock::now(), role, channel) {
+            self.driver.drop_channel(channel);
             return;
         }
-        self.turned_away = 0;
+        self.remote = Some(remote);
+        tracing::info!(link = %self.link.name, %remote, ?role, %channel, "joined");
+        self.publish(None);
+    }
+
+    /// Joins are broken off. When the gateway proves that it is the one that does so, it was
+    /// restarted and does not know the session; else a host on the way does.
+    async fn ask_gateway(&self) {
         if first::race(&self.shared).await.is_ok() && self.driver.channels().is_empty() {
             self.driver.abort();
         }
     }
 
-    fn forget_lost(&mut self) {
-        let live = self.driver.channels();
-        for held in &mut self.held {
-            held.retain(|channel| live.contains(channel));
-        }
-    }
-
-    /// The link rests, and another channel was tried in vain or is not needed for now.
-    fn drop_surplus(&mut self) {
-        let wanted = self.wanted(ChannelRole::Bulk);
-        let bulk = &mut self.held[ChannelRole::Bulk as usize];
-        for channel in bulk.split_off(wanted.min(bulk.len())) {
-            tracing::info!(link = %self.link.name, %channel, "one bulk channel less");
-            self.driver.drop_channel(channel);
-        }
-    }
-
-    fn missing(&self) -> Vec<ChannelRole> {
-        let roles: &[ChannelRole] = match self.shared.config.express {
-            true => &[ChannelRole::Bulk, ChannelRole::Express],
-            false => &[ChannelRole::Bulk],
-        };
-        roles
-            .iter()
-            .copied()
-            .filter(|role| self.wants(*role))
-            .collect()
-    }
-
-    fn wants(&self, role: ChannelRole) -> bool {
-        self.held[role as usize].len() < self.wanted(role)
-    }
-
-    /// How many channels of a kind there are to be.
-    fn wanted(&self, role: ChannelRole) -> usize {
-        match role {
-            ChannelRole::Bulk => self.driver.wanted_channels(LinkIndex::new(self.link.index)),
-            ChannelRole::Express => 1,
-        }
-    }
-
-    /// The address that worked. Now and then `None`, which searches all addresses: another one may
-    /// work by now.
-    fn remote_to_try(&mut self) -> Option<SocketAddr> {
-        self.tries = self.tries.wrapping_add(1);
-        self.remote
-            .filter(|_| !self.tries.is_multiple_of(SEARCH_EVERY))
-    }
-
-    fn most_attempts(&self) -> usize {
-        match self.remote {
-            Some(_) => MAX_ATTEMPTS,
-            None => MAX_SEARCHES,
-        }
-    }
-
-    /// A link that has failed for long is tried less often.
-    fn pause(&self) -> Duration {
-        match self.failures {
-            0..40 => RETRY,
-            40..200 => RETRY * 5,
-            _ => RETRY * 20,
-        }
+    fn attempt(&self, role: ChannelRole, remote: Option<SocketAddr>) -> Attempt {
+        let (shared, driver) = (Arc::clone(&self.shared), self.driver.clone());
+        let (link, turns) = (self.link.clone(), Arc::clone(&self.turns));
+        Box::pin(async move {
+            let joined = join(&shared, &driver, &link, remote, role, &turns).await;
+            (role, joined)
+        })
     }
 
     fn publish(&self, problem: Option<String>) {
@@ -297,36 +196,22 @@ impl LinkKeeper {
 impl Drop for LinkKeeper {
     fn drop(&mut self) {
         // The link is gone, or its address: connections on it can't live on.
-        for channel in self.held.iter().flatten().copied() {
+        for channel in self.plan.channels() {
             self.driver.drop_channel(channel);
+        }
+    }
+}
+
+impl From<&JoinError> for AttemptFailure {
+    fn from(error: &JoinError) -> Self {
+        match error {
+            JoinError::Overtaken => Self::Overtaken,
+            JoinError::NoGrant => Self::NoGrant,
+            JoinError::Broken(_) => Self::Broken,
+            _ => Self::NoChannel,
         }
     }
 }
 
 type Joined = Result<(ChannelId, SocketAddr), JoinError>;
 type Attempt = std::pin::Pin<Box<dyn Future<Output = (ChannelRole, Joined)> + Send>>;
-
-fn attempt(
-    shared: &Arc<Shared>,
-    driver: &Driver,
-    link: &Link,
-    remote: Option<SocketAddr>,
-    role: ChannelRole,
-    turns: Arc<Turns>,
-) -> Attempt {
-    let (shared, driver, link) = (Arc::clone(shared), driver.clone(), link.clone());
-    Box::pin(async move {
-        let joined = join(&shared, &driver, &link, remote, role, &turns).await;
-        (role, joined)
-    })
-}
-
-/// A fresh connection is tried this often while a link has none.
-const RETRY: Duration = Duration::from_millis(300);
-const MAX_ATTEMPTS: usize = 12;
-/// Each of them may be a connection to every address.
-const MAX_SEARCHES: usize = 4;
-/// Every so many attempts go to all addresses rather than to the one that worked.
-const SEARCH_EVERY: u32 = 4;
-const MAX_TURNED_AWAY: u32 = 3;
-const MAX_WITHOUT_GRANT: u32 = 20;

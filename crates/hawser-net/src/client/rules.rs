@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use hawser_sched::rules::Terms;
 use hawser_types::LinkIndex;
 
-use super::{Client, Shared};
+use super::Client;
+use super::shared::Shared;
 use crate::driver::Driver;
 use crate::links::Link;
 
 impl Client {
-    /// What the user's rules make of links from now on, by name, in place of what was said before.
-    /// Holds for the session that runs and for later ones. A link that may not be used in either
+    /// Sets what the user's rules make of links, by name, in place of what was set before. Holds
+    /// for the session that runs and for later ones. A link that may not be used in either
     /// direction loses its connections, and no more are made.
     pub fn set_rules(&self, rules: BTreeMap<String, Terms>) {
         self.shared.rules.send_if_modified(|old| {
@@ -23,7 +24,7 @@ impl Client {
 }
 
 impl Shared {
-    /// Whether nothing may go over the link, connections included.
+    /// True if nothing may go over the link, connections included.
     pub(super) fn is_forbidden(&self, link: &Link) -> bool {
         let rules = self.rules.borrow();
         rules.get(&link.name).is_some_and(Terms::forbid_all)

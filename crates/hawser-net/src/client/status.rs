@@ -1,9 +1,10 @@
-//! What a client tells about itself beyond its snapshot.
+//! Facts about a client beyond its snapshot.
 
 use hawser_session::recorder::Recorder;
 use hawser_types::{Instant, SessionId};
 
-use super::{Client, State};
+use super::Client;
+use super::shared::State;
 use crate::session::SessionHandle;
 
 impl Client {

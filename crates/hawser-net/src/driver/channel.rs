@@ -1,4 +1,4 @@
-//! The two tasks of a channel.
+//! The two tasks of a TCP channel: one reads, one writes.
 
 use std::collections::VecDeque;
 use std::io;
@@ -6,17 +6,17 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use hawser_path::{Control, KernelSample};
+use hawser_channels::tcp_writer::{KernelState, Next, Step, TcpWriter};
 use hawser_session::seal::{RecordReader, Sealer};
 use hawser_session::{ChannelSpec, Outgoing, Side};
-use hawser_types::{ByteCount, ChannelId, Instant};
+use hawser_types::{ChannelId, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Interval, MissedTickBehavior};
 
-use super::inner::Meter;
-use super::sample::Gauge;
-use super::{Handle, Shared};
+use super::gauge::Gauge;
+use super::inner::{Handle, Meter};
+use super::shared::Shared;
 use crate::congestion::Choice;
 use crate::tls::is_tls_record;
 use crate::{bind, clock};
@@ -27,9 +27,6 @@ pub(crate) struct NewChannel {
     pub(crate) reader: RecordReader,
     pub(crate) sealer: Sealer,
 }
-
-/// The place of the reading task among a channel's tasks.
-pub(super) const READER: usize = 0;
 
 /// Adds the channel to the session and starts its tasks.
 pub(super) fn start(shared: &Arc<Shared>, mut spec: ChannelSpec, new: NewChannel) {
@@ -54,8 +51,7 @@ pub(super) fn start(shared: &Arc<Shared>, mut spec: ChannelSpec, new: NewChannel
             gauge: Arc::clone(&gauge),
             sealer: new.sealer,
             pending: Pending::default(),
-            next_sample: now,
-            low_water: 0,
+            writer: TcpWriter::new(now, id),
             choice: Choice::new(&shared.congestion),
         };
         let refusable = shared.side == Side::Client && spec.records == 0;
@@ -77,7 +73,7 @@ pub(super) fn start(shared: &Arc<Shared>, mut spec: ChannelSpec, new: NewChannel
         }
         inner.session.handle_writable(now, id);
     });
-    shared.changed.send_modify(|count| *count += 1);
+    shared.tell_change();
 }
 
 /// Reads records until the connection ends.
@@ -156,7 +152,7 @@ async fn readable(
     stream.readable().await
 }
 
-/// Gives the session what came. `false`: the session is over.
+/// Gives the session the records that came. Returns false if the session is over.
 fn hand_over(shared: &Weak<Shared>, id: ChannelId, records: &mut Vec<Bytes>) -> bool {
     let Some(shared) = shared.upgrade() else {
         return false;
@@ -190,8 +186,7 @@ struct Writer {
     gauge: Arc<Gauge>,
     sealer: Sealer,
     pending: Pending,
-    next_sample: Instant,
-    low_water: u32,
+    writer: TcpWriter,
     choice: Choice,
 }
 
@@ -203,29 +198,11 @@ struct Pending {
     pieces: VecDeque<Bytes>,
 }
 
-/// What the session said when the writer asked.
-struct Step {
-    /// There is a record to write.
-    found: bool,
-    /// The channel is to drain.
-    holds: bool,
-    over: bool,
-    plain: bool,
-    low_water: Option<u32>,
-    control: Option<Control>,
-}
-
-enum Next {
-    /// A record waits to be written.
-    Record,
-    /// Nothing to send; the kernel would take more.
-    Idle,
-    /// Nothing to send that can be sent; the kernel is full.
-    Full,
-    /// The channel is to drain: see [`hawser_path::RttRefresh`].
-    Hold,
-    /// The session has ended and everything was written.
-    Over,
+/// The session's answer to the writer.
+struct Answer {
+    step: Step,
+    is_over: bool,
+    is_plain: bool,
 }
 
 impl Writer {
@@ -237,8 +214,12 @@ impl Writer {
                 // The reading task sees the same, and may have more to read before.
                 return;
             }
-            match self.next(&mut out) {
-                Next::Record => {}
+            // The session is gone, or has ended and everything was written.
+            let Some(next) = self.next(&mut out) else {
+                return;
+            };
+            match next {
+                Next::Write => {}
                 Next::Idle => work.notified().await,
                 Next::Full => {
                     tokio::select! {
@@ -246,93 +227,64 @@ impl Writer {
                         _ = self.stream.writable() => {}
                     }
                 }
-                Next::Hold => {
+                Next::Drain(span) => {
                     tokio::select! {
                         () = work.notified() => {}
-                        () = tokio::time::sleep(HOLD_STEP) => {}
+                        () = tokio::time::sleep(span) => {}
                     }
                 }
-                Next::Over => return,
             }
         }
     }
 
-    /// Asks the session for the next record and seals it.
-    fn next(&mut self, out: &mut Outgoing) -> Next {
-        let Some(shared) = self.shared.upgrade() else {
-            return Next::Over;
-        };
+    /// Asks the session for the next record and seals it; `None` when the session is over.
+    fn next(&mut self, out: &mut Outgoing) -> Option<Next> {
+        let shared = self.shared.upgrade()?;
         let now = clock::now();
-        let sample = (now >= self.next_sample)
-            .then(|| self.gauge.sample())
-            .flatten();
-        let writable = self.gauge.is_ready();
-        let step = self.step(&shared, sample, writable, out);
-        if sample.is_some() {
-            self.next_sample = now + SAMPLE_EVERY;
+        let is_due = self.writer.is_sample_due(now);
+        let kernel = KernelState {
+            sample: is_due.then(|| self.gauge.sample()).flatten(),
+            is_writable: self.gauge.is_ready(),
+        };
+        let answer = self.step(&shared, kernel, out);
+        let Step {
+            low_water,
+            control,
+            next,
+        } = answer.step;
+        if let Some(mark) = low_water
+            && let Err(error) = bind::set_not_sent_low_water(&self.gauge.socket(), mark)
+        {
+            tracing::debug!(%error, "the kernel does not limit unsent data");
         }
-        if let Some(bytes) = step.low_water {
-            self.set_low_water(bytes);
-        }
-        if let Some(control) = step.control {
+        if let Some(control) = control {
             self.choice.set(&self.gauge.socket(), control);
         }
-        match (step.found, writable) {
-            (true, _) => {
+        match next {
+            Next::Write => {
                 // The first record proves who joined, so it is always sealed.
-                let plain = step.plain && self.sealer.records() > 0;
+                let plain = answer.is_plain && self.sealer.records() > 0;
                 self.pending.push(now, &mut self.sealer, out, plain);
                 self.gauge.set_pending(self.pending.len());
-                Next::Record
             }
-            (false, _) if step.over => Next::Over,
-            (false, _) if step.holds => Next::Hold,
-            (false, true) => Next::Idle,
-            (false, false) => Next::Full,
+            _ if answer.is_over => return None,
+            _ => {}
         }
+        Some(next)
     }
 
     /// Tells the session how the channel stands, and takes a record from it if there is one.
-    fn step(
-        &self,
-        shared: &Shared,
-        sample: Option<KernelSample>,
-        writable: bool,
-        out: &mut Outgoing,
-    ) -> Step {
-        let id = self.id;
+    fn step(&mut self, shared: &Shared, kernel: KernelState, out: &mut Outgoing) -> Answer {
+        let (writer, gauge) = (&mut self.writer, &self.gauge);
         shared.with(|inner, now| {
-            let session = &mut inner.session;
-            if let Some(sample) = sample {
-                session.handle_sample(now, id, sample);
-            }
-            let holds = session.holds(now, id, || self.gauge.unacknowledged());
-            if writable && !holds {
-                session.handle_writable(now, id);
-            } else {
-                session.handle_full(id);
-            }
-            Step {
-                holds,
-                low_water: sample.and_then(|_| session.low_water(id)),
-                control: sample.and_then(|_| session.choose_control(now, id)),
-                found: session.poll_transmit(now, id, out),
-                over: inner.closed.is_some(),
-                plain: session.sends_plain(),
+            let unacknowledged = || gauge.unacknowledged();
+            let step = writer.step(now, &mut inner.session, kernel, unacknowledged, out);
+            Answer {
+                step,
+                is_over: inner.closed.is_some(),
+                is_plain: inner.session.sends_plain(),
             }
         })
-    }
-
-    fn set_low_water(&mut self, bytes: u32) {
-        // The kernel asks for more when less than half the mark is left.
-        let mark = bytes.saturating_mul(2);
-        if mark.abs_diff(self.low_water) > self.low_water / 4 {
-            self.low_water = mark;
-            let mark = ByteCount::new(u64::from(mark));
-            if let Err(error) = bind::set_not_sent_low_water(&self.gauge.socket(), mark) {
-                tracing::debug!(%error, "the kernel does not limit unsent data");
-            }
-        }
     }
 
     /// Writes until nothing is pending.
@@ -406,11 +358,8 @@ impl Pending {
     }
 }
 
-const SAMPLE_EVERY: Duration = Duration::from_millis(10);
-/// How often memory that reading did not need is given back.
+/// Interval at which memory that reading did not need is given back.
 const TRIM_EVERY: Duration = Duration::from_secs(1);
-/// How often a channel that drains is looked at.
-const HOLD_STEP: Duration = Duration::from_millis(2);
 const MIN_READ: usize = 16 * 1024;
 const MAX_READ: usize = 256 * 1024;
 const MAX_SLICES: usize = 36;

@@ -1,21 +1,22 @@
-//! What the lock of a session guards, and how the session's events reach those who wait.
+//! What the lock of a session guards, and how the session's events reach the tasks that wait.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
 
-use hawser_session::{CloseReason, Event, Session};
+use hawser_channels::association::{AssociationState, PathLinks};
+use hawser_session::{CloseReason, Event, Session, Side};
 use hawser_types::{ChannelId, Instant, StreamId};
 use hawser_wire::Enrolment;
 use tokio::sync::Notify;
 
-use super::association::{Ride, Ways};
-use super::channel;
+use super::association_channel::AssociationChannel;
+use super::gauge::Gauge;
 use super::halves::EndedByPeer;
-use super::sample::Gauge;
+use crate::clock;
 use crate::stream::Label;
 
-/// What the lock guards.
+/// The state that the lock guards.
 pub(super) struct Inner {
     pub(super) session: Session,
     pub(super) channels: BTreeMap<ChannelId, Handle>,
@@ -32,28 +33,31 @@ pub(super) struct Inner {
     /// Wakers to call once the lock is released.
     pub(super) woken: Vec<Waker>,
     pub(super) notified: Vec<Arc<Notify>>,
-    /// Where the gateway takes associations.
+    /// The UDP port at which the gateway takes associations.
     pub(super) datagram_port: Option<u16>,
     /// The association that the client is about to begin.
     pub(super) expected: Option<ChannelId>,
-    pub(super) ways: Ways,
+    /// The links below the paths of associations.
+    pub(super) path_links: PathLinks,
+    side: Side,
 }
 
-/// What the driver keeps of a channel.
+/// The driver's part of a channel.
 pub(super) struct Handle {
     pub(super) meter: Meter,
     pub(super) write: Arc<Notify>,
+    /// The reading task, the writing task.
     pub(super) tasks: [tokio::task::AbortHandle; 2],
 }
 
-/// What measures a channel.
+/// The source of a channel's measurements.
 #[derive(Clone)]
 pub(super) enum Meter {
     Tcp(Arc<Gauge>),
-    Association(Arc<Ride>),
+    Association(Arc<AssociationChannel>),
 }
 
-/// Who waits for what on one stream, and what else the driver keeps of it.
+/// The tasks that wait on one stream, and what else the driver keeps of it.
 #[derive(Default)]
 pub(super) struct Wakers {
     pub(super) read: Option<Waker>,
@@ -63,11 +67,11 @@ pub(super) struct Wakers {
     pub(super) datagram: Option<Waker>,
     pub(super) stopped: Option<Waker>,
     pub(super) ended: EndedByPeer,
-    /// Whose it is, for people.
+    /// The application that it belongs to, for people.
     pub(super) label: Option<Label>,
 }
 
-/// What a stream may wait for.
+/// The events that a task waits for on a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Waiting {
     Read,
@@ -80,8 +84,10 @@ pub(crate) enum Waiting {
 }
 
 impl Inner {
-    pub(super) fn new(session: Session) -> Self {
+    pub(super) fn new(side: Side, session: Session) -> Self {
         Self {
+            path_links: PathLinks::new(side),
+            side,
             session,
             channels: BTreeMap::new(),
             streams: HashMap::new(),
@@ -97,12 +103,11 @@ impl Inner {
             notified: Vec::new(),
             datagram_port: None,
             expected: None,
-            ways: Ways::default(),
         }
     }
 
-    /// Hands out what the session has to say. Whether somebody who watches the session as a whole
-    /// has to look.
+    /// Hands out what the session has to say. Returns true if that concerns those who watch the
+    /// session as a whole.
     pub(super) fn drain(&mut self) -> bool {
         while let Some(id) = self.session.poll_wake() {
             if let Some(handle) = self.channels.get(&id) {
@@ -139,7 +144,7 @@ impl Inner {
                     wakers.ended.both = Some(code);
                     wakers.wake_all(&mut self.woken);
                 }
-                // Nobody has taken it yet, and nobody has to.
+                // The application has not taken it yet, and need not.
                 if let Some(place) = self.incoming.iter().position(|waiting| *waiting == id) {
                     self.incoming.remove(place);
                     self.streams.remove(&id);
@@ -187,7 +192,7 @@ impl Inner {
             Event::DatagramPort(port) => self.datagram_port = Some(*port),
             Event::AssociationExpected(id) => self.expected = Some(*id),
             _ => {
-                self.ways.stale = true;
+                self.path_links.mark_stale();
                 self.wake_associations();
                 return false;
             }
@@ -195,12 +200,48 @@ impl Inner {
         true
     }
 
-    /// They have something to learn.
+    /// Wakes the writers of associations, which have something to learn.
     fn wake_associations(&mut self) {
         let is_one = |handle: &&Handle| matches!(handle.meter, Meter::Association(_));
         let associations = self.channels.values().filter(is_one);
         let writers = associations.map(|handle| Arc::clone(&handle.write));
         self.notified.extend(writers);
+    }
+
+    /// Tells the session of the state of an association that carries a channel.
+    pub(super) fn report_association(
+        &mut self,
+        now: Instant,
+        id: ChannelId,
+        state: &AssociationState,
+    ) {
+        self.learn_unknown_paths(state);
+        state.report(now, &mut self.session, id, &mut self.path_links);
+    }
+
+    /// Learns about the links below an association's paths where that helps.
+    pub(super) fn learn_unknown_paths(&mut self, state: &AssociationState) {
+        if state.has_unknown_path(&self.path_links) && self.learn_links() {
+            self.path_links.mark_stale();
+        }
+    }
+
+    /// Learns from the TCP channels which address belongs to which link. Returns true if there was
+    /// something new.
+    pub(super) fn learn_links(&mut self) -> bool {
+        let mut learned = false;
+        for channel in self.session.snapshot(clock::now(), 0).channels {
+            let meter = self.channels.get(&channel.id).map(|handle| &handle.meter);
+            let Some(Meter::Tcp(gauge)) = meter else {
+                continue;
+            };
+            let address = match self.side {
+                Side::Client => gauge.local,
+                Side::Gateway => gauge.remote,
+            };
+            learned |= self.path_links.learn(channel.link, address);
+        }
+        learned
     }
 
     pub(super) fn remove_channel(&mut self, id: ChannelId) {
@@ -226,7 +267,7 @@ impl Inner {
         // What this side has acknowledged or closed last may still be on its way out.
         for (_, handle) in std::mem::take(&mut self.channels) {
             handle.write.notify_one();
-            handle.tasks[channel::READER].abort();
+            handle.tasks[READER].abort();
         }
     }
 }
@@ -268,5 +309,7 @@ impl Wakers {
     }
 }
 
+/// The place of the reading task among a channel's tasks.
+const READER: usize = 0;
 /// A client enrols once; more at a time are a mistake.
 const MAX_ENROLMENTS: usize = 4;

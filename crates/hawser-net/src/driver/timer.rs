@@ -1,15 +1,17 @@
+//! The timer of a session.
+
 use std::sync::{Arc, Weak};
 
+use hawser_channels::association::AssociationState;
 use hawser_path::KernelSample;
 use hawser_types::Instant;
 use tokio::sync::Notify;
 
-use super::association::Look;
-use super::inner::Meter;
-use super::{Inner, Shared};
+use super::inner::{Inner, Meter};
+use super::shared::Shared;
 use crate::clock;
 
-/// Wakes the session when it wants to be woken, with fresh samples of what is under way.
+/// Wakes the session when it wants to be woken, with fresh samples of its busy channels.
 ///
 /// Holds the session only while it works on it: when the last handle is gone, so is the session.
 pub(super) async fn run(shared: Weak<Shared>, changed: Arc<Notify>) {
@@ -55,23 +57,23 @@ fn fire(shared: &Arc<Shared>) {
     shared.with(|inner: &mut Inner, now: Instant| {
         samples.iter().for_each(|(id, sample)| match sample {
             Sample::Tcp(sample) => inner.session.handle_sample(now, *id, **sample),
-            Sample::Association(look) => look.tell(inner, shared.side, now, *id),
+            Sample::Association(state) => inner.report_association(now, *id, state),
         });
         inner.session.handle_timeout(now);
     });
 }
 
-/// What was measured of a channel.
+/// A measurement of a channel.
 enum Sample {
     Tcp(Box<KernelSample>),
-    Association(Look),
+    Association(Box<AssociationState>),
 }
 
 impl Sample {
     fn of(meter: &Meter, now: Instant) -> Option<Self> {
         Some(match meter {
             Meter::Tcp(gauge) => Self::Tcp(Box::new(gauge.sample()?)),
-            Meter::Association(ride) => Self::Association(ride.look(now)),
+            Meter::Association(channel) => Self::Association(Box::new(channel.state(now))),
         })
     }
 }

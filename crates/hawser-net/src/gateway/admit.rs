@@ -1,4 +1,4 @@
-//! From a TCP connection by anybody to a session or a channel.
+//! From a TCP connection of any host to a session or a channel.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +18,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use super::limits::Place;
-use super::{Entry, Shared, memory, session};
+use super::shared::{Entry, Shared};
+use super::{memory, session};
 use crate::bind::SocketOptions;
 use crate::clock;
 use crate::driver::{Driver, NewChannel};
@@ -212,6 +213,6 @@ async fn read_join(
     }
 }
 
-/// How long anybody may take to say who they are.
+/// Time in which a host has to prove who it is.
 const PATIENCE: Duration = Duration::from_secs(3);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -1,20 +1,18 @@
 //! The UDP port: clients that have a session may begin associations there.
 //!
-//! A socket for each address, so that answers leave from the one that was asked; where there are several
-//! links, each is bound to its own, as the TCP port is.
+//! A socket for each address, so that answers leave from the one that was asked; where there are
+//! several links, each is bound to its own, as the TCP port is.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
-use std::time::Duration;
 
+use hawser_channels::association::association_config;
 use hawser_sctp::Local;
+use hawser_session::Side;
 use hawser_types::{ChannelId, LinkIndex};
-use tokio::sync::watch;
 
-use super::Shared;
-use super::port::wanted;
-use crate::association::{AssociationEndpoint, config_for};
+use super::port_links::wanted;
+use crate::association::AssociationEndpoint;
 use crate::driver::Driver;
 use crate::links::Link;
 
@@ -22,7 +20,7 @@ use crate::links::Link;
 #[derive(Debug)]
 pub(super) struct Associations {
     endpoint: AssociationEndpoint,
-    /// What was asked for: these stand for themselves, or for all of their family.
+    /// The addresses that were asked for: each stands for itself, or for all of its family.
     addresses: Vec<SocketAddr>,
 }
 
@@ -48,7 +46,7 @@ impl Associations {
     }
 
     /// The links are these now.
-    fn follow(&self, links: &[Link]) {
+    pub(super) fn follow(&self, links: &[Link]) {
         let failed = self.endpoint.set_locals(&locals(&self.addresses, links));
         for (local, error) in failed {
             tracing::debug!(address = %local.address, %error, "no associations there");
@@ -62,10 +60,10 @@ impl Associations {
         }
     }
 
-    /// Takes the association that the client has told of.
-    async fn take(&self, driver: &Driver, id: ChannelId) -> Result<(), String> {
+    /// Takes the association that the client has announced.
+    pub(super) async fn take(&self, driver: &Driver, id: ChannelId) -> Result<(), String> {
         let seal = driver.association_seal(id);
-        let config = config_for(&driver.session_config());
+        let config = association_config(&driver.session_config(), Side::Gateway);
         let expected = self.endpoint.expect(config, seal);
         let expected = expected.map_err(|error| error.to_string())?;
         let association = expected.accept().await;
@@ -76,62 +74,7 @@ impl Associations {
     }
 }
 
-/// Takes the associations of a session for as long as it lives.
-pub(super) async fn serve(shared: &Shared, driver: &Driver) {
-    let Some(associations) = shared.associations.get() else {
-        return;
-    };
-    associations.announce(driver);
-    let mut changes = driver.changes();
-    while driver.closed().is_none() {
-        changes.mark_unchanged();
-        let Some(id) = driver.expected() else {
-            if changes.changed().await.is_err() {
-                return;
-            }
-            continue;
-        };
-        let taken = async {
-            tokio::select! {
-                taken = associations.take(driver, id) => taken,
-                () = replaced(driver, id) => Err("it was given up".to_owned()),
-                () = tokio::time::sleep(PATIENCE) => Err("it has not come".to_owned()),
-            }
-        };
-        match taken.await {
-            Ok(()) => tracing::info!(session = %driver.id(), %id, "an association stands"),
-            Err(problem) => {
-                tracing::debug!(session = %driver.id(), %id, %problem, "no association");
-            }
-        }
-        driver.forget_expected(id);
-    }
-}
-
-/// Waits until the client expects another one, or none.
-async fn replaced(driver: &Driver, id: ChannelId) {
-    let mut changes = driver.changes();
-    while driver.expected() == Some(id) && driver.closed().is_none() {
-        if changes.changed().await.is_err() {
-            return;
-        }
-    }
-}
-
-/// Follows the machine's links for as long as the gateway lives.
-pub(super) async fn follow(shared: Arc<Shared>, mut links: watch::Receiver<Arc<Vec<Link>>>) {
-    loop {
-        let now = Arc::clone(&links.borrow_and_update());
-        if let Some(associations) = shared.associations.get() {
-            associations.follow(&now);
-        }
-        if links.changed().await.is_err() {
-            return;
-        }
-    }
-}
-
-/// Where packets come in and go out.
+/// The places where packets come in and go out.
 fn locals(addresses: &[SocketAddr], links: &[Link]) -> Vec<Local> {
     let mut locals: Vec<Local> = Vec::new();
     let mut add = |link: u32, address: IpAddr| {
@@ -170,8 +113,6 @@ fn locals(addresses: &[SocketAddr], links: &[Link]) -> Vec<Local> {
     locals
 }
 
-/// How long a client may take to begin an association that it has told of.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// An association has no more addresses.
 const MAX_LOCALS: usize = 16;
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hawser_types::ByteCount;
 
-/// What strangers and clients may use up.
+/// Limits of what strangers and clients may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AcceptLimits {
     /// Sessions in all.

@@ -3,8 +3,8 @@
 //! Half of it is for what comes and waits to be handed on, half for what is sent and not
 //! acknowledged. Each half is shared out so that what a session holds is never taken from it, and
 //! beyond that all may have the same: what a session's configuration asks for, at most a quarter of
-//! the half. Every session has a little besides: each of its streams its first 64 KiB of credit, and
-//! one chunk's worth of sending.
+//! the half. Every session has a little besides: each of its streams its first 64 KiB of credit,
+//! and one chunk's worth of sending.
 //!
 //! What the sessions' recorders may take comes off first; that is never more than a quarter.
 
@@ -16,7 +16,8 @@ use hawser_session::SessionConfig;
 use hawser_types::{ByteCount, SessionId};
 use tokio::time::MissedTickBehavior;
 
-use super::{Entry, GatewayConfig, Shared};
+use super::config::GatewayConfig;
+use super::shared::{Entry, Shared};
 
 /// Shares out anew every now and then, since what sessions hold comes and goes.
 pub(super) async fn keep(shared: Arc<Shared>) {
@@ -28,8 +29,8 @@ pub(super) async fn keep(shared: Arc<Shared>) {
     }
 }
 
-/// How one session of a gateway behaves: its recorder has no more than its part of a quarter of
-/// the memory, were there as many sessions as there may be.
+/// The configuration of one session of a gateway: its recorder has no more than its part of a
+/// quarter of the memory, were there as many sessions as there may be.
 pub(super) fn for_session(config: &GatewayConfig) -> SessionConfig {
     let limits = &config.limits;
     let sessions = u64::try_from(limits.sessions.max(1)).unwrap_or(u64::MAX);
@@ -52,7 +53,7 @@ pub(super) fn share_out(shared: &Shared, sessions: &HashMap<SessionId, Entry>) {
     let half = memory.saturating_sub(recorders) / 2;
     let config = &shared.config.session;
     let most = |wanted: ByteCount| wanted.as_u64().min(half / 4);
-    // First nobody may take more, so that what is counted is what is held.
+    // First no session may take more, so that what is counted is what is held.
     let held: Vec<_> = sessions
         .values()
         .map(|entry| set(entry, 0, MIN_SENDING))
@@ -128,7 +129,7 @@ mod tests {
     fn everybody_gets_what_is_asked_for_while_there_is_enough_and_then_the_same() {
         assert_eq!(level(100, 20, &[0, 7]), 20);
         assert_eq!(level(100, 90, &[0, 0, 0, 0]), 25);
-        // Who holds more keeps it, and the others share the rest.
+        // A session that holds more keeps it, and the others share the rest.
         assert_eq!(level(100, 90, &[70, 0, 0]), 15);
         assert_eq!(level(100, 90, &[70, 30, 0]), 0);
         assert_eq!(level(100, 90, &[]), 90);

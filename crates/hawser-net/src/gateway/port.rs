@@ -1,12 +1,12 @@
 //! The port on every link: answers leave by the link that was asked.
 //!
-//! A socket that listens everywhere answers by the best route to whoever asks, which need not lead
+//! A socket that listens everywhere answers by the best route to the client, which need not lead
 //! over the link that the question came by: the provider of another link drops what bears a foreign
-//! source address, and a client that has bound its connection to a link takes no answer from another.
-//! A connection accepted by a socket that is bound to a link inherits that (Linux copies
+//! source address, and a client that has bound its connection to a link takes no answer from
+//! another. A connection accepted by a socket that is bound to a link inherits that (Linux copies
 //! `sk_bound_dev_if` to the request and its child), from the answer to the SYN on. So there is one
-//! bound socket for each of several links beside the one for everything else, loopback included; the
-//! kernel prefers the bound one.
+//! bound socket for each of several links beside the one for everything else, loopback included;
+//! the kernel prefers the bound one.
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +19,9 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::{Shared, admit};
+use super::admit;
+use super::port_links::wanted;
+use super::shared::Shared;
 use crate::bind;
 use crate::links::Link;
 
@@ -59,17 +61,10 @@ pub(super) async fn follow(
         }
         while tasks.try_join_next().is_some() {}
         if links.changed().await.is_err() {
-            // Nobody follows the links any more: what is there stays.
+            // The links are not followed any more: what is there stays.
             return std::future::pending().await;
         }
     }
-}
-
-/// The links that need a socket of their own: with a single one there is nothing to choose.
-pub(super) fn wanted(links: &[Link]) -> impl Iterator<Item = &Link> {
-    let usable = links.iter().filter(|link| link.why_unusable().is_none());
-    let several = usable.clone().nth(1).is_some();
-    usable.filter(move |_| several).take(MAX_LINKS)
 }
 
 fn listen(address: SocketAddr, link: &Link) -> Option<TcpListener> {
@@ -81,6 +76,3 @@ fn listen(address: SocketAddr, link: &Link) -> Option<TcpListener> {
         }
     }
 }
-
-/// A host of containers may have hundreds of interfaces.
-const MAX_LINKS: usize = 64;

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use hawser_wire::Enrolment;
 
-use super::{HandOver, Incoming, IncomingSession, REFUSED_PATIENCE, Shared, association};
+use super::associate;
+use super::shared::{HandOver, Incoming, IncomingSession, REFUSED_PATIENCE, Shared};
 use crate::driver::{CLOSE_REFUSED, Driver};
 use crate::identity::PublicKey;
 use crate::session::SessionHandle;
 use crate::stream::BondStream;
 
-/// Hands out the session's streams once it is known whose they are; removes the session when it
-/// is over.
+/// Hands out the session's streams once its client is known; removes the session when it is over.
 pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey) {
     let peer = match shared.admission.is_enrolled(&key) {
         true => Some(key),
@@ -46,7 +46,7 @@ pub(super) async fn serve(shared: Arc<Shared>, driver: Driver, key: PublicKey) {
 
 /// Takes its associations; never ends by itself.
 async fn associate(shared: &Shared, driver: &Driver) {
-    association::serve(shared, driver).await;
+    associate::serve(shared, driver).await;
     std::future::pending().await
 }
 
@@ -89,7 +89,7 @@ async fn hand_out(shared: &Shared, driver: &Driver, peer: PublicKey) {
             sent = sent => if sent.is_err() {
                 return;
             },
-            // Nobody takes streams at the moment; that is no reason to keep what is over.
+            // The application takes no streams now; that is no reason to keep what is over.
             () = ended(driver) => return,
         }
     }
@@ -144,7 +144,7 @@ async fn admit(
     }
 }
 
-/// How long a client that came with an invite may take to show its own key.
+/// Time that a client that came with an invite has to show its own key.
 const ENROL_PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
 
 const LAST_WORDS: Duration = Duration::from_millis(100);

@@ -6,7 +6,8 @@ use hawser_types::Host;
 use ring::digest;
 use zeroize::Zeroizing;
 
-use super::{Invite, InviteError, MAX_ADDRESSES};
+use super::error::{InviteError, MAX_ADDRESSES};
+use super::parts::Invite;
 use crate::host_port::{HostPort, ParseHostPortError};
 use crate::identity::PublicKey;
 use crate::unix_time::UnixTime;
@@ -87,7 +88,7 @@ fn check_sum(bytes: &[u8]) -> [u8; CHECK_LENGTH] {
     check
 }
 
-/// What has not been read yet.
+/// The bytes that have not been read yet.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {

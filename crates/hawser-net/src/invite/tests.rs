@@ -5,6 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::host_port::tests::any_host_port;
+use crate::identity::PublicKey;
+use crate::unix_time::UnixTime;
 
 fn sample() -> Invite {
     let addresses = ["gw.example.org:7443", "[2001:db8::1]:7443", "192.0.2.1:443"];

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::dir::StateDir;
+use super::error::{StoreError, VERSION};
 use super::json_file::JsonFile;
-use super::{StateDir, StoreError, VERSION};
 use crate::host_port::HostPort;
 use crate::identity::PublicKey;
 use crate::invite::MAX_ADDRESSES;
@@ -24,9 +25,9 @@ pub struct ClientStore {
 pub struct EnrolledGateway {
     /// The key that it proves.
     pub key: PublicKey,
-    /// Where it listens, the best first; the first 16 are kept.
+    /// Its addresses, the best first; the first 16 are kept.
     pub addresses: Vec<HostPort>,
-    /// When this client enrolled with it, the last time if more than once.
+    /// Time at which this client enrolled with it, the last time if more than once.
     pub enrolled_at: UnixTime,
     /// It is for connections to itself alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -1,4 +1,4 @@
-//! Whom a gateway knows: enrolled peers and invites that are still out.
+//! The clients that a gateway knows: enrolled peers, and invites that are still out.
 
 #[cfg(test)]
 mod tests;
@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::dir::StateDir;
+use super::error::{MAX_NAME, StoreError, VERSION};
 use super::json_file::JsonFile;
-use super::{StateDir, StoreError, VERSION};
 use crate::host_port::excerpt;
 use crate::identity::PublicKey;
 use crate::unix_time::UnixTime;
@@ -29,10 +30,10 @@ pub struct GatewayStore {
 pub struct Peer {
     /// The key that it proves whenever it connects.
     pub key: PublicKey,
-    /// What the administrator calls it, if anything.
+    /// The administrator's name for it, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// When it enrolled.
+    /// Time at which it enrolled.
     pub enrolled_at: UnixTime,
     /// The enrolment key of the invite that it used.
     pub invite: PublicKey,
@@ -52,7 +53,7 @@ pub struct PendingInvite {
     pub used_by: Option<PublicKey>,
 }
 
-/// How an enrolment ended well.
+/// The outcome of an enrolment that succeeded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Enrolment {
     /// The client is a peer from now on.
@@ -74,9 +75,9 @@ pub enum EnrolmentError {
     /// Too late.
     #[error("the invite expired {} s ago", now.since(*expired).as_secs())]
     Expired {
-        /// When it expired.
+        /// Time at which it expired.
         expired: UnixTime,
-        /// When it was tried.
+        /// Time at which it was tried.
         now: UnixTime,
     },
     /// An invite is for one client.
@@ -91,7 +92,7 @@ pub enum EnrolmentError {
 }
 
 impl GatewayStore {
-    /// Reads the file in `dir`; a missing one is a gateway that knows nobody.
+    /// Reads the file in `dir`; a missing one is a gateway that knows no client.
     pub fn open(dir: &StateDir) -> Result<Self, StoreError> {
         Ok(Self {
             file: JsonFile::open(dir.file("gateway.json"))?,
@@ -128,7 +129,7 @@ impl GatewayStore {
         })
     }
 
-    /// Forgets invites that nobody has used until at most `most` of those are left, those that
+    /// Forgets invites that no client has used until at most `most` of those are left, those that
     /// expire first before the others.
     pub fn limit_unused_invites(&self, most: usize) -> Result<(), StoreError> {
         self.file.update(|state| {
@@ -152,12 +153,12 @@ impl GatewayStore {
         self.file.read(|state| state.peers.clone())
     }
 
-    /// Whether `key` belongs to an enrolled client.
+    /// True if `key` belongs to an enrolled client.
     pub fn is_peer(&self, key: &PublicKey) -> bool {
         self.file.read(|state| state.peer(key).is_some())
     }
 
-    /// Whether somebody who proves the enrolment key `key` at `now` may get as far as asking to
+    /// True if a client that proves the enrolment key `key` at `now` may get as far as asking to
     /// enrol. [`Self::admit_enrolment`] has the last word.
     pub fn accepts_enrolment(&self, key: &PublicKey, now: UnixTime) -> bool {
         self.file.read(|state| {
@@ -282,10 +283,8 @@ impl Default for State {
     }
 }
 
-/// How long an invite is remembered after it expired, to be able to say just that.
+/// Time for which an invite is remembered after it expired, to be able to say just that.
 pub const KEEP_EXPIRED: Duration = Duration::from_secs(24 * 3600);
 
-/// Characters in a peer's name.
-pub(super) const MAX_NAME: usize = 64;
 const MAX_INVITES: usize = 10_000;
 const MAX_PEERS: usize = 50_000;

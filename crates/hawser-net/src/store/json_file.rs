@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{StoreError, VERSION};
+use super::error::{StoreError, VERSION};
 use crate::files::{self, FileError};
 
 /// The value of a JSON file, and a way to change it that never loses another process's change.
@@ -25,8 +25,8 @@ struct Cached<T> {
     stamp: Option<Stamp>,
 }
 
-/// What the file was when it was read. It is kept open, so that its inode number is not given to
-/// the file that replaces it and a change always shows.
+/// The identity of the file when it was read. It is kept open, so that its inode number is not
+/// given to the file that replaces it and a change always shows.
 #[derive(Debug)]
 struct Stamp {
     _open: File,

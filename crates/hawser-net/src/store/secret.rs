@@ -7,10 +7,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use zeroize::Zeroizing;
 
-use super::StoreError;
+use super::error::StoreError;
 use crate::files;
 
-/// What is in the file `path`, which is made with a new secret when there is none.
+/// Reads the secret in the file `path`, which is made with a new one when there is none.
 pub(super) fn load_or_create(path: &Path) -> Result<Zeroizing<String>, StoreError> {
     match load(path) {
         Err(StoreError::File(error)) if error.is_not_found() => {}

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use hawser_types::{ByteCount, Rate};
 
-use super::{TcpInfo, TotalRto};
+use super::info::{TcpInfo, TotalRto};
 
-/// What the kernel wrote, and how much of it.
+/// The bytes that the kernel wrote, and their number.
 pub(super) struct Raw {
     bytes: [u8; size_of::<Layout>()],
     length: usize,
@@ -21,7 +21,7 @@ impl Raw {
         }
     }
 
-    /// Where the kernel may write.
+    /// The memory that the kernel may write to.
     pub(super) const fn buffer(&mut self) -> &mut [u8] {
         &mut self.bytes
     }

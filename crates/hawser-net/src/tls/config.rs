@@ -20,7 +20,8 @@ use rustls::{
     OtherError, PeerMisbehaved, ServerConfig, SignatureAlgorithm, SignatureScheme,
 };
 
-use super::{ALPN, Allow, TlsError};
+use super::error::TlsError;
+use super::protocol::{ALPN, Allow};
 use crate::identity::{Identity, PublicKey};
 
 pub(super) fn client(me: &Identity, expected: PublicKey) -> Result<Arc<ClientConfig>, TlsError> {
@@ -66,7 +67,7 @@ pub(super) fn server(me: &Identity, allow: Allow) -> Result<Arc<ServerConfig>, T
     Ok(Arc::new(config))
 }
 
-/// rustls wants a name to look for; with raw keys nobody reads it and it is not sent.
+/// rustls wants a name to look for; with raw keys it is neither read nor sent.
 pub(super) fn unused_server_name() -> ServerName<'static> {
     ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([0, 0, 0, 0])))
 }
@@ -79,7 +80,7 @@ pub(super) fn proven_key(keys: Option<&[CertificateDer<'_>]>) -> Result<PublicKe
     }
 }
 
-/// What this module itself said of the other end's key, when `error` carries that through rustls.
+/// This module's own verdict on the other end's key, when `error` carries that through rustls.
 pub(super) fn own_verdict(error: &rustls::Error) -> Option<TlsError> {
     let rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(verdict))) = error
     else {
@@ -115,7 +116,7 @@ fn crypto_provider() -> Arc<CryptoProvider> {
     Arc::new(provider)
 }
 
-/// Whether the CPU has instructions for AES.
+/// True if the CPU has instructions for AES.
 fn has_aes() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::is_x86_feature_detected!("aes");
@@ -248,7 +249,7 @@ impl ResolvesClientCert for NoKey {
     }
 }
 
-/// The server's opinion: whoever proves a key, and then `allow` says so.
+/// The server's opinion: any host that proves a key for which `allow` returns true.
 struct AllowedClients(Allow);
 
 impl fmt::Debug for AllowedClients {
@@ -268,7 +269,7 @@ impl ClientCertVerifier for AllowedClients {
         _intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        // Anybody can name a key. Whether it is welcome is said when it has been proved.
+        // Any host can name a key. It is judged when it has been proved.
         public_key(key).map(|_| ClientCertVerified::assertion())
     }
 

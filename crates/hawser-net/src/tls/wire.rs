@@ -8,9 +8,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{MAX_HANDSHAKE, TlsError};
+use super::error::TlsError;
+use super::protocol::{MAX_HANDSHAKE, is_tls_record};
 
-/// The socket, behind what somebody else has read from it already.
+/// The socket, behind what was read from it already.
 pub(super) struct Wire<'a> {
     stream: &'a mut TcpStream,
     already_read: &'a [u8],
@@ -32,7 +33,7 @@ impl<'a> Wire<'a> {
         // The first byte by itself: something that is not TLS may be shorter than a header.
         let (first, rest) = record.split_at_mut(1);
         self.read_exact(first).await?;
-        if !super::is_tls_record(first[0]) {
+        if !is_tls_record(first[0]) {
             return Err(TlsError::NotTls { first: first[0] });
         }
         self.read_exact(rest).await?;
@@ -172,14 +173,9 @@ pub(super) fn pending<S: SideData>(connection: &mut ConnectionCommon<S>) -> Vec<
     bytes
 }
 
-/// The smallest content type of a TLS record: `change_cipher_spec`.
-pub(super) const FIRST_CONTENT_TYPE: u8 = 20;
-/// The largest one: `application_data`, which every sealed record of TLS 1.3 claims to be.
-pub(super) const LAST_CONTENT_TYPE: u8 = 23;
-
 /// Content type, version, length.
 const HEADER: usize = 5;
 /// The largest body of a sealed record (RFC 8446 §5.2).
 const MAX_BODY: usize = (1 << 14) + 256;
-/// How long a refused peer may take to go away.
+/// Time that a refused peer may take to go away.
 const MAX_FAREWELL: Duration = Duration::from_millis(500);

@@ -3,8 +3,6 @@ use std::time::Duration;
 
 use hawser_types::{ByteCount, Instant, Rate};
 
-use super::coupled::Coupling;
-
 /// The congestion control of a path. It is told what happens on the path, and limits the bytes in
 /// flight.
 pub(crate) trait CongestionControl: fmt::Debug + Send {
@@ -36,9 +34,6 @@ pub(crate) trait CongestionControl: fmt::Debug + Send {
 
     /// Handles a change of the path's maximum packet size.
     fn on_packet_size(&mut self, _size: ByteCount) {}
-
-    /// Couples the path to others that share its bottleneck; `None` ends that.
-    fn couple(&mut self, _coupling: Option<Coupling>) {}
 }
 
 /// An acknowledgement, as it concerns one path.

@@ -5,14 +5,12 @@ use std::time::Duration;
 use hawser_types::{ByteCount, Instant, Rate};
 
 use super::control::{Acknowledged, CongestionControl, Lost, MAX_WINDOW, initial_window, pace};
-use super::coupled::Coupling;
 use hystart::HyStart;
 
 /// CUBIC with fast convergence and the Reno-friendly region. Slow start ends when the round-trip
 /// time rises. Packets are paced somewhat faster than one window in a round trip.
 ///
-/// Source: RFC 9438, with HyStart++ (RFC 9406). On paths that share a bottleneck the window grows
-/// as in RFC 6356 §3, since no coupled CUBIC is specified.
+/// Source: RFC 9438, with HyStart++ (RFC 9406).
 #[derive(Debug)]
 pub(crate) struct Cubic {
     packet: f64,
@@ -28,7 +26,6 @@ pub(crate) struct Cubic {
     hystart: HyStart,
     smoothed: Duration,
     acknowledged: Instant,
-    coupling: Option<Coupling>,
 }
 
 /// State since the last reduction.
@@ -64,7 +61,6 @@ impl Cubic {
             hystart: HyStart::default(),
             smoothed: Duration::ZERO,
             acknowledged: Instant::ZERO,
-            coupling: None,
         }
     }
 
@@ -87,10 +83,6 @@ impl Cubic {
     }
 
     fn avoid_congestion(&mut self, ack: &Acknowledged, bytes: f64) {
-        if let Some(coupling) = self.coupling {
-            self.window += coupling.increase(bytes, self.packet, self.window);
-            return;
-        }
         let (packet, window, last_max) = (self.packet, self.window, self.last_max);
         let epoch = self.epoch.get_or_insert_with(|| Epoch {
             began: ack.now,
@@ -205,11 +197,6 @@ impl CongestionControl for Cubic {
     fn on_packet_size(&mut self, size: ByteCount) {
         self.packet = size.as_u64().max(1) as f64;
         self.window = self.window.max(self.packet);
-    }
-
-    fn couple(&mut self, coupling: Option<Coupling>) {
-        self.coupling = coupling;
-        self.epoch = None;
     }
 }
 

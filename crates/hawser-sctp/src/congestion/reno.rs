@@ -1,12 +1,11 @@
 use hawser_types::{ByteCount, Instant, Rate};
 
 use super::control::{Acknowledged, CongestionControl, Lost, MAX_WINDOW};
-use super::coupled::Coupling;
 
 /// SCTP's own congestion control: slow start, then one packet more in each round trip; half with
 /// each loss.
 ///
-/// Source: RFC 9260 §7.2; the increase of coupled paths from RFC 6356 §3.
+/// Source: RFC 9260 §7.2.
 #[derive(Debug)]
 pub(crate) struct Reno {
     packet: u64,
@@ -20,9 +19,6 @@ pub(crate) struct Reno {
     recovery: Option<Instant>,
     /// Window and threshold before the last reduction.
     before: Option<(u64, u64)>,
-    coupling: Option<Coupling>,
-    /// Remainder of coupled growth: less than a byte.
-    rest: f64,
 }
 
 impl Reno {
@@ -46,8 +42,6 @@ impl Reno {
             partial: 0,
             recovery: None,
             before: None,
-            coupling: None,
-            rest: 0.0,
         }
     }
 
@@ -56,15 +50,6 @@ impl Reno {
         self.threshold = (self.window / 2).max(self.fewest * self.packet);
         self.window = self.threshold;
         self.partial = 0;
-    }
-
-    fn grow_coupled(&mut self, coupling: Coupling, bytes: u64) {
-        let bytes = bytes.min(self.window) as f64;
-        let increase = coupling.increase(bytes, self.packet as f64, self.window as f64);
-        self.rest += increase;
-        let whole = self.rest.floor();
-        self.rest -= whole;
-        self.window += whole as u64;
     }
 }
 
@@ -93,10 +78,6 @@ impl CongestionControl for Reno {
         if self.window <= self.threshold {
             if used && !recovers && grows {
                 self.window += bytes.min(self.packet);
-            }
-        } else if let Some(coupling) = self.coupling {
-            if used && grows {
-                self.grow_coupled(coupling, bytes);
             }
         } else {
             let step = self.window;
@@ -147,10 +128,6 @@ impl CongestionControl for Reno {
     fn on_packet_size(&mut self, size: ByteCount) {
         self.packet = size.as_u64().max(1);
         self.window = self.window.max(self.packet);
-    }
-
-    fn couple(&mut self, coupling: Option<Coupling>) {
-        self.coupling = coupling;
     }
 }
 

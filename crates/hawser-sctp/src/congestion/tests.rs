@@ -4,7 +4,7 @@ use hawser_types::{ByteCount, Instant, Rate};
 use proptest::prelude::*;
 
 use super::bench::{Link, PACKET, Sender, share};
-use super::{Acknowledged, CongestionControl, Coupling, Lost, RateSample};
+use super::{Acknowledged, CongestionControl, Lost, RateSample};
 use crate::Control;
 
 const ALL: [Control; 3] = [Control::Reno, Control::Cubic, Control::Bbr];
@@ -188,32 +188,6 @@ fn what_the_application_holds_back_is_not_taken_for_the_path() {
         share(&mut link, &mut senders, 10, 13);
         let then = share(&mut link, &mut senders, 13, 20)[0];
         assert!(then > 0.93, "{control:?}: {then}");
-    }
-}
-
-#[test]
-fn coupled_paths_take_together_what_one_flow_takes() {
-    for control in [Control::Reno, Control::Cubic] {
-        let others = |coupled: bool| {
-            let mut link = Link::new(10, RTT);
-            let mut senders = [sender(control), sender(control), sender(control)];
-            let (mut sum, mut all) = (0.0, 0.0);
-            for second in 0..60 {
-                let pair = [0, 1].map(|n| (senders[n].control.window(), RTT * 3 / 2));
-                for sender in senders[..2].iter_mut().filter(|_| coupled) {
-                    sender.control.couple(Coupling::among(&pair));
-                }
-                let shares = share(&mut link, &mut senders, second, second + 1);
-                if second >= 20 {
-                    sum += shares[2];
-                    all += shares.iter().sum::<f64>();
-                }
-            }
-            sum / all
-        };
-        let (alone, coupled) = (others(false), others(true));
-        assert!(alone < 0.42, "{control:?}: {alone}");
-        assert!(coupled > alone + 0.05, "{control:?}: {coupled} {alone}");
     }
 }
 

@@ -6,7 +6,6 @@ use hawser_types::{Instant, PathId};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use super::coupling::Coupler;
 use super::selection::{self, Candidate};
 use super::{HeartbeatToSend, Path, PathState};
 use crate::event::Event;
@@ -23,7 +22,6 @@ pub(crate) struct Paths {
     /// Address that the peer prefers.
     preferred: Option<IpAddr>,
     pub(super) rng: StdRng,
-    pub(super) coupler: Coupler,
     pub(super) views: Vec<PathView>,
     events: VecDeque<Event>,
     /// Time of the next selection by [`Selection::Paper`].
@@ -40,7 +38,6 @@ impl Paths {
             next: PathId::default(),
             preferred: None,
             rng: StdRng::seed_from_u64(seed),
-            coupler: Coupler::default(),
             views: Vec::new(),
             events: VecDeque::new(),
             reselect: Instant::ZERO,
@@ -80,11 +77,7 @@ impl Paths {
     /// Removes all paths from a local address and returns their ids. Packets in flight on them are
     /// lost.
     pub(crate) fn remove_local(&mut self, local: Local) -> Vec<PathId> {
-        let gone = self.remove_where(|route| route.local == local);
-        if self.paths.iter().all(|path| path.link != local.link) {
-            self.forget_link(local.link);
-        }
-        gone
+        self.remove_where(|route| route.local == local)
     }
 
     /// Removes all paths to an address of the peer, whatever the port.
@@ -216,7 +209,6 @@ impl Paths {
             self.events.push_back(Event::PathUp(route));
             self.select();
         }
-        self.couple(now, id);
     }
 
     /// Tells whether the association is lost, since every path has exceeded its limit of time-outs.

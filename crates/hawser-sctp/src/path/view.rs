@@ -28,7 +28,6 @@ impl Paths {
             let link = self.views[place].link;
             let beside = on_link(&self.views, link) - self.views[place].in_flight;
             self.views[place].beside = beside;
-            self.views[place].bottleneck = self.bottleneck(link);
         }
         &self.views
     }

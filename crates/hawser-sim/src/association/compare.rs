@@ -1,8 +1,7 @@
 //! An association beside what TCP's channels carry over the same links.
 
 use hawser_scenario::{Direction, Scenario};
-use hawser_sctp::{AssociationConfig, Checksum, Framing};
-use hawser_session::seal::datagram::OVERHEAD;
+use hawser_sctp::AssociationConfig;
 use serde::Serialize;
 
 use super::fabric::Fabric;
@@ -65,17 +64,6 @@ pub fn run(
         session,
         association,
     })
-}
-
-/// As between two of Hawser's own: what carries the packets sees to their being whole, and knows whose they
-/// are.
-pub fn sealed(config: AssociationConfig) -> AssociationConfig {
-    AssociationConfig {
-        checksum: Checksum::Below,
-        framing: Framing::Compact,
-        max_packet: config.max_packet.saturating_sub(OVERHEAD),
-        ..config
-    }
 }
 
 impl Comparison {

@@ -1,10 +1,13 @@
 //! One host: its session, and what the driver does for it.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
+use hawser_channels::association::PathLinks;
 use hawser_session::{Event, Session, Side};
-use hawser_types::{ChannelId, Instant};
+use hawser_types::{ChannelId, Instant, LinkIndex};
 
+use super::keeper::Keeper;
 use super::writer::Writer;
 use super::{Bond, Signal, Stage, Token, place, side_of};
 use crate::network::End;
@@ -14,11 +17,11 @@ pub(super) struct Host {
     pub(super) side: Side,
     pub(super) session: Session,
     pub(super) writers: BTreeMap<ChannelId, Writer>,
-    /// The association that the session has for a channel, or had.
-    pub(super) riding: Option<ChannelId>,
+    /// The links below the paths of associations.
+    pub(super) path_links: PathLinks,
     /// When the session's timer is planned.
     timer_at: Option<Instant>,
-    /// Something changed that those look at who make connections.
+    /// Something changed that the keepers look at.
     changed: bool,
 }
 
@@ -28,9 +31,17 @@ impl Host {
             side,
             session,
             writers: BTreeMap::new(),
-            riding: None,
+            path_links: PathLinks::new(side),
             timer_at: None,
             changed: false,
+        }
+    }
+
+    /// A channel has come, over a link of the client with this address.
+    pub(super) fn learn_link(&mut self, link: LinkIndex, address: IpAddr) {
+        self.changed = true;
+        if self.path_links.learn(link, Some(address)) {
+            self.path_links.mark_stale();
         }
     }
 }
@@ -45,7 +56,7 @@ impl Bond {
                 if let Some(writer) = host.writers.get_mut(&id) {
                     writer.notified = true;
                 }
-                if !self.wake_rider(side, id) {
+                if !self.wake_association(side, id) {
                     self.write_if_woken(side, id);
                 }
                 continue;
@@ -60,7 +71,7 @@ impl Bond {
             for link in 0..self.keepers.len() {
                 self.on_change(link);
             }
-            self.look_after_rider();
+            self.begin_association();
         }
     }
 
@@ -72,10 +83,10 @@ impl Bond {
                 if let Some(writer) = host.writers.remove(id) {
                     self.network.close(writer.end, true);
                 }
-                self.end_rider(*id);
+                self.end_association(*id);
             }
-            Event::AssociationExpected(id) => self.expect_rider(*id),
-            Event::RulesChanged => self.set_rider_links(side),
+            Event::AssociationExpected(id) => self.expect_association(*id),
+            Event::RulesChanged => self.tell_links(side),
             Event::Granted(_) | Event::Spread(_) | Event::Closed(_) => host.changed = true,
             _ => {}
         }
@@ -149,7 +160,7 @@ impl Bond {
                     let sample = writer.sample(&self.network);
                     host.session.handle_sample(now, id, sample);
                 } else {
-                    self.sample_rider(side, id);
+                    self.sample_association(side, id);
                 }
             }
             let host = &mut self.hosts[place(side)];
@@ -175,9 +186,9 @@ impl Bond {
 
     /// Every channel of a link goes at once, since its carrier or its address has.
     pub(super) fn lose_link(&mut self, link: usize, carrier: bool) {
+        // A link that comes back, or has another address, begins anew.
+        self.keepers[link] = Keeper::new(self.network.now(), None);
         self.keepers[link].up = false;
-        self.keepers[link].attempts.clear();
-        self.keepers[link].held = Default::default();
         let on_link = self.uses.iter().filter(|(_, used)| used.link == link);
         let connections: Vec<_> = on_link
             .map(|(connection, used)| (*connection, used.stage))

@@ -1,10 +1,11 @@
-//! Keeps every link's channels alive, as the client does.
+//! Keeps every link's channels alive: carries out what a [`ChannelKeeper`] plans, as the client
+//! does.
 
-use std::time::Duration;
-
+use hawser_channels::keeper::{
+    AttemptFailure, CONNECT_TIMEOUT, ChannelKeeper, JoinTurns, KeeperAction,
+};
 use hawser_session::Side;
 use hawser_types::{ChannelId, Instant, LinkIndex};
-use hawser_wire::ChannelRole;
 
 use super::{Bond, Stage, Token, place};
 use crate::network::End;
@@ -14,60 +15,42 @@ use crate::network::End;
 pub(super) struct Keeper {
     /// The link has its carrier.
     pub(super) up: bool,
-    /// By role, the eldest first.
-    pub(super) held: [Vec<ChannelId>; 2],
-    /// How many bulk channels there are to be.
-    bulk: usize,
-    pub(super) attempts: Vec<Attempt>,
-    next_attempt: Instant,
-    failures: u32,
+    plan: ChannelKeeper,
+    turns: JoinTurns,
+    attempts: Vec<Attempt>,
 }
 
 /// A connection that is to become a channel.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Attempt {
-    pub(super) end: End,
-    pub(super) deadline: Instant,
+struct Attempt {
+    end: End,
+    began: Instant,
+    deadline: Instant,
 }
 
 impl Keeper {
-    pub(super) fn new(now: Instant) -> Self {
+    /// `first`: the channel that the session began with, if it goes over this link.
+    pub(super) fn new(now: Instant, first: Option<ChannelId>) -> Self {
         Self {
             up: true,
-            held: Default::default(),
-            bulk: 1,
+            plan: ChannelKeeper::new(now, true, first),
+            turns: JoinTurns::default(),
             attempts: Vec::new(),
-            next_attempt: now,
-            failures: 0,
         }
     }
 
-    pub(super) fn attempt(&mut self, end: End) -> Option<&mut Attempt> {
-        self.attempts.iter_mut().find(|attempt| attempt.end == end)
-    }
-
-    /// The kinds of channel of which there are to be more.
-    fn missing(&self) -> impl Iterator<Item = ChannelRole> + use<> {
-        let wants =
-            [ChannelRole::Bulk, ChannelRole::Express].map(|role| self.wants(role).then_some(role));
-        wants.into_iter().flatten()
-    }
-
-    fn wants(&self, role: ChannelRole) -> bool {
-        let wanted = match role {
-            ChannelRole::Bulk => self.bulk,
-            ChannelRole::Express => 1,
-        };
-        self.held[role as usize].len() < wanted
-    }
-
-    /// A link that has failed for long is tried less often.
-    fn pause(&self) -> Duration {
-        match self.failures {
-            0..40 => RETRY,
-            40..200 => RETRY * 5,
-            _ => RETRY * 20,
+    /// An attempt joins from now on, until `deadline`.
+    pub(super) fn set_deadline(&mut self, end: End, deadline: Instant) {
+        let mut attempts = self.attempts.iter_mut();
+        if let Some(attempt) = attempts.find(|attempt| attempt.end == end) {
+            attempt.deadline = deadline;
         }
+    }
+
+    /// Returns the attempt, which is one no more; `None` if it was none.
+    fn take_attempt(&mut self, end: End) -> Option<Attempt> {
+        let position = self.attempts.iter().position(|it| it.end == end)?;
+        Some(self.attempts.remove(position))
     }
 }
 
@@ -75,94 +58,96 @@ impl Bond {
     /// Channels or grants have come or gone.
     pub(super) fn on_change(&mut self, link: usize) {
         let now = self.now();
-        let client = &self.hosts[place(Side::Client)];
-        let keeper = &mut self.keepers[link];
-        for held in &mut keeper.held {
-            held.retain(|id| client.writers.contains_key(id));
-        }
-        keeper.bulk = client
-            .session
-            .wanted_channels(LinkIndex::new(link as u32 + 1));
-        let bulk = &mut keeper.held[ChannelRole::Bulk as usize];
-        let surplus = bulk.split_off(keeper.bulk.min(bulk.len()));
-        for id in surplus {
-            if let Some(writer) = self.hosts[place(Side::Client)].writers.get(&id) {
-                self.network.close(writer.end, true);
-                self.lose_channel(Side::Client, id);
-            }
-        }
-        let keeper = &mut self.keepers[link];
-        // A grant may have come that an attempt lacked.
-        if keeper.wants(ChannelRole::Bulk) && keeper.failures == 0 && keeper.attempts.is_empty() {
-            keeper.next_attempt = now;
-        }
+        self.keepers[link].plan.handle_change(now);
         self.look_after(link);
     }
 
-    /// Tries for what a link lacks, if it is time.
+    /// Does what the plan of a link asks for now.
     pub(super) fn look_after(&mut self, link: usize) {
         if !self.began || !self.keepers[link].up {
             return;
         }
         let now = self.now();
         self.drop_overdue(link, now);
-        let keeper = &mut self.keepers[link];
-        if keeper.missing().next().is_none() {
-            keeper.next_attempt = now;
-            for attempt in std::mem::take(&mut keeper.attempts) {
-                self.network.close(attempt.end, true);
-                self.abandon(attempt.end);
-            }
-            return;
-        }
-        if now >= keeper.next_attempt && keeper.attempts.len() < MAX_ATTEMPTS {
-            keeper.next_attempt = now + keeper.pause();
-            for role in keeper.missing() {
-                let end = self.connect(link, role, Stage::Connecting);
-                self.keepers[link].attempts.push(Attempt {
-                    end,
-                    deadline: now + CONNECT_TIMEOUT,
-                });
+        while let Some(action) = self.next_action(link, now) {
+            match action {
+                KeeperAction::Attempt { role, .. } => {
+                    let end = self.connect(link, role, Stage::Connecting);
+                    self.keepers[link].attempts.push(Attempt {
+                        end,
+                        began: now,
+                        deadline: now + CONNECT_TIMEOUT,
+                    });
+                }
+                KeeperAction::AbandonAttempts => {
+                    for attempt in std::mem::take(&mut self.keepers[link].attempts) {
+                        self.network.close(attempt.end, true);
+                        self.abandon(attempt.end);
+                    }
+                }
+                KeeperAction::Drop(id) => {
+                    if let Some(writer) = self.hosts[place(Side::Client)].writers.get(&id) {
+                        self.network.close(writer.end, true);
+                        self.lose_channel(Side::Client, id);
+                    }
+                }
+                // The simulated gateway forgets no session, and no other session is begun here.
+                KeeperAction::AskGateway | KeeperAction::EndSession => {}
             }
         }
         let keeper = &self.keepers[link];
         let deadlines = keeper.attempts.iter().map(|attempt| attempt.deadline);
-        let next = deadlines
-            .chain([keeper.next_attempt])
-            .filter(|at| *at > now)
-            .min();
-        if let Some(at) = next {
+        let next = deadlines.chain(keeper.plan.poll_timeout());
+        if let Some(at) = next.filter(|at| *at > now).min() {
             self.network.set_alarm(at, Token::Keeper(link).pack());
         }
     }
 
-    /// Whether another connection of the same kind is already joining.
-    pub(super) fn is_overtaken(&self, end: End) -> bool {
-        let used = &self.uses[&end.connection];
-        let mut others = self.keepers[used.link].attempts.iter();
-        others.any(|other| {
-            self.uses.get(&other.end.connection).is_some_and(|other| {
-                other.role == used.role && matches!(other.stage, Stage::Joining(..))
-            })
-        })
+    fn next_action(&mut self, link: usize, now: Instant) -> Option<KeeperAction> {
+        let client = &self.hosts[place(Side::Client)];
+        let wanted = client
+            .session
+            .wanted_channels(LinkIndex::new(link as u32 + 1));
+        let plan = &mut self.keepers[link].plan;
+        plan.update(|id| client.writers.contains_key(&id), wanted);
+        plan.poll_action(now)
     }
 
-    /// A connection was answered. Whether it is wanted.
-    pub(super) fn joined(&mut self, end: End, id: ChannelId) -> bool {
+    /// A connection that is to become a channel stands. Returns the number that it joins with.
+    pub(super) fn take_turn(&mut self, end: End) -> Result<ChannelId, AttemptFailure> {
+        let now = self.now();
         let used = &self.uses[&end.connection];
         let (link, role) = (used.link, used.role);
         let keeper = &mut self.keepers[link];
-        let tried = keeper.attempts.len();
-        keeper.attempts.retain(|attempt| attempt.end != end);
-        let wanted = keeper.attempts.len() < tried && keeper.wants(role);
-        if wanted {
-            keeper.held[role as usize].push(id);
-            keeper.failures = 0;
-        } else {
+        let attempt = keeper.attempts.iter().find(|attempt| attempt.end == end);
+        let took = attempt.map_or_else(Default::default, |it| now.since(it.began));
+        if !keeper.turns.take(now, role, took) {
+            return Err(AttemptFailure::Overtaken);
+        }
+        let granted = self.hosts[place(Side::Client)].session.take_grant();
+        granted.ok_or_else(|| {
+            self.keepers[link].turns.give_back(role);
+            AttemptFailure::NoGrant
+        })
+    }
+
+    /// A connection was answered. Returns true if it is wanted.
+    pub(super) fn joined(&mut self, end: End, id: ChannelId) -> bool {
+        let now = self.now();
+        let used = &self.uses[&end.connection];
+        let (link, role) = (used.link, used.role);
+        let keeper = &mut self.keepers[link];
+        let is_attempt = keeper.take_attempt(end).is_some();
+        if is_attempt {
+            keeper.turns.give_back(role);
+        }
+        let is_wanted = is_attempt && keeper.plan.handle_joined(now, role, id);
+        if !is_wanted {
             self.network.close(end, true);
             self.with(Side::Client, |session, now| session.give_up_grant(now, id));
+            self.look_after(link);
         }
-        wanted
+        is_wanted
     }
 
     /// A connection that was to become a channel will not. What may have become one at the gateway
@@ -175,31 +160,33 @@ impl Bond {
         }
     }
 
-    /// A join has failed.
+    /// The gateway has broken off a join.
     pub(super) fn give_up_join(&mut self, end: End) {
-        self.abandon(end);
         let link = self.uses[&end.connection].link;
-        self.keeper_lost(link, end, true);
+        self.fail_attempt(link, end, AttemptFailure::Broken);
+        self.look_after(link);
     }
 
-    /// An attempt has failed. `counts`: it was not for want of a number.
-    pub(super) fn keeper_lost(&mut self, link: usize, end: End, counts: bool) {
+    /// An attempt has failed.
+    pub(super) fn fail_attempt(&mut self, link: usize, end: End, failure: AttemptFailure) {
+        let used = &self.uses[&end.connection];
+        let (role, is_joining) = (used.role, matches!(used.stage, Stage::Joining(..)));
+        self.abandon(end);
+        let is_cut_off = self.hosts[place(Side::Client)].writers.is_empty();
         let keeper = &mut self.keepers[link];
-        keeper.attempts.retain(|attempt| attempt.end != end);
-        keeper.failures = keeper.failures.saturating_add(u32::from(counts));
+        if keeper.take_attempt(end).is_some() {
+            keeper.plan.handle_failed(failure, is_cut_off);
+            if is_joining {
+                keeper.turns.give_back(role);
+            }
+        }
     }
 
     fn drop_overdue(&mut self, link: usize, now: Instant) {
         let attempts = self.keepers[link].attempts.clone();
         for attempt in attempts.iter().filter(|attempt| attempt.deadline <= now) {
             self.network.close(attempt.end, true);
-            self.give_up_join(attempt.end);
+            self.fail_attempt(link, attempt.end, AttemptFailure::NoChannel);
         }
     }
 }
-
-/// A fresh connection is tried this often while a link has none.
-const RETRY: Duration = Duration::from_millis(300);
-const MAX_ATTEMPTS: usize = 12;
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);

@@ -1,8 +1,7 @@
 //! What the driver's writing task does for one channel.
 
-use std::time::Duration;
-
 use bytes::{Bytes, BytesMut};
+use hawser_channels::tcp_writer::{KernelState, Next, TcpWriter};
 use hawser_path::{Control, KernelSample};
 use hawser_scenario::Congestion;
 use hawser_session::seal::TAG_LENGTH;
@@ -20,37 +19,32 @@ pub(super) struct Writer {
     pending: u64,
     /// The position behind the last record in the connection.
     position: u64,
-    next_sample: Instant,
-    low_water: u32,
+    plan: TcpWriter,
     /// The session has named the channel since the writer last looked.
     pub(super) notified: bool,
     running: bool,
     waits: Waits,
 }
 
+/// What a writer waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
-    /// For the session.
-    Idle,
-    /// For the session or the connection.
-    Full,
-    /// For the connection, with bytes in hand.
+    /// The connection, with bytes in hand.
     Flush,
-    /// For the session or a moment: the channel is to drain.
-    Hold,
+    /// What the last step said.
+    Next(Next),
 }
 
 impl Writer {
-    pub(super) fn new(end: End, now: Instant, position: u64) -> Self {
+    pub(super) fn new(end: End, now: Instant, id: ChannelId, position: u64) -> Self {
         Self {
             end,
             pending: 0,
             position,
-            next_sample: now,
-            low_water: 0,
+            plan: TcpWriter::new(now, id),
             notified: false,
             running: false,
-            waits: Waits::Idle,
+            waits: Waits::Next(Next::Idle),
         }
     }
 
@@ -75,7 +69,8 @@ impl Bond {
 
     pub(super) fn write_if_writable(&mut self, side: Side, id: ChannelId) {
         let writer = self.hosts[place(side)].writers.get(&id);
-        let waits = writer.filter(|writer| matches!(writer.waits, Waits::Full | Waits::Flush));
+        let waits =
+            writer.filter(|writer| matches!(writer.waits, Waits::Next(Next::Full) | Waits::Flush));
         if waits.is_some_and(|writer| self.network.is_writable(writer.end)) {
             self.write(side, id);
         }
@@ -113,61 +108,59 @@ impl Bond {
             }
         }
         writer.notified = false;
-        let Some(waits) = self.next_record(side, id, out) else {
-            return true;
+        let Some(next) = self.next_record(side, id, out) else {
+            return false;
         };
+        if next == Next::Write {
+            return true;
+        }
         let writers = &mut self.hosts[place(side)].writers;
         let Some(writer) = writers.get_mut(&id) else {
             return false;
         };
-        writer.waits = waits;
-        if waits == Waits::Hold && !writer.notified {
-            let at = self.network.now() + HOLD_STEP;
+        writer.waits = Waits::Next(next);
+        // A low-water mark that was raised makes the kernel call.
+        if next == Next::Full && self.network.is_writable(writer.end) {
+            writer.notified = true;
+        }
+        if let Next::Drain(span) = next
+            && !writer.notified
+        {
+            let at = self.network.now() + span;
             self.network.set_alarm(at, Token::Hold(side, id).pack());
         }
         writer.notified
     }
 
-    /// Takes the next record from the session, or tells what to wait for.
-    fn next_record(&mut self, side: Side, id: ChannelId, out: &mut Outgoing) -> Option<Waits> {
+    /// Takes the next record from the session, or tells what to wait for; `None` without a channel.
+    fn next_record(&mut self, side: Side, id: ChannelId, out: &mut Outgoing) -> Option<Next> {
         let now = self.network.now();
         let host = &mut self.hosts[place(side)];
         let writer = host.writers.get_mut(&id)?;
-        let end = writer.end;
-        if now >= writer.next_sample {
-            let sample = writer.sample(&self.network);
-            writer.next_sample = now + SAMPLE_EVERY;
-            host.session.handle_sample(now, id, sample);
-            if let Some(bytes) = host.session.low_water(id) {
-                writer.set_low_water(&mut self.network, bytes);
-            }
-            if self.config.congestion.is_none()
-                && let Some(control) = host.session.choose_control(now, id)
-            {
-                self.network.set_congestion(end, congestion(control));
-            }
-        }
-        let (network, pending) = (&self.network, writer.pending);
-        let in_flight =
+        let (end, pending, network) = (writer.end, writer.pending, &self.network);
+        let is_due = writer.plan.is_sample_due(now);
+        let kernel = KernelState {
+            sample: is_due.then(|| writer.sample(network)),
+            // A broken connection is ready for the write that shows it.
+            is_writable: network.is_writable(end) || network.is_closed(end),
+        };
+        let unacknowledged =
             || ByteCount::new(network.written(end) - network.acknowledged(end) + pending);
-        let holds = host.session.holds(now, id, in_flight);
-        let ready = !holds && (self.network.is_writable(end) || self.network.is_closed(end));
-        if ready {
-            host.session.handle_writable(now, id);
-        } else {
-            host.session.handle_full(id);
+        let session = &mut host.session;
+        let step = writer.plan.step(now, session, kernel, unacknowledged, out);
+        if let Some(mark) = step.low_water {
+            self.network.set_low_water(end, mark.as_u64());
         }
-        let found = host.session.poll_transmit(now, id, out);
-        if found {
+        if let Some(control) = step.control
+            && self.config.congestion.is_none()
+        {
+            self.network.set_congestion(end, congestion(control));
+        }
+        if step.next == Next::Write {
             self.send_record(side, id, out);
         }
         self.settle(side);
-        match (found, holds, ready) {
-            (true, ..) => None,
-            (false, true, _) => Some(Waits::Hold),
-            (false, false, true) => Some(Waits::Idle),
-            (false, false, false) => Some(Waits::Full),
-        }
+        Some(step.next)
     }
 
     /// Puts a record behind the others; it counts as many bytes as if it were sealed.
@@ -190,17 +183,6 @@ impl Bond {
     }
 }
 
-impl Writer {
-    fn set_low_water(&mut self, network: &mut Network, bytes: u32) {
-        // The kernel asks for more when less than half the mark is left.
-        let mark = bytes.saturating_mul(2);
-        if mark.abs_diff(self.low_water) > self.low_water / 4 {
-            self.low_water = mark;
-            network.set_low_water(self.end, u64::from(mark));
-        }
-    }
-}
-
 fn congestion(control: Control) -> Congestion {
     match control {
         Control::Window => Congestion::Cubic,
@@ -211,7 +193,3 @@ fn congestion(control: Control) -> Congestion {
 fn payload_length(out: &Outgoing) -> usize {
     out.payload.iter().map(Bytes::len).sum()
 }
-
-const SAMPLE_EVERY: Duration = Duration::from_millis(10);
-/// How often a channel that drains is looked at.
-const HOLD_STEP: Duration = Duration::from_millis(2);

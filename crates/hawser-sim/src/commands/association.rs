@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand, ValueEnum};
+use hawser_channels::association::below_seal;
 use hawser_scenario::{Direction, Scenario};
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sctp::{AssociationConfig, Control};
@@ -274,6 +275,6 @@ impl ConfigArguments {
                 Growth::Cubic => Control::Cubic,
                 Growth::Bbr => Control::Bbr,
             });
-        compare::sealed(config)
+        below_seal(config)
     }
 }

@@ -95,8 +95,8 @@ fn what_came_at_once_is_cut_into_datagrams_that_share_little_memory() {
     }
 }
 
-/// Of two packets that are too large for the interface, the one that may be cut arrives; and the first
-/// that is not too large does, after that.
+/// Of two packets that are too large for the interface, the one that may be cut arrives; and the
+/// first that is not too large does, after that.
 async fn send_over_narrow_interface(address: IpAddr) {
     let local = Local {
         link: LinkIndex::new(0),
@@ -148,38 +148,4 @@ fn what_is_too_large_for_an_interface_leaves_only_where_it_may_be_cut() {
             send_over_narrow_interface(Ipv6Addr::LOCALHOST.into()).await;
         });
     });
-}
-
-/// What is waited after these errors, which follow each other.
-fn pauses(errors: impl IntoIterator<Item = io::Result<()>>) -> Vec<Option<Duration>> {
-    let local = Local {
-        link: LinkIndex::new(0),
-        address: Ipv4Addr::LOCALHOST.into(),
-    };
-    let mut trouble = Trouble::default();
-    let errors = errors.into_iter();
-    errors.map(|it| trouble.weigh(local, it)).collect()
-}
-
-fn error(kind: io::ErrorKind) -> io::Result<()> {
-    Err(kind.into())
-}
-
-#[test]
-fn a_socket_that_tells_errors_only_is_asked_once_a_second() {
-    let pauses = pauses((0..100).map(|_| error(io::ErrorKind::NetworkDown)));
-    assert!(pauses[..3].iter().flatten().sum::<Duration>() < Duration::from_millis(10));
-    assert!(pauses.is_sorted());
-    assert_eq!(pauses[20..], [Some(Duration::from_secs(1)); 80]);
-}
-
-#[test]
-fn errors_between_datagrams_hold_nobody_up_for_long() {
-    let nothing = io::ErrorKind::WouldBlock;
-    let row = || [Ok(()), error(io::ErrorKind::NetworkDown), error(nothing)];
-    let short = Some(FIRST_PAUSE);
-    assert_eq!(
-        pauses((0..50).flat_map(|_| row())),
-        [None, short, None].repeat(50)
-    );
 }

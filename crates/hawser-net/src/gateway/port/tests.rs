@@ -8,6 +8,7 @@ use hawser_session::SessionConfig;
 
 use super::*;
 use crate::client::{Client, ClientConfig};
+use crate::gateway::port_links::MAX_LINKS;
 use crate::gateway::{AcceptLimits, Admission, Gateway, GatewayConfig};
 use crate::host_port::HostPort;
 use crate::identity::{Identity, PublicKey};

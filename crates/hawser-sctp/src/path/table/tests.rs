@@ -10,7 +10,6 @@ use smallvec::SmallVec;
 
 use super::*;
 use crate::Place;
-use crate::congestion::{Acknowledged, Lost};
 use crate::path::Path;
 
 const fn ms(value: u64) -> Duration {
@@ -401,58 +400,6 @@ fn a_path_that_is_silent_against_expectation_is_suspect_and_asked_at_once() {
     network.rtts[0] = Some(ms(20));
     network.run(ms(1500));
     assert_eq!(suspect(&mut network), [false, false]);
-}
-
-/// Returns the windows of two paths after equal acknowledgements in congestion avoidance.
-fn windows_after_growth(coupled: bool, routes: [Route; 2]) -> [u64; 2] {
-    let config = AssociationConfig {
-        coupled,
-        ..AssociationConfig::paper()
-    };
-    let pairs = routes.map(|route| (route, Some(40)));
-    let mut network = Network::new(&config, &pairs);
-    network.run(ms(100));
-    let (now, ids) = (network.now, [0, 1].map(PathId::new));
-    for step in 0..500 {
-        let now = now + ms(step);
-        for id in ids {
-            let path = network.paths.path_mut(id).unwrap();
-            if step == 0 {
-                let lost = ByteCount::new(1200);
-                path.on_lost(&Lost {
-                    now,
-                    bytes: lost,
-                    newest_sent: now,
-                });
-            }
-            path.on_acknowledged(&Acknowledged {
-                now,
-                bytes: ByteCount::new(1200),
-                flight_before: path.congestion.window(),
-                flight: path.congestion.window(),
-                rtt: Some(ms(40)),
-                smoothed_rtt: ms(40),
-                newest_sent: now,
-                may_grow: true,
-                sample: None,
-            });
-            network.paths.on_answered(now, id);
-        }
-    }
-    ids.map(|id| network.paths.path(id).unwrap().congestion.window().as_u64())
-}
-
-#[test]
-fn paths_on_one_link_grow_together_where_that_is_wanted() {
-    let one = [route(1, 1), route(1, 2)];
-    let two = [route(1, 1), route(2, 2)];
-    let free = windows_after_growth(false, one);
-    let coupled = windows_after_growth(true, one);
-    assert_eq!(windows_after_growth(true, two), free);
-    assert!(
-        coupled[0] < free[0] * 2 / 3 && coupled[1] < free[1] * 2 / 3,
-        "{coupled:?} {free:?}"
-    );
 }
 
 #[test]

@@ -1,3 +1,5 @@
+//! Measures the connection of a TCP channel.
+
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,9 +16,9 @@ use crate::{sys, tcp_info};
 /// Measures one channel's connection.
 pub(super) struct Gauge {
     stream: Arc<TcpStream>,
-    /// The address at this end.
+    /// This end's address.
     pub(super) local: Option<IpAddr>,
-    /// The peer's.
+    /// The peer's address.
     pub(super) remote: Option<IpAddr>,
     /// Bytes that the session gave out and the kernel has not taken yet.
     pending: AtomicU64,
@@ -37,7 +39,7 @@ impl Gauge {
         self.pending.store(bytes as u64, Ordering::Relaxed);
     }
 
-    /// What the kernel says now; `None` when the connection is gone.
+    /// The state of the connection in the kernel; `None` when the connection is gone.
     pub(super) fn sample(&self) -> Option<KernelSample> {
         let info = tcp_info::read(&self.stream).ok()?;
         Some(KernelSample {
@@ -71,8 +73,8 @@ impl Gauge {
         ByteCount::new(queued + self.pending.load(Ordering::Relaxed))
     }
 
-    /// Whether the kernel would send more at once: its unsent data is below the low-water mark.
-    /// As a side effect the next change is reported by the reactor.
+    /// True if the kernel would send more at once: its unsent data is below the low-water mark.
+    /// As a side effect the reactor reports the next change.
     pub(super) fn is_ready(&self) -> bool {
         let attempt = || match sys::is_writable(self.stream.as_fd()) {
             Ok(true) => Ok(()),

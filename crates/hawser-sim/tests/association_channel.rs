@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hawser_scenario::{Direction, Scenario, no_files};
-use hawser_session::{ReadOutcome, SessionSnapshot, Side, Transport, TransportChoice};
+use hawser_sched::chunk::ChunkPolicy;
+use hawser_session::{
+    ReadOutcome, SessionConfig, SessionSnapshot, Side, Transport, TransportChoice,
+};
 use hawser_sim::bond::{Bond, BondConfig, Signal};
 use hawser_sim::bulk::{self, Bulk};
 use hawser_types::{ByteCount, Instant, StreamId};
@@ -89,6 +92,44 @@ fn a_transfer_goes_over_the_links_of_an_association_both_ways() {
     }
 }
 
+/// Bytes that the client's links carry for a transfer of a megabyte.
+fn carried_for_a_megabyte(bond: &mut Bond) -> u64 {
+    let sent = |bond: &Bond| -> u64 {
+        let links = look(bond, Side::Client).links;
+        links.iter().map(|link| link.sent.as_u64()).sum()
+    };
+    let before = sent(bond);
+    let megabyte = ByteCount::new(1_000_000);
+    let bulk = Bulk::new(Direction::Put, megabyte, Duration::from_secs(60));
+    bulk::run(bond, &bulk).took.unwrap();
+    bond.rest(Duration::from_secs(1));
+    sent(bond) - before
+}
+
+/// The policy of the session places the association's packets: `redundant` sends each one twice.
+#[test]
+fn an_association_follows_the_policy_of_its_session_at_the_start_and_when_it_changes() {
+    let scenario = scenario(&link("10Mbit/s", "20ms").repeat(2));
+    let config = BondConfig {
+        transport: TransportChoice::Sctp,
+        session: SessionConfig {
+            scheduler: ChunkPolicy::Redundant,
+            ..BondConfig::default().session
+        },
+        ..BondConfig::default()
+    };
+    let mut bond = Bond::new(&scenario, 7, config);
+    bond.rest(Duration::from_secs(2));
+    assert!(has_association(&bond));
+    let twice = carried_for_a_megabyte(&mut bond);
+    assert!((2_000_000..2_400_000).contains(&twice), "{twice}");
+    bond.with(Side::Client, |session, now| {
+        session.set_scheduler(now, ChunkPolicy::RoundRobin);
+    });
+    let once = carried_for_a_megabyte(&mut bond);
+    assert!((1_000_000..1_200_000).contains(&once), "{once}");
+}
+
 /// The bytes of a stream, so that what is out of order shows.
 fn byte(position: u64) -> u8 {
     (position.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
@@ -166,6 +207,7 @@ fn beginning(delays: &[u64]) -> [Duration; 2] {
         bond.rest(Duration::from_millis(1));
         let age = bond.now().since(began);
         assert!(age < Duration::from_secs(60), "{delays:?}: {at:?}");
+        bond.sample_associations();
         let now = look(&bond, Side::Client);
         if now.transport.association.is_some() {
             at[0].get_or_insert(age);

@@ -1,0 +1,55 @@
+use hawser_sctp::{AssociationConfig, Begin, Checksum, Framing};
+use hawser_session::seal::datagram::OVERHEAD;
+use hawser_session::{SessionConfig, Side};
+use hawser_types::ByteCount;
+
+/// How an association behaves that carries a channel of a session.
+///
+/// `side`: the end that it is for. A client names its links to the gateway, which may see several of
+/// them behind one address.
+pub fn association_config(session: &SessionConfig, side: Side) -> AssociationConfig {
+    AssociationConfig {
+        policy: session.scheduler,
+        max_message: MAX_RECORD,
+        begin: Begin::AtOnce,
+        max_init_retransmissions: 5,
+        names_links: side == Side::Client,
+        ..AssociationConfig::default()
+    }
+}
+
+/// The same association when each of its packets travels in a sealed datagram: the seal does what a
+/// checksum would, says whose the packet is, and takes its part of every datagram.
+pub fn below_seal(config: AssociationConfig) -> AssociationConfig {
+    AssociationConfig {
+        checksum: Checksum::Below,
+        framing: Framing::Compact,
+        max_packet: config.max_packet.saturating_sub(OVERHEAD),
+        ..config
+    }
+}
+
+/// More than a record has, whose chunk has 64 KiB at most.
+const MAX_RECORD: ByteCount = ByteCount::new(256 * 1024);
+
+#[cfg(test)]
+mod tests {
+    use hawser_sched::chunk::ChunkPolicy;
+
+    use super::*;
+
+    #[test]
+    fn an_association_has_the_policy_of_its_session_and_takes_its_longest_record() {
+        let session = SessionConfig {
+            scheduler: ChunkPolicy::Redundant,
+            ..SessionConfig::default()
+        };
+        for side in [Side::Client, Side::Gateway] {
+            let config = below_seal(association_config(&session, side));
+            assert_eq!(config.policy, ChunkPolicy::Redundant);
+            assert_eq!(config.max_message, MAX_RECORD);
+            assert_eq!(config.names_links, side == Side::Client);
+            assert_eq!(config.framing, Framing::Compact);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Records of a session as messages of an association, and back.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use hawser_sctp::{Association, End, Message, Received, Reliability, SendError};
+use hawser_session::Outgoing;
+use hawser_types::Instant;
+use hawser_wire::sctp::StreamNumber;
+
+/// The message that carries a record, and the stream that it goes on: one of `streams`.
+///
+/// Messages are unordered, since the session puts chunks in their place itself.
+pub(super) fn message_of(record: Outgoing, streams: u16) -> (StreamNumber, Message) {
+    let stream = StreamNumber::new(record.sctp_stream(streams));
+    let reliability = record.lifetime.map(Reliability::Lifetime);
+    let twice = record.duplicate;
+    let message = Message {
+        unordered: true,
+        reliability: reliability.unwrap_or_default(),
+        twice,
+        ..Message::new(payload_of(record))
+    };
+    (stream, message)
+}
+
+/// The head and the payload of a record in one piece.
+fn payload_of(record: Outgoing) -> Bytes {
+    if record.payload.is_empty() {
+        return record.head.freeze();
+    }
+    let mut whole = BytesMut::with_capacity(length(&record));
+    whole.extend_from_slice(&record.head);
+    for piece in &record.payload {
+        whole.extend_from_slice(piece);
+    }
+    whole.freeze()
+}
+
+/// Bytes of the message that carries a record.
+pub(super) fn length(record: &Outgoing) -> usize {
+    record.head.len() + record.payload.iter().map(Bytes::len).sum::<usize>()
+}
+
+/// The record that a message carries, copied if it came in several parts; `None` for part of a
+/// message, which a peer that follows the protocol never makes necessary: records are far smaller
+/// than what may wait for the end of a message.
+pub fn record_of(received: &Received) -> Option<Bytes> {
+    (received.end == End::Whole).then(|| received.payload())
+}
+
+/// Gives an association messages from the front of `messages` for as long as it has room. Those for
+/// which it has none stay.
+///
+/// # Errors
+/// As for [`Association::send`]; the message at fault is gone.
+pub fn send_waiting(
+    now: Instant,
+    association: &mut Association,
+    messages: &mut VecDeque<(StreamNumber, Message)>,
+) -> Result<(), SendError> {
+    while let Some((stream, message)) = messages.front() {
+        // The payload is shared, not copied.
+        match association.send(now, *stream, message.clone()) {
+            Err(SendError::Full) => break,
+            sent => {
+                messages.pop_front();
+                sent?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_record_is_one_unordered_message_with_head_and_payload() {
+        let record = Outgoing {
+            head: BytesMut::from(&b"head"[..]),
+            payload: [Bytes::from_static(b"one"), Bytes::from_static(b"two")].into(),
+            ..Outgoing::default()
+        };
+        assert_eq!(length(&record), 10);
+        let (stream, message) = message_of(record, 1);
+        assert_eq!(stream, StreamNumber::new(0));
+        assert_eq!(message.payload, "headonetwo");
+        assert!(message.unordered && !message.twice);
+        assert_eq!(message.reliability, Reliability::Full);
+    }
+
+    #[test]
+    fn what_a_record_says_of_its_worth_holds_for_its_message() {
+        let lifetime = Duration::from_millis(250);
+        let record = Outgoing {
+            head: BytesMut::from(&b"datagram"[..]),
+            lifetime: Some(lifetime),
+            duplicate: true,
+            ..Outgoing::default()
+        };
+        let (_, message) = message_of(record, 1);
+        assert_eq!(message.reliability, Reliability::Lifetime(lifetime));
+        assert!(message.twice);
+    }
+}

@@ -1,0 +1,186 @@
+//! Which link each path of an association goes over.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use hawser_sctp::{LinkWord, PathSnapshot, Place};
+use hawser_session::{Session, Side};
+use hawser_types::LinkIndex;
+
+/// The client's links below the paths of a session's associations.
+///
+/// A client knows them by what its sockets are bound to. A gateway knows them by the addresses that
+/// the client's TCP channels come from, and by what the client says of its paths.
+#[derive(Debug)]
+pub struct PathLinks {
+    side: Side,
+    /// Links by addresses: of this end at the client, of the client at the gateway, which sees no
+    /// more of them.
+    by_address: BTreeMap<IpAddr, LinkIndex>,
+    /// The client's links that TCP channels have come over.
+    seen: BTreeSet<LinkIndex>,
+    /// This end's addresses of the paths, by links.
+    own_addresses: BTreeMap<LinkIndex, IpAddr>,
+    /// What associations were told of links does not hold any more.
+    is_stale: bool,
+}
+
+impl PathLinks {
+    /// Nothing is known yet. `side`: this end.
+    pub fn new(side: Side) -> Self {
+        Self {
+            side,
+            by_address: BTreeMap::new(),
+            seen: BTreeSet::new(),
+            own_addresses: BTreeMap::new(),
+            is_stale: false,
+        }
+    }
+
+    /// A TCP channel goes over `link`; `address`: of the client's end, as this end sees it. Returns
+    /// true if that was not known.
+    pub fn learn(&mut self, link: LinkIndex, address: Option<IpAddr>) -> bool {
+        let mut is_new = self.seen.len() < MAX_LINKS && self.seen.insert(link);
+        if let Some(address) = address
+            && (self.by_address.len() < MAX_LINKS || self.by_address.contains_key(&address))
+        {
+            is_new |= self.by_address.insert(address, link) != Some(link);
+        }
+        is_new
+    }
+
+    /// What associations were told of links does not hold any more.
+    pub fn mark_stale(&mut self) {
+        self.is_stale = true;
+    }
+
+    /// This end's address of the paths over a link.
+    pub fn own_address(&self, link: LinkIndex) -> Option<IpAddr> {
+        self.own_addresses.get(&link).copied()
+    }
+
+    /// The announcements of all links for an association, if those before do not hold any more.
+    pub fn take_announcements(&mut self, session: &Session) -> Option<Vec<LinkWord>> {
+        std::mem::take(&mut self.is_stale).then(|| self.announcements(session))
+    }
+
+    /// The link of a path; `None` where that is not known.
+    pub(super) fn link(&self, path: &PathSnapshot) -> Option<LinkIndex> {
+        let route = &path.route;
+        match self.side {
+            Side::Client if route.local.link != UNBOUND => Some(route.local.link),
+            Side::Client => self.by_address.get(&route.local.address).copied(),
+            Side::Gateway => {
+                // Two links may come from one address, behind one translator; and no more are
+                // believed to be there than have been seen.
+                let named = path.peer_link.filter(|link| self.seen.contains(link));
+                let address = route.remote.ip().to_canonical();
+                named.or_else(|| self.by_address.get(&address).copied())
+            }
+        }
+    }
+
+    /// True if TCP channels may say more about the link of a path.
+    pub(super) fn is_unknown(&self, path: &PathSnapshot) -> bool {
+        let is_new = |link| self.side == Side::Gateway && !self.seen.contains(&link);
+        path.peer_link.is_some_and(is_new) || self.link(path).is_none()
+    }
+
+    pub(super) fn set_own_addresses(&mut self, addresses: BTreeMap<LinkIndex, IpAddr>) {
+        self.own_addresses = addresses;
+    }
+
+    fn announcements(&self, session: &Session) -> Vec<LinkWord> {
+        let rules: BTreeMap<_, _> = session.link_rules().collect();
+        let announcement = |place, link: LinkIndex| LinkWord {
+            place,
+            link,
+            terms: rules.get(&link).copied().unwrap_or_default(),
+        };
+        match self.side {
+            Side::Client => {
+                let bound = rules
+                    .keys()
+                    .map(|link| announcement(Place::Link(*link), *link));
+                // A socket is bound to no link where it leads nowhere but to this machine.
+                let by_address = self.by_address.iter();
+                let loopback = by_address.filter(|(address, _)| address.is_loopback());
+                let unbound = loopback.map(|(_, link)| announcement(Place::Link(UNBOUND), *link));
+                bound.chain(unbound).collect()
+            }
+            Side::Gateway => {
+                let named = self.seen.iter();
+                let named = named.map(|link| announcement(Place::Peer(*link), *link));
+                let by_address = self.by_address.iter();
+                let seen =
+                    by_address.map(|(address, link)| announcement(Place::Remote(*address), *link));
+                named.chain(seen).collect()
+            }
+        }
+    }
+}
+
+/// The link of a socket that is bound to none.
+const UNBOUND: LinkIndex = LinkIndex::new(0);
+/// Links of a client that are remembered, and addresses of them.
+const MAX_LINKS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use hawser_types::Instant;
+
+    use super::*;
+    use crate::association::sample::testing::path;
+
+    #[test]
+    fn links_behind_one_address_are_told_apart_by_what_the_client_says_of_those_that_were_seen() {
+        let [dsl, lte] = [2, 3].map(LinkIndex::new);
+        let address: IpAddr = [203, 0, 113, 9].into();
+        let mut links = PathLinks::new(Side::Gateway);
+        assert!(links.learn(lte, Some(address)));
+        let link = |links: &PathLinks, said| links.link(&path(4000, said));
+        let unseen = link(&links, Some(2));
+        assert_eq!(unseen, Some(lte), "no channel has come over it");
+        assert!(links.is_unknown(&path(4000, Some(2))));
+        assert!(links.learn(dsl, None) && !links.learn(dsl, None));
+        assert_eq!(
+            [Some(2), Some(3), Some(9), None].map(|said| link(&links, said)),
+            [dsl, lte, lte, lte].map(Some)
+        );
+        assert!(!links.is_unknown(&path(4000, Some(2))));
+        let session = Session::new(Instant::from_nanos(1), Side::Gateway, Default::default());
+        assert_eq!(links.take_announcements(&session), None);
+        links.mark_stale();
+        let announced = links.take_announcements(&session).unwrap();
+        let places: Vec<Place> = announced.iter().map(|it| it.place).collect();
+        assert_eq!(
+            places,
+            [Place::Peer(dsl), Place::Peer(lte), Place::Remote(address)]
+        );
+        assert_eq!(links.take_announcements(&session), None);
+    }
+
+    #[test]
+    fn a_client_knows_its_links_by_what_its_sockets_are_bound_to() {
+        let links = PathLinks::new(Side::Client);
+        assert_eq!(
+            links.link(&path(4000, Some(2))),
+            Some(LinkIndex::new(1)),
+            "whatever the peer says"
+        );
+    }
+
+    #[test]
+    fn no_more_links_are_remembered_than_a_client_can_have() {
+        let mut links = PathLinks::new(Side::Gateway);
+        for number in 0..100 {
+            let address = [10, 0, 0, number as u8].into();
+            links.learn(LinkIndex::new(number), Some(address));
+        }
+        assert_eq!(
+            (links.seen.len(), links.by_address.len()),
+            (MAX_LINKS, MAX_LINKS)
+        );
+        assert!(links.learn(LinkIndex::new(1), Some([10, 0, 0, 0].into())));
+    }
+}

@@ -1,0 +1,240 @@
+//! What the session is told of an association and of the links below its paths.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hawser_sctp::{Backlog, PathSnapshot, Traffic};
+use hawser_session::seal::datagram::OVERHEAD;
+use hawser_session::{AssociationSample, PathSample, Session};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate};
+
+use super::PathLinks;
+
+/// The state of an association at one moment, taken without the session.
+#[derive(Clone, Debug)]
+pub struct AssociationState {
+    /// Paths that have answered at least once.
+    paths: Vec<PathSnapshot>,
+    backlog: Backlog,
+    /// Bytes of messages that the association has not taken yet.
+    waiting: ByteCount,
+    /// Time since the peer last acknowledged anything, or since the association began.
+    since_ack: Duration,
+}
+
+impl AssociationState {
+    /// `began`: the time at which the association became a channel; `waiting`: bytes of messages
+    /// that it has not taken yet.
+    pub fn new(
+        now: Instant,
+        began: Instant,
+        mut paths: Vec<PathSnapshot>,
+        backlog: Backlog,
+        waiting: ByteCount,
+    ) -> Self {
+        // A path that has never answered belongs to no link yet.
+        paths.retain(|path| path.is_active || path.rtt.is_some());
+        Self {
+            paths,
+            waiting,
+            since_ack: now.since(backlog.acknowledged_at.max(began)),
+            backlog,
+        }
+    }
+
+    /// True if TCP channels may say more about the link of a path: the owner lets `links` learn
+    /// before it reports.
+    pub fn has_unknown_path(&self, links: &PathLinks) -> bool {
+        self.paths.iter().any(|path| links.is_unknown(path))
+    }
+
+    /// Tells the session.
+    pub fn report(
+        &self,
+        now: Instant,
+        session: &mut Session,
+        channel: ChannelId,
+        links: &mut PathLinks,
+    ) {
+        let own_address = |path: &PathSnapshot| Some((links.link(path)?, path.route.local.address));
+        let own_addresses = self.paths.iter().filter_map(own_address).collect();
+        links.set_own_addresses(own_addresses);
+        let paths = self.samples(links);
+        let queued = self.backlog.queued + self.waiting;
+        let sample = AssociationSample {
+            paths: &paths,
+            unacknowledged: self.backlog.under_way + queued,
+            queued,
+            since_ack: self.since_ack,
+            duplicated: self.backlog.sent_twice,
+        };
+        session.handle_association_sample(now, channel, &sample);
+    }
+
+    /// Paths by links: those of one link are one to the session, as its channels are.
+    fn samples(&self, links: &PathLinks) -> Vec<PathSample> {
+        let mut samples: BTreeMap<LinkIndex, PathSample> = BTreeMap::new();
+        for path in &self.paths {
+            let link = links.link(path).unwrap_or(LinkIndex::ALL);
+            let sample = sample_of(link, path);
+            let merged = samples.get(&link).map(|known| merge(*known, sample));
+            samples.insert(link, merged.unwrap_or(sample));
+        }
+        samples.into_values().collect()
+    }
+}
+
+fn sample_of(link: LinkIndex, path: &PathSnapshot) -> PathSample {
+    PathSample {
+        link,
+        is_active: path.is_active,
+        is_suspect: path.is_suspect,
+        rtt: path.rtt,
+        rate: path.rate,
+        window: path.window,
+        in_flight: path.in_flight,
+        sent: on_the_wire(path.sent),
+        received: on_the_wire(path.received),
+    }
+}
+
+/// Bytes of the datagrams that carry these packets.
+fn on_the_wire(traffic: Traffic) -> ByteCount {
+    traffic.bytes + ByteCount::new(traffic.packets * OVERHEAD as u64)
+}
+
+/// Two paths of one link as one. A path that does not answer beside one that does counts only in
+/// what it has carried.
+fn merge(one: PathSample, other: PathSample) -> PathSample {
+    let (best, rest) = match other.is_active && !one.is_active {
+        true => (other, one),
+        false => (one, other),
+    };
+    let counts = rest.is_active == best.is_active;
+    let sum = |value: fn(&PathSample) -> ByteCount| match counts {
+        true => value(&best) + value(&rest),
+        false => value(&best),
+    };
+    let rate = if counts { rest.rate } else { Rate::ZERO };
+    let rest_rtt = rest.rtt.filter(|_| counts);
+    PathSample {
+        is_suspect: best.is_suspect && (rest.is_suspect || !counts),
+        rtt: best.rtt.into_iter().chain(rest_rtt).min(),
+        rate: best.rate + rate,
+        window: sum(|path| path.window),
+        in_flight: sum(|path| path.in_flight),
+        sent: one.sent + other.sent,
+        received: one.received + other.received,
+        ..best
+    }
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    use std::net::SocketAddr;
+
+    use hawser_sctp::{Local, Route};
+
+    use super::*;
+
+    /// A path from a translator's address, as the gateway sees it, over the link that the client
+    /// says.
+    pub(in crate::association) fn path(port: u16, peer_link: Option<u32>) -> PathSnapshot {
+        PathSnapshot {
+            route: Route {
+                local: Local {
+                    link: LinkIndex::new(1),
+                    address: [192, 0, 2, 1].into(),
+                },
+                remote: SocketAddr::from(([203, 0, 113, 9], port)),
+            },
+            peer_link: peer_link.map(LinkIndex::new),
+            is_active: true,
+            is_selected: true,
+            is_suspect: false,
+            rtt: None,
+            rto: Duration::ZERO,
+            window: ByteCount::ZERO,
+            in_flight: ByteCount::ZERO,
+            rate: Rate::ZERO,
+            packet_size: 1200,
+            sent: Traffic::default(),
+            received: Traffic::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hawser_session::Side;
+
+    use super::testing::path;
+    use super::*;
+
+    #[test]
+    fn paths_of_one_link_are_one_and_what_does_not_answer_counts_only_in_what_it_has_carried() {
+        let bytes = ByteCount::new;
+        let path = |is_active, rtt, window| PathSample {
+            link: LinkIndex::new(2),
+            is_active,
+            is_suspect: !is_active,
+            rtt: Some(Duration::from_millis(rtt)),
+            rate: Rate::from_bits_per_second(1000),
+            window: bytes(window),
+            in_flight: bytes(10),
+            sent: bytes(100),
+            received: bytes(7),
+        };
+        let (quick, slow) = (path(true, 20, 1000), path(true, 50, 300));
+        let both = merge(slow, quick);
+        assert_eq!(both, merge(quick, slow));
+        assert_eq!(both.rtt, quick.rtt);
+        assert_eq!((both.window, both.in_flight), (bytes(1300), bytes(20)));
+        assert_eq!(both.rate, Rate::from_bits_per_second(2000));
+        let dead = path(false, 5, 9000);
+        let carried = PathSample {
+            sent: bytes(200),
+            received: bytes(14),
+            ..slow
+        };
+        assert_eq!(merge(dead, slow), carried);
+        assert_eq!(merge(slow, dead), carried);
+    }
+
+    #[test]
+    fn paths_count_with_their_seals_by_links_and_only_once_they_have_answered() {
+        let carried = |bytes, packets| Traffic {
+            packets,
+            bytes: ByteCount::new(bytes),
+        };
+        let first = PathSnapshot {
+            sent: carried(1000, 2),
+            ..path(4000, None)
+        };
+        let second = PathSnapshot {
+            sent: carried(500, 1),
+            ..path(4001, None)
+        };
+        let silent = PathSnapshot {
+            is_active: false,
+            ..path(4002, Some(9))
+        };
+        let mut links = PathLinks::new(Side::Gateway);
+        let now = Instant::from_nanos(5_000_000_000);
+        let began = Instant::from_nanos(3_000_000_000);
+        let paths = vec![first, second, silent];
+        let state = AssociationState::new(now, began, paths, Backlog::default(), ByteCount::ZERO);
+        assert_eq!(state.since_ack, Duration::from_secs(2));
+        assert!(state.has_unknown_path(&links));
+        assert_eq!(state.samples(&links)[0].link, LinkIndex::ALL);
+        links.learn(LinkIndex::new(4), Some([203, 0, 113, 9].into()));
+        assert!(!state.has_unknown_path(&links));
+        let samples = state.samples(&links);
+        assert_eq!(samples.len(), 1);
+        let sent = ByteCount::new(1500 + 3 * OVERHEAD as u64);
+        assert_eq!(
+            (samples[0].link, samples[0].sent),
+            (LinkIndex::new(4), sent)
+        );
+    }
+}

@@ -1,0 +1,463 @@
+//! The endpoint of one key: its associations, under a lock of their own.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use hawser_sctp::{
+    Association, AssociationConfig, AssociationId, ConnectError, Endpoint, EndpointConfig, Event,
+    Handled, Local, Route, Transmit,
+};
+use hawser_session::seal::datagram::{DatagramOpener, DatagramSealer, KeyId};
+use hawser_types::Instant;
+use ring::rand::{SecureRandom, SystemRandom};
+use smallvec::SmallVec;
+use tokio::sync::Notify;
+
+use super::entry::Entry;
+use super::seal::Seal;
+use super::socket::LinkSocket;
+use super::timers::Timers;
+use crate::clock;
+
+/// The name of an endpoint: the key id of what comes, or nothing where packets are not sealed.
+pub(super) type KeyedEndpointId = Option<KeyId>;
+
+/// The sockets that packets may leave by.
+pub(super) type Sockets = Arc<[Arc<LinkSocket>]>;
+
+/// The association of one datagram channel, or all that are not sealed.
+///
+/// Each has an SCTP endpoint of its own, so that what one peer sends can concern no other's; and a
+/// lock of its own, so that it waits for no other's. The lock of the session is never held together
+/// with it. Under it only the locks of sockets' outboxes and of the timers are taken, never that of
+/// another endpoint.
+#[derive(Debug)]
+pub(super) struct KeyedEndpoint {
+    id: KeyedEndpointId,
+    /// The opener of sealed datagrams, used before the lock of the state is taken.
+    opener: Option<Mutex<DatagramOpener>>,
+    state: Mutex<State>,
+    timers: Arc<Timers>,
+    /// The peer has begun an association.
+    arrived: Notify,
+    /// Time since which no association needs it; it answers stragglers for a while.
+    ended: OnceLock<Instant>,
+}
+
+#[derive(Debug)]
+struct State {
+    endpoint: Endpoint,
+    /// The peer may begin an association (one more).
+    is_open: bool,
+    locals: Vec<Local>,
+    outlet: Outlet,
+    associations: BTreeMap<AssociationId, Entry>,
+    /// Associations that the peer began and the application has not taken yet.
+    incoming: VecDeque<AssociationId>,
+}
+
+/// The sockets and the keys that packets leave with.
+#[derive(Debug)]
+struct Outlet {
+    sealer: Option<DatagramSealer>,
+    sockets: Sockets,
+    /// Sockets that have to send what was gathered.
+    gathered: SmallVec<[Arc<LinkSocket>; 4]>,
+}
+
+/// The places that packets leave from, as they change.
+pub(super) struct PlacesChange<'a> {
+    pub(super) before: &'a [Local],
+    pub(super) after: &'a [Local],
+    /// The sockets of all places, before and after.
+    pub(super) all: &'a Sockets,
+    /// The sockets of the places after.
+    pub(super) left: &'a Sockets,
+}
+
+/// The lock of the state. What was gathered under it is sent once it is released.
+struct Locked<'a>(Option<MutexGuard<'a, State>>);
+
+impl KeyedEndpoint {
+    /// An endpoint for any number of associations that are not sealed.
+    pub(super) fn plain(config: AssociationConfig, timers: Arc<Timers>) -> io::Result<Self> {
+        Self::new(EndpointConfig::new(config, &[]), None, timers)
+    }
+
+    /// An endpoint for one association; `accepts`: the peer begins it. `config` is as
+    /// [`below_seal`](hawser_channels::association::below_seal) makes it.
+    pub(super) fn sealed(
+        config: AssociationConfig,
+        seal: Seal,
+        accepts: bool,
+        timers: Arc<Timers>,
+    ) -> io::Result<Self> {
+        let config = EndpointConfig {
+            accepts,
+            max_associations: 1,
+            max_associations_per_host: 1,
+            ..EndpointConfig::new(config, &[])
+        };
+        Self::new(config, Some(seal), timers)
+    }
+
+    fn new(config: EndpointConfig, seal: Option<Seal>, timers: Arc<Timers>) -> io::Result<Self> {
+        let random = SystemRandom::new();
+        let (mut secret, mut seed) = ([0; 32], [0; 8]);
+        let drawn = random
+            .fill(&mut secret)
+            .and_then(|()| random.fill(&mut seed));
+        drawn.map_err(|_| io::Error::other("the system gives no random numbers"))?;
+        let id = seal.as_ref().map(Seal::key_id);
+        let (sealer, opener) = seal.map(|seal| (seal.sealer, seal.opener)).unzip();
+        let state = State {
+            is_open: config.accepts,
+            endpoint: Endpoint::new(config, secret, u64::from_ne_bytes(seed)),
+            locals: Vec::new(),
+            outlet: Outlet {
+                sealer,
+                sockets: Arc::new([]),
+                gathered: SmallVec::new(),
+            },
+            associations: BTreeMap::new(),
+            incoming: VecDeque::new(),
+        };
+        Ok(Self {
+            id,
+            opener: opener.map(Mutex::new),
+            state: Mutex::new(state),
+            timers,
+            arrived: Notify::new(),
+            ended: OnceLock::new(),
+        })
+    }
+
+    pub(super) fn id(&self) -> KeyedEndpointId {
+        self.id
+    }
+
+    /// Time since which no association needs it.
+    pub(super) fn ended(&self) -> Option<Instant> {
+        self.ended.get().copied()
+    }
+
+    /// Packets leave from other places from now on, and associations that stand are told.
+    pub(super) fn set_places(&self, now: Instant, change: &PlacesChange<'_>) {
+        let PlacesChange { before, after, .. } = change;
+        let mut state = self.lock();
+        state.locals = after.to_vec();
+        state.outlet.sockets = Arc::clone(change.all);
+        state.endpoint.set_locals(after);
+        let ids: Vec<AssociationId> = state.associations.keys().copied().collect();
+        for id in ids {
+            let Some(entry) = state.associations.get_mut(&id) else {
+                continue;
+            };
+            for new in after.iter().filter(|it| !before.contains(it)) {
+                entry.association.add_local(now, *new);
+            }
+            for gone in before.iter().filter(|it| !after.contains(it)) {
+                entry.association.remove_local(now, *gone);
+            }
+            self.pump(&mut state, now, id);
+        }
+        // The peer is told of a place that has gone by packets that leave from others.
+        state.outlet.sockets = Arc::clone(change.left);
+    }
+
+    /// Begins an association with a host at these addresses.
+    pub(super) fn connect(
+        &self,
+        now: Instant,
+        config: AssociationConfig,
+        remotes: &[SocketAddr],
+    ) -> Result<(AssociationId, Arc<Notify>), ConnectError> {
+        let mut state = self.lock();
+        let State {
+            endpoint, locals, ..
+        } = &mut *state;
+        let (id, association) = endpoint.connect(now, config, locals, remotes)?;
+        let changed = state.insert(id, association);
+        self.pump(&mut state, now, id);
+        Ok((id, changed))
+    }
+
+    /// Waits for the next association that the peer begins.
+    ///
+    /// No wake-up is lost: the waiter is registered before it looks, and associations are put among
+    /// those that have come under the lock under which it looks.
+    pub(super) async fn accept(&self) -> (AssociationId, Arc<Notify>) {
+        loop {
+            let arrived = self.arrived.notified();
+            tokio::pin!(arrived);
+            arrived.as_mut().enable();
+            let taken = {
+                let mut state = self.lock();
+                let id = state.incoming.pop_front();
+                id.and_then(|id| Some((id, state.associations.get(&id)?.changed.clone())))
+            };
+            if let Some(taken) = taken {
+                return taken;
+            }
+            arrived.await;
+        }
+    }
+
+    /// Takes datagrams in the order in which they came to a socket. Those that are sealed and do
+    /// not open are dropped.
+    pub(super) fn handle_datagrams(
+        &self,
+        now: Instant,
+        local: Local,
+        datagrams: &mut Vec<(SocketAddr, BytesMut)>,
+    ) {
+        // Opened where they lie, before the lock is taken: associations keep slices of them.
+        let mut packets: SmallVec<[(SocketAddr, Bytes); 16]> = SmallVec::new();
+        match &self.opener {
+            None => packets.extend(datagrams.drain(..).map(|(from, it)| (from, it.freeze()))),
+            Some(opener) => {
+                let mut opener = opener.lock().unwrap_or_else(PoisonError::into_inner);
+                let open = |(from, datagram)| Some((from, opener.open(now, datagram).ok()?));
+                packets.extend(datagrams.drain(..).filter_map(open));
+            }
+        }
+        if packets.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        let mut touched: SmallVec<[AssociationId; 4]> = SmallVec::new();
+        for (remote, packet) in packets {
+            let route = Route { local, remote };
+            let id = self.handle_packet(&mut state, now, route, packet);
+            if let Some(id) = id.filter(|id| !touched.contains(id)) {
+                touched.push(id);
+            }
+        }
+        for id in touched {
+            self.pump(&mut state, now, id);
+        }
+    }
+
+    /// Returns the association that a packet has changed.
+    fn handle_packet(
+        &self,
+        state: &mut State,
+        now: Instant,
+        route: Route,
+        packet: Bytes,
+    ) -> Option<AssociationId> {
+        match state.endpoint.handle_datagram(now, route, packet) {
+            Handled::Ignored(_) => None,
+            Handled::Reply(transmit) => {
+                state.outlet.send(now, &transmit);
+                None
+            }
+            Handled::Accepted(id, association) => {
+                let is_sealed = state.outlet.sealer.is_some();
+                if is_sealed && !std::mem::take(&mut state.is_open) {
+                    state.endpoint.forget(id);
+                    return None;
+                }
+                state.insert(id, *association);
+                // Those under a seal are expected, so there are no more than are waited for.
+                if !is_sealed && state.incoming.len() >= MAX_INCOMING {
+                    self.drop_association(state, now, id);
+                    return None;
+                }
+                state.incoming.push_back(id);
+                self.arrived.notify_waiters();
+                Some(id)
+            }
+            Handled::For(id, packet) => {
+                let entry = state.associations.get_mut(&id)?;
+                entry.association.handle_packet(now, route, &packet);
+                Some(id)
+            }
+        }
+    }
+
+    /// An association's time has come. It may have been told since, or be over.
+    pub(super) fn handle_timeout(&self, now: Instant, id: AssociationId) {
+        let mut state = self.lock();
+        let Some(entry) = state.associations.get_mut(&id) else {
+            return;
+        };
+        if entry.timer.is_some_and(|at| at <= now) {
+            entry.association.handle_timeout(now);
+            self.pump(&mut state, now, id);
+        }
+    }
+
+    /// Looks at an association, if it is still there.
+    pub(super) fn look<R>(&self, id: AssociationId, look: impl FnOnce(&Entry) -> R) -> Option<R> {
+        self.lock().associations.get(&id).map(look)
+    }
+
+    /// Changes an association, and sends what follows from it; `None` if it is not there.
+    pub(super) fn change<R>(
+        &self,
+        id: AssociationId,
+        change: impl FnOnce(&mut Entry, Instant) -> R,
+    ) -> Option<R> {
+        let now = clock::now();
+        let mut state = self.lock();
+        let answer = change(state.associations.get_mut(&id)?, now);
+        self.pump(&mut state, now, id);
+        Some(answer)
+    }
+
+    /// Ends an association at once, if it is not over yet, and forgets it. An endpoint under a seal
+    /// is needed no more then.
+    pub(super) fn release(&self, id: AssociationId) {
+        self.drop_association(&mut self.lock(), clock::now(), id);
+        self.give_up();
+    }
+
+    /// No association is waited for under this seal any more. Keys that have no association either
+    /// are not needed any more.
+    pub(super) fn give_up(&self) {
+        if self.id.is_none() {
+            return;
+        }
+        let now = clock::now();
+        let mut state = self.lock();
+        if let Some(id) = state.incoming.pop_front() {
+            self.drop_association(&mut state, now, id);
+        }
+        if state.associations.is_empty() {
+            state.is_open = false;
+            self.ended.get_or_init(|| now);
+        }
+    }
+
+    fn drop_association(&self, state: &mut State, now: Instant, id: AssociationId) {
+        if let Some(entry) = state.associations.get_mut(&id) {
+            entry.association.abort(Bytes::new());
+        }
+        self.pump(state, now, id);
+        if let Some(entry) = state.associations.remove(&id) {
+            self.timers.set((self.id, id), entry.timer, None);
+        }
+        state.endpoint.forget(id);
+    }
+
+    /// Sends what an association has to send, takes what it has to tell, and notes when it is to be
+    /// told of the time. To be called after whatever changes it.
+    fn pump(&self, state: &mut State, now: Instant, id: AssociationId) {
+        state.take_from(now, id);
+        if let Some(entry) = state.associations.get_mut(&id) {
+            let timer = entry.association.poll_timeout();
+            let before = std::mem::replace(&mut entry.timer, timer);
+            self.timers.set((self.id, id), before, timer);
+        }
+    }
+
+    fn lock(&self) -> Locked<'_> {
+        // Its holder does not panic; if it did, what it left would be no worse than a lost packet.
+        Locked(Some(
+            self.state.lock().unwrap_or_else(PoisonError::into_inner),
+        ))
+    }
+}
+
+impl State {
+    fn insert(&mut self, id: AssociationId, association: Association) -> Arc<Notify> {
+        let entry = Entry::new(association);
+        let changed = entry.changed.clone();
+        self.associations.insert(id, entry);
+        changed
+    }
+
+    fn take_from(&mut self, now: Instant, id: AssociationId) {
+        let Some(entry) = self.associations.get_mut(&id) else {
+            return;
+        };
+        while let Some(transmit) = entry.association.poll_transmit(now) {
+            self.outlet.send(now, &transmit);
+        }
+        let mut has_changed = false;
+        while let Some(event) = entry.association.poll_event() {
+            has_changed = true;
+            match event {
+                Event::Established => entry.is_established = true,
+                Event::Restarted => entry.was_restarted = true,
+                Event::Writable => entry.is_full = false,
+                Event::PeerAddresses(known) => self.endpoint.addresses_changed(id, &known),
+                Event::Closed(why) => {
+                    entry.closed = Some(why);
+                    self.endpoint.forget(id);
+                }
+                _ => {}
+            }
+        }
+        // Those who wait have registered before they looked, under this lock: none misses it.
+        if entry.take_room() || has_changed {
+            entry.changed.notify_waiters();
+        }
+    }
+}
+
+impl Outlet {
+    /// Gives a packet to the socket of its place, which is then among those that have to send.
+    fn send(&mut self, now: Instant, transmit: &Transmit) {
+        let mut sockets = self.sockets.iter();
+        let Some(socket) = sockets.find(|socket| socket.local() == transmit.route.local) else {
+            return;
+        };
+        socket.gather(now, transmit, self.sealer.as_mut());
+        if !self.gathered.iter().any(|it| Arc::ptr_eq(it, socket)) {
+            self.gathered.push(socket.clone());
+        }
+    }
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        self.0.as_ref().expect("held until dropped")
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.0.as_mut().expect("held until dropped")
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let Some(mut state) = self.0.take() else {
+            return;
+        };
+        let gathered = std::mem::take(&mut state.outlet.gathered);
+        drop(state);
+        gathered.iter().for_each(|socket| socket.flush());
+    }
+}
+
+/// Associations without a seal that the application has not taken yet; what comes beyond is ended
+/// at once.
+pub(super) const MAX_INCOMING: usize = if cfg!(test) { 2 } else { 1024 };
+
+#[cfg(test)]
+impl KeyedEndpoint {
+    /// The timers of its associations, as they should be in the order.
+    pub(super) fn timers(&self) -> Vec<(Instant, super::timers::TimerId)> {
+        let state = self.lock();
+        let timer = |(id, entry): (&AssociationId, &Entry)| {
+            Some((entry.association.poll_timeout()?, (self.id, *id)))
+        };
+        state.associations.iter().filter_map(timer).collect()
+    }
+
+    /// Associations here, and those that the SCTP endpoint knows.
+    pub(super) fn counts(&self) -> [usize; 2] {
+        let state = self.lock();
+        [state.associations.len(), state.endpoint.len()]
+    }
+}

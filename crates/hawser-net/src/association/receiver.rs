@@ -1,0 +1,111 @@
+//! Reads a socket and hands its datagrams to the endpoints that they are for.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_sctp::Local;
+use quinn_udp::BATCH_SIZE;
+
+use super::keyed_endpoints::KeyedEndpoints;
+use super::socket::{LinkSocket, MAX_BATCH};
+
+/// Reads a socket for ever.
+pub(super) async fn read(endpoints: Arc<KeyedEndpoints>, socket: Arc<LinkSocket>) {
+    let mut buffers = vec![vec![0; MAX_BATCH]; BATCH_SIZE];
+    let mut datagrams = Vec::new();
+    let mut trouble = Trouble::default();
+    loop {
+        let received = socket
+            .receive(&mut buffers, |remote, datagram| {
+                datagrams.push((remote, datagram));
+            })
+            .await;
+        if received.is_ok() {
+            endpoints.handle_datagrams(socket.local(), &mut datagrams);
+        }
+        if let Some(pause) = trouble.weigh(socket.local(), received) {
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+/// Errors of a socket that follow each other.
+#[derive(Debug, Default)]
+struct Trouble {
+    /// So many without anything that was received between them.
+    in_a_row: u32,
+}
+
+impl Trouble {
+    /// The pause after an error, which grows with each: a lasting error would keep the task busy
+    /// for ever. What comes meanwhile waits in the socket. The associations notice what is lost and
+    /// take other paths, if there are any. A link that is gone is told otherwise.
+    fn weigh(&mut self, local: Local, received: io::Result<()>) -> Option<Duration> {
+        let error = match received {
+            Ok(()) => {
+                self.in_a_row = 0;
+                return None;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+            Err(error) => error,
+        };
+        self.in_a_row = self.in_a_row.saturating_add(1);
+        match self.in_a_row {
+            // Such as an interface that went down, which is told once.
+            ..PERSISTENT => tracing::debug!(%error, ?local, "can't read a socket"),
+            PERSISTENT => tracing::warn!(%error, ?local, "a socket can't be read any more"),
+            _ => {}
+        }
+        let pause = FIRST_PAUSE * 2_u32.saturating_pow(self.in_a_row.min(PERSISTENT) - 1);
+        Some(pause.min(LONGEST_PAUSE))
+    }
+}
+
+/// Errors in a row that are no accident.
+const PERSISTENT: u32 = 11;
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use hawser_types::LinkIndex;
+
+    use super::*;
+
+    /// The pauses after these errors, which follow each other.
+    fn pauses(errors: impl IntoIterator<Item = io::Result<()>>) -> Vec<Option<Duration>> {
+        let local = Local {
+            link: LinkIndex::new(0),
+            address: Ipv4Addr::LOCALHOST.into(),
+        };
+        let mut trouble = Trouble::default();
+        let errors = errors.into_iter();
+        errors.map(|it| trouble.weigh(local, it)).collect()
+    }
+
+    fn error(kind: io::ErrorKind) -> io::Result<()> {
+        Err(kind.into())
+    }
+
+    #[test]
+    fn a_socket_that_tells_errors_only_is_asked_once_a_second() {
+        let pauses = pauses((0..100).map(|_| error(io::ErrorKind::NetworkDown)));
+        assert!(pauses[..3].iter().flatten().sum::<Duration>() < Duration::from_millis(10));
+        assert!(pauses.is_sorted());
+        assert_eq!(pauses[20..], [Some(Duration::from_secs(1)); 80]);
+    }
+
+    #[test]
+    fn errors_between_datagrams_hold_nobody_up_for_long() {
+        let nothing = io::ErrorKind::WouldBlock;
+        let row = || [Ok(()), error(io::ErrorKind::NetworkDown), error(nothing)];
+        let short = Some(FIRST_PAUSE);
+        assert_eq!(
+            pauses((0..50).flat_map(|_| row())),
+            [None, short, None].repeat(50)
+        );
+    }
+}

@@ -1,0 +1,32 @@
+use hawser_session::seal::datagram::{DatagramOpener, DatagramSealer, KeyId};
+use hawser_session::seal::{Direction, SessionKeys};
+use hawser_types::ChannelId;
+
+/// One end's keys of a datagram channel, good for one association.
+pub struct Seal {
+    pub(super) sealer: DatagramSealer,
+    pub(super) opener: DatagramOpener,
+}
+
+impl Seal {
+    /// Keys of the session. `channel`: a number that both ends know and never use again;
+    /// `direction`: of what this end sends.
+    pub fn new(keys: &SessionKeys, channel: ChannelId, direction: Direction) -> Self {
+        Self {
+            sealer: keys.datagram_sealer(channel, direction),
+            opener: keys.datagram_opener(channel, direction.reverse()),
+        }
+    }
+
+    /// The key id at the front of the datagrams that come.
+    pub(super) fn key_id(&self) -> KeyId {
+        self.opener.key_id()
+    }
+}
+
+impl std::fmt::Debug for Seal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (ours, theirs) = (self.sealer.key_id(), self.opener.key_id());
+        write!(f, "Seal({ours:?}, {theirs:?})")
+    }
+}

@@ -1,0 +1,51 @@
+use std::collections::BTreeMap;
+
+use hawser_sched::rules::Terms;
+use hawser_session::{SessionConfig, TransportChoice};
+use hawser_types::Host;
+
+use crate::host_port::HostPort;
+use crate::identity::{Identity, PublicKey};
+use crate::invite::Invite;
+
+/// The configuration of a client.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// This client's key.
+    pub identity: Identity,
+    /// The gateway's key: no other host is believed.
+    pub gateway: PublicKey,
+    /// The gateway's addresses.
+    pub addresses: Vec<HostPort>,
+    /// Enrol with this invite; `None` for a client that is enrolled.
+    pub invite: Option<Invite>,
+    /// A name for this client, which the gateway shows to people.
+    pub name: String,
+    /// The links to use, by name; empty: every usable one.
+    pub links: Vec<String>,
+    /// The user's rules for links, by name; others are used like any. As it is at first:
+    /// [`Client::set_rules`](super::Client::set_rules) changes it.
+    pub rules: BTreeMap<String, Terms>,
+    /// The session's behaviour. Its scheduler is the one at first:
+    /// [`Client::set_scheduler`](super::Client::set_scheduler) changes it.
+    pub session: SessionConfig,
+    /// Congestion control of the channels; `None`: where bbr is permitted, as the session chooses
+    /// for each, else the system's default.
+    pub congestion: Option<String>,
+    /// Separate channels for what must not wait behind bulk.
+    pub express: bool,
+    /// The transport of chunks, both ways, at first:
+    /// [`Client::set_transport`](super::Client::set_transport) changes it.
+    pub transport: TransportChoice,
+}
+
+impl ClientConfig {
+    /// True if all addresses are of this very machine, behind its loopback interface.
+    pub(super) fn is_local(&self) -> bool {
+        let mut hosts = self.addresses.iter().map(HostPort::host);
+        hosts.all(|host| match host {
+            Host::Ip(ip) => ip.is_loopback(),
+            Host::Name(name) => name.as_str() == "localhost",
+        })
+    }
+}

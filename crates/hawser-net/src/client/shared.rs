@@ -1,0 +1,170 @@
+//! What the tasks of a client share.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hawser_channels::keeper::CONNECT_TIMEOUT;
+use hawser_sched::chunk::ChunkPolicy;
+use hawser_sched::rules::Terms;
+use hawser_session::TransportChoice;
+use hawser_types::ByteCount;
+use tokio::sync::watch;
+
+use super::address_choice::choose;
+use super::config::ClientConfig;
+use crate::bind::SocketOptions;
+use crate::congestion::Congestion;
+use crate::driver::Driver;
+use crate::invite::Invite;
+use crate::links::{self, Link};
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) config: ClientConfig,
+    pub(super) congestion: Congestion,
+    pub(super) links: watch::Receiver<Arc<Vec<Link>>>,
+    pub(super) rules: watch::Sender<BTreeMap<String, Terms>>,
+    pub(super) scheduler: watch::Sender<ChunkPolicy>,
+    pub(super) transport: watch::Sender<TransportChoice>,
+    /// Why there is no association though one is wanted.
+    pub(super) association_problem: watch::Sender<Option<String>>,
+    pub(super) current: watch::Sender<State>,
+    keepers: Mutex<BTreeMap<u32, LinkStatus>>,
+    /// The client ends with its first session that the gateway has answered in.
+    pub(super) once: bool,
+    /// True if the next session begins with the invite rather than with the client's own key.
+    enrolling: AtomicBool,
+}
+
+/// The state of a client.
+#[derive(Clone, Debug)]
+pub(super) enum State {
+    /// No session yet, and what the last attempt said.
+    Connecting(Option<Arc<str>>),
+    /// A session runs.
+    Running(Driver),
+    /// The client was closed.
+    Closed,
+}
+
+/// The state of one of a client's links.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkStatus {
+    /// The link.
+    pub link: Link,
+    /// The gateway's address that this link's channels go to, once one worked.
+    pub remote: Option<SocketAddr>,
+    /// Why the last attempt to add a channel failed; `None` while all is well.
+    pub problem: Option<String>,
+}
+
+impl Shared {
+    /// A client that has no session yet. `enrolling`: the first session begins with the
+    /// invite; `once`: the client ends with its first session that the gateway has answered in.
+    pub(super) fn new(
+        config: ClientConfig,
+        links: watch::Receiver<Arc<Vec<Link>>>,
+        congestion: Congestion,
+        enrolling: bool,
+        once: bool,
+    ) -> Self {
+        Self {
+            once,
+            enrolling: AtomicBool::new(enrolling),
+            rules: watch::Sender::new(config.rules.clone()),
+            scheduler: watch::Sender::new(config.session.scheduler),
+            transport: watch::Sender::new(config.transport),
+            association_problem: watch::Sender::new(None),
+            config,
+            congestion,
+            links,
+            current: watch::Sender::new(State::Connecting(None)),
+            keepers: Mutex::default(),
+        }
+    }
+
+    pub(super) fn socket_options(&self) -> SocketOptions {
+        SocketOptions {
+            congestion: self.congestion.initial().map(str::to_owned),
+            not_sent_low_water: Some(FIRST_LOW_WATER),
+            connect_timeout: CONNECT_TIMEOUT,
+            ..SocketOptions::default()
+        }
+    }
+
+    /// The links to use now.
+    pub(super) fn usable_links(&self) -> Vec<Link> {
+        let links = self.links.borrow();
+        let mut usable = match self.config.is_local() {
+            // No other link leads there, whatever was asked for.
+            true => links
+                .iter()
+                .filter(|l| l.loopback && l.up)
+                .cloned()
+                .collect(),
+            false => links::usable(&links, &self.config.links),
+        };
+        usable.retain(|link| !self.is_forbidden(link));
+        usable
+    }
+
+    /// The invite, for as long as this client is not known to be enrolled.
+    pub(super) fn invite(&self) -> Option<&Invite> {
+        let invite = self.config.invite.as_ref();
+        invite.filter(|_| self.enrolling.load(Ordering::Relaxed))
+    }
+
+    /// Draws the conclusion from a session that is over.
+    pub(super) fn note_enrolment(&self, driver: &Driver) {
+        if driver.is_enrolled() {
+            self.enrolling.store(false, Ordering::Relaxed);
+        } else if driver.was_refused() && self.config.invite.is_some() {
+            // The answer to an enrolment may have been lost, and the invite expired since.
+            self.enrolling.fetch_not(Ordering::Relaxed);
+        }
+    }
+
+    /// True if the gateway let this client in, in a session that is over: its hello has come, and
+    /// there is no invite left to show. For use behind [`Shared::note_enrolment`].
+    pub(super) fn was_admitted(&self, driver: &Driver) -> bool {
+        let hello = driver.with(|session, _| session.takes_datagrams());
+        hello.is_some() && self.invite().is_none()
+    }
+
+    /// Which of the gateway's addresses `link` is to use, of those that have `answered`.
+    pub(super) fn claim(
+        &self,
+        link: &Link,
+        answered: &[(SocketAddr, Duration)],
+    ) -> Option<SocketAddr> {
+        let mut keepers = self.lock_keepers();
+        let users = |remote| {
+            let others = keepers.iter().filter(|(index, _)| **index != link.index);
+            let same = others.filter(|(_, status)| status.remote == Some(remote));
+            same.count()
+        };
+        let chosen = choose(answered, users);
+        if let Some(status) = keepers.get_mut(&link.index) {
+            status.remote = chosen.or(status.remote);
+        }
+        chosen
+    }
+
+    pub(super) fn problem(&self) -> String {
+        match &*self.current.borrow() {
+            State::Connecting(Some(problem)) => problem.to_string(),
+            State::Closed => "the client is closed".to_owned(),
+            _ => "it does not answer".to_owned(),
+        }
+    }
+
+    pub(super) fn lock_keepers(&self) -> MutexGuard<'_, BTreeMap<u32, LinkStatus>> {
+        self.keepers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Unsent data in the kernel until the channel's rate is known.
+const FIRST_LOW_WATER: ByteCount = ByteCount::from_kib(16);

@@ -1,0 +1,38 @@
+//! A channel of the session that an association carries.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hawser_channels::association::AssociationState;
+use hawser_types::{ByteCount, Instant};
+
+use crate::association::AssociationHandle;
+use crate::clock;
+
+/// The association of a channel, and what the driver has in hand for it.
+pub(super) struct AssociationChannel {
+    pub(super) association: AssociationHandle,
+    began: Instant,
+    /// Bytes of messages that the association has not taken yet.
+    waiting: AtomicU64,
+}
+
+impl AssociationChannel {
+    pub(super) fn new(association: AssociationHandle) -> Self {
+        Self {
+            association,
+            began: clock::now(),
+            waiting: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn set_waiting(&self, waiting: ByteCount) {
+        self.waiting.store(waiting.as_u64(), Ordering::Relaxed);
+    }
+
+    /// The state of the association. To be called without the lock of the session.
+    pub(super) fn state(&self, now: Instant) -> AssociationState {
+        let (paths, backlog) = self.association.paths_and_backlog();
+        let waiting = ByteCount::new(self.waiting.load(Ordering::Relaxed));
+        AssociationState::new(now, self.began, paths, backlog, waiting)
+    }
+}

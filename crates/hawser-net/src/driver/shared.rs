@@ -1,0 +1,120 @@
+//! What the tasks of a session share: its lock, its keys and its configuration.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use hawser_session::seal::SessionKeys;
+use hawser_session::{CloseReason, Session, SessionConfig, Side};
+use hawser_types::{ChannelId, Instant, SessionId};
+use tokio::sync::Notify;
+use tokio::sync::watch;
+
+use super::inner::Inner;
+use crate::clock;
+use crate::congestion::Congestion;
+
+pub(super) struct Shared {
+    inner: Mutex<Inner>,
+    pub(super) keys: SessionKeys,
+    pub(super) id: SessionId,
+    pub(super) congestion: Congestion,
+    pub(super) config: SessionConfig,
+    pub(super) side: Side,
+    /// Wakes the task of the timer when that is to look sooner.
+    pub(super) timer: Arc<Notify>,
+    changed: watch::Sender<u64>,
+}
+
+impl Shared {
+    /// A session that has no channel yet.
+    pub(super) fn new(
+        side: Side,
+        config: SessionConfig,
+        keys: SessionKeys,
+        congestion: Congestion,
+    ) -> Self {
+        let session = Session::new(clock::now(), side, config.clone());
+        Self {
+            inner: Mutex::new(Inner::new(side, session)),
+            id: keys.session_id(),
+            keys,
+            congestion,
+            config,
+            side,
+            timer: Arc::default(),
+            changed: watch::Sender::new(0),
+        }
+    }
+
+    /// Changes whenever [`Shared::tell_change`] is called.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Wakes those who watch the session as a whole.
+    pub(super) fn tell_change(&self) {
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic elsewhere must not take this session's other streams with it.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works under the lock, drains what the session has to say, and wakes the tasks that this
+    /// concerns once the lock is released.
+    pub(super) fn with<R>(&self, work: impl FnOnce(&mut Inner, Instant) -> R) -> R {
+        let now = clock::now();
+        let mut inner = self.lock();
+        let result = work(&mut inner, now);
+        let changed = inner.drain();
+        let sooner = inner
+            .session
+            .poll_timeout()
+            .filter(|at| inner.timer_at.is_none_or(|planned| *at < planned));
+        if sooner.is_some() {
+            inner.timer_at = sooner;
+        }
+        let (woken, notified) = (
+            std::mem::take(&mut inner.woken),
+            std::mem::take(&mut inner.notified),
+        );
+        drop(inner);
+        if sooner.is_some() {
+            self.timer.notify_one();
+        }
+        notified.iter().for_each(|notify| notify.notify_one());
+        woken.into_iter().for_each(Waker::wake);
+        if changed {
+            self.tell_change();
+        }
+        result
+    }
+
+    /// A channel's connection is over: its work goes to others.
+    pub(super) fn lose_channel(&self, id: ChannelId) {
+        self.with(|inner, now| {
+            inner.session.handle_channel_lost(now, id);
+            inner.remove_channel(id);
+        });
+        self.tell_change();
+    }
+
+    /// The peer did what a correct one would not do.
+    pub(super) fn fail(&self, fault: &dyn std::fmt::Display) {
+        tracing::warn!(session = %self.id, %fault, "the session ends: the peer is at fault");
+        self.abort();
+    }
+
+    pub(super) fn abort(&self) {
+        self.with(|inner, _| inner.end(CloseReason::Abandoned));
+        self.tell_change();
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // The task of the timer looks, and finds the session gone.
+        self.timer.notify_one();
+    }
+}

@@ -1,0 +1,186 @@
+//! Two drivers, each with a TCP channel and an association to the other, over loopback.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use hawser_channels::association::association_config;
+use hawser_sched::chunk::ChunkPolicy;
+use hawser_sctp::Local;
+use hawser_session::TransportChoice;
+use hawser_wire::ChannelRole;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+use crate::association::AssociationEndpoint;
+use crate::identity::Identity;
+use crate::stream::BondStream;
+use crate::tls::{Allow, Handshake, client_handshake, server_handshake};
+
+/// Two ends of a session.
+struct Drivers {
+    client: Driver,
+    gateway: Driver,
+}
+
+impl Drivers {
+    /// A session over one TCP channel.
+    async fn new(scheduler: ChunkPolicy) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap());
+        let (client, server) = tokio::join!(stream, listener.accept());
+        let (me, gateway) = (Identity::from_seed([1; 32]), Identity::from_seed([2; 32]));
+        let client = client_handshake(client.unwrap(), &me, gateway.public());
+        let allow: Allow = Arc::new(|_| true);
+        let server = server_handshake(server.unwrap().0, &[], &gateway, allow);
+        let (client, server) = tokio::join!(client, server);
+        let config = SessionConfig {
+            scheduler,
+            ..SessionConfig::default()
+        };
+        Self {
+            client: begin(Side::Client, &config, client.unwrap()),
+            gateway: begin(Side::Gateway, &config, server.unwrap()),
+        }
+    }
+
+    /// Lets the client begin an association over two links of its own. Returns the sockets of both
+    /// ends.
+    async fn associate(&self) -> [AssociationEndpoint; 2] {
+        let (ours, theirs) = (LinkIndex::new(0), LinkIndex::new(LOOPBACK));
+        let local = |link, last| Local {
+            link,
+            address: Ipv4Addr::new(127, 0, 0, last).into(),
+        };
+        let endpoint = |locals: &[Local]| AssociationEndpoint::bind_sealed(locals, 0).unwrap();
+        let at_client = endpoint(&[local(ours, 1), local(theirs, 2)]);
+        let at_gateway = endpoint(&[local(ours, 1)]);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, at_gateway.port().unwrap()));
+        let id = until(|| self.client.take_grant()).await;
+        self.client.with(|session, now| {
+            session.set_transport(now, TransportChoice::Sctp);
+            session.begin_association(now, id);
+        });
+        until(|| self.gateway.expected().filter(|expected| *expected == id)).await;
+        let config = |driver: &Driver| association_config(&driver.session_config(), driver.side());
+        let seal = self.gateway.association_seal(id);
+        let expected = at_gateway.expect(config(&self.gateway), seal).unwrap();
+        let seal = self.client.association_seal(id);
+        let there = at_client.connect_sealed(config(&self.client), &[address], seal);
+        let there = there.unwrap();
+        let here = expected.accept().await;
+        there.established().await.unwrap();
+        self.gateway.add_association(id, here);
+        self.client.add_association(id, there);
+        let both = || {
+            let paths = self.client.association_paths();
+            let answering = paths.iter().filter(|path| path.rtt.is_some());
+            (answering.count() == 2).then_some(())
+        };
+        until(both).await;
+        [at_client, at_gateway]
+    }
+
+    /// Bytes of packets that the client's association sends for a megabyte of payload.
+    async fn sent_for_a_megabyte(&self) -> u64 {
+        let sent = || -> u64 {
+            let paths = self.client.association_paths();
+            paths.iter().map(|path| path.sent.bytes.as_u64()).sum()
+        };
+        let before = sent();
+        let id = self.client.open_stream(Bytes::new()).unwrap();
+        let mut stream = BondStream::new(self.client.clone(), id, Bytes::new());
+        let writing = async {
+            stream.write_all(&vec![7; 1_000_000]).await.unwrap();
+            stream.shutdown().await.unwrap();
+        };
+        let reading = async {
+            let id = std::future::poll_fn(|cx| self.gateway.poll_incoming(cx)).await;
+            let mut stream = BondStream::new(self.gateway.clone(), id.unwrap(), Bytes::new());
+            stream.accept(Bytes::new()).unwrap();
+            let mut all = Vec::new();
+            stream.read_to_end(&mut all).await.unwrap();
+            assert_eq!(all.len(), 1_000_000);
+        };
+        tokio::join!(writing, reading);
+        sent() - before
+    }
+}
+
+impl Driver {
+    fn side(&self) -> Side {
+        self.shared.side
+    }
+
+    fn association_paths(&self) -> Vec<hawser_sctp::PathSnapshot> {
+        let inner = self.shared.lock();
+        let of = |handle: &Handle| match &handle.meter {
+            Meter::Association(channel) => Some(Arc::clone(channel)),
+            Meter::Tcp(_) => None,
+        };
+        let channel = inner.channels.values().find_map(of);
+        drop(inner);
+        channel.map_or(Vec::new(), |channel| channel.association.paths())
+    }
+}
+
+fn begin(side: Side, config: &SessionConfig, handshake: Handshake) -> Driver {
+    let keys = SessionKeys::new(handshake.exporter.clone(), handshake.aead);
+    let (id, out) = (ChannelId::new(0), direction(side));
+    let new = NewChannel {
+        reader: keys.reader(id, out.reverse(), false),
+        sealer: keys.sealer(id, out),
+        stream: handshake.stream,
+    };
+    let driver = Driver::start(side, config.clone(), keys, Congestion::choose(None));
+    let spec = ChannelSpec {
+        id,
+        role: ChannelRole::Express,
+        link: LinkIndex::new(match side {
+            Side::Client => TCP_LINK,
+            Side::Gateway => 0,
+        }),
+        records: 0,
+        segment_size: None,
+    };
+    driver.add_channel(spec, new);
+    driver
+}
+
+fn direction(side: Side) -> Direction {
+    match side {
+        Side::Client => Direction::ClientToGateway,
+        Side::Gateway => Direction::GatewayToClient,
+    }
+}
+
+/// Waits for an answer.
+async fn until<R>(mut attempt: impl FnMut() -> Option<R>) -> R {
+    let waiting = async {
+        loop {
+            match attempt() {
+                Some(answer) => return answer,
+                None => tokio::time::sleep(std::time::Duration::from_millis(5)).await,
+            }
+        }
+    };
+    let limit = std::time::Duration::from_secs(60);
+    tokio::time::timeout(limit, waiting).await.expect("in vain")
+}
+
+/// The policy of the session places the packets of its association: `redundant` sends each twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_association_follows_the_policy_of_its_session_at_the_start_and_when_it_changes() {
+    let drivers = Drivers::new(ChunkPolicy::Redundant).await;
+    let _sockets = drivers.associate().await;
+    let twice = drivers.sent_for_a_megabyte().await;
+    assert!(twice > 1_900_000, "{twice}");
+    let client = &drivers.client;
+    client.with(|session, now| session.set_scheduler(now, ChunkPolicy::RoundRobin));
+    let once = drivers.sent_for_a_megabyte().await;
+    assert!((1_000_000..1_500_000).contains(&once), "{once}");
+}
+
+/// Of the interface lo, in every namespace.
+const LOOPBACK: u32 = 1;
+/// The client's link of its TCP channel, bound to no interface.
+const TCP_LINK: u32 = 1001;

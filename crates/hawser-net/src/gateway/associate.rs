@@ -1,0 +1,69 @@
+//! Takes the associations of sessions, and follows the machine's links.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_types::ChannelId;
+use tokio::sync::watch;
+
+use super::shared::Shared;
+use crate::driver::Driver;
+use crate::links::Link;
+
+/// Takes the associations of a session for as long as it lives.
+pub(super) async fn serve(shared: &Shared, driver: &Driver) {
+    let Some(associations) = shared.associations.get() else {
+        return;
+    };
+    associations.announce(driver);
+    let mut changes = driver.changes();
+    while driver.closed().is_none() {
+        changes.mark_unchanged();
+        let Some(id) = driver.expected() else {
+            if changes.changed().await.is_err() {
+                return;
+            }
+            continue;
+        };
+        let taken = async {
+            tokio::select! {
+                taken = associations.take(driver, id) => taken,
+                () = replaced(driver, id) => Err("it was given up".to_owned()),
+                () = tokio::time::sleep(PATIENCE) => Err("it has not come".to_owned()),
+            }
+        };
+        match taken.await {
+            Ok(()) => tracing::info!(session = %driver.id(), %id, "an association stands"),
+            Err(problem) => {
+                tracing::debug!(session = %driver.id(), %id, %problem, "no association");
+            }
+        }
+        driver.forget_expected(id);
+    }
+}
+
+/// Waits until the client expects another one, or none.
+async fn replaced(driver: &Driver, id: ChannelId) {
+    let mut changes = driver.changes();
+    while driver.expected() == Some(id) && driver.closed().is_none() {
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Follows the machine's links for as long as the gateway lives.
+pub(super) async fn follow(shared: Arc<Shared>, mut links: watch::Receiver<Arc<Vec<Link>>>) {
+    loop {
+        let now = Arc::clone(&links.borrow_and_update());
+        if let Some(associations) = shared.associations.get() {
+            associations.follow(&now);
+        }
+        if links.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Time that a client has to begin an association that it has announced.
+const PATIENCE: Duration = Duration::from_secs(60);

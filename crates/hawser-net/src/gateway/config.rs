@@ -1,0 +1,31 @@
+use hawser_session::SessionConfig;
+
+use super::limits::AcceptLimits;
+use crate::identity::{Identity, PublicKey};
+
+/// Decides which clients may have sessions here.
+pub trait Admission: Send + Sync + 'static {
+    /// True if a client that has proved to hold this key may have a session: an enrolled key, or
+    /// that of an invite that is still good.
+    fn admits(&self, key: &PublicKey) -> bool;
+
+    /// True if the key is enrolled, rather than that of an invite.
+    fn is_enrolled(&self, key: &PublicKey) -> bool;
+
+    /// Keeps `client`'s key, which came with the invite whose key is `invite`. May block.
+    fn enrol(&self, invite: PublicKey, client: PublicKey, name: &str) -> Result<(), String>;
+}
+
+/// The behaviour of a gateway.
+#[derive(Clone, Debug)]
+pub struct GatewayConfig {
+    /// The gateway's key.
+    pub identity: Identity,
+    /// The sessions' behaviour.
+    pub session: SessionConfig,
+    /// Limits of what strangers and clients may use.
+    pub limits: AcceptLimits,
+    /// Congestion control of the channels; `None`: where bbr is permitted, as the session chooses
+    /// for each, else the system's default.
+    pub congestion: Option<String>,
+}

@@ -1,0 +1,178 @@
+//! What the tasks of a gateway share.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use hawser_types::SessionId;
+use serde::Serialize;
+use tokio::sync::{mpsc, watch};
+
+use super::association::Associations;
+use super::config::{Admission, GatewayConfig};
+use super::limits::HalfOpen;
+use crate::congestion::Congestion;
+use crate::driver::Driver;
+use crate::identity::PublicKey;
+use crate::session::SessionHandle;
+use crate::stream::BondStream;
+use crate::tls::TlsServer;
+
+pub(super) struct Shared {
+    pub(super) config: GatewayConfig,
+    pub(super) congestion: Congestion,
+    pub(super) admission: Arc<dyn Admission>,
+    pub(super) tls: TlsServer,
+    sessions: Mutex<HashMap<SessionId, Entry>>,
+    /// True once no session may begin any more; changes under the lock of the sessions.
+    pub(super) closed: AtomicBool,
+    pub(super) half_open: HalfOpen,
+    pub(super) incoming: mpsc::Sender<Incoming>,
+    /// At most as many as there may be sessions.
+    pub(super) arrivals: mpsc::UnboundedSender<IncomingSession>,
+    /// What the application has asked for first; sessions wait until it has.
+    pub(super) hand_over: watch::Sender<Option<HandOver>>,
+    counters: Mutex<GatewayCounters>,
+    /// The UDP port, where there is one.
+    pub(super) associations: OnceLock<Associations>,
+}
+
+pub(super) struct Entry {
+    pub(super) driver: Driver,
+    pub(super) peer: PublicKey,
+    pub(super) remote: SocketAddr,
+    pub(super) begun: std::time::Instant,
+    /// Its client was struck off the list, and the session is about to end.
+    pub(super) revoked: bool,
+}
+
+/// A stream that a client opened.
+#[derive(Debug)]
+pub struct Incoming {
+    /// The stream; [`BondStream::opening`] is what the client said.
+    pub stream: BondStream,
+    /// The client.
+    pub peer: PublicKey,
+}
+
+/// A session that a client began and that was not handed out yet.
+#[derive(Debug)]
+pub struct IncomingSession {
+    /// The session.
+    pub session: SessionHandle,
+    /// The client.
+    pub peer: PublicKey,
+    /// The address that the session began from.
+    pub remote: SocketAddr,
+}
+
+/// What a gateway gives to its application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HandOver {
+    /// The streams that clients open, of all sessions alike.
+    Streams,
+    /// Sessions, which have their streams themselves.
+    Sessions,
+}
+
+/// Where what comes is handed to the application.
+pub(super) struct Senders {
+    pub(super) incoming: mpsc::Sender<Incoming>,
+    pub(super) arrivals: mpsc::UnboundedSender<IncomingSession>,
+}
+
+/// Counts of a gateway's connections and sessions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct GatewayCounters {
+    /// Connections accepted.
+    pub connections: u64,
+    /// Sessions begun.
+    pub sessions: u64,
+    /// Channels that joined.
+    pub joins: u64,
+    /// Clients enrolled.
+    pub enrolments: u64,
+    /// TLS handshakes that failed: strangers, mostly.
+    pub handshakes_failed: u64,
+    /// Joins that were forged, replayed or came too late.
+    pub joins_refused: u64,
+    /// Connections that began with neither a handshake nor a join.
+    pub garbage: u64,
+    /// Connections that said nothing in time.
+    pub timed_out: u64,
+    /// Connections and sessions turned away by a limit.
+    pub limited: u64,
+}
+
+impl Shared {
+    /// A gateway without sessions.
+    pub(super) fn new(
+        config: GatewayConfig,
+        congestion: Congestion,
+        admission: Arc<dyn Admission>,
+        tls: TlsServer,
+        senders: Senders,
+    ) -> Self {
+        Self {
+            half_open: HalfOpen::new(config.limits),
+            config,
+            congestion,
+            admission,
+            tls,
+            sessions: Mutex::default(),
+            closed: AtomicBool::new(false),
+            incoming: senders.incoming,
+            arrivals: senders.arrivals,
+            hand_over: watch::Sender::new(None),
+            counters: Mutex::default(),
+            associations: OnceLock::new(),
+        }
+    }
+
+    /// The application asks for `wanted`: the first such question decides. Whether it gets that.
+    pub(super) fn hands_over(&self, wanted: HandOver) -> bool {
+        self.hand_over.send_if_modified(|decided| {
+            let first = decided.is_none();
+            decided.get_or_insert(wanted);
+            first
+        });
+        *self.hand_over.borrow() == Some(wanted)
+    }
+
+    /// Counts since the gateway started.
+    pub(super) fn counters(&self) -> GatewayCounters {
+        *self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes room for one more session of `peer`, if its limits leave none: a client that was
+    /// restarted has sessions that no link leads to, which would live on for a while.
+    pub(super) fn make_room(
+        &self,
+        sessions: &mut HashMap<SessionId, Entry>,
+        peer: &PublicKey,
+    ) -> bool {
+        let limits = &self.config.limits;
+        let of_peer = || sessions.iter().filter(|(_, entry)| entry.peer == *peer);
+        if sessions.len() < limits.sessions && of_peer().count() < limits.sessions_per_client {
+            return true;
+        }
+        let left = of_peer().filter(|(_, entry)| entry.driver.channels().is_empty());
+        let oldest = left.min_by_key(|(_, entry)| entry.begun).map(|(id, _)| *id);
+        let oldest = oldest.and_then(|id| sessions.remove(&id));
+        oldest.map(|entry| entry.driver.abort()).is_some()
+    }
+
+    pub(super) fn lock_sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Entry>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn count(&self, count: impl FnOnce(&mut GatewayCounters)) {
+        count(&mut self.counters.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Time in which a client that is not admitted is told so.
+pub(super) const REFUSED_PATIENCE: Duration = Duration::from_millis(500);

@@ -1,0 +1,135 @@
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use zeroize::Zeroizing;
+
+use super::error::StoreError;
+use super::secret;
+use crate::identity::{Identity, IdentityError};
+use crate::{files, sys};
+
+/// The directory of everything that one host keeps; a running daemon is found through it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StateDir {
+    path: PathBuf,
+}
+
+impl StateDir {
+    /// The directory to use: `explicit`; else `/var/lib/hawser` for root; else
+    /// `$XDG_STATE_HOME/hawser`, by default `~/.local/state/hawser`. Makes nothing.
+    pub fn resolve(explicit: Option<PathBuf>) -> Result<Self, StoreError> {
+        Self::choose(explicit, sys::effective_user() == 0, |name| {
+            env::var_os(name)
+        })
+    }
+
+    fn choose(
+        explicit: Option<PathBuf>,
+        is_root: bool,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, StoreError> {
+        // The XDG specification has relative paths ignored.
+        let absolute = |name| {
+            variable(name)
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+        };
+        let path = match explicit {
+            Some(path) => path,
+            None if is_root => PathBuf::from(ROOT_DIR),
+            None => absolute("XDG_STATE_HOME")
+                .or_else(|| Some(absolute("HOME")?.join(".local/state")))
+                .ok_or(StoreError::NoHome)?
+                .join("hawser"),
+        };
+        Ok(Self { path })
+    }
+
+    /// Makes the directory with mode 0700 when it is missing; refuses one that everybody may write
+    /// to.
+    pub fn prepare(&self) -> Result<(), StoreError> {
+        Ok(files::private_dir(&self.path)?)
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file `name` in it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// This host's identity, made at the first call; see [`Identity::load_or_create`].
+    pub fn identity(&self) -> Result<Identity, IdentityError> {
+        Identity::load_or_create(&self.file("key"))
+    }
+
+    /// 256 random bits that whoever can read the directory knows, as text (base64url without
+    /// padding, 43 characters): the content of the file `name`, mode 0600, which is made at the
+    /// first call.
+    pub fn secret(&self, name: &str) -> Result<Zeroizing<String>, StoreError> {
+        secret::load_or_create(&self.file(name))
+    }
+
+    /// Puts a new one in the place of that of [`secret`](Self::secret).
+    pub fn renew_secret(&self, name: &str) -> Result<Zeroizing<String>, StoreError> {
+        secret::renew(&self.file(name))
+    }
+}
+
+const ROOT_DIR: &str = "/var/lib/hawser";
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn choose(explicit: Option<&str>, is_root: bool, set: &[(&str, &str)]) -> Option<String> {
+        let variable = |name: &str| {
+            set.iter()
+                .find(|(n, _)| *n == name)
+                .map(|(_, value)| value.into())
+        };
+        let dir = StateDir::choose(explicit.map(PathBuf::from), is_root, variable).ok()?;
+        Some(dir.path().display().to_string())
+    }
+
+    #[test]
+    fn the_directory_is_the_given_one_or_that_of_the_system_or_of_the_user() {
+        let home = [("HOME", "/home/u")];
+        let xdg = [("HOME", "/home/u"), ("XDG_STATE_HOME", "/x")];
+        let relative = [("HOME", "/home/u"), ("XDG_STATE_HOME", "x")];
+        assert_eq!(choose(Some("here"), true, &xdg).unwrap(), "here");
+        assert_eq!(choose(None, true, &xdg).unwrap(), "/var/lib/hawser");
+        assert_eq!(choose(None, false, &xdg).unwrap(), "/x/hawser");
+        assert_eq!(
+            choose(None, false, &home).unwrap(),
+            "/home/u/.local/state/hawser"
+        );
+        assert_eq!(
+            choose(None, false, &relative).unwrap(),
+            "/home/u/.local/state/hawser"
+        );
+        assert_eq!(choose(None, false, &[]), None);
+    }
+
+    #[test]
+    fn it_is_made_private_and_a_public_one_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("a/b");
+        let dir = StateDir::resolve(Some(path.clone())).unwrap();
+        dir.prepare().unwrap();
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o700
+        );
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        let error = dir.prepare().unwrap_err().to_string();
+        assert!(error.contains("chmod 700"), "{error}");
+    }
+}

@@ -1,0 +1,69 @@
+use std::path::PathBuf;
+
+use crate::identity::{FileError, PublicKey};
+
+/// Why the stored state cannot be read or changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// No place for the state directory is known.
+    #[error("neither XDG_STATE_HOME nor HOME is set to an absolute path; give --state DIR")]
+    NoHome,
+    /// A file could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The system gives no random numbers.
+    #[error("the system gives no random numbers to make a secret of")]
+    NoRandomness,
+    /// A file was changed by something else than this program.
+    #[error("{} is damaged: {reason}; correct it, or move it away to start anew", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// The parser's message, with line and column.
+        reason: String,
+    },
+    /// A file was written by a later release.
+    #[error("{} has version {got}, only version {VERSION} is understood; update hawser",
+        path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        got: u64,
+    },
+    /// No peer of that key is stored.
+    #[error("no peer has the key {key}")]
+    UnknownPeer {
+        /// The key asked for.
+        key: PublicKey,
+    },
+    /// There is an invite with that key already.
+    #[error("there is an invite with the key {key} already")]
+    InviteExists {
+        /// The enrolment key.
+        key: PublicKey,
+    },
+    /// The bound on stored entries is reached.
+    #[error("there are {limit} {what} already, the most that are kept")]
+    Full {
+        /// The kind of entry of which there are too many.
+        what: &'static str,
+        /// The number that is kept.
+        limit: usize,
+    },
+    /// A name that cannot be shown in a table.
+    #[error(
+        "a name has 1 to {} characters and no control characters, got {got:?}",
+        MAX_NAME
+    )]
+    Name {
+        /// The start of the name.
+        got: String,
+    },
+}
+
+/// Version of the files.
+pub(super) const VERSION: u64 = 1;
+/// Characters in a peer's name.
+pub(super) const MAX_NAME: usize = 64;
