@@ -164,8 +164,7 @@ impl Command {
                 RESET_SENDING
             }
             Self::CloseReason { code, text } => {
-                put_varint(value, u64::from(*code));
-                value.extend_from_slice(cut_text(text, MAX_CLOSE_REASON).as_bytes());
+                put_close_reason(value, *code, text);
                 CLOSE_REASON
             }
             Self::ChannelClosed { channel } => {
@@ -193,8 +192,7 @@ impl Command {
                 DATAGRAM_PORT
             }
             Self::Associate { channel, transport } => {
-                put_varint(value, u64::from(channel.value()));
-                put_varint(value, *transport as u64);
+                put_associate(value, *channel, *transport);
                 ASSOCIATE
             }
         }
@@ -371,6 +369,16 @@ fn cut_text(text: &str, max: usize) -> &str {
         .rev()
         .find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or(0)]
+}
+
+fn put_associate(out: &mut BytesMut, channel: ChannelId, transport: TransportChoice) {
+    put_varint(out, u64::from(channel.value()));
+    put_varint(out, transport as u64);
+}
+
+fn put_close_reason(out: &mut BytesMut, code: u32, text: &str) {
+    put_varint(out, u64::from(code));
+    out.extend_from_slice(cut_text(text, MAX_CLOSE_REASON).as_bytes());
 }
 
 fn put_stream_code(out: &mut BytesMut, stream: StreamId, code: u32) {
