@@ -1,4 +1,7 @@
-//! `cargo xtask lines`: files and functions stay short, or say why they do not.
+//! `cargo xtask lines`: files and functions stay short, or say why they do not; lines end at 100
+//! columns; modules are `x.rs` and `x/`.
+
+mod width;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,16 +25,24 @@ pub(crate) fn check(root: &Path) -> Result<()> {
             .display()
             .to_string();
         let text = fs::read_to_string(file).with_context(|| shown.clone())?;
+        problems.extend(judge_name(&shown));
         problems.extend(judge(&shown, &text));
     }
+    problems.extend(width::problems(root)?);
     for problem in &problems {
         eprintln!("{problem}");
     }
     if !problems.is_empty() {
-        bail!("{} too long", problems.len());
+        bail!("{} problems", problems.len());
     }
     eprintln!("{} files are short enough or say why not", files.len());
     Ok(())
+}
+
+/// Returns a problem for a module in a `mod.rs`, except the one that Cargo's tests need.
+fn judge_name(name: &str) -> Option<String> {
+    let is_module = name.ends_with("/mod.rs") && !name.ends_with("/tests/common/mod.rs");
+    is_module.then(|| format!("{name}: modules are `x.rs` and `x/`, not `x/mod.rs`"))
 }
 
 /// What is wrong with the length of one file and of its functions.
@@ -126,7 +137,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
             .and_then(|n| n.to_str())
             .unwrap_or_default();
         if path.is_dir() {
-            if !SKIPPED_FOLDERS.contains(&name) {
+            if !width::SKIPPED_FOLDERS.contains(&name) {
                 collect(&path, files)?;
             }
         } else if name.ends_with(".rs") && !is_test_module(&path) {
@@ -155,7 +166,6 @@ const FUNCTION: Bound = Bound {
 
 /// Where the project's Rust source lies.
 const FOLDERS: [&str; 3] = ["crates", "xtask", "fuzz"];
-const SKIPPED_FOLDERS: [&str; 3] = ["target", "corpus", "artifacts"];
 
 #[cfg(test)]
 mod tests {
@@ -201,6 +211,13 @@ mod tests {
         let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", function(90));
         let text = format!("{}{}{tests}", "use a;\n\n// b\n".repeat(399), "use b;\n");
         assert_eq!(judge("a.rs", &text), Vec::<String>::new());
+    }
+
+    #[test]
+    fn modules_are_no_folders_with_a_file_of_their_own() {
+        assert!(judge_name("crates/a/src/b/mod.rs").is_some());
+        assert!(judge_name("crates/a/src/b.rs").is_none());
+        assert!(judge_name("crates/a/tests/common/mod.rs").is_none());
     }
 
     #[test]

@@ -134,8 +134,8 @@ fn test(install: bool) -> Result<()> {
     tests_run::run(&workspace_root())
 }
 
-/// Takes the pictures in `docs/images` anew, of real transfers: of the dashboard, and of `hawser top`
-/// as docs/guide.md has it.
+/// Takes the pictures in `docs/images` anew, of real transfers: of the dashboard, and of `hawser
+/// top` as docs/guide.md has it.
 fn screenshots() -> Result<()> {
     let dashboard = ["--test", "real_clients", "--", "--ignored", "--nocapture"];
     let package = ["test", "-p", "hawser-cli"];
@@ -162,8 +162,8 @@ fn api(bless: bool) -> Result<()> {
     run(&mut test)
 }
 
-/// Measures what it costs a daemon to be looked at, and a message that others have associations, as they are
-/// built for users or as they are built for tests.
+/// Measures what it costs a daemon to be looked at, and a message that others have associations, as
+/// they are built for users or as they are built for tests.
 fn cost(is_release: bool) -> Result<()> {
     let test = ["test", "-p", "hawser-cli", "--test", "end_to_end"];
     let profile = is_release.then_some("--release");
@@ -190,7 +190,7 @@ cargo xtask COMMAND
   layers [--circles]    which crate may depend on which; sans-I/O crates stay so;
                         files of a crate that import each other in a circle
                         (--circles prints all of them with their lines)
-  lines                 length of files and functions
+  lines                 length of files, functions and lines; no mod.rs
   test [--no-install]   install what the tests need (as root on Debian), build,
                         run all tests, list those that were skipped
   packages              only install what the tests need

@@ -33,8 +33,8 @@ pub(crate) fn provide() -> Result<()> {
     Ok(())
 }
 
-/// Ends the services that these packages have just started, and put among those that start with the machine:
-/// the tests start their own servers on their own ports, and nobody has asked for more.
+/// Ends the services that these packages have just started, and put among those that start with the
+/// machine: the tests start their own servers on their own ports, and nobody has asked for more.
 fn stop_services<'a>(installed: impl Iterator<Item = &'a &'a Need>) {
     if !Path::new("/run/systemd/system").is_dir() {
         return;

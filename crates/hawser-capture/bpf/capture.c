@@ -56,6 +56,8 @@ TABLE(EVENTS, BPF_MAP_TYPE_RINGBUF, 0, 0, 1 << 20, 0);
 #define SOL_IP 0
 #define SOL_IPV6 41
 #define DNS_PORT 53
+#define IPV6_HEADER 40
+#define UDP_HEADER 8
 #define MAX_DEPTH 12 /* of control groups that rules look at */
 #define ALLOW 1
 #define REFUSE 0
@@ -147,6 +149,10 @@ static __always_inline int end(__u64 cookie, struct flow *flow, __u64 up, __u64 
 		return 0;
 	give_back(cookie, flow);
 	forget_origin(flow);
+	if (flow->protocol == IPPROTO_UDP) {
+		up = flow->sent;
+		down = flow->received;
+	}
 	report(EVENT_ENDED, cookie, flow, up, down, latency);
 	return 1;
 }
@@ -647,6 +653,44 @@ int socket_event(struct bpf_sock_ops *ctx)
 	else
 		on_state(ctx, cookie, flow);
 	return 1;
+}
+
+/* Counts the payload of a datagram for the captured socket that sends or receives it. The packet
+ * begins with its IP header; one that is to be segmented later (GSO) has the headers once. */
+static __always_inline int meter(struct __sk_buff *packet, int is_sent)
+{
+	struct bpf_sock *sk = packet->sk;
+	struct flow *flow;
+	__u64 cookie;
+	__u32 headers;
+	__u8 first;
+
+	if (!sk)
+		return ALLOW;
+	sk = bpf_sk_fullsock(sk);
+	if (!sk || sk->protocol != IPPROTO_UDP)
+		return ALLOW;
+	cookie = bpf_get_socket_cookie(packet);
+	flow = bpf_map_lookup_elem(&FLOWS, &cookie);
+	if (!flow || bpf_skb_load_bytes(packet, 0, &first, 1))
+		return ALLOW;
+	headers = UDP_HEADER + (first >> 4 == 4 ? (first & 15) * 4 : IPV6_HEADER);
+	if (packet->len > headers)
+		__sync_fetch_and_add(is_sent ? &flow->sent : &flow->received,
+				     packet->len - headers);
+	return ALLOW;
+}
+
+SEC("cgroup_skb/egress")
+int datagram_sent(struct __sk_buff *packet)
+{
+	return meter(packet, 1);
+}
+
+SEC("cgroup_skb/ingress")
+int datagram_received(struct __sk_buff *packet)
+{
+	return meter(packet, 0);
 }
 
 /* When the application has let go of the socket for good. TCP may have data to send still; then

@@ -181,6 +181,8 @@ struct flow {
 	__u16 links;   /* one bit for each place: those that rules leave it, usable or not */
 	__u8 dscp;
 	__u8 any_link; /* 1: no rule names links */
+	__u64 sent;     /* payload of datagrams; TCP counts its own */
+	__u64 received;
 };
 
 /* What is left of a flow's demand, where the user's side has looked: its link is charged with that. */
@@ -223,8 +225,8 @@ struct peer_key {
 struct event {
 	__u64 cookie;
 	__u64 at;
-	__u64 up;   /* acknowledged; TCP only */
-	__u64 down; /* received; TCP only */
+	__u64 up;   /* acknowledged; of datagrams, sent */
+	__u64 down; /* received */
 	__u32 kind;
 	__u32 latency; /* smoothed round-trip time in microseconds; 0: none */
 	struct flow flow;

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::thread;
 
 use aya::Ebpf;
-use aya::programs::{CgroupAttachMode, CgroupSock, CgroupSockAddr, Program, SockOps};
+use aya::programs::{
+    CgroupAttachMode, CgroupSkb, CgroupSkbAttachType, CgroupSock, CgroupSockAddr, Program, SockOps,
+};
 
 use crate::{CaptureError, group, sys};
 
@@ -15,7 +17,7 @@ pub(crate) fn attach(programs: &mut Ebpf, group: &File) -> Result<(), CaptureErr
     let mut loaded: Vec<_> = programs.programs_mut().collect();
     // Ends of connections must be observed before beginnings are.
     loaded.sort_by_key(|(name, _)| name.starts_with("connect"));
-    for (_, program) in loaded {
+    for (name, program) in loaded {
         // BPF links always allow several programs for one group, and `Single` passes no flag for
         // that.
         let mode = CgroupAttachMode::Single;
@@ -23,6 +25,12 @@ pub(crate) fn attach(programs: &mut Ebpf, group: &File) -> Result<(), CaptureErr
             program.attach(group, mode)?;
         } else if let Ok(program) = <&mut SockOps>::try_from(&mut *program) {
             program.attach(group, mode)?;
+        } else if let Ok(program) = <&mut CgroupSkb>::try_from(&mut *program) {
+            let direction = match name {
+                "datagram_sent" => CgroupSkbAttachType::Egress,
+                _ => CgroupSkbAttachType::Ingress,
+            };
+            program.attach(group, direction, mode)?;
         } else {
             <&mut CgroupSock>::try_from(program)?.attach(group, mode)?;
         }
@@ -50,6 +58,8 @@ fn load_one(program: &mut Program) -> Result<(), CaptureError> {
     if let Ok(program) = <&mut CgroupSockAddr>::try_from(&mut *program) {
         program.load()?;
     } else if let Ok(program) = <&mut SockOps>::try_from(&mut *program) {
+        program.load()?;
+    } else if let Ok(program) = <&mut CgroupSkb>::try_from(&mut *program) {
         program.load()?;
     } else {
         <&mut CgroupSock>::try_from(program)?.load()?;

@@ -65,8 +65,8 @@ pub struct Connection {
 /// End of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Bytes that it moved; `None` for datagrams, which are not counted.
-    pub moved: Option<Bytes>,
+    /// Payload that it moved.
+    pub moved: Bytes,
     /// Smoothed round-trip time; `None` if there was never an answer.
     pub latency: Option<Duration>,
     /// Duration of the handshake; `None` if it failed, and for datagrams.
@@ -146,14 +146,13 @@ impl Connection {
 impl End {
     fn new(row: &EventRow) -> Self {
         let flow = &row.flow;
-        let is_tcp = i32::from(flow.protocol) == libc::IPPROTO_TCP;
         let since = |then: u64, now: u64| Duration::from_nanos(now.saturating_sub(then));
         let bytes = Bytes {
             up: ByteCount::new(row.up),
             down: ByteCount::new(row.down),
         };
         Self {
-            moved: is_tcp.then_some(bytes),
+            moved: bytes,
             latency: (row.latency != 0).then(|| Duration::from_micros(row.latency.into())),
             connect_time: (flow.established != 0).then(|| since(flow.began, flow.established)),
             lasted: since(flow.began, row.at),

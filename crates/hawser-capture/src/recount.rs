@@ -176,7 +176,11 @@ fn left(
     seen: Option<&Seen>,
     now: u64,
 ) -> (RemainingRow, Seen) {
-    let moved = socket.and_then(|socket| socket.moved).unwrap_or_default();
+    let moved = match i32::from(flow.protocol) {
+        // The socket's diagnosis has no such counters.
+        libc::IPPROTO_UDP => (flow.sent, flow.received),
+        _ => socket.and_then(|socket| socket.moved).unwrap_or_default(),
+    };
     let mut latest = seen.copied().unwrap_or(Seen {
         moved: (0, 0),
         at: flow.began,
@@ -202,8 +206,8 @@ fn left(
     (row, latest)
 }
 
-/// Returns the number of calls in the flow. Progress of datagrams is invisible: such a flow counts
-/// as long as it is open.
+/// Returns how many calls the flow is. A call over datagrams may pause, so it counts as long as its
+/// socket is open.
 fn calls(flow: &FlowRow, left: &RemainingRow) -> u64 {
     match (flow.class, i32::from(flow.protocol)) {
         (REAL_TIME, libc::IPPROTO_UDP) => 1,

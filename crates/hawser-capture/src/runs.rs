@@ -1,12 +1,13 @@
 use std::os::fd::OwnedFd;
 
-use aya::programs::ProgramError;
+use aya::programs::{Program, ProgramError};
 use aya::sys::{Stats, enable_stats};
 
 use crate::{Capture, CaptureError};
 
-/// Counter of the programs' runs, while it exists. The kernel then counts for every program of the
-/// host, at some ten nanoseconds a run: use it for measurements only.
+/// Counts how often the programs run, as long as it lives; those that count datagrams are left out.
+/// The kernel counts for every program of the host then, which costs each run some ten nanoseconds:
+/// it is for measurements.
 #[derive(Debug)]
 pub struct RunCount<'a> {
     capture: &'a Capture,
@@ -28,7 +29,10 @@ impl Capture {
     }
 
     fn runs(&self) -> Result<u64, CaptureError> {
-        let counts = self.programs.programs().map(|(name, program)| {
+        let programs = self.programs.programs();
+        // These run for every packet by their nature, and return at once unless it is a datagram.
+        let programs = programs.filter(|(_, it)| !matches!(it, Program::CgroupSkb(_)));
+        let counts = programs.map(|(name, program)| {
             let info = program.info();
             info.map(|info| info.run_count())
                 .map_err(|error| refused(name, &error))
@@ -38,7 +42,7 @@ impl Capture {
 }
 
 impl RunCount<'_> {
-    /// Returns the total number of runs since then.
+    /// Runs of all programs since then, without those that count datagrams.
     pub fn so_far(&self) -> Result<u64, CaptureError> {
         Ok(self.capture.runs()?.saturating_sub(self.before))
     }

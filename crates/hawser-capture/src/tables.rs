@@ -66,7 +66,7 @@ shared! {
         demand: DemandRow, cgroup: u64, began: u64, established: u64, remote: [u8; 16],
         program: [u8; COMM], process: u32, user: u32, link: u32, place: u32, state: u32,
         port: u16, local_port: u16, class: u8, reason: u8, protocol: u8, redirected: u8,
-        links: u16, dscp: u8, any_link: u8,
+        links: u16, dscp: u8, any_link: u8, sent: u64, received: u64,
     }
     RemainingRow { up: u64, down: u64, connections: u64 }
     OriginKey { port: u16, ipv6: u16 }

@@ -58,10 +58,22 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "F", help_heading = GLOBAL)]
     pub(crate) config: Option<PathBuf>,
     /// How much to log on standard error [default: info for daemons, else warn]
-    #[arg(long, global = true, value_name = "LEVEL", hide_possible_values = true, help_heading = GLOBAL)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "LEVEL",
+        hide_possible_values = true,
+        help_heading = GLOBAL
+    )]
     pub(crate) log: Option<LogLevel>,
     /// How to log: text, or json, an object a line [default: text]
-    #[arg(long, global = true, value_name = "FORMAT", hide_possible_values = true, help_heading = GLOBAL)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORMAT",
+        hide_possible_values = true,
+        help_heading = GLOBAL
+    )]
     pub(crate) log_format: Option<LogFormat>,
 }
 
@@ -221,8 +233,8 @@ pub(crate) struct UpArgs {
     /// round-robin, weighted-round-robin or only-one [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(crate) connection_scheduler: Option<ConnectionPolicy>,
-    /// Let data travel over this: tcp, sctp (over UDP where that passes) or auto (what delivers more)
-    /// [default: tcp]
+    /// Let data travel over this: tcp, sctp (over UDP where that passes) or auto (what delivers
+    /// more) [default: tcp]
     #[arg(long, value_name = "NAME")]
     pub(crate) transport: Option<TransportChoice>,
     /// Take the connections of other programs, too, in the kernel: of all (system), or of those in
@@ -243,8 +255,8 @@ pub(crate) struct SendArgs {
     /// The invite that `hawser receive` printed, or a file that holds it
     #[arg(long, value_name = "URL|@FILE")]
     pub(crate) to: GatewaySource,
-    /// Let data travel over this: tcp, sctp (over UDP where that passes) or auto (what delivers more)
-    /// [default: tcp]
+    /// Let data travel over this: tcp, sctp (over UDP where that passes) or auto (what delivers
+    /// more) [default: tcp]
     #[arg(long, value_name = "NAME")]
     pub(crate) transport: Option<TransportChoice>,
 }
@@ -311,12 +323,21 @@ pub(crate) struct WhyArgs {
     /// Speak of this session, by the name that `hawser status` shows [default: all]
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
-    /// Speak of this connection, by the number that `hawser why` shows where connections go over one
-    /// link each
-    #[arg(long, value_name = "ID", conflicts_with_all = ["stream", "session", "dump", "connections"])]
+    /// Speak of this connection, by the number that `hawser why` shows where connections go over
+    /// one link each
+    #[arg(
+        long,
+        value_name = "ID",
+        conflicts_with_all = ["stream", "session", "dump", "connections"]
+    )]
     pub(crate) connection: Option<u64>,
     /// Speak of so many of the latest such connections [default: 20]
-    #[arg(long, value_name = "N", conflicts_with_all = ["stream", "session", "dump"], value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with_all = ["stream", "session", "dump"],
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     pub(crate) connections: Option<u64>,
     /// Write what was recorded to this file, for `hawser-sim replay`; no payload is in it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["stream", "json"])]

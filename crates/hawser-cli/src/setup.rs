@@ -25,7 +25,8 @@ pub(crate) struct Setup {
     pub(crate) config_file: Option<PathBuf>,
 }
 
-/// The user has asked for something that makes no sense: the program ends with 2, as after a mistake on the command line.
+/// The user has asked for something that makes no sense: the program ends with 2, as after a
+/// mistake on the command line.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
@@ -109,14 +110,15 @@ pub(crate) fn raise_open_files() {
     }
 }
 
-/// The limit of open files that this process was started with, for programs that it starts: some walk
-/// through all that they may have.
+/// The limit of open files that this process was started with, for programs that it starts: some
+/// walk through all that they may have.
 pub(crate) fn open_files_before() -> Option<Rlimit> {
     OPEN_FILES_BEFORE.get().copied()
 }
 
-/// The links as they are shown; `wanted` are those that the user has named, empty for all. The loopback
-/// interface is among them where it was named, or `is_near` says that a session goes by it.
+/// The links as they are shown; `wanted` are those that the user has named, empty for all. The
+/// loopback interface is among them where it was named, or `is_near` says that a session goes by
+/// it.
 pub(crate) fn link_list(links: &[Link], wanted: &[String], is_near: bool) -> Vec<LinkStatus> {
     let chosen = usable(links, wanted);
     let is_shown = |link: &&Link| !link.loopback || is_near || wanted.contains(&link.name);

@@ -107,8 +107,8 @@ impl Place {
         if let Some(old) = &old {
             file.as_file().set_permissions(old.permissions())?;
         }
-        // Another's file stays theirs where that is allowed, and a new one is for whom its folder is for: a
-        // service has to read what root begins there.
+        // Another's file stays theirs where that is allowed, and a new one is for whom its folder
+        // is for: a service has to read what root begins there.
         if let Some(whose) = old.or_else(|| folder.metadata().ok()) {
             let _ = fchown(file.as_file(), Some(whose.uid()), Some(whose.gid()));
         }

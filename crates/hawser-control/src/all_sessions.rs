@@ -1,9 +1,11 @@
+//! Totals over all sessions of a daemon.
+
 use std::collections::BTreeMap;
 
 use hawser_types::ByteCount;
 use serde::{Deserialize, Serialize};
 
-use crate::{ChannelState, PathState, SessionState, SessionStatus, StatusSnapshot};
+use crate::session_status::{ChannelState, PathState, SessionState, SessionStatus};
 
 /// All sessions of a daemon together, those that are not listed included.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -24,15 +26,6 @@ pub struct AllSessions {
     pub in_flight_bytes: ByteCount,
     /// Memory held for their data.
     pub memory_bytes: ByteCount,
-}
-
-impl StatusSnapshot {
-    /// How many streams are open that are not listed.
-    pub fn unlisted_streams(&self) -> u64 {
-        let listed: usize = self.sessions.iter().map(|it| it.streams.len()).sum();
-        // The list is later than the total by a moment.
-        self.all_sessions.stream_count.saturating_sub(listed as u64)
-    }
 }
 
 impl<'a> FromIterator<&'a SessionStatus> for AllSessions {

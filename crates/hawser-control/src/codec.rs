@@ -15,9 +15,9 @@ pub fn encode<T: Serialize>(body: &T) -> Result<Vec<u8>, CodecError> {
     Ok(line)
 }
 
-/// Like [`encode`]; a snapshot that is too long is shortened until it fits. Of connections that were
-/// placed the oldest are left out, of events the latest, so that whoever follows them can ask for
-/// those next; of rules the last, which are asked last.
+/// Like [`encode`]; a snapshot that is too long is shortened until it fits. Of connections that
+/// were placed the oldest are left out, of events the latest, so that whoever follows them can ask
+/// for those next; of rules the last, which are asked last.
 pub fn encode_response(response: &Response) -> Result<Vec<u8>, CodecError> {
     let mut outcome = encode(response);
     let snapshot = match response {
@@ -33,8 +33,8 @@ pub fn encode_response(response: &Response) -> Result<Vec<u8>, CodecError> {
     outcome
 }
 
-/// One message, as [`encode`] makes it; its line end may be missing, and others may stand where JSON has
-/// space.
+/// One message, as [`encode`] makes it; its line end may be missing, and others may stand where
+/// JSON has space.
 pub fn decode<T: DeserializeOwned>(message: &[u8]) -> Result<T, CodecError> {
     // The version first: what another version says may not be known here.
     let Version { api } = serde_json::from_slice(message).map_err(malformed)?;

@@ -62,8 +62,8 @@ pub struct PlacingStatus {
     pub name: String,
     /// The kernel's number for it.
     pub index: LinkIndex,
-    /// `sound`; `suspect`, when it did not answer where others did; or `portal`, when somebody on it
-    /// answers in the name of others.
+    /// `sound`; `suspect`, when it did not answer where others did; or `portal`, when somebody on
+    /// it answers in the name of others.
     pub state: String,
     /// What it can send, as estimated; 0 while unknown.
     #[serde(rename = "up_bps", with = "crate::units::bits_per_second")]
@@ -82,8 +82,8 @@ pub struct PlacingStatus {
         default
     )]
     pub latency: Option<Duration>,
-    /// The share of segments sent over it that had to be sent again, from 0 to 1; nothing is known of
-    /// the other direction.
+    /// The share of segments sent over it that had to be sent again, from 0 to 1; nothing is known
+    /// of the other direction.
     #[serde(default)]
     pub up_loss: Option<f64>,
     /// How much is to be thought of `up_loss`, from 0 to 1.

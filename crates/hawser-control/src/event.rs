@@ -65,8 +65,8 @@ pub enum Change {
     Allowance {
         /// The interface's name.
         link: String,
-        /// What that means, as [`LinkAllowed::limit`](crate::LinkAllowed::limit) has it; none when there
-        /// is some of it again.
+        /// What that means, as [`LinkAllowed::limit`](crate::LinkAllowed::limit) has it; none when
+        /// there is some of it again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<String>,
     },

@@ -21,8 +21,8 @@ impl StatusSnapshot {
         quotient(self.up() + self.down(), busiest)
     }
 
-    /// The part of what all links carry now that goes over `link`, both directions together, from 0 to 1.
-    /// None while nothing moves.
+    /// The part of what all links carry now that goes over `link`, both directions together, from 0
+    /// to 1. None while nothing moves.
     pub fn share(&self, link: &LinkStatus) -> Option<f64> {
         quotient(link.traffic.both(), self.up() + self.down())
     }

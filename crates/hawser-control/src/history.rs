@@ -11,8 +11,8 @@ use crate::{LinkState, LinkStatus};
 /// Every list has one entry for each sample, the oldest first, so all of them are equally long.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct HistoryReport {
-    /// When the latest sample was taken, in milliseconds since 1970-01-01 00:00 UTC, by the daemon's
-    /// clock.
+    /// When the latest sample was taken, in milliseconds since 1970-01-01 00:00 UTC, by the
+    /// daemon's clock.
     pub at_unix_ms: u64,
     /// How far samples are apart.
     #[serde(rename = "every_ms", with = "crate::units::milliseconds")]

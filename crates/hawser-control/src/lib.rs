@@ -1,10 +1,10 @@
 //! Snapshots and commands: the one API behind the command line and every monitor.
 //!
 //! A daemon is asked with a [`Request`] and answers with a [`Response`], each one line of JSON that
-//! carries the version of this API: [`encode`] makes the line, [`LineDecoder`] takes it apart again.
-//! Names of fields end in their unit: `_ms` is a span in milliseconds with a fraction, `_bps` a rate
-//! in bit/s, `_bytes` a count of bytes. Unknown fields are ignored, so that a newer daemon may say
-//! more.
+//! carries the version of this API: [`encode`] makes the line, [`LineDecoder`] takes it apart
+//! again. Names of fields end in their unit: `_ms` is a span in milliseconds with a fraction,
+//! `_bps` a rate in bit/s, `_bytes` a count of bytes. Unknown fields are ignored, so that a newer
+//! daemon may say more.
 //!
 //! Nothing in here does I/O: the caller moves the bytes.
 #![forbid(unsafe_code)]
@@ -21,9 +21,11 @@ mod message;
 mod placed;
 mod policy;
 mod render;
+mod session_status;
 mod snapshot;
 mod units;
 mod why;
+mod words;
 
 pub use all_sessions::AllSessions;
 pub use changes::{changes_between, policy_changes};
@@ -39,9 +41,11 @@ pub use render::{
     STREAMS_SHOWN, clock, printable, render_change, render_links, render_policy, render_status,
     render_streams, render_why, size, span,
 };
+pub use session_status::{
+    ChannelKind, ChannelState, ChannelStatus, PathStanding, PathState, PathStatus, SessionState,
+    SessionStatus, StreamStatus, Transport, TransportStatus,
+};
 pub use snapshot::{
-    ChannelKind, ChannelState, ChannelStatus, LinkAllowed, LinkState, LinkStatus, LinkTraffic,
-    LinkUse, MemoryStatus, PathStanding, PathState, PathStatus, Role, SessionState, SessionStatus,
-    StatusSnapshot, StreamStatus, Transport, TransportStatus,
+    LinkAllowed, LinkState, LinkStatus, LinkTraffic, LinkUse, MemoryStatus, Role, StatusSnapshot,
 };
 pub use why::{WhyCount, WhyEvent, WhyLater, WhyLink, WhyReport, WhySession, WhySpan, WhyStream};

@@ -10,8 +10,8 @@ use crate::{Event, HistoryReport, LinkUse, PolicyStatus, Scheduled, StatusSnapsh
 #[serde(tag = "request", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Request {
-    /// What it is doing. Answered with [`Response::Status`]. What is not shown need not be asked for: it
-    /// costs the daemon as much as what is.
+    /// What it is doing. Answered with [`Response::Status`]. What is not shown need not be asked
+    /// for: it costs the daemon as much as what is.
     Status {
         /// At most so many sessions, the busiest; 64 when missing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,12 +56,13 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         samples: Option<u64>,
     },
-    /// What has changed since an event. Answered with [`Response::Events`], at once if something has.
+    /// What has changed since an event. Answered with [`Response::Events`], at once if something
+    /// has.
     Events {
         /// The number of the latest event that is known; 0 for all that are remembered.
         after: u64,
-        /// How long to wait for something to change, at most; 25 s are waited whatever is asked, and
-        /// not at all when missing.
+        /// How long to wait for something to change, at most; 25 s are waited whatever is asked,
+        /// and not at all when missing.
         #[serde(
             rename = "wait_ms",
             with = "crate::units::milliseconds::option",
@@ -125,8 +126,8 @@ pub enum Request {
     RemoveRule {
         /// Its number, as [`PolicyStatus::rules`](crate::PolicyStatus::rules) has it.
         number: u64,
-        /// Its [`RuleStatus::rule`](crate::RuleStatus::rule): where another rule has the number by now,
-        /// that one stays, and the answer is an error. When missing, the number says it all.
+        /// Its [`RuleStatus::rule`](crate::RuleStatus::rule): where another rule has the number by
+        /// now, that one stays, and the answer is an error. When missing, the number says it all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rule: Option<String>,
         /// It is one that is written down, and is to be removed there.
@@ -192,8 +193,8 @@ pub enum Response {
     History(Box<HistoryReport>),
     /// What has changed.
     Events {
-        /// The events, the oldest first; a [`Change::Missed`](crate::Change::Missed) before them stands
-        /// for those that are forgotten.
+        /// The events, the oldest first; a [`Change::Missed`](crate::Change::Missed) before them
+        /// stands for those that are forgotten.
         events: Vec<Event>,
         /// The number of the latest event there is.
         latest: u64,

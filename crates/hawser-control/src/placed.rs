@@ -43,8 +43,9 @@ pub struct PlacedConnection {
     pub scheduler: String,
     /// Whether the kernel's program chose, by that policy.
     pub in_kernel: bool,
-    /// Why it went where it went first, for programs: the policy's reason, such as `finishes-first`;
-    /// or `only`, `suspect`, `closed`, `resolver`, `vpn`, `route`, `peer`, `gateway`.
+    /// Why it went where it went first, for programs: the policy's reason, such as
+    /// `finishes-first`; or `only`, `suspect`, `closed`, `resolver`, `vpn`, `route`, `peer`,
+    /// `gateway`.
     pub why: String,
     /// The same for people: goes on after "since".
     pub meaning: String,
@@ -59,8 +60,8 @@ pub struct PlacedConnection {
     /// The link that it went over in the end; none where it went over a session.
     #[serde(default)]
     pub link: Option<String>,
-    /// `connecting`, `open`, `ended`, `failed`; or `untold`, where it goes as the system has it, over a
-    /// session with a peer, or as datagrams over the gateway.
+    /// `connecting`, `open`, `ended`, `failed`; or `untold`, where it goes as the system has it,
+    /// over a session with a peer, or as datagrams over the gateway.
     pub state: String,
     /// Why it never came about.
     #[serde(default)]

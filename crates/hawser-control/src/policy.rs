@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
-/// How a daemon chooses links: all that can be changed while it runs, but for links themselves, which
-/// [`StatusSnapshot::links`](crate::StatusSnapshot::links) has.
+/// How a daemon chooses links: all that can be changed while it runs, but for links themselves,
+/// which [`StatusSnapshot::links`](crate::StatusSnapshot::links) has.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PolicyStatus {
     /// What chooses links for the chunks of a session.
@@ -26,8 +26,8 @@ pub struct PolicyStatus {
     /// Every name that may stand there.
     #[serde(default)]
     pub profiles_known: Vec<String>,
-    /// What the gateway is used for where no rule says it: `always`, `auto` or `never`; none where no
-    /// gateway is enrolled.
+    /// What the gateway is used for where no rule says it: `always`, `auto` or `never`; none where
+    /// no gateway is enrolled.
     #[serde(default)]
     pub gateway: Option<String>,
     /// The rules for connections that are not built in, in the order in which they are asked.
@@ -36,8 +36,8 @@ pub struct PolicyStatus {
     /// How many there are. Where they would make a message too long, the last ones are not listed.
     #[serde(default)]
     pub rule_count: u64,
-    /// The file that changes can be saved to; none where no configuration was named. Rules can be saved
-    /// all the same.
+    /// The file that changes can be saved to; none where no configuration was named. Rules can be
+    /// saved all the same.
     #[serde(default)]
     pub file: Option<String>,
 }

@@ -2,6 +2,7 @@
 
 mod connections;
 mod event;
+mod figures;
 mod links;
 mod placed;
 mod policy;
@@ -11,9 +12,10 @@ mod table;
 mod why;
 
 pub use event::render_change;
+pub use figures::{clock, size, span};
 pub use links::render_links;
 pub use policy::render_policy;
-pub use status::{STREAMS_SHOWN, render_status, size, span};
+pub use status::{STREAMS_SHOWN, render_status};
 pub use streams::render_streams;
 pub use table::printable;
-pub use why::{clock, render_why};
+pub use why::render_why;

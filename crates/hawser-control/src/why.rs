@@ -125,7 +125,8 @@ pub struct WhyStream {
 pub struct WhyEvent {
     /// When, in milliseconds since 1970-01-01 00:00 UTC, by the daemon's clock.
     pub at_unix_ms: u64,
-    /// What: `added`, `lost`, `silent`, `recovered`, `stalled`, `standing`, `policy`; more may follow.
+    /// What: `added`, `lost`, `silent`, `recovered`, `stalled`, `standing`, `policy`; more may
+    /// follow.
     pub what: String,
     /// The link's name, where it is about one.
     pub link: Option<String>,

@@ -12,7 +12,7 @@ use hawser_types::ByteCount;
 use serde::Serialize;
 
 use self::end::{End, Listening, Usrsctp};
-use crate::experiment::{Common, Findings, Head, Several, Way};
+use crate::experiment::{Common, Directions, Findings, Head, Several};
 use crate::measure::{StepError, aligned, median};
 use crate::meter::AssociationOutcome;
 use crate::scenario::{Action, Direction, Scenario};
@@ -35,11 +35,15 @@ struct Options {
     #[arg(long, default_value = "20MB")]
     bytes: ByteCount,
     /// Bytes of one message
-    #[arg(long, default_value_t = MESSAGE, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(
+        long,
+        default_value_t = MESSAGE,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000)
+    )]
     message: u32,
     /// Which way
     #[arg(long, default_value = "put")]
-    direction: Way,
+    direction: Directions,
     /// Only these pairs, as SENDER-RECEIVER
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -88,7 +92,7 @@ struct Row {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-struct Report {
+struct AssociationReport {
     #[serde(flatten)]
     head: Head,
     bytes: u64,
@@ -108,7 +112,7 @@ impl Arguments {
 }
 
 /// Measures every pair, with logs in `folder`.
-fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyhow::Result<Report> {
+fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyhow::Result<AssociationReport> {
     let usrsctp = Usrsctp::build(folder)?;
     let mut rows = Vec::new();
     for direction in options.direction.directions() {
@@ -131,7 +135,7 @@ fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyhow::Result<
         .links
         .iter()
         .map(|link| link.up.rate.bits_per_second());
-    Ok(Report {
+    Ok(AssociationReport {
         head: Head::new("association", &scenario.name),
         bytes: options.bytes.as_u64(),
         message: options.message,
@@ -323,7 +327,7 @@ impl Row {
     }
 }
 
-impl Findings for Report {
+impl Findings for AssociationReport {
     fn head(&self) -> &Head {
         &self.head
     }

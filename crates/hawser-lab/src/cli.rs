@@ -51,7 +51,8 @@ enum Command {
     Connect(Single<connect::Options>),
     /// Let connections come and go towards nginx, placed on links one by one or bonded
     Connections(ConnectionArguments),
-    /// Let curl, apt-get and a browser load from nginx: over each link, in turns, and by `hawser run`
+    /// Let curl, apt-get and a browser load from nginx: over each link, in turns, and by `hawser
+    /// run`
     Gain(Arguments<gain::Options>),
     /// Look for peers among destinations: what it delays, and when one is found
     Peer(Single<peer::Options>),

@@ -29,7 +29,7 @@ pub(crate) struct Options {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct Report {
+pub(crate) struct ConnectReport {
     #[serde(flatten)]
     head: Head,
     repeat: u32,
@@ -76,7 +76,7 @@ pub(crate) fn run(
     options: &Options,
     programs: &Programs,
     folder: &Path,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<ConnectReport> {
     let bench = Bench::new(Lab::shaped(scenario)?, folder)?;
     let (best, base_rtt) = quickest_link(scenario);
     let mut measured = Measured {
@@ -87,7 +87,7 @@ pub(crate) fn run(
         phases: Vec::new(),
     };
     measured.all();
-    Ok(Report {
+    Ok(ConnectReport {
         head: Head::new("connect", &scenario.name),
         repeat: options.repeat,
         best_link: best + 1,
@@ -96,7 +96,7 @@ pub(crate) fn run(
     })
 }
 
-impl Findings for Report {
+impl Findings for ConnectReport {
     fn head(&self) -> &Head {
         &self.head
     }
@@ -188,8 +188,8 @@ impl Measured<'_> {
         }
     }
 
-    /// Kills the gateway under a session, starts it again, and connects as soon as it listens, until
-    /// a connection is not refused; gives how many were.
+    /// Kills the gateway under a session, starts it again, and connects as soon as it listens,
+    /// until a connection is not refused; gives how many were.
     fn after_restart(&self, session: &mut Session) -> Result<(FirstAnswer, u32), StepError> {
         self.through(session)?;
         session.restart_gateway(self.bench, self.programs)?;

@@ -1,5 +1,5 @@
-//! Connections that come and go towards an ordinary web server, through the daemon's port, placed on
-//! links one by one or bonded. (DBAS-E1 to E4)
+//! Connections that come and go towards an ordinary web server, through the daemon's port, placed
+//! on links one by one or bonded. (DBAS-E1 to E4)
 
 mod client;
 mod hosts;
@@ -46,7 +46,7 @@ pub(crate) struct ConnectionArguments {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-struct Report {
+struct ConnectionsReport {
     #[serde(flatten)]
     head: Head,
     rows: Vec<Row>,
@@ -82,7 +82,7 @@ impl ConnectionArguments {
         })
     }
 
-    fn measure(&self, points: &[Point], programs: &Programs) -> anyhow::Result<Report> {
+    fn measure(&self, points: &[Point], programs: &Programs) -> anyhow::Result<ConnectionsReport> {
         let runs = self.runs(points)?;
         let name = &points.first().context("no scenario")?.scenario.name;
         let place = self.common.place(name)?;
@@ -101,7 +101,7 @@ impl ConnectionArguments {
             }
         });
         let results = results.into_inner().unwrap_or_else(|e| e.into_inner());
-        Ok(Report::of(name, results))
+        Ok(ConnectionsReport::of(name, results))
     }
 
     fn runs<'a>(&self, points: &'a [Point]) -> anyhow::Result<Vec<Run<'a>>> {
@@ -172,7 +172,7 @@ impl Run<'_> {
     }
 }
 
-impl Report {
+impl ConnectionsReport {
     fn of(name: &str, mut results: Vec<(&Run<'_>, anyhow::Result<Trial>)>) -> Self {
         let mut report = Self {
             head: Head::new("connections", name),
@@ -202,7 +202,7 @@ impl Report {
     }
 }
 
-impl Findings for Report {
+impl Findings for ConnectionsReport {
     fn head(&self) -> &Head {
         &self.head
     }

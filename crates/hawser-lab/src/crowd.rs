@@ -10,7 +10,7 @@ use hawser_types::ByteCount;
 use serde::Serialize;
 
 use crate::cpu;
-use crate::experiment::{Common, Findings, Head, Way, begin};
+use crate::experiment::{Common, Directions, Findings, Head, begin};
 use crate::measure::{Bench, StepError, aligned, median};
 use crate::meter::{CrowdOrder, Embedding};
 use crate::scenario::Direction;
@@ -32,7 +32,7 @@ pub(crate) struct CrowdOptions {
     repeat: u32,
     /// Which way
     #[arg(long, default_value = "both")]
-    direction: Way,
+    direction: Directions,
 }
 
 /// The transfers of all clients in one direction.

@@ -27,7 +27,7 @@ pub(crate) struct Options {
     pub(crate) scenario: PathBuf,
     /// Only these ways
     #[arg(long, value_delimiter = ',', value_enum)]
-    ways: Vec<Way>,
+    ways: Vec<EntryPoint>,
     /// Only these kinds of loss
     #[arg(long, value_delimiter = ',', value_enum)]
     cuts: Vec<Cut>,
@@ -57,7 +57,7 @@ pub(crate) struct Options {
 /// How connections come to be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Way {
+enum EntryPoint {
     /// At the port of `hawser up`.
     Port,
     /// By the library that `hawser run` loads.
@@ -78,7 +78,7 @@ enum Cut {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct Report {
+pub(crate) struct CutReport {
     #[serde(flatten)]
     head: Head,
     /// The link that is lost, from 1.
@@ -94,7 +94,7 @@ pub(crate) fn run(
     options: &Options,
     programs: &Programs,
     folder: &Path,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<CutReport> {
     let lost = usize::from(options.link) - 1;
     let count = scenario.links.len();
     anyhow::ensure!(
@@ -120,7 +120,7 @@ pub(crate) fn run(
             }
         }
     }
-    Ok(Report {
+    Ok(CutReport {
         head: Head::new("cut", &scenario.name),
         link: options.link,
         verdicts: cases.iter().flat_map(Case::verdicts).collect(),
@@ -129,7 +129,7 @@ pub(crate) fn run(
     })
 }
 
-impl Findings for Report {
+impl Findings for CutReport {
     fn head(&self) -> &Head {
         &self.head
     }

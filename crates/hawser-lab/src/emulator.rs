@@ -3,7 +3,7 @@
 //! Frames come in through memory-mapped packet rings, with the kernel's time of arrival, so the
 //! moment at which a frame may leave is known exactly even when the thread itself runs late.
 
-mod carrier;
+mod cable;
 mod packet;
 mod rewrite;
 mod ring;
@@ -51,7 +51,7 @@ impl Emulator {
             .name("lab-emulator".to_owned())
             .spawn({
                 let switches = Arc::clone(&switches);
-                move || carrier::Carrier::new(spans, seed, switches).run()
+                move || cable::Cable::new(spans, seed, switches).run()
             })?;
         Ok(Self {
             switches,
@@ -78,7 +78,7 @@ impl Emulator {
 
     /// The time by which a watch counts.
     pub fn now(&self) -> Instant {
-        carrier::monotonic()
+        cable::monotonic()
     }
 
     /// IP bytes that every link has carried since the start, in order of links.

@@ -20,7 +20,7 @@ use crate::scenario::Scenario;
 use crate::turns::in_turns;
 use crate::verdict::{self, Verdict};
 
-pub(crate) use arguments::{Arguments, Several, Single, Way};
+pub(crate) use arguments::{Arguments, Directions, Several, Single};
 
 /// Options of every experiment.
 #[derive(Clone, Debug, clap::Args)]
@@ -79,13 +79,13 @@ impl Common {
     }
 
     /// A folder for logs and state: one below the folder that is kept, or one that goes.
-    pub(crate) fn place(&self, name: &str) -> io::Result<Place> {
+    pub(crate) fn place(&self, name: &str) -> io::Result<RunFolder> {
         match &self.logs {
-            None => TemporaryFolder::create().map(Place::Temporary),
+            None => TemporaryFolder::create().map(RunFolder::Temporary),
             Some(logs) => {
                 let folder = logs.join(name);
                 std::fs::create_dir_all(&folder)?;
-                Ok(Place::Kept(folder))
+                Ok(RunFolder::Kept(folder))
             }
         }
     }
@@ -267,12 +267,12 @@ impl Head {
 
 /// Where one experiment's logs and state are.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum RunFolder {
     Kept(PathBuf),
     Temporary(TemporaryFolder),
 }
 
-impl Place {
+impl RunFolder {
     pub(crate) fn path(&self) -> &Path {
         match self {
             Self::Kept(folder) => folder,

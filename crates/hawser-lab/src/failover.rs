@@ -10,7 +10,7 @@ use hawser_monitor::report::Chart;
 use serde::Serialize;
 
 use self::case::Subject;
-use crate::carrier::{Carrier, Ways};
+use crate::contender::{Contender, Equipment};
 use crate::experiment::{Findings, Head};
 use crate::measure::{Bench, Programs, Session};
 use crate::meter::Outcome;
@@ -43,7 +43,7 @@ pub(crate) struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Trouble {
-    /// Everything is dropped silently, both ways.
+    /// Everything is dropped silently, both equipment.
     BlackHole,
     /// The client's interface loses its carrier; the server sees silence.
     CarrierLoss,
@@ -65,7 +65,7 @@ pub(crate) enum Load {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct Report {
+pub(crate) struct FailoverReport {
     #[serde(flatten)]
     head: Head,
     repeat: u32,
@@ -74,7 +74,7 @@ pub(crate) struct Report {
     cases: Vec<Case>,
 }
 
-/// One carrier under one trouble and load.
+/// One contender under one trouble and load.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct Case {
@@ -96,8 +96,9 @@ struct Sample {
     gap_seconds: f64,
     /// What is asked of that: 200 ms and a round trip of the quickest link that is left.
     allowed_seconds: f64,
-    /// Under load: from the link's return (or change of address) until the receiver has half a second
-    /// at 0.95 of what it had in the second before the trouble; nothing when that was never reached.
+    /// Under load: from the link's return (or change of address) until the receiver has half a
+    /// second at 0.95 of what it had in the second before the trouble; nothing when that was never
+    /// reached.
     full_rate_after: Option<f64>,
     /// The transfer, with the receiver's timeline.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,25 +111,25 @@ pub(crate) fn run(
     options: &Options,
     programs: &Programs,
     folder: &Path,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<FailoverReport> {
     anyhow::ensure!(scenario.links.len() > 1, "no link is left when one fails");
     let bench = Bench::new(Lab::shaped(scenario)?, folder)?;
     let mut session = Session::start(&bench, programs, 1)?;
-    let carriers = Carrier::all(options.only_hawser, || Carrier::mptcp(bench.lab()));
+    let contenders = Contender::all(options.only_hawser, || Contender::mptcp(bench.lab()));
     let part = Duration::from_secs(options.part);
     let mut cases = Vec::new();
     for &trouble in all_when_empty(&options.trouble, &Trouble::ALL) {
         for &load in all_when_empty(&options.load, &Load::ALL) {
-            for &carrier in &carriers {
+            for &contender in &contenders {
                 let subject = Subject {
                     scenario,
                     part,
-                    ways: Ways {
+                    equipment: Equipment {
                         bench: &bench,
                         session: Some(&session),
                         link: 0,
                     },
-                    carrier,
+                    contender,
                     trouble,
                     load,
                 };
@@ -142,7 +143,7 @@ pub(crate) fn run(
             }
         }
     }
-    Ok(Report {
+    Ok(FailoverReport {
         head: Head::new("failover", &scenario.name),
         repeat: options.repeat,
         part_seconds: part.as_secs_f64(),
@@ -160,7 +161,7 @@ impl Case {
         let mut case = Self {
             trouble: subject.trouble,
             load: subject.load,
-            by: subject.carrier.to_string(),
+            by: subject.contender.to_string(),
             samples: Vec::new(),
             failures: Vec::new(),
         };
@@ -187,7 +188,7 @@ impl Case {
     }
 
     fn is_own(&self) -> bool {
-        self.by == Carrier::Hawser.to_string()
+        self.by == Contender::Hawser.to_string()
     }
 
     /// What is asked of Hawser, of the worst of all times.
@@ -272,7 +273,7 @@ impl Load {
     }
 }
 
-impl Findings for Report {
+impl Findings for FailoverReport {
     fn head(&self) -> &Head {
         &self.head
     }
@@ -281,7 +282,7 @@ impl Findings for Report {
         table::render(self)
     }
 
-    /// One for each trouble under load; of each carrier the transfer with the median rate.
+    /// One for each trouble under load; of each contender the transfer with the median rate.
     fn charts(&self) -> Vec<Chart> {
         let alike = self.cases.chunk_by(|a, b| a.name() == b.name());
         let charts = alike.map(|cases| {

@@ -8,8 +8,8 @@ use std::path::Path;
 use serde::Serialize;
 
 use self::share::{Pair, Share};
-use crate::carrier::Carrier;
-use crate::experiment::{Findings, Head, Way};
+use crate::contender::Contender;
+use crate::experiment::{Directions, Findings, Head};
 use crate::measure::{Programs, available_controls, median};
 use crate::meter::Congestion;
 use crate::scenario::{Direction, Scenario};
@@ -23,7 +23,7 @@ pub(crate) struct Options {
     repeat: u32,
     /// Which way
     #[arg(long, default_value = "both")]
-    direction: Way,
+    direction: Directions,
     /// Seconds that plain TCP takes at half of the link's rate
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(4..=3600))]
     seconds: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Options {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct Report {
+pub(crate) struct FairnessReport {
     #[serde(flatten)]
     head: Head,
     repeat: u32,
@@ -48,7 +48,7 @@ pub(crate) struct Report {
     rows: Vec<Row>,
 }
 
-/// One carrier beside plain TCP with one congestion control.
+/// One contender beside plain TCP with one congestion control.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct Row {
@@ -65,23 +65,23 @@ pub(crate) fn run(
     options: &Options,
     programs: &Programs,
     folder: &Path,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<FairnessReport> {
     let count = scenario.links.len();
     anyhow::ensure!(
         (1..=count).contains(&options.link),
         "there is no link {} of {count}",
         options.link
     );
-    let carriers = Carrier::all(options.only_hawser, Carrier::tcp);
+    let contenders = Contender::all(options.only_hawser, Contender::tcp);
     let mut rows = Vec::new();
     for direction in options.direction.directions() {
         for beside in available_controls() {
-            for &carrier in &carriers {
+            for &contender in &contenders {
                 let pair = Pair {
                     scenario,
                     options,
                     programs,
-                    carrier,
+                    contender,
                     beside,
                     direction,
                 };
@@ -89,7 +89,7 @@ pub(crate) fn run(
             }
         }
     }
-    Ok(Report {
+    Ok(FairnessReport {
         head: Head::new("fairness", &scenario.name),
         repeat: options.repeat,
         span_seconds: options.seconds as f64,
@@ -102,7 +102,7 @@ pub(crate) fn run(
 impl Row {
     fn of(pair: &Pair<'_>, folder: &Path) -> Self {
         let mut row = Self {
-            by: pair.carrier.to_string(),
+            by: pair.contender.to_string(),
             beside: pair.beside,
             direction: pair.direction,
             shares: Vec::new(),
@@ -135,7 +135,7 @@ impl Row {
     }
 
     fn verdict(&self) -> Option<Verdict> {
-        if self.by != Carrier::Hawser.to_string() {
+        if self.by != Contender::Hawser.to_string() {
             return None;
         }
         let jain = self.median(|share| share.jain)?;
@@ -144,7 +144,7 @@ impl Row {
     }
 }
 
-impl Findings for Report {
+impl Findings for FairnessReport {
     fn head(&self) -> &Head {
         &self.head
     }

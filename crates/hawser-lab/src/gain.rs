@@ -1,5 +1,5 @@
-//! What somebody with two links gains without any server: files, packages and a page, loaded from an
-//! ordinary web server over each link alone, over links that take turns, and by `hawser run`.
+//! What somebody with two links gains without any server: files, packages and a page, loaded from
+//! an ordinary web server over each link alone, over links that take turns, and by `hawser run`.
 
 mod apt;
 mod downloads;
@@ -7,7 +7,7 @@ mod files;
 mod page;
 mod table;
 mod task;
-mod way;
+mod variant;
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use serde::Serialize;
 use self::files::Percent;
 use self::table::{Figures, verdicts};
 use self::task::{Load, Site, Task};
-use self::way::{Kind, Runner, Sample, Way};
+use self::variant::{Kind, Runner, Sample, Variant};
 use crate::experiment::{Findings, Head};
 use crate::measure::Programs;
 use crate::scenario::Scenario;
@@ -43,7 +43,7 @@ pub(crate) struct Options {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct Report {
+pub(crate) struct GainReport {
     #[serde(flatten)]
     head: Head,
     /// What round robin was done by.
@@ -69,7 +69,7 @@ struct Done {
 #[serde(rename_all = "kebab-case")]
 struct Row {
     #[serde(serialize_with = "as_text")]
-    way: Way,
+    way: Variant,
     samples: Vec<Sample>,
     #[serde(flatten)]
     figures: Figures,
@@ -81,18 +81,18 @@ pub(crate) fn run(
     options: &Options,
     programs: &Programs,
     folder: &Path,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<GainReport> {
     let tasks = match &options.tasks[..] {
         [] => &Task::ALL[..],
         some => some,
     };
     task::check_programs(tasks)?;
-    let no_kernel = way::try_kernel().err().map(|error| error.to_string());
+    let no_kernel = variant::try_kernel().err().map(|error| error.to_string());
     let by_kernel = no_kernel.is_none();
     if let Some(why) = &no_kernel {
         eprintln!("  nothing is placed in the kernel here: {why}");
     }
-    let ways = Way::all(&options.only, scenario.links.len(), by_kernel);
+    let ways = Variant::all(&options.only, scenario.links.len(), by_kernel);
     let lab = Lab::shaped(scenario)?;
     let site = Site::start(&lab, folder, Percent(options.percent))?;
     let loads = tasks.iter().map(|task| task.publish(&site));
@@ -114,7 +114,7 @@ pub(crate) fn run(
         });
     }
     done.iter_mut().for_each(table::judge);
-    Ok(Report {
+    Ok(GainReport {
         head: Head::new("gain", &scenario.name),
         round_robin_via: if by_kernel { "kernel" } else { "shim" },
         no_kernel,
@@ -128,11 +128,11 @@ pub(crate) fn run(
 fn repeat(
     runner: &mut Runner<'_>,
     (task, load): (Task, &dyn Load),
-    ways: &[Way],
+    ways: &[Variant],
     options: &Options,
     failures: &mut Vec<String>,
 ) -> Vec<Row> {
-    let row = |way: &Way| Row {
+    let row = |way: &Variant| Row {
         way: *way,
         samples: Vec::new(),
         figures: Figures::default(),
@@ -155,7 +155,7 @@ fn repeat(
     rows
 }
 
-impl Findings for Report {
+impl Findings for GainReport {
     fn head(&self) -> &Head {
         &self.head
     }
@@ -173,6 +173,6 @@ impl Findings for Report {
     }
 }
 
-fn as_text<S: serde::Serializer>(way: &Way, serializer: S) -> Result<S::Ok, S::Error> {
+fn as_text<S: serde::Serializer>(way: &Variant, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(way)
 }

@@ -1,5 +1,5 @@
-//! An interactive stream beside bulk: 64 bytes every 20 ms each way, while bulk fills the links. How
-//! much later do they arrive than without it?
+//! An interactive stream beside bulk: 64 bytes every 20 ms each way, while bulk fills the links.
+//! How much later do they arrive than without it?
 
 mod stream;
 mod table;
@@ -11,7 +11,7 @@ use hawser_types::ByteCount;
 use serde::Serialize;
 
 use self::stream::Stream;
-use crate::carrier::{Carrier, Ways};
+use crate::contender::{Contender, Equipment};
 use crate::experiment::{Findings, Head};
 use crate::measure::{Bench, Programs, StepError, limit_for, quickest_link};
 use crate::scenario::{Direction, Scenario, promise};
@@ -36,7 +36,7 @@ pub(crate) struct Options {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct Report {
+pub(crate) struct InteractiveReport {
     #[serde(flatten)]
     head: Head,
     span_seconds: f64,
@@ -49,7 +49,7 @@ pub(crate) struct Report {
     phases: Vec<Phase>,
 }
 
-/// One carrier beside one kind of bulk.
+/// One contender beside one kind of bulk.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct Phase {
@@ -65,27 +65,27 @@ struct Phase {
     failures: Vec<String>,
 }
 
-/// Measures every carrier without bulk and beside bulk either way, with logs in `folder`.
+/// Measures every contender without bulk and beside bulk either way, with logs in `folder`.
 pub(crate) fn run(
     scenario: &Scenario,
     options: &Options,
     programs: &Programs,
     folder: &Path,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<InteractiveReport> {
     let (best, _) = quickest_link(scenario);
-    let mut carriers = vec![Carrier::Hawser];
+    let mut contenders = vec![Contender::Hawser];
     if !options.only_hawser {
-        carriers.extend(Carrier::tcp());
-        carriers.extend(Carrier::mptcp(&Lab::shaped(scenario)?));
+        contenders.extend(Contender::tcp());
+        contenders.extend(Contender::mptcp(&Lab::shaped(scenario)?));
     }
     let mut phases = Vec::new();
-    for carrier in carriers {
+    for contender in contenders {
         for bulk in [None, Some(Direction::Put), Some(Direction::Get)] {
             let subject = Subject {
                 scenario,
                 options,
                 programs,
-                carrier,
+                contender,
                 bulk,
                 best,
             };
@@ -96,7 +96,7 @@ pub(crate) fn run(
     let jitter = jitter.map_or(0.0, |link| {
         (link.up.jitter + link.down.jitter).as_secs_f64()
     });
-    Ok(Report {
+    Ok(InteractiveReport {
         head: Head::new("interactive", &scenario.name),
         span_seconds: options.seconds as f64,
         repeat: options.repeat,
@@ -119,7 +119,7 @@ struct Subject<'a> {
     scenario: &'a Scenario,
     options: &'a Options,
     programs: &'a Programs,
-    carrier: Carrier,
+    contender: Contender,
     bulk: Option<Direction>,
     /// The link that plain TCP uses, from 0.
     best: usize,
@@ -129,7 +129,7 @@ impl Subject<'_> {
     fn phase(&self, folder: &Path) -> Phase {
         let bulk = self.bulk.map_or("none", Direction::name);
         let mut phase = Phase {
-            by: self.carrier.to_string(),
+            by: self.contender.to_string(),
             bulk: self.bulk,
             echo_seconds: None,
             bulk_mbps: Vec::new(),
@@ -147,18 +147,19 @@ impl Subject<'_> {
         phase
     }
 
-    /// Goes through the phase once, in a lab of its own: what stays in buffers does not reach the next.
+    /// Goes through the phase once, in a lab of its own: what stays in buffers does not reach the
+    /// next.
     fn measure(&self, place: &Path, phase: &mut Phase) -> Result<(), StepError> {
         std::fs::create_dir_all(place)?;
         let bench = Bench::new(Lab::shaped(self.scenario)?, place)?;
-        let mut session = self.carrier.session(&bench, self.programs)?;
-        let ways = Ways {
+        let mut session = self.contender.session(&bench, self.programs)?;
+        let equipment = Equipment {
             bench: &bench,
             session: session.as_ref(),
             link: self.best,
         };
         let block = ByteCount::new(stream::BLOCK as u64);
-        let order = ways.order(self.carrier, Direction::Put, block);
+        let order = equipment.order(self.contender, Direction::Put, block);
         let stream = Stream::open(bench.lab().client(), &order)?;
         // Until MPTCP and Hawser are on all links.
         std::thread::sleep(SETTLING);
@@ -169,7 +170,7 @@ impl Subject<'_> {
                 Instant::now()
             }
             Some(direction) => {
-                let (order, limit) = self.bulk_order(&ways, direction);
+                let (order, limit) = self.bulk_order(&equipment, direction);
                 let outcome = bench.transfer(&order, limit, &[])?;
                 phase.bulk_mbps.push(outcome.mbps);
                 Instant::now()
@@ -188,14 +189,18 @@ impl Subject<'_> {
         bench.check_emulator()
     }
 
-    fn bulk_order(&self, ways: &Ways<'_>, direction: Direction) -> (crate::meter::Order, Duration) {
-        let rate = match self.carrier {
-            Carrier::Tcp(_) => self.scenario.links[self.best].line(direction).rate,
-            Carrier::Hawser | Carrier::Mptcp(_) => self.scenario.total_rate(direction),
+    fn bulk_order(
+        &self,
+        equipment: &Equipment<'_>,
+        direction: Direction,
+    ) -> (crate::meter::Order, Duration) {
+        let rate = match self.contender {
+            Contender::Tcp(_) => self.scenario.links[self.best].line(direction).rate,
+            Contender::Hawser | Contender::Mptcp(_) => self.scenario.total_rate(direction),
         };
         let bytes = rate * self.options.span();
         let limit = limit_for(bytes, rate, &[], true);
-        (ways.order(self.carrier, direction, bytes), limit)
+        (equipment.order(self.contender, direction, bytes), limit)
     }
 }
 
@@ -207,14 +212,14 @@ impl Phase {
     }
 }
 
-/// The phase of the same carrier without bulk.
+/// The phase of the same contender without bulk.
 fn alone<'a>(phases: &'a [Phase], of: &Phase) -> Option<&'a Phase> {
     let mut all = phases.iter();
     all.find(|phase| phase.bulk.is_none() && phase.by == of.by)
 }
 
 fn verdicts(phases: &[Phase], jitter: f64) -> Vec<Verdict> {
-    let own = Carrier::Hawser.to_string();
+    let own = Contender::Hawser.to_string();
     let beside = phases
         .iter()
         .filter(|phase| phase.by == own && phase.bulk.is_some());
@@ -228,7 +233,7 @@ fn verdicts(phases: &[Phase], jitter: f64) -> Vec<Verdict> {
     judged.collect()
 }
 
-impl Findings for Report {
+impl Findings for InteractiveReport {
     fn head(&self) -> &Head {
         &self.head
     }

@@ -1,5 +1,5 @@
-//! What it costs that the kernel's programs place connections: of the time of connect(2), and of the
-//! speed of one connection.
+//! What it costs that the kernel's programs place connections: of the time of connect(2), and of
+//! the speed of one connection.
 
 mod asker;
 mod table;
@@ -41,7 +41,7 @@ pub(crate) struct Options {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct Report {
+pub(crate) struct InterceptionReport {
     #[serde(flatten)]
     head: Head,
     connects: Vec<Connects>,
@@ -88,7 +88,7 @@ struct Transferred {
 }
 
 /// Measures over two virtual cables without limits.
-pub(crate) fn run(options: &Options, folder: &Path) -> anyhow::Result<Report> {
+pub(crate) fn run(options: &Options, folder: &Path) -> anyhow::Result<InterceptionReport> {
     let lab = Lab::unshaped(LINKS)?;
     let group = RunGroup::create()?;
     let capture = start_capture(&lab, &group)?;
@@ -111,7 +111,7 @@ pub(crate) fn run(options: &Options, folder: &Path) -> anyhow::Result<Report> {
             Transfers::default()
         }
     };
-    Ok(Report {
+    Ok(InterceptionReport {
         head: Head::new("interception", "cables"),
         verdicts: judge(&connects, &transfers),
         connects,
@@ -120,7 +120,7 @@ pub(crate) fn run(options: &Options, folder: &Path) -> anyhow::Result<Report> {
     })
 }
 
-impl Findings for Report {
+impl Findings for InterceptionReport {
     fn head(&self) -> &Head {
         &self.head
     }

@@ -5,11 +5,11 @@
 //! each link alone, over MPTCP and through Hawser, and reports.
 
 mod association;
-mod carrier;
 pub mod cli;
 mod commands;
 mod connect;
 mod connections;
+mod contender;
 mod cpu;
 mod crowd;
 mod cut;

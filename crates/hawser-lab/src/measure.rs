@@ -74,7 +74,8 @@ pub enum Payload {
     Own,
     /// So many bytes.
     Bytes(ByteCount),
-    /// What all links carry in this time, but 64 KiB at least; scenarios with events keep their own.
+    /// What all links carry in this time, but 64 KiB at least; scenarios with events keep their
+    /// own.
     Span(Duration),
 }
 

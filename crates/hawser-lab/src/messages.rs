@@ -1,5 +1,5 @@
-//! Messages of a kilobyte on a stream that is otherwise idle, beside many busy streams: how long are
-//! they on their way over TCP channels, and over an association?
+//! Messages of a kilobyte on a stream that is otherwise idle, beside many busy streams: how long
+//! are they on their way over TCP channels, and over an association?
 
 mod stage;
 
@@ -33,7 +33,7 @@ pub(crate) struct Options {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct Report {
+pub(crate) struct MessagesReport {
     #[serde(flatten)]
     head: Head,
     streams: u32,
@@ -63,7 +63,7 @@ pub(crate) fn run(
     options: &Options,
     programs: &Programs,
     folder: &Path,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<MessagesReport> {
     let mut rows = TRANSPORTS.map(|transport| Row {
         transport: transport.name(),
         delay_seconds: None,
@@ -85,7 +85,7 @@ pub(crate) fn run(
         delay_seconds: Spread::of(&row.samples),
         ..row
     });
-    Ok(Report {
+    Ok(MessagesReport {
         head: Head::new("messages", &scenario.name),
         streams: options.streams,
         span_seconds: options.seconds as f64,
@@ -159,7 +159,7 @@ impl Row {
     }
 }
 
-impl Findings for Report {
+impl Findings for MessagesReport {
     fn head(&self) -> &Head {
         &self.head
     }

@@ -1,9 +1,9 @@
 //! The meter: one transfer at a time, from connect to the last byte acknowledged by the
 //! receiving application, checked by count and CRC.
 //!
-//! On the wire: a header, the bytes, and their CRC-32 (8 bytes). For a put the receiver answers with
-//! its verdict in JSON. An echo sends each block of so many bytes back, one after another, until
-//! the client ends.
+//! On the wire: a header, the bytes, and their CRC-32 (8 bytes). For a put the receiver answers
+//! with its verdict in JSON. An echo sends each block of so many bytes back, one after another,
+//! until the client ends.
 
 mod association;
 mod body;

@@ -1,5 +1,5 @@
-//! Objects of a few sizes, each on a connection of its own: how long until the last byte of one, on a
-//! warm session beside plain TCP on the best link?
+//! Objects of a few sizes, each on a connection of its own: how long until the last byte of one, on
+//! a warm session beside plain TCP on the best link?
 
 mod best_link;
 mod table;
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use hawser_types::ByteCount;
 use serde::Serialize;
 
-use crate::carrier::{Carrier, Ways};
-use crate::experiment::{Findings, Head, Way};
+use crate::contender::{Contender, Equipment};
+use crate::experiment::{Directions, Findings, Head};
 use crate::measure::{Bench, Programs, Session, StepError, alike};
 use crate::meter;
 use crate::scenario::{Direction, Scenario};
@@ -23,7 +23,7 @@ use crate::verdict::{Asked, Verdict};
 /// What to do.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    // All directions and carriers together.
+    // All directions and contenders together.
     /// Seconds for each size, as long as each kind has its least number by then
     #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=36_000))]
     seconds: u64,
@@ -35,12 +35,12 @@ pub(crate) struct Options {
     sizes: Vec<ByteCount>,
     /// Which way
     #[arg(long, default_value = "both")]
-    direction: Way,
+    direction: Directions,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct Report {
+pub(crate) struct ObjectsReport {
     #[serde(flatten)]
     head: Head,
     /// For each size.
@@ -62,7 +62,7 @@ struct Group {
     rows: Vec<Row>,
 }
 
-/// Those that one carrier took.
+/// Those that one contender took.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct Row {
@@ -79,13 +79,13 @@ pub(crate) fn run(
     options: &Options,
     programs: &Programs,
     folder: &Path,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<ObjectsReport> {
     let bench = Bench::new(Lab::shaped(scenario)?, folder)?;
     let mut session = Session::start(&bench, programs, 1)?;
     let objects = Objects {
         scenario,
         options,
-        carriers: &Carrier::all(false, Carrier::tcp),
+        contenders: &Contender::all(false, Contender::tcp),
         bench: &bench,
         session: &session,
     };
@@ -100,7 +100,7 @@ pub(crate) fn run(
     let judged = groups
         .iter()
         .flat_map(|group| group.verdicts(scenario, options));
-    Ok(Report {
+    Ok(ObjectsReport {
         head: Head::new("objects", &scenario.name),
         span_seconds: options.seconds as f64,
         verdicts: judged.collect(),
@@ -119,19 +119,19 @@ struct Objects<'a> {
     scenario: &'a Scenario,
     options: &'a Options,
     /// Hawser, then plain TCP with each congestion control.
-    carriers: &'a [Carrier],
+    contenders: &'a [Contender],
     bench: &'a Bench,
     session: &'a Session,
 }
 
 impl Objects<'_> {
-    /// All objects of one size: directions and carriers take turns, so that what else the machine
+    /// All objects of one size: directions and contenders take turns, so that what else the machine
     /// does falls on each of them.
     fn of_size(&self, size: ByteCount) -> Result<Vec<Group>, StepError> {
         let mut groups = Vec::new();
         for direction in self.options.direction.directions() {
             let link = self.best_link(direction, size)?;
-            groups.push(Group::new(size, direction, link, self.carriers));
+            groups.push(Group::new(size, direction, link, self.contenders));
         }
         let start = Instant::now();
         let mut round = 0;
@@ -159,9 +159,9 @@ impl Objects<'_> {
     }
 
     fn one(&self, group: &mut Group, index: usize) {
-        let carrier = self.carriers[index];
+        let contender = self.contenders[index];
         let size = ByteCount::new(group.bytes);
-        let result = self.transfer(carrier, group.tcp_link - 1, group.direction, size);
+        let result = self.transfer(contender, group.tcp_link - 1, group.direction, size);
         let row = &mut group.rows[index];
         match result {
             Ok(seconds) => row.samples.push(seconds),
@@ -173,17 +173,17 @@ impl Objects<'_> {
 
     fn transfer(
         &self,
-        carrier: Carrier,
+        contender: Contender,
         link: usize,
         direction: Direction,
         size: ByteCount,
     ) -> Result<f64, StepError> {
-        let ways = Ways {
+        let equipment = Equipment {
             bench: self.bench,
             session: Some(self.session),
             link,
         };
-        let order = ways.order(carrier, direction, size);
+        let order = equipment.order(contender, direction, size);
         let client = self.bench.lab().client();
         let outcome = client.run(|| meter::transfer(&order, &AtomicU64::new(0)))?;
         match outcome.ok {
@@ -194,9 +194,9 @@ impl Objects<'_> {
 }
 
 impl Group {
-    fn new(size: ByteCount, direction: Direction, link: usize, carriers: &[Carrier]) -> Self {
-        let row = |carrier: &Carrier| Row {
-            by: carrier.to_string(),
+    fn new(size: ByteCount, direction: Direction, link: usize, contenders: &[Contender]) -> Self {
+        let row = |contender: &Contender| Row {
+            by: contender.to_string(),
             seconds: None,
             samples: Vec::new(),
             failures: Vec::new(),
@@ -205,7 +205,7 @@ impl Group {
             bytes: size.as_u64(),
             direction,
             tcp_link: link + 1,
-            rows: carriers.iter().map(row).collect(),
+            rows: contenders.iter().map(row).collect(),
         }
     }
 
@@ -243,7 +243,7 @@ impl Group {
 /// A figure of a spread, and its name.
 type Figure = (&'static str, fn(&Spread) -> f64);
 
-impl Findings for Report {
+impl Findings for ObjectsReport {
     fn head(&self) -> &Head {
         &self.head
     }
@@ -289,7 +289,7 @@ mod tests {
             seconds: 1,
             least: 2,
             sizes: Vec::new(),
-            direction: Way::Both,
+            direction: Directions::Both,
         };
         let group = Group {
             rows: vec![

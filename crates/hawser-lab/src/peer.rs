@@ -43,7 +43,7 @@ pub(crate) struct Options {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct Report {
+pub(crate) struct PeerReport {
     #[serde(flatten)]
     head: Head,
     legacy: Vec<Legacy>,
@@ -60,7 +60,7 @@ pub(crate) fn run(
     options: &Options,
     programs: &Programs,
     folder: &Path,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<PeerReport> {
     let bench = Bench::new(Lab::shaped(scenario)?, folder)?;
     let hosts = Hosts {
         bench: &bench,
@@ -80,7 +80,7 @@ pub(crate) fn run(
         verdicts.extend(found::verdicts(&found, options, scenario, failures.len()));
     }
     bench.check_emulator()?;
-    Ok(Report {
+    Ok(PeerReport {
         head: Head::new("peer", &scenario.name),
         legacy,
         retry_seconds: options.retry,
@@ -90,7 +90,7 @@ pub(crate) fn run(
     })
 }
 
-impl Findings for Report {
+impl Findings for PeerReport {
     fn head(&self) -> &Head {
         &self.head
     }

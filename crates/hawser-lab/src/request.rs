@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use self::phase::Subject;
-use crate::carrier::Carrier;
+use crate::contender::Contender;
 use crate::emulator::Counters;
 use crate::experiment::{Findings, Head};
 use crate::measure::{Programs, quickest_link};
@@ -30,7 +30,11 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeat: u32,
     /// Bytes of a request and of its answer
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=i64::from(meter::MAX_ECHO)))]
+    #[arg(
+        long,
+        default_value_t = 100,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(meter::MAX_ECHO))
+    )]
     pub(crate) size: u32,
     /// Leave plain TCP out
     #[arg(long)]
@@ -39,7 +43,7 @@ pub(crate) struct Options {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct Report {
+pub(crate) struct RequestReport {
     #[serde(flatten)]
     head: Head,
     count: u32,
@@ -52,7 +56,7 @@ pub(crate) struct Report {
     phases: Vec<Phase>,
 }
 
-/// All requests of one carrier beside one kind of bulk.
+/// All requests of one contender beside one kind of bulk.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct Phase {
@@ -82,29 +86,29 @@ struct Run {
     samples: Vec<f64>,
 }
 
-/// Measures every carrier without bulk and beside bulk either way, with logs in `folder`.
+/// Measures every contender without bulk and beside bulk either way, with logs in `folder`.
 pub(crate) fn run(
     scenario: &Scenario,
     options: &Options,
     programs: &Programs,
     folder: &Path,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<RequestReport> {
     let (better, base_rtt) = quickest_link(scenario);
     let mut phases = Vec::new();
-    for carrier in Carrier::all(options.only_hawser, Carrier::tcp) {
+    for contender in Contender::all(options.only_hawser, Contender::tcp) {
         for bulk in [None, Some(Direction::Put), Some(Direction::Get)] {
             let subject = Subject {
                 scenario,
                 options,
                 programs,
-                carrier,
+                contender,
                 bulk,
                 better,
             };
             phases.push(Phase::of(&subject, folder, base_rtt.as_secs_f64()));
         }
     }
-    Ok(Report {
+    Ok(RequestReport {
         head: Head::new("request", &scenario.name),
         count: options.count,
         repeat: options.repeat,
@@ -115,7 +119,7 @@ pub(crate) fn run(
     })
 }
 
-impl Findings for Report {
+impl Findings for RequestReport {
     fn head(&self) -> &Head {
         &self.head
     }
@@ -135,17 +139,17 @@ impl Phase {
         let bulk = subject.bulk.map_or("none", Direction::name);
         let runs: Vec<_> = (0..subject.options.repeat)
             .map(|number| {
-                let carrier = subject.carrier;
-                eprintln!("{carrier}, bulk: {bulk}, run {}", number + 1);
+                let contender = subject.contender;
+                eprintln!("{contender}, bulk: {bulk}, run {}", number + 1);
                 // What one run leaves in queues and buffers must not reach the next.
-                let name = format!("{carrier}-{bulk}-{}", number + 1).replace(' ', "-");
+                let name = format!("{contender}-{bulk}-{}", number + 1).replace(' ', "-");
                 subject.run(&folder.join(name), number)
             })
             .collect();
         let samples: Vec<_> = runs.iter().flat_map(|run| run.samples.clone()).collect();
         let rtt_seconds = Spread::of(&samples);
         Self {
-            by: subject.carrier.to_string(),
+            by: subject.contender.to_string(),
             bulk: subject.bulk,
             rtt_seconds,
             p99_over_base_rtt: rtt_seconds

@@ -33,7 +33,7 @@ pub(crate) struct Options {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct Report {
+pub(crate) struct ShortReport {
     #[serde(flatten)]
     head: Head,
     server: &'static str,
@@ -55,7 +55,7 @@ pub(crate) fn run(
     options: &Options,
     programs: &Programs,
     folder: &Path,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<ShortReport> {
     let parallel = usize::from(options.parallel);
     let bench = Bench::new(Lab::shaped(scenario)?, folder)?;
     let (_web, server) = start_web(&bench, folder)?;
@@ -81,7 +81,7 @@ pub(crate) fn run(
             .unwrap_or(0.0)
     };
     let failures = [warm.failures, first.failures, second.failures].concat();
-    Ok(Report {
+    Ok(ShortReport {
         head: Head::new("short", &scenario.name),
         server,
         connections: options.connections,
@@ -96,7 +96,7 @@ pub(crate) fn run(
     })
 }
 
-impl Findings for Report {
+impl Findings for ShortReport {
     fn head(&self) -> &Head {
         &self.head
     }
@@ -219,7 +219,7 @@ fn memory(process: u32) -> u64 {
     cpu::resident(process).unwrap_or(0)
 }
 
-fn render(report: &Report) -> String {
+fn render(report: &ShortReport) -> String {
     let megabytes = |memory: [u64; 3]| {
         memory
             .map(|bytes| format!("{:.1}", bytes as f64 / 1e6))

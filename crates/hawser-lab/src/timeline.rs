@@ -26,7 +26,8 @@ pub(crate) fn median<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Option<
     all.get(all.len() / 2).copied()
 }
 
-/// Bit/s over several bins at a time, which single chunks do not make jump. The last ones may be fewer.
+/// Bit/s over several bins at a time, which single chunks do not make jump. The last ones may be
+/// fewer.
 fn rates(timeline: &[u64]) -> Vec<f64> {
     let parts = timeline.chunks(TOGETHER as usize);
     parts

@@ -9,7 +9,7 @@ use hawser_types::ByteCount;
 use serde::Serialize;
 
 use crate::association::ConcurrentMultipath;
-use crate::experiment::{Common, Findings, Head, Several, Way};
+use crate::experiment::{Common, Directions, Findings, Head, Several};
 use crate::measure::{Bench, Programs, Session, StepError, aligned, limit_for, median};
 use crate::scenario::{Direction, Scenario};
 use crate::topology::Lab;
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
 struct Options {
     /// Which way
     #[arg(long, default_value = "both")]
-    direction: Way,
+    direction: Directions,
     /// How often each
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
@@ -69,7 +69,7 @@ struct Row {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-struct Report {
+struct TransportsReport {
     #[serde(flatten)]
     head: Head,
     repeat: u32,
@@ -94,7 +94,7 @@ fn run(
     options: &Options,
     programs: &Programs,
     folder: &Path,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<TransportsReport> {
     let mut notes = None;
     let peer = match options.only_hawser {
         true => None,
@@ -128,7 +128,7 @@ fn run(
         row.warm = median(row.samples.iter().map(|sample| sample[1]));
     }
     let lossy_or_long = is_lossy_or_long(scenario);
-    Ok(Report {
+    Ok(TransportsReport {
         head: Head::new("transports", &scenario.name),
         repeat: options.repeat,
         lossy_or_long,
@@ -267,7 +267,7 @@ fn verdicts(rows: &[Row], lossy_or_long: bool) -> Vec<Verdict> {
     all
 }
 
-impl Findings for Report {
+impl Findings for TransportsReport {
     fn head(&self) -> &Head {
         &self.head
     }

@@ -1,6 +1,6 @@
 //! Links without limits: what the machine can carry, and what each process pays for it.
 
-mod carriers;
+mod candidates;
 mod table;
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use hawser_session::TransportChoice;
 use hawser_types::ByteCount;
 use serde::Serialize;
 
-use self::carriers::Carrier;
+use self::candidates::Candidate;
 use crate::cpu;
 use crate::experiment::{Findings, Head};
 use crate::measure::{Bench, Programs, median};
@@ -65,7 +65,7 @@ struct Asked {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct Report {
+pub(crate) struct UnshapedReport {
     #[serde(flatten)]
     head: Head,
     repeat: u32,
@@ -74,13 +74,13 @@ pub(crate) struct Report {
 }
 
 /// Measures plain TCP, MPTCP, two relays, Hawser's proxies and its library over two virtual cables.
-pub(crate) fn run(options: &Options, folder: &Path) -> anyhow::Result<Report> {
+pub(crate) fn run(options: &Options, folder: &Path) -> anyhow::Result<UnshapedReport> {
     let bench = Bench::new(Lab::unshaped(LINKS)?, folder)?;
     let mut rows = Vec::new();
     for &direction in &options.directions {
         rows.extend(measure(options, &bench, direction));
     }
-    Ok(Report {
+    Ok(UnshapedReport {
         head: Head::new("unshaped", "cables"),
         repeat: options.repeat,
         payload: options.bytes.as_u64(),
@@ -88,7 +88,7 @@ pub(crate) fn run(options: &Options, folder: &Path) -> anyhow::Result<Report> {
     })
 }
 
-impl Findings for Report {
+impl Findings for UnshapedReport {
     fn head(&self) -> &Head {
         &self.head
     }
@@ -106,9 +106,9 @@ impl Findings for Report {
 /// each of them.
 fn measure(options: &Options, bench: &Bench, direction: Direction) -> Vec<Row> {
     let mut kinds = Vec::new();
-    for started in carriers::start(options, bench, direction) {
+    for started in candidates::start(options, bench, direction) {
         kinds.push(match started {
-            Ok(carrier) => (carrier.by, Tally::default(), Some(carrier)),
+            Ok(candidate) => (candidate.by, Tally::default(), Some(candidate)),
             Err((by, error)) => (by, Tally::failed(&error), None),
         });
     }
@@ -116,9 +116,9 @@ fn measure(options: &Options, bench: &Bench, direction: Direction) -> Vec<Row> {
         kinds.retain(|(by, _, _)| options.only.iter().any(|wanted| wanted == by));
     }
     for _ in 0..options.repeat {
-        for (_, tally, carrier) in &mut kinds {
-            if let Some(carrier) = carrier {
-                tally.measure(bench, carrier, direction);
+        for (_, tally, candidate) in &mut kinds {
+            if let Some(candidate) = candidate {
+                tally.measure(bench, candidate, direction);
             }
         }
     }
@@ -147,17 +147,17 @@ impl Tally {
     }
 
     /// Makes one transfer, with an eye on the processes that carry it.
-    fn measure(&mut self, bench: &Bench, carrier: &Carrier, direction: Direction) {
+    fn measure(&mut self, bench: &Bench, candidate: &Candidate, direction: Direction) {
         let used = |process: u32| cpu::of(process).unwrap_or_default();
-        let watched = carrier.watched.iter();
+        let watched = candidate.watched.iter();
         let before: Vec<_> = watched.map(|(_, process)| used(*process)).collect();
-        match carrier.run(bench) {
+        match candidate.run(bench) {
             Err(error) => self.failures.push(error.to_string()),
             Ok(outcome) => {
-                let by = carrier.by;
+                let by = candidate.by;
                 let gbps = outcome.mbps / 1e3;
                 eprintln!("  {} {by:<14} {gbps:>7.2} Gbit/s", direction.name());
-                for ((name, process), before) in carrier.watched.iter().zip(before) {
+                for ((name, process), before) in candidate.watched.iter().zip(before) {
                     let spent = used(*process).saturating_sub(before).as_secs_f64();
                     self.note(name, spent, &outcome);
                 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use self::case::Case;
 use self::stage::Stage;
-use crate::experiment::{Findings, Head, Way};
+use crate::experiment::{Directions, Findings, Head};
 use crate::measure::Programs;
 use crate::scenario::Scenario;
 use crate::verdict::Verdict;
@@ -33,7 +33,7 @@ pub(crate) struct Options {
     seconds: u8,
     /// Which way
     #[arg(long, default_value = "both")]
-    direction: Way,
+    direction: Directions,
     /// Feeds that are asked for and not read
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u16).range(1..=1000))]
     feeds: u16,
@@ -65,7 +65,7 @@ pub(crate) enum Links {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct Report {
+pub(crate) struct WatchersReport {
     #[serde(flatten)]
     head: Head,
     cases: Vec<Case>,
@@ -81,7 +81,7 @@ pub(crate) fn run(
     options: &Options,
     programs: &Programs,
     folder: &Path,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<WatchersReport> {
     let mut stage = Stage::start(links, options, programs, folder)?;
     let mut payloads = Vec::new();
     for direction in options.direction.directions() {
@@ -95,7 +95,7 @@ pub(crate) fn run(
             cases.push(Case::measure(&mut stage, crowd, what, &mut failures));
         }
     }
-    Ok(Report {
+    Ok(WatchersReport {
         head: Head::new("watchers", links.name()),
         memory: [before, stage.memory()?],
         verdicts: cases.iter().flat_map(Case::verdicts).collect(),
@@ -104,7 +104,7 @@ pub(crate) fn run(
     })
 }
 
-impl Findings for Report {
+impl Findings for WatchersReport {
     fn head(&self) -> &Head {
         &self.head
     }

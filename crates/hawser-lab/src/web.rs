@@ -13,8 +13,8 @@ pub(crate) fn root(folder: &Path) -> PathBuf {
     folder.join("www")
 }
 
-/// Starts nginx, which serves what is in [`root`] at all of `addresses`; `more` stands beside that in its
-/// configuration.
+/// Starts nginx, which serves what is in [`root`] at all of `addresses`; `more` stands beside that
+/// in its configuration.
 pub(crate) fn start(
     host: &NetNs,
     folder: &Path,

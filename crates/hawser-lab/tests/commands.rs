@@ -1,6 +1,6 @@
-//! The experiments as commands, each short, on the real kernel and with the real Hawser binary: they
-//! measure something of everybody they name. Where namespaces cannot be made each test says so and
-//! is skipped.
+//! The experiments as commands, each short, on the real kernel and with the real Hawser binary:
+//! they measure something of everybody they name. Where namespaces cannot be made each test says so
+//! and is skipped.
 
 mod common;
 
@@ -62,10 +62,14 @@ fn failover_times_a_loss_under_load_and_at_rest() {
         assert_eq!(case["by"], "hawser");
         let sample = &case["samples"][0];
         assert_eq!(sample["link"], 1);
-        let gap = sample["gap-seconds"].as_f64();
-        assert!(gap.is_some_and(|gap| gap > 0.0), "{case}");
-        let whole = sample["outcome"]["ok"].as_bool();
-        assert!(whole != Some(false), "{case}");
+        let gap = sample["gap-seconds"].as_f64().unwrap();
+        // The link stays away for a second under load, and at rest until the answer came: a
+        // reader that waited less had its bytes over the other link.
+        assert!(gap > 0.0 && gap < 1.0, "{case}");
+        match case["load"].as_str().unwrap() {
+            "put" => assert_eq!(sample["outcome"]["ok"], true, "{case}"),
+            _ => assert!(sample["outcome"].is_null(), "{case}"),
+        }
     }
     assert_eq!(list(&report["verdicts"]).len(), 3);
 }
@@ -124,9 +128,13 @@ fn fairness_finds_both_on_the_link() {
     for row in list(&report["rows"]) {
         let share = &row["shares"][0];
         let of = |key: &str| share[key].as_f64().unwrap();
-        assert!((0.5..=1.0).contains(&of("jain")), "{row}");
-        assert!(of("tcp-mbps") > 0.0 && of("own-mbps") > 0.0, "{row}");
-        assert!(of("tcp-mbps") + of("own-mbps") < 8.1, "{row}");
+        let (tcp, own) = (of("tcp-mbps"), of("own-mbps"));
+        // The link carries 8 Mbit/s. Each has more of it than the other's beginning and end leave
+        // over, and together they fill most of it.
+        assert!(tcp > 0.8 && own > 0.8, "{row}");
+        assert!((6.0..8.1).contains(&(tcp + own)), "{row}");
+        let jain = (tcp + own).powi(2) / (2.0 * (tcp.powi(2) + own.powi(2)));
+        assert!((of("jain") - jain).abs() < 0.01, "{row}");
     }
 }
 
@@ -261,7 +269,8 @@ fn a_lost_link_costs_only_what_was_on_it_in_each_way() {
             return;
         };
         let case = &report["cases"][0];
-        // How soon nobody is caught any more is recorded, and not asserted: it is long over by then.
+        // How soon nobody is caught any more is recorded, and not asserted: it is long over by
+        // then.
         let number = |visit: &Value, place: usize| visit[place].as_f64().unwrap();
         let all = list(&case["visits"]).iter();
         let late: Vec<_> = all.filter(|visit| number(visit, 0) > 2.5).collect();

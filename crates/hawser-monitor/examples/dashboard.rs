@@ -1,11 +1,12 @@
-//! Serves the dashboard of a daemon that does not exist, with as much in it as is asked for, and says
-//! what that has cost:
+//! Serves the dashboard of a daemon that does not exist, with as much in it as is asked for, and
+//! says what that has cost:
 //!
 //! ```sh
 //! cargo run --release --example dashboard -- --links 10 --streams 500 --seconds 60
 //! ```
 //!
-//! prints an address to open, and after a minute how much processor time the whole process has used.
+//! prints an address to open, and after a minute how much processor time the whole process has
+//! used.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
 //! What a daemon is doing, as metrics for Prometheus.
 //!
-//! `docs/metrics.md` says what each of them means. Labels are names of links, at most [`MAX_LINKS`] of them, and
-//! fixed words: nothing is labelled by connection, destination, session or program, so that the number of
-//! series stays small however much goes on.
+//! `docs/metrics.md` says what each of them means. Labels are names of links, at most [`MAX_LINKS`]
+//! of them, and fixed words: nothing is labelled by connection, destination, session or program, so
+//! that the number of series stays small however much goes on.
 
 mod connections;
 mod daemon;
@@ -17,8 +17,8 @@ use text::Text;
 
 /// The snapshot in the text format 0.0.4, as [`CONTENT_TYPE`] says.
 ///
-/// Every family is there, whatever the snapshot has; one that does not apply has no samples. What is
-/// counted is counted from the start of the daemon, and what is zero is shown as zero.
+/// Every family is there, whatever the snapshot has; one that does not apply has no samples. What
+/// is counted is counted from the start of the daemon, and what is zero is shown as zero.
 pub fn render(snapshot: &StatusSnapshot) -> String {
     let mut text = Text::default();
     daemon::write(&mut text, snapshot);

@@ -1,5 +1,5 @@
-//! Reports as pages: one file with its text and its charts, which opens without a network. Charts are drawn by
-//! the module that draws those of the dashboard.
+//! Reports as pages: one file with its text and its charts, which opens without a network. Charts
+//! are drawn by the module that draws those of the dashboard.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! The control API and the dashboard over HTTP, for browsers on the same machine.
 //!
-//! [`Server`] listens on loopback only, knows its users by a [`Token`] or what only those who have it can make of it, and does nothing while nobody
-//! looks. Everything is bounded by [`Limits`]: who is slow, silent or many takes a place from others of
-//! his kind, never from the daemon.
+//! [`Server`] listens on loopback only, knows its users by a [`Token`] or what only those who have
+//! it can make of it, and does nothing while nobody looks. Everything is bounded by [`Limits`]: who
+//! is slow, silent or many takes a place from others of his kind, never from the daemon.
 
 mod assets;
 mod feed;
@@ -49,10 +49,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at `address`, of which port 0 lets the system choose. To be called within a runtime. A token
-    /// that is replaced holds at once, and ends the feeds of those who have shown the one before.
+    /// Listens at `address`, of which port 0 lets the system choose. To be called within a runtime.
+    /// A token that is replaced holds at once, and ends the feeds of those who have shown the one
+    /// before.
     ///
-    /// Fails when other machines could reach the address, it can't be had, or there is no randomness.
+    /// Fails when other machines could reach the address, it can't be had, or there is no
+    /// randomness.
     pub fn bind(
         address: SocketAddr,
         token: watch::Receiver<Token>,
@@ -99,8 +101,8 @@ impl Server {
         self.address
     }
 
-    /// Serves until `shutdown` resolves. Then feeds end in order, and answers that are under way get a
-    /// short time.
+    /// Serves until `shutdown` resolves. Then feeds end in order, and answers that are under way
+    /// get a short time.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let (closing, closed) = watch::channel(());
         let site = routes::Site {
@@ -135,13 +137,13 @@ impl Server {
 /// How much of everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at once. One more ends the oldest that has not shown the token yet; where all have,
-    /// it is refused.
+    /// Connections at once. One more ends the oldest that has not shown the token yet; where all
+    /// have, it is refused.
     pub connections: usize,
     /// Feeds at once; one more is refused.
     pub feeds: usize,
-    /// For the head of a request, from the moment of connecting or of the answer before; for a body;
-    /// and for a reader to take anything of what waits for it.
+    /// For the head of a request, from the moment of connecting or of the answer before; for a
+    /// body; and for a reader to take anything of what waits for it.
     pub patience: Duration,
 }
 

@@ -22,7 +22,7 @@ pub enum Failure {
     /// Every packet vanishes for four seconds, under load.
     BlackHole,
     /// The carrier is gone for four seconds, under load; the client is told.
-    Transport,
+    Carrier,
     /// The client's address is replaced, under load.
     Address,
     /// Every packet vanishes while nothing flows, and a request comes some time later.
@@ -34,7 +34,7 @@ impl Failure {
     pub const ALL: [Self; 5] = [
         Self::None,
         Self::BlackHole,
-        Self::Transport,
+        Self::Carrier,
         Self::Address,
         Self::Idle,
     ];
@@ -44,7 +44,7 @@ impl Failure {
         match self {
             Self::None => "none",
             Self::BlackHole => "black-hole",
-            Self::Transport => "carrier",
+            Self::Carrier => "carrier",
             Self::Address => "address",
             Self::Idle => "idle",
         }
@@ -57,7 +57,7 @@ impl Failure {
         match self {
             Self::None | Self::Idle => (Vec::new(), RETURNS),
             Self::BlackHole => both(Action::BlackHole, Action::Pass),
-            Self::Transport => both(Action::CarrierDown, Action::CarrierUp),
+            Self::Carrier => both(Action::CarrierDown, Action::CarrierUp),
             Self::Address => (vec![event(FAILS, Action::AddressChange)], FAILS),
         }
     }

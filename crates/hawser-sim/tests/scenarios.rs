@@ -1,12 +1,13 @@
 //! The shipped scenarios, as tables of whole numbers that are committed.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use hawser_scenario::{Congestion, Direction, Scenario};
 use hawser_sim::bond::BondConfig;
 use hawser_sim::experiment::{self, Options, Report, Singles};
-use hawser_sim::failover::{self, Failure};
+use hawser_sim::failover::{self, FailoverReport, Failure};
 use hawser_sim::fairness;
 use hawser_sim::table::{Failovers, Fairness, Table};
 use hawser_types::ByteCount;
@@ -93,6 +94,7 @@ fn links_that_fail_and_return_give_the_committed_table() {
     let files = FAILING
         .map(|name| format!("scenarios/{name}.toml"))
         .join(" ");
+    assert_causes(&reports);
     let arguments = format!("failover {files} --direction get");
     compare(
         &Failovers(&reports),
@@ -101,6 +103,33 @@ fn links_that_fail_and_return_give_the_committed_table() {
         "failover.txt",
     );
 }
+
+/// Every row that breaks a promise has its cause in `failover_causes.txt`, and no other row does.
+fn assert_causes(reports: &[FailoverReport]) {
+    let causes = include_str!("failover_causes.txt");
+    let listed: BTreeSet<_> = causes
+        .lines()
+        .filter_map(|line| line.strip_prefix("  "))
+        .collect();
+    let broken = reports
+        .iter()
+        .filter(|report| report.is_gap_broken() || report.is_return_broken())
+        .map(|report| {
+            let (scenario, link) = (&report.scenario, report.link);
+            format!("{scenario} {link} {}", report.failure.name())
+        });
+    let broken: BTreeSet<String> = broken.collect();
+    let broken: BTreeSet<&str> = broken.iter().map(String::as_str).collect();
+    assert_eq!(broken, listed, "failover_causes.txt lists other rows");
+    assert_eq!(
+        broken.len(),
+        BROKEN,
+        "the number of broken promises may only fall"
+    );
+}
+
+/// Rows of the table of failures that break a promise. This number may only fall.
+const BROKEN: usize = 24;
 
 #[test]
 fn a_link_shared_with_plain_tcp_gives_the_committed_table() {

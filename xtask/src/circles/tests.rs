@@ -111,9 +111,7 @@ fn a_circle_needs_a_reason_or_room_in_the_list() {
         imports: Vec::new(),
     };
     let problems = judge_unlisted(&[circle("new")]);
-    assert!(
-        problems[0].starts_with("new: 2 files import each other in circles, 0 are allowed"),
-        "{problems:?}"
-    );
-    assert_eq!(problems[1], "  a.rs, b.rs");
+    let first = "new: 2 files import each other in circles, 0 are allowed";
+    let at = problems.iter().position(|it| it.starts_with(first));
+    assert_eq!(problems[at.unwrap() + 1], "  a.rs, b.rs");
 }

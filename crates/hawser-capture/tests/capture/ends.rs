@@ -44,7 +44,7 @@ fn ends_come_back_with_what_was_moved() {
         panic!("ended")
     };
     assert_eq!(same, connection);
-    let moved = end.moved.unwrap();
+    let moved = end.moved;
     // A socket closed with unread data is reset at once, and only acknowledged data of it counts as
     // sent.
     assert!(
@@ -59,6 +59,48 @@ fn ends_come_back_with_what_was_moved() {
         panic!("ended")
     };
     assert_eq!((end.connect_time, end.latency), (None, None));
+}
+
+#[test]
+fn datagrams_are_counted_by_their_payload() {
+    let Some(mut stage) = Stage::new("ends::datagrams_are_counted_by_their_payload") else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let mut events = {
+        let _inside = runtime.enter();
+        stage.capture.events().unwrap().unwrap()
+    };
+    for address in [SERVER4, SERVER6] {
+        let server = stage.ground.datagrams_to(address);
+        let to = server.local_addr().unwrap().to_string();
+        stage.puppet.connect("udp", &to);
+        let Event::Connected(connection) = next(&runtime, &mut events) else {
+            panic!("connected")
+        };
+        stage.puppet.ask("write hello");
+        stage.puppet.ask("write again");
+        let (_, from) = server.recv_from(&mut [0; 64]).unwrap();
+        server.recv_from(&mut [0; 64]).unwrap();
+        server.send_to(b"good morning", from).unwrap();
+        let expected = Bytes {
+            up: ByteCount::new(10),
+            down: ByteCount::new(12),
+        };
+        eventually("what is open is counted", || {
+            stage.capture.recount().unwrap();
+            let progress = stage.capture.progress(connection.cookie);
+            progress.is_some_and(|progress| progress.moved == expected)
+        });
+        stage.puppet.ask("drop");
+        let Event::Ended(same, end) = next(&runtime, &mut events) else {
+            panic!("ended")
+        };
+        assert_eq!((same, end.moved), (connection, expected));
+    }
 }
 
 #[test]

@@ -103,7 +103,12 @@ impl Ground {
 
     /// Datagrams sent to the server.
     pub(crate) fn datagrams(&self) -> UdpSocket {
-        let socket = self.at_server(|| UdpSocket::bind(("::", 0)).unwrap());
+        self.datagrams_to("::")
+    }
+
+    /// Datagrams sent to one address of the server's, which also answers by that one.
+    pub(crate) fn datagrams_to(&self, address: &'static str) -> UdpSocket {
+        let socket = self.at_server(move || UdpSocket::bind((address, 0)).unwrap());
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket
     }

@@ -98,6 +98,8 @@ int main(void)
 	FIELD(flow, links);
 	FIELD(flow, dscp);
 	FIELD(flow, any_link);
+	FIELD(flow, sent);
+	FIELD(flow, received);
 	STRUCT("RemainingRow", remaining);
 	FIELD(remaining, up);
 	FIELD(remaining, down);

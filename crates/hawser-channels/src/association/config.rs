@@ -3,10 +3,10 @@ use hawser_session::seal::datagram::OVERHEAD;
 use hawser_session::{SessionConfig, Side};
 use hawser_types::ByteCount;
 
-/// How an association behaves that carries a channel of a session.
+/// Returns the configuration of an association that carries a channel of a session.
 ///
-/// `side`: the end that it is for. A client names its links to the gateway, which may see several of
-/// them behind one address.
+/// `side`: the end that it is for. A client names its links to the gateway, which may see several
+/// of them behind one address.
 pub fn association_config(session: &SessionConfig, side: Side) -> AssociationConfig {
     AssociationConfig {
         policy: session.scheduler,

@@ -131,22 +131,52 @@ pub(crate) struct RuleAddArgs {
     #[arg(long, value_name = "CLASS", value_delimiter = ',', value_parser = Class::from_str)]
     of_class: Vec<Class>,
     /// Take it for real-time, interactive, bulk or unknown
-    #[arg(long, value_name = "CLASS", value_parser = Class::from_str, group = "says", conflicts_with = "of_class")]
+    #[arg(
+        long,
+        value_name = "CLASS",
+        value_parser = Class::from_str,
+        group = "says",
+        conflicts_with = "of_class"
+    )]
     class: Option<Class>,
     /// Let it take every link
     #[arg(long, groups = ["says", "which"])]
     any_link: bool,
     /// Let it take these links and no others
-    #[arg(long, value_name = "LINK", value_delimiter = ',', value_parser = link_name, groups = ["says", "which"])]
+    #[arg(
+        long,
+        value_name = "LINK",
+        value_delimiter = ',',
+        value_parser = link_name,
+        groups = ["says", "which"]
+    )]
     only: Vec<String>,
     /// Let it take the first of these links that lives
-    #[arg(long, value_name = "LINK", value_delimiter = ',', value_parser = link_name, groups = ["says", "which"])]
+    #[arg(
+        long,
+        value_name = "LINK",
+        value_delimiter = ',',
+        value_parser = link_name,
+        groups = ["says", "which"]
+    )]
     order: Vec<String>,
     /// Keep it off these links
-    #[arg(long, value_name = "LINK", value_delimiter = ',', value_parser = link_name, groups = ["says", "which"])]
+    #[arg(
+        long,
+        value_name = "LINK",
+        value_delimiter = ',',
+        value_parser = link_name,
+        groups = ["says", "which"]
+    )]
     never: Vec<String>,
     /// Keep it off links that are metered or carry calls, while another is there
-    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = Avoid::from_str, group = "says")]
+    #[arg(
+        long,
+        value_name = "KIND",
+        value_delimiter = ',',
+        value_parser = Avoid::from_str,
+        group = "says"
+    )]
     avoid: Vec<Avoid>,
     /// Have it go auto, direct or bonded
     #[arg(long, value_name = "MODE", value_parser = Mode::from_str, group = "says")]

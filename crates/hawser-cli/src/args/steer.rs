@@ -25,7 +25,12 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "WHEN", value_parser = link_use, group = "says")]
     pub(crate) down: Option<LinkUse>,
     /// Multiply its rate with this where schedulers weigh links, from 1 to 1000
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), group = "says")]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u64).range(1..=1000),
+        group = "says"
+    )]
     pub(crate) weight: Option<u64>,
     /// What a gigabyte costs, such as 2.5EUR/GB, or 0
     #[arg(long, value_name = "PRICE", group = "says")]

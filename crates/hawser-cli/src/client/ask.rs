@@ -62,8 +62,8 @@ impl Conversation {
         }
     }
 
-    /// Has it do otherwise, and says where that was written down, if it was. What it does not know, or
-    /// does not allow, is for the user to say otherwise.
+    /// Has it do otherwise, and says where that was written down, if it was. What it does not know,
+    /// or does not allow, is for the user to say otherwise.
     pub(crate) async fn change(&mut self, request: &Request) -> anyhow::Result<()> {
         use ErrorReason::{Invalid, NotFound};
         match self.answer(Duration::ZERO, request).await? {

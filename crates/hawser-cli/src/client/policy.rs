@@ -33,8 +33,8 @@ async fn ask(conversation: &mut Conversation) -> anyhow::Result<PolicyStatus> {
     }
 }
 
-/// The same; none where the daemon has no choice, or has not connected yet, or is too old to be asked:
-/// then nobody has told it to choose otherwise.
+/// The same; none where the daemon has no choice, or has not connected yet, or is too old to be
+/// asked: then nobody has told it to choose otherwise.
 pub(crate) async fn ask_if_any(
     conversation: &mut Conversation,
 ) -> anyhow::Result<Option<PolicyStatus>> {

@@ -28,8 +28,8 @@ pub(crate) async fn run(setup: &Setup, args: TopArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The daemon's control socket. Each request has a connection of its own: the daemon has places for few
-/// at once.
+/// The daemon's control socket. Each request has a connection of its own: the daemon has places for
+/// few at once.
 struct Socket<'a>(&'a StateDir);
 
 impl Ask for Socket<'_> {

@@ -1,5 +1,5 @@
-//! `hawser completions` and `hawser man`: what the definition of the command line makes for shells and
-//! readers.
+//! `hawser completions` and `hawser man`: what the definition of the command line makes for shells
+//! and readers.
 
 use std::io;
 use std::path::Path;

@@ -31,8 +31,8 @@ use shimmed::LeadsOut;
 
 /// Runs the program to its end; its exit code is ours.
 ///
-/// No daemon is needed, and one that runs is not disturbed: the lock of the state directory stays its
-/// own.
+/// No daemon is needed, and one that runs is not disturbed: the lock of the state directory stays
+/// its own.
 pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCode> {
     let mut config = setup.config.clone();
     args.apply_to(&mut config);

@@ -191,8 +191,8 @@ impl Serving<'_> {
         served
     }
 
-    /// Looks for peers among destinations, unless that is not wanted, and whenever not everything is
-    /// for the gateway.
+    /// Looks for peers among destinations, unless that is not wanted, and whenever not everything
+    /// is for the gateway.
     fn peering(&self, choice: &Choice) -> anyhow::Result<Option<Peering>> {
         if !self.config.connection.peers {
             return Ok(None);
@@ -225,7 +225,8 @@ impl Serving<'_> {
             tracing::warn!(%error, "which programs ask can't be found out");
         });
         let rules = self.connection_rules.clone();
-        // Where everything goes one way, only rules can make connections wait until it is known who asks.
+        // Where everything goes one way, only rules can make connections wait until it is known who
+        // asks.
         let matters = move || !director.is_all_by_gateway() || rules.borrow().chooses_ways();
         let rules = self.connection_rules.clone();
         let binds = move || rules.borrow().binds_askers();

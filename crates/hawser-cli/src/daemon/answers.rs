@@ -14,8 +14,9 @@ use super::subject::{PlacedRange, Subject};
 use super::{monitor, picture, steer, why};
 
 impl State {
-    /// The answer to a request. Never waits, but for the disk where something is to be saved: events are
-    /// those that there are, and what takes a conversation, or ends the daemon, is for the control socket.
+    /// The answer to a request. Never waits, but for the disk where something is to be saved:
+    /// events are those that there are, and what takes a conversation, or ends the daemon, is for
+    /// the control socket.
     pub(crate) fn answer(&self, request: &Request) -> Response {
         match request {
             Request::Status { .. } => Response::Status(Box::new(self.status(Most::asked(request)))),
@@ -89,7 +90,8 @@ impl State {
         }
     }
 
-    /// The same as [`State::answer`]; programs that nobody has asked for yet get a moment to be found.
+    /// The same as [`State::answer`]; programs that nobody has asked for yet get a moment to be
+    /// found.
     pub(super) async fn answer_named(&self, request: &Request) -> Response {
         let mut response = self.answer(request);
         let sought = self.subject().and_then(|subject| subject.sought());

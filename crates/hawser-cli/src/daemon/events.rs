@@ -22,8 +22,8 @@ pub(super) async fn watch(state: Arc<State>) {
     }
 }
 
-/// How long to rest after a look of this length. One that lasted since the machine was busy with something
-/// else must not leave the daemon without eyes for long.
+/// How long to rest after a look of this length. One that lasted since the machine was busy with
+/// something else must not leave the daemon without eyes for long.
 fn rest_after(look: Duration) -> Duration {
     look.saturating_mul(REST).clamp(LOOK_EVERY, LOOK_AT_LEAST)
 }

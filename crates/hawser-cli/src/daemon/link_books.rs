@@ -48,8 +48,8 @@ struct Seen {
 }
 
 impl LinkBooks {
-    /// Enters what was moved over these links by now, `span` after the last entry: by sessions, and by
-    /// connections that were placed on links of these names.
+    /// Enters what was moved over these links by now, `span` after the last entry: by sessions, and
+    /// by connections that were placed on links of these names.
     pub(super) fn enter(
         &mut self,
         span: Duration,

@@ -46,9 +46,9 @@ pub(super) fn listen(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> 
 
 /// A socket whose file will have mode 0600.
 ///
-/// Linux gives the file the mode that its socket has when it is bound. To change the mode by the file's name
-/// would be to change that of whatever else has the name by then: in a service's directory root must not be
-/// led elsewhere.
+/// Linux gives the file the mode that its socket has when it is bound. To change the mode by the
+/// file's name would be to change that of whatever else has the name by then: in a service's
+/// directory root must not be led elsewhere.
 fn private_socket() -> std::io::Result<UnixSocket> {
     let socket = UnixSocket::new_stream()?;
     fchmod(&socket, Mode::RUSR | Mode::WUSR)?;

@@ -1,5 +1,5 @@
-//! What the service manager hears that has started this daemon, where there is one that listens (systemd's
-//! `Type=notify`).
+//! What the service manager hears that has started this daemon, where there is one that listens
+//! (systemd's `Type=notify`).
 
 use std::net::SocketAddr;
 
@@ -16,8 +16,8 @@ pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
-/// The daemon does its work. To be called every second: the manager restarts a daemon from which it hears
-/// nothing for longer than it was told.
+/// The daemon does its work. To be called every second: the manager restarts a daemon from which it
+/// hears nothing for longer than it was told.
 pub(crate) fn alive() {
     let mut microseconds = 0;
     if sd_notify::watchdog_enabled(false, &mut microseconds) {

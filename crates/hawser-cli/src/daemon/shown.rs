@@ -47,8 +47,8 @@ impl Most {
 }
 
 impl State {
-    /// The busiest sessions, as many as are to be shown; with their latest streams, [`MAX_STREAMS`] at
-    /// most in all of them together.
+    /// The busiest sessions, as many as are to be shown; with their latest streams, [`MAX_STREAMS`]
+    /// at most in all of them together.
     pub(super) fn views(&self, subject: &dyn Subject, most: Most) -> Vec<View> {
         if most.sessions == 0 {
             return Vec::new();

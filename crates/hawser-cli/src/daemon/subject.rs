@@ -1,4 +1,5 @@
-//! What a daemon shows of itself and lets others change: [`Subject`] and the types that it speaks of.
+//! What a daemon shows of itself and lets others change: [`Subject`] and the types that it speaks
+//! of.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -14,15 +15,15 @@ use super::refusal::Changed;
 
 /// What a daemon shows of itself.
 pub(crate) trait Subject: Send + Sync + 'static {
-    /// Its sessions whose names are `wanted`, each with at most `max_streams` of its streams. The others cost
-    /// nothing.
+    /// Its sessions whose names are `wanted`, each with at most `max_streams` of its streams. The
+    /// others cost nothing.
     fn sessions(&self, wanted: &dyn Fn(&str) -> bool, max_streams: usize) -> Vec<View>;
 
     /// How many sessions it has.
     fn session_count(&self) -> usize;
 
-    /// The programs that asked for these streams of the session with this name, as far as they are known
-    /// by now. The others are looked for from then on.
+    /// The programs that asked for these streams of the session with this name, as far as they are
+    /// known by now. The others are looked for from then on.
     fn programs(&self, _session: &str, _streams: &[StreamId]) -> BTreeMap<StreamId, Arc<str>> {
         BTreeMap::new()
     }
@@ -40,8 +41,8 @@ pub(crate) trait Subject: Send + Sync + 'static {
         None
     }
 
-    /// What connections have moved over each link since the start that it has placed on links, by the
-    /// links' names: sent and received.
+    /// What connections have moved over each link since the start that it has placed on links, by
+    /// the links' names: sent and received.
     fn moved(&self) -> BTreeMap<String, [ByteCount; 2]> {
         BTreeMap::new()
     }
@@ -56,8 +57,8 @@ pub(crate) trait Subject: Send + Sync + 'static {
         None
     }
 
-    /// Does otherwise from now on what is asked to be done so, as a whole or not at all. May wait for
-    /// the disk, for a moment. `None`: it can't do otherwise.
+    /// Does otherwise from now on what is asked to be done so, as a whole or not at all. May wait
+    /// for the disk, for a moment. `None`: it can't do otherwise.
     fn change(&self, _asked: &Request) -> Option<Changed> {
         None
     }
@@ -81,7 +82,8 @@ pub(crate) struct View {
     pub(crate) scheduler: &'static str,
     /// The congestion control that its channels ask for.
     pub(crate) congestion: String,
-    /// The addresses of this machine that its channels use, where its links are the far end's to know.
+    /// The addresses of this machine that its channels use, where its links are the far end's to
+    /// know.
     pub(crate) addresses: BTreeMap<(ChannelId, LinkIndex), IpAddr>,
     /// Why there is no association, where one is wanted.
     pub(crate) transport_problem: Option<String>,

@@ -8,8 +8,8 @@ use hawser_types::ChannelId;
 use super::picture::counted;
 use super::subject::View;
 
-/// Sums that only grow, entered once a second: a session that ends leaves what it had counted by its last
-/// entry.
+/// Sums that only grow, entered once a second: a session that ends leaves what it had counted by
+/// its last entry.
 #[derive(Default)]
 pub(super) struct Totals {
     sums: BTreeMap<&'static str, u64>,
@@ -76,7 +76,8 @@ mod tests {
     use super::super::books::tests::view;
     use super::*;
 
-    /// A session that has sent so many chunks again, whose channels have sent so many segments again.
+    /// A session that has sent so many chunks again, whose channels have sent so many segments
+    /// again.
     fn counted(id: &str, chunks: u64, channels: &[(u32, u64)]) -> View {
         let sent: Vec<_> = channels.iter().map(|(id, _)| (*id, 0)).collect();
         let mut view = view(&sent, &[]);

@@ -36,7 +36,8 @@ impl Web {
         let web = server.local_addr();
         daemon.set_web(Dashboard::new(web, state, tokens));
         tracing::info!(%web, "the dashboard is served; `hawser web` prints its address with the token");
-        // What a log or a file would keep is not for the token; who sits at the terminal may see it.
+        // What a log or a file would keep is not for the token; who sits at the terminal may see
+        // it.
         if io::stdout().is_terminal() {
             show(&format!("{}\n", token.url(web)))?;
         }

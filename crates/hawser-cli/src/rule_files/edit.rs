@@ -11,8 +11,8 @@ use crate::setup::Usage;
 use crate::toml_file::{Content, RULES_HEAD, change};
 
 /// Writes `rule` into the configuration, or into the state directory where no configuration is
-/// named, or where the rule stands that it is to come before; says where. Numbers count `ahead` rules
-/// that are in no file.
+/// named, or where the rule stands that it is to come before; says where. Numbers count `ahead`
+/// rules that are in no file.
 pub(crate) fn add(
     files: &RuleFiles,
     rule: &Rule,
@@ -184,11 +184,11 @@ fn insert(rules: &mut ArrayOfTables, place: usize, mut table: Table) {
     }
 }
 
-/// Takes the user's rule with that number out; gives it and the file that it stood in. Numbers count
-/// `ahead` rules that are in no file.
+/// Takes the user's rule with that number out; gives it and the file that it stood in. Numbers
+/// count `ahead` rules that are in no file.
 ///
-/// Fails with [`RulesChanged`] where its text is not the one that was `meant`, or it has just become
-/// another.
+/// Fails with [`RulesChanged`] where its text is not the one that was `meant`, or it has just
+/// become another.
 pub(crate) fn remove(
     files: &RuleFiles,
     number: usize,
@@ -222,7 +222,8 @@ fn no_tables(path: &Path) -> Usage {
     ))
 }
 
-/// What stood above the rule that is gone from `place`, apart from it by a blank line, stays where it was.
+/// What stood above the rule that is gone from `place`, apart from it by a blank line, stays where
+/// it was.
 fn keep_remarks(document: &mut DocumentMut, removed: &Table, place: usize) {
     let above = removed.decor().prefix().and_then(RawString::as_str);
     let above = above.unwrap_or_default();

@@ -1,12 +1,14 @@
 //! `hawser up --capture`: programs that know nothing of it, over two real links.
 
 use std::process::Command;
+use std::time::Duration;
 
 use hawser_capture::{CaptureError, RunGroup};
 use hawser_skip::namespace::{Neighbour, in_namespace_of_root, ip};
 use serde_json::Value;
+use tokio::net::UdpSocket;
 
-use super::connections::{serve_web, two_links};
+use super::connections::{serve_there, serve_web, two_links};
 use super::program::{Daemon, Place, until};
 
 #[test]
@@ -146,6 +148,47 @@ fn the_kernel_follows_what_a_running_daemon_is_told() {
 }
 
 #[test]
+fn datagrams_of_programs_count_for_the_allowances_of_links() {
+    let name = "captured::datagrams_of_programs_count_for_the_allowances_of_links";
+    captured(name, |stage| {
+        serve_there(&stage.neighbour, async |ready| {
+            let socket = UdpSocket::bind((SERVER, ECHO)).await.unwrap();
+            ready.send(()).unwrap();
+            let mut bytes = [0; 2000];
+            while let Ok((length, from)) = socket.recv_from(&mut bytes).await {
+                let _ = socket.send_to(&bytes[..length], from).await;
+            }
+        });
+        let mut before = stage.used();
+        let is_settled = || {
+            std::thread::sleep(Duration::from_secs(2));
+            let earlier = std::mem::replace(&mut before, stage.used());
+            earlier == before
+        };
+        until("earlier connections are counted", is_settled, || {
+            stage.log()
+        });
+        // Eight flows of a question and its answer, 1000 bytes each.
+        let ask =
+            format!("exec 3<>/dev/udp/{SERVER}/{ECHO}; printf %1000s >&3; dd bs=2000 count=1 <&3");
+        for _ in 0..8 {
+            let mut bash = Command::new("bash");
+            bash.args(["-c", &ask]);
+            stage.group.enter(&mut bash).unwrap();
+            assert_eq!(bash.output().unwrap().stdout.len(), 1000, "{}", stage.log());
+        }
+        let is_counted = || {
+            let [up, down] = [0, 1].map(|at| stage.used()[at] - before[at]);
+            (8000..10_000).contains(&up) && (8000..10_000).contains(&down)
+        };
+        until("all are on the links' accounts", is_counted, || {
+            format!("{before:?} {:?} {}", stage.used(), stage.log())
+        });
+        stage.daemon.end();
+    });
+}
+
+#[test]
 fn a_route_that_appears_is_kept_to() {
     let name = "captured::a_route_that_appears_is_kept_to";
     captured(name, |stage| {
@@ -167,8 +210,8 @@ fn a_route_that_appears_is_kept_to() {
     });
 }
 
-/// A daemon that captures a group whose connections take turns on two links, but for what a rule for
-/// the group keeps off one of them.
+/// A daemon that captures a group whose connections take turns on two links, but for what a rule
+/// for the group keeps off one of them.
 struct Stage {
     place: Place,
     neighbour: Neighbour,
@@ -214,6 +257,15 @@ impl Stage {
     fn links(&self) -> Vec<Value> {
         let status = &self.place.status("client").unwrap()["connections"];
         status["links"].as_array().unwrap().clone()
+    }
+
+    /// Bytes that both links have sent and received this month.
+    fn used(&self) -> [u64; 2] {
+        let status = self.place.status("client").unwrap();
+        ["sent_bytes", "received_bytes"].map(|key| {
+            let links = status["links"].as_array().unwrap().iter();
+            links.filter_map(|link| link["allowed"][key].as_u64()).sum()
+        })
     }
 
     fn state(&self, name: &str) -> String {
@@ -288,6 +340,8 @@ pub(crate) fn in_hierarchy(group: &RunGroup) -> String {
 const SERVER: &str = "10.99.0.1";
 /// Nobody listens there, so that it answers with a refusal.
 const KEPT_OFF_LTE: u16 = 82;
+/// The server sends back the datagrams that come here.
+const ECHO: u16 = 9007;
 const DSL: &str = "10.1.0.2";
 const LTE: &str = "10.2.0.2";
 /// Exit codes of curl's.

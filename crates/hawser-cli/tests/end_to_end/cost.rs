@@ -75,8 +75,8 @@ fn measure(place: &Place, ends: &[Daemon; 2]) {
     );
 }
 
-/// Prints what part of a processor both ends take while `work` is done again and again, and how many
-/// bytes that gives.
+/// Prints what part of a processor both ends take while `work` is done again and again, and how
+/// many bytes that gives.
 fn row(what: &str, ends: &[Daemon; 2], mut work: impl FnMut() -> usize) {
     let (begun, before) = (Instant::now(), ends.each_ref().map(processor_time));
     let mut bytes = 0;

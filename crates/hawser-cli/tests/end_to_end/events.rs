@@ -1,5 +1,5 @@
-//! What is seen of a running daemon: events as they happen, history, what each link carries, and what
-//! programs have open.
+//! What is seen of a running daemon: events as they happen, history, what each link carries, and
+//! what programs have open.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -142,8 +142,8 @@ fn a_stream_shows_the_program_that_asked_for_it() {
     }
     let place = Place::new();
     let _gateway = place.serve();
-    // Everything goes over the gateway: at first nobody needs to know who asks, then a rule says more
-    // of ways, which is not so much that connections wait for long.
+    // Everything goes over the gateway: at first nobody needs to know who asks, then a rule says
+    // more of ways, which is not so much that connections wait for long.
     for rules in ["", "[[rule]]\nport = 1\nmode = \"direct\"\n"] {
         let config = place.path("hawser.toml");
         std::fs::write(&config, rules).unwrap();

@@ -87,8 +87,8 @@ impl Families {
     }
 }
 
-/// Two links of 20 Mbit/s to a neighbour with a gateway and a web server, and a client whose session has
-/// an association.
+/// Two links of 20 Mbit/s to a neighbour with a gateway and a web server, and a client whose
+/// session has an association.
 struct Scene {
     up: Daemon,
     _gateway: Daemon,
@@ -154,8 +154,8 @@ impl Scene {
         assert!(got.unwrap() == page(size), "{}", self.up.log());
     }
 
-    /// What has come to the client by each link that its session has, over channels of a transport or of
-    /// any.
+    /// What has come to the client by each link that its session has, over channels of a transport
+    /// or of any.
     fn received(&self, transport: Option<&str>) -> [Option<u64>; 2] {
         let status = self.place.status("client").unwrap();
         let paths = status["sessions"][0]["paths"].as_array();

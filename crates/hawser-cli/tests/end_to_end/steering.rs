@@ -1,5 +1,5 @@
-//! `hawser policy`, `hawser link` and `hawser rule add --now`: a daemon is steered while connections
-//! are open.
+//! `hawser policy`, `hawser link` and `hawser rule add --now`: a daemon is steered while
+//! connections are open.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};

@@ -184,7 +184,8 @@ fn download(place: &Place, up: &Daemon, size: usize) {
     assert!(got.unwrap() == page(size), "{}", up.log());
 }
 
-/// What has come to one end over channels that `transport` carries; none where there is no such channel.
+/// What has come to one end over channels that `transport` carries; none where there is no such
+/// channel.
 pub(crate) fn carried(place: &Place, end: &str, transport: &str) -> Option<u64> {
     let status = place.status(end)?;
     let paths = status["sessions"][0]["paths"].as_array()?.iter();

@@ -51,7 +51,8 @@ fn units_start_what_there_is() {
     let starts: Vec<String> = starts.collect();
     assert_eq!(starts.len(), 3);
     for start in starts {
-        // The administrator's flags are empty here; with one more it explains itself and starts nothing.
+        // The administrator's flags are empty here; with one more it explains itself and starts
+        // nothing.
         let words = start.split(' ').filter(|word| !word.starts_with('$'));
         let words: Vec<&str> = words.chain(["-h"]).collect();
         let output = Command::new(words[0]).args(&words[1..]).output().unwrap();

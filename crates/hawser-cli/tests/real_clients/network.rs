@@ -51,7 +51,8 @@ impl Drop for Namespace {
     }
 }
 
-/// A client with two links, each with a default route, and a server that both lead to at [`SERVER`].
+/// A client with two links, each with a default route, and a server that both lead to at
+/// [`SERVER`].
 pub(crate) struct TwoLinks {
     pub(crate) client: Namespace,
     pub(crate) server: Namespace,
@@ -85,7 +86,8 @@ impl TwoLinks {
                 end.ip(&format!(
                     "address add 2001:db8:{n}::{host}/64 dev {name} nodad"
                 ));
-                // Addresses that come by themselves come later: browsers then give up what they load.
+                // Addresses that come by themselves come later: browsers then give up what they
+                // load.
                 end.ip(&format!("link set {name} addrgenmode none"));
                 end.ip(&format!("link set {name} up"));
             }

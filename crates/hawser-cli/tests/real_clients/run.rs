@@ -19,7 +19,8 @@ fn hawser_run(network: &TwoLinks, place: &Place, via: &str, command: &[&str]) ->
     hawser
 }
 
-/// The ways of taking connections that this machine permits; what it does not is counted as skipped.
+/// The ways of taking connections that this machine permits; what it does not is counted as
+/// skipped.
 fn ways(place: &Place, test: &str) -> &'static [&'static str] {
     let tried = place.run("try", &["run", "--via", "kernel", "--", "true"]);
     if tried.code == 0 {

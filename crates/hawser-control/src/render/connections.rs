@@ -1,3 +1,5 @@
+//! Connections that go over one link each, in `hawser status`.
+
 use std::time::Duration;
 
 use hawser_types::Rate;

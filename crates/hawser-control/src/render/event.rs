@@ -1,3 +1,5 @@
+//! `hawser events`.
+
 use super::table::printable;
 use crate::{Change, LinkUse, Scheduled};
 

@@ -1,4 +1,6 @@
-use super::status::{megabits, milliseconds, percent, usage};
+//! `hawser links`.
+
+use super::figures::{megabits, milliseconds, percent, usage};
 use super::table::{Side, Table, clip};
 use crate::{LinkStatus, StatusSnapshot};
 

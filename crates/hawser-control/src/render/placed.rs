@@ -1,10 +1,11 @@
+//! Where connections went, in `hawser why`.
+
 use std::time::Duration;
 
 use hawser_types::{ByteCount, Rate};
 
-use super::status::size;
+use super::figures::{clock, milliseconds_with_unit, seconds, size, wrap};
 use super::table::{Side, Table, printable};
-use super::why::{clock, milliseconds, seconds, wrap};
 use crate::placed::{PlacedCandidate, PlacedConnection, PlacedReport, PlacedRule, PlacedTry};
 
 /// Where connections went, as lines of at most `width` columns: one in full, several in a table.
@@ -152,7 +153,7 @@ fn promise(candidate: &PlacedCandidate) -> [String; 8] {
         rate(candidate.down),
         candidate
             .latency
-            .map_or_else(|| "?".to_owned(), milliseconds),
+            .map_or_else(|| "?".to_owned(), milliseconds_with_unit),
         candidate.active.to_string(),
         size(candidate.up_bytes + candidate.down_bytes),
         seconds(candidate.finish),

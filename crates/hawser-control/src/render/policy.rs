@@ -1,6 +1,7 @@
-use super::status::left_out;
+//! `hawser policy`.
+
+use super::figures::{left_out, wrap};
 use super::table::{Side, Table, printable};
-use super::why::wrap;
 use crate::PolicyStatus;
 
 /// How links are chosen, as text of at most `width` columns a line, 40 at least, ended with a line

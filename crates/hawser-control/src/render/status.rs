@@ -1,8 +1,9 @@
-use std::time::Duration;
+//! `hawser status`.
 
-use hawser_types::{ByteCount, Rate};
+use hawser_types::ByteCount;
 
 use super::connections::connections;
+use super::figures::{MIN_WIDTH, left_out, megabits, milliseconds, percent, size, span, usage};
 use super::table::{Side, Table, clip, printable};
 use crate::{
     LinkAllowed, LinkStatus, PathStatus, SessionStatus, StatusSnapshot, Transport, TransportStatus,
@@ -108,14 +109,6 @@ fn link_row(link: &LinkStatus) -> [String; 7] {
         link.allowed.as_ref().map(month).unwrap_or_default(),
         link.reason.clone().unwrap_or_default(),
     ]
-}
-
-/// When a link is used: one word, or one for each direction.
-pub(crate) fn usage(allowed: &LinkAllowed) -> String {
-    match allowed.up == allowed.down {
-        true => allowed.up.to_string(),
-        false => format!("{}/{}", allowed.up, allowed.down),
-    }
 }
 
 /// What has gone over a link this month, of how much, at what cost.
@@ -298,71 +291,21 @@ fn unless_empty<const N: usize>(table: &Table<N>, width: usize) -> Vec<String> {
     }
 }
 
-pub(crate) fn left_out(total: u64, shown: usize, what: &str) -> Option<String> {
-    let more = total.saturating_sub(shown as u64);
-    (more > 0).then(|| format!("  and {more} more {what}"))
-}
-
-pub(crate) fn megabits(rate: Rate) -> String {
-    format!("{:.2}", rate.bits_per_second() as f64 / 1e6)
-}
-
-pub(crate) fn milliseconds(span: Duration) -> String {
-    format!("{:.1}", span.as_secs_f64() * 1e3)
-}
-
 /// `None` of nothing.
 fn part_of(part: u64, all: u64) -> Option<String> {
     (all > 0).then(|| percent(part as f64 / all as f64))
 }
 
-/// A share from 0 to 1.
-pub(crate) fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 1e2)
-}
-
-/// A count in at most seven characters: `512 B`, `12.3 kB`, `1.20 MB`.
-pub fn size(bytes: ByteCount) -> String {
-    let mut value = bytes.as_u64() as f64;
-    if value < 1e3 {
-        return format!("{value} B");
-    }
-    let mut unit = "";
-    for larger in ["kB", "MB", "GB", "TB", "PB", "EB"] {
-        if value < 999.5 {
-            break;
-        }
-        value /= 1e3;
-        unit = larger;
-    }
-    let digits = match value {
-        ..9.995 => 2,
-        ..99.95 => 1,
-        _ => 0,
-    };
-    format!("{value:.digits$} {unit}")
-}
-
-/// A span in its two largest units: `3d 4h`, `12m 05s`, `7s`.
-pub fn span(span: Duration) -> String {
-    let seconds = span.as_secs();
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
-        3600..86_400 => format!("{}h {:02}m", seconds / 3600, seconds / 60 % 60),
-        _ => format!("{}d {}h", seconds / 86_400, seconds / 3600 % 24),
-    }
-}
-
-pub(crate) const MIN_WIDTH: usize = 40;
 /// How many streams of a session [`render_status`] shows at most.
 pub const STREAMS_SHOWN: usize = 20;
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use std::collections::BTreeMap;
 
-    use hawser_types::{ChannelId, LinkIndex, StreamId};
+    use hawser_types::{ChannelId, LinkIndex, Rate, StreamId};
 
     use super::*;
     use crate::{

@@ -1,12 +1,15 @@
+//! `hawser streams`.
+
 use std::cmp::Reverse;
 
+use super::figures::{left_out, megabits, size, span};
 use super::placed::why_in_short;
-use super::status::{left_out, megabits, size, span};
 use super::table::{Side, Table, clip, printable};
 use crate::{PathState, PlacedConnection, PlacedReport, SessionStatus, StatusSnapshot};
 
-/// What goes where, the busiest first: the streams of each session, and the connections that go over
-/// one link each and are open. As text of at most `width` columns a line, ended with a line end.
+/// What goes where, the busiest first: the streams of each session, and the connections that go
+/// over one link each and are open. As text of at most `width` columns a line, ended with a line
+/// end.
 pub fn render_streams(
     snapshot: &StatusSnapshot,
     placed: Option<&PlacedReport>,

@@ -5,7 +5,8 @@
 pub(crate) enum Side {
     Left,
     Right,
-    /// Left, and cut when the line would be too long, the widest column first; or left out where nothing stands in it.
+    /// Left, and cut when the line would be too long, the widest column first; or left out where
+    /// nothing stands in it.
     Flexible,
 }
 
@@ -99,8 +100,8 @@ pub(crate) fn clip(text: &str, room: usize) -> String {
     short
 }
 
-/// The text with `?` in place of characters that command a terminal, or that hide or turn round what
-/// stands beside them: names come from others.
+/// The text with `?` in place of characters that command a terminal, or that hide or turn round
+/// what stands beside them: names come from others.
 pub fn printable(text: &str) -> String {
     text.replace(|it: char| it.is_control() || is_unseen(it), "?")
 }

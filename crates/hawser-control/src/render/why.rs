@@ -1,9 +1,11 @@
-use std::time::Duration;
+//! `hawser why`.
 
 use hawser_types::ByteCount;
 
+use super::figures::{
+    MIN_WIDTH, clock, left_out, milliseconds_with_unit, seconds, size, span, wrap,
+};
 use super::placed::placed;
-use super::status::{MIN_WIDTH, left_out, size, span};
 use super::table::{Side, Table, printable};
 use crate::{Role, WhyEvent, WhyLink, WhyReport, WhySession, WhyStream};
 
@@ -87,8 +89,8 @@ fn link_text(link: &WhyLink, events: &[WhyEvent]) -> String {
         if let Some(later) = link.later.filter(|_| count.why == "later") {
             text += &format!(
                 " ({} against {} by the one chosen)",
-                milliseconds(later.here),
-                milliseconds(later.there)
+                milliseconds_with_unit(later.here),
+                milliseconds_with_unit(later.there)
             );
         }
         text.push('.');
@@ -195,25 +197,6 @@ fn the_other_way(session: &WhySession, role: Role) -> Option<String> {
     ))
 }
 
-/// Puts a paragraph into lines; all but the first are indented.
-pub(crate) fn wrap(lines: &mut Vec<String>, text: &str, width: usize) {
-    let mut line = String::new();
-    let mut used = 0;
-    for word in text.split(' ') {
-        let length = word.chars().count();
-        if used > 0 && used + 1 + length > width {
-            lines.push(std::mem::replace(&mut line, INDENT.to_owned()));
-            used = INDENT.len();
-        } else if used > 0 {
-            line.push(' ');
-            used += 1;
-        }
-        line.push_str(word);
-        used += length;
-    }
-    lines.push(line);
-}
-
 fn chunks(count: u64) -> String {
     match count {
         1 => "1 chunk".to_owned(),
@@ -231,36 +214,14 @@ fn percent(share: f64) -> String {
     }
 }
 
-pub(crate) fn milliseconds(span: Duration) -> String {
-    let millis = span.as_secs_f64() * 1e3;
-    match millis < 9.95 {
-        true => format!("{millis:.1} ms"),
-        false => format!("{millis:.0} ms"),
-    }
-}
-
-pub(crate) fn seconds(span: Duration) -> String {
-    match span < Duration::from_secs(1) {
-        true => milliseconds(span),
-        false => format!("{:.1} s", span.as_secs_f64()),
-    }
-}
-
-/// The time of day of a moment in milliseconds since 1970-01-01 00:00 UTC: `12:03:04.1 UTC`.
-pub fn clock(unix_ms: u64) -> String {
-    let tenths = unix_ms / 100 % 864_000;
-    let (seconds, tenth) = (tenths / 10, tenths % 10);
-    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
-    format!("{hours:02}:{minutes:02}:{:02}.{tenth} UTC", seconds % 60)
-}
-
-const INDENT: &str = "  ";
 const MAX_STREAMS: usize = 20;
 /// Events shown of each link.
 const MAX_EVENTS: usize = 8;
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use hawser_types::{ChannelId, LinkIndex, StreamId};
 
     use super::*;

@@ -273,7 +273,8 @@ impl KernelPlaces {
         self.try_again(&decision, connection.remote);
         self.teach(connection, Bytes::from(decision.demand));
         if self.flows.len() < MAX_FLOWS {
-            let placed = Placed::new(self.director.open(&decision, link), self.director.now());
+            let flow = self.director.open(&decision, link);
+            let placed = Placed::new(flow, connection.udp, self.director.now());
             self.flows.insert(connection.cookie, placed);
             if !connection.udp {
                 let (cookie, now) = (connection.cookie, self.director.now());
@@ -326,18 +327,21 @@ impl KernelPlaces {
         let Some(mut placed) = self.flows.remove(&connection.cookie) else {
             return;
         };
-        // One that never came about teaches nothing; of datagrams nobody knows what they moved.
-        let Some((moved, took)) = end.moved.zip(end.connect_time) else {
+        let now = self.director.now();
+        if connection.udp {
+            return placed.moved(now, end.moved);
+        }
+        // A connection that was never established teaches nothing.
+        let Some(took) = end.connect_time else {
             return;
         };
-        let now = self.director.now();
         placed.connected(now, took, end.lasted.saturating_sub(took));
         if let Some(latency) = end.latency {
             placed.flow.round_trip(latency);
         }
         // Nobody knows when its last bytes came: after the last time that it was looked.
         placed.flow.heard(self.counted);
-        placed.moved(now, moved);
+        placed.moved(now, end.moved);
     }
 }
 

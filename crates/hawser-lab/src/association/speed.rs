@@ -1,4 +1,5 @@
-//! Links without limits: what associations carry and what they cost, beside usrsctp and QUIC (quinn).
+//! Links without limits: what associations carry and what they cost, beside usrsctp and QUIC
+//! (quinn).
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,7 +10,7 @@ use serde::Serialize;
 
 use super::end::{End, Usrsctp};
 use super::{Stack, addresses};
-use crate::experiment::{Common, Findings, Head, Way, begin};
+use crate::experiment::{Common, Directions, Findings, Head, begin};
 use crate::measure::{StepError, aligned};
 use crate::meter::AssociationOutcome;
 use crate::scenario::Direction;
@@ -32,11 +33,15 @@ struct Options {
     #[arg(long, default_value = "1GB")]
     bytes: ByteCount,
     /// Bytes of one message, or of one write
-    #[arg(long, default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(
+        long,
+        default_value_t = 65_536,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000)
+    )]
     message: u32,
     /// Which way
     #[arg(long, default_value = "put")]
-    direction: Way,
+    direction: Directions,
     /// Only these, as STACK-LINKS, such as "hawser-sealed-2,quinn-1"
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -71,7 +76,7 @@ struct Sample {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-struct Report {
+struct SpeedReport {
     #[serde(flatten)]
     head: Head,
     bytes: u64,
@@ -93,7 +98,7 @@ impl Arguments {
 }
 
 /// Measures every stack in turns, with logs in `folder`.
-fn run(options: &Options, folder: &Path) -> anyhow::Result<Report> {
+fn run(options: &Options, folder: &Path) -> anyhow::Result<SpeedReport> {
     let usrsctp = Usrsctp::build(folder)?;
     let load = load();
     let mut rows: Vec<Row> = Vec::new();
@@ -112,7 +117,7 @@ fn run(options: &Options, folder: &Path) -> anyhow::Result<Report> {
         }
     }
     rows.iter_mut().for_each(Row::sum_up);
-    Ok(Report {
+    Ok(SpeedReport {
         head: Head::new("association-speed", "cables"),
         bytes: options.bytes.as_u64(),
         message: options.message,
@@ -198,7 +203,8 @@ impl Row {
     }
 }
 
-/// Hawser's associations beside each of the others, by medians: usrsctp seals nothing, QUIC everything.
+/// Hawser's associations beside each of the others, by medians: usrsctp seals nothing, QUIC
+/// everything.
 fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for row in rows {
@@ -241,7 +247,7 @@ fn load() -> f64 {
     first.and_then(|load| load.parse().ok()).unwrap_or_default()
 }
 
-impl Findings for Report {
+impl Findings for SpeedReport {
     fn head(&self) -> &Head {
         &self.head
     }

@@ -4,9 +4,9 @@
  *   usrsctp receive LOCALS -       BYTES MESSAGE CMT
  *
  * LOCALS and REMOTES are IPv4 addresses with commas between them. CMT is 1 for concurrent multipath
- * transfer, 0 for one path at a time. Byte n of what is sent is byte n % PERIOD of a row of hashes, so
- * that a byte that is lost, doubled or in the wrong place shows. The last line of the output says how
- * many bytes came, how many of them were wrong, and in how many seconds.
+ * transfer, 0 for one path at a time. Byte n of the payload is byte n % PERIOD of a row of hashes,
+ * so that a byte that is lost, doubled or in the wrong place shows. The last line of the output
+ * gives the bytes that came, the wrong ones among them, and the seconds that it took.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -99,7 +99,8 @@ static struct socket *open_socket(struct sockaddr_in *locals, size_t count) {
   memset(&encaps, 0, sizeof encaps);
   encaps.sue_address.ss_family = AF_INET;
   encaps.sue_port = htons(UDP_PORT);
-  if (usrsctp_setsockopt(sock, IPPROTO_SCTP, SCTP_REMOTE_UDP_ENCAPS_PORT, &encaps, sizeof encaps) < 0)
+  if (usrsctp_setsockopt(sock, IPPROTO_SCTP, SCTP_REMOTE_UDP_ENCAPS_PORT, &encaps,
+                         sizeof encaps) < 0)
     fail("no encapsulation");
   for (size_t i = 0; i < count; i++)
     if (usrsctp_bindx(sock, (struct sockaddr *)&locals[i], 1, SCTP_BINDX_ADD_ADDR) < 0)
@@ -112,7 +113,8 @@ static void send_all(struct socket *sock, uint64_t bytes, size_t message) {
     size_t size = bytes - done < message ? (size_t)(bytes - done) : message;
     struct sctp_sndinfo info;
     memset(&info, 0, sizeof info);
-    ssize_t sent = usrsctp_sendv(sock, bytes_at(done), size, NULL, 0, &info, sizeof info, SCTP_SENDV_SNDINFO, 0);
+    ssize_t sent = usrsctp_sendv(sock, bytes_at(done), size, NULL, 0, &info, sizeof info,
+                                 SCTP_SENDV_SNDINFO, 0);
     if (sent < 0)
       fail("can't send");
     done += size;
@@ -135,7 +137,8 @@ static ssize_t receive(struct socket *sock, void *buffer, size_t size, int *flag
   socklen_t from_length = sizeof from, length = sizeof info;
   unsigned int kind = 0;
   *flags = 0;
-  return usrsctp_recvv(sock, buffer, size, (struct sockaddr *)&from, &from_length, &info, &length, &kind, flags);
+  return usrsctp_recvv(sock, buffer, size, (struct sockaddr *)&from, &from_length, &info, &length,
+                       &kind, flags);
 }
 
 static void receive_end(struct socket *sock) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hawser_types::ByteCount;
 
-use crate::experiment::{Common, Several, Way};
+use crate::experiment::{Common, Directions, Several};
 use crate::measure::{self, Contender, Options, Payload};
 
 #[derive(Debug, clap::Args)]
@@ -19,7 +19,7 @@ pub(super) struct RunArguments {
     repeat: u32,
     /// Which way; the scenario's own when not given
     #[arg(long)]
-    direction: Option<Way>,
+    direction: Option<Directions>,
     /// Only these contenders
     #[arg(long, value_delimiter = ',')]
     only: Vec<Contender>,
@@ -51,7 +51,10 @@ impl RunArguments {
         }
         let options = Options {
             repeat: self.repeat,
-            directions: self.direction.map(Way::directions).unwrap_or_default(),
+            directions: self
+                .direction
+                .map(Directions::directions)
+                .unwrap_or_default(),
             hawser: wants_hawser.then(|| self.common.programs()).transpose()?,
             contenders,
             warm: self.warm,

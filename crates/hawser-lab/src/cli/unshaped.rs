@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use hawser_types::ByteCount;
 
-use crate::experiment::{Common, Way, begin};
+use crate::experiment::{Common, Directions, begin};
 use crate::unshaped;
 
 #[derive(Debug, clap::Args)]
@@ -19,7 +19,7 @@ pub(super) struct UnshapedArguments {
     repeat: u32,
     /// Which way
     #[arg(long, default_value = "both")]
-    direction: Way,
+    direction: Directions,
     /// Only these, as the table names them, such as "mptcp,library plain"
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,

@@ -1,10 +1,10 @@
 //! The report as text.
 
-use super::{Kind, Phase, Report};
+use super::{ConnectReport, Kind, Phase};
 use crate::measure::aligned;
 use crate::statistics::Spread;
 
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &ConnectReport) -> String {
     let header = [
         "connection",
         "number",
@@ -40,7 +40,7 @@ pub(super) fn render(report: &Report) -> String {
     text
 }
 
-fn row(report: &Report, phase: &Phase, plain: Option<&Phase>) -> Vec<String> {
+fn row(report: &ConnectReport, phase: &Phase, plain: Option<&Phase>) -> Vec<String> {
     let mut cells = vec![name(phase.kind).to_owned(), phase.samples.len().to_string()];
     let asked = match phase.kind {
         Kind::Fresh => "2 over TCP",
@@ -56,7 +56,7 @@ fn row(report: &Report, phase: &Phase, plain: Option<&Phase>) -> Vec<String> {
 }
 
 /// Median and p99 in milliseconds, then the median in round trips, and that over plain TCP's.
-fn times(report: &Report, own: Option<Spread>, plain: Option<Spread>) -> [String; 4] {
+fn times(report: &ConnectReport, own: Option<Spread>, plain: Option<Spread>) -> [String; 4] {
     let Some(own) = own else {
         return ["-"; 4].map(str::to_owned);
     };

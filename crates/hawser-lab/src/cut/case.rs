@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::hosts::Hosts;
 use super::visits::{Held, SILENT, Visit, Visits, monotonic};
-use super::{Cut, Options, Way, name};
+use super::{Cut, EntryPoint, Options, name};
 use crate::measure::{Bench, Programs};
 use crate::scenario::Scenario;
 use crate::statistics::Spread;
@@ -20,7 +20,7 @@ use crate::verdict::{Asked, Verdict};
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Case {
-    pub(super) way: Way,
+    pub(super) way: EntryPoint,
     pub(super) cut: Cut,
     /// From the beginning to the answer, of those that were answered before the loss.
     pub(super) before: Option<Spread>,
@@ -31,8 +31,8 @@ pub(super) struct Case {
     pub(super) later_failed: usize,
     pub(super) caught: Caught,
     pub(super) old: Old,
-    /// Every connection that came and went: when it began and ended, from the loss on; whether it was
-    /// answered over the link that was lost (1), another (2) or not (0).
+    /// Every connection that came and went: when it began and ended, from the loss on; whether it
+    /// was answered over the link that was lost (1), another (2) or not (0).
     visits: Vec<(f64, f64, u8)>,
 }
 
@@ -41,8 +41,8 @@ pub(super) struct Case {
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Caught {
     pub(super) begun: usize,
-    /// Answered, but later than any before the loss by more than 50 ms: where that can be, they were
-    /// moved over.
+    /// Answered, but later than any before the loss by more than 50 ms: where that can be, they
+    /// were moved over.
     pub(super) late: usize,
     /// The longest time of those that were answered.
     pub(super) longest: f64,
@@ -77,7 +77,7 @@ pub(super) fn measure(
     scenario: &Scenario,
     options: &Options,
     programs: &Programs,
-    (way, cut): (Way, Cut),
+    (way, cut): (EntryPoint, Cut),
     folder: &Path,
 ) -> anyhow::Result<Case> {
     let bench = Bench::new(Lab::shaped(scenario)?, folder)?;
@@ -101,7 +101,7 @@ pub(super) fn measure(
 
 impl Case {
     /// The link was lost at some time between those in `at`.
-    fn of((way, cut): (Way, Cut), all: &Visits, at: [f64; 2], lost: Ipv4Addr) -> Self {
+    fn of((way, cut): (EntryPoint, Cut), all: &Visits, at: [f64; 2], lost: Ipv4Addr) -> Self {
         let [not_yet, at] = at;
         let took = |visit: &&Visit| visit.ended - visit.began;
         let answered = |visit: &&Visit| visit.error.is_none();
@@ -175,7 +175,12 @@ impl Case {
 }
 
 impl Caught {
-    fn of<'a>(way: Way, visits: impl Iterator<Item = &'a Visit>, at: f64, normal: f64) -> Self {
+    fn of<'a>(
+        way: EntryPoint,
+        visits: impl Iterator<Item = &'a Visit>,
+        at: f64,
+        normal: f64,
+    ) -> Self {
         let mut caught = Self::default();
         for visit in visits {
             caught.begun += 1;
@@ -188,8 +193,8 @@ impl Caught {
             *caught.errors.entry(error.clone()).or_default() += 1;
             // Where others connect for it, the application can't see whether they had.
             let stood = match way {
-                Way::Kernel => visit.connected.is_some(),
-                Way::Port | Way::Shim => visit.began < at,
+                EntryPoint::Kernel => visit.connected.is_some(),
+                EntryPoint::Port | EntryPoint::Shim => visit.began < at,
             };
             match error == SILENT {
                 true if stood => caught.lost += 1,
@@ -262,7 +267,7 @@ mod tests {
         };
         let held = vec![held(LOST, Some(SILENT)), held(ALIVE, None)];
         Case::of(
-            (Way::Kernel, Cut::Silent),
+            (EntryPoint::Kernel, Cut::Silent),
             &Visits { held, visits },
             [10.0; 2],
             LOST,

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::visits::{PATIENCE, Visits};
-use super::{Options, Way};
+use super::{EntryPoint, Options};
 use crate::measure::{Bench, Programs, StepError, own_program, wait_for_file, wait_for_port};
 use crate::process::Program;
 use crate::topology::SERVER;
@@ -52,7 +52,7 @@ http {{
     }
 
     /// Starts the application, and returns once its first connections are open.
-    pub(super) fn start(&self, way: Way) -> Result<Application, StepError> {
+    pub(super) fn start(&self, way: EntryPoint) -> Result<Application, StepError> {
         let (client, folder) = (self.bench.lab().client(), self.bench.folder());
         let [ready, report] = [READY, REPORT].map(|name| folder.join(name));
         // A folder that is kept may hold those of another run.
@@ -61,12 +61,12 @@ http {{
         }
         let mut daemon = None;
         let mut command = match way {
-            Way::Port => {
+            EntryPoint::Port => {
                 daemon = Some(self.daemon()?);
                 client.command(own_program()?)
             }
-            Way::Shim => self.captured("shim")?,
-            Way::Kernel => self.captured("kernel")?,
+            EntryPoint::Shim => self.captured("shim")?,
+            EntryPoint::Kernel => self.captured("kernel")?,
         };
         command.args(["meter", "visits", &WEB.to_string()]);
         command.arg(&ready).arg(report);
@@ -77,7 +77,7 @@ http {{
         ] {
             command.args([name, &value.to_string()]);
         }
-        if way == Way::Port {
+        if way == EntryPoint::Port {
             command.args(["--socks", &SOCKS.to_string()]);
         }
         let mut program = Program::start("application", command, &folder.join("application.log"))?;

@@ -1,11 +1,11 @@
 //! The report as text.
 
-use super::Report;
+use super::CutReport;
 use super::case::Case;
 use crate::measure::aligned;
 use crate::statistics::Spread;
 
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &CutReport) -> String {
     let header = [
         "way, loss",
         "before: median, ms",

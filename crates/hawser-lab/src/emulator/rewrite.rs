@@ -140,7 +140,8 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_frame_makes_it_panic(mut frame in proptest::collection::vec(0_u8..=255, 0..80)) {
-            let translation = Translation { inside: Ipv4Addr::UNSPECIFIED, outside: Ipv4Addr::LOCALHOST };
+            let (inside, outside) = (Ipv4Addr::UNSPECIFIED, Ipv4Addr::LOCALHOST);
+            let translation = Translation { inside, outside };
             translation.outwards(&mut frame);
             translation.inwards(&mut frame);
         }

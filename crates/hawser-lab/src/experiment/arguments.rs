@@ -85,13 +85,13 @@ impl<O: clap::Args + Sync> Single<O> {
 
 /// Which ways bytes go.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub(crate) enum Way {
+pub(crate) enum Directions {
     Put,
     Get,
     Both,
 }
 
-impl Way {
+impl Directions {
     pub(crate) fn directions(self) -> Vec<Direction> {
         match self {
             Self::Put => vec![Direction::Put],

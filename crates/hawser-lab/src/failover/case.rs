@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use hawser_types::ByteCount;
 
 use super::{Load, Sample, Trouble};
-use crate::carrier::{Carrier, Ways};
+use crate::contender::{Contender, Equipment};
 use crate::measure::{StepError, recovery};
 use crate::meter::{self, Order};
 use crate::scenario::{Direction, Event, Scenario, promise};
@@ -17,8 +17,8 @@ use crate::scenario::{Direction, Event, Scenario, promise};
 pub(super) struct Subject<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) part: Duration,
-    pub(super) ways: Ways<'a>,
-    pub(super) carrier: Carrier,
+    pub(super) equipment: Equipment<'a>,
+    pub(super) contender: Contender,
     pub(super) trouble: Trouble,
     pub(super) load: Load,
 }
@@ -32,7 +32,7 @@ impl Subject<'_> {
             Load::Idle => self.at_rest(index),
         };
         // The session that lives on is on all links again; MPTCP's connections are new each time.
-        if self.carrier == Carrier::Hawser {
+        if self.contender == Contender::Hawser {
             std::thread::sleep(self.part);
         }
         sample
@@ -41,9 +41,9 @@ impl Subject<'_> {
     fn under_load(&self, index: usize, direction: Direction) -> Result<Sample, StepError> {
         let events = self.events(index);
         let bytes = self.payload(index, direction);
-        let order = self.ways.order(self.carrier, direction, bytes);
+        let order = self.equipment.order(self.contender, direction, bytes);
         let limit = self.part * LIMIT + PATIENCE;
-        let outcome = self.ways.bench.transfer(&order, limit, &events)?;
+        let outcome = self.equipment.bench.transfer(&order, limit, &events)?;
         let before = recovery::before(&outcome, self.part);
         let back = events.last().map_or(Duration::ZERO, |event| event.at);
         let full = before.and_then(|rate| recovery::until(&outcome, back, rate * FULL));
@@ -73,11 +73,11 @@ impl Subject<'_> {
     }
 
     fn at_rest(&self, index: usize) -> Result<Sample, StepError> {
-        let lab = self.ways.bench.lab();
+        let lab = self.equipment.bench.lab();
         let bytes = ByteCount::new(REQUEST.len() as u64);
         let order = Order {
             patience: PATIENCE,
-            ..self.ways.order(self.carrier, Direction::Put, bytes)
+            ..self.equipment.order(self.contender, Direction::Put, bytes)
         };
         let mut stream = lab.client().run(|| meter::open_echo(&order))?;
         ask(&mut stream)?;

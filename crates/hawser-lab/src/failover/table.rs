@@ -1,13 +1,13 @@
 //! The report as text.
 
-use super::{Case, Load, Report};
+use super::{Case, FailoverReport, Load};
 use crate::measure::{aligned, median};
 
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &FailoverReport) -> String {
     let header = [
         "trouble",
         "load",
-        "carrier",
+        "contender",
         "times",
         "gap or first byte, ms: median",
         "worst",

@@ -8,7 +8,7 @@ use hawser_types::{Instant, Rate};
 use serde::Serialize;
 
 use super::Options;
-use crate::carrier::{Carrier, Ways};
+use crate::contender::{Contender, Equipment};
 use crate::emulator::Watch;
 use crate::measure::{Bench, Programs, StepError};
 use crate::meter::Congestion;
@@ -21,7 +21,7 @@ pub(super) struct Pair<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) options: &'a Options,
     pub(super) programs: &'a Programs,
-    pub(super) carrier: Carrier,
+    pub(super) contender: Contender,
     pub(super) beside: Congestion,
     pub(super) direction: Direction,
 }
@@ -38,7 +38,8 @@ pub(super) struct Share {
     pub(super) jain: f64,
     /// How much of the link's rate the other one took when plain TCP had ended.
     pub(super) taken_after: f64,
-    /// How much of their rates the other links carried meanwhile, together; nothing when there is none.
+    /// How much of their rates the other links carried meanwhile, together; nothing when there is
+    /// none.
     pub(super) others: Option<f64>,
 }
 
@@ -47,19 +48,19 @@ impl Pair<'_> {
     pub(super) fn measure(&self, place: &Path) -> Result<Share, StepError> {
         std::fs::create_dir_all(place)?;
         let bench = Bench::new(Lab::shaped(self.scenario)?, place)?;
-        let session = self.carrier.session(&bench, self.programs)?;
-        let ways = Ways {
+        let session = self.contender.session(&bench, self.programs)?;
+        let equipment = Equipment {
             bench: &bench,
             session: session.as_ref(),
             link: self.options.link - 1,
         };
         let span = Duration::from_secs(self.options.seconds);
         let bytes = self.rate() * LEAD + self.rate() * (span / 2);
-        let tcp = ways.order(Carrier::Tcp(self.beside), self.direction, bytes);
+        let tcp = equipment.order(Contender::Tcp(self.beside), self.direction, bytes);
         // More than it can carry until the end, so that it never ends by itself.
         let limit = LEAD + span * LIMIT;
         let plenty = self.scenario.total_rate(self.direction) * ((limit + AFTER) * 2);
-        let own = ways.order(self.carrier, self.direction, plenty);
+        let own = equipment.order(self.contender, self.direction, plenty);
         let broken = |what: &str| io::Error::other(what.to_owned());
         let emulator = bench.lab().emulator();
         let emulator = emulator.ok_or_else(|| broken("the links are not emulated"))?;

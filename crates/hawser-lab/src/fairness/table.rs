@@ -1,9 +1,9 @@
 //! The report as text.
 
-use super::{Report, Row};
+use super::{FairnessReport, Row};
 use crate::measure::aligned;
 
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &FairnessReport) -> String {
     let header = [
         "",
         "pair",

@@ -14,8 +14,8 @@ use super::files::{self, File};
 use super::task::{HOSTS, Load, Site};
 use crate::process::output_of;
 
-/// A repository on each of four hosts, and what apt-get knows of them. What is in the packages is never
-/// looked at: apt-get checks their sizes and sums, and is told not to unpack them.
+/// A repository on each of four hosts, and what apt-get knows of them. What is in the packages is
+/// never looked at: apt-get checks their sizes and sums, and is told not to unpack them.
 pub(super) struct Apt {
     files: Vec<File>,
     published: Vec<PathBuf>,

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::way::{Sample, Way};
-use super::{Done, Report, Row};
+use super::variant::{Sample, Variant};
+use super::{Done, GainReport, Row};
 use crate::measure::{aligned, median};
 use crate::verdict::{Asked, Verdict};
 
@@ -63,12 +63,12 @@ impl Gain {
 pub(super) fn judge(done: &mut Done) {
     let by_median = |row: &&Row| median(row.samples.iter().map(|sample| sample.seconds));
     let links = done.ways.iter();
-    let links = links.filter(|row| matches!(row.way, Way::Link(_)));
+    let links = links.filter(|row| matches!(row.way, Variant::Link(_)));
     let best = links
         .filter_map(|row| Some((by_median(&row)?, row)))
         .min_by(|a, b| a.0.total_cmp(&b.0))
         .map_or(Vec::new(), |(_, row)| row.samples.clone());
-    let turns = done.ways.iter().find(|row| row.way == Way::RoundRobin);
+    let turns = done.ways.iter().find(|row| row.way == Variant::RoundRobin);
     let turns = turns.map_or(Vec::new(), |row| row.samples.clone());
     let megabits = done.bytes.as_u64() as f64 * 8e-6;
     for row in &mut done.ways {
@@ -106,7 +106,7 @@ pub(super) fn verdicts(done: &Done) -> Vec<Verdict> {
     all
 }
 
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &GainReport) -> String {
     let header = [
         "task",
         "way",
@@ -182,7 +182,7 @@ mod tests {
     use super::super::task::Task;
     use super::*;
 
-    fn row(way: Way, seconds: &[f64]) -> Row {
+    fn row(way: Variant, seconds: &[f64]) -> Row {
         let sample = |(index, seconds): (usize, &f64)| Sample {
             round: 1 + u8::try_from(index).unwrap(),
             seconds: *seconds,
@@ -209,10 +209,10 @@ mod tests {
     #[test]
     fn a_gain_is_over_the_same_round_of_the_better_link() {
         let done = judged(vec![
-            row(Way::Link(0), &[8.0, 8.0, 8.0]),
-            row(Way::Link(1), &[4.0, 6.0, 5.0]),
-            row(Way::RoundRobin, &[6.0, 6.0, 6.0]),
-            row(Way::Kernel, &[5.0, 3.0, 2.0]),
+            row(Variant::Link(0), &[8.0, 8.0, 8.0]),
+            row(Variant::Link(1), &[4.0, 6.0, 5.0]),
+            row(Variant::RoundRobin, &[6.0, 6.0, 6.0]),
+            row(Variant::Kernel, &[5.0, 3.0, 2.0]),
         ]);
         let figures = done.ways[3].figures;
         assert_eq!(figures.later_seconds, Some(2.5));
@@ -225,9 +225,9 @@ mod tests {
     #[test]
     fn both_gains_are_asked_for_first_and_later() {
         let done = judged(vec![
-            row(Way::Link(0), &[4.0, 4.0]),
-            row(Way::RoundRobin, &[6.0, 6.0]),
-            row(Way::Shim, &[5.0, 3.0]),
+            row(Variant::Link(0), &[4.0, 4.0]),
+            row(Variant::RoundRobin, &[6.0, 6.0]),
+            row(Variant::Shim, &[5.0, 3.0]),
         ]);
         let verdicts = verdicts(&done);
         let met: Vec<_> = verdicts.iter().map(|verdict| verdict.met).collect();
@@ -240,9 +240,9 @@ mod tests {
 
     #[test]
     fn a_round_that_failed_is_compared_with_nothing() {
-        let mut turns = row(Way::RoundRobin, &[6.0, 6.0, 6.0]);
+        let mut turns = row(Variant::RoundRobin, &[6.0, 6.0, 6.0]);
         turns.samples.remove(1);
-        let done = judged(vec![turns, row(Way::Shim, &[3.0, 1.0, 2.0])]);
+        let done = judged(vec![turns, row(Variant::Shim, &[3.0, 1.0, 2.0])]);
         let figures = done.ways[1].figures;
         assert_eq!(figures.of_round_robin.later.unwrap().median, 3.0);
         assert_eq!(figures.of_best_link.first, None);

@@ -1,13 +1,13 @@
 //! The report as text.
 
-use super::{Phase, Report, alone};
+use super::{InteractiveReport, Phase, alone};
 use crate::measure::{aligned, median};
 use crate::scenario::Direction;
 use crate::statistics::Spread;
 
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &InteractiveReport) -> String {
     let header = [
-        "carrier",
+        "contender",
         "bulk",
         "echoes",
         "median",
@@ -32,7 +32,7 @@ pub(super) fn render(report: &Report) -> String {
     text
 }
 
-fn row(report: &Report, phase: &Phase) -> Vec<String> {
+fn row(report: &InteractiveReport, phase: &Phase) -> Vec<String> {
     let show = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
     let of = |of: fn(&Spread) -> f64| show(phase.echo_seconds.map(|s| of(&s) * 1e3));
     let added = match phase.bulk {

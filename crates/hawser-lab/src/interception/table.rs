@@ -2,11 +2,11 @@
 
 use hawser_types::ByteCount;
 
-use super::{Connects, Report};
+use super::{Connects, InterceptionReport};
 use crate::measure::{aligned, median};
 use crate::statistics::Spread;
 
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &InterceptionReport) -> String {
     let header = [
         "connect",
         "median",

@@ -82,7 +82,8 @@ impl Bench {
         let missed = self.lab.counters().missed;
         let carried = self.lab.carried();
         let mut command = self.lab.client().command(own_program()?);
-        // What is buffered on the way may be all there is: its acknowledgement comes at the very end.
+        // What is buffered on the way may be all there is: its acknowledgement comes at the very
+        // end.
         command.args(arguments(&Order {
             patience: limit,
             ..order.clone()
@@ -262,8 +263,8 @@ pub(crate) fn wait_for_port(
     }
 }
 
-/// How long a transfer may take: several times what it would at the rate, and more for events and on
-/// `lossy` links.
+/// How long a transfer may take: several times what it would at the rate, and more for events and
+/// on `lossy` links.
 pub(crate) fn limit_for(bytes: ByteCount, rate: Rate, events: &[Event], lossy: bool) -> Duration {
     let ideal = rate
         .time_for(bytes)

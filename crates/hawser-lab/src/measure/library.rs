@@ -20,7 +20,8 @@ pub(crate) struct LibraryServer {
 }
 
 impl Bench {
-    /// Starts an endpoint on the server host, with its log and its invites for `clients` in `folder`.
+    /// Starts an endpoint on the server host, with its log and its invites for `clients` in
+    /// `folder`.
     pub(crate) fn serve_library(
         &self,
         folder: &Path,

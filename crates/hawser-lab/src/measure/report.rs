@@ -180,8 +180,8 @@ impl Findings for Report {
         table::render(self)
     }
 
-    /// One for each direction; of each contender the transfer with the median rate, by the congestion
-    /// control that was ahead.
+    /// One for each direction; of each contender the transfer with the median rate, by the
+    /// congestion control that was ahead.
     fn charts(&self) -> Vec<Chart> {
         let chart = |summary: &Summary| {
             let direction = summary.direction;

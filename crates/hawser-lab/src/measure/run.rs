@@ -15,8 +15,8 @@ use crate::meter::{Congestion, Order, Outcome};
 use crate::scenario::{Direction, Event, Scenario};
 use crate::topology::Lab;
 
-/// Measures a scenario, with logs and state in `folder`. Steps that fail are in the report; an error
-/// means that there is no lab.
+/// Measures a scenario, with logs and state in `folder`. Steps that fail are in the report; an
+/// error means that there is no lab.
 pub fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyhow::Result<Report> {
     let bench = Bench::new(Lab::shaped(scenario)?, folder)?;
     let directions = if options.directions.is_empty() {
@@ -113,8 +113,8 @@ impl Run<'_> {
     }
 
     /// Whether the other congestion control is so much better that this one's median cannot be the
-    /// one that counts; when quick, whether it is better at all so far. Only the first repetition is
-    /// measured then: with loss it takes minutes.
+    /// one that counts; when quick, whether it is better at all so far. Only the first repetition
+    /// is measured then: with loss it takes minutes.
     fn is_hopeless(
         &mut self,
         direction: Direction,

@@ -133,8 +133,8 @@ fn payload_mbps(rate: Rate) -> f64 {
     rate.bits_per_second() as f64 / 1e6 * super::TCP_SHARE
 }
 
-/// mqvpn 0.13.4, a VPN over multipath QUIC, in its lane that ends TCP: the first transfer on a fresh
-/// tunnel, recorded once in a lab of the same links on the development machine.
+/// mqvpn 0.13.4, a VPN over multipath QUIC, in its lane that ends TCP: the first transfer on a
+/// fresh tunnel, recorded once in a lab of the same links on the development machine.
 const VPN_FIRST: [(&str, Direction, f64); 6] = [
     ("eq-50", Direction::Put, 92.9),
     ("eq-50", Direction::Get, 88.0),

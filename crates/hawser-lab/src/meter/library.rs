@@ -44,8 +44,8 @@ impl Embedding {
     }
 }
 
-/// Serves streams at `listen` until it is killed. Once it listens it writes `count` invites into the
-/// file `invites`, one in a line.
+/// Serves streams at `listen` until it is killed. Once it listens it writes `count` invites into
+/// the file `invites`, one in a line.
 pub(crate) fn serve_library(
     listen: SocketAddr,
     invites: &Path,

@@ -1,5 +1,5 @@
-//! Bytes that tell their place, so that one that is lost, doubled or in the wrong place shows, at next
-//! to no cost beside what is measured.
+//! Bytes that tell their place, so that one that is lost, doubled or in the wrong place shows, at
+//! next to no cost beside what is measured.
 //!
 //! Byte n of what is sent is byte n % [`PERIOD`] of a row of hashes, as in `association/usrsctp.c`.
 

@@ -1,4 +1,5 @@
-//! One end of QUIC connections (quinn), each with one stream: what associations are measured beside.
+//! One end of QUIC connections (quinn), each with one stream: what associations are measured
+//! beside.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hawser_types::ByteCount;
 
 use super::Objects;
-use crate::carrier::Carrier;
+use crate::contender::Contender;
 use crate::measure::{StepError, median};
 use crate::scenario::{Direction, Link};
 
@@ -23,10 +23,10 @@ impl Objects<'_> {
         }
         let mut best = (f64::INFINITY, 0);
         for link in candidates {
-            for carrier in Carrier::tcp() {
+            for contender in Contender::tcp() {
                 let mut times = Vec::new();
                 for _ in 0..PILOTS {
-                    times.push(self.transfer(carrier, link, direction, size)?);
+                    times.push(self.transfer(contender, link, direction, size)?);
                 }
                 let time = median(times.into_iter()).unwrap_or(f64::INFINITY);
                 if time < best.0 {

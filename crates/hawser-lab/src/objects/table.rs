@@ -1,11 +1,19 @@
 //! The report as text.
 
-use super::{Group, Report, Row};
+use super::{Group, ObjectsReport, Row};
 use crate::measure::aligned;
 
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &ObjectsReport) -> String {
     let header = [
-        "object", "carrier", "link", "number", "min", "median", "p90", "p99", "max",
+        "object",
+        "contender",
+        "link",
+        "number",
+        "min",
+        "median",
+        "p90",
+        "p99",
+        "max",
     ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for group in &report.groups {

@@ -51,8 +51,8 @@ pub(super) fn measure(hosts: &Hosts<'_>, options: &Options) -> Result<Vec<Legacy
         .collect()
 }
 
-/// Connections over one link, so that all take as long: with several the median would say which links
-/// they took. Probes have no other way either.
+/// Connections over one link, so that all take as long: with several the median would say which
+/// links they took. Probes have no other way either.
 fn one(
     hosts: &Hosts<'_>,
     options: &Options,

@@ -1,11 +1,11 @@
 //! The report as text.
 
-use super::Report;
+use super::PeerReport;
 use super::found::Found;
 use super::legacy::Legacy;
 use crate::measure::aligned;
 
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &PeerReport) -> String {
     let header = [
         "reserved port",
         "number",

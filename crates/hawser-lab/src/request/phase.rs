@@ -10,7 +10,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
 
 use super::{Options, Run};
-use crate::carrier::{Carrier, Ways};
+use crate::contender::{Contender, Equipment};
 use crate::measure::{Bench, Programs, Session, StepError};
 use crate::meter::{self, Order};
 use crate::scenario::{Direction, Scenario};
@@ -22,7 +22,7 @@ pub(super) struct Subject<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) options: &'a Options,
     pub(super) programs: &'a Programs,
-    pub(super) carrier: Carrier,
+    pub(super) contender: Contender,
     pub(super) bulk: Option<Direction>,
     /// The link that plain TCP uses.
     pub(super) better: usize,
@@ -48,7 +48,7 @@ impl Subject<'_> {
     fn measure(&self, scenario: &Scenario, place: &Path, run: &mut Run) -> Result<(), StepError> {
         std::fs::create_dir_all(place)?;
         let bench = Bench::new(Lab::shaped(scenario)?, place)?;
-        let mut session = self.carrier.session(&bench, self.programs)?;
+        let mut session = self.contender.session(&bench, self.programs)?;
         let limit = LIMIT_EACH * self.options.count + SETTLING;
         let order = Order {
             patience: PATIENCE,
@@ -98,12 +98,12 @@ impl Subject<'_> {
         direction: Direction,
         bytes: ByteCount,
     ) -> Order {
-        let ways = Ways {
+        let equipment = Equipment {
             bench,
             session,
             link: self.better,
         };
-        ways.order(self.carrier, direction, bytes)
+        equipment.order(self.contender, direction, bytes)
     }
 
     /// Bytes that have passed each link in the bulk's direction; nothing without bulk.

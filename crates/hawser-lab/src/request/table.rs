@@ -1,13 +1,13 @@
 //! The report as text.
 
-use super::{Phase, Report};
+use super::{Phase, RequestReport};
 use crate::measure::{aligned, median};
 use crate::scenario::Direction;
 use crate::statistics::Spread;
 
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &RequestReport) -> String {
     let header = [
-        "carrier",
+        "contender",
         "bulk",
         "min",
         "median",

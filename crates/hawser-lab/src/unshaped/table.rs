@@ -2,8 +2,8 @@
 
 use hawser_types::ByteCount;
 
-use super::carriers::{HAWSER, LIBRARY, LIBRARY_PLAIN, MPTCP, RELAYS};
-use super::{Asked, LINKS, Report, Row};
+use super::candidates::{HAWSER, LIBRARY, LIBRARY_PLAIN, MPTCP, RELAYS};
+use super::{Asked, LINKS, Row, UnshapedReport};
 use crate::measure::aligned;
 
 /// Sets the rows of one direction against those that they are compared with.
@@ -33,7 +33,7 @@ fn asked(by: &str) -> Option<Asked> {
 }
 
 /// The report as text.
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &UnshapedReport) -> String {
     let mut header = [
         "",
         "transfer",

@@ -4,7 +4,7 @@ use hawser_types::ByteCount;
 use serde::Serialize;
 
 use super::Crowd;
-use super::client::Seen;
+use super::client::WatcherOutcome;
 use super::stage::{Sample, Stage};
 use crate::measure::median;
 use crate::scenario::Direction;
@@ -26,7 +26,7 @@ pub(super) struct Case {
     pub(super) memory_added: Option<f64>,
     pub(super) without: Figures,
     pub(super) with: Figures,
-    pub(super) seen: Seen,
+    pub(super) seen: WatcherOutcome,
 }
 
 /// Transfers of one kind.
@@ -50,12 +50,12 @@ pub(super) struct Figures {
 struct Pair {
     without: Sample,
     with: Sample,
-    seen: Seen,
+    seen: WatcherOutcome,
 }
 
 impl Case {
-    /// Measures pair after pair; who is first changes. A transfer that fails is told, and its pair left
-    /// out.
+    /// Measures pair after pair; who is first changes. A transfer that fails is told, and its pair
+    /// left out.
     pub(super) fn measure(
         stage: &mut Stage<'_>,
         crowd: Crowd,
@@ -94,7 +94,7 @@ impl Case {
             seen: pairs
                 .into_iter()
                 .map(|pair| pair.seen)
-                .reduce(Seen::and)
+                .reduce(WatcherOutcome::and)
                 .unwrap_or_default(),
         }
     }
@@ -187,7 +187,7 @@ const MOST_FEEDS: f64 = 16.0;
 mod tests {
     use super::*;
 
-    fn case(crowd: Crowd, speeds: &[[f64; 2]], seen: &Seen) -> Case {
+    fn case(crowd: Crowd, speeds: &[[f64; 2]], seen: &WatcherOutcome) -> Case {
         let sample = |mbps, memory| Sample {
             mbps,
             longest_gap: 0.02,
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn a_ratio_is_that_of_pairs_whatever_else_changes_from_one_to_the_next() {
         let pairs = [[100.0, 99.5], [50.0, 49.75], [200.0, 199.0]];
-        let case = case(Crowd::Page, &pairs, &Seen::default());
+        let case = case(Crowd::Page, &pairs, &WatcherOutcome::default());
         assert_eq!(case.of_without, Some(0.995));
         let met: Vec<_> = case.verdicts().iter().map(|verdict| verdict.met).collect();
         assert_eq!(met, [true, true, true]);
@@ -215,16 +215,16 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_not_met() {
-        let case = case(Crowd::Page, &[], &Seen::default());
+        let case = case(Crowd::Page, &[], &WatcherOutcome::default());
         assert!(!case.verdicts()[0].met);
     }
 
     #[test]
     fn one_feed_too_many_and_one_stranger_let_in_are_told() {
-        let seen = Seen {
+        let seen = WatcherOutcome {
             most_feeds: 17,
             answers: [("wrong token: 200".to_owned(), 1)].into(),
-            ..Seen::default()
+            ..WatcherOutcome::default()
         };
         for crowd in [Crowd::Stalled, Crowd::Flood] {
             let case = case(crowd, &[[1.0, 1.0]], &seen);

@@ -36,7 +36,7 @@ pub(crate) struct WatchArguments {
 /// What became of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) struct Seen {
+pub(super) struct WatcherOutcome {
     /// How many requests had each answer, such as `feed: 503`.
     pub(super) answers: BTreeMap<String, u64>,
     /// The most feeds that were open at once and not read.
@@ -48,7 +48,7 @@ pub(super) struct Seen {
     pub(super) cpu_seconds: f64,
 }
 
-impl Seen {
+impl WatcherOutcome {
     /// Takes note of an answer; nothing is one, too.
     fn note(&mut self, what: &str, status: Option<u16>) {
         let status = status.map_or("none".to_owned(), |status| status.to_string());
@@ -103,7 +103,7 @@ pub(crate) fn watch(arguments: &WatchArguments) -> anyhow::Result<()> {
         // The thread above would wait for whoever has to hear of the error.
         seen.unwrap_or_else(|error| fail(&error))
     });
-    print(&serde_json::to_string(&Seen {
+    print(&serde_json::to_string(&WatcherOutcome {
         seconds: begun.elapsed().as_secs_f64(),
         cpu_seconds: cpu::of_this_process(),
         ..seen
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn answers_are_counted_by_what_was_asked_and_answered() {
-        let mut first = Seen::default();
+        let mut first = WatcherOutcome::default();
         first.note("feed", Some(200));
         first.note("feed", None);
         let mut second = first.clone();

@@ -10,7 +10,7 @@ use anyhow::Context;
 use hawser_types::{ByteCount, Rate};
 use serde::Serialize;
 
-use super::client::{READY, Seen};
+use super::client::{READY, WatcherOutcome};
 use super::{Crowd, Links, Options};
 use crate::cpu;
 use crate::dialogue::Dialogue;
@@ -62,8 +62,8 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Makes a first transfer, so that what is allocated once is there; says how much the others are
-    /// to carry.
+    /// Makes a first transfer, so that what is allocated once is there; says how much the others
+    /// are to carry.
     pub(super) fn warm_up(&mut self, direction: Direction) -> anyhow::Result<ByteCount> {
         let span = Duration::from_secs(self.options.seconds.into());
         let known = match self.links {
@@ -106,7 +106,7 @@ impl<'a> Stage<'a> {
         crowd: Crowd,
         direction: Direction,
         payload: ByteCount,
-    ) -> anyhow::Result<(Sample, Seen)> {
+    ) -> anyhow::Result<(Sample, WatcherOutcome)> {
         let mut watchers = self.send(crowd)?;
         let sample = self.transfer(direction, payload);
         let failed = "those who look have failed";

@@ -1,10 +1,10 @@
 //! The report as text.
 
-use super::Report;
+use super::WatchersReport;
 use super::case::{Case, Figures};
 use crate::measure::aligned;
 
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &WatchersReport) -> String {
     let header = [
         "who looks",
         "Mbit/s without",

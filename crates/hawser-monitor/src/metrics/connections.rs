@@ -1,5 +1,5 @@
-//! Connections that each go over one link, and those that go over the gateway; the parts by link are with the
-//! links.
+//! Connections that each go over one link, and those that go over the gateway; the parts by link
+//! are with the links.
 
 use hawser_control::ConnectionsStatus;
 

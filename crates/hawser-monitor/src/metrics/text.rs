@@ -67,8 +67,8 @@ impl Family<'_> {
         }
     }
 
-    /// Adds a sample for every word that may stand behind `label`: 1 for the one that is true, 0 for the
-    /// others.
+    /// Adds a sample for every word that may stand behind `label`: 1 for the one that is true, 0
+    /// for the others.
     pub(super) fn put_state<T: Display + PartialEq>(
         &mut self,
         labels: &[Label<'_>],

@@ -36,8 +36,8 @@ impl<K: Clone + PartialEq> Cursor<K> {
     }
 }
 
-/// The first of `count` lines to show, so that `place` is seen among `room` of them, in the middle where
-/// there are more on both sides.
+/// The first of `count` lines to show, so that `place` is seen among `room` of them, in the middle
+/// where there are more on both sides.
 pub(super) fn first_shown(place: usize, count: usize, room: usize) -> usize {
     place
         .saturating_sub(room / 2)

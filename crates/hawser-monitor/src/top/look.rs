@@ -15,7 +15,8 @@ pub struct Look {
 
 impl Look {
     /// What the environment asks for, where `variable` gives the value of one of its variables: no
-    /// colour with `NO_COLOR` or on a terminal that knows none, ASCII unless the locale is one of UTF-8.
+    /// colour with `NO_COLOR` or on a terminal that knows none, ASCII unless the locale is one of
+    /// UTF-8.
     pub fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
         let variable = |name: &&str| variable(name).filter(|value| !value.is_empty());
         let terminal = variable(&"TERM").unwrap_or_default();

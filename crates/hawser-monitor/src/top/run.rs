@@ -1,4 +1,5 @@
-//! Moves keys, answers and seconds to the state, requests to the daemon and pictures to the terminal.
+//! Moves keys, answers and seconds to the state, requests to the daemon and pictures to the
+//! terminal.
 
 use std::io;
 use std::pin::Pin;
@@ -37,10 +38,11 @@ pub enum NoAnswer {
     },
 }
 
-/// Shows on this process's terminal what the daemon is doing, and steers it, until the user quits or a signal
-/// ends it.
+/// Shows on this process's terminal what the daemon is doing, and steers it, until the user quits
+/// or a signal ends it.
 ///
-/// The daemon is asked a few things once a second, one after the other. Fails when the terminal does.
+/// The daemon is asked a few things once a second, one after the other. Fails when the terminal
+/// does.
 pub async fn run(look: Look, daemon: impl Ask) -> io::Result<()> {
     let mut ends = Ends::listen()?;
     // The process goes on after it was stopped.

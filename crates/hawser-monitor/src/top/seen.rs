@@ -41,8 +41,8 @@ impl Seen {
         status.is_some_and(|status| status.connections.is_some())
     }
 
-    /// Takes what the daemon is doing. Whether it is another daemon than before, of which nothing else is
-    /// known.
+    /// Takes what the daemon is doing. Whether it is another daemon than before, of which nothing
+    /// else is known.
     pub(super) fn handle_status(&mut self, status: StatusSnapshot) -> bool {
         let is_other = self.status.as_ref().is_some_and(|before| {
             before.process_id != status.process_id || before.uptime > status.uptime

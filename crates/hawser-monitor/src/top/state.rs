@@ -14,10 +14,12 @@ use super::traffic::{Flow, FlowKey, Order, contains, flows};
 
 /// What is shown and what is asked.
 ///
-/// Tell it of keys ([`handle_key`](Self::handle_key)), of answers ([`handle_answer`](Self::handle_answer)), of the terminal's
-/// size ([`handle_size`](Self::handle_size)), and of every second ([`handle_second`](Self::handle_second)). After each, take what
-/// is to be asked from [`poll_request`](Self::poll_request); it gives nothing before that is answered. What it
-/// looks like is drawn by [`screen::draw`](super::screen::draw).
+/// Tell it of keys ([`handle_key`](Self::handle_key)), of answers
+/// ([`handle_answer`](Self::handle_answer)), of the terminal's size
+/// ([`handle_size`](Self::handle_size)), and of every second
+/// ([`handle_second`](Self::handle_second)). After each, take what is to be asked from
+/// [`poll_request`](Self::poll_request); it gives nothing before that is answered. What it looks
+/// like is drawn by [`screen::draw`](super::screen::draw).
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) look: Look,

@@ -51,8 +51,8 @@ impl Screen {
         self.terminal.resize(size.into())
     }
 
-    /// Gives the terminal back and stops, with all of the job, as Ctrl-Z does. The kernel ignores that where no
-    /// shell would be there to go on.
+    /// Gives the terminal back and stops, with all of the job, as Ctrl-Z does. The kernel ignores
+    /// that where no shell would be there to go on.
     pub(super) fn suspend(&mut self) -> io::Result<()> {
         give_back()?;
         kill_current_process_group(Signal::TSTP)?;

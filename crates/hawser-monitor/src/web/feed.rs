@@ -13,9 +13,9 @@ use super::{Daemon, Token};
 
 /// Feeds: what changes, as server-sent events.
 ///
-/// A feed has no task and no queue of its own: it asks what is new when its reader has taken what was
-/// there before. So a slow reader skips snapshots, and gets events later but all of them. The snapshot is
-/// made once for all readers, and not at all while there are none.
+/// A feed has no task and no queue of its own: it asks what is new when its reader has taken what
+/// was there before. So a slow reader skips snapshots, and gets events later but all of them. The
+/// snapshot is made once for all readers, and not at all while there are none.
 pub(super) struct Hub {
     daemon: Arc<dyn Daemon>,
     changes: watch::Receiver<u64>,
@@ -49,8 +49,8 @@ impl Hub {
         })
     }
 
-    /// One more feed, for a reader that knows the events up to `after` and has shown `token`, with which
-    /// the feed ends; none when there are too many.
+    /// One more feed, for a reader that knows the events up to `after` and has shown `token`, with
+    /// which the feed ends; none when there are too many.
     pub(super) fn open(
         self: &Arc<Self>,
         after: u64,
@@ -190,7 +190,7 @@ fn frame(kind: &str, data: &[u8]) -> Bytes {
 
 /// Between two snapshots.
 const MIN_PERIOD: Duration = Duration::from_millis(250);
-/// After that a reader is told that there is nothing to tell, by a comment: so both ends notice when the
-/// other is gone.
+/// After that a reader is told that there is nothing to tell, by a comment: so both ends notice
+/// when the other is gone.
 const SILENCE: Duration = Duration::from_secs(4);
 const STILL_THERE: &[u8] = b": nothing new\n\n";

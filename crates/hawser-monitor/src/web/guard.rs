@@ -74,8 +74,8 @@ pub(super) fn host(headers: &HeaderMap) -> Option<String> {
     Some(host.to_ascii_lowercase())
 }
 
-/// What this server is called by pages that are its own. A name that somebody else's resolver leads here
-/// is none of them.
+/// What this server is called by pages that are its own. A name that somebody else's resolver leads
+/// here is none of them.
 pub(super) struct OwnNames(Vec<String>);
 
 impl OwnNames {
@@ -93,8 +93,8 @@ impl OwnNames {
         Self(names)
     }
 
-    /// Fails with the reason unless a request is for one of them, and from a page of the same, or of
-    /// none.
+    /// Fails with the reason unless a request is for one of them, and from a page of the same, or
+    /// of none.
     fn are_meant(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), &'static str> {
         let host = only(headers, &HOST).ok_or(NO_HOST)?;
         let named = uri.authority().map(|authority| authority.as_str());

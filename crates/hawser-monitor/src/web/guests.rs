@@ -58,7 +58,8 @@ impl Guests {
         }
     }
 
-    /// Whether there is memory for one more, those included that were told to leave and have not yet.
+    /// Whether there is memory for one more, those included that were told to leave and have not
+    /// yet.
     pub(super) fn has_room(&self) -> bool {
         self.tasks.len() < 2 * self.limits.connections
     }

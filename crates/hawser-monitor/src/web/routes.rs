@@ -61,8 +61,8 @@ pub(super) fn router(site: Site) -> Router {
         .with_state(site)
 }
 
-/// Shows that this server knows the token, and what a pass for it is made of. Costs two hashes, which is
-/// less than what else a request costs.
+/// Shows that this server knows the token, and what a pass for it is made of. Costs two hashes,
+/// which is less than what else a request costs.
 async fn prove(
     State(site): State<Arc<Site>>,
     Path(nonce): Path<String>,
@@ -81,8 +81,8 @@ async fn prove(
     (kind, answer.to_string()).into_response()
 }
 
-/// Whether a host is not an address. A name has several, of which another program may have one, and pass on to
-/// this server what it is asked itself.
+/// Whether a host is not an address. A name has several, of which another program may have one, and
+/// pass on to this server what it is asked itself.
 fn is_name(host: &str) -> bool {
     host.starts_with("localhost")
 }
@@ -142,8 +142,9 @@ async fn scrape(State(site): State<Arc<Site>>) -> Response {
     }
 }
 
-/// Whether a request is too much for whoever has seen the token: it ends the daemon, lets others in or
-/// locks them out, or gives away what was recorded. New ones are, until somebody has thought about them.
+/// Whether a request is too much for whoever has seen the token: it ends the daemon, lets others in
+/// or locks them out, or gives away what was recorded. New ones are, until somebody has thought
+/// about them.
 fn is_for_the_socket(request: &Request) -> bool {
     !matches!(
         request,

@@ -16,21 +16,23 @@ impl Token {
         Self(text.into())
     }
 
-    /// Where the dashboard is, with the token behind `#`, which browsers keep to themselves. A secret:
-    /// show it to the user only.
+    /// Where the dashboard is, with the token behind `#`, which browsers keep to themselves. A
+    /// secret: show it to the user only.
     pub fn url(&self, server: SocketAddr) -> String {
         format!("http://{server}/#token={}", self.0)
     }
 
-    /// Whether `shown` is it, or the pass of this host and run. Takes equally long whatever is wrong.
+    /// Whether `shown` is it, or the pass of this host and run. Takes equally long whatever is
+    /// wrong.
     pub(super) fn lets_in(&self, shown: &[u8], host: &str, run: &str) -> bool {
         let is_token = self.0.as_bytes().ct_eq(shown);
         let is_pass = self.pass(host, run).as_bytes().ct_eq(shown);
         (is_token | is_pass).into()
     }
 
-    /// What pages show instead of the token. It tells nothing of the token, and is worth something only to
-    /// the server that calls itself `host` and has drawn `run`: whoever has its port later has no use for it.
+    /// What pages show instead of the token. It tells nothing of the token, and is worth something
+    /// only to the server that calls itself `host` and has drawn `run`: whoever has its port later
+    /// has no use for it.
     pub(super) fn pass(&self, host: &str, run: &str) -> String {
         mac(&self.0, &["hawser-pass", host, run])
     }
@@ -77,8 +79,8 @@ mod tests {
         assert!(!other.lets_in(pass.as_bytes(), "127.0.0.1:7480", "run"));
     }
 
-    /// By `printf 'hawser-pass\nh\nr' | openssl dgst -sha256 -hmac abcdefgh -binary | basenc --base64url`,
-    /// and the same for the proof with the pass as the key.
+    /// By `printf 'hawser-pass\nh\nr' | openssl dgst -sha256 -hmac abcdefgh -binary | basenc
+    /// --base64url`, and the same for the proof with the pass as the key.
     #[test]
     fn pass_and_proof_are_what_others_compute() {
         let token = Token::new("abcdefgh");

@@ -1,4 +1,5 @@
-//! `contrib/grafana/hawser.json`: Grafana itself is not run, so that its parts are checked one by one.
+//! `contrib/grafana/hawser.json`: Grafana itself is not run, so that its parts are checked one by
+//! one.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Metrics: their format, by our own reading and by Prometheus' tool; their documentation; the dashboard.
+//! Metrics: their format, by our own reading and by Prometheus' tool; their documentation; the
+//! dashboard.
 
 mod dashboard;
 mod document;

@@ -117,7 +117,8 @@ impl Client {
 pub(crate) struct Feed(BufReader<TcpStream>);
 
 impl Feed {
-    /// The kind, the number and the content of the next message; none when the feed has ended in order.
+    /// The kind, the number and the content of the next message; none when the feed has ended in
+    /// order.
     pub(crate) async fn next(&mut self) -> Option<(String, Option<u64>, Value)> {
         let (mut kind, mut id) = (String::new(), None);
         loop {

@@ -1,5 +1,5 @@
-//! Takes a program's connections by a program in the kernel: those that go straight never pass through
-//! this process.
+//! Takes a program's connections by a program in the kernel: those that go straight never pass
+//! through this process.
 
 use std::process::{Command, ExitCode};
 use std::sync::Arc;

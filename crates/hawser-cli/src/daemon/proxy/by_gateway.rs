@@ -22,8 +22,8 @@ pub(crate) struct ByGateway {
 }
 
 impl ByGateway {
-    /// Tells `director` of the gateway, which is used as `usage` says where rules don't, and from then
-    /// on how the session of `client` is doing.
+    /// Tells `director` of the gateway, which is used as `usage` says where rules don't, and from
+    /// then on how the session of `client` is doing.
     pub(crate) fn start(client: Arc<Client>, director: Director, usage: GatewayUse) -> Self {
         director.set_gateway(usage);
         let task = tokio::spawn(follow(Arc::downgrade(&client), director));

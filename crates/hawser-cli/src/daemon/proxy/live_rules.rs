@@ -83,8 +83,8 @@ impl LiveRules {
         })
     }
 
-    /// Forgets the rule at this place, counted from 0, if it is one that ends with the daemon; whether
-    /// it was. Another one than was `meant`, by its text, stays.
+    /// Forgets the rule at this place, counted from 0, if it is one that ends with the daemon;
+    /// whether it was. Another one than was `meant`, by its text, stays.
     pub(crate) fn remove(&self, place: usize, meant: Option<&str>) -> Result<bool, RulesChanged> {
         self.shared.change(|known| {
             let rules = &mut known.said.rules;
@@ -110,8 +110,8 @@ impl LiveRules {
         self.shared.change(|known| known.said.profile = profile);
     }
 
-    /// Reads the files now: what they say is in force from then on. Where one can't be read, the rules
-    /// stay as they were.
+    /// Reads the files now: what they say is in force from then on. Where one can't be read, the
+    /// rules stay as they were.
     pub(crate) fn read(&self) -> Result<(), ConfigError> {
         self.shared.read()
     }

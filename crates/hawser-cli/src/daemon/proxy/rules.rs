@@ -201,8 +201,8 @@ struct Counted {
 }
 
 impl Counted {
-    /// What is new of what the session has `moved` by now over its links, by their names; of links that
-    /// are `there`, or were while the session had them.
+    /// What is new of what the session has `moved` by now over its links, by their names; of links
+    /// that are `there`, or were while the session had them.
     fn news(
         &mut self,
         session: &str,

@@ -67,8 +67,8 @@ fn say(link: &mut dyn TableLike, said: &CheckedChange) {
     }
 }
 
-/// `use` is for both directions; a key for one of them goes over it, so that one that is there has to
-/// say the same.
+/// `use` is for both directions; a key for one of them goes over it, so that one that is there has
+/// to say the same.
 fn say_use(link: &mut dyn TableLike, up: Option<LinkUse>, down: Option<LinkUse>) {
     let both = up.filter(|_| up == down);
     let is_apart = link.contains_key("up") && link.contains_key("down");

@@ -1,8 +1,8 @@
 //! What can be changed of `hawser up` while it runs: links, policies, the gateway, rules.
 //!
 //! Each change is checked first, then written down where that is asked for, then done: where
-//! something is wrong with it nothing has changed. Only what is wrong with another file shows too late,
-//! and then it is said.
+//! something is wrong with it nothing has changed. Only what is wrong with another file shows too
+//! late, and then it is said.
 
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;

@@ -1,4 +1,5 @@
-//! The page's forms: what they say is done, and what is done is what the page and the command line say.
+//! The page's forms: what they say is done, and what is done is what the page and the command line
+//! say.
 
 use serde_json::{Value, json};
 

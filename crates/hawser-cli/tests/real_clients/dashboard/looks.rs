@@ -1,5 +1,5 @@
-//! Whether people can read and use the page, whatever they see with and whatever they press; and what
-//! it looks like.
+//! Whether people can read and use the page, whatever they see with and whatever they press; and
+//! what it looks like.
 
 use std::path::Path;
 
@@ -98,8 +98,8 @@ fn a_keyboard_is_enough() {
     stage.end();
 }
 
-/// Tab from the beginning of the page to its end reaches everything that is to be pressed or filled in,
-/// in the order of the page, each time with an outline.
+/// Tab from the beginning of the page to its end reaches everything that is to be pressed or filled
+/// in, in the order of the page, each time with an outline.
 fn tab_through(page: &mut Chromium) {
     page.eval("document.activeElement.blur(); 1");
     let count = page.eval(&format!("{CONTROLS}.length")).as_u64().unwrap();

@@ -188,8 +188,8 @@ impl Stage {
         assert!(refused.is_empty(), "{refused:?}");
     }
 
-    /// Another program where the dashboard was: one that does all that the daemon does, but for knowing
-    /// the token.
+    /// Another program where the dashboard was: one that does all that the daemon does, but for
+    /// knowing the token.
     pub(super) fn imposter(&self) -> Daemon {
         let mut hawser = self.network.client.command(env!("CARGO_BIN_EXE_hawser"));
         hawser.arg("--state").arg(self.place.path("imposter"));

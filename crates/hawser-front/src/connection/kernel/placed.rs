@@ -15,17 +15,20 @@ pub(super) struct Placed {
     told: Instant,
     /// Whether the director knows that it was answered.
     is_connected: bool,
+    /// Datagrams: the first that comes back is the answer.
+    is_datagrams: bool,
     /// Since when the kernel knows nothing of it.
     missing: Option<Instant>,
 }
 
 impl Placed {
-    pub(super) fn new(flow: Flow, now: Instant) -> Self {
+    pub(super) fn new(flow: Flow, is_datagrams: bool, now: Instant) -> Self {
         Self {
             flow,
             known: Bytes::default(),
             told: now,
             is_connected: false,
+            is_datagrams,
             missing: None,
         }
     }
@@ -67,6 +70,11 @@ impl Placed {
     /// It has moved so much in all.
     pub(super) fn moved(&mut self, now: Instant, moved: Bytes) {
         let since = std::mem::replace(&mut self.told, now);
+        let is_answered = self.is_datagrams && moved.down > ByteCount::ZERO;
+        if is_answered && !std::mem::replace(&mut self.is_connected, true) {
+            // The time that the answer took says as much about the server as about the link.
+            self.flow.connected_since(None, now.since(since));
+        }
         if moved == self.known {
             return;
         }
@@ -105,7 +113,7 @@ mod tests {
         director.set_links(&[Link::clone(&link("a"))]);
         let decision = director.decide(&Origin::default());
         let flow = director.open(&decision, LinkIndex::new(link("a").index));
-        let mut places = vec![Placed::new(flow, at(0))];
+        let mut places = vec![Placed::new(flow, false, at(0))];
         let mut counted = |progress: Option<Progress>, now: Instant| {
             places.retain_mut(|placed| placed.goes_on(progress, now));
             director.open_count()

@@ -4,18 +4,18 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use super::{ASK, FEED, Seen, Site, head, say_ready, status};
+use super::{ASK, FEED, Site, WatcherOutcome, head, say_ready, status};
 
 /// Sends so many requests of each kind a second, each over a connection of its own; one after the
 /// other where they take longer.
-pub(super) fn knock(site: &Site<'_>, rate: u16) -> anyhow::Result<Seen> {
+pub(super) fn knock(site: &Site<'_>, rate: u16) -> anyhow::Result<WatcherOutcome> {
     say_ready()?;
     let every = Duration::from_secs(1) / u32::from(rate.max(1));
     let kinds = [Kind::WrongToken, Kind::OtherHost, Kind::LongBody];
     Ok(std::thread::scope(|scope| {
         let threads = kinds.map(|kind| scope.spawn(move || keep_on(site, kind, every)));
         let seen = threads.into_iter().filter_map(|thread| thread.join().ok());
-        seen.reduce(Seen::and).unwrap_or_default()
+        seen.reduce(WatcherOutcome::and).unwrap_or_default()
     }))
 }
 
@@ -28,8 +28,8 @@ enum Kind {
     LongBody,
 }
 
-fn keep_on(site: &Site<'_>, kind: Kind, every: Duration) -> Seen {
-    let mut seen = Seen::default();
+fn keep_on(site: &Site<'_>, kind: Kind, every: Duration) -> WatcherOutcome {
+    let mut seen = WatcherOutcome::default();
     let mut due = Instant::now();
     while !site.is_over() {
         let told = once(site, kind).ok().flatten();

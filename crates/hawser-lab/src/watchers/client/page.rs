@@ -4,11 +4,11 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use super::{ASK, FEED, Seen, Site, say_ready, status};
+use super::{ASK, FEED, Site, WatcherOutcome, say_ready, status};
 
 /// Loads the page, follows the feed, and asks from time to time why connections go where they go.
-pub(super) fn look(site: &Site<'_>) -> anyhow::Result<Seen> {
-    let mut seen = Seen::default();
+pub(super) fn look(site: &Site<'_>) -> anyhow::Result<WatcherOutcome> {
+    let mut seen = WatcherOutcome::default();
     for file in FILES {
         exchange(
             site,
@@ -40,7 +40,7 @@ fn follow(
     site: &Site<'_>,
     mut feed: TcpStream,
     question: &str,
-    seen: &mut Seen,
+    seen: &mut WatcherOutcome,
 ) -> anyhow::Result<bool> {
     let mut block = vec![0; 64 << 10];
     let mut told = None;
@@ -75,7 +75,7 @@ fn open(site: &Site<'_>) -> io::Result<TcpStream> {
 }
 
 /// Sends a request over a connection of its own, and reads the answer to its end.
-fn exchange(site: &Site<'_>, what: &str, request: &str, seen: &mut Seen) {
+fn exchange(site: &Site<'_>, what: &str, request: &str, seen: &mut WatcherOutcome) {
     let exchange = || {
         let mut stream = site.connect()?;
         stream.write_all(request.as_bytes())?;

@@ -5,12 +5,12 @@ use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use super::{FEED, Seen, Site, say_ready, status};
+use super::{FEED, Site, WatcherOutcome, say_ready, status};
 
-/// Asks for so many feeds, and reads none of them. Whoever is refused, or sent away, comes back as he is told
-/// to: so there are as many who want one all the time.
-pub(super) fn stall(site: &Site<'_>, feeds: u16) -> anyhow::Result<Seen> {
-    let mut seen = Seen::default();
+/// Asks for so many feeds, and reads none of them. Whoever is refused, or sent away, comes back as
+/// he is told to: so there are as many who want one all the time.
+pub(super) fn stall(site: &Site<'_>, feeds: u16) -> anyhow::Result<WatcherOutcome> {
+    let mut seen = WatcherOutcome::default();
     let mut seats: Vec<Seat> = (0..feeds).map(|_| Seat::take(site, &mut seen)).collect();
     leave(&mut seats, &mut seen)?;
     // From now on they come back one after the other, not all in the same moment.
@@ -52,7 +52,7 @@ struct Feed {
 }
 
 impl Seat {
-    fn take(site: &Site<'_>, seen: &mut Seen) -> Self {
+    fn take(site: &Site<'_>, seen: &mut WatcherOutcome) -> Self {
         let open = || {
             // Little has to be sent until all of it waits on the other side.
             let mut stream = site.connect_with(Some(ROOM))?;
@@ -83,7 +83,7 @@ impl Feed {
 }
 
 /// Waits for a moment, and gives up the seats of those whom the server has sent away.
-fn leave(seats: &mut [Seat], seen: &mut Seen) -> io::Result<()> {
+fn leave(seats: &mut [Seat], seen: &mut WatcherOutcome) -> io::Result<()> {
     let taken = |seat: &Seat| match seat {
         Seat::Taken(feed) => feed.stream.as_raw_fd(),
         // The kernel passes over it.

@@ -20,7 +20,8 @@ pub(crate) struct CheckedChange {
     price: Option<(f64, String)>,
     /// Within: none, as much as wanted.
     allowance: Option<Option<ByteCount>>,
-    /// The keys of a `[[link]]` that say it, but for `use`, `up` and `down`; those without a value go.
+    /// The keys of a `[[link]]` that say it, but for `use`, `up` and `down`; those without a value
+    /// go.
     pub(crate) keys: Vec<(&'static str, Option<Value>)>,
 }
 

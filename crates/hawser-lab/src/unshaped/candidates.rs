@@ -17,13 +17,13 @@ use crate::scenario::Direction;
 use crate::topology::SERVER;
 
 /// One way to carry transfers, ready to be measured.
-pub(super) struct Carrier {
+pub(super) struct Candidate {
     /// What reports call it.
     pub(super) by: &'static str,
     /// Processes whose time counts, beside that of the measuring client.
     pub(super) watched: Vec<(&'static str, u32)>,
     transfer: Transfer,
-    // They end with the carrier.
+    // They end with the candidate.
     _programs: Vec<Program>,
     _session: Option<Session>,
 }
@@ -33,7 +33,7 @@ enum Transfer {
     Library(LibraryOrder),
 }
 
-impl Carrier {
+impl Candidate {
     /// One transfer.
     pub(super) fn run(&self, bench: &Bench) -> Result<Outcome, StepError> {
         match &self.transfer {
@@ -53,22 +53,26 @@ impl Carrier {
     }
 }
 
-/// A carrier, or its name and why it could not be started.
-pub(super) type Started = Result<Carrier, (&'static str, StepError)>;
+/// A candidate, or its name and why it could not be started.
+pub(super) type Started = Result<Candidate, (&'static str, StepError)>;
 
 /// Starts everything that is to be measured in one direction.
 pub(super) fn start(options: &Options, bench: &Bench, direction: Direction) -> Vec<Started> {
     let bytes = options.bytes;
     let plain = |control| bench.tcp_order(0, control, direction, bytes);
     let mut all: Vec<Started> = vec![
-        Ok(Carrier::direct(bench, "tcp", plain(Congestion::Cubic))),
-        Ok(Carrier::direct(bench, "tcp bbr", plain(Congestion::Bbr))),
+        Ok(Candidate::direct(bench, "tcp", plain(Congestion::Cubic))),
+        Ok(Candidate::direct(bench, "tcp bbr", plain(Congestion::Bbr))),
     ];
     if bench.lab().speaks_mptcp() {
         let order = |control| bench.mptcp_order(control, direction, bytes);
-        all.push(Ok(Carrier::direct(bench, MPTCP, order(Congestion::Cubic))));
+        all.push(Ok(Candidate::direct(
+            bench,
+            MPTCP,
+            order(Congestion::Cubic),
+        )));
         let by = "mptcp bbr";
-        all.push(Ok(Carrier::direct(bench, by, order(Congestion::Bbr))));
+        all.push(Ok(Candidate::direct(bench, by, order(Congestion::Bbr))));
     }
     let named = |by: &'static str| move |error| (by, error);
     all.push(relays(options, bench, direction).map_err(named(RELAYS)));
@@ -86,7 +90,7 @@ pub(super) fn start(options: &Options, bench: &Bench, direction: Direction) -> V
 }
 
 /// Plain TCP through a relay on either host, the least that any proxy pair can cost.
-fn relays(options: &Options, bench: &Bench, direction: Direction) -> Result<Carrier, StepError> {
+fn relays(options: &Options, bench: &Bench, direction: Direction) -> Result<Candidate, StepError> {
     let relay = |host: &NetNs, name: &str, from: SocketAddrV4, to: SocketAddrV4| {
         let mut command = host.command(own_program()?);
         command.args(["meter", "relay", &from.to_string(), &to.to_string()]);
@@ -102,10 +106,10 @@ fn relays(options: &Options, bench: &Bench, direction: Direction) -> Result<Carr
         server: NEAR,
         ..bench.plain_order(direction, options.bytes)
     };
-    Ok(Carrier {
+    Ok(Candidate {
         watched: proxied(bench, near.id(), far.id()),
         _programs: vec![near, far],
-        ..Carrier::direct(bench, RELAYS, order)
+        ..Candidate::direct(bench, RELAYS, order)
     })
 }
 
@@ -115,14 +119,14 @@ fn proxies(
     bench: &Bench,
     direction: Direction,
     programs: &Programs,
-) -> Result<Carrier, StepError> {
+) -> Result<Candidate, StepError> {
     let session = Session::start(bench, programs, direction as u32)?;
     let [client, gateway] = session.ids();
     let order = bench.socks_order(session.socks(), direction, options.bytes);
-    Ok(Carrier {
+    Ok(Candidate {
         watched: proxied(bench, client, gateway),
         _session: Some(session),
-        ..Carrier::direct(bench, HAWSER, order)
+        ..Candidate::direct(bench, HAWSER, order)
     })
 }
 
@@ -141,7 +145,7 @@ fn endpoints(
     direction: Direction,
     by: &'static str,
     encryption: Encryption,
-) -> Result<Carrier, StepError> {
+) -> Result<Candidate, StepError> {
     let name = format!("{}-{}", by.replace(' ', "-"), direction.name());
     let folder: PathBuf = bench.folder().join(name);
     let how = Embedding {
@@ -150,7 +154,7 @@ fn endpoints(
     };
     let LibraryServer { program, invite } = bench.serve_library(&folder, 1, how)?;
     let links = bench.lab().links().iter();
-    Ok(Carrier {
+    Ok(Candidate {
         by,
         watched: vec![("server", program.id())],
         transfer: Transfer::Library(LibraryOrder {

@@ -32,7 +32,7 @@ pub(super) enum Kind {
 
 /// One way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Variant {
     /// Over the default route, which is this link's, from 0; without Hawser.
     Link(usize),
     RoundRobin,
@@ -63,7 +63,7 @@ pub(super) struct Runner<'a> {
     pub(super) by_kernel: bool,
 }
 
-impl Way {
+impl Variant {
     /// All ways of the wanted kinds; of each, where none is named.
     pub(super) fn all(wanted: &[Kind], links: usize, by_kernel: bool) -> Vec<Self> {
         let is_wanted = |kind| wanted.is_empty() || wanted.contains(&kind);
@@ -94,7 +94,7 @@ impl Runner<'_> {
     pub(super) fn run(
         &mut self,
         (task, load): (Task, &dyn Load),
-        way: Way,
+        way: Variant,
         round: u8,
     ) -> anyhow::Result<Sample> {
         let stamp = self.site.folder.join("began");
@@ -106,7 +106,7 @@ impl Runner<'_> {
         }
         let lab = self.site.lab;
         let route = match way {
-            Way::Link(index) => Some(DefaultRoute::over(lab, index)?),
+            Variant::Link(index) => Some(DefaultRoute::over(lab, index)?),
             _ => None,
         };
         let missed = lab.counters().missed;
@@ -130,16 +130,16 @@ impl Runner<'_> {
     }
 
     /// What stands before the program.
-    fn command(&self, task: Task, way: Way) -> anyhow::Result<Command> {
+    fn command(&self, task: Task, way: Variant) -> anyhow::Result<Command> {
         let client = self.site.client();
         let (via, scheduler) = match way {
-            Way::Link(_) => return Ok(client.command("env")),
+            Variant::Link(_) => return Ok(client.command("env")),
             // A proxy would do it in its own process; in the kernel nothing moves a connection
             // to another link later.
-            Way::RoundRobin if self.by_kernel => ("kernel", "round-robin"),
-            Way::RoundRobin => ("shim", "round-robin"),
-            Way::Shim => ("shim", "auto"),
-            Way::Kernel => ("kernel", "auto"),
+            Variant::RoundRobin if self.by_kernel => ("kernel", "round-robin"),
+            Variant::RoundRobin => ("shim", "round-robin"),
+            Variant::Shim => ("shim", "auto"),
+            Variant::Kernel => ("kernel", "auto"),
         };
         let mut command = self.programs.command(client)?;
         command.args(["run", "--via", via, "--connection-scheduler", scheduler]);
@@ -148,7 +148,7 @@ impl Runner<'_> {
     }
 
     /// What Hawser has learned of one task by one way.
-    fn state(&self, task: Task, way: Way) -> PathBuf {
+    fn state(&self, task: Task, way: Variant) -> PathBuf {
         let name = format!("state-{}-{way}", task.name());
         self.site.folder.join(name)
     }
@@ -198,7 +198,7 @@ fn began_after(stamp: &std::path::Path, clock: SystemTime) -> anyhow::Result<f64
     Ok(at.duration_since(clock).unwrap_or_default().as_secs_f64())
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for Variant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Link(index) => f.pad(&format!("link {}", index + 1)),

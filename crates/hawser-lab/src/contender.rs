@@ -11,7 +11,7 @@ use crate::topology::Lab;
 
 /// Hawser or one of its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Carrier {
+pub(crate) enum Contender {
     /// Hawser, over all links.
     Hawser,
     /// Plain TCP, on one link alone.
@@ -20,7 +20,7 @@ pub(crate) enum Carrier {
     Mptcp(Congestion),
 }
 
-impl Carrier {
+impl Contender {
     /// Hawser, then those it is compared with, if it is not to be alone.
     pub(crate) fn all(only_hawser: bool, peers: impl FnOnce() -> Vec<Self>) -> Vec<Self> {
         let mut all = vec![Self::Hawser];
@@ -56,7 +56,7 @@ impl Carrier {
     }
 }
 
-impl fmt::Display for Carrier {
+impl fmt::Display for Contender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hawser => f.write_str("hawser"),
@@ -66,26 +66,31 @@ impl fmt::Display for Carrier {
     }
 }
 
-/// What carriers need: a lab, Hawser's session where there is one, and plain TCP's link.
+/// What contenders need: a lab, Hawser's session where there is one, and plain TCP's link.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ways<'a> {
+pub(crate) struct Equipment<'a> {
     pub(crate) bench: &'a Bench,
     pub(crate) session: Option<&'a Session>,
     /// From 0.
     pub(crate) link: usize,
 }
 
-impl Ways<'_> {
+impl Equipment<'_> {
     /// A transfer, or an echo of blocks of so many bytes.
-    pub(crate) fn order(&self, carrier: Carrier, direction: Direction, bytes: ByteCount) -> Order {
+    pub(crate) fn order(
+        &self,
+        contender: Contender,
+        direction: Direction,
+        bytes: ByteCount,
+    ) -> Order {
         let bench = self.bench;
-        match (carrier, self.session) {
-            (Carrier::Tcp(control), _) => bench.tcp_order(self.link, control, direction, bytes),
-            (Carrier::Mptcp(control), _) => bench.mptcp_order(control, direction, bytes),
-            (Carrier::Hawser, Some(session)) => {
+        match (contender, self.session) {
+            (Contender::Tcp(control), _) => bench.tcp_order(self.link, control, direction, bytes),
+            (Contender::Mptcp(control), _) => bench.mptcp_order(control, direction, bytes),
+            (Contender::Hawser, Some(session)) => {
                 bench.socks_order(session.socks(), direction, bytes)
             }
-            (Carrier::Hawser, None) => bench.plain_order(direction, bytes),
+            (Contender::Hawser, None) => bench.plain_order(direction, bytes),
         }
     }
 }

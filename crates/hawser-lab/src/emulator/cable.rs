@@ -14,9 +14,9 @@ use super::{PacketSocket, Span, Switches, Translation, strip};
 use crate::scenario::Direction;
 
 /// Everything that the thread owns.
-pub(super) struct Carrier {
+pub(super) struct Cable {
     sockets: Vec<PacketSocket>,
-    ways: Vec<Way>,
+    directions: Vec<OneWay>,
     spare: Vec<Vec<u8>>,
     switches: Arc<Switches>,
     /// How long the busy thread sleeps between rounds.
@@ -24,7 +24,7 @@ pub(super) struct Carrier {
 }
 
 /// One direction: from socket `from` to socket `to`, both indices.
-struct Way {
+struct OneWay {
     from: usize,
     to: usize,
     link: usize,
@@ -38,12 +38,12 @@ struct Way {
     flying: VecDeque<(Instant, Vec<u8>)>,
 }
 
-impl Carrier {
+impl Cable {
     pub(super) fn new(spans: Vec<Span>, seed: u64, switches: Arc<Switches>) -> Self {
         let now = monotonic();
         let lines = spans.iter().flat_map(|s| [&s.link.up, &s.link.down]);
         let shortest = lines.map(|line| line.delay).min().unwrap_or_default();
-        let (mut sockets, mut ways) = (Vec::new(), Vec::new());
+        let (mut sockets, mut directions) = (Vec::new(), Vec::new());
         for (link, span) in spans.into_iter().enumerate() {
             let client = sockets.len();
             sockets.extend([span.client, span.server]);
@@ -53,8 +53,8 @@ impl Carrier {
             ];
             for (direction, line) in lines {
                 let outwards = direction == Direction::Put;
-                let seed = seed.wrapping_mul(1_000_003) ^ ways.len() as u64;
-                ways.push(Way {
+                let seed = seed.wrapping_mul(1_000_003) ^ directions.len() as u64;
+                directions.push(OneWay {
                     from: client + usize::from(!outwards),
                     to: client + usize::from(outwards),
                     link,
@@ -69,7 +69,7 @@ impl Carrier {
         }
         Self {
             sockets,
-            ways,
+            directions,
             spare: Vec::new(),
             switches,
             gather: (shortest / GATHER_SHARE).clamp(MIN_GATHER, MAX_GATHER),
@@ -96,7 +96,7 @@ impl Carrier {
                 self.count_drops();
             }
             let next = self
-                .ways
+                .directions
                 .iter()
                 .filter_map(|w| w.flying.front().map(|f| f.0))
                 .min();
@@ -117,13 +117,13 @@ impl Carrier {
         let wall_offset = wall_clock().saturating_sub(Duration::from_nanos(now.as_nanos()));
         let Self {
             sockets,
-            ways,
+            directions,
             spare,
             switches,
             gather: _,
         } = self;
         let mut watch = switches.watch();
-        for way in ways {
+        for way in directions {
             let hole = &switches.black_holes[way.link];
             let [up, down] = &switches.carried[way.link];
             let carried = match way.direction {
@@ -174,7 +174,7 @@ impl Carrier {
         let now = monotonic();
         // As much too early as too late, so that the mean delay is right.
         let horizon = now + self.gather / 2;
-        for way in &mut self.ways {
+        for way in &mut self.directions {
             loop {
                 let due = way
                     .flying
@@ -243,7 +243,7 @@ impl Carrier {
     }
 }
 
-impl Way {
+impl OneWay {
     fn rewrite(&self, frame: &mut [u8]) {
         strip::strip(frame, &self.strip);
         if let Some(translation) = self.translation {

@@ -1,0 +1,117 @@
+//! Figures and paragraphs as all reports write them.
+
+use std::time::Duration;
+
+use hawser_types::{ByteCount, Rate};
+
+use crate::LinkAllowed;
+
+/// A share from 0 to 1.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 1e2)
+}
+
+/// A count in at most seven characters: `512 B`, `12.3 kB`, `1.20 MB`.
+pub fn size(bytes: ByteCount) -> String {
+    let mut value = bytes.as_u64() as f64;
+    if value < 1e3 {
+        return format!("{value} B");
+    }
+    let mut unit = "";
+    for larger in ["kB", "MB", "GB", "TB", "PB", "EB"] {
+        if value < 999.5 {
+            break;
+        }
+        value /= 1e3;
+        unit = larger;
+    }
+    let digits = match value {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+/// A span in its two largest units: `3d 4h`, `12m 05s`, `7s`.
+pub fn span(span: Duration) -> String {
+    let seconds = span.as_secs();
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{}h {:02}m", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{}d {}h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+/// Use of a link: one word, or one for each direction.
+pub(crate) fn usage(allowed: &LinkAllowed) -> String {
+    match allowed.up == allowed.down {
+        true => allowed.up.to_string(),
+        false => format!("{}/{}", allowed.up, allowed.down),
+    }
+}
+
+/// Returns the line below a list that says how many entries are not shown.
+pub(crate) fn left_out(total: u64, shown: usize, what: &str) -> Option<String> {
+    let more = total.saturating_sub(shown as u64);
+    (more > 0).then(|| format!("  and {more} more {what}"))
+}
+
+/// A rate in Mbit/s, without the unit.
+pub(crate) fn megabits(rate: Rate) -> String {
+    format!("{:.2}", rate.bits_per_second() as f64 / 1e6)
+}
+
+/// A span in milliseconds, without the unit.
+pub(crate) fn milliseconds(span: Duration) -> String {
+    format!("{:.1}", span.as_secs_f64() * 1e3)
+}
+
+/// A span in milliseconds: `4.1 ms`, `250 ms`.
+pub(crate) fn milliseconds_with_unit(span: Duration) -> String {
+    let millis = span.as_secs_f64() * 1e3;
+    match millis < 9.95 {
+        true => format!("{millis:.1} ms"),
+        false => format!("{millis:.0} ms"),
+    }
+}
+
+/// A span in seconds from one second on, else in milliseconds.
+pub(crate) fn seconds(span: Duration) -> String {
+    match span < Duration::from_secs(1) {
+        true => milliseconds_with_unit(span),
+        false => format!("{:.1} s", span.as_secs_f64()),
+    }
+}
+
+/// The time of day of a moment in milliseconds since 1970-01-01 00:00 UTC: `12:03:04.1 UTC`.
+pub fn clock(unix_ms: u64) -> String {
+    let tenths = unix_ms / 100 % 864_000;
+    let (seconds, tenth) = (tenths / 10, tenths % 10);
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    format!("{hours:02}:{minutes:02}:{:02}.{tenth} UTC", seconds % 60)
+}
+
+/// Breaks a paragraph into lines of at most `width` columns; all but the first are indented.
+pub(crate) fn wrap(lines: &mut Vec<String>, text: &str, width: usize) {
+    let mut line = String::new();
+    let mut used = 0;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if used > 0 && used + 1 + length > width {
+            lines.push(std::mem::replace(&mut line, INDENT.to_owned()));
+            used = INDENT.len();
+        } else if used > 0 {
+            line.push(' ');
+            used += 1;
+        }
+        line.push_str(word);
+        used += length;
+    }
+    lines.push(line);
+}
+
+/// Columns that every report may take.
+pub(crate) const MIN_WIDTH: usize = 40;
+const INDENT: &str = "  ";

@@ -1,0 +1,180 @@
+//! Lines of sources and of Markdown end at 100 columns.
+//!
+//! Longer lines are left alone where nothing can break them:
+//!
+//! - in Rust, where a literal reaches past column 100 (`rustfmt` leaves such lines alone, too);
+//! - in C and JavaScript, where a quote (`"`, `'` or a backtick) stands before and behind it;
+//! - in Markdown, in tables, in code fences, and in definitions of links;
+//! - everywhere, where all that stands behind the indentation and the marks of a comment or of a
+//!   list is one word, such as an address.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::source::Source;
+
+/// Returns every line that is too long, outside the folders that still have such lines.
+pub(super) fn problems(root: &Path) -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    collect(root, &mut files)?;
+    files.sort();
+    let mut problems = Vec::new();
+    let mut unfinished: BTreeSet<&str> = BTreeSet::new();
+    for file in files {
+        let shown = file.strip_prefix(root).unwrap_or(&file).display();
+        let shown = shown.to_string();
+        let text = fs::read_to_string(&file).with_context(|| shown.clone())?;
+        let extension = file.extension().and_then(|it| it.to_str());
+        let long = long_lines(extension.unwrap_or_default(), &text);
+        let folder = UNFINISHED.iter().find(|folder| shown.starts_with(**folder));
+        if let Some(folder) = folder {
+            unfinished.extend((!long.is_empty()).then_some(*folder));
+            continue;
+        }
+        let places = long.iter().map(|line| format!("{shown}:{line}"));
+        problems.extend(places.map(|place| format!("{place}: more than {COLUMNS} columns")));
+    }
+    let finished = UNFINISHED.iter().filter(|it| !unfinished.contains(*it));
+    problems.extend(finished.map(|folder| {
+        format!("{folder} has no long line any more: remove it from UNFINISHED in {HERE}")
+    }));
+    Ok(problems)
+}
+
+/// Returns the numbers, from 1, of the lines of a file that are too long.
+fn long_lines(extension: &str, text: &str) -> Vec<usize> {
+    let rust = (extension == "rs").then(|| Source::parse(text));
+    let mut is_fenced = false;
+    let mut long = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        if extension == "md" && line.trim_start().starts_with("```") {
+            is_fenced = !is_fenced;
+        }
+        if width(line) <= COLUMNS || is_one_word(line) {
+            continue;
+        }
+        let is_excused = match extension {
+            "rs" => rust
+                .as_ref()
+                .is_some_and(|source| is_in_literal(source, index)),
+            "md" => is_fenced || line.trim_start().starts_with('|') || is_link(line),
+            _ => is_quoted(line),
+        };
+        if !is_excused {
+            long.push(index + 1);
+        }
+    }
+    long
+}
+
+/// Columns of a line; a tabulator ends at the next multiple of eight.
+fn width(line: &str) -> usize {
+    line.chars().fold(0, |at, c| match c {
+        '\t' => (at / 8 + 1) * 8,
+        _ => at + 1,
+    })
+}
+
+/// True where a literal covers the first column that is too many.
+fn is_in_literal(source: &Source, index: usize) -> bool {
+    let code = source.lines.get(index).map_or("", String::as_str);
+    code.chars().nth(COLUMNS) == Some('"')
+}
+
+fn is_quoted(line: &str) -> bool {
+    let behind = line
+        .char_indices()
+        .nth(COLUMNS)
+        .map_or(line.len(), |(at, _)| at);
+    let (before, behind) = line.split_at(behind);
+    ['"', '\'', '`']
+        .iter()
+        .any(|quote| before.matches(*quote).count() % 2 == 1 && behind.contains(*quote))
+}
+
+/// `[name]: address`
+fn is_link(line: &str) -> bool {
+    line.starts_with('[') && line.contains("]: ")
+}
+
+fn is_one_word(line: &str) -> bool {
+    let marks = |c: char| c.is_whitespace() || "/*!-#>".contains(c);
+    !line.trim_start_matches(marks).trim_end().contains(' ')
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|it| it.to_str());
+        let name = name.unwrap_or_default();
+        if path.is_dir() {
+            if !name.starts_with('.') && !SKIPPED_FOLDERS.contains(&name) {
+                collect(&path, files)?;
+            }
+            continue;
+        }
+        let extension = path.extension().and_then(|it| it.to_str());
+        if extension.is_some_and(|it| EXTENSIONS.contains(&it)) {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+const HERE: &str = "xtask/src/lines/width.rs";
+const COLUMNS: usize = 100;
+/// Folders that hold nothing that people write.
+pub(super) const SKIPPED_FOLDERS: [&str; 3] = ["target", "corpus", "artifacts"];
+const EXTENSIONS: [&str; 5] = ["rs", "md", "c", "h", "js"];
+
+/// Files and folders that still have longer lines. The list only shrinks.
+const UNFINISHED: [&str; 14] = [
+    "crates/hawser-capture/",
+    "crates/hawser-cli/tests/real_clients/dashboard/",
+    "crates/hawser-config/",
+    "crates/hawser-file/",
+    "crates/hawser-front/",
+    "crates/hawser-monitor/assets/",
+    "crates/hawser-net/",
+    "crates/hawser-path/",
+    "crates/hawser-policy/",
+    "crates/hawser-sched/",
+    "crates/hawser-session/",
+    "crates/hawser-sim/",
+    "crates/hawser-wire/",
+    "docs/",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_comments_and_code_are_refused_and_long_literals_are_not() {
+        let word = "word ".repeat(21);
+        let text = format!(
+            "// {word}\nlet x = \"{word}\";\nf({word});\n// {}\n",
+            "a".repeat(120)
+        );
+        assert_eq!(long_lines("rs", &text), [1, 3]);
+    }
+
+    #[test]
+    fn tables_code_and_links_of_markdown_may_be_long() {
+        let word = "word ".repeat(21);
+        let text = format!(
+            "{word}\n| {word} |\n```\n{word}\n```\n[a]: {word}\n- {}\n{word}",
+            "a".repeat(120)
+        );
+        assert_eq!(long_lines("md", &text), [1, 8]);
+    }
+
+    #[test]
+    fn tabulators_count_as_columns() {
+        assert_eq!(width("\tx"), 9);
+        assert_eq!(width("ab\tx"), 9);
+    }
+}
