@@ -181,7 +181,7 @@ const EXCEPTIONS: [(&str, &[&str], &str); 0] = [];
 const UNFINISHED: [(&str, usize); 13] = [
     ("hawser", 3),
     ("hawser-capture", 3),
-    ("hawser-front", 16),
+    ("hawser-front", 6),
     ("hawser-lab", 53),
     ("hawser-monitor", 15),
     ("hawser-net", 14),

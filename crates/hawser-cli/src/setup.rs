@@ -10,7 +10,6 @@ use hawser_control::{LinkState, LinkStatus};
 use hawser_net::links::{Link, usable};
 use hawser_net::store::StateDir;
 use hawser_session::TransportChoice;
-use hawser_types::LinkIndex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::EnvFilter;
 
@@ -143,7 +142,7 @@ pub(crate) fn link_list(links: &[Link], wanted: &[String], is_near: bool) -> Vec
         };
         LinkStatus {
             name: link.name.clone(),
-            index: LinkIndex::new(link.index),
+            index: link.index,
             addresses: link.addresses.clone(),
             state,
             reason,
@@ -221,13 +220,14 @@ static OPEN_FILES_BEFORE: OnceLock<Rlimit> = OnceLock::new();
 #[cfg(test)]
 mod tests {
     use hawser_net::links::LinkKind;
+    use hawser_types::LinkIndex;
 
     use super::*;
 
     #[test]
     fn the_loopback_interface_is_shown_where_it_was_named_or_is_used() {
         let link = |name: &str, index, loopback| Link {
-            index,
+            index: LinkIndex::new(index),
             name: name.to_owned(),
             kind: LinkKind::Hardware,
             addresses: vec!["192.0.2.1".parse().unwrap()],

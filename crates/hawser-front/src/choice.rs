@@ -1,12 +1,12 @@
 //! Connections that go straight over one link or over a gateway, each as it is best for it.
 
+use hawser_director::{Decision, GatewayDecision, Question};
 use hawser_net::links::Routes;
-use hawser_sched::connection::By;
 use tokio::time::Instant;
 
 use crate::bonded::BondDialer;
-use crate::connection::{Chosen, Counted, Director, Observe, Origin};
-use crate::destination::Destination;
+use crate::connection::{Counted, LinkDial, Observe, Origin, SharedDirector, resolved};
+use crate::destination::{Destination, Host};
 use crate::either::{EitherStream, Loss, dial_either};
 use crate::near::{Neighbourhood, Surroundings};
 use crate::transport::{DialError, Dialer};
@@ -17,29 +17,28 @@ pub trait GatewayDialer: Dialer<Stream: Observe> {
     fn is_up(&self) -> bool;
 }
 
-/// Dials with `D`, over one link, or by the gateway `G`, as a [`Director`] decides for each
+/// Dials with `D`, over one link, or by the gateway `G`, as a [`SharedDirector`] decides for each
 /// connection. None changes its way later.
 #[derive(Clone, Debug)]
 pub struct ChoiceDialer<D, G, S = Routes> {
     direct: D,
     gateway: G,
-    director: Director,
+    director: SharedDirector,
     neighbourhood: Neighbourhood<S>,
 }
 
 /// What a [`ChoiceDialer`] opens.
 type Stream<D, G> = EitherStream<<D as Dialer>::Stream, Counted<<G as Dialer>::Stream>>;
 
-impl<D: Dialer, G: GatewayDialer> ChoiceDialer<D, G> {
-    /// A dialer by `director`, who knows of the gateway. `direct` decides by the same director which
-    /// link a connection takes.
-    pub fn new(direct: D, gateway: G, director: Director) -> Self {
+impl<D: LinkDial, G: GatewayDialer> ChoiceDialer<D, G> {
+    /// A dialer by `director`, which knows of the gateway. `direct` asks the same director.
+    pub fn new(direct: D, gateway: G, director: SharedDirector) -> Self {
         Self::in_surroundings(direct, gateway, director, Routes::default())
     }
 }
 
-impl<D: Dialer, G: GatewayDialer, S: Surroundings> ChoiceDialer<D, G, S> {
-    fn in_surroundings(direct: D, gateway: G, director: Director, surroundings: S) -> Self {
+impl<D: LinkDial, G: GatewayDialer, S: Surroundings> ChoiceDialer<D, G, S> {
+    fn in_surroundings(direct: D, gateway: G, director: SharedDirector, surroundings: S) -> Self {
         Self {
             direct,
             gateway,
@@ -52,15 +51,34 @@ impl<D: Dialer, G: GatewayDialer, S: Surroundings> ChoiceDialer<D, G, S> {
         &self,
         destination: &Destination,
         origin: &Origin,
-        chosen: &Chosen,
+        decision: &GatewayDecision,
     ) -> Result<Counted<G::Stream>, DialError> {
         // Waiting for a session says nothing of what comes then.
         let was_up = self.gateway.is_up();
-        let (begun, flow) = (Instant::now(), self.director.open_by_gateway(chosen));
+        let (begun, flow) = (Instant::now(), self.director.open_by_gateway(decision));
         let dialed = self.gateway.dial_for(destination, origin).await;
         let stream = dialed.inspect_err(|error| flow.failed(*error))?;
         flow.connected(was_up.then(|| begun.elapsed()));
         Ok(Counted::new(stream, Some(flow)))
+    }
+
+    /// Dials by the gateway, and where that may fail over a link as well.
+    async fn dial_over_gateway(
+        &self,
+        destination: &Destination,
+        origin: &Origin,
+        decision: &GatewayDecision,
+    ) -> Result<Stream<D, G>, DialError> {
+        if decision.waits_for_gateway {
+            let dialed = self.dial_by_gateway(destination, origin, decision).await;
+            return dialed.map(EitherStream::Bonded);
+        }
+        // The session may have just ended.
+        if !self.gateway.is_up() {
+            let dialed = self.direct.dial_for(destination, origin).await;
+            return dialed.map(EitherStream::Direct);
+        }
+        self.dial_by_either(destination, origin, decision).await
     }
 
     /// Dials by the gateway, and soon over a link as well; the first that is answered is it.
@@ -68,21 +86,24 @@ impl<D: Dialer, G: GatewayDialer, S: Surroundings> ChoiceDialer<D, G, S> {
         &self,
         destination: &Destination,
         origin: &Origin,
-        chosen: &Chosen,
+        decision: &GatewayDecision,
     ) -> Result<Stream<D, G>, DialError> {
-        let bonded = self.dial_by_gateway(destination, origin, chosen);
+        let bonded = self.dial_by_gateway(destination, origin, decision);
         let direct = self.direct.dial_for(destination, origin);
         let on_loss = |loss| match loss {
             Loss::Failed(error) => {
                 tracing::debug!(%destination, %error, "the gateway is of no use for this one");
             }
-            Loss::Overtaken(waited) => self.director.handle_slow_gateway(waited),
+            Loss::Overtaken(waited) => {
+                self.director
+                    .with(|director, _| director.handle_slow_gateway(waited));
+            }
         };
-        dial_either(bonded, chosen.patience, direct, on_loss).await
+        dial_either(bonded, decision.patience, direct, on_loss).await
     }
 }
 
-impl<D: Dialer, G: GatewayDialer, S: Surroundings> Dialer for ChoiceDialer<D, G, S> {
+impl<D: LinkDial, G: GatewayDialer, S: Surroundings> Dialer for ChoiceDialer<D, G, S> {
     type Stream = Stream<D, G>;
 
     async fn dial(&self, destination: &Destination) -> Result<Self::Stream, DialError> {
@@ -96,22 +117,34 @@ impl<D: Dialer, G: GatewayDialer, S: Surroundings> Dialer for ChoiceDialer<D, G,
     ) -> Result<Self::Stream, DialError> {
         let is_for_all = self.director.is_all_by_gateway();
         let is_near = self.neighbourhood.has(&destination.host, is_for_all).await;
-        let chosen = self.director.choose(&origin.towards(destination), is_near);
-        let by = match chosen.by {
-            // The session has just ended.
-            By::Gateway if !chosen.waits_for_gateway && !self.gateway.is_up() => By::Link,
-            by => by,
+        let mut addresses = match &destination.host {
+            Host::Ip(address) => Some(vec![address.to_canonical()]),
+            Host::Name(_) => None,
         };
-        match by {
-            By::Link => {
-                let dialed = self.direct.dial_for(destination, origin).await;
-                dialed.map(EitherStream::Direct)
+        let known = addresses.as_deref().unwrap_or_default();
+        let mut request = resolved(origin.towards(destination), known);
+        loop {
+            let decision = self.director.decide(&Question {
+                request: &request,
+                is_near,
+                is_resolved: addresses.is_some(),
+            });
+            match (decision, addresses) {
+                (Decision::Gateway(decision), _) => {
+                    return self.dial_over_gateway(destination, origin, &decision).await;
+                }
+                (Decision::Links(decision), Some(addresses)) => {
+                    let direct = &self.direct;
+                    let dialed = direct.dial_by_links(request, addresses, Some(decision));
+                    return dialed.await.map(EitherStream::Direct);
+                }
+                // Not the gateway's, as far as the name says: its addresses may say more.
+                _ => {
+                    let found = self.direct.resolve(destination).await?;
+                    request = resolved(request, &found);
+                    addresses = Some(found);
+                }
             }
-            By::Gateway if chosen.waits_for_gateway => {
-                let dialed = self.dial_by_gateway(destination, origin, &chosen).await;
-                dialed.map(EitherStream::Bonded)
-            }
-            By::Gateway => self.dial_by_either(destination, origin, &chosen).await,
         }
     }
 }

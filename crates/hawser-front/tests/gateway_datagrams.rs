@@ -24,6 +24,7 @@ use hawser_net::host_port::HostPort;
 use hawser_net::identity::{Identity, PublicKey};
 use hawser_net::links::{Link, LinkKind};
 use hawser_net::stream::BondStream;
+use hawser_types::LinkIndex;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::watch;
@@ -72,7 +73,7 @@ async fn client(config: GatewayConfig) -> Client {
         }
     });
     let link = Link {
-        index: 1,
+        index: LinkIndex::new(1),
         name: "lo".to_owned(),
         kind: LinkKind::Loopback,
         addresses: vec!["127.0.0.1".parse().unwrap()],

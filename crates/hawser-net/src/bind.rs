@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use hawser_types::ByteCount;
+use hawser_types::{ByteCount, LinkIndex};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
@@ -139,7 +139,7 @@ pub(crate) fn share_port(listener: &TcpListener) -> io::Result<()> {
 
 /// Listens on `address` for connections that come by one link, and answers them by that link. It
 /// comes before a socket that listens on the same port for all links.
-pub(crate) fn listen_on_link(address: SocketAddr, link: u32) -> io::Result<TcpListener> {
+pub(crate) fn listen_on_link(address: SocketAddr, link: LinkIndex) -> io::Result<TcpListener> {
     open_listener(address, |socket| {
         bind_to_interface(socket, link)?;
         socket.set_reuse_port(true)
@@ -234,9 +234,9 @@ fn bind_to_link(socket: &Socket, link: &Link, remote: SocketAddr) -> Result<(), 
 }
 
 /// By index, not by name: a link may be renamed, and another one may get its name.
-pub(crate) fn bind_to_interface(socket: &Socket, index: u32) -> io::Result<()> {
-    let index =
-        libc::c_int::try_from(index).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
+pub(crate) fn bind_to_interface(socket: &Socket, link: LinkIndex) -> io::Result<()> {
+    let index = libc::c_int::try_from(link.value())
+        .map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
     sys::set_int_option(
         socket.as_fd(),
         libc::SOL_SOCKET,

@@ -4,20 +4,24 @@
 //! with a count. Nothing in here does I/O or reads a clock.
 #![forbid(unsafe_code)]
 
+mod cause;
 mod count;
 mod host;
 mod id;
 mod instant;
+pub mod link;
 mod range_set;
 mod rate;
 mod units;
 
+pub use cause::{DialError, ResetCode, StreamReset};
 pub use count::ByteCount;
 pub use host::{Host, HostError, HostName};
 pub use id::{
     ChannelId, LinkIndex, PathId, RecordNumber, SegmentNumber, SessionId, StreamId, StreamOffset,
 };
 pub use instant::Instant;
+pub use link::{DefaultRoute, Link, LinkKind};
 pub use range_set::RangeSet;
 pub use rate::Rate;
 pub use units::{UnitError, parse_duration, parse_percent};

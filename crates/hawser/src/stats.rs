@@ -155,9 +155,7 @@ impl PathStats {
     ) -> Self {
         let here = |channel: &&ChannelSnapshot| channel.link == link;
         let channels: Vec<_> = session.channels.iter().filter(here).collect();
-        let status = links
-            .iter()
-            .find(|status| status.link.index == link.value());
+        let status = links.iter().find(|status| status.link.index == link);
         let booked = session.links.iter().find(|booked| booked.link == link);
         let rtts = channels.iter().map(|channel| channel.rtt);
         Self {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use hawser_config::{Config, UpConfig};
 use hawser_control::Role;
-use hawser_front::connection::{Director, Who};
+use hawser_front::connection::{SharedDirector, Who};
 use hawser_front::datagram::DatagramPorts;
 use hawser_front::proxy::{ProxyConfig, ProxyServer};
 use hawser_front::transport::Dialer;
@@ -205,7 +205,7 @@ impl Serving<'_> {
     async fn serve_by<D: Dialer>(
         &self,
         dialer: D,
-        director: Director,
+        director: SharedDirector,
         port: Port<'_>,
     ) -> anyhow::Result<()> {
         let dialer = Arc::new(dialer);

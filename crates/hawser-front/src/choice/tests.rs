@@ -3,13 +3,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hawser_policy::{Action, LinkChoice, Mode, Rule, RuleSet};
+use hawser_director::{ConnectionRequest, LinkDecision, SessionView};
+use hawser_policy::{Action, Condition, LinkChoice, Mode, Rule, RuleSet};
 use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 use hawser_types::{ByteCount, LinkIndex};
 use tokio::net::TcpStream;
 
 use super::*;
-use crate::connection::SessionView;
 use crate::destination::Host;
 use crate::near::tests::Home;
 
@@ -56,6 +56,25 @@ impl Dialer for Fake {
     }
 }
 
+impl LinkDial for Fake {
+    async fn resolve(&self, _: &Destination) -> Result<Vec<IpAddr>, DialError> {
+        Ok(vec![self.server.ip()])
+    }
+
+    async fn dial_by_links(
+        &self,
+        _: ConnectionRequest,
+        _: Vec<IpAddr>,
+        _: Option<LinkDecision>,
+    ) -> Result<TcpStream, DialError> {
+        self.dial(&Destination::new(
+            Host::Ip(self.server.ip()),
+            self.server.port(),
+        ))
+        .await
+    }
+}
+
 impl GatewayDialer for Fake {
     fn is_up(&self) -> bool {
         self.is_up.load(Ordering::Relaxed)
@@ -65,7 +84,7 @@ impl GatewayDialer for Fake {
 struct Scene {
     direct: Fake,
     gateway: Fake,
-    director: Director,
+    director: SharedDirector,
     dialer: ChoiceDialer<Fake, Fake, Home>,
 }
 
@@ -79,7 +98,7 @@ async fn scene(usage: GatewayUse) -> Scene {
         }
     });
     let (direct, gateway) = (Fake::new(server), Fake::new(server));
-    let director = Director::new(ConnectionPolicy::Auto, Vec::new());
+    let director = SharedDirector::new(ConnectionPolicy::Auto, Vec::new());
     director.set_gateway(usage);
     director.set_session(Some(session()));
     let (d, g) = (direct.clone(), gateway.clone());
@@ -229,13 +248,38 @@ async fn a_gateway_that_a_link_has_overtaken_is_known_to_be_slow() {
     assert_eq!(scene.dial(OUT_THERE).await, BY_GATEWAY);
     // Something is on it, so that it is not taken for what it is when it is empty.
     let to: Destination = "198.51.100.2:443".parse().unwrap();
-    let chosen = scene
-        .director
-        .choose(&Origin::default().towards(&to), false);
-    let _open = scene.director.open_by_gateway(&chosen);
+    let decision = scene.director.decide(&Question {
+        request: &Origin::default().towards(&to),
+        is_near: false,
+        is_resolved: true,
+    });
+    let Decision::Gateway(decision) = decision else {
+        panic!("{decision:?}");
+    };
+    let _open = scene.director.open_by_gateway(&decision);
     let latency = || scene.director.report().gateway.unwrap().latency;
     let before = latency();
     scene.gateway.takes.store(60_000, Ordering::Relaxed);
     assert_eq!(scene.dial(OUT_THERE).await, (1, 1));
     assert!(latency() > before, "{before:?} {:?}", latency());
+}
+
+/// The name says nothing of the rule, and its address does.
+#[tokio::test]
+async fn a_name_goes_by_the_gateway_where_a_rule_gives_its_address_away() {
+    let scene = scene(GatewayUse::Never).await;
+    assert_eq!(scene.dial("www.example.org").await, STRAIGHT);
+    let rule = Rule {
+        when: Condition {
+            address: vec!["127.0.0.0/8".parse().unwrap()],
+            ..Condition::default()
+        },
+        then: Action {
+            mode: Some(Mode::Bonded),
+            ..Action::default()
+        },
+        ..Rule::default()
+    };
+    scene.director.set_rules(Arc::new(RuleSet::new([rule])));
+    assert_eq!(scene.dial("www.example.org").await, BY_GATEWAY);
 }

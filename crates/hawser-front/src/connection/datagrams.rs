@@ -2,36 +2,39 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hawser_director::{ConnectionRequest, LinkDecision, Route};
 use hawser_net::links::{Link, Routes};
 use hawser_policy::Protocol;
 use hawser_types::{ByteCount, LinkIndex};
 
-use super::decision::{Decision, Way};
-use super::{Director, Flow, Origin};
+use super::{Flow, SharedDirector};
 use crate::datagram::{Books, Place, Placement, Target};
+use crate::destination::{Destination, Host};
 use crate::transport::DialError;
 
-/// Places flows of datagrams on links as a [`Director`] decides, each as if it were a connection.
+/// Places flows of datagrams on links as a [`SharedDirector`] decides, each as if it were a
+/// connection.
 ///
 /// Source: DBAS §II (the connection-oriented mode's unit is the flow).
 #[derive(Debug)]
 pub struct DatagramPlace {
-    director: Director,
+    director: SharedDirector,
     routes: Routes,
 }
 
 impl DatagramPlace {
     /// Places by `director`.
-    pub fn new(director: Director) -> Self {
+    pub fn new(director: SharedDirector) -> Self {
         Self {
             director,
             routes: Routes::default(),
         }
     }
 
-    fn unreachable(&self, decision: &Decision) -> DialError {
+    fn unreachable(&self, decision: &LinkDecision) -> DialError {
         let error = DialError::NetworkUnreachable;
-        self.director.note_failure(decision, error);
+        self.director
+            .with(|director, _| director.note_failure(decision, error));
         error
     }
 }
@@ -52,29 +55,29 @@ impl Place for DatagramPlace {
         if target.by_routes {
             return Ok(by_system);
         }
-        let origin = Origin {
+        let destination = Destination::new(Host::Ip(address), target.remote.port());
+        let request = ConnectionRequest {
             protocol: Protocol::Udp,
-            remote: Some(address),
-            port: target.remote.port(),
             domain: target.domain.map(|name| name.as_str().to_owned()),
-            ..target.asker.clone()
+            ..target.asker.towards(&destination)
         };
-        let decision = self.director.decide(&origin);
-        match decision.way(address) {
-            Way::Links => {}
-            Way::System => {
-                self.director.note_by_system(&decision);
+        let decision = self.director.decide_links(&request);
+        match decision.route(address) {
+            Route::Links => {}
+            Route::System => {
+                self.director
+                    .with(|director, now| director.note_by_system(now, &decision));
                 return Ok(by_system);
             }
-            Way::Closed => return Err(self.unreachable(&decision)),
+            Route::Closed => return Err(self.unreachable(&decision)),
         }
         let mut open = decision.candidates.iter().filter(|it| {
-            let is_new = !tried.contains(&LinkIndex::new(it.link.index));
+            let is_new = !tried.contains(&it.link.index);
             is_new && it.leads_to(address)
         });
         let candidate = open.next();
         let link = &candidate.ok_or_else(|| self.unreachable(&decision))?.link;
-        let flow = self.director.open(&decision, LinkIndex::new(link.index));
+        let flow = self.director.open(&decision, link.index);
         Ok(Placement {
             link: Some(Arc::clone(link)),
             books: Some(flow),
@@ -90,11 +93,12 @@ impl Place for DatagramPlace {
     }
 
     fn is_suspect(&self, link: LinkIndex) -> bool {
-        !self.director.is_hopeful(link)
+        !self.director.with(|director, _| director.is_hopeful(link))
     }
 
     fn on_miss(&self, link: LinkIndex, waited: Duration) {
-        self.director.handle_miss(link, waited);
+        self.director
+            .with(|director, now| director.handle_miss(now, link, waited));
     }
 }
 

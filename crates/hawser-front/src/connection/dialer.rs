@@ -1,77 +1,42 @@
 use std::future::Future;
-use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use hawser_net::bind::{SocketOptions, connect_on_link};
-use hawser_net::links::{Link, Routes};
-use tokio::net::TcpStream;
+use hawser_director::{ConnectionRequest, LinkDecision};
 use tokio::time::timeout;
 
-use super::counted::{Counted, Observe};
+use super::counted::Counted;
 use super::race::Race;
-use super::{Director, Origin, RememberingResolver};
+use super::via::{TcpVia, Via};
+use super::{Origin, RememberingResolver, SharedDirector};
 use crate::connect::{ConnectOptions, interleave};
 use crate::destination::Destination;
 use crate::resolve::{Resolve, SystemResolver, addresses_of};
-use crate::transport::{ByteStream, DialError, Dialer};
+use crate::transport::{DialError, Dialer};
 
-/// Makes connections over given links.
-pub trait Via: Send + Sync + 'static {
-    /// What a connection is.
-    type Stream: ByteStream + Observe;
-
-    /// Connects to `address` over `link`, or as the system's routes have it. Dropping the future
-    /// gives the attempt up.
-    fn connect(
+/// A dialer over links that takes a decision which was made already.
+pub trait LinkDial: Dialer {
+    /// Looks a destination's name up.
+    fn resolve(
         &self,
-        link: Option<&Link>,
-        address: SocketAddr,
-    ) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+        destination: &Destination,
+    ) -> impl Future<Output = Result<Vec<IpAddr>, DialError>> + Send;
 
-    /// Whether `address` is to be reached as the system's routes have it: it is this machine's own,
-    /// on a link itself, or has a route that is more particular than the default one.
-    fn goes_by_routes(&self, address: IpAddr) -> impl Future<Output = bool> + Send;
-}
-
-/// TCP connections, bound to their links.
-#[derive(Debug)]
-pub struct TcpVia {
-    options: SocketOptions,
-    routes: Routes,
-}
-
-impl TcpVia {
-    /// Connections that offer Multipath TCP, or do not.
-    pub fn new(mptcp: bool) -> Self {
-        let options = SocketOptions {
-            mptcp,
-            ..SocketOptions::default()
-        };
-        Self {
-            options,
-            routes: Routes::default(),
-        }
-    }
-}
-
-impl Via for TcpVia {
-    type Stream = TcpStream;
-
-    async fn connect(&self, link: Option<&Link>, address: SocketAddr) -> io::Result<TcpStream> {
-        Ok(connect_on_link(link, address, &self.options).await?)
-    }
-
-    async fn goes_by_routes(&self, address: IpAddr) -> bool {
-        self.routes.is_particular(address).await
-    }
+    /// Dials those of `addresses` that `decision` leads to; without one, what the director decides
+    /// once it is known which addresses go by routes of their own.
+    fn dial_by_links(
+        &self,
+        request: ConnectionRequest,
+        addresses: Vec<IpAddr>,
+        decision: Option<LinkDecision>,
+    ) -> impl Future<Output = Result<Self::Stream, DialError>> + Send;
 }
 
 /// A dialer that spreads connections over links, with `V` to connect and `R` to resolve names.
 #[derive(Debug)]
 pub struct LinkDialer<V = TcpVia, R = RememberingResolver<SystemResolver>> {
-    director: Director,
+    director: SharedDirector,
     via: Arc<V>,
     resolver: R,
     options: ConnectOptions,
@@ -80,7 +45,7 @@ pub struct LinkDialer<V = TcpVia, R = RememberingResolver<SystemResolver>> {
 impl LinkDialer {
     /// A dialer by `director`, with the system's resolver and the default times. `mptcp`: whether
     /// destinations are offered Multipath TCP.
-    pub fn new(director: Director, mptcp: bool) -> Self {
+    pub fn new(director: SharedDirector, mptcp: bool) -> Self {
         let resolver = RememberingResolver::new(SystemResolver::new());
         let options = ConnectOptions::default();
         Self::with(director, TcpVia::new(mptcp), resolver, options)
@@ -89,7 +54,7 @@ impl LinkDialer {
 
 impl<V: Via, R: Resolve> LinkDialer<V, R> {
     /// A dialer with all its parts given.
-    pub fn with(director: Director, via: V, resolver: R, options: ConnectOptions) -> Self {
+    pub fn with(director: SharedDirector, via: V, resolver: R, options: ConnectOptions) -> Self {
         Self {
             director,
             via: Arc::new(via),
@@ -99,11 +64,11 @@ impl<V: Via, R: Resolve> LinkDialer<V, R> {
     }
 
     /// Who decides for it.
-    pub const fn director(&self) -> &Director {
+    pub const fn director(&self) -> &SharedDirector {
         &self.director
     }
 
-    async fn addresses(&self, destination: &Destination) -> Result<Vec<IpAddr>, DialError> {
+    async fn look_up(&self, destination: &Destination) -> Result<Vec<IpAddr>, DialError> {
         let lookup = addresses_of(&self.resolver, &destination.host);
         let addresses = timeout(self.options.resolve_timeout, lookup).await;
         let addresses = addresses.unwrap_or(Err(DialError::ResolverUnavailable))?;
@@ -124,16 +89,46 @@ impl<V: Via, R: Resolve> Dialer for LinkDialer<V, R> {
         destination: &Destination,
         origin: &Origin,
     ) -> Result<Self::Stream, DialError> {
-        let addresses = self.addresses(destination).await?;
+        let addresses = self.resolve(destination).await?;
+        let request = resolved(origin.towards(destination), &addresses);
+        self.dial_by_links(request, addresses, None).await
+    }
+}
+
+impl<V: Via, R: Resolve> LinkDial for LinkDialer<V, R> {
+    async fn resolve(&self, destination: &Destination) -> Result<Vec<IpAddr>, DialError> {
+        self.look_up(destination).await
+    }
+
+    async fn dial_by_links(
+        &self,
+        request: ConnectionRequest,
+        addresses: Vec<IpAddr>,
+        decision: Option<LinkDecision>,
+    ) -> Result<Self::Stream, DialError> {
         let asked = addresses.iter().map(|it| self.via.goes_by_routes(*it));
         let by_routes = join_all(asked).await;
-        let mut origin = origin.towards(destination);
-        if let [only] = addresses[..] {
-            origin.remote = Some(only);
-        }
-        let race = Race::new(&self.director, &self.via, origin, addresses, by_routes);
+        let decision = decision.unwrap_or_else(|| self.director.decide_links(&request));
+        let race = Race::new(
+            &self.director,
+            &self.via,
+            request,
+            (addresses, by_routes),
+            decision,
+        );
         timeout(self.options.timeout, race.run())
             .await
             .unwrap_or(Err(DialError::TimedOut))
+    }
+}
+
+/// Adds to a request what looking its name up has found: a single address.
+pub(crate) fn resolved(request: ConnectionRequest, addresses: &[IpAddr]) -> ConnectionRequest {
+    match addresses {
+        [only] => ConnectionRequest {
+            remote: Some(*only),
+            ..request
+        },
+        _ => request,
     }
 }

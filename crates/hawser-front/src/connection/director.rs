@@ -1,105 +1,66 @@
-mod answers;
-mod history;
-mod loads;
-
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hawser_net::links::{Link, full_tunnel, usable};
-use hawser_path::{Activity, DemandEstimate, DemandKey, Segments};
+use hawser_director::{
+    AllLinkRules, ConnectionRequest, Decision, Director, FlowId, LinkDecision, Question, Report,
+    SessionView, Story,
+};
+use hawser_path::{DemandEstimate, DemandKey, KnownLink, LinkKey};
 use hawser_policy::RuleSet;
-use hawser_sched::connection::{By, ConnectionPolicy, ConnectionScheduler, Demand, Load};
-use hawser_sched::rules::Permission;
-use hawser_types::{ByteCount, Instant, LinkIndex};
+use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
+use hawser_types::{ByteCount, DefaultRoute, Instant, Link, LinkIndex};
 use tokio::sync::watch;
 
-use super::Origin;
-use super::decision::Decision;
-use super::demands::Demands;
-use super::flow::Flow;
-use super::gateway::{GATEWAY, GatewayBook};
-use super::link_book::LinkBook;
-use super::place::Placing;
-use super::rates::Rates;
-use super::report::{LinkReport, Report};
-use super::sites::Site;
-use super::story::Stories;
-use super::terms::LinkTerms;
-use loads::Entry;
+use super::counters::Counters;
 
-/// Decides which link each connection takes, counts what is on the links, and learns.
+/// The director of a daemon, for all who make connections: a [`Director`] with its lock and its
+/// clock. Clones share everything.
 ///
-/// One for a daemon; clones share everything. It takes note of links by [`Director::set_links`], of
-/// connections by [`Director::open`] and the [`Flow`] that this gives, and of answers by
-/// [`Director::handle_answer`] and [`Director::handle_miss`].
+/// What is decided, and by what, stands in `hawser-director`. Calls without a function of their
+/// own here go by [`SharedDirector::with`].
 #[derive(Clone, Debug)]
-pub struct Director {
+pub struct SharedDirector {
     shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    inner: Mutex<Inner>,
-    /// Counts the changes after which a connection that is being made may have to go elsewhere, and
-    /// the kernel's programs are to hear of at once.
+    state: Mutex<State>,
+    /// The number of changes after which a connection that is being made may have to go another
+    /// way, and of which the kernel's programs are told at once.
     changes: watch::Sender<u64>,
-    /// Whether a session with the gateway runs: asked for each datagram.
+    /// True while a session with the gateway runs: asked for each datagram.
     has_session: AtomicBool,
     began: tokio::time::Instant,
 }
 
 #[derive(Debug)]
-pub(super) struct Inner {
-    pub(super) scheduler: Box<dyn ConnectionScheduler>,
-    pub(super) rules: Arc<RuleSet>,
-    pub(super) terms: LinkTerms,
-    /// The links that the user named; none: all.
-    pub(super) wanted: Vec<String>,
-    /// By the kernel's index.
-    pub(super) links: BTreeMap<u32, LinkBook>,
-    pub(super) gateway: Option<Box<GatewayBook>>,
-    /// The VPNs that the system sends all IPv4 and all IPv6 traffic through.
-    tunnels: [Option<Link>; 2],
-    flows: BTreeMap<u64, Entry>,
-    next_flow: u64,
-    pub(super) stories: Stories,
-    pub(super) demands: Demands,
-    pub(super) rates: Rates,
-    /// What went over each link in all, by its name.
-    moved: BTreeMap<String, [ByteCount; 2]>,
-    swept: Instant,
-    opened: u64,
-    moved_over: u64,
-    unanswered: u64,
+struct State {
+    director: Director,
+    /// What the open connections count, without the lock.
+    counters: BTreeMap<FlowId, Arc<Counters>>,
 }
 
-impl Director {
+/// Connections whose progress the director is told before a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tell {
+    Nothing,
+    IfDue,
+    All,
+}
+
+impl SharedDirector {
     /// A director for the links in `wanted`, or for all where that is empty.
     pub fn new(policy: ConnectionPolicy, wanted: Vec<String>) -> Self {
-        let inner = Inner {
-            scheduler: policy.scheduler(),
-            rules: Arc::default(),
-            terms: LinkTerms::default(),
-            wanted,
-            links: BTreeMap::new(),
-            gateway: None,
-            tunnels: [None, None],
-            flows: BTreeMap::new(),
-            next_flow: 0,
-            stories: Stories::new(),
-            demands: Demands::default(),
-            rates: Rates::default(),
-            moved: BTreeMap::new(),
-            swept: Instant::ZERO,
-            opened: 0,
-            moved_over: 0,
-            unanswered: 0,
+        let state = State {
+            director: Director::new(policy, wanted),
+            counters: BTreeMap::new(),
         };
         let shared = Shared {
-            inner: Mutex::new(inner),
+            state: Mutex::new(state),
             changes: watch::Sender::new(0),
             has_session: AtomicBool::new(false),
             began: tokio::time::Instant::now(),
@@ -109,365 +70,230 @@ impl Director {
         }
     }
 
-    /// The machine's links as they are now.
+    /// Asks or tells the director something at this moment.
+    pub fn with<R>(&self, act: impl FnOnce(&mut Director, Instant) -> R) -> R {
+        self.telling(Tell::Nothing, |state, now| act(&mut state.director, now))
+    }
+
+    /// Takes over the machine's links as they are now.
     pub fn set_links(&self, links: &[Link]) {
-        let now = self.now();
-        let mut inner = self.lock();
-        let usable = usable(links, &inner.wanted);
-        inner.note_tunnels(links);
-        let mut known = std::mem::take(&mut inner.links);
-        for link in usable {
-            let index = link.index;
-            let book = match known.remove(&index) {
-                // The number may be another interface's by now.
-                Some(book) if book.link.name == link.name => LinkBook {
-                    link: Arc::new(link),
-                    ..book
-                },
-                _ => LinkBook {
-                    since: now,
-                    ..LinkBook::new(Arc::new(link))
-                },
-            };
-            inner.links.insert(index, book);
-        }
-        inner.recall_rates(now);
-        drop(inner);
-        self.change();
+        self.with(|director, now| director.set_links(now, links));
     }
 
-    /// Places connections by another policy from now on. Those that are open stay on their links.
+    /// Places connections by another policy from now on. Open ones stay on their links.
     pub fn set_policy(&self, policy: ConnectionPolicy) {
-        let mut inner = self.lock();
-        if inner.scheduler.policy() != policy {
-            inner.scheduler = policy.scheduler();
-            drop(inner);
-            self.change();
-        }
+        self.with(|director, _| director.set_policy(policy));
     }
 
-    /// The policy that places connections.
+    /// Returns the policy that places connections.
     pub fn policy(&self) -> ConnectionPolicy {
-        self.lock().scheduler.policy()
+        self.with(|director, _| director.policy())
     }
 
-    /// The user's rules for connections.
+    /// Sets the user's rules for connections.
     pub fn set_rules(&self, rules: Arc<RuleSet>) {
-        self.lock().rules = rules;
+        self.with(|director, _| director.set_rules(rules));
     }
 
-    /// What the user allows on the links.
-    pub fn set_terms(&self, terms: LinkTerms) {
-        let mut inner = self.lock();
-        if inner.terms != terms {
-            inner.terms = terms;
-            drop(inner);
-            self.change();
-        }
+    /// Sets the user's rules for links.
+    pub fn set_link_rules(&self, rules: AllLinkRules) {
+        self.with(|director, _| director.set_link_rules(rules));
     }
 
-    /// What was learned in earlier runs.
-    pub fn load_demands(&self, known: impl IntoIterator<Item = (DemandKey, DemandEstimate)>) {
-        self.lock().demands.load(known);
+    /// From now on there is a gateway, used as `usage` says.
+    pub fn set_gateway(&self, usage: GatewayUse) {
+        self.with(|director, _| director.set_gateway(usage));
     }
 
-    /// What was learned since this was last asked.
-    pub fn take_learned(&self) -> BTreeMap<DemandKey, DemandEstimate> {
-        self.lock().demands.take_news()
+    /// Returns what the gateway is used for; none where there is none.
+    pub fn gateway_use(&self) -> Option<GatewayUse> {
+        self.with(|director, _| director.gateway_use())
     }
 
-    /// What is known of the needs of applications.
-    pub fn demands(&self) -> BTreeMap<DemandKey, DemandEstimate> {
-        self.lock().demands.all().clone()
+    /// True if the gateway is for everything.
+    pub fn is_all_by_gateway(&self) -> bool {
+        self.gateway_use() == Some(GatewayUse::Always)
     }
 
-    /// Where a connection may go, the best first. Charges nothing yet.
-    pub fn decide(&self, origin: &Origin) -> Decision {
-        let now = self.now();
-        let mut inner = self.lock();
-        inner.sweep(now);
-        Placing::new(&mut inner, origin, now).decide()
-    }
-
-    /// The same for what no application asked for, of which no story is told.
-    pub(super) fn decide_untold(&self, origin: &Origin) -> Decision {
-        let now = self.now();
-        let mut inner = self.lock();
-        inner.sweep(now);
-        Placing::new(&mut inner, origin, now).decide_untold()
-    }
-
-    /// The same for a connection of which `before` was decided, when links have changed meanwhile.
-    pub(super) fn decide_again(&self, origin: &Origin, before: &Decision) -> Decision {
-        let now = self.now();
-        let mut inner = self.lock();
-        inner.sweep(now);
-        Placing::new(&mut inner, origin, now).decide_again(before.story)
-    }
-
-    /// Charges a link with a connection that is about to be made on it.
-    pub fn open(&self, decision: &Decision, link: LinkIndex) -> Flow {
-        let (key, site) = (decision.key.clone(), decision.site.clone());
-        let told = Some(decision.story);
-        self.open_on(link.value(), (key, decision.demand, site), told)
-    }
-
-    /// Charges the link with this index, or the gateway.
-    pub(super) fn open_on(
-        &self,
-        link: u32,
-        (key, demand, site): (DemandKey, Demand, Option<Site>),
-        story: Option<u64>,
-    ) -> Flow {
-        let now = self.now();
-        let moved = Arc::default();
-        let mut inner = self.lock();
-        let number = inner.next_flow;
-        inner.next_flow += 1;
-        let over = inner.book_mut(link).map(|book| Arc::clone(&book.link));
-        let entry = Entry {
-            told: story
-                .zip(over)
-                .and_then(|(story, over)| inner.stories.try_over(story, Some(over), now)),
-            begun: now,
-            link,
-            key,
-            demand,
-            site,
-            moved: Arc::clone(&moved),
-            activity: Activity::new(now),
-            segments: Segments::default(),
-            connected: None,
-            charge: Load {
-                connections: 1,
-                up: demand.up,
-                down: demand.down,
-            },
-        };
-        inner.charge(&entry);
-        inner.flows.insert(number, entry);
-        drop(inner);
-        Flow::new(self.clone(), number, LinkIndex::new(link), moved)
-    }
-
-    /// A measurement has moved so many bytes over the link in this time, up or else down.
-    pub fn handle_probe(&self, link: LinkIndex, up: bool, bytes: ByteCount, span: Duration) {
-        self.with_book(link, |book, now| match up {
-            true => book.up.on_probe(now, bytes, span),
-            false => book.down.on_probe(now, bytes, span),
-        });
-    }
-
-    /// How a connection came about: on the link that was tried first, on another, or not at all.
-    pub(super) fn handle_outcome(&self, is_first: Option<bool>) {
-        let mut inner = self.lock();
-        match is_first {
-            Some(true) => {}
-            Some(false) => inner.moved_over += 1,
-            None => inner.unanswered += 1,
-        }
-    }
-
-    /// Changes whenever a link comes, goes, or is found to be sound or not, and whenever the user says
-    /// otherwise how links or the gateway are used.
-    pub(super) fn changes(&self) -> watch::Receiver<u64> {
-        self.shared.changes.subscribe()
-    }
-
-    /// Everything that is known, at this moment.
-    pub fn report(&self) -> Report {
-        let now = self.now();
-        let mut inner = self.lock();
-        inner.sweep(now);
-        let counting = inner.counting(now);
-        let on = |index: u32| inner.flows.values().filter(move |it| it.link == index);
-        let open = |index: u32| on(index).count() as u64;
-        let links = inner.links.iter().map(|(index, book)| LinkReport {
-            link: Arc::clone(&book.link),
-            up: book.up.rate().unwrap_or_default(),
-            down: book.down.rate().unwrap_or_default(),
-            counts_for: counting.of(book),
-            confidence: [book.up.confidence(now), book.down.confidence(now)],
-            latency: book.latency.smoothed(),
-            loss: book.loss.rate(),
-            loss_confidence: book.loss.confidence(now),
-            load: book.load,
-            opened: book.opened,
-            open: open(*index),
-            is_free: inner.terms.is_free(&book.link),
-            permission: inner.terms.permission(&book.link),
-            health: book.record.health(),
-        });
-        let gateway = inner.gateway.as_ref();
-        Report {
-            policy: inner.scheduler.policy(),
-            gateway: gateway.map(|gateway| gateway.report(open(GATEWAY))),
-            links: links.collect(),
-            opened: inner.opened,
-            moved_over: inner.moved_over,
-            unanswered: inner.unanswered,
-            tunnels: inner
-                .tunnels()
-                .map(|tunnel| tunnel.map(|it| it.name.clone())),
-        }
-    }
-
-    /// Takes in what connections have moved until now.
-    pub(super) fn settle(&self) {
-        self.lock().sweep_now(self.now());
-    }
-
-    /// What went over each link in all, sent and received, by its name.
-    pub fn moved(&self) -> BTreeMap<String, [ByteCount; 2]> {
-        let mut inner = self.lock();
-        inner.sweep_now(self.now());
-        inner.moved.clone()
-    }
-
-    /// Takes in what the interfaces have carried so far, sent and received, by their index. To be
-    /// called every half second while connections are open.
-    pub fn handle_counters(&self, counters: &BTreeMap<u32, [ByteCount; 2]>) {
-        let now = self.now();
-        let mut inner = self.lock();
-        inner.sweep_now(now);
-        let busy = inner.busy();
-        let shared = busy.get(&GATEWAY).copied().unwrap_or_default();
-        let Inner { links, gateway, .. } = &mut *inner;
-        for (index, book) in links {
-            if let Some([up, down]) = counters.get(index) {
-                let [busy_up, busy_down] = busy.get(index).copied().unwrap_or_default();
-                book.up.on_counter(now, *up, busy_up);
-                book.down.on_counter(now, *down, busy_down);
-                let gateway = gateway.as_ref().filter(|_| shared.contains(&true));
-                let is_shared = gateway.is_some_and(|it| it.is_on(*index));
-                book.on_shared(now, [*up, *down], is_shared);
+    /// Takes over the session with the gateway as it is now. To be told every half second.
+    pub fn set_session(&self, session: Option<SessionView>) {
+        let runs = session.is_some();
+        self.with(|director, now| {
+            if director.set_session(now, session) {
+                self.shared.has_session.store(runs, Ordering::Relaxed);
             }
-        }
-        inner.count_gateway(shared);
+        });
     }
 
-    /// Whether what was placed on `link`, as it was then, may go on towards `remote` in the same way.
-    pub(super) fn carries(&self, link: &Link, remote: IpAddr) -> bool {
-        let inner = self.lock();
-        let book = inner.links.get(&link.index);
-        book.map(|book| &book.link).is_some_and(|now| {
-            now.name == link.name
-                && now.source_address(remote) == link.source_address(remote)
-                && !matches!(inner.terms.permission(now), Permission::Forbidden(_))
-        })
-    }
-
-    /// Whether a session with the gateway runs.
+    /// True while a session with the gateway runs.
     pub fn has_session(&self) -> bool {
         self.shared.has_session.load(Ordering::Relaxed)
     }
 
-    pub(super) fn note_session(&self, runs: bool) {
-        self.shared.has_session.store(runs, Ordering::Relaxed);
+    /// Takes over what was known of links and applications at the end of earlier runs.
+    pub fn load_rates(&self, known: Vec<(LinkKey, KnownLink)>) {
+        self.with(|director, now| director.load_rates(now, known));
     }
 
-    /// Connections that are open.
-    pub fn open_count(&self) -> usize {
-        self.lock().flows.len()
+    /// Takes over what was learned of applications in earlier runs.
+    pub fn load_demands(&self, known: impl IntoIterator<Item = (DemandKey, DemandEstimate)>) {
+        self.with(|director, _| director.load_demands(known));
     }
 
-    pub(super) fn handle_connected(&self, flow: u64, latency: Option<Duration>, ago: Duration) {
-        let now = self.now();
-        let mut inner = self.lock();
-        let Some(entry) = inner.flows.get_mut(&flow) else {
-            return;
-        };
-        entry.connected = Some(now - ago);
-        entry.activity.on_begun(now - ago);
-        let (link, told, site) = (entry.link, entry.told, entry.site.clone());
-        inner.tell_connected(told);
-        inner.opened += u64::from(link != GATEWAY);
-        if let Some(book) = inner.book_mut(link) {
-            book.opened += 1;
-        }
-        if let (Some(gateway), Some(site)) = (&mut inner.gateway, site) {
-            gateway.sites.note(&site, way_of(link), now);
-        }
-        drop(inner);
-        self.handle_answer_at(LinkIndex::new(link), latency, now - ago);
+    /// Takes over the default routes, the one that the system prefers first.
+    pub fn set_default_routes(&self, routes: Vec<DefaultRoute>) {
+        self.with(|director, now| director.set_default_routes(now, routes));
     }
 
-    pub(super) fn handle_round_trip(&self, link: LinkIndex, rtt: Duration) {
-        self.with_book(link, |book, _| book.latency.on_sample(rtt));
+    /// Decides which way a connection goes.
+    pub fn decide(&self, question: &Question<'_>) -> Decision {
+        self.telling(Tell::IfDue, |state, now| {
+            state.director.decide(now, question)
+        })
     }
 
-    pub(super) fn handle_end(&self, flow: u64) {
-        let now = self.now();
-        let mut inner = self.lock();
-        let Some(mut entry) = inner.flows.remove(&flow) else {
-            return;
-        };
-        inner.give_back(&entry);
-        inner.settle(&mut entry, now);
-        let [up, down] = entry.activity.moved();
-        let lasted = now.since(entry.connected.unwrap_or(entry.begun));
-        inner.tell_end(entry.told, [up, down], lasted);
-        if entry.connected.is_none() {
-            return;
-        }
-        inner.demands.learn(&entry.key, up, down);
-        inner.learn_burst(&mut entry, now);
+    /// Decides which links a connection tries that does not go over the gateway.
+    pub fn decide_links(&self, request: &ConnectionRequest) -> LinkDecision {
+        self.telling(Tell::IfDue, |state, now| {
+            state.director.decide_links(now, request)
+        })
     }
 
-    pub(super) fn change(&self) {
-        self.shared.changes.send_modify(|count| *count += 1);
+    /// The same for a connection that no application asked for.
+    pub(super) fn decide_untold(&self, request: &ConnectionRequest) -> LinkDecision {
+        self.telling(Tell::IfDue, |state, now| {
+            state.director.decide_untold(now, request)
+        })
     }
 
+    /// The same for a connection of which `before` was decided, after links have changed.
+    pub(super) fn decide_again(
+        &self,
+        request: &ConnectionRequest,
+        before: &LinkDecision,
+    ) -> LinkDecision {
+        self.telling(Tell::IfDue, |state, now| {
+            state.director.decide_again(now, request, before)
+        })
+    }
+
+    /// Returns everything that is known at this moment.
+    pub fn report(&self) -> Report {
+        self.telling(Tell::IfDue, |state, now| state.director.report(now))
+    }
+
+    /// True if only a queue speaks against a connection that has waited so long over the link.
+    pub(super) fn is_only_slow(&self, link: LinkIndex, waited: Duration) -> bool {
+        self.telling(Tell::IfDue, |state, now| {
+            state.director.is_only_slow(now, link, waited)
+        })
+    }
+
+    /// Takes in how far all open connections have come.
+    pub(super) fn settle(&self) {
+        self.telling(Tell::All, |_, _| ());
+    }
+
+    /// Returns the bytes that went over each link in all, sent and received, by its name.
+    pub fn moved(&self) -> BTreeMap<String, [ByteCount; 2]> {
+        self.telling(Tell::All, |state, now| state.director.moved(now))
+    }
+
+    /// Takes in the interfaces' counters. To be called every half second while connections are
+    /// open.
+    pub fn handle_counters(&self, counters: &BTreeMap<LinkIndex, [ByteCount; 2]>) {
+        self.telling(Tell::All, |state, now| {
+            state.director.handle_counters(now, counters);
+        });
+    }
+
+    /// Returns the stories of the latest connections, `count` at most, the latest last, and the
+    /// time on the same clock.
+    pub fn stories(&self, count: usize) -> (Instant, Vec<Story>) {
+        self.telling(Tell::All, |state, now| {
+            (now, state.director.stories(now, count))
+        })
+    }
+
+    /// Returns the story with this number, and the time on the same clock.
+    pub fn story(&self, number: u64) -> (Instant, Option<Story>) {
+        self.telling(Tell::All, |state, now| {
+            (now, state.director.story_of(now, number))
+        })
+    }
+
+    /// True if a flow that was placed on `link`, as it was then, may go on towards `remote`.
+    pub(super) fn carries(&self, link: &Link, remote: IpAddr) -> bool {
+        self.with(|director, _| director.carries(link, remote))
+    }
+
+    /// Changes whenever connections that are being made may have to go another way.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.shared.changes.subscribe()
+    }
+
+    /// The time on the director's clock.
     pub(super) fn now(&self) -> Instant {
         // A second on, so that no moment is the origin itself.
         Instant::ZERO + Duration::from_secs(1) + self.shared.began.elapsed()
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.shared
-            .inner
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    /// A connection has ended, or its attempt has.
+    pub(super) fn end(&self, flow: FlowId) {
+        self.telling(Tell::Nothing, |state, now| {
+            if let Some(counters) = state.counters.remove(&flow) {
+                let progress = counters.take();
+                state.director.handle_progress(now, flow, &progress);
+            }
+            state.director.handle_end(now, flow);
+        });
+    }
+
+    /// Begins to count a connection that `open` charges.
+    pub(super) fn begin(
+        &self,
+        open: impl FnOnce(&mut Director, Instant) -> FlowId,
+    ) -> (FlowId, Arc<Counters>) {
+        let counters = Arc::<Counters>::default();
+        let id = self.telling(Tell::Nothing, |state, now| {
+            let id = open(&mut state.director, now);
+            state.counters.insert(id, Arc::clone(&counters));
+            id
+        });
+        (id, counters)
+    }
+
+    fn telling<R>(&self, tell: Tell, act: impl FnOnce(&mut State, Instant) -> R) -> R {
+        let now = self.now();
+        let mut state = self.lock();
+        state.tell(tell, now);
+        let result = act(&mut state, now);
+        let is_changed = state.director.take_change();
+        drop(state);
+        if is_changed {
+            self.shared.changes.send_modify(|count| *count += 1);
+        }
+        result
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        let state = self.shared.state.lock();
+        state.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The way of what is charged to this index.
-pub(super) const fn way_of(link: u32) -> By {
-    match link {
-        GATEWAY => By::Gateway,
-        _ => By::Link,
-    }
-}
-
-impl Inner {
-    fn note_tunnels(&mut self, links: &[Link]) {
-        let named = !self.wanted.is_empty();
-        let found = [false, true].map(|v6| full_tunnel(links, v6).filter(|_| !named).cloned());
-        for (family, (before, now)) in ["IPv4", "IPv6"].iter().zip(self.tunnels.iter().zip(&found))
-        {
-            let name = |tunnel: &Option<Link>| tunnel.as_ref().map(|it| it.name.clone());
-            match (name(before), name(now)) {
-                (before, now) if before == now => {}
-                (_, Some(tunnel)) => tracing::info!(
-                    tunnel,
-                    "a VPN takes all {family} traffic: connections are left to it, unless links are named"
-                ),
-                (_, None) => tracing::info!("no VPN takes all {family} traffic any more"),
+impl State {
+    fn tell(&mut self, tell: Tell, now: Instant) {
+        let is_due = match tell {
+            Tell::Nothing => false,
+            Tell::IfDue => self.director.wants_progress(now),
+            Tell::All => true,
+        };
+        if is_due {
+            for (flow, counters) in &self.counters {
+                let progress = counters.take();
+                self.director.handle_progress(now, *flow, &progress);
             }
         }
-        self.tunnels = found;
-    }
-
-    /// The VPNs that take all IPv4 and all IPv6 traffic; none where the user has named links, or has
-    /// forbidden the VPN.
-    pub(super) fn tunnels(&self) -> [Option<&Link>; 2] {
-        let is_allowed =
-            |link: &&Link| !matches!(self.terms.permission(link), Permission::Forbidden(_));
-        self.tunnels
-            .each_ref()
-            .map(|tunnel| tunnel.as_ref().filter(is_allowed))
     }
 }
-
-#[cfg(test)]
-mod tests;

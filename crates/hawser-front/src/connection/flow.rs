@@ -1,124 +1,106 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use hawser_director::{FlowId, GatewayDecision, LinkDecision, Over};
 use hawser_path::Segments;
-use hawser_types::{ByteCount, Instant, LinkIndex};
+use hawser_types::{ByteCount, DialError, Instant, LinkIndex};
 
-use super::Director;
-use crate::transport::DialError;
+use super::counters::Counters;
+use super::director::SharedDirector;
 
-/// A connection on a link, as the [`Director`] counts it.
+/// A connection on its way out, as the director counts it.
 ///
-/// While it lives, its link is charged with what it has still to carry; dropping it gives the charge
-/// back. One that was connected also teaches what connections of its kind need.
+/// While it lives, its link or the gateway is charged with what it has still to carry; dropping it
+/// gives the charge back. One that was connected also teaches what connections of its kind need.
 #[derive(Debug)]
 pub struct Flow {
-    director: Director,
-    number: u64,
-    link: LinkIndex,
-    moved: Arc<Moved>,
+    director: SharedDirector,
+    id: FlowId,
+    over: Over,
+    counters: Arc<Counters>,
 }
 
-/// What a connection has moved so far.
-#[derive(Debug, Default)]
-pub(super) struct Moved {
-    up: AtomicU64,
-    down: AtomicU64,
-    /// When the far end was last heard of, where that is known; 0 where it is not.
-    heard: AtomicU64,
-    /// After when what was not yet read was moved; 0 where that is after it was last read.
-    since: AtomicU64,
-}
-
-impl Flow {
-    pub(super) const fn new(
-        director: Director,
-        number: u64,
-        link: LinkIndex,
-        moved: Arc<Moved>,
-    ) -> Self {
-        Self {
-            director,
-            number,
-            link,
-            moved,
+impl SharedDirector {
+    /// Charges a link with a connection that is about to be made on it.
+    pub fn open(&self, decision: &LinkDecision, link: LinkIndex) -> Flow {
+        let (id, counters) = self.begin(|director, now| director.open(now, decision, link));
+        Flow {
+            director: self.clone(),
+            id,
+            over: Over::Link(link),
+            counters,
         }
     }
 
-    /// The link that it is on.
-    pub const fn link(&self) -> LinkIndex {
-        self.link
+    /// Charges the gateway with a connection that is about to be made over it.
+    pub fn open_by_gateway(&self, decision: &GatewayDecision) -> Flow {
+        let (id, counters) = self.begin(|director, now| director.open_by_gateway(now, decision));
+        Flow {
+            director: self.clone(),
+            id,
+            over: Over::Gateway,
+            counters,
+        }
+    }
+}
+
+impl Flow {
+    /// Returns the link that it is on; `None` for the gateway.
+    pub const fn link(&self) -> Option<LinkIndex> {
+        self.over.link()
     }
 
-    /// The far end has accepted the connection. `latency`: how long that took, where that was
-    /// measured.
+    /// The far end has accepted the connection, after `latency` where that was measured.
     pub fn connected(&self, latency: Option<Duration>) {
         self.connected_since(latency, Duration::ZERO);
     }
 
-    /// The same for one whose acceptance is only heard of now and was so long ago, so that what it
-    /// has moved since is not taken for a moment's work.
+    /// The same for a connection whose acceptance is only heard of now and was so long ago, so that
+    /// its bytes since then do not count as moved in a moment.
     pub fn connected_since(&self, latency: Option<Duration>, ago: Duration) {
-        self.director.handle_connected(self.number, latency, ago);
+        self.director.with(|director, now| {
+            director.handle_connected(now, self.id, now - ago, latency);
+        });
     }
 
     /// The far end has refused the connection, or there is no way to it.
     pub(crate) fn failed(&self, error: DialError) {
-        self.director.note_refused(self.number, error);
+        self.director
+            .with(|director, _| director.note_refused(self.id, error));
     }
 
     /// It has moved so many bytes more.
     pub fn moved(&self, up: ByteCount, down: ByteCount) {
-        self.moved.up.fetch_add(up.as_u64(), Ordering::Relaxed);
-        self.moved.down.fetch_add(down.as_u64(), Ordering::Relaxed);
+        self.counters.add(up, down);
     }
 
-    /// The same where it is heard of late: it was moved after `since`.
+    /// The same for bytes that are heard of late: they were moved after `since`.
     pub(super) fn moved_since(&self, since: Instant, up: ByteCount, down: ByteCount) {
-        let (since, order) = (since.as_nanos(), Ordering::Relaxed);
-        // What is not read yet may have been moved before.
-        let _ = self.moved.since.compare_exchange(0, since, order, order);
-        self.moved(up, down);
+        self.counters.set_since(since);
+        self.counters.add(up, down);
     }
 
-    /// A packet of the far end came at this time, or later. For one whose bytes are heard of late.
+    /// A packet of the far end came at this time, or later. For a connection whose bytes are heard
+    /// of late.
     pub(super) fn heard(&self, at: Instant) {
-        self.moved.heard.store(at.as_nanos(), Ordering::Relaxed);
+        self.counters.set_heard(at);
     }
 
     /// It has sent so many segments since its beginning, and some of them again.
     pub fn sent(&self, segments: Segments) {
-        self.director.handle_segments(self.number, segments);
+        self.director
+            .with(|director, now| director.handle_segments(now, self.id, segments));
     }
 
-    /// The kernel's round-trip time of it.
+    /// Takes in the kernel's round-trip time of it.
     pub fn round_trip(&self, rtt: Duration) {
-        self.director.handle_round_trip(self.link, rtt);
+        self.director
+            .with(|director, _| director.handle_round_trip(self.over, rtt));
     }
 }
 
 impl Drop for Flow {
     fn drop(&mut self) {
-        self.director.handle_end(self.number);
-    }
-}
-
-impl Moved {
-    /// Sent and received.
-    pub(super) fn read(&self) -> [ByteCount; 2] {
-        let read = |counter: &AtomicU64| ByteCount::new(counter.load(Ordering::Relaxed));
-        [read(&self.up), read(&self.down)]
-    }
-
-    pub(super) fn heard(&self) -> Option<Instant> {
-        let at = self.heard.load(Ordering::Relaxed);
-        (at != 0).then(|| Instant::from_nanos(at))
-    }
-
-    /// After when what is read now was moved, where it is not after it was last read.
-    pub(super) fn take_since(&self) -> Option<Instant> {
-        let at = self.since.swap(0, Ordering::Relaxed);
-        (at != 0).then(|| Instant::from_nanos(at))
+        self.director.end(self.id);
     }
 }

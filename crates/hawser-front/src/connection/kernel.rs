@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_capture::{Bytes, Capture, CaptureError, Connection, End, Event, Events, Unruled};
+use hawser_director::{ConnectionRequest, Health, Report};
 use hawser_net::links::PrefixMonitor;
 use hawser_path::PortClass;
 use hawser_policy::{Protocol, RuleSet};
@@ -21,9 +22,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::dialer::TcpVia;
+use super::SharedDirector;
 use super::trial::Comparison;
-use super::{Director, Health, Origin, Report};
+use super::via::TcpVia;
 use crate::transport::DialError;
 use entries::{entries, index};
 use placed::Placed;
@@ -39,7 +40,7 @@ use unanswered::{LOOK_EVERY, Question, Unanswered};
 pub struct KernelPlaces {
     capture: Capture,
     events: Events,
-    director: Director,
+    director: SharedDirector,
     /// By the sockets' cookies.
     flows: BTreeMap<u64, Placed>,
     /// When it was last looked what these have moved.
@@ -59,7 +60,7 @@ pub struct KernelPlaces {
 
 impl KernelPlaces {
     /// Puts `director` behind `capture`, whose events nobody may have taken yet.
-    pub fn new(mut capture: Capture, director: Director) -> Result<Self, CaptureError> {
+    pub fn new(mut capture: Capture, director: SharedDirector) -> Result<Self, CaptureError> {
         let events = capture.events()?.ok_or(CaptureError::EventsTaken)?;
         recall(&mut capture, &director)?;
         Ok(Self {
@@ -261,15 +262,16 @@ impl KernelPlaces {
     /// A connection was placed: the director charges the same link, and the kernel hears what the
     /// director expects of such connections, if it did not know.
     fn note(&mut self, connection: &Connection, link: LinkIndex) {
-        let origin = self.origin(connection);
-        let decision = self.director.decide(&origin);
+        let request = self.request(connection);
+        let decision = self.director.decide_links(&request);
         let demand = Demand {
             class: connection.class,
             up: connection.demand.up,
             down: connection.demand.down,
         };
-        self.director
-            .note_kernels(&decision, connection.reason, demand);
+        self.director.with(|director, _| {
+            director.note_kernels(&decision, connection.reason, demand);
+        });
         self.try_again(&decision, connection.remote);
         self.teach(connection, Bytes::from(decision.demand));
         if self.flows.len() < MAX_FLOWS {
@@ -278,7 +280,7 @@ impl KernelPlaces {
             self.flows.insert(connection.cookie, placed);
             if !connection.udp {
                 let (cookie, now) = (connection.cookie, self.director.now());
-                let to = (origin, connection.remote);
+                let to = (request, connection.remote);
                 self.unanswered.note(cookie, link, to, now);
             }
         }
@@ -298,16 +300,16 @@ impl KernelPlaces {
 
     /// The rules left it no link.
     fn note_refused(&self, connection: &Connection) {
-        let decision = self.director.decide(&self.origin(connection));
-        let demand = decision.demand;
-        self.director.note_kernels(&decision, None, demand);
-        self.director
-            .note_failure(&decision, DialError::RefusedByPolicy);
+        let decision = self.director.decide_links(&self.request(connection));
+        self.director.with(|director, _| {
+            director.note_kernels(&decision, None, decision.demand);
+            director.note_failure(&decision, DialError::RefusedByPolicy);
+        });
     }
 
     /// What rules and estimates go by, and what the rules have left it already.
-    fn origin(&self, connection: &Connection) -> Origin {
-        Origin {
+    fn request(&self, connection: &Connection) -> ConnectionRequest {
+        ConnectionRequest {
             protocol: match connection.udp {
                 true => Protocol::Udp,
                 false => Protocol::Tcp,
@@ -318,7 +320,7 @@ impl KernelPlaces {
             user: Some(connection.user),
             dscp: Some(connection.dscp),
             among: self.capture.left_by_rules(connection),
-            ..Origin::default()
+            ..ConnectionRequest::default()
         }
     }
 
@@ -346,8 +348,8 @@ impl KernelPlaces {
 }
 
 /// What connections have needed in earlier runs: the first ones of this are placed by it, too.
-fn recall(capture: &mut Capture, director: &Director) -> Result<(), CaptureError> {
-    let known = director.demands();
+fn recall(capture: &mut Capture, director: &SharedDirector) -> Result<(), CaptureError> {
+    let known = director.with(|director, _| director.demands().clone());
     let seen = known.iter().filter(|(_, needs)| needs.connections > 0);
     let rows = seen.map(|((program, port_class), needs)| {
         let needs = Bytes {

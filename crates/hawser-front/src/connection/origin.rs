@@ -1,25 +1,16 @@
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use hawser_capture::process::Process;
+use hawser_director::ConnectionRequest;
 use hawser_net::stream::Label;
-use hawser_policy::{Facts, Protocol};
-use hawser_types::LinkIndex;
 
 use super::Sought;
 use crate::destination::{Destination, Host};
 
-/// Who wants a connection, and where to: the facts that rules and estimates go by. What is not known
-/// is `None`.
+/// The application that asks for a connection. Facts that are not known are `None`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Origin {
-    /// The protocol.
-    pub protocol: Protocol,
-    /// The address that it goes to.
-    pub remote: Option<IpAddr>,
-    /// The port that it goes to.
-    pub port: u16,
-    /// The name that the application asked for.
+    /// The name that it asked for, where its connection is to an address.
     pub domain: Option<String>,
     /// The process's name, as the kernel keeps it (15 bytes at most).
     pub program: Option<String>,
@@ -31,30 +22,14 @@ pub struct Origin {
     pub cgroup: Option<String>,
     /// The class that it marks its packets with (RFC 2474), 0 to 63.
     pub dscp: Option<u8>,
-    /// The links that the rules leave it, where somebody has judged it who knows more than the facts
-    /// above; `None` where nobody has, or they name none.
-    pub among: Option<Vec<LinkIndex>>,
-    /// Where the process's name is not known, who can be asked for it when somebody wants to see it.
+    /// The search for the process's name, where that is not known: it goes on when a user wants to
+    /// see the name.
     pub sought: Option<Sought>,
 }
 
 impl Origin {
-    /// The same as rules read it.
-    pub fn facts(&self) -> Facts<'_> {
-        Facts {
-            protocol: self.protocol,
-            remote: self.remote,
-            port: self.port,
-            domain: self.domain.as_deref(),
-            program: self.program.as_deref(),
-            executable: self.executable.as_deref(),
-            user: self.user,
-            cgroup: self.cgroup.as_deref(),
-            dscp: self.dscp,
-        }
-    }
-
-    /// Says whose a stream is that this origin has asked for, as soon as that is known.
+    /// Returns the label of a stream that this application has asked for; its text comes as soon as
+    /// the program is known.
     pub(crate) fn label(&self) -> Option<Label> {
         match (&self.program, self.sought.clone()) {
             (Some(program), _) => {
@@ -66,17 +41,22 @@ impl Origin {
         }
     }
 
-    /// The same asker, towards `destination`.
-    pub fn towards(&self, destination: &Destination) -> Self {
+    /// Returns its request for a TCP connection to `destination`.
+    pub fn towards(&self, destination: &Destination) -> ConnectionRequest {
         let (remote, domain) = match &destination.host {
             Host::Ip(address) => (Some(*address), self.domain.clone()),
             Host::Name(name) => (None, Some(name.as_str().to_owned())),
         };
-        Self {
+        ConnectionRequest {
             remote,
             domain,
             port: destination.port,
-            ..self.clone()
+            program: self.program.clone(),
+            executable: self.executable.clone(),
+            user: self.user,
+            cgroup: self.cgroup.clone(),
+            dscp: self.dscp,
+            ..ConnectionRequest::default()
         }
     }
 }

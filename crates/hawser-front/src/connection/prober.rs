@@ -3,11 +3,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_config::{ConnectionConfig, HttpUrl};
+use hawser_director::{Health, LinkReport};
 use hawser_types::{ByteCount, LinkIndex};
 use tokio::time::{Instant, interval};
 
+use super::SharedDirector;
 use super::fetch::{Ask, Fetched, fetch};
-use super::{Director, Health, LinkReport};
 
 /// How much measuring may move.
 pub trait ProbeBudget: Send + Sync + 'static {
@@ -22,13 +23,13 @@ pub trait ProbeBudget: Send + Sync + 'static {
 /// Source: DBAS §II.B.2 (active estimation; here with several servers and a budget).
 #[derive(Debug)]
 pub struct Prober<B> {
-    director: Director,
+    director: SharedDirector,
     portal_checks: Vec<HttpUrl>,
     downloads: Vec<HttpUrl>,
     uploads: Vec<HttpUrl>,
     budget: Arc<B>,
     /// What was done for each link, and when.
-    done: BTreeMap<u32, Done>,
+    done: BTreeMap<LinkIndex, Done>,
     turn: usize,
 }
 
@@ -40,7 +41,7 @@ struct Done {
 
 impl<B: ProbeBudget> Prober<B> {
     /// A prober for the links of `director`.
-    pub fn new(director: Director, config: &ConnectionConfig, budget: B) -> Self {
+    pub fn new(director: SharedDirector, config: &ConnectionConfig, budget: B) -> Self {
         Self {
             director,
             portal_checks: config.portal_checks.clone(),
@@ -62,7 +63,8 @@ impl<B: ProbeBudget> Prober<B> {
         loop {
             ticks.tick().await;
             let report = self.director.report();
-            let is_there = |index: &u32| report.links.iter().any(|it| it.link.index == *index);
+            let is_there =
+                |index: &LinkIndex| report.links.iter().any(|it| it.link.index == *index);
             self.done.retain(|index, _| is_there(index));
             for link in &report.links {
                 self.check(link).await;
@@ -87,8 +89,10 @@ impl<B: ProbeBudget> Prober<B> {
             let ask = Ask::Get(MAX_CHECK);
             match fetch(Some(&link.link), url, ask, CHECK_TIME).await {
                 Ok(fetched) => {
-                    let index = LinkIndex::new(link.link.index);
-                    self.director.set_portal(index, !is_expected(url, &fetched));
+                    let index = link.link.index;
+                    let is_portal = !is_expected(url, &fetched);
+                    self.director
+                        .with(|director, _| director.set_portal(index, is_portal));
                     return;
                 }
                 // A server that can't be reached says nothing of portals; the next may.
@@ -137,8 +141,9 @@ impl<B: ProbeBudget> Prober<B> {
         if let Some(fetched) = measured {
             let (bytes, span) = fetched.measured;
             tracing::debug!(link = link.link.name, up, %bytes, ?span, "measured");
-            let index = LinkIndex::new(link.link.index);
-            self.director.handle_probe(index, up, bytes, span);
+            let index = link.link.index;
+            self.director
+                .with(|director, now| director.handle_probe(now, index, up, bytes, span));
         }
     }
 }

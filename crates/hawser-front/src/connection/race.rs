@@ -9,14 +9,13 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use hawser_director::{Attempt, ConnectionRequest, LinkDecision, Route, leads_to, plan};
 use hawser_types::LinkIndex;
 use tokio::time::{Instant, sleep_until};
 
 use super::counted::Counted;
-use super::decision::{Decision, Way, leads_to};
-use super::dialer::Via;
-use super::plan::{Attempt, plan};
-use super::{Director, Flow, Origin, trial};
+use super::via::Via;
+use super::{Flow, SharedDirector, trial};
 use crate::connect::tell_more;
 use crate::transport::DialError;
 
@@ -26,12 +25,12 @@ use crate::transport::DialError;
 /// which nothing is to be hoped any more. They have more time while their links are slow and alive:
 /// in a queue nobody comes sooner for going elsewhere, and the policy knew of it. The first to be answered ends the others.
 pub(super) struct Race<'a, V: Via> {
-    director: &'a Director,
+    director: &'a SharedDirector,
     via: &'a Arc<V>,
-    origin: Origin,
+    request: ConnectionRequest,
     addresses: Vec<IpAddr>,
     by_routes: Vec<bool>,
-    decision: Decision,
+    decision: LinkDecision,
     waiting: VecDeque<Attempt>,
     begun: Vec<Begun>,
     running: FuturesUnordered<BoxFuture<'static, (usize, io::Result<V::Stream>)>>,
@@ -53,18 +52,17 @@ impl<'a, V: Via> Race<'a, V> {
     /// `addresses` in the order in which to try them, of which those in `by_routes` go as the
     /// system has it.
     pub(super) fn new(
-        director: &'a Director,
+        director: &'a SharedDirector,
         via: &'a Arc<V>,
-        origin: Origin,
-        addresses: Vec<IpAddr>,
-        by_routes: Vec<bool>,
+        request: ConnectionRequest,
+        (addresses, by_routes): (Vec<IpAddr>, Vec<bool>),
+        decision: LinkDecision,
     ) -> Self {
-        let decision = director.decide(&origin);
         let waiting = plan(&decision, &addresses, &by_routes);
         Self {
             director,
             via,
-            origin,
+            request,
             addresses,
             by_routes,
             decision,
@@ -91,8 +89,10 @@ impl<'a, V: Via> Race<'a, V> {
             }
             if self.running.is_empty() {
                 let error = self.most_telling.unwrap_or(DialError::NetworkUnreachable);
-                self.director.handle_outcome(None);
-                self.director.note_failure(&self.decision, error);
+                self.director.with(|director, _| {
+                    director.handle_outcome(None);
+                    director.note_failure(&self.decision, error);
+                });
                 return Err(error);
             }
             tokio::select! {
@@ -125,23 +125,24 @@ impl<'a, V: Via> Race<'a, V> {
         // system is not to be seen there.
         let asked = self.addresses.iter().zip(&self.by_routes);
         let mut asked = asked.filter(|(address, by_routes)| {
-            let over_links = !**by_routes && self.decision.way(**address) == Way::Links;
+            let over_links = !**by_routes && self.decision.route(**address) == Route::Links;
             over_links && leads_to(&link, address.is_ipv6())
         });
         let Some(address) = asked.next().map(|(address, _)| *address) else {
             return;
         };
-        let remote = SocketAddr::new(address, self.origin.port);
+        let remote = SocketAddr::new(address, self.request.port);
         trial::try_again(self.director, self.via, link, remote);
     }
 
     /// Begins an attempt; when the next one is due.
     fn begin(&mut self, attempt: Attempt) -> Instant {
         let number = self.begun.len();
-        let link = attempt.link.as_ref().map(|link| LinkIndex::new(link.index));
+        let link = attempt.link.as_ref().map(|link| link.index);
         let now = Instant::now();
         if link.is_none() {
-            self.director.note_by_system(&self.decision);
+            self.director
+                .with(|director, now| director.note_by_system(now, &self.decision));
         }
         self.begun.push(Begun {
             address: attempt.address,
@@ -151,7 +152,7 @@ impl<'a, V: Via> Race<'a, V> {
             flow: link.map(|link| self.director.open(&self.decision, link)),
             failed: None,
         });
-        let (via, port) = (Arc::clone(self.via), self.origin.port);
+        let (via, port) = (Arc::clone(self.via), self.request.port);
         self.running.push(Box::pin(async move {
             let address = SocketAddr::new(attempt.address, port);
             let connected = via.connect(attempt.link.as_deref(), address).await;
@@ -177,7 +178,9 @@ impl<'a, V: Via> Race<'a, V> {
                 flow.failed(error);
             }
             if let (DialError::ConnectionRefused, Some(link)) = (error, begun.link) {
-                self.director.handle_answer(link, Some(begun.at.elapsed()));
+                let took = Some(begun.at.elapsed());
+                self.director
+                    .with(|director, now| director.handle_answer(now, link, took));
             }
         }
     }
@@ -191,11 +194,14 @@ impl<'a, V: Via> Race<'a, V> {
         let (link, flow, latency) = (winner.link, winner.flow.take(), winner.at.elapsed());
         if let Some(flow) = &flow {
             flow.connected(Some(latency));
-            self.director.handle_outcome(Some(number == 0));
+            self.director
+                .with(|director, _| director.handle_outcome(Some(number == 0)));
         }
         for begun in self.begun.iter().filter(|it| it.link != link) {
             if let (Some(other), true) = (begun.link, begun.is_miss()) {
-                self.director.handle_miss(other, begun.at.elapsed());
+                let waited = begun.at.elapsed();
+                self.director
+                    .with(|director, now| director.handle_miss(now, other, waited));
             }
         }
         Counted::new(stream, flow)
@@ -203,8 +209,9 @@ impl<'a, V: Via> Race<'a, V> {
 
     /// Whether any attempt runs over a link that is not known to be dead.
     fn is_hopeful(&self) -> bool {
+        let is_hopeful = |link| self.director.with(|director, _| director.is_hopeful(link));
         let mut running = self.begun.iter().filter(|it| it.failed.is_none());
-        running.any(|it| it.link.is_none_or(|link| self.director.is_hopeful(link)))
+        running.any(|it| it.link.is_none_or(is_hopeful))
     }
 
     /// Whether any attempt runs over a link that answers late since it has so much to carry.
@@ -218,11 +225,11 @@ impl<'a, V: Via> Race<'a, V> {
 
     /// The links have changed under attempts that are now without hope.
     fn decide_again(&mut self) {
-        self.decision = self.director.decide_again(&self.origin, &self.decision);
+        self.decision = self.director.decide_again(&self.request, &self.decision);
         let tried: BTreeSet<_> = self.begun.iter().map(|it| (it.address, it.link)).collect();
         self.waiting = plan(&self.decision, &self.addresses, &self.by_routes);
         self.waiting.retain(|attempt| {
-            let link = attempt.link.as_ref().map(|link| LinkIndex::new(link.index));
+            let link = attempt.link.as_ref().map(|link| link.index);
             !tried.contains(&(attempt.address, link))
         });
     }

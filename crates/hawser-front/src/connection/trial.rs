@@ -11,13 +11,13 @@ use hawser_net::links::Link;
 use hawser_types::LinkIndex;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::Director;
-use super::dialer::Via;
+use super::SharedDirector;
+use super::via::Via;
 use crate::transport::DialError;
 
 /// Asks a suspect link for `remote`, to see whether it leads anywhere again. Nobody waits for it.
 pub(super) fn try_again<V: Via>(
-    director: &Director,
+    director: &SharedDirector,
     via: &Arc<V>,
     link: Arc<Link>,
     remote: SocketAddr,
@@ -25,7 +25,7 @@ pub(super) fn try_again<V: Via>(
     let (via, director) = (Arc::clone(via), director.clone());
     tokio::spawn(async move {
         if let Answer::Came(after) = ask(&*via, &link, remote).await {
-            director.handle_answer(LinkIndex::new(link.index), Some(after));
+            director.with(|director, now| director.handle_answer(now, link.index, Some(after)));
         }
     });
 }
@@ -55,8 +55,7 @@ pub(super) async fn compare<V: Via>(
 ) -> Comparison {
     let begun = Instant::now();
     let mut in_question = std::pin::pin!(ask(via, link, remote));
-    let of_other =
-        async |other: &Arc<Link>| (LinkIndex::new(other.index), ask(via, other, remote).await);
+    let of_other = async |other: &Arc<Link>| (other.index, ask(via, other, remote).await);
     let mut others: FuturesUnordered<_> = others.iter().map(of_other).collect();
     let (mut has_failed, mut answered) = (false, None);
     loop {
@@ -112,8 +111,8 @@ const TRIAL_TIME: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
 mod tests {
-    use super::super::decision::tests::link;
     use super::super::race::tests::{Does, Scripted, UNREACHABLE};
+    use super::super::testing::link;
     use super::*;
 
     async fn compared(suspect: Does, others: &[(&'static str, Does)]) -> Comparison {
@@ -132,7 +131,7 @@ mod tests {
     fn silent(waited: u64, by: &str, after: u64) -> Comparison {
         Comparison::Silent {
             waited: ms(waited),
-            by: LinkIndex::new(link(by).index),
+            by: link(by).index,
             after: ms(after),
         }
     }

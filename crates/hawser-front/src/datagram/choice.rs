@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use hawser_director::{ConnectionRequest, Decision, Question};
 use hawser_net::links::Routes;
 use hawser_policy::Protocol;
 use hawser_sched::connection::By;
@@ -17,19 +18,19 @@ use tokio::time::Instant;
 use super::bonded::DEFAULT_IDLE;
 use super::questions::Questions;
 use super::{DatagramPort, DatagramPorts};
-use crate::connection::{Director, Origin};
+use crate::connection::{Origin, SharedDirector};
 use crate::destination::Destination;
 use crate::near::{Neighbourhood, Surroundings};
 use crate::transport::DialError;
 
-/// Ports of two kinds, of which a [`Director`] chooses for each flow.
+/// Ports of two kinds, of which a [`SharedDirector`] chooses for each flow.
 ///
 /// A flow keeps to its way for as long as it is used, but for one over a gateway that is not waited
 /// for: when the session is gone, it is asked for again.
 pub struct ChoicePorts<S = Routes> {
     direct: Arc<dyn DatagramPorts>,
     gateway: Arc<dyn DatagramPorts>,
-    director: Director,
+    director: SharedDirector,
     neighbourhood: Neighbourhood<S>,
 }
 
@@ -38,7 +39,7 @@ impl ChoicePorts {
     pub fn new(
         direct: impl DatagramPorts,
         gateway: impl DatagramPorts,
-        director: Director,
+        director: SharedDirector,
     ) -> Self {
         Self::in_surroundings(direct, gateway, director, Routes::default())
     }
@@ -48,7 +49,7 @@ impl<S: Surroundings> ChoicePorts<S> {
     fn in_surroundings(
         direct: impl DatagramPorts,
         gateway: impl DatagramPorts,
-        director: Director,
+        director: SharedDirector,
         surroundings: S,
     ) -> Self {
         Self {
@@ -83,7 +84,7 @@ struct ChoicePort<S> {
     asker: Origin,
     direct: Box<dyn DatagramPort>,
     gateway: Result<Box<dyn DatagramPort>, DialError>,
-    director: Director,
+    director: SharedDirector,
     neighbourhood: Neighbourhood<S>,
     chosen: BTreeMap<Destination, Taken>,
     /// Whether hosts are near.
@@ -143,21 +144,29 @@ impl<S> ChoicePort<S> {
     }
 
     fn choose(&mut self, destination: &Destination, is_near: bool) -> By {
-        let origin = Origin {
+        let request = ConnectionRequest {
             protocol: Protocol::Udp,
             ..self.asker.towards(destination)
         };
-        let chosen = self.director.choose(&origin, is_near);
-        let by = match chosen.by {
-            By::Gateway if self.gateway.is_err() && !chosen.waits_for_gateway => By::Link,
-            by => by,
+        // The direct port looks names up and has links chosen for what it finds.
+        let decision = self.director.decide(&Question {
+            request: &request,
+            is_near,
+            is_resolved: false,
+        });
+        let decision = match decision {
+            Decision::Gateway(it) if it.waits_for_gateway || self.gateway.is_ok() => Some(it),
+            _ => None,
         };
-        if by == By::Gateway {
-            self.director.tell_by_gateway(&chosen);
+        if let Some(decision) = &decision {
+            self.director
+                .with(|director, _| director.tell_by_gateway(decision));
             if let Ok(gateway) = &mut self.gateway {
-                gateway.set_call(destination, chosen.is_call());
+                gateway.set_call(destination, decision.is_call());
             }
         }
+        let waits_for_gateway = decision.as_ref().is_some_and(|it| it.waits_for_gateway);
+        let by = decision.map_or(By::Link, |_| By::Gateway);
         if self.chosen.len() >= MAX_FLOWS && !self.chosen.contains_key(destination) {
             let stillest = self.chosen.iter().min_by_key(|(_, taken)| taken.used);
             let stillest = stillest.map(|(destination, _)| destination.clone());
@@ -165,7 +174,7 @@ impl<S> ChoicePort<S> {
         }
         let taken = Taken {
             by,
-            waits_for_gateway: chosen.waits_for_gateway,
+            waits_for_gateway,
             used: Instant::now(),
         };
         self.chosen.insert(destination.clone(), taken);

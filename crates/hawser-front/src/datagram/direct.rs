@@ -216,7 +216,7 @@ impl<P: Place, R: Resolve> DirectPort<P, R> {
         if !self.place.stays(link, target.remote.ip()) {
             return self.begin(target, Vec::new(), now);
         }
-        let index = LinkIndex::new(link.index);
+        let index = link.index;
         let is_lost = flow.is_unanswered(now, self.limits.patience)
             || flow.waits() && self.place.is_suspect(index);
         if !is_lost {

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::PeerFinder;
 use super::names::Names;
 use super::remote::Remote;
-use crate::connection::{Director, Origin};
+use crate::connection::{Origin, SharedDirector};
 use crate::destination::{Destination, Host};
 use crate::either::{EitherStream, Loss, dial_either};
 use crate::resolve::SystemResolver;
@@ -37,7 +37,7 @@ pub struct PeerDialer<D, S> {
     finder: PeerFinder,
     rules: watch::Receiver<Arc<RuleSet>>,
     names: Names<SystemResolver>,
-    director: Option<Director>,
+    director: Option<SharedDirector>,
 }
 
 /// What a [`PeerDialer`] opens.
@@ -71,7 +71,7 @@ where
     /// Tells `director` of connections that go over sessions, so that it can say where they went. While it
     /// has everything go over a gateway, none does.
     #[must_use]
-    pub fn telling(self, director: Director) -> Self {
+    pub fn telling(self, director: SharedDirector) -> Self {
         Self {
             director: Some(director),
             ..self
@@ -118,8 +118,8 @@ where
             Host::Name(name) => self.names.address(name)?,
         };
         let peer = self.finder.known(address)?;
-        let origin = origin.towards(destination);
-        let verdict = self.rules.borrow().judge(&origin.facts());
+        let request = origin.towards(destination);
+        let verdict = self.rules.borrow().judge(&request.facts());
         // A session goes over every link.
         let is_any = verdict.links == LinkChoice::Any && verdict.avoid.is_empty();
         if verdict.mode == Mode::Direct || !is_any {
@@ -134,7 +134,7 @@ where
     /// True while the user has everything go over a gateway: then no peers are looked for.
     fn is_all_by_gateway(&self) -> bool {
         let director = self.director.as_ref();
-        director.is_some_and(Director::is_all_by_gateway)
+        director.is_some_and(SharedDirector::is_all_by_gateway)
     }
 
     /// Draws the conclusion from a dial for which the peer was of no use.
@@ -173,7 +173,10 @@ where
                 if let Ok(EitherStream::Bonded(_)) = dialed {
                     self.sessions.on_opened();
                     if let Some(director) = &self.director {
-                        director.note_bonded(destination, origin, address);
+                        let request = origin.towards(destination);
+                        director.with(|director, now| {
+                            director.note_bonded(now, &request, address);
+                        });
                     }
                 }
                 dialed

@@ -184,7 +184,7 @@ fn place(address: IpAddr, links: &[Link]) -> Local {
     let mut owners = links.iter().filter(|link| !link.loopback);
     let owner = owners.find(|link| link.addresses.contains(&address));
     Local {
-        link: LinkIndex::new(owner.map_or(0, |link| link.index)),
+        link: owner.map_or(LinkIndex::new(0), |link| link.index),
         address,
     }
 }

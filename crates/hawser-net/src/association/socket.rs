@@ -71,7 +71,7 @@ impl LinkSocket {
             Some(Protocol::UDP),
         )?;
         if local.link.value() != 0 {
-            bind_to_interface(&socket, local.link.value())?;
+            bind_to_interface(&socket, local.link)?;
         }
         // As much as the system allows; a short burst should not be lost between two looks.
         let _ = socket.set_recv_buffer_size(BUFFER);

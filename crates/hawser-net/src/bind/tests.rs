@@ -8,7 +8,7 @@ use hawser_skip::namespace::{Neighbour, in_namespace, ip};
 
 fn loopback(address: &str) -> Link {
     Link {
-        index: 1,
+        index: LinkIndex::new(1),
         name: "lo".to_owned(),
         kind: LinkKind::Loopback,
         addresses: vec![address.parse().unwrap()],
@@ -136,7 +136,7 @@ async fn failures_are_told_apart() {
     assert!(matches!(error, ConnectError::AddressGone { .. }), "{error}");
 
     let gone = Link {
-        index: 1 << 30,
+        index: LinkIndex::new(1 << 30),
         name: "gone".to_owned(),
         ..link.clone()
     };

@@ -180,16 +180,13 @@ impl Keeper {
         for link in self.shared.usable_links() {
             for remote in remotes {
                 let source = match link.loopback {
-                    true => Some((0, home(remote.ip()))),
+                    true => Some((LinkIndex::new(0), home(remote.ip()))),
                     false => link.source_address(remote.ip()).map(|it| (link.index, it)),
                 };
                 let Some((link, address)) = source else {
                     continue;
                 };
-                let place = Local {
-                    link: LinkIndex::new(link),
-                    address,
-                };
+                let place = Local { link, address };
                 if address.is_ipv4() == remote.is_ipv4() && !places.contains(&place) {
                     places.push(place);
                 }

@@ -8,7 +8,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use hawser_session::seal::{Direction, SessionKeys};
 use hawser_session::{ChannelSpec, SessionConfig, Side};
-use hawser_types::{ChannelId, LinkIndex};
+use hawser_types::ChannelId;
 use hawser_wire::{ChannelRole, Enrolment};
 
 use super::shared::{Shared, State};
@@ -157,7 +157,7 @@ fn begin(shared: &Arc<Shared>, link: Link, remote: SocketAddr, handshake: Handsh
     let spec = ChannelSpec {
         id: channel,
         role,
-        link: LinkIndex::new(link.index),
+        link: link.index,
         records: 0,
         segment_size: None,
     };

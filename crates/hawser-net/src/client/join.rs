@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use hawser_channels::keeper::{JOIN_TIMEOUT, JoinTurns};
 use hawser_session::ChannelSpec;
 use hawser_session::seal::Direction;
-use hawser_types::{ChannelId, LinkIndex};
+use hawser_types::ChannelId;
 use hawser_wire::{ChannelRole, Frame, FrameIterator, JoinPrelude, StateFrame};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -97,7 +97,7 @@ async fn join_as(
     let spec = ChannelSpec {
         id: grant.id,
         role,
-        link: LinkIndex::new(link.index),
+        link: link.index,
         records: 1,
         segment_size: None,
     };

@@ -29,7 +29,7 @@ pub(super) async fn keep(shared: &Arc<Shared>, first: First) {
     let mut changes = driver.changes();
     let mut tasks = JoinSet::new();
     tasks.spawn(association::keep(Arc::clone(shared), driver.clone()));
-    let mut running: BTreeMap<u32, (Link, tokio::task::AbortHandle)> = BTreeMap::new();
+    let mut running: BTreeMap<LinkIndex, (Link, tokio::task::AbortHandle)> = BTreeMap::new();
     let mut first = Some(first);
     while driver.closed().is_none() {
         // Links come and go, and the rules for their names hold for their numbers.
@@ -122,7 +122,7 @@ impl LinkKeeper {
     /// Does what the plan asks for now.
     async fn look_after(&mut self, attempts: &mut FuturesUnordered<Attempt>) {
         let live = self.driver.channels();
-        let wanted = self.driver.wanted_channels(LinkIndex::new(self.link.index));
+        let wanted = self.driver.wanted_channels(self.link.index);
         self.plan.update(|channel| live.contains(&channel), wanted);
         while let Some(action) = self.plan.poll_action(clock::now()) {
             match action {

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use hawser_sched::rules::Terms;
-use hawser_types::LinkIndex;
 
 use super::Client;
 use super::shared::Shared;
@@ -36,7 +35,7 @@ impl Shared {
         let links = self.links.borrow().clone();
         let known = links.iter().filter_map(|link| {
             let terms = rules.get(&link.name)?;
-            Some((LinkIndex::new(link.index), *terms))
+            Some((link.index, *terms))
         });
         let known = known.collect();
         driver.with(|session, now| session.set_rules(now, &known));

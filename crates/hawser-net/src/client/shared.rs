@@ -10,7 +10,7 @@ use hawser_channels::keeper::CONNECT_TIMEOUT;
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::rules::Terms;
 use hawser_session::TransportChoice;
-use hawser_types::ByteCount;
+use hawser_types::{ByteCount, LinkIndex};
 use tokio::sync::watch;
 
 use super::address_choice::choose;
@@ -32,7 +32,7 @@ pub(super) struct Shared {
     /// Why there is no association though one is wanted.
     pub(super) association_problem: watch::Sender<Option<String>>,
     pub(super) current: watch::Sender<State>,
-    keepers: Mutex<BTreeMap<u32, LinkStatus>>,
+    keepers: Mutex<BTreeMap<LinkIndex, LinkStatus>>,
     /// The client ends with its first session that the gateway has answered in.
     pub(super) once: bool,
     /// True if the next session begins with the invite rather than with the client's own key.
@@ -161,7 +161,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn lock_keepers(&self) -> MutexGuard<'_, BTreeMap<u32, LinkStatus>> {
+    pub(super) fn lock_keepers(&self) -> MutexGuard<'_, BTreeMap<LinkIndex, LinkStatus>> {
         self.keepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

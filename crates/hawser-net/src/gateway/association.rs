@@ -77,8 +77,7 @@ impl Associations {
 /// The places where packets come in and go out.
 fn locals(addresses: &[SocketAddr], links: &[Link]) -> Vec<Local> {
     let mut locals: Vec<Local> = Vec::new();
-    let mut add = |link: u32, address: IpAddr| {
-        let link = LinkIndex::new(link);
+    let mut add = |link: LinkIndex, address: IpAddr| {
         let is_new = |known: &Local| known.address != address || known.link != link;
         if locals.len() < MAX_LOCALS && locals.iter().all(is_new) {
             locals.push(Local { link, address });
@@ -86,20 +85,20 @@ fn locals(addresses: &[SocketAddr], links: &[Link]) -> Vec<Local> {
     };
     for address in addresses.iter().map(|it| it.ip().to_canonical()) {
         if !address.is_unspecified() {
-            add(0, address);
+            add(ANY, address);
             continue;
         }
         let takes = |own: &IpAddr| own.is_ipv4() || address.is_ipv6();
         for home in [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()] {
             if takes(&home) {
-                add(0, home);
+                add(ANY, home);
             }
         }
-        let several: Vec<u32> = wanted(links).map(|link| link.index).collect();
+        let several: Vec<LinkIndex> = wanted(links).map(|link| link.index).collect();
         for link in links.iter().filter(|link| link.why_unusable().is_none()) {
             let bound = several.contains(&link.index);
             for own in link.addresses.iter().filter(|own| takes(own)) {
-                add(if bound { link.index } else { 0 }, *own);
+                add(if bound { link.index } else { ANY }, *own);
             }
         }
         // Those of the machine itself are reached over any link.
@@ -107,7 +106,7 @@ fn locals(addresses: &[SocketAddr], links: &[Link]) -> Vec<Local> {
             link.addresses
                 .iter()
                 .filter(|own| takes(own))
-                .for_each(|own| add(0, *own));
+                .for_each(|own| add(ANY, *own));
         }
     }
     locals
@@ -116,6 +115,9 @@ fn locals(addresses: &[SocketAddr], links: &[Link]) -> Vec<Local> {
 /// An association has no more addresses.
 const MAX_LOCALS: usize = 16;
 
+/// Local addresses that are not bound to a link.
+const ANY: LinkIndex = LinkIndex::new(0);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,7 +125,7 @@ mod tests {
 
     fn link(index: u32, addresses: &[&str]) -> Link {
         Link {
-            index,
+            index: LinkIndex::new(index),
             name: format!("eth{index}"),
             kind: LinkKind::Hardware,
             addresses: addresses.iter().map(|it| it.parse().unwrap()).collect(),

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use hawser_types::LinkIndex;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
@@ -40,7 +41,7 @@ pub(super) async fn follow(
     mut links: watch::Receiver<Arc<Vec<Link>>>,
 ) {
     let mut tasks = JoinSet::new();
-    let mut open: BTreeMap<u32, Vec<AbortHandle>> = BTreeMap::new();
+    let mut open: BTreeMap<LinkIndex, Vec<AbortHandle>> = BTreeMap::new();
     loop {
         let now = Arc::clone(&links.borrow_and_update());
         open.retain(|index, listening| {

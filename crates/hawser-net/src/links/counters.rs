@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hawser_types::ByteCount;
+use hawser_types::{ByteCount, LinkIndex};
 use rtnetlink::packet_route::link::{LinkAttribute, LinkMessage};
 
 use super::LinkError;
@@ -12,7 +12,7 @@ use super::dump::{dump, each};
 /// what others than this program move, included.
 ///
 /// Source: `IFLA_STATS64`, as drivers count.
-pub async fn read_counters() -> Result<BTreeMap<u32, [ByteCount; 2]>, LinkError> {
+pub async fn read_counters() -> Result<BTreeMap<LinkIndex, [ByteCount; 2]>, LinkError> {
     dump(|handle| async move {
         let mut counters = BTreeMap::new();
         let found = handle.link().get().execute();
@@ -25,12 +25,12 @@ pub async fn read_counters() -> Result<BTreeMap<u32, [ByteCount; 2]>, LinkError>
     .await
 }
 
-fn counts(message: &LinkMessage) -> Option<(u32, [ByteCount; 2])> {
+fn counts(message: &LinkMessage) -> Option<(LinkIndex, [ByteCount; 2])> {
     message.attributes.iter().find_map(|attribute| {
         let LinkAttribute::Stats64(stats) = attribute else {
             return None;
         };
         let counts = [stats.tx_bytes, stats.rx_bytes].map(ByteCount::new);
-        Some((message.header.index, counts))
+        Some((LinkIndex::new(message.header.index), counts))
     })
 }

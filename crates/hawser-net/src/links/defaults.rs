@@ -2,20 +2,12 @@
 
 use std::net::IpAddr;
 
+use hawser_types::LinkIndex;
 use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
 
-use super::LinkError;
 use super::dump::{dump, each_route, is_default_route};
-
-/// A default route by one link.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DefaultRoute {
-    /// The link, by the kernel's number.
-    pub link: u32,
-    /// The router; none where the link itself is the way out, as with modems.
-    pub gateway: Option<IpAddr>,
-}
+use super::{DefaultRoute, LinkError};
 
 /// The default routes of all tables; those of the main one first, as they are used without Hawser:
 /// IPv4, then IPv6, each by rising metric.
@@ -65,7 +57,10 @@ fn hops(route: &RouteMessage) -> Vec<(Order, DefaultRoute)> {
     let one = link.map(|link| (link, gateway));
     one.into_iter()
         .chain(several)
-        .map(|(link, gateway)| (order, DefaultRoute { link, gateway }))
+        .map(|(link, gateway)| {
+            let link = LinkIndex::new(link);
+            (order, DefaultRoute { link, gateway })
+        })
         .collect()
 }
 

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use futures_util::{Stream, TryStreamExt as _};
+use hawser_types::LinkIndex;
 use rtnetlink::Handle;
 use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::address::{
@@ -90,7 +91,7 @@ async fn list(handle: &Handle) -> Result<Vec<Link>, LinkError> {
     let mut last_choice = Vec::new();
     let found = handle.address().get().execute();
     each("addresses", found, |message| {
-        let index = message.header.index;
+        let index = LinkIndex::new(message.header.index);
         if let Some((address, deprecated)) = usable_address(&message) {
             if deprecated {
                 last_choice.push((index, address));
@@ -137,7 +138,7 @@ fn link_of(message: &LinkMessage) -> Link {
     let flags = message.header.flags;
     let loopback = flags.contains(LinkFlags::Loopback);
     let mut link = Link {
-        index: message.header.index,
+        index: LinkIndex::new(message.header.index),
         name: String::new(),
         kind: if loopback {
             LinkKind::Loopback
@@ -216,7 +217,7 @@ fn usable_address(message: &AddressMessage) -> Option<(IpAddr, bool)> {
     Some((address, flags.contains(AddressFlags::Deprecated)))
 }
 
-fn note_route(links: &mut BTreeMap<u32, Link>, route: &RouteMessage) {
+fn note_route(links: &mut BTreeMap<LinkIndex, Link>, route: &RouteMessage) {
     if !is_default_route(route) || route.header.flags.contains(RouteFlags::Dead) {
         return;
     }
@@ -225,11 +226,11 @@ fn note_route(links: &mut BTreeMap<u32, Link>, route: &RouteMessage) {
     let mut outgoing = Vec::new();
     for attribute in &route.attributes {
         match attribute {
-            RouteAttribute::Oif(index) => outgoing.push(*index),
+            RouteAttribute::Oif(index) => outgoing.push(LinkIndex::new(*index)),
             RouteAttribute::MultiPath(hops) => outgoing.extend(
                 hops.iter()
                     .filter(|hop| !hop.flags.contains(RouteNextHopFlags::Dead))
-                    .map(|hop| hop.interface_index),
+                    .map(|hop| LinkIndex::new(hop.interface_index)),
             ),
             RouteAttribute::PrefSource(RouteAddress::Inet(ip)) => preferred = Some(IpAddr::V4(*ip)),
             RouteAttribute::PrefSource(RouteAddress::Inet6(ip)) => {

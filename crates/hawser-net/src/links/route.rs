@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
+use hawser_types::LinkIndex;
 use rtnetlink::Handle;
 use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::route::{
@@ -110,7 +111,7 @@ impl Drop for RouteSocket {
 ///
 /// Connecting does not show it: for a socket that is bound to its link, the kernel takes an IPv4
 /// address without a route to be a neighbour on that link, and nobody answers.
-pub(crate) async fn has_route(index: u32, source: IpAddr, remote: IpAddr) -> bool {
+pub(crate) async fn has_route(index: LinkIndex, source: IpAddr, remote: IpAddr) -> bool {
     let Ok((connection, handle, _no_events)) = rtnetlink::new_connection() else {
         return true;
     };
@@ -129,11 +130,11 @@ pub(crate) async fn has_route(index: u32, source: IpAddr, remote: IpAddr) -> boo
 }
 
 /// The link that the kernel takes for packets to `remote`, by all its rules and tables.
-pub(super) async fn chosen_link(handle: &Handle, remote: IpAddr) -> Option<u32> {
+pub(super) async fn chosen_link(handle: &Handle, remote: IpAddr) -> Option<LinkIndex> {
     let asking = handle.route().get(question(remote)).execute();
     let route = std::pin::pin!(asking).try_next().await.ok()??;
     let mut outgoing = route.attributes.iter().filter_map(|it| match it {
-        RouteAttribute::Oif(index) => Some(*index),
+        RouteAttribute::Oif(index) => Some(LinkIndex::new(*index)),
         _ => None,
     });
     outgoing.next()
@@ -144,7 +145,7 @@ pub(super) async fn chosen_link(handle: &Handle, remote: IpAddr) -> Option<u32> 
 async fn ask(
     handle: &Handle,
     remote: IpAddr,
-    from: Option<(u32, IpAddr)>,
+    from: Option<(LinkIndex, IpAddr)>,
 ) -> Result<Option<RouteMessage>, rtnetlink::Error> {
     let mut question = question(remote);
     question.header.flags = RouteFlags::FibMatch;
@@ -153,7 +154,7 @@ async fn ask(
         let source = RouteAttribute::Source(route_address(source));
         question
             .attributes
-            .extend([source, RouteAttribute::Oif(index)]);
+            .extend([source, RouteAttribute::Oif(index.value())]);
     }
     std::pin::pin!(handle.route().get(question).execute())
         .try_next()

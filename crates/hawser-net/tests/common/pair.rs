@@ -250,7 +250,7 @@ pub(crate) async fn echo_checked(client: &Client, seed: u64, length: u64) {
 /// A link of the tests: one of several that are all loopback.
 pub(crate) fn link(number: u32) -> Link {
     Link {
-        index: 1000 + number,
+        index: hawser_types::LinkIndex::new(1000 + number),
         name: format!("test{number}"),
         kind: LinkKind::Loopback,
         addresses: vec![[127, 0, 0, 1].into()],

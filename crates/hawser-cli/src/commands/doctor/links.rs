@@ -171,6 +171,7 @@ const IPV4_CONF: &str = "/proc/sys/net/ipv4/conf";
 #[cfg(test)]
 mod tests {
     use hawser_net::links::LinkKind;
+    use hawser_types::LinkIndex;
 
     use super::*;
 
@@ -179,7 +180,7 @@ mod tests {
 
     fn link(name: &str) -> Link {
         Link {
-            index: 7,
+            index: LinkIndex::new(7),
             name: name.to_owned(),
             kind: LinkKind::Hardware,
             addresses: vec!["192.0.2.1".parse().unwrap()],

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use hawser_front::connection::ruled;
+use hawser_director::ruled;
 use hawser_policy::{Action, Condition, Explained, Facts, Miss, Rule, RuleSet, Source, Verdict};
 use hawser_sched::connection::{By, GatewayUse};
 use serde_json::{Map, Value, json};

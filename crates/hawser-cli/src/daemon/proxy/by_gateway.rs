@@ -5,9 +5,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hawser_control::GatewayStatus;
+use hawser_director::{GatewayReport, SessionView};
 use hawser_front::bonded::BondDialer;
 use hawser_front::choice::ChoiceDialer;
-use hawser_front::connection::{DatagramPlace, Director, GatewayReport, LinkDialer, SessionView};
+use hawser_front::connection::{DatagramPlace, LinkDialer, SharedDirector};
 use hawser_front::datagram::{BondPorts, ChoicePorts, DatagramPorts, DirectPorts};
 use hawser_net::client::Client;
 use hawser_sched::connection::GatewayUse;
@@ -24,7 +25,7 @@ pub(crate) struct ByGateway {
 impl ByGateway {
     /// Tells `director` of the gateway, which is used as `usage` says where rules don't, and from
     /// then on how the session of `client` is doing.
-    pub(crate) fn start(client: Arc<Client>, director: Director, usage: GatewayUse) -> Self {
+    pub(crate) fn start(client: Arc<Client>, director: SharedDirector, usage: GatewayUse) -> Self {
         director.set_gateway(usage);
         let task = tokio::spawn(follow(Arc::downgrade(&client), director));
         Self { client, task }
@@ -34,7 +35,7 @@ impl ByGateway {
     pub(crate) fn dialer(
         &self,
         direct: LinkDialer,
-        director: Director,
+        director: SharedDirector,
     ) -> ChoiceDialer<LinkDialer, BondDialer> {
         let gateway = BondDialer::new(Arc::clone(&self.client));
         ChoiceDialer::new(direct, gateway, director)
@@ -44,7 +45,7 @@ impl ByGateway {
     pub(crate) fn datagrams(
         &self,
         direct: DirectPorts<DatagramPlace>,
-        director: Director,
+        director: SharedDirector,
     ) -> Arc<dyn DatagramPorts> {
         let gateway = BondPorts::new(Arc::clone(&self.client));
         Arc::new(ChoicePorts::new(direct, gateway, director))
@@ -70,7 +71,7 @@ pub(crate) fn status(report: &GatewayReport) -> GatewayStatus {
     }
 }
 
-async fn follow(client: Weak<Client>, director: Director) {
+async fn follow(client: Weak<Client>, director: SharedDirector) {
     let mut ticks = tokio::time::interval(EVERY);
     loop {
         ticks.tick().await;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use hawser_capture::process::{Process, is_outermost};
 use hawser_capture::{Capture, Origins, Settings, mount_point};
-use hawser_front::connection::{Director, KernelPlaces, Origin};
+use hawser_front::connection::{KernelPlaces, Origin, SharedDirector};
 use hawser_front::redirect::{Lookup, RedirectServer, Redirected};
 use hawser_front::transport::Dialer;
 use hawser_net::links::particular_prefixes;
@@ -43,7 +43,7 @@ impl Scope {
 pub(crate) struct Capturing<'a> {
     pub(crate) scope: &'a Scope,
     pub(crate) policy: ConnectionPolicy,
-    pub(crate) director: Director,
+    pub(crate) director: SharedDirector,
     pub(crate) rules: watch::Receiver<Arc<RuleSet>>,
     /// What the gateway is for, where there is one.
     pub(crate) gateway: Option<GatewayUse>,

@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use hawser_config::Config;
 use hawser_control::{ConnectionsStatus, PlacingStatus};
-use hawser_front::connection::{
-    DatagramPlace, Director, LinkDialer, LinkReport, ProbeBudget, Prober,
-};
+use hawser_director::LinkReport;
+use hawser_front::connection::{DatagramPlace, LinkDialer, ProbeBudget, Prober, SharedDirector};
 use hawser_front::datagram::DirectPorts;
 use hawser_net::links::{default_routes, read_counters};
 use hawser_net::unix_time::UnixTime;
 use hawser_path::{DemandEstimate, DemandKey, KnownLink, LinkKey};
 use hawser_policy::RuleSet;
-use hawser_types::{ByteCount, LinkIndex};
+use hawser_types::ByteCount;
 use hawser_usage::UsageDatabase;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -28,7 +27,7 @@ pub(crate) type ConnectionRules = watch::Receiver<Arc<RuleSet>>;
 
 /// A director in its daemon.
 pub(crate) struct Direct {
-    director: Director,
+    director: SharedDirector,
     books: Books,
     mptcp: bool,
     tasks: Vec<JoinHandle<()>>,
@@ -42,8 +41,8 @@ impl Direct {
         rules: &Arc<LinkRules>,
         rules_for_connections: ConnectionRules,
     ) -> Self {
-        let director = Director::new(config.connection.scheduler, config.up.links.clone());
-        director.set_terms(rules.link_terms());
+        let director = SharedDirector::new(config.connection.scheduler, config.up.links.clone());
+        director.set_link_rules(rules.link_terms());
         director.set_links(&links.borrow());
         director.set_rules(Arc::clone(&rules_for_connections.borrow()));
         note_routes(&director).await;
@@ -70,7 +69,7 @@ impl Direct {
     }
 
     /// The one who decides.
-    pub(crate) fn director(&self) -> Director {
+    pub(crate) fn director(&self) -> SharedDirector {
         self.director.clone()
     }
 
@@ -93,11 +92,11 @@ impl Direct {
 
 /// What the director knows, as it is shown, where so many connections went over sessions with their
 /// destinations.
-pub(crate) fn status(director: &Director, over_peers: u64) -> ConnectionsStatus {
+pub(crate) fn status(director: &SharedDirector, over_peers: u64) -> ConnectionsStatus {
     let report = director.report();
     let placing = |link: &LinkReport| PlacingStatus {
         name: link.link.name.clone(),
-        index: LinkIndex::new(link.link.index),
+        index: link.link.index,
         state: link.health.name().to_owned(),
         up: link.up,
         down: link.down,
@@ -126,7 +125,7 @@ pub(crate) fn status(director: &Director, over_peers: u64) -> ConnectionsStatus 
     }
 }
 
-async fn follow(director: Director, mut links: Links) {
+async fn follow(director: SharedDirector, mut links: Links) {
     while links.changed().await.is_ok() {
         director.set_links(&links.borrow_and_update());
         note_routes(&director).await;
@@ -134,7 +133,7 @@ async fn follow(director: Director, mut links: Links) {
 }
 
 /// Tells which network each link is attached to, and which link the system prefers.
-async fn note_routes(director: &Director) {
+async fn note_routes(director: &SharedDirector) {
     match default_routes().await {
         Ok(routes) => director.set_default_routes(routes),
         Err(error) => tracing::warn!(%error, "the default routes can't be listed now"),
@@ -142,11 +141,11 @@ async fn note_routes(director: &Director) {
 }
 
 /// Reads the interfaces' counters, as long as there is something to see in them.
-async fn measure(director: Director) {
+async fn measure(director: SharedDirector) {
     let mut ticks = tokio::time::interval(COUNT_EVERY);
     loop {
         ticks.tick().await;
-        if director.open_count() == 0 {
+        if director.with(|director, _| director.open_count()) == 0 {
             continue;
         }
         match read_counters().await {
@@ -158,7 +157,7 @@ async fn measure(director: Director) {
 
 /// Looks after the links with servers that the user has named.
 fn probe(
-    director: Director,
+    director: SharedDirector,
     config: &Config,
     ledger: Option<SharedLedger>,
 ) -> impl Future<Output = ()> + use<> {
@@ -191,7 +190,7 @@ impl ProbeBudget for Budget {
 /// What is counted and learned, and where it is kept.
 #[derive(Clone)]
 struct Books {
-    director: Director,
+    director: SharedDirector,
     rules: Arc<LinkRules>,
     memory: Memory,
 }
@@ -199,7 +198,8 @@ struct Books {
 impl Books {
     async fn write(&self) {
         self.rules.enter(&self.director.moved()).await;
-        let (learned, rates) = (self.director.take_learned(), self.director.take_rates());
+        let learned = self.director.with(|director, _| director.take_learned());
+        let rates = self.director.with(|director, _| director.take_rates());
         self.memory.keep(learned, rates).await;
     }
 }
@@ -210,11 +210,11 @@ async fn keep(books: Books) {
         ticks.tick().await;
         books.write().await;
         // An allowance may be used up by now.
-        books.director.set_terms(books.rules.link_terms());
+        books.director.set_link_rules(books.rules.link_terms());
     }
 }
 
-async fn obey(director: Director, mut rules: ConnectionRules) {
+async fn obey(director: SharedDirector, mut rules: ConnectionRules) {
     while rules.changed().await.is_ok() {
         let rules = Arc::clone(&rules.borrow_and_update());
         director.set_rules(rules);
@@ -230,7 +230,7 @@ impl Memory {
         Self(ledger)
     }
 
-    fn load_into(&self, director: &Director) {
+    fn load_into(&self, director: &SharedDirector) {
         let Some(ledger) = &self.0 else {
             return;
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hawser_config::{DEFAULT_GATEWAY_PORT, GatewaySource};
 use hawser_front::connect::Connect;
-use hawser_front::connection::Director;
+use hawser_front::connection::SharedDirector;
 use hawser_front::peer::{PeerDialer, PeerFinder, PeerSessions, PeerSettings, Remote};
 use hawser_front::transport::Dialer;
 use hawser_net::bind::{SocketOptions, connect_on_link};
@@ -87,7 +87,7 @@ impl Peering {
     pub(crate) fn dialer<D: Dialer<Stream: Remote>>(
         &self,
         direct: D,
-        director: Director,
+        director: SharedDirector,
     ) -> PeerDialer<D, PeerSessions> {
         let (finder, sessions) = (self.finder.clone(), self.sessions.clone());
         PeerDialer::new(direct, finder, sessions, self.rules.clone()).telling(director)

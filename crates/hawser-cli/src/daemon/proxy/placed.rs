@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use hawser_control::{PlacedCandidate, PlacedConnection, PlacedReport, PlacedRule, PlacedTry};
-use hawser_front::connection::{Director, LeftTo, Promise, Story, Try, TryState};
+use hawser_director::{LeftTo, Promise, Story, Try, TryRoute, TryState};
+use hawser_front::connection::SharedDirector;
 use hawser_policy::Protocol;
-use hawser_types::{ByteCount, Instant, LinkIndex, Rate};
+use hawser_types::{ByteCount, Instant, Rate};
 
 use crate::daemon::subject::PlacedRange;
 
 /// What is remembered of them; `since_1970` is now.
 pub(crate) fn report(
-    director: &Director,
+    director: &SharedDirector,
     which: PlacedRange,
     since_1970: Duration,
 ) -> PlacedReport {
@@ -25,7 +26,7 @@ pub(crate) fn report(
     let told = |story: &Story| connection(story, now, since_1970);
     PlacedReport {
         connections: stories.iter().map(told).collect(),
-        latest_id: director.latest_story(),
+        latest_id: director.with(|director, _| director.latest_story()),
     }
 }
 
@@ -84,7 +85,10 @@ fn destination(story: &Story) -> String {
 
 /// Why it went where it went first, for programs and for people.
 fn why(story: &Story) -> (&'static str, String) {
-    let is_systems = story.tries.first().is_some_and(|it| it.link.is_none());
+    let is_systems = story
+        .tries
+        .first()
+        .is_some_and(|it| it.route == TryRoute::System);
     match (&story.left_to, story.reason) {
         (Some(LeftTo::Peer(address)), _) => {
             ("peer", format!("the destination is a peer, at {address}"))
@@ -143,7 +147,7 @@ fn candidate(promise: &Promise, story: &Story) -> PlacedCandidate {
     let view = &promise.view;
     PlacedCandidate {
         link: promise.link.name.clone(),
-        index: LinkIndex::new(promise.link.index),
+        index: promise.link.index,
         standing: match (promise.is_suspect, promise.is_reserve) {
             (true, _) => "suspect",
             (false, true) => "reserve",
@@ -199,7 +203,11 @@ fn state(story: &Story, outcome: Option<&Try>) -> &'static str {
 }
 
 fn link_name(it: &Try) -> Option<String> {
-    it.link.as_ref().map(|link| link.name.clone())
+    match &it.route {
+        TryRoute::Link(link) => Some(link.name.clone()),
+        TryRoute::Gateway => Some("gateway".to_owned()),
+        TryRoute::System => None,
+    }
 }
 
 /// Over less than a millisecond nothing is known.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hawser_config::Config;
 use hawser_control::{LinkAllowed, LinkUse};
-use hawser_front::connection::LinkTerms;
+use hawser_director::AllLinkRules;
 use hawser_net::client::Client;
 use hawser_net::store::StateDir;
 use hawser_net::unix_time::UnixTime;
@@ -71,12 +71,12 @@ impl LinkRules {
     }
 
     /// What they come to today for connections that go over one link each.
-    pub(crate) fn link_terms(&self) -> LinkTerms {
+    pub(crate) fn link_terms(&self) -> AllLinkRules {
         let inner = self.lock();
         let costs = |rule: &Rule| rule.price > 0.0 || rule.allowance.is_some();
         let metered = inner.rules.iter().filter(|(_, rule)| costs(rule));
-        LinkTerms {
-            terms: inner.terms(today()),
+        AllLinkRules {
+            by_name: inner.terms(today()),
             metered: metered.map(|(name, _)| name.clone()).collect(),
         }
     }
@@ -142,7 +142,7 @@ impl LinkRules {
         let there = links
             .borrow()
             .iter()
-            .map(|link| (link.index, link.name.clone()))
+            .map(|link| (link.index.value(), link.name.clone()))
             .collect();
         let moved = session.links.iter();
         let moved = moved.map(|link| (link.link.value(), [link.sent, link.received]));

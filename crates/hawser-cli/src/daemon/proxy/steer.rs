@@ -100,7 +100,7 @@ impl ClientSubject {
             client.set_rules(self.rules.terms());
         }
         if let Some(director) = &self.director {
-            director.set_terms(self.rules.link_terms());
+            director.set_link_rules(self.rules.link_terms());
         }
         Ok(saved)
     }

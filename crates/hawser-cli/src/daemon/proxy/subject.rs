@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
 use hawser_control::{ConnectionsStatus, LinkStatus, PlacedReport, PolicyStatus, Request};
-use hawser_front::connection::{Director, Who};
+use hawser_front::connection::{SharedDirector, Who};
 use hawser_front::peer::PeerSessions;
 use hawser_front::proxy::ProxyCounters;
 use hawser_net::client::Client;
@@ -28,7 +28,7 @@ pub(crate) struct ClientSubject {
     /// None where there is no gateway.
     pub(crate) client: Option<Weak<Client>>,
     /// Who places connections on links, and decides which go straight.
-    pub(crate) director: Option<Director>,
+    pub(crate) director: Option<SharedDirector>,
     /// Sessions with destinations themselves.
     pub(crate) peers: Option<PeerSessions>,
     pub(crate) proxy: Arc<ProxyCounters>,
@@ -99,7 +99,7 @@ impl ClientSubject {
                 remote,
                 problem: status.problem,
             };
-            paths.insert(status.link.index, way);
+            paths.insert(status.link.index.value(), way);
         }
         View {
             id: name(client),
@@ -156,7 +156,7 @@ impl Subject for ClientSubject {
 
     fn moved(&self) -> BTreeMap<String, [ByteCount; 2]> {
         let director = self.director.as_ref();
-        director.map(Director::moved).unwrap_or_default()
+        director.map(SharedDirector::moved).unwrap_or_default()
     }
 
     fn placed(&self, which: PlacedRange) -> Option<PlacedReport> {

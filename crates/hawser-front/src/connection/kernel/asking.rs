@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hawser_capture::{CaptureError, Handshake};
+use hawser_director::{LinkDecision, Route, leads_to};
 use hawser_net::links::Link;
 use hawser_types::Instant;
 
-use super::super::decision::{Candidate, Decision, Standing, Way, leads_to};
 use super::super::trial::{self, Comparison};
 use super::KernelPlaces;
 use super::unanswered::Question;
@@ -57,16 +57,17 @@ impl KernelPlaces {
         let director = &self.director;
         self.unanswered.questions(
             now,
-            |link| director.patience(link),
-            |link, since| !director.was_heard_since(link, since),
+            |link| director.with(|director, _| director.patience(link)),
+            |link, since| !director.with(|director, _| director.was_heard_since(link, since)),
         )
     }
 
     /// Asks for the place over the link and over others, in the background.
     fn ask(&mut self, question: Question, now: Instant) {
-        let decision = self.director.decide_untold(&question.origin);
+        let decision = self.director.decide_untold(&question.request);
         self.try_again(&decision, question.remote);
-        let Some((it, others)) = comparable(&decision, &question) else {
+        let address = question.remote.ip();
+        let Some((it, others)) = decision.compared(question.link, address) else {
             return self.unanswered.pass_over(question.cookie, now);
         };
         self.unanswered.note_asked(question.link, now);
@@ -93,15 +94,21 @@ impl KernelPlaces {
         let now = self.director.now();
         self.unanswered.note_found(question, found, now);
         match found {
-            Comparison::Answers(after) => self.director.handle_answer(link, Some(after)),
+            Comparison::Answers(after) => {
+                self.director
+                    .with(|director, now| director.handle_answer(now, link, Some(after)));
+            }
             Comparison::Silent { waited, by, after } => {
-                self.director.handle_answer(by, Some(after));
+                self.director
+                    .with(|director, now| director.handle_answer(now, by, Some(after)));
                 // Whatever has come over the link meanwhile is in its favour.
                 self.catch_up();
                 self.look_at(self.unanswered.on(link), self.director.now())?;
                 self.count()?;
                 self.director.settle();
-                self.director.handle_silence(link, question.since, waited);
+                self.director.with(|director, now| {
+                    director.handle_silence(now, link, question.since, waited);
+                });
             }
             Comparison::Nothing => {}
         }
@@ -109,9 +116,9 @@ impl KernelPlaces {
     }
 
     /// Tries a suspect link that is due for it, beside a connection to `remote`.
-    pub(super) fn try_again(&self, decision: &Decision, remote: SocketAddr) {
+    pub(super) fn try_again(&self, decision: &LinkDecision, remote: SocketAddr) {
         let leads = |link: &&Arc<Link>| {
-            decision.way(remote.ip()) == Way::Links && leads_to(link, remote.is_ipv6())
+            decision.route(remote.ip()) == Route::Links && leads_to(link, remote.is_ipv6())
         };
         if let Some(link) = decision.trial.as_ref().filter(leads) {
             trial::try_again(&self.director, &self.via, Arc::clone(link), remote);
@@ -119,66 +126,5 @@ impl KernelPlaces {
     }
 }
 
-/// The link in question and those that it can be compared with; `None` where there are none, or
-/// the connection may not take them.
-fn comparable<'a>(
-    decision: &'a Decision,
-    question: &Question,
-) -> Option<(&'a Candidate, Vec<Arc<Link>>)> {
-    let address = question.remote.ip();
-    if decision.way(address) != Way::Links {
-        return None;
-    }
-    let is_it = |candidate: &&Candidate| candidate.link.index == question.link.value();
-    let it = decision.candidates.iter().find(is_it)?;
-    let others = decision
-        .candidates
-        .iter()
-        .filter(|other| !is_it(other) && other.leads_to(address));
-    let others: Vec<Arc<Link>> = others
-        .take(MAX_OTHERS)
-        .map(|other| Arc::clone(&other.link))
-        .collect();
-    (it.standing != Standing::Suspect && !others.is_empty()).then_some((it, others))
-}
-
 /// Connections that can't be asked about are passed over so many at a time, for each link.
 const MAX_ROUNDS: usize = 8;
-/// One that is answered is enough, but one that is asked may be dead as well.
-const MAX_OTHERS: usize = 2;
-
-#[cfg(test)]
-mod tests {
-    use hawser_types::LinkIndex;
-
-    use super::super::super::Origin;
-    use super::super::super::decision::tests::{candidate, decision, link};
-    use super::*;
-
-    /// The links that `a` is compared with.
-    fn compared(candidates: &[(&str, Standing)]) -> Option<Vec<String>> {
-        let question = Question {
-            link: LinkIndex::new(link("a").index),
-            cookie: 1,
-            origin: Origin::default(),
-            remote: "198.51.100.1:80".parse().unwrap(),
-            since: Instant::ZERO,
-        };
-        let candidates = candidates.iter().map(|(name, it)| candidate(name, *it));
-        let decision = decision(candidates.collect());
-        let (it, others) = comparable(&decision, &question)?;
-        assert_eq!(it.link.name, "a");
-        Some(others.iter().map(|link| link.name.clone()).collect())
-    }
-
-    #[test]
-    fn a_link_is_compared_with_two_others_that_the_connection_may_take() {
-        let all = ["b", "a", "c", "d"].map(|name| (name, Standing::Equal));
-        assert_eq!(compared(&all).unwrap(), ["b", "c"]);
-        assert_eq!(compared(&[("a", Standing::Equal)]), None);
-        assert_eq!(compared(&[("b", Standing::Equal)]), None);
-        assert_eq!(compared(&[]), None);
-        let suspect = [("b", Standing::Equal), ("a", Standing::Suspect)];
-        assert_eq!(compared(&suspect), None, "that is known already");
-    }
-}

@@ -3,13 +3,11 @@
 use std::net::IpAddr;
 
 use hawser_capture::LinkEntry;
+use hawser_director::{Health, LinkReport, Report, rank};
 use hawser_types::LinkIndex;
 
-use super::super::terms::rank;
-use super::super::{Health, LinkReport, Report};
-
 pub(super) fn index(link: &LinkReport) -> LinkIndex {
-    LinkIndex::new(link.link.index)
+    link.link.index
 }
 
 /// The links as the kernel's program is to see them: of those that lead to a family only the ones
@@ -66,8 +64,8 @@ mod tests {
     use hawser_net::links::{Link, LinkKind};
     use hawser_sched::connection::ConnectionPolicy;
 
-    use super::super::super::Director;
-    use super::super::super::decision::tests::link;
+    use super::super::super::SharedDirector;
+    use super::super::super::testing::link;
     use super::*;
 
     #[tokio::test]
@@ -81,7 +79,7 @@ mod tests {
             (vec![], (false, true)),
             (vec!["a".to_owned()], (true, true)),
         ] {
-            let director = Director::new(ConnectionPolicy::default(), wanted);
+            let director = SharedDirector::new(ConnectionPolicy::default(), wanted);
             director.set_links(&[Link::clone(&link("a")), vpn.clone()]);
             let entries = entries(&director.report());
             let entry = entries.iter().find(|entry| entry.name == "a").unwrap();

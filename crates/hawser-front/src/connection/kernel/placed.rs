@@ -97,10 +97,9 @@ const GONE_FOR: Duration = Duration::from_secs(5);
 mod tests {
     use hawser_net::links::Link;
     use hawser_sched::connection::ConnectionPolicy;
-    use hawser_types::LinkIndex;
 
-    use super::super::super::decision::tests::link;
-    use super::super::super::{Director, Origin};
+    use super::super::super::SharedDirector;
+    use super::super::super::testing::link;
     use super::*;
 
     fn at(seconds: u64) -> Instant {
@@ -109,14 +108,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_the_kernel_has_forgotten_is_on_no_link_any_more() {
-        let director = Director::new(ConnectionPolicy::default(), Vec::new());
+        let director = SharedDirector::new(ConnectionPolicy::default(), Vec::new());
         director.set_links(&[Link::clone(&link("a"))]);
-        let decision = director.decide(&Origin::default());
-        let flow = director.open(&decision, LinkIndex::new(link("a").index));
+        let decision = director.decide_links(&Default::default());
+        let flow = director.open(&decision, link("a").index);
         let mut places = vec![Placed::new(flow, false, at(0))];
         let mut counted = |progress: Option<Progress>, now: Instant| {
             places.retain_mut(|placed| placed.goes_on(progress, now));
-            director.open_count()
+            director.with(|director, _| director.open_count())
         };
         let there = Progress {
             moved: Bytes::default(),

@@ -3,12 +3,12 @@ use std::future::pending;
 use std::net::IpAddr;
 
 use hawser_capture::LinkEntry;
+use hawser_director::Report;
 use hawser_net::links::particular_prefixes;
 use hawser_types::LinkIndex;
 use ipnet::IpNet;
 use tokio::task::JoinHandle;
 
-use super::super::Report;
 use super::entries::index;
 
 /// What is on the links themselves: those of which that is not known yet are not to be used.
@@ -90,13 +90,13 @@ mod tests {
     use hawser_net::links::Link;
     use hawser_sched::connection::ConnectionPolicy;
 
-    use super::super::super::Director;
-    use super::super::super::decision::tests::link;
+    use super::super::super::SharedDirector;
+    use super::super::super::testing::link;
     use super::super::entries::entries;
     use super::*;
 
     /// The links that may be used.
-    fn usable(surroundings: &mut Surroundings, director: &Director) -> Vec<String> {
+    fn usable(surroundings: &mut Surroundings, director: &SharedDirector) -> Vec<String> {
         let report = director.report();
         let mut entries = entries(&report);
         surroundings.hold_back(&mut entries, &report);
@@ -106,7 +106,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_link_is_used_when_it_is_known_what_is_on_it() {
-        let director = Director::new(ConnectionPolicy::default(), Vec::new());
+        let director = SharedDirector::new(ConnectionPolicy::default(), Vec::new());
         let links = ["a", "b"].map(|name| Link::clone(&link(name)));
         director.set_links(&links[..1]);
         let mut surroundings = Surroundings::default();

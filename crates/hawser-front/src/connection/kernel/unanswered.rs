@@ -2,9 +2,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use hawser_director::ConnectionRequest;
 use hawser_types::{Instant, LinkIndex};
 
-use super::super::Origin;
 use super::super::trial::Comparison;
 
 /// Captured connections that have had no answer when they were last looked at, and what they ask of
@@ -34,7 +34,7 @@ struct Asked {
 #[derive(Debug)]
 struct Waiting {
     link: LinkIndex,
-    origin: Origin,
+    request: ConnectionRequest,
     remote: SocketAddr,
     noted: Instant,
     /// When its first packet was sent, once that is known.
@@ -51,7 +51,7 @@ pub(super) struct Question {
     pub(super) link: LinkIndex,
     /// A connection over it that waits for its answer.
     pub(super) cookie: u64,
-    pub(super) origin: Origin,
+    pub(super) request: ConnectionRequest,
     pub(super) remote: SocketAddr,
     /// Since when.
     pub(super) since: Instant,
@@ -63,12 +63,12 @@ impl Unanswered {
         &mut self,
         cookie: u64,
         link: LinkIndex,
-        (origin, remote): (Origin, SocketAddr),
+        (request, remote): (ConnectionRequest, SocketAddr),
         now: Instant,
     ) {
         let waiting = Waiting {
             link,
-            origin,
+            request,
             remote,
             noted: now,
             began: None,
@@ -145,11 +145,11 @@ impl Unanswered {
             }
             let is_overdue = patience(link).is_some_and(|patience| now.since(since) >= patience);
             if is_overdue && is_quiet(link, since) {
-                let origin = waiting.origin.clone();
+                let request = waiting.request.clone();
                 let question = Question {
                     link,
                     cookie: *cookie,
-                    origin,
+                    request,
                     remote,
                     since,
                 };
@@ -237,7 +237,7 @@ mod tests {
 
     /// A connection that was begun at `began` and still waits at `now`.
     fn wait(unanswered: &mut Unanswered, number: u8, began: u64, now: u64) {
-        let to = (Origin::default(), place(number));
+        let to = (ConnectionRequest::default(), place(number));
         unanswered.note(number.into(), LINK, to, at(began));
         let waited = Duration::from_millis(now - began);
         unanswered.still_waits(number.into(), waited, at(now));
@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(unanswered.due(at(8999)), [0_u64; 0]);
         assert_eq!(unanswered.due(at(9000)), [1]);
         unanswered.forget(1);
-        unanswered.note(2, LINK, (Origin::default(), place(2)), at(0));
+        unanswered.note(2, LINK, (ConnectionRequest::default(), place(2)), at(0));
         assert_eq!(unanswered.due(at(50)), [2]);
         unanswered.has_not_begun(2, at(50));
         assert!(!unanswered.is_empty());

@@ -1,12 +1,13 @@
 use std::sync::Mutex;
 
+use hawser_director::{AllLinkRules, Health};
 use hawser_net::links::Link;
 use hawser_sched::connection::ConnectionPolicy;
 use hawser_types::ByteCount;
 use tokio::time::timeout;
 
-use super::super::decision::tests::link;
-use super::super::{Health, LinkDialer, LinkTerms, Observation, Observe};
+use super::super::testing::link;
+use super::super::{LinkDialer, Observation, Observe};
 use super::*;
 use crate::connect::ConnectOptions;
 use crate::destination::HostName;
@@ -92,7 +93,7 @@ impl Resolve for BothFamilies {
 }
 
 struct Bench {
-    director: Director,
+    director: SharedDirector,
     dialer: Arc<LinkDialer<Scripted, BothFamilies>>,
     scripted: Scripted,
 }
@@ -100,7 +101,7 @@ struct Bench {
 impl Bench {
     /// Links by these names, all of which may be used.
     fn new(does: &[(&'static str, Does)]) -> Self {
-        let director = Director::new(ConnectionPolicy::RoundRobin, Vec::new());
+        let director = SharedDirector::new(ConnectionPolicy::RoundRobin, Vec::new());
         let scripted = Scripted::new(does);
         let options = ConnectOptions::default();
         let dialer = LinkDialer::with(director.clone(), scripted.clone(), BothFamilies, options);
@@ -126,12 +127,9 @@ impl Bench {
     async fn dial(&self, to: &str) -> Result<(String, u128), DialError> {
         let begun = Instant::now();
         let stream = self.dialer.dial(&to.parse().unwrap()).await?;
-        let taken = stream.flow().map(super::super::Flow::link);
+        let taken = stream.flow().and_then(super::super::Flow::link);
         let report = self.director.report();
-        let link = report
-            .links
-            .iter()
-            .find(|it| Some(it.link.index) == taken.map(LinkIndex::value));
+        let link = report.links.iter().find(|it| Some(it.link.index) == taken);
         let name = link.map_or("system", |it| &it.link.name).to_owned();
         Ok((name, begun.elapsed().as_millis()))
     }
@@ -263,7 +261,7 @@ async fn what_is_caught_on_a_link_that_goes_away_moves_over_at_once() {
         let begun = Instant::now();
         let stream = dialer.dial(&PLACE.parse().unwrap()).await.unwrap();
         (
-            stream.flow().unwrap().link().value(),
+            stream.flow().unwrap().link().unwrap().value(),
             begun.elapsed().as_millis(),
         )
     });
@@ -362,8 +360,8 @@ async fn a_link_in_reserve_is_tried_late_and_a_forbidden_one_never() {
         ("b".to_owned(), terms(Permission::Reserve(Reserve))),
         ("c".to_owned(), terms(Permission::Forbidden(Never))),
     ];
-    bench.director.set_terms(LinkTerms {
-        terms: terms.into(),
+    bench.director.set_link_rules(AllLinkRules {
+        by_name: terms.into(),
         metered: Vec::new(),
     });
     assert_eq!(bench.dial(PLACE).await, Ok(on("b", 1020)));
@@ -377,7 +375,7 @@ async fn a_connection_that_is_given_up_leaves_nothing_behind() {
     let place = PLACE.parse().unwrap();
     let dial = bench.dialer.dial(&place);
     assert!(timeout(Duration::from_secs(1), dial).await.is_err());
-    assert_eq!(bench.director.open_count(), 0);
+    assert_eq!(bench.director.with(|it, _| it.open_count()), 0);
     let report = bench.director.report();
     assert!(report.links.iter().all(|it| it.load.connections == 0));
 }

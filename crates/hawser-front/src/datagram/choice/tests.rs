@@ -2,12 +2,12 @@ use std::future::poll_fn;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use hawser_director::{LeftTo, SessionView};
 use hawser_policy::{Action, Condition, Mode, Rule, RuleSet};
 use hawser_sched::connection::{Class, ConnectionPolicy, GatewayUse};
 use hawser_types::{ByteCount, LinkIndex};
 
 use super::*;
-use crate::connection::{LeftTo, SessionView};
 use crate::near::tests::Home;
 
 /// Ports that take everything, and write it down.
@@ -52,12 +52,12 @@ type Sent = (String, Vec<u8>);
 struct Scene {
     direct: Fake,
     gateway: Fake,
-    director: Director,
+    director: SharedDirector,
     port: Box<dyn DatagramPort>,
 }
 
-fn ports(usage: GatewayUse, gateway: &Fake) -> (Fake, Director, ChoicePorts<Home>) {
-    let director = Director::new(ConnectionPolicy::Auto, Vec::new());
+fn ports(usage: GatewayUse, gateway: &Fake) -> (Fake, SharedDirector, ChoicePorts<Home>) {
+    let director = SharedDirector::new(ConnectionPolicy::Auto, Vec::new());
     director.set_gateway(usage);
     director.set_session(Some(session()));
     let direct = Fake::default();

@@ -31,7 +31,7 @@ pub(super) struct Flow<B> {
 
 /// The link that a flow is on.
 pub(super) fn link_of<B>(flow: &Flow<B>) -> Option<LinkIndex> {
-    flow.link.as_ref().map(|link| LinkIndex::new(link.index))
+    flow.link.as_ref().map(|link| link.index)
 }
 
 impl<B: Books> Flow<B> {

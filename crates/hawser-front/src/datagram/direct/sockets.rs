@@ -6,13 +6,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
 
 use hawser_net::bind::{ConnectError, DatagramSocket};
+use hawser_types::LinkIndex;
 use tokio::io::ReadBuf;
 
 /// What tells the sockets of a port apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SocketKey {
     /// `None`: as the system's routes have it.
-    pub(super) link: Option<u32>,
+    pub(super) link: Option<LinkIndex>,
     pub(super) source: Option<IpAddr>,
     pub(super) is_ipv6: bool,
 }

@@ -34,11 +34,11 @@ impl Place for Arc<Script> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let address = ADDRESSES[turn % ADDRESSES.len()].parse().unwrap();
         let link = Link {
-            index: if self.begins_badly && turn == 0 {
+            index: LinkIndex::new(if self.begins_badly && turn == 0 {
                 1 << 30
             } else {
                 1
-            },
+            }),
             name: "lo".to_owned(),
             kind: LinkKind::Loopback,
             addresses: vec![address],

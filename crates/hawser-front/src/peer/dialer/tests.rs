@@ -179,7 +179,7 @@ async fn a_port_where_nothing_listens_does_not_speak_against_the_peer() {
 
 #[tokio::test]
 async fn while_everything_is_for_a_gateway_no_peer_is_looked_for_or_used() {
-    let director = Director::new(ConnectionPolicy::Auto, Vec::new());
+    let director = SharedDirector::new(ConnectionPolicy::Auto, Vec::new());
     let mut scene = scene(Answer::Opens).await;
     scene.dialer = scene.dialer.telling(director.clone());
     let origin = scene.origin.to_string();

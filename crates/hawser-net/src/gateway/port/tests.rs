@@ -150,7 +150,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
 
 fn link(index: u32, up: bool) -> Link {
     Link {
-        index,
+        index: LinkIndex::new(index),
         name: format!("eth{index}"),
         kind: LinkKind::Hardware,
         addresses: vec![[192, 0, 2, 1].into()],
@@ -166,7 +166,10 @@ fn link(index: u32, up: bool) -> Link {
 
 #[test]
 fn a_single_link_needs_no_socket_of_its_own() {
-    let indices = |links: &[Link]| wanted(links).map(|link| link.index).collect::<Vec<_>>();
+    let indices = |links: &[Link]| {
+        let indices = wanted(links).map(|link| link.index.value());
+        indices.collect::<Vec<_>>()
+    };
     assert!(indices(&[link(2, true), link(3, false)]).is_empty());
     assert_eq!(indices(&[link(2, true), link(3, true)]), [2, 3]);
     let many: Vec<Link> = (1..=1000).map(|index| link(index, true)).collect();

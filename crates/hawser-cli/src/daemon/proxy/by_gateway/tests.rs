@@ -1,4 +1,4 @@
-use hawser_front::connection::Director;
+use hawser_front::connection::SharedDirector;
 use hawser_net::client::ClientConfig;
 use hawser_net::identity::Identity;
 use hawser_sched::connection::ConnectionPolicy;
@@ -103,7 +103,7 @@ async fn the_director_knows_of_the_gateway_before_anything_is_said_of_its_sessio
     };
     let (_sender, links) = watch::channel(Arc::default());
     let client = Arc::new(Client::start(config, links));
-    let director = Director::new(ConnectionPolicy::Auto, Vec::new());
+    let director = SharedDirector::new(ConnectionPolicy::Auto, Vec::new());
     let _by_gateway = ByGateway::start(client, director.clone(), GatewayUse::Never);
     // Its task has had no turn yet.
     let gateway = director.report().gateway.unwrap();

@@ -1,16 +1,17 @@
 use std::sync::Arc;
 
-use hawser_front::connection::{Director, Origin};
-use hawser_front::destination::Destination;
+use hawser_director::{ConnectionRequest, Decision, GatewayDecision, Question};
+use hawser_front::connection::SharedDirector;
 use hawser_net::links::{Link, LinkKind};
 use hawser_policy::{Action, Condition, LinkChoice, Rule, RuleSet, Source};
 use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
+use hawser_types::LinkIndex;
 
 use super::*;
 
 fn link(index: u32, name: &str) -> Link {
     Link {
-        index,
+        index: LinkIndex::new(index),
         name: name.to_owned(),
         kind: LinkKind::Hardware,
         addresses: vec!["192.0.2.1".parse().unwrap()],
@@ -24,23 +25,36 @@ fn link(index: u32, name: &str) -> Link {
     }
 }
 
-fn director() -> Director {
-    let director = Director::new(ConnectionPolicy::RoundRobin, Vec::new());
+fn director() -> SharedDirector {
+    let director = SharedDirector::new(ConnectionPolicy::RoundRobin, Vec::new());
     director.set_links(&[link(2, "dsl"), link(3, "lte")]);
     director
 }
 
-fn curl() -> Origin {
-    Origin {
+fn curl() -> ConnectionRequest {
+    ConnectionRequest {
         program: Some("curl".to_owned()),
         user: Some(1000),
         remote: Some("198.51.100.1".parse().unwrap()),
         port: 443,
-        ..Origin::default()
+        ..ConnectionRequest::default()
     }
 }
 
-fn the_latest(director: &Director) -> PlacedConnection {
+/// What is decided of a connection that goes over the gateway.
+fn by_gateway(director: &SharedDirector) -> GatewayDecision {
+    let decision = director.decide(&Question {
+        request: &curl(),
+        is_near: false,
+        is_resolved: true,
+    });
+    match decision {
+        Decision::Gateway(decision) => decision,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn the_latest(director: &SharedDirector) -> PlacedConnection {
     let report = report(
         director,
         PlacedRange::Latest(1),
@@ -52,8 +66,8 @@ fn the_latest(director: &Director) -> PlacedConnection {
 #[tokio::test(start_paused = true)]
 async fn a_connection_is_told_with_what_links_promised_and_its_end() {
     let director = director();
-    let decision = director.decide(&curl());
-    let first = LinkIndex::new(decision.candidates[0].link.index);
+    let decision = director.decide_links(&curl());
+    let first = decision.candidates[0].link.index;
     let flow = director.open(&decision, first);
     assert_eq!(the_latest(&director).state, "connecting");
     flow.connected(Some(Duration::from_millis(30)));
@@ -96,7 +110,7 @@ async fn rules_are_told_by_number_and_name_and_a_single_link_is_said_to_be_one()
             ..Action::default()
         },
     }])));
-    director.decide(&curl());
+    director.decide_links(&curl());
     let told = the_latest(&director);
     assert_eq!(told.why, "only");
     let rule = PlacedRule {
@@ -109,7 +123,7 @@ async fn rules_are_told_by_number_and_name_and_a_single_link_is_said_to_be_one()
     assert_eq!(told.rules, [rule]);
 
     director.set_links(&[link(2, "dsl")]);
-    director.decide(&curl());
+    director.decide_links(&curl());
     let told = the_latest(&director);
     assert_eq!(
         (told.why.as_str(), told.state.as_str()),
@@ -120,8 +134,14 @@ async fn rules_are_told_by_number_and_name_and_a_single_link_is_said_to_be_one()
 #[tokio::test(start_paused = true)]
 async fn what_goes_over_a_peer_or_is_asked_for_in_vain_is_told_so() {
     let director = director();
-    let destination: Destination = "example.org:80".parse().unwrap();
-    director.note_bonded(&destination, &curl(), "198.51.100.7".parse().unwrap());
+    let request = ConnectionRequest {
+        domain: Some("example.org".to_owned()),
+        remote: None,
+        port: 80,
+        ..curl()
+    };
+    let peer = "198.51.100.7".parse().unwrap();
+    director.with(|director, now| director.note_bonded(now, &request, peer));
     let told = the_latest(&director);
     assert_eq!((told.why.as_str(), told.state.as_str()), ("peer", "untold"));
     assert_eq!(told.destination, "example.org:80");
@@ -133,7 +153,7 @@ async fn what_goes_over_a_peer_or_is_asked_for_in_vain_is_told_so() {
 async fn what_goes_by_the_gateway_is_told_with_its_reason_and_its_end() {
     let director = director();
     director.set_gateway(GatewayUse::Always);
-    let chosen = director.choose(&curl(), false);
+    let chosen = by_gateway(&director);
     let flow = director.open_by_gateway(&chosen);
     flow.connected(Some(Duration::from_millis(30)));
     flow.moved(ByteCount::new(1000), ByteCount::new(99_000));

@@ -2,9 +2,10 @@ use std::sync::Arc;
 
 use hawser_config::Config;
 use hawser_control::{ErrorReason, LinkUse, Response, RuleStatus, encode};
-use hawser_front::connection::Director;
+use hawser_front::connection::SharedDirector;
 use hawser_net::links::{Link, LinkKind};
 use hawser_net::store::StateDir;
+use hawser_types::LinkIndex;
 use tempfile::TempDir;
 use tokio::sync::watch;
 
@@ -19,7 +20,7 @@ use crate::setup::Setup;
 struct Stage {
     folder: TempDir,
     subject: ClientSubject,
-    director: Director,
+    director: SharedDirector,
 }
 
 impl Stage {
@@ -42,7 +43,7 @@ impl Stage {
         let rules = LinkRules::open(&setup.config, &setup.state);
         let live = LiveRules::follow(RuleFiles::of(&setup)).unwrap();
         let mut subject = ClientSubject::new(&setup, &[], &links, &rules, &live);
-        let director = Director::new(ConnectionPolicy::Auto, Vec::new());
+        let director = SharedDirector::new(ConnectionPolicy::Auto, Vec::new());
         director.set_gateway(GatewayUse::Always);
         subject.director = Some(director.clone());
         Self {
@@ -67,7 +68,7 @@ impl Stage {
 
 fn link(index: u32, name: &str) -> Link {
     Link {
-        index,
+        index: LinkIndex::new(index),
         name: name.to_owned(),
         kind: LinkKind::Hardware,
         addresses: Vec::new(),

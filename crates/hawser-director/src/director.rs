@@ -1,0 +1,417 @@
+mod answers;
+mod history;
+mod learning;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_policy::{LinkChoice, RuleSet};
+use hawser_sched::connection::{ConnectionPolicy, ConnectionScheduler, GatewayUse};
+use hawser_types::{ByteCount, Instant, Link, LinkIndex};
+
+use super::decision::{
+    Decision, GatewayDecision, LinkDecision, NO_STORY, Question, Standing, leads_to,
+};
+use super::demands::Demands;
+use super::exits::{Exits, Over};
+use super::flows::{Expected, Flow, FlowId, Flows, Progress};
+use super::gateway::{GatewayRecord, SessionView};
+use super::judgement::Judgement;
+use super::link_rates::LinkRates;
+use super::link_record::LinkRecord;
+use super::link_rules::AllLinkRules;
+use super::links::Links;
+use super::placing::Placed;
+use super::report::{LinkReport, Report};
+use super::request::ConnectionRequest;
+use super::story::{LeftTo, MAX_PROMISES, Promise, Stories, Story, Subject, TryRoute};
+use super::weighing::Weighing;
+
+/// Decides which way each connection takes, counts what is on each way, and learns.
+///
+/// The caller tells it of links ([`Director::set_links`]), of connections ([`Director::open`],
+/// [`Director::handle_connected`], [`Director::handle_end`]) and of answers
+/// ([`Director::handle_answer`], [`Director::handle_miss`]). Before a call that decides, reports or
+/// counts it also tells with [`Director::handle_progress`] how far each open connection has come:
+/// always before [`Director::handle_counters`], [`Director::moved`] and [`Director::stories`], and
+/// before others where [`Director::wants_progress`] is true. After any call
+/// [`Director::take_change`] says whether connections that are being made should be decided anew.
+#[derive(Debug)]
+pub struct Director {
+    scheduler: Box<dyn ConnectionScheduler>,
+    rules: Arc<RuleSet>,
+    link_rules: AllLinkRules,
+    exits: Exits,
+    flows: Flows,
+    stories: Stories,
+    demands: Demands,
+    rates: LinkRates,
+    /// Bytes that went over each link, by its name, sent and received.
+    moved: BTreeMap<String, [ByteCount; 2]>,
+    /// The time at which loads were last brought up to date.
+    swept: Instant,
+    is_changed: bool,
+    opened: u64,
+    moved_over: u64,
+    unanswered: u64,
+}
+
+impl Director {
+    /// A director for the links in `wanted`, or for all where that is empty.
+    pub fn new(policy: ConnectionPolicy, wanted: Vec<String>) -> Self {
+        Self {
+            scheduler: policy.scheduler(),
+            rules: Arc::default(),
+            link_rules: AllLinkRules::default(),
+            exits: Exits {
+                links: Links::new(wanted),
+                gateway: None,
+            },
+            flows: Flows::default(),
+            stories: Stories::new(),
+            demands: Demands::default(),
+            rates: LinkRates::default(),
+            moved: BTreeMap::new(),
+            swept: Instant::ZERO,
+            is_changed: false,
+            opened: 0,
+            moved_over: 0,
+            unanswered: 0,
+        }
+    }
+
+    /// Takes over the machine's links as they are now.
+    pub fn set_links(&mut self, now: Instant, links: &[Link]) {
+        self.exits.links.set(now, links);
+        self.rates.recall(now, &mut self.exits.links);
+        self.is_changed = true;
+    }
+
+    /// Places connections by another policy from now on. Open ones stay on their links.
+    pub fn set_policy(&mut self, policy: ConnectionPolicy) {
+        if self.scheduler.policy() != policy {
+            self.scheduler = policy.scheduler();
+            self.is_changed = true;
+        }
+    }
+
+    /// Returns the policy that places connections.
+    pub fn policy(&self) -> ConnectionPolicy {
+        self.scheduler.policy()
+    }
+
+    /// Sets the user's rules for connections.
+    pub fn set_rules(&mut self, rules: Arc<RuleSet>) {
+        self.rules = rules;
+    }
+
+    /// Sets the user's rules for links.
+    pub fn set_link_rules(&mut self, rules: AllLinkRules) {
+        if self.link_rules != rules {
+            self.link_rules = rules;
+            self.is_changed = true;
+        }
+    }
+
+    /// From now on there is a gateway, used as `usage` says. What is known of one that was there
+    /// already stays.
+    pub fn set_gateway(&mut self, usage: GatewayUse) {
+        match &mut self.exits.gateway {
+            Some(gateway) => gateway.set_usage(usage),
+            none => *none = Some(Box::new(GatewayRecord::new(usage))),
+        }
+        self.is_changed = true;
+    }
+
+    /// Returns what the gateway is used for; none where there is none.
+    pub fn gateway_use(&self) -> Option<GatewayUse> {
+        self.exits.gateway.as_ref().map(|it| it.usage())
+    }
+
+    /// Takes over the session with the gateway as it is now. To be told every half second. False
+    /// where there is no gateway.
+    pub fn set_session(&mut self, now: Instant, session: Option<SessionView>) -> bool {
+        let Some(gateway) = &mut self.exits.gateway else {
+            return false;
+        };
+        gateway.set_session(now, session);
+        true
+    }
+
+    /// True once after a change for which connections that are being made may have to go another
+    /// way: a link came, went or changed its state, or the user changed rules.
+    pub fn take_change(&mut self) -> bool {
+        std::mem::take(&mut self.is_changed)
+    }
+
+    /// Decides which way a connection goes. Charges nothing yet.
+    ///
+    /// Rules, expectations and links are judged once. The answer is final, unless it is
+    /// [`Decision::Unresolved`]: then the caller looks the name up and asks again with what it
+    /// found.
+    pub fn decide(&mut self, now: Instant, question: &Question<'_>) -> Decision {
+        self.sweep(now);
+        let judgement = self.judge(question.request);
+        if let Some(decision) = self.decide_gateway(now, &judgement, question.is_near) {
+            return Decision::Gateway(decision);
+        }
+        if !question.is_resolved {
+            return Decision::Unresolved;
+        }
+        Decision::Links(self.place(now, &judgement, None))
+    }
+
+    /// Decides which links a connection tries that does not go over the gateway, whatever is
+    /// better.
+    pub fn decide_links(&mut self, now: Instant, request: &ConnectionRequest) -> LinkDecision {
+        self.sweep(now);
+        let judgement = self.judge(request);
+        self.place(now, &judgement, None)
+    }
+
+    /// The same for a connection that no application asked for, of which no story is told.
+    pub fn decide_untold(&mut self, now: Instant, request: &ConnectionRequest) -> LinkDecision {
+        self.sweep(now);
+        let judgement = self.judge(request);
+        self.place(now, &judgement, Some(NO_STORY))
+    }
+
+    /// The same for a connection of which `before` was decided, after links have changed.
+    pub fn decide_again(
+        &mut self,
+        now: Instant,
+        request: &ConnectionRequest,
+        before: &LinkDecision,
+    ) -> LinkDecision {
+        self.sweep(now);
+        self.stories.decided_again(before.story);
+        let judgement = self.judge(request);
+        self.place(now, &judgement, Some(before.story))
+    }
+
+    /// Charges a link with a connection that is about to be made on it.
+    pub fn open(&mut self, now: Instant, decision: &LinkDecision, link: LinkIndex) -> FlowId {
+        let over = self.exits.links.get(link);
+        let told = over.and_then(|record| {
+            let route = TryRoute::Link(Arc::clone(record.link()));
+            self.stories.try_route(decision.story, route, now)
+        });
+        let expected = Expected {
+            key: decision.key.clone(),
+            demand: decision.demand,
+            site: decision.site.clone(),
+        };
+        self.insert(Flow::new(now, Over::Link(link), expected, told))
+    }
+
+    /// Charges the gateway with a connection that is about to be made over it.
+    pub fn open_by_gateway(&mut self, now: Instant, decision: &GatewayDecision) -> FlowId {
+        let story = self.tell_by_gateway(decision);
+        let has_gateway = self.exits.gateway.is_some();
+        let told = has_gateway.then(|| self.stories.try_route(story, TryRoute::Gateway, now));
+        let expected = Expected {
+            key: decision.key.clone(),
+            demand: decision.demand,
+            site: decision.site.clone(),
+        };
+        self.insert(Flow::new(now, Over::Gateway, expected, told.flatten()))
+    }
+
+    /// Tells of a flow that goes by the gateway, and returns the number of its story.
+    pub fn tell_by_gateway(&mut self, decision: &GatewayDecision) -> u64 {
+        self.stories.begin(Story::clone(&decision.story))
+    }
+
+    /// Returns everything that is known at this moment.
+    pub fn report(&mut self, now: Instant) -> Report {
+        self.sweep(now);
+        let rates = self.rates.effective(now, &self.exits.links);
+        let links = self.exits.links.iter().map(|record| {
+            let counts_for = rates.of(record);
+            self.report_link(now, record, counts_for)
+        });
+        let gateway = self.exits.gateway.as_ref();
+        let over_gateway = self.flows.count_over(Over::Gateway);
+        let tunnels = self.exits.links.tunnels(&self.link_rules);
+        Report {
+            policy: self.scheduler.policy(),
+            gateway: gateway.map(|gateway| gateway.report(over_gateway)),
+            links: links.collect(),
+            opened: self.opened,
+            moved_over: self.moved_over,
+            unanswered: self.unanswered,
+            tunnels: tunnels.map(|tunnel| tunnel.map(|it| it.name.clone())),
+        }
+    }
+
+    /// Returns the bytes that went over each link in all, sent and received, by its name.
+    pub fn moved(&mut self, now: Instant) -> BTreeMap<String, [ByteCount; 2]> {
+        self.sweep_now(now);
+        self.moved.clone()
+    }
+
+    /// Returns the number of connections that are open.
+    pub fn open_count(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// True if a flow that was placed on `link`, as it was then, may go on towards `remote` in the
+    /// same way.
+    pub fn carries(&self, link: &Link, remote: IpAddr) -> bool {
+        let record = self.exits.links.get(link.index);
+        record.map(LinkRecord::link).is_some_and(|now| {
+            now.name == link.name
+                && now.source_address(remote) == link.source_address(remote)
+                && !self.link_rules.permission(now).is_forbidden()
+        })
+    }
+
+    fn insert(&mut self, flow: Flow) -> FlowId {
+        self.exits.charge(flow.over(), flow.charge());
+        self.flows.insert(flow)
+    }
+
+    fn judge<'a>(&self, request: &'a ConnectionRequest) -> Judgement<'a> {
+        let tunnels = self.exits.links.tunnels(&self.link_rules);
+        Judgement::new(request, &self.rules, &self.demands, tunnels)
+    }
+
+    /// Decides for the gateway, where that is the way to go.
+    fn decide_gateway(
+        &mut self,
+        now: Instant,
+        judgement: &Judgement<'_>,
+        is_near: bool,
+    ) -> Option<GatewayDecision> {
+        let rates = self.rates.effective(now, &self.exits.links);
+        let gateway = self.exits.gateway.as_mut()?;
+        let weighing = Weighing {
+            links: &self.exits.links,
+            rules: &self.link_rules,
+            rates: &rates,
+            judgement,
+            now,
+        };
+        let why = weighing.why_gateway(gateway, is_near)?;
+        let waits_for_gateway = gateway.usage() == GatewayUse::Always;
+        let patience = gateway.patience().max(MIN_HEAD_START);
+        let left_to = LeftTo::Gateway(why);
+        Some(GatewayDecision {
+            waits_for_gateway,
+            patience,
+            demand: *judgement.demand(),
+            key: judgement.key().clone(),
+            site: judgement.site(),
+            story: Box::new(self.story(now, judgement, Placed::default(), Some(left_to))),
+        })
+    }
+
+    /// Decides for links. `told`: the number of the story that this goes on with.
+    fn place(
+        &mut self,
+        now: Instant,
+        judgement: &Judgement<'_>,
+        told: Option<u64>,
+    ) -> LinkDecision {
+        let rates = self.rates.effective(now, &self.exits.links);
+        let placed = Placed::new(
+            &mut self.exits.links,
+            &mut *self.scheduler,
+            judgement,
+            &self.link_rules,
+            &rates,
+            now,
+        );
+        let links = &self.exits.links;
+        let leads = |v6: bool| links.iter().any(|record| leads_to(record.link(), v6));
+        let verdict = judgement.verdict();
+        let has_gateway = self.exits.gateway.is_some();
+        let decision = LinkDecision {
+            candidates: placed.candidates(links),
+            trial: placed.trial.clone(),
+            demand: *judgement.demand(),
+            mode: verdict.mode,
+            reason: placed.reason,
+            leads: [leads(false), leads(true)],
+            is_open: !links.are_named() && verdict.links == LinkChoice::Any,
+            is_left: judgement.is_left(),
+            site: judgement.site().filter(|_| has_gateway),
+            key: judgement.key().clone(),
+            story: NO_STORY,
+        };
+        let story = told.unwrap_or_else(|| {
+            let left_to = judgement.left_to(self.exits.links.tunnels(&self.link_rules));
+            let story = self.story(now, judgement, placed, left_to);
+            self.stories.begin(story)
+        });
+        LinkDecision { story, ..decision }
+    }
+
+    /// The story of a connection as it begins.
+    fn story(
+        &self,
+        now: Instant,
+        judgement: &Judgement<'_>,
+        placed: Placed,
+        left_to: Option<LeftTo>,
+    ) -> Story {
+        let promises = placed.ranked.iter().filter_map(|(standing, view)| {
+            let record = self.exits.links.get(view.link)?;
+            Some(Promise {
+                link: Arc::clone(record.link()),
+                view: *view,
+                is_reserve: *standing == Standing::Reserve,
+                is_suspect: *standing == Standing::Suspect,
+            })
+        });
+        Story {
+            number: NO_STORY,
+            begun: now,
+            subject: Subject::of(judgement.request()),
+            policy: self.scheduler.policy(),
+            reason: placed.reason,
+            demand: *judgement.demand(),
+            candidates: promises.take(MAX_PROMISES).collect(),
+            left_to,
+            verdict: judgement.verdict().clone(),
+            rules: Arc::clone(&self.rules),
+            is_kernels: false,
+            decided_again: 0,
+            tries: Vec::new(),
+            failed: None,
+        }
+    }
+
+    fn report_link(
+        &self,
+        now: Instant,
+        record: &LinkRecord,
+        counts_for: [hawser_types::Rate; 2],
+    ) -> LinkReport {
+        let link = record.link();
+        let [up, down] = record.estimates().rates();
+        LinkReport {
+            link: Arc::clone(link),
+            up,
+            down,
+            counts_for,
+            confidence: record.estimates().confidence(now),
+            latency: record.estimates().latency(),
+            loss: record.loss().rate(),
+            loss_confidence: record.loss().confidence(now),
+            load: record.charges().load(),
+            opened: record.charges().opened(),
+            open: self.flows.count_over(Over::Link(link.index)),
+            is_free: self.link_rules.is_free(link),
+            permission: self.link_rules.permission(link),
+            health: record.health(),
+        }
+    }
+}
+
+/// As between two addresses: RFC 8305 §8.
+const MIN_HEAD_START: Duration = Duration::from_millis(250);

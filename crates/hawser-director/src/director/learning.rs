@@ -1,0 +1,186 @@
+//! Progress of open connections, and what follows from it for loads, rates and demands.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hawser_path::{DemandEstimate, DemandKey, KnownLink, LinkKey, Segments};
+use hawser_types::{ByteCount, DefaultRoute, Instant, LinkIndex};
+
+use super::{Director, FlowId, Over, Progress};
+
+impl Director {
+    /// True if loads are due to be brought up to date, for which the progress of all connections
+    /// has to be told first.
+    pub fn wants_progress(&self, now: Instant) -> bool {
+        now.since(self.swept) >= SWEEP_EVERY
+    }
+
+    /// Takes in how far a connection has come.
+    pub fn handle_progress(&mut self, now: Instant, flow: FlowId, progress: &Progress) {
+        let Some(flow) = self.flows.get_mut(flow) else {
+            return;
+        };
+        let [up, down] = flow.on_progress(now, progress);
+        if up + down == ByteCount::ZERO {
+            return;
+        }
+        let over = flow.over();
+        if let (Some(gateway), Some(site)) = (&mut self.exits.gateway, flow.site()) {
+            let sites = gateway.sites_mut();
+            sites.on_moved(site, over.by(), now, [up, down]);
+        }
+        // The bytes of a session are counted there.
+        let link = over.link().and_then(|link| self.exits.links.get_mut(link));
+        let Some(record) = link else {
+            return;
+        };
+        // Received bytes and acknowledgements have come by this link.
+        let heard = progress.heard.or((down > ByteCount::ZERO).then_some(now));
+        if let Some(heard) = heard {
+            record.on_answer(heard, None);
+        }
+        let name = &record.link().name;
+        if self.moved.len() < MAX_NAMES || self.moved.contains_key(name) {
+            let total = self.moved.entry(name.clone()).or_default();
+            *total = [total[0] + up, total[1] + down];
+        }
+    }
+
+    /// Takes in the segments that a connection has sent since its beginning, and those of them that
+    /// were sent again.
+    pub fn handle_segments(&mut self, now: Instant, flow: FlowId, segments: Segments) {
+        let Some(flow) = self.flows.get_mut(flow) else {
+            return;
+        };
+        let before = flow.on_segments(segments);
+        let link = flow.over().link();
+        if let Some(record) = link.and_then(|link| self.exits.links.get_mut(link)) {
+            record.on_segments(now, before, segments);
+        }
+    }
+
+    /// A connection has ended, or its attempt has.
+    pub fn handle_end(&mut self, now: Instant, id: FlowId) {
+        let Some(mut flow) = self.flows.remove(id) else {
+            return;
+        };
+        self.exits.give_back(flow.over(), flow.charge());
+        let moved = flow.moved();
+        self.stories.end_try(flow.told(), moved, flow.lasted(now));
+        if !flow.is_connected() {
+            return;
+        }
+        let [up, down] = moved;
+        self.demands.learn(flow.key(), up, down);
+        if let Some((moved, took)) = flow.take_burst() {
+            self.exits.on_transfer(flow.over(), now, moved, took);
+        }
+    }
+
+    /// Takes in the interfaces' counters, sent and received. To be called every half second while
+    /// connections are open.
+    pub fn handle_counters(
+        &mut self,
+        now: Instant,
+        counters: &BTreeMap<LinkIndex, [ByteCount; 2]>,
+    ) {
+        self.sweep_now(now);
+        let busy = self.flows.take_busy();
+        let of = |over: Over| busy.get(&over).copied().unwrap_or_default();
+        let by_gateway = of(Over::Gateway);
+        for record in self.exits.links.iter_mut() {
+            let index = record.link().index;
+            let Some(total) = counters.get(&index) else {
+                continue;
+            };
+            let estimates = record.estimates_mut();
+            estimates.on_counter(now, *total, of(Over::Link(index)));
+            let gateway = self.exits.gateway.as_ref();
+            let gateway = gateway.filter(|_| by_gateway.contains(&true));
+            let is_shared = gateway.is_some_and(|it| it.is_on(index));
+            record.on_shared(now, *total, is_shared);
+        }
+        if let Some(gateway) = &mut self.exits.gateway {
+            gateway.count(by_gateway);
+        }
+    }
+
+    /// Takes in a measurement: so many bytes went over the link in this time, up or else down.
+    pub fn handle_probe(
+        &mut self,
+        now: Instant,
+        link: LinkIndex,
+        up: bool,
+        bytes: ByteCount,
+        span: Duration,
+    ) {
+        if let Some(record) = self.exits.links.get_mut(link) {
+            record.estimates_mut().on_probe(now, up, bytes, span);
+        }
+    }
+
+    /// Takes over what was known of links at the end of earlier runs, the newest last.
+    pub fn load_rates(&mut self, now: Instant, known: Vec<(LinkKey, KnownLink)>) {
+        self.rates.set_earlier(known);
+        self.rates.recall(now, &mut self.exits.links);
+    }
+
+    /// Takes over the default routes, the one that the system prefers first. They tell which
+    /// network a link is attached to, and which link counts as the best while nothing is known of
+    /// any.
+    pub fn set_default_routes(&mut self, now: Instant, routes: Vec<DefaultRoute>) {
+        self.rates.set_routes(routes);
+        self.rates.recall(now, &mut self.exits.links);
+    }
+
+    /// Returns what was learned of links since the last call, where it has changed noticeably.
+    pub fn take_rates(&mut self) -> BTreeMap<LinkKey, KnownLink> {
+        self.rates.take_news(&self.exits.links)
+    }
+
+    /// Takes over what was learned of applications in earlier runs.
+    pub fn load_demands(&mut self, known: impl IntoIterator<Item = (DemandKey, DemandEstimate)>) {
+        self.demands.load(known);
+    }
+
+    /// Returns what was learned of applications since the last call.
+    pub fn take_learned(&mut self) -> BTreeMap<DemandKey, DemandEstimate> {
+        self.demands.take_news()
+    }
+
+    /// Returns what is known of the needs of applications.
+    pub fn demands(&self) -> &BTreeMap<DemandKey, DemandEstimate> {
+        self.demands.all()
+    }
+
+    /// Brings loads up to date, unless that was done a moment ago.
+    pub(super) fn sweep(&mut self, now: Instant) {
+        if self.wants_progress(now) {
+            self.sweep_now(now);
+        }
+    }
+
+    pub(super) fn sweep_now(&mut self, now: Instant) {
+        self.swept = now;
+        self.exits.clear_charges();
+        for flow in self.flows.iter_mut() {
+            let over = flow.over();
+            let is_idle = flow.update(now, self.exits.latency(over));
+            // A connection that pauses or has ended shows a lower bound of the rates: many live on
+            // long after they have moved the last of their bytes.
+            if is_idle
+                && flow.is_connected()
+                && let Some((moved, took)) = flow.take_burst()
+            {
+                self.exits.on_transfer(over, now, moved, took);
+            }
+            self.exits.charge(over, flow.charge());
+        }
+        self.exits.forget_queues();
+    }
+}
+
+/// Loads that are this old are as good as new.
+const SWEEP_EVERY: Duration = Duration::from_millis(50);
+/// Interfaces of containers come and go under ever new names.
+const MAX_NAMES: usize = 256;

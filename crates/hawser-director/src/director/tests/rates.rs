@@ -1,0 +1,92 @@
+use hawser_path::{KnownLink, LinkKey};
+use hawser_sched::connection::ConnectionPolicy;
+use hawser_types::{DefaultRoute, Rate};
+
+use super::super::*;
+use crate::testing::{Rig, index};
+
+fn director(names: &[&str], routes: &[(&str, &str)]) -> Rig {
+    let director = Rig::with_links(ConnectionPolicy::MaxThroughput, names);
+    let route = |&(name, gateway): &(&str, &str)| DefaultRoute {
+        link: index(name),
+        gateway: gateway.parse().ok(),
+    };
+    set_routes(&director, routes.iter().map(route).collect());
+    director
+}
+
+/// What the links count for downwards, in kbit/s.
+fn counts_for(director: &Rig) -> Vec<u64> {
+    let links = director.report().links;
+    let kilobits = |rate: Rate| rate.bits_per_second() / 1000;
+    links
+        .iter()
+        .map(|link| kilobits(link.counts_for[1]))
+        .collect()
+}
+
+fn measure(director: &Rig, name: &str, bytes: u64) {
+    director.handle_probe(index(name), false, bytes, Duration::from_secs(1));
+}
+
+fn set_routes(director: &Rig, routes: Vec<DefaultRoute>) {
+    director.with(|it, now| it.set_default_routes(now, routes));
+}
+
+fn take_rates(director: &Rig) -> BTreeMap<LinkKey, KnownLink> {
+    director.with(|it, _| it.take_rates())
+}
+
+fn load_rates(director: &Rig, known: BTreeMap<LinkKey, KnownLink>) {
+    director.with(|it, now| it.load_rates(now, known.into_iter().collect()));
+}
+
+#[test]
+fn while_nothing_is_known_the_systems_own_link_is_thought_the_best() {
+    let director = director(&["a", "b", "c"], &[("b", "192.0.2.1"), ("a", "192.0.2.2")]);
+    assert_eq!(counts_for(&director), [3_333, 10_000, 3_333]);
+    measure(&director, "b", 5_000_000);
+    assert_eq!(counts_for(&director), [13_333, 40_000, 13_333]);
+    measure(&director, "a", 2_500_000);
+    assert_eq!(counts_for(&director), [20_000, 40_000, 13_333]);
+}
+
+#[test]
+fn what_one_run_has_learned_the_next_one_begins_with() {
+    let routes = [("a", "192.0.2.1"), ("b", "198.51.100.1")];
+    let first = director(&["a", "b"], &routes);
+    assert!(take_rates(&first).is_empty());
+    measure(&first, "b", 1_000_000);
+    let learned = take_rates(&first);
+    let keys: Vec<_> = learned.keys().cloned().collect();
+    assert_eq!(keys, [("b".to_owned(), "198.51.100.1".to_owned())]);
+    assert!(take_rates(&first).is_empty(), "nothing new");
+    measure(&first, "b", 1_500_000);
+    let learned = take_rates(&first);
+    let second = director(&["a", "b"], &routes);
+    load_rates(&second, learned.clone());
+    assert_eq!(counts_for(&second), [10_000, 12_000]);
+    assert!(take_rates(&second).is_empty(), "it was not seen again");
+    // Elsewhere the name alone is known, which is worth half.
+    let elsewhere = director(&["b"], &[("b", "203.0.113.1")]);
+    load_rates(&elsewhere, learned);
+    let confidence = |director: &Rig| director.report().links.last().unwrap().confidence[1];
+    assert_eq!(counts_for(&elsewhere), [12_000]);
+    assert!(confidence(&elsewhere) < 0.6 * confidence(&second));
+}
+
+#[test]
+fn a_link_in_another_network_is_another_link_and_one_without_routes_the_same() {
+    let director = director(&["a"], &[("a", "192.0.2.1")]);
+    measure(&director, "a", 5_000_000);
+    set_routes(&director, Vec::new());
+    assert_eq!(counts_for(&director), [40_000]);
+    set_routes(
+        &director,
+        vec![DefaultRoute {
+            link: index("a"),
+            gateway: "198.51.100.1".parse().ok(),
+        }],
+    );
+    assert_eq!(counts_for(&director), [10_000]);
+}

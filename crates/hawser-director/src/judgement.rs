@@ -1,0 +1,162 @@
+use hawser_path::DemandKey;
+use hawser_policy::{Avoid, LinkChoice, Protocol, RuleSet, Verdict};
+use hawser_sched::connection::Demand;
+use hawser_types::{Link, LinkIndex};
+
+use super::decision::leads_to;
+use super::demands::Demands;
+use super::link_record::LinkRecord;
+use super::link_rules::{AllLinkRules, rank};
+use super::links::Links;
+use super::request::ConnectionRequest;
+use super::sites::Site;
+use super::story::LeftTo;
+
+/// What rules and estimates say of one connection.
+#[derive(Debug)]
+pub(crate) struct Judgement<'a> {
+    request: &'a ConnectionRequest,
+    verdict: Verdict,
+    key: DemandKey,
+    demand: Demand,
+    /// True for IPv4 and for IPv6 if connections are left to the system's routes.
+    is_left: [bool; 2],
+}
+
+/// Reasons that put a link behind others, the strongest first: its place in the user's order, its
+/// rules, and whether it is to be avoided.
+pub(crate) type Tier = (usize, u8, bool);
+
+impl<'a> Judgement<'a> {
+    pub(crate) fn new(
+        request: &'a ConnectionRequest,
+        rules: &RuleSet,
+        demands: &Demands,
+        tunnels: [Option<&Link>; 2],
+    ) -> Self {
+        let verdict = rules.judge(&request.facts());
+        let key = Demands::key(request);
+        let demand = demands.expect(&key, verdict.class);
+        let is_left = is_left(request, &verdict, tunnels);
+        Self {
+            request,
+            verdict,
+            key,
+            demand,
+            is_left,
+        }
+    }
+
+    pub(crate) const fn request(&self) -> &ConnectionRequest {
+        self.request
+    }
+
+    pub(crate) const fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+
+    pub(crate) const fn key(&self) -> &DemandKey {
+        &self.key
+    }
+
+    pub(crate) const fn demand(&self) -> &Demand {
+        &self.demand
+    }
+
+    pub(crate) const fn is_left(&self) -> [bool; 2] {
+        self.is_left
+    }
+
+    pub(crate) fn site(&self) -> Option<Site> {
+        Site::of(self.request)
+    }
+
+    /// True if an answer shows that the link works. Datagrams need none.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.request.protocol == Protocol::Tcp
+    }
+
+    /// True if any family that the connection may take is left to the system.
+    pub(crate) fn is_left_anywhere(&self) -> bool {
+        self.families().any(|(_, is_left)| is_left)
+    }
+
+    /// Who is to say where the connection goes, for any of the families that it may take.
+    pub(crate) fn left_to(&self, [tunnel4, tunnel6]: [Option<&Link>; 2]) -> Option<LeftTo> {
+        let (v6, _) = self.families().find(|(_, is_left)| *is_left)?;
+        let tunnel = if v6 { tunnel6 } else { tunnel4 };
+        Some(match tunnel {
+            Some(tunnel) if self.request.port != DNS_PORT => LeftTo::Tunnel(tunnel.name.clone()),
+            _ => LeftTo::Resolver,
+        })
+    }
+
+    /// True if the connection may take the link at all, and the link leads there.
+    pub(crate) fn is_open(&self, record: &LinkRecord, rules: &AllLinkRules) -> bool {
+        let link = record.link();
+        let mut families = self.families();
+        let leads = families.any(|(v6, is_left)| !is_left && leads_to(link, v6));
+        let among = self.request.among.as_ref();
+        let is_among = |among: &Vec<LinkIndex>| among.contains(&link.index);
+        leads
+            && among.is_none_or(is_among)
+            && self.verdict.links.allows(&link.name)
+            && !rules.permission(link).is_forbidden()
+    }
+
+    /// True if the connection is to keep off a link that a session may take. Sessions outlive the
+    /// links of the moment, so a link that costs counts as soon as rules name it.
+    pub(crate) fn keeps_off_some(&self, links: &Links, rules: &AllLinkRules) -> bool {
+        let has_metered = rules.metered.iter().any(|name| links.is_wanted(name));
+        let keeps_off_metered = has_metered && self.verdict.avoid.contains(&Avoid::Metered);
+        keeps_off_metered || links.iter().any(|record| self.is_avoided(record, rules))
+    }
+
+    pub(crate) fn tier(&self, record: &LinkRecord, rules: &AllLinkRules) -> Tier {
+        let name = &record.link().name;
+        let place = match &self.verdict.links {
+            LinkChoice::Order(names) => names.iter().position(|one| one == name).unwrap_or(0),
+            _ => 0,
+        };
+        let permission = rules.permission(record.link());
+        (place, rank(permission), self.is_avoided(record, rules))
+    }
+
+    /// True if the connection takes the link only if there is no other.
+    fn is_avoided(&self, record: &LinkRecord, rules: &AllLinkRules) -> bool {
+        self.verdict.avoid.iter().any(|avoid| match avoid {
+            Avoid::Metered => rules.is_metered(record.link()),
+            Avoid::Calls => record.charges().has_calls(),
+        })
+    }
+
+    /// The families of addresses that the connection may go to: true for IPv6, and true if it is
+    /// left to the system there.
+    fn families(&self) -> impl Iterator<Item = (bool, bool)> + use<> {
+        let only = self.request.remote.map(|remote| remote.is_ipv6());
+        let all = [false, true].into_iter().zip(self.is_left);
+        all.filter(move |(v6, _)| only.is_none_or(|only| only == *v6))
+    }
+}
+
+/// True for IPv4 and for IPv6 if connections are left to the system's routes: where these lead
+/// through a VPN for all traffic, and to resolvers, unless links were named for them.
+fn is_left(
+    request: &ConnectionRequest,
+    verdict: &Verdict,
+    tunnels: [Option<&Link>; 2],
+) -> [bool; 2] {
+    // A provider's resolvers often answer over its own link only.
+    if request.port == DNS_PORT && verdict.links == LinkChoice::Any {
+        return [true, true];
+    }
+    let held = |tunnel: Option<&Link>| {
+        tunnel.is_some_and(|tunnel| match &verdict.links {
+            LinkChoice::Only(_) | LinkChoice::Order(_) => false,
+            others => others.allows(&tunnel.name),
+        })
+    };
+    tunnels.map(held)
+}
+
+const DNS_PORT: u16 = 53;

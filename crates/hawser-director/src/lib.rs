@@ -1,0 +1,50 @@
+//! Decides which way a whole connection takes: over one of this machine's links, or over a gateway.
+//!
+//! [`Director::decide`] gives one [`Decision`] for a connection. The caller makes the connection,
+//! charges it with [`Director::open`] or [`Director::open_by_gateway`], and tells what becomes of
+//! it with `handle_*`. From that the director learns what links and the gateway can do and what
+//! applications need.
+//!
+//! The crate does no I/O and has no clock: each function takes `now`. The order of calls is written
+//! at [`Director`].
+//!
+//! Source: DBAS §II (connection-oriented mode).
+#![forbid(unsafe_code)]
+
+mod charges;
+mod decision;
+mod demands;
+mod director;
+mod estimates;
+mod exits;
+mod flows;
+mod gateway;
+mod health;
+mod judgement;
+mod link_rates;
+mod link_record;
+mod link_rules;
+mod links;
+mod placing;
+mod plan;
+mod report;
+mod request;
+mod sites;
+mod story;
+#[cfg(test)]
+mod testing;
+mod weighing;
+
+pub use decision::leads_to;
+pub use decision::{Candidate, Decision, GatewayDecision, LinkDecision, Question, Route, Standing};
+pub use director::Director;
+pub use exits::Over;
+pub use flows::{FlowId, Progress};
+pub use gateway::SessionView;
+pub use health::Health;
+pub use link_rules::{AllLinkRules, rank};
+pub use plan::{Attempt, plan};
+pub use report::{GatewayReport, LinkReport, Report};
+pub use request::ConnectionRequest;
+pub use story::{LeftTo, Promise, Story, Subject, Try, TryRoute, TryState};
+pub use weighing::ruled;

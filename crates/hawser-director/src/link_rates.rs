@@ -1,0 +1,195 @@
+//! Rates that links can carry: recalled from earlier runs, kept for later ones, and supposed where
+//! nothing was seen.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use hawser_path::{KnownLink, KnownRate, LinkKey};
+use hawser_sched::connection::FALLBACK_RATE;
+use hawser_types::{DefaultRoute, Instant, Link, LinkIndex, Rate};
+
+use super::link_record::LinkRecord;
+use super::links::Links;
+
+/// What is known of links beyond what was seen in this run.
+#[derive(Debug, Default)]
+pub(crate) struct LinkRates {
+    /// Links of earlier runs, the newest last.
+    earlier: Vec<(LinkKey, KnownLink)>,
+    /// The default routes, as the system prefers them.
+    routes: Vec<DefaultRoute>,
+    /// Rates that were last taken for later runs, and the times at which they were seen.
+    written: BTreeMap<LinkKey, [Option<(KnownRate, Instant)>; 2]>,
+}
+
+/// The rates that links count for in decisions, at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EffectiveRates {
+    now: Instant,
+    /// The link that the system itself prefers, where that is known.
+    system: Option<LinkIndex>,
+    /// Rates, sent and received, of any other link of which nothing is known.
+    doubtful: [Rate; 2],
+}
+
+impl LinkRates {
+    pub(crate) fn set_earlier(&mut self, known: Vec<(LinkKey, KnownLink)>) {
+        self.earlier = known;
+    }
+
+    pub(crate) fn set_routes(&mut self, routes: Vec<DefaultRoute>) {
+        self.routes = routes;
+    }
+
+    /// Looks up which networks the links are attached to, and what is known of them there. A link
+    /// that is attached to another network by now can do something else.
+    pub(crate) fn recall(&self, now: Instant, links: &mut Links) {
+        if self.routes.is_empty() && self.earlier.is_empty() {
+            return;
+        }
+        for record in links.iter_mut() {
+            let network = self.network(record.link());
+            let is_other = record.network().is_some_and(|before| before != network);
+            if is_other && !self.has_router(record.link().index) {
+                // Its routes come back.
+                continue;
+            }
+            let known = self.known(&(record.link().name.clone(), network.clone()));
+            record.attach(now, network, known.as_ref());
+        }
+    }
+
+    /// Returns what was learned of links since the last call, where it has changed noticeably.
+    pub(crate) fn take_news(&mut self, links: &Links) -> BTreeMap<LinkKey, KnownLink> {
+        let mut news = BTreeMap::new();
+        for record in links.iter() {
+            let Some(network) = record.network() else {
+                continue;
+            };
+            let key = (record.link().name.clone(), network.to_owned());
+            let [up, down] = self.written.entry(key.clone()).or_default();
+            let [sent, received] = record.estimates().learned();
+            let known = KnownLink {
+                up: renewed(up, sent),
+                down: renewed(down, received),
+                latency: record.estimates().lowest_latency(),
+            };
+            if known.up.is_some() || known.down.is_some() {
+                news.insert(key, known);
+            }
+        }
+        news
+    }
+
+    /// Returns the rates that links count for at this moment.
+    ///
+    /// Where the system's own link is not known it is taken for an ordinary one. Any other counts
+    /// for a third of the best at most before it has shown more: that is enough to be tried, and to
+    /// be seen.
+    pub(crate) fn effective(&self, now: Instant, links: &Links) -> EffectiveRates {
+        let is_here = |route: &&DefaultRoute| links.get(route.link).is_some();
+        let system = self.routes.iter().find(is_here).map(|it| it.link);
+        let mut rates = EffectiveRates {
+            now,
+            system,
+            doubtful: [FALLBACK_RATE; 2],
+        };
+        let trusted = |record: &LinkRecord| match rates.is_ordinary(record) {
+            true => {
+                let rates = record.estimates().counts_for(now, [FALLBACK_RATE; 2]);
+                rates.map(Some)
+            }
+            false => record.estimates().seen(),
+        };
+        let trusted: Vec<_> = links.iter().map(trusted).collect();
+        let best = |direction: usize| {
+            let rates = trusted.iter().filter_map(|rates| rates[direction]);
+            let best = rates.max().unwrap_or(FALLBACK_RATE);
+            Rate::from_bytes_per_second(best.bytes_per_second() / DOUBT)
+        };
+        rates.doubtful = [best(0), best(1)];
+        rates
+    }
+
+    /// What is known of the link: in this network, or else by its name alone, which is half as
+    /// good.
+    fn known(&self, key: &LinkKey) -> Option<KnownLink> {
+        let here = self.earlier.iter().rfind(|(known, _)| known == key);
+        if let Some((_, known)) = here {
+            return Some(*known);
+        }
+        let named = self.earlier.iter().rfind(|((link, _), _)| *link == key.0);
+        let half = |known: KnownRate| known.weighted(0.5);
+        named.map(|(_, known)| KnownLink {
+            up: known.up.map(half),
+            down: known.down.map(half),
+            latency: known.latency,
+        })
+    }
+
+    /// What tells the network of the link from others: its router, or else the network of its own
+    /// address.
+    fn network(&self, link: &Link) -> String {
+        let mut routes = self.routes.iter().filter(|route| route.link == link.index);
+        let gateway = routes.find_map(|route| route.gateway);
+        let own = || link.addresses.first().copied().map(neighbourhood);
+        let address = gateway.or_else(own);
+        address.map_or(String::new(), |address| address.to_string())
+    }
+
+    fn has_router(&self, link: LinkIndex) -> bool {
+        self.routes.iter().any(|route| route.link == link)
+    }
+}
+
+impl EffectiveRates {
+    /// Rates that a link counts for, sent and received.
+    pub(crate) fn of(&self, record: &LinkRecord) -> [Rate; 2] {
+        let unknown = match self.is_ordinary(record) {
+            true => [FALLBACK_RATE; 2],
+            false => self.doubtful,
+        };
+        record.estimates().counts_for(self.now, unknown)
+    }
+
+    fn is_ordinary(&self, record: &LinkRecord) -> bool {
+        let index = record.link().index;
+        self.system.is_none_or(|system| system == index)
+    }
+}
+
+/// Returns what was learned of one direction, if it differs enough from what was written last.
+fn renewed(
+    written: &mut Option<(KnownRate, Instant)>,
+    learned: Option<(KnownRate, Instant)>,
+) -> Option<KnownRate> {
+    let (known, seen) = learned?;
+    let is_known = written.is_some_and(|(before, at)| {
+        let (rate, old) = (
+            known.rate.bytes_per_second(),
+            before.rate.bytes_per_second(),
+        );
+        rate.abs_diff(old) < old / 8
+            && (known.confidence - before.confidence).abs() < 0.1
+            && seen.since(at) < RENEW_AFTER
+    });
+    if is_known {
+        return None;
+    }
+    *written = Some((known, seen));
+    Some(known)
+}
+
+/// The network of an address, as wide as such are where nothing is known of it.
+fn neighbourhood(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(own) => IpAddr::V4((u32::from(own) & (u32::MAX << 8)).into()),
+        IpAddr::V6(own) => IpAddr::V6((u128::from(own) & (u128::MAX << 64)).into()),
+    }
+}
+
+/// A rate that still holds is written again after this time, so that it does not count as old.
+const RENEW_AFTER: Duration = Duration::from_secs(3600);
+/// A link of which nothing is known counts for this part of the best.
+const DOUBT: u64 = 3;

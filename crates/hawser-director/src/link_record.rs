@@ -1,0 +1,210 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_path::{KnownLink, LinkLoss, Segments};
+use hawser_sched::connection::LinkView;
+use hawser_types::{ByteCount, Instant, Link, Rate};
+
+use super::charges::Charges;
+use super::estimates::Estimates;
+use super::health::{Health, Reachability};
+
+/// What is known of one link.
+#[derive(Debug)]
+pub(crate) struct LinkRecord {
+    link: Arc<Link>,
+    /// The time at which the link came.
+    since: Instant,
+    reachability: Reachability,
+    estimates: Estimates,
+    loss: LinkLoss,
+    charges: Charges,
+    /// What tells the network that it is attached to from others; `None` until that was looked up.
+    network: Option<String>,
+    /// The interface's counters when a session began to keep it busy, or when they were last read
+    /// since.
+    shared: Option<(Instant, [ByteCount; 2])>,
+}
+
+impl LinkRecord {
+    pub(crate) fn new(link: Arc<Link>, since: Instant) -> Self {
+        Self {
+            link,
+            since,
+            reachability: Reachability::new(),
+            estimates: Estimates::default(),
+            loss: LinkLoss::default(),
+            charges: Charges::default(),
+            network: None,
+            shared: None,
+        }
+    }
+
+    pub(crate) const fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    /// The same link as it is now.
+    pub(crate) fn set_link(&mut self, link: Arc<Link>) {
+        self.link = link;
+    }
+
+    pub(crate) const fn estimates(&self) -> &Estimates {
+        &self.estimates
+    }
+
+    pub(crate) const fn estimates_mut(&mut self) -> &mut Estimates {
+        &mut self.estimates
+    }
+
+    pub(crate) const fn charges(&self) -> &Charges {
+        &self.charges
+    }
+
+    pub(crate) const fn parts_mut(&mut self) -> (&mut Estimates, &mut Charges) {
+        (&mut self.estimates, &mut self.charges)
+    }
+
+    pub(crate) const fn loss(&self) -> &LinkLoss {
+        &self.loss
+    }
+
+    pub(crate) const fn health(&self) -> Health {
+        self.reachability.health()
+    }
+
+    /// True if a packet has come over the link since `then`, as far as that was noticed.
+    pub(crate) fn was_heard_since(&self, then: Instant) -> bool {
+        self.reachability.was_heard_since(then)
+    }
+
+    /// The far end has answered at `at`, or has sent something.
+    pub(crate) fn on_answer(&mut self, at: Instant, latency: Option<Duration>) {
+        self.reachability.on_answer(at);
+        if let Some(latency) = latency {
+            self.estimates.on_round_trip(latency);
+        }
+    }
+
+    /// A connection was not answered within `waited`, and another link was answered in its place.
+    pub(crate) fn on_miss(&mut self, now: Instant, waited: Duration) {
+        self.estimates.on_unanswered(waited);
+        self.reachability.on_miss(now);
+    }
+
+    /// A connection begun at `since`, and a second one beside it, were not answered within
+    /// `waited`, while another link was answered in their place. That counts as two misses, unless
+    /// something has come over the link since, or the link itself came later.
+    pub(crate) fn on_silence(&mut self, now: Instant, since: Instant, waited: Duration) {
+        if self.since <= since && !self.reachability.was_heard_since(since) {
+            self.estimates.on_unanswered(waited);
+            self.reachability.on_miss(now);
+            self.reachability.on_miss(now);
+        }
+    }
+
+    pub(crate) fn on_segments(&mut self, now: Instant, before: Segments, after: Segments) {
+        self.loss.on_segments(now, before, after);
+    }
+
+    pub(crate) const fn set_portal(&mut self, portal: bool) {
+        self.reachability.set_portal(portal);
+    }
+
+    /// True if the link is suspect and due to be tried again. The caller is to try it then; the
+    /// next time comes later.
+    pub(crate) fn take_trial(&mut self, now: Instant) -> bool {
+        self.reachability.take_trial(now)
+    }
+
+    /// The link as policies see it, with these rates.
+    pub(crate) fn view(&self, [up, down]: [Rate; 2]) -> LinkView {
+        LinkView {
+            link: self.link.index,
+            up,
+            down,
+            latency: self.estimates.latency(),
+            load: self.charges.load(),
+        }
+    }
+
+    pub(crate) fn network(&self) -> Option<&str> {
+        self.network.as_deref()
+    }
+
+    /// The link is attached to `network`, and `known` was learned of it there.
+    pub(crate) fn attach(&mut self, now: Instant, network: String, known: Option<&KnownLink>) {
+        if self
+            .network
+            .as_ref()
+            .is_some_and(|before| *before != network)
+        {
+            (self.estimates, self.loss) = (Estimates::default(), LinkLoss::default());
+        }
+        if let Some(known) = known {
+            self.estimates.recall(now, known);
+        }
+        self.network = Some(network);
+    }
+
+    /// True if only a queue speaks against the link after an answer was waited for so long. The
+    /// link then delivers what others have asked for, more slowly than when it is empty; queues
+    /// grow by more than the estimate follows.
+    pub(crate) fn is_only_slow(&self, now: Instant, waited: Duration) -> bool {
+        let is_sound = self.health() == Health::Sound;
+        let is_alive = is_sound && self.was_heard_since(now - ALIVE);
+        let lowest = self.estimates.lowest_latency().unwrap_or_default();
+        let has_queue = self.estimates.latency() > lowest.saturating_mul(2);
+        let allowed = self.estimates.expected().saturating_mul(2).min(MOST_SLOW);
+        is_alive && has_queue && waited < allowed
+    }
+
+    /// Takes in the interface's counters. While a session keeps the link busy they show a lower
+    /// bound of its rates: the session may wait for its other end.
+    pub(crate) fn on_shared(&mut self, now: Instant, total: [ByteCount; 2], is_shared: bool) {
+        let Some((since, before)) = self.shared.filter(|_| is_shared) else {
+            self.shared = is_shared.then_some((now, total));
+            return;
+        };
+        let span = now.since(since);
+        if span >= SHARED_SPAN {
+            let moved = [total[0] - before[0], total[1] - before[1]];
+            self.estimates.on_transfer(now, moved, span);
+            self.shared = Some((now, total));
+        }
+    }
+}
+
+/// Long enough that a burst out of a queue is no rate.
+const SHARED_SPAN: Duration = Duration::from_secs(2);
+/// A link on which something was received so lately still leads somewhere.
+const ALIVE: Duration = Duration::from_millis(500);
+/// No connection is waited for longer, whatever the queue.
+pub(crate) const MOST_SLOW: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_with_a_long_queue_is_waited_for_as_long_as_it_delivers() {
+        let ms = Duration::from_millis;
+        let at = |count: u64| Instant::ZERO + ms(count);
+        let mut record = LinkRecord::new(crate::testing::link("a"), Instant::ZERO);
+        record.on_answer(at(1000), Some(ms(40)));
+        assert!(!record.is_only_slow(at(1100), ms(50)), "it has no queue");
+        for _ in 0..50 {
+            record.estimates_mut().on_round_trip(ms(5000));
+        }
+        assert_eq!(record.estimates().patience(), ms(2000));
+        assert!(record.is_only_slow(at(1500), ms(9000)));
+        assert!(
+            !record.is_only_slow(at(1500), ms(11_000)),
+            "later than that"
+        );
+        assert!(
+            !record.is_only_slow(at(1501), ms(2000)),
+            "nothing comes any more"
+        );
+    }
+}

@@ -1,0 +1,57 @@
+use std::collections::BTreeMap;
+
+use hawser_sched::rules::{Permission, Terms};
+use hawser_types::Link;
+
+/// The user's rules for all links, by name. A link that is not named is like any other.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct AllLinkRules {
+    /// The rules of each link as they apply now.
+    pub by_name: BTreeMap<String, Terms>,
+    /// The links whose use costs: they have a price or an allowance.
+    pub metered: Vec<String>,
+}
+
+impl AllLinkRules {
+    /// Returns what is allowed on a link to connections of their own. They go both ways, so the
+    /// stricter direction counts.
+    pub(crate) fn permission(&self, link: &Link) -> Permission {
+        let terms = self.by_name.get(&link.name).copied().unwrap_or_default();
+        match rank(terms.up) >= rank(terms.down) {
+            true => terms.up,
+            false => terms.down,
+        }
+    }
+
+    /// True if using the link costs nothing.
+    pub(crate) fn is_free(&self, link: &Link) -> bool {
+        let is_taken = matches!(
+            self.permission(link),
+            Permission::Preferred | Permission::Allowed
+        );
+        is_taken && !self.is_metered(link)
+    }
+
+    /// Returns how readily a link is taken, the most readily first; `None` where it is forbidden.
+    pub fn place(&self, link: &Link) -> Option<u8> {
+        match self.permission(link) {
+            Permission::Forbidden(_) => None,
+            permission => Some(rank(permission)),
+        }
+    }
+
+    /// True if using the link costs.
+    pub(crate) fn is_metered(&self, link: &Link) -> bool {
+        self.metered.contains(&link.name)
+    }
+}
+
+/// Returns the order in which links are taken: lower first.
+pub const fn rank(permission: Permission) -> u8 {
+    match permission {
+        Permission::Preferred => 0,
+        Permission::Allowed => 1,
+        Permission::Reserve(_) => 2,
+        Permission::Forbidden(_) => 3,
+    }
+}

@@ -1,0 +1,82 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_sched::connection::{ConnectionPolicy, GatewayUse, Load};
+use hawser_sched::rules::Permission;
+use hawser_types::{Link, Rate};
+
+use super::health::Health;
+
+/// The director's state at one moment.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The policy that chooses links.
+    pub policy: ConnectionPolicy,
+    /// The links that connections may be placed on, by index.
+    pub links: Vec<LinkReport>,
+    /// The gateway, where there is one.
+    pub gateway: Option<GatewayReport>,
+    /// Connections placed on links so far.
+    pub opened: u64,
+    /// Of these, answered on another link than the one that was tried first.
+    pub moved_over: u64,
+    /// Destinations that answered on no link.
+    pub unanswered: u64,
+    /// The VPNs that take all IPv4 and all IPv6 traffic, so that connections are left to them.
+    pub tunnels: [Option<String>; 2],
+}
+
+/// What is known of one link.
+#[derive(Clone, Debug)]
+pub struct LinkReport {
+    /// The link.
+    pub link: Arc<Link>,
+    /// Rate at which it can send; zero while unknown.
+    pub up: Rate,
+    /// Rate at which it can receive; zero while unknown.
+    pub down: Rate,
+    /// Rates that decisions go by, sent and received, whatever is known of it.
+    pub counts_for: [Rate; 2],
+    /// Confidence in the two rates, from 0 to 1.
+    pub confidence: [f64; 2],
+    /// Its round-trip time as it is now; zero while unknown.
+    pub latency: Duration,
+    /// Share of segments sent over it that had to be sent again, from 0 to 1; `None` while nothing
+    /// was sent.
+    pub loss: Option<f64>,
+    /// Confidence in that share, from 0 to 1.
+    pub loss_confidence: f64,
+    /// What the connections on it have still to carry.
+    pub load: Load,
+    /// Connections placed on it so far.
+    pub opened: u64,
+    /// Connections on it that are open, idle ones too.
+    pub open: u64,
+    /// True if using it costs nothing: it has no price and no allowance, and is not kept back.
+    pub is_free: bool,
+    /// What the user allows on it.
+    pub permission: Permission,
+    /// State of the link, as connections have shown it.
+    pub health: Health,
+}
+
+/// What is known of the gateway, and what went over it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GatewayReport {
+    /// What it is used for.
+    pub usage: GatewayUse,
+    /// True while a session with it runs.
+    pub is_up: bool,
+    /// Rate at which it was seen to send on; zero while unknown.
+    pub up: Rate,
+    /// Rate at which it was seen to bring back; zero while unknown.
+    pub down: Rate,
+    /// Time that connecting over it takes; zero while unknown.
+    pub latency: Duration,
+    /// What the connections over it have still to carry.
+    pub load: Load,
+    /// Connections that came about over it.
+    pub opened: u64,
+    /// Those of them that are open.
+    pub open: u64,
+}

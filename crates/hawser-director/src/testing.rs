@@ -1,0 +1,60 @@
+//! What several files' tests need.
+
+mod rig;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_path::PortClass;
+use hawser_policy::Mode;
+use hawser_sched::connection::Demand;
+use hawser_types::{Link, LinkIndex, LinkKind};
+
+pub(crate) use rig::{Rig, RigFlow};
+
+use super::decision::{Candidate, LinkDecision, NO_STORY, Standing};
+
+/// A link that leads everywhere; its index is the sum of its name's bytes.
+pub(crate) fn link(name: &str) -> Arc<Link> {
+    Arc::new(Link {
+        index: index(name),
+        name: name.to_owned(),
+        kind: LinkKind::Hardware,
+        addresses: vec!["192.0.2.1".parse().unwrap(), "2001:db8::2".parse().unwrap()],
+        enabled: true,
+        up: true,
+        has_default_route_v4: true,
+        has_default_route_v6: true,
+        takes_ordinary_v4: false,
+        takes_ordinary_v6: false,
+        loopback: false,
+    })
+}
+
+pub(crate) fn index(name: &str) -> LinkIndex {
+    LinkIndex::new(name.bytes().map(u32::from).sum())
+}
+
+pub(crate) fn candidate(name: &str, standing: Standing) -> Candidate {
+    Candidate {
+        link: link(name),
+        patience: Duration::from_millis(100),
+        standing,
+    }
+}
+
+pub(crate) fn decision(candidates: Vec<Candidate>) -> LinkDecision {
+    LinkDecision {
+        candidates,
+        trial: None,
+        demand: Demand::default(),
+        mode: Mode::Auto,
+        reason: None,
+        leads: [false; 2],
+        is_open: true,
+        is_left: [false; 2],
+        key: (String::new(), PortClass::Web),
+        site: None,
+        story: NO_STORY,
+    }
+}

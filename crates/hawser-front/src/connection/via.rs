@@ -1,0 +1,61 @@
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use hawser_net::bind::{SocketOptions, connect_on_link};
+use hawser_net::links::{Link, Routes};
+use tokio::net::TcpStream;
+
+use super::counted::Observe;
+use crate::transport::ByteStream;
+
+/// Makes connections over given links.
+pub trait Via: Send + Sync + 'static {
+    /// What a connection is.
+    type Stream: ByteStream + Observe;
+
+    /// Connects to `address` over `link`, or as the system's routes have it. Dropping the future
+    /// gives the attempt up.
+    fn connect(
+        &self,
+        link: Option<&Link>,
+        address: SocketAddr,
+    ) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+
+    /// Whether `address` is to be reached as the system's routes have it: it is this machine's own,
+    /// on a link itself, or has a route that is more particular than the default one.
+    fn goes_by_routes(&self, address: IpAddr) -> impl Future<Output = bool> + Send;
+}
+
+/// TCP connections, bound to their links.
+#[derive(Debug)]
+pub struct TcpVia {
+    options: SocketOptions,
+    routes: Routes,
+}
+
+impl TcpVia {
+    /// Connections that offer Multipath TCP, or do not.
+    pub fn new(mptcp: bool) -> Self {
+        let options = SocketOptions {
+            mptcp,
+            ..SocketOptions::default()
+        };
+        Self {
+            options,
+            routes: Routes::default(),
+        }
+    }
+}
+
+impl Via for TcpVia {
+    type Stream = TcpStream;
+
+    async fn connect(&self, link: Option<&Link>, address: SocketAddr) -> io::Result<TcpStream> {
+        Ok(connect_on_link(link, address, &self.options).await?)
+    }
+
+    async fn goes_by_routes(&self, address: IpAddr) -> bool {
+        self.routes.is_particular(address).await
+    }
+}
