@@ -185,7 +185,7 @@ const UNFINISHED: [(&str, usize); 13] = [
     ("hawser-lab", 53),
     ("hawser-monitor", 15),
     ("hawser-net", 14),
-    ("hawser-path", 4),
+    ("hawser-path", 2),
     ("hawser-scenario", 6),
     ("hawser-sched", 19),
     ("hawser-sctp", 16),

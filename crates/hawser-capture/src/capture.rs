@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use aya::maps::{Array, HashMap, LpmTrie, MapData, PerCpuArray, RingBuf};
 use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
-use hawser_path::PortClass;
+use hawser_sched::PortClass;
 use hawser_sched::connection::ConnectionPolicy;
 use ipnet::IpNet;
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use hawser_path::PortClass;
+use hawser_sched::PortClass;
 use hawser_sched::connection::{
     Choice, Class, ConnectionPolicy, Demand, LinkView, Load, MAX_LOAD, MAX_SHARING, Reason, SHORT,
 };

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use hawser_path::{Control, KernelSample};
+use hawser_path::KernelSample;
+use hawser_sched::Control;
 use hawser_session::{Outgoing, Session};
 use hawser_types::{ByteCount, ChannelId, Instant};
 

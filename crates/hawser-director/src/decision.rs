@@ -2,8 +2,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_path::DemandKey;
 use hawser_policy::{Class, Mode};
+use hawser_sched::DemandKey;
 use hawser_sched::connection::{Demand, Reason};
 use hawser_types::Link;
 

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
-use hawser_path::{DemandEstimate, DemandKey, PortClass};
 use hawser_sched::connection::{Class, Demand};
+use hawser_sched::{DemandEstimate, DemandKey, PortClass};
 use hawser_types::ByteCount;
 
 use super::request::ConnectionRequest;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hawser_path::{Activity, DemandKey, Segments};
+use hawser_path::{Activity, Segments};
 use hawser_policy::Class;
+use hawser_sched::DemandKey;
 use hawser_sched::connection::{Demand, Load, remaining};
 use hawser_types::{ByteCount, Instant};
 

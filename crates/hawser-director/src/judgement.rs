@@ -1,5 +1,5 @@
-use hawser_path::DemandKey;
 use hawser_policy::{Avoid, LinkChoice, Protocol, RuleSet, Verdict};
+use hawser_sched::DemandKey;
 use hawser_sched::connection::Demand;
 use hawser_types::{Link, LinkIndex};
 

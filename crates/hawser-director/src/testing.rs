@@ -5,8 +5,8 @@ mod rig;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_path::PortClass;
 use hawser_policy::Mode;
+use hawser_sched::PortClass;
 use hawser_sched::connection::Demand;
 use hawser_types::{Link, LinkIndex, LinkKind};
 

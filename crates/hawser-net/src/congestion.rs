@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use hawser_path::Control;
+use hawser_sched::Control;
 
 use crate::bind;
 
@@ -11,7 +11,7 @@ use crate::bind;
 pub(crate) enum Congestion {
     /// Always this one; none leaves the system's default.
     Fixed(Option<String>),
-    /// As the session chooses for each: see [`hawser_path::ControlChoice`].
+    /// As the session chooses for each: see [`hawser_sched::ControlChoice`].
     ByPath {
         /// The one that goes by a window, which connections begin with: once bbr was on, pacing
         /// stays on.

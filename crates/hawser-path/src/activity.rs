@@ -2,14 +2,14 @@ use std::time::Duration;
 
 use hawser_types::{ByteCount, Instant};
 
-/// What one connection has moved, sent and received, and whether it still does.
+/// Bytes that one connection has sent and received, and whether it still does.
 ///
 /// Whoever owns it tells by [`Activity::on_moved`] what the connection has moved so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Activity {
     moved: [ByteCount; 2],
     last: Instant,
-    /// When this was last told anything.
+    /// Time of the latest report.
     told: Instant,
     /// What it moves, or moved before it paused; none where that was taken.
     burst: Option<Burst>,
@@ -18,12 +18,12 @@ pub struct Activity {
     moves: [bool; 2],
 }
 
-/// What was moved without a pause.
+/// Bytes moved without a pause.
 #[derive(Clone, Copy, Debug)]
 struct Burst {
-    /// When it began, or sooner.
+    /// Time when it began, or sooner.
     since: Instant,
-    /// What had been moved before.
+    /// Bytes moved before.
     before: [ByteCount; 2],
 }
 
@@ -50,8 +50,8 @@ impl Activity {
         self.on_moved_since(self.told, now, moved);
     }
 
-    /// The same where what is new was moved after `since`. For one that is told of less often than it
-    /// is asked.
+    /// The same where what is new was moved after `since`. For one that is told of less often than
+    /// it is asked.
     pub fn on_moved_since(&mut self, since: Instant, now: Instant, moved: [ByteCount; 2]) {
         if moved != self.moved {
             let before = self.moved;
@@ -62,15 +62,15 @@ impl Activity {
         self.told = now;
     }
 
-    /// What it moved without a pause, sent and received, and how long that took at most. To be asked
-    /// when it pauses or ends; once for each time.
+    /// What it moved without a pause, sent and received, and how long that took at most. To be
+    /// asked when it pauses or ends; once for each time.
     pub fn take_burst(&mut self) -> Option<([ByteCount; 2], Duration)> {
         let burst = self.burst.take()?;
         let moved = [0, 1].map(|way| self.moved[way] - burst.before[way]);
         Some((moved, self.last.since(burst.since)))
     }
 
-    /// What it has moved in all, sent and received.
+    /// Returns the bytes that it has moved in all, sent and received.
     pub fn moved(&self) -> [ByteCount; 2] {
         self.moved
     }

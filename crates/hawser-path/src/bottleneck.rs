@@ -13,17 +13,17 @@ use flow::{Flow, Summary};
 ///
 /// For each link, statistics of its delay are kept over intervals of 350 ms: how skewed its
 /// distribution is, how much it varies, how often it crosses its mean, and how much is lost. Links
-/// that are congested and alike in all of these are candidates. Since links which this program fills
-/// in the same way are alike without sharing anything, candidates must also move together: the
-/// means of the same intervals are correlated, and the steps from one to the next.
+/// that are congested and alike in all of these are candidates. Since links which this program
+/// fills in the same way are alike without sharing anything, candidates must also move together:
+/// the means of the same intervals are correlated, and the steps from one to the next.
 ///
-/// Delays may be round-trip times or one-way delays with any constant offset. Memory is bounded: some
-/// kilobytes for each link, until [`Bottlenecks::remove`].
+/// Delays may be round-trip times or one-way delays with any constant offset. Memory is bounded:
+/// some kilobytes for each link, until [`Bottlenecks::remove`].
 ///
 /// Source: RFC 8382 §2 and §3 for the statistics, the grouping and their thresholds; the
-/// correlation is ours, after Katabi, Bazzi and Yang (*A Passive Approach for Detecting
-/// Shared Bottlenecks*, ICCCN 2001), who first asked whether flows share by what their packets have
-/// in common in time.
+/// correlation is ours, after Katabi, Bazzi and Yang (*A Passive Approach for Detecting Shared
+/// Bottlenecks*, ICCCN 2001), who first asked whether flows share by what their packets have in
+/// common in time.
 #[derive(Clone, Debug, Default)]
 pub struct Bottlenecks {
     flows: BTreeMap<LinkIndex, Flow>,

@@ -4,7 +4,7 @@ use hawser_types::{ByteCount, Instant, Rate};
 
 use crate::KnownRate;
 
-/// What a link can carry one way, from what went over it: the most of the last half minute.
+/// Capacity of a link in one direction, from the traffic on it: the most of the last half minute.
 ///
 /// Only while somebody wanted more than there was does the counter of an interface say what the
 /// interface can do. Until two seconds of such time were seen, nothing is said, unless it carried
@@ -21,16 +21,16 @@ pub struct Capacity {
     best: Option<Best>,
     /// What it can do is known from an earlier run, and was not seen in this one.
     is_recalled: bool,
-    /// How long the link was seen busy in all.
+    /// Total time for which the link was seen busy.
     busy: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Best {
     rate: Rate,
-    /// When it was last reached.
+    /// Time at which it was last reached.
     reached: Instant,
-    /// How long after that it is held.
+    /// Time for which it is held after that.
     hold: Duration,
     /// Until when it was let go.
     faded: Instant,
@@ -89,7 +89,7 @@ impl Capacity {
         });
     }
 
-    /// What was seen in this run, for later ones, and when; `None` while nothing was.
+    /// Returns the capacity seen in this run, for later ones, and when; `None` while there is none.
     pub fn learned(&self) -> Option<(KnownRate, Instant)> {
         let best = self.best.filter(|_| !self.is_recalled)?;
         // Of the moment when it was seen.
@@ -97,7 +97,7 @@ impl Capacity {
         Some((KnownRate { rate, confidence }, best.reached))
     }
 
-    /// What it can carry at least, however little was seen; `None` while nothing was.
+    /// Returns the least that it can carry, however little was seen; `None` while nothing was.
     pub fn seen(&self) -> Option<Rate> {
         Some(self.best?.rate)
     }
@@ -115,7 +115,7 @@ impl Capacity {
         seen.max(Rate::from_bytes_per_second(between as u64))
     }
 
-    /// What it can carry; `None` while too little was seen to say so.
+    /// Returns the capacity; `None` while too little was seen to say so.
     pub fn rate(&self) -> Option<Rate> {
         let best = self.best?;
         (self.busy >= ENOUGH || best.rate >= ANYWAY).then_some(best.rate)
@@ -174,7 +174,7 @@ const ENOUGH: Duration = Duration::from_secs(2);
 const ANYWAY: Rate = Rate::from_bits_per_second(10_000_000);
 /// Less is over before its rate is felt.
 const MIN_TRANSFER: ByteCount = ByteCount::from_kib(128);
-/// What is recalled is never certain; with more, what is seen would have no weight.
+/// A recalled capacity is never certain; with more, measurements would have no weight.
 const MOST_RECALLED: f64 = 0.9;
 const HOLD: Duration = Duration::from_secs(30);
 const BUSY_HALF_LIFE: Duration = Duration::from_secs(30);

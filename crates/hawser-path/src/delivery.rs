@@ -5,7 +5,7 @@ use hawser_types::{Instant, Rate};
 use crate::KernelSample;
 use crate::window::Extreme;
 
-/// Who held a connection's rate down.
+/// Limit of a connection's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Limit {
     /// The path or its congestion control: the rate says what the path can do.
@@ -96,12 +96,12 @@ impl DeliveryRate {
         self.most.best().map_or(Rate::ZERO, |(_, rate)| rate)
     }
 
-    /// Who was the limit when the last sample was taken.
+    /// Returns the limit at the last sample.
     pub const fn limit(&self) -> Limit {
         self.limit
     }
 
-    /// How far the rate can be trusted as the path's capacity, from 0 to 1. It grows with the
+    /// Returns the confidence that the rate is the path's capacity, from 0 to 1. It grows with the
     /// samples that the path itself limited, to 0.5 with three of them, and halves in each ten
     /// seconds without one.
     pub fn confidence(&self, now: Instant) -> f64 {
@@ -120,7 +120,7 @@ const WINDOW_ROUND_TRIPS: u32 = 10;
 /// Below this, one late tick of ours would empty the window.
 const MIN_WINDOW: Duration = Duration::from_millis(200);
 const MAX_WINDOW: Duration = Duration::from_secs(10);
-/// What a sample's weight keeps with each later one: about thirty count.
+/// Part of a sample's weight that is left after each later one: about thirty count.
 const FADE: f64 = 0.97;
 const FEW: f64 = 3.0;
 const HALF_LIFE: Duration = Duration::from_secs(10);

@@ -3,11 +3,11 @@ use std::time::Duration;
 use hawser_types::{ByteCount, Instant, Rate};
 
 use crate::delivery::LimitClock;
-use crate::{Delay, DeliveryRate, KalmanThroughput, Limit, Loss, OneWayDelay, Silence};
+use crate::{Delay, DeliveryRate, Loss, OneWayDelay, Silence};
 
-/// What the kernel says of one TCP connection at one moment (`TCP_INFO`, `SIOCOUTQ`).
+/// The kernel's figures of one TCP connection at one moment (`TCP_INFO`, `SIOCOUTQ`).
 ///
-/// What is an `Option` is `None` where the kernel is too old to tell.
+/// An `Option` is `None` where the kernel is too old to tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelSample {
     /// Smoothed round-trip time; zero before the first measurement.
@@ -33,11 +33,11 @@ pub struct KernelSample {
     pub retransmissions: u64,
     /// Segments with data that the peer has received, in total.
     pub delivered: Option<u64>,
-    /// How long there has been something to send.
+    /// Time in which there was something to send.
     pub busy: Option<Duration>,
-    /// How much of that the peer's receive window was the limit.
+    /// Part of it in which the peer's receive window was the limit.
     pub receiver_limited: Option<Duration>,
-    /// How much of that the writer was the limit: the queue was empty and it came late.
+    /// Part of it in which the writer was the limit: the queue was empty and it came late.
     pub send_buffer_limited: Option<Duration>,
     /// The lowest round-trip time that BBR goes by; `None` with another congestion control.
     pub bbr_min_rtt: Option<Duration>,
@@ -66,9 +66,6 @@ pub struct PathEstimator {
     waiting: bool,
     clock: LimitClock,
     delivery: DeliveryRate,
-    throughput: KalmanThroughput,
-    /// When the throughput takes its next round trip.
-    round_trip_over: Instant,
     delay: Delay,
     one_way: OneWayDelay,
     loss: Loss,
@@ -92,7 +89,6 @@ impl PathEstimator {
         self.update_delay(now, &sample);
         self.update_rate(news, sample.app_limited);
         self.delivery.on_sample(now, news, sample.rtt, limit);
-        self.update_throughput(now, &sample, limit);
         if let Some(delivered) = sample.delivered {
             let queue = self.delay.standing_queue();
             self.loss
@@ -143,22 +139,17 @@ impl PathEstimator {
         &self.delivery
     }
 
-    /// The throughput that round trips show.
-    pub fn throughput(&self) -> &KalmanThroughput {
-        &self.throughput
-    }
-
     /// The path's length, and the queues on it.
     pub fn delay(&self) -> &Delay {
         &self.delay
     }
 
-    /// How the delay from the peer to here changes.
+    /// Returns the changes of the delay from the peer to here.
     pub fn one_way(&self) -> &OneWayDelay {
         &self.one_way
     }
 
-    /// What the path loses, and why.
+    /// Returns the losses of the path, and their causes.
     pub fn loss(&self) -> &Loss {
         &self.loss
     }
@@ -198,7 +189,7 @@ impl PathEstimator {
         }
     }
 
-    /// Whether so much is under way that a queue of our own may be part of the round-trip time.
+    /// True if so much is in flight that a queue of our own may be part of the round-trip time.
     fn is_loaded(&self, sample: &KernelSample) -> bool {
         let length = self.delay.min_rtt().unwrap_or(sample.rtt);
         let rate = self.delivery.rate();
@@ -208,20 +199,6 @@ impl PathEstimator {
             rate => (rate * NO_QUEUE).as_u64().clamp(PACKET, FEW_BYTES),
         };
         sample.unacknowledged.as_u64() > half.max(few)
-    }
-
-    fn update_throughput(&mut self, now: Instant, sample: &KernelSample, limit: Limit) {
-        if now < self.round_trip_over {
-            return;
-        }
-        let window = sample.in_network();
-        let demand_only =
-            limit != Limit::Path && Rate::over(window, sample.rtt) <= self.throughput.rate();
-        if !demand_only {
-            self.round_trip_over = now + sample.rtt;
-            self.throughput
-                .on_round_trip(now, window, sample.rtt, sample.rtt_variation);
-        }
     }
 
     /// Takes in a new rate sample, zero where there is none. `held_down`: by the application.
@@ -242,7 +219,7 @@ impl PathEstimator {
 
 /// The kernel counts the time since an acknowledgement in ticks of up to this long.
 const KERNEL_TICK: Duration = Duration::from_millis(4);
-/// What takes less time than this is no queue to speak of.
+/// Data that takes less time than this is no queue.
 const NO_QUEUE: Duration = Duration::from_millis(20);
 /// One alone waits behind nothing of ours.
 const PACKET: u64 = 1500;
@@ -252,6 +229,7 @@ const FEW_BYTES: u64 = 6000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Limit;
 
     fn sample(rate: u64, app_limited: bool) -> KernelSample {
         let delivery_rate = Rate::from_bytes_per_second(rate);
@@ -335,11 +313,9 @@ mod tests {
         }
         assert_eq!(mbyte(path.delivery().rate()), 1.0);
         assert_eq!(path.delivery().limit(), Limit::Application);
-        assert_eq!(mbyte(path.throughput().rate()), 1.0);
         assert_eq!(path.min_rtt(), Some(ms(20)));
         assert_eq!(path.delay().standing_queue(), ms(40));
         assert!(path.delivery().confidence(at(199)) > 0.5);
-        assert!(path.throughput().confidence(at(199)) > 0.3);
     }
 
     #[test]

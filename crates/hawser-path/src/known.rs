@@ -6,21 +6,21 @@ use hawser_types::Rate;
 /// address, or its own network; empty where nothing tells).
 pub type LinkKey = (String, String);
 
-/// What one direction of a link can carry, as it was seen at some time.
+/// Capacity of one direction of a link, as it was seen at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct KnownRate {
-    /// What it has carried at least.
+    /// Rate that it has carried at least.
     pub rate: Rate,
-    /// How much is to be thought of it, from 0 to 1.
+    /// Confidence, from 0 to 1.
     pub confidence: f64,
 }
 
-/// What is known of a link for later runs; `None` of what nothing is known.
+/// Knowledge of a link for later runs; `None` where there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct KnownLink {
-    /// What it can send.
+    /// Capacity to send.
     pub up: Option<KnownRate>,
-    /// What it can receive.
+    /// Capacity to receive.
     pub down: Option<KnownRate>,
     /// Its round-trip time while it is empty.
     pub latency: Option<Duration>,

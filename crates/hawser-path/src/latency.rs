@@ -2,8 +2,8 @@ use std::time::Duration;
 
 /// How soon a link answers, smoothed over the connections on it.
 ///
-/// A link that carries nothing has no queue, so what it showed under load is forgotten then: else one
-/// that was avoided since it was slow would never show that it is not.
+/// A link that carries nothing has no queue, so what it showed under load is forgotten then: else
+/// one that was avoided since it was slow would never show that it is not.
 ///
 /// Source: RFC 6298 §2 (the two gains).
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,7 +27,8 @@ impl LinkLatency {
         let difference = self.smoothed.abs_diff(rtt);
         self.deviation = self.deviation - self.deviation / 4 + difference / 4;
         if std::mem::take(&mut self.is_empty) {
-            // Nothing but the link itself delayed this one; if it was more, the link may have changed.
+            // Nothing but the link itself delayed this one; if it was more, the link may have
+            // changed.
             self.lowest = rtt.min(self.lowest - self.lowest / 8 + rtt / 8);
             self.smoothed = rtt;
         } else {

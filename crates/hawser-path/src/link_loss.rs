@@ -4,8 +4,8 @@ use hawser_types::Instant;
 
 /// How much of what is sent over a link has to be sent again, over all the connections on it.
 ///
-/// In segments, of which older ones count less: by half in ten minutes, and by 1/e for each 5000 that
-/// come after them. It counts what TCP sent again, in vain too, and says nothing of the other
+/// In segments, of which older ones count less: by half in ten minutes, and by 1/e for each 5000
+/// that come after them. It counts what TCP sent again, in vain too, and says nothing of the other
 /// direction: whoever receives cannot tell what was lost from what came late.
 ///
 /// Source: DBAS §II.B.2 (passive estimation of interfaces).

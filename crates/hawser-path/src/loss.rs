@@ -1,13 +1,14 @@
 use std::time::Duration;
 
-/// How much a path loses, and whether congestion is the reason.
+/// Loss of a path, divided into congestion and the medium.
 ///
-/// A queue that overflows is long before it does. So segments are counted apart by whether the queue was
-/// long or short while they were lost: what is lost with a short queue is lost by the medium, and
-/// would be lost with a long one as often; what is lost beyond that with a long one is congestion.
+/// A queue that overflows is long before it does. So segments are counted apart by whether the
+/// queue was long or short while they were lost: what is lost with a short queue is lost by the
+/// medium, and would be lost with a long one as often; what is lost beyond that with a long one is
+/// congestion.
 ///
-/// A path that drops without ever queueing, as a policer does, cannot be told from a bad
-/// medium by delay, and is reported as one.
+/// A path that drops without ever queueing, as a policer does, cannot be told from a bad medium by
+/// delay, and is reported as one.
 ///
 /// Source: the idea of telling the two apart by round-trip times is S. Biaz and N. Vaidya,
 /// *Discriminating Congestion Losses from Wireless Losses using Inter-Arrival Times at the
@@ -32,8 +33,8 @@ struct Tally {
 }
 
 impl Loss {
-    /// Takes in the connection's counters: segments `delivered` and segments sent again, each since its
-    /// beginning, and the standing `queue` meanwhile.
+    /// Takes in the connection's counters: segments `delivered` and segments sent again, each since
+    /// its beginning, and the standing `queue` meanwhile.
     pub fn on_counters(&mut self, delivered: u64, sent_again: u64, queue: Duration) {
         let before = self.counters.replace((delivered, sent_again));
         let Some((delivered_before, again_before)) = before else {

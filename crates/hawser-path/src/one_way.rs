@@ -4,12 +4,12 @@ use hawser_types::Instant;
 
 use crate::window::Extreme;
 
-/// How the delay of one direction changes, from stamps of two clocks.
+/// Changes of the delay of one direction, from stamps of two clocks.
 ///
 /// `received − sent` is the delay plus an unknown offset, and drifts as one clock gains on the
-/// other. Neither matters here: what counts is the distance from the lowest of the last half minute,
-/// which is the queue, and the slope, from which the drift is taken off. The drift shows in the
-/// lowest delays of successive ten seconds, since queues come and go and clocks do not.
+/// other. Neither matters here: what counts is the distance from the lowest of the last half
+/// minute, which is the queue, and the slope, from which the drift is taken off. The drift shows in
+/// the lowest delays of successive ten seconds, since queues come and go and clocks do not.
 ///
 /// Source: the lower envelope of delays against clock skew is Moon, Skelly and Towsley, *Estimation
 /// and Removal of Clock Skew from Network Delay Measurements*, INFOCOM 1999; the median of slopes
@@ -24,7 +24,7 @@ pub struct OneWayDelay {
     latest: f64,
 }
 
-/// Where the delay is going.
+/// Trend of the delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trend {
     /// Seconds of delay gained in each second; negative while queues drain. 0.1 is a queue that
@@ -58,7 +58,7 @@ impl OneWayDelay {
         Some(Duration::from_secs_f64((self.latest - lowest).max(0.0)))
     }
 
-    /// Where the delay is going, over about the last second. `None` before there are enough
+    /// Returns the trend of the delay, over about the last second. `None` before there are enough
     /// messages to say.
     pub fn trend(&self) -> Option<Trend> {
         self.line.trend()
@@ -177,7 +177,7 @@ impl Line {
     }
 }
 
-/// How long the lowest delay is remembered as that of the empty path.
+/// Time for which the lowest delay is remembered as that of the empty path.
 const BASE_WINDOW: Duration = Duration::from_secs(30);
 /// Seconds over which one lowest delay is taken.
 const EPOCH: f64 = 10.0;

@@ -13,7 +13,8 @@ pub struct Silence {
     last_ack: Option<Instant>,
     longest: Duration,
     false_alarms: u32,
-    /// When the oldest byte under way has been there for a round trip, as of the latest sample.
+    /// Time at which the oldest byte in flight has been there for a round trip, as of the latest
+    /// sample.
     due: Instant,
     shortest: Duration,
     flow: Flow,
@@ -22,9 +23,9 @@ pub struct Silence {
 /// How evenly acknowledgements come while so much is under way that they never stop.
 #[derive(Clone, Debug, Default)]
 struct Flow {
-    /// Since when enough has been under way at every sample.
+    /// Time since when enough has been in flight at every sample.
     since: Option<Instant>,
-    /// How long the channel has been watched in that state.
+    /// Time for which the channel has been watched in that state.
     watched: Duration,
     /// The longest pause between two acknowledgements meanwhile that was not to be expected.
     longest: Duration,
@@ -32,7 +33,7 @@ struct Flow {
     pauses: [Option<Instant>; 3],
 }
 
-/// What explains a silence on a path.
+/// Explanation of a silence on a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expectation {
     /// Smoothed round-trip time.
@@ -42,7 +43,7 @@ pub struct Expectation {
     /// The same of this channel alone. One that carries much knows it better than those that carry
     /// something now and then.
     pub own_variation: Duration,
-    /// How long the path takes to carry everything that is under way on it.
+    /// Time that the path takes to carry all data in flight on it.
     pub drain: Duration,
     /// How much longer than the silence's beginning a round trip of the oldest byte lasts that is
     /// under way: nothing on a path that was kept full, and up to a whole round trip after a pause.
@@ -58,8 +59,8 @@ impl Silence {
         self.waiting_since.get_or_insert(now);
     }
 
-    /// The oldest byte under way was written at `oldest`, and no round trip is over before `shortest`:
-    /// a pause that ends within that says nothing. To be called before each sample.
+    /// The oldest byte under way was written at `oldest`, and no round trip is over before
+    /// `shortest`: a pause that ends within that says nothing. To be called before each sample.
     pub fn on_round_trip(&mut self, oldest: Instant, shortest: Duration) {
         self.due = oldest + shortest;
         self.shortest = shortest;
@@ -113,13 +114,13 @@ impl Silence {
             .map_or(Duration::ZERO, |began| now.since(began))
     }
 
-    /// When the present silence began; `None` while nothing is expected.
+    /// Returns the time when the present silence began; `None` while nothing is expected.
     pub fn began(&self) -> Option<Instant> {
         self.waiting_since
             .map(|since| self.last_ack.map_or(since, |ack| ack.max(since)))
     }
 
-    /// When the last acknowledgement came.
+    /// Returns the time of the last acknowledgement.
     pub fn last_heard(&self) -> Option<Instant> {
         self.last_ack
     }
@@ -154,7 +155,7 @@ impl Silence {
         patient.min(expected.due + margin.max(expected.own_variation * 4))
     }
 
-    /// So much is under way that acknowledgements should come all the time.
+    /// True if so much is in flight that acknowledgements should come all the time.
     pub fn is_flowing(&self) -> bool {
         self.flow.since.is_some()
     }
@@ -165,7 +166,8 @@ impl Silence {
         self.flow.pauses[0].is_some_and(|third| now.since(third) < TURNS)
     }
 
-    /// Whether they should at that time: they begin a round trip after the first of what is so much.
+    /// Whether they should at that time: they begin a round trip after the first of what is so
+    /// much.
     fn flows_at(&self, at: Instant) -> bool {
         self.flow
             .since
@@ -190,8 +192,8 @@ const FLOW_MARGIN: Duration = Duration::from_millis(100);
 /// So much under way that delayed acknowledgements and lost packets stop no stream of them: eight
 /// segments.
 const FLOWING: ByteCount = ByteCount::new(8 * 1448);
-/// On a slow path that is about a window, and the number wavers: it has ended below five, which is more
-/// than bbr leaves under way when it probes for the length of the path.
+/// On a slow path that is about a window, and the number wavers: it has ended below five, which is
+/// more than bbr leaves under way when it probes for the length of the path.
 const STILL_FLOWING: ByteCount = ByteCount::new(5 * 1448);
 /// Before that much of a path was seen, its pauses say little.
 const WATCHED_LONG: Duration = Duration::from_secs(1);

@@ -32,7 +32,7 @@ pub struct ChunkUnit {
     pub again: bool,
 }
 
-/// Where a chunk should go.
+/// Decision on a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// To this channel, which is ready.
@@ -43,7 +43,7 @@ pub enum Decision {
     Duplicate([ChannelId; 2], Reason),
 }
 
-/// Why a decision was taken.
+/// Reason for a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
@@ -78,7 +78,7 @@ pub enum Reason {
 /// state (whose turn it is) but reads everything else from the view. It has to choose a channel
 /// that is ready, or wait.
 pub trait ChunkScheduler: fmt::Debug + Send {
-    /// Where the unit goes.
+    /// Returns the decision on a unit.
     fn select(&mut self, now: Instant, unit: ChunkUnit, paths: &[PathView]) -> Decision;
 
     /// Which policy this is.
@@ -106,7 +106,7 @@ pub enum ChunkPolicy {
     Blest,
     /// Every chunk over two links.
     Redundant,
-    /// Where the chunk arrives earliest, within the governor's limits.
+    /// The channel over which the chunk arrives earliest, within the governor's limits.
     #[default]
     Auto,
 }

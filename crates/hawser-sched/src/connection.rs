@@ -1,8 +1,8 @@
 //! Policies that place whole connections on links, towards servers that know nothing of Hawser.
 //!
 //! A connection stays on its link for life, so what it will need counts as much as what the links
-//! can do. Sizes and rates are whole numbers throughout: the same decisions are taken in the kernel,
-//! where there is nothing else, and a test compares the two.
+//! can do. Sizes and rates are whole numbers throughout: the same decisions are taken in the
+//! kernel, where there is nothing else, and a test compares the two.
 //!
 //! Source: DBAS §II.D, the connection-oriented schedulers.
 
@@ -22,7 +22,7 @@ use hawser_types::{ByteCount, LinkIndex, Rate};
 pub use auto::SHORT;
 pub use gateway::{By, GatewayUse, GatewayView, Reached, UnknownGatewayUse, choose_way};
 
-/// What kind of connection an application makes.
+/// Kind of a connection.
 ///
 /// Source: DBAS §II.B.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -38,18 +38,18 @@ pub enum Class {
     Unknown,
 }
 
-/// What a connection is expected to need.
+/// Expected need of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Demand {
     /// Its kind.
     pub class: Class,
-    /// What it will send, in all.
+    /// Bytes that it will send, in all.
     pub up: ByteCount,
-    /// What it will receive, in all.
+    /// Bytes that it will receive, in all.
     pub down: ByteCount,
 }
 
-/// What the connections on a link have still to carry, as far as that can be told.
+/// Bytes that the connections on a link have still to carry, as an estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Load {
     /// Connections that are open and move data, or have just begun.
@@ -60,31 +60,31 @@ pub struct Load {
     pub down: ByteCount,
 }
 
-/// What a policy may know of one link that a connection may take, at one moment.
+/// One link that a connection may take at one moment, as far as a policy may know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct LinkView {
     /// The link.
     pub link: LinkIndex,
-    /// What it can send; zero while unknown.
+    /// Rate that it can send; zero while unknown.
     pub up: Rate,
-    /// What it can receive; zero while unknown.
+    /// Rate that it can receive; zero while unknown.
     pub down: Rate,
     /// Its round-trip time as it is now, queues included; zero while unknown.
     pub latency: Duration,
-    /// What it carries already.
+    /// Load of the connections that it carries already.
     pub load: Load,
 }
 
-/// Where a connection goes.
+/// Place that a connection goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The link.
     pub link: LinkIndex,
-    /// Why this one.
+    /// Reason for this one.
     pub reason: Reason,
 }
 
-/// Why a link was chosen for a connection.
+/// Reason for choosing a link for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {

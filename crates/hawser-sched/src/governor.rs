@@ -8,7 +8,7 @@ use hawser_types::{ByteCount, Instant, LinkIndex, Rate};
 
 use account::Account;
 
-/// What a link may be used for.
+/// Permission to use a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Standing {
     /// Whatever the policy wants.
@@ -20,16 +20,16 @@ pub enum Standing {
     Excluded(Exclusion),
 }
 
-/// What a link did to the whole before it was demoted.
+/// Harm that a link did to the whole before it was demoted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Harm {
     /// The whole delivers less with it than without.
     LowersGoodput,
-    /// What it brings is little, and readers wait for it much of the time.
+    /// It brings little, and readers wait for it much of the time.
     RaisesDelay,
 }
 
-/// Why a link is not used at all.
+/// Reason for not using a link at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Exclusion {
@@ -41,7 +41,7 @@ pub enum Exclusion {
     Allowance,
 }
 
-/// What is known of one link now. Counters run from any beginning and never fall.
+/// Figures of one link now. Counters run from any beginning and never fall.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkReport {
     /// The link.
@@ -54,7 +54,7 @@ pub struct LinkReport {
     pub blocked: Duration,
     /// The part of that in which the other links stood idle: what may be under way was used up.
     pub stalled: Duration,
-    /// What the link can deliver, as far as is known.
+    /// Rate that the link can deliver, as far as is known.
     pub rate: Rate,
     /// Smoothed round-trip time.
     pub rtt: Duration,
@@ -68,15 +68,15 @@ pub struct LinkReport {
 
 /// Keeps the account of what each link adds, and demotes those that take away.
 ///
-/// Over epochs of 250 ms a link is credited what it delivered, and debited what others had to
-/// send again for it and what they could have sent while it stalled them. A link whose balance over
-/// the last epochs is negative is demoted to probing. So is, for [`Governor::judging_delay`] alone,
-/// one that brings less than a twentieth and keeps readers waiting for more than a third of the time.
+/// Over epochs of 250 ms a link is credited what it delivered, and debited what others had to send
+/// again for it and what they could have sent while it stalled them. A link whose balance over the
+/// last epochs is negative is demoted to probing. So is, for [`Governor::judging_delay`] alone, one
+/// that brings less than a twentieth and keeps readers waiting for more than a third of the time.
 ///
 /// A demotion is an experiment. If the whole delivers less without the link than with it, the link
-/// comes back at once and stays for a while. Else it is promoted when what was wrong with it
-/// has changed (its round-trip time, its loss or its rate, by much), and is otherwise tried again
-/// after two seconds, then after twice as long, up to a minute.
+/// comes back at once and stays for a while. Else it is promoted when what was wrong with it has
+/// changed (its round-trip time, its loss or its rate, by much), and is otherwise tried again after
+/// two seconds, then after twice as long, up to a minute.
 ///
 /// The best link is never demoted, hence never all of them. Links that share a bottleneck count
 /// once where capacities are added up.
@@ -126,13 +126,13 @@ impl Governor {
         self.keep_one();
     }
 
-    /// What a link may be used for; a link without reports is new and may be used.
+    /// Returns the permission to use a link; a link without reports is new and may be used.
     pub fn standing(&self, link: LinkIndex) -> Standing {
         let account = self.accounts.iter().find(|account| account.link == link);
         account.map_or(Standing::Full, |account| account.standing)
     }
 
-    /// What all links can deliver together: those that share a bottleneck count once.
+    /// Returns the rate of all links together: those that share a bottleneck count once.
     pub fn capacity(&self) -> Rate {
         let total = self.capacity_without(None);
         Rate::from_bytes_per_second(total as u64)
@@ -218,7 +218,7 @@ impl Governor {
 pub const EPOCH: Duration = Duration::from_millis(250);
 /// A pause, and no epoch.
 const TOO_LONG: Duration = Duration::from_secs(1);
-/// What a new epoch counts for against the past.
+/// Weight of a new epoch against the past.
 const SMOOTHING: f64 = 0.3;
 
 #[cfg(test)]

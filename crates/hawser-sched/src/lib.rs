@@ -2,15 +2,25 @@
 //! allows.
 //!
 //! A policy is pure over a read-only view of the paths: it never sends, it says where the next
-//! unit should go: the [`chunk`] of a byte stream, or the whole [`connection`]. The [`governor`] demotes links
-//! that harm the whole, and [`rules`] are the user's.
+//! unit should go: the [`chunk`] of a byte stream, or the whole [`connection`]. The [`governor`]
+//! demotes links that harm the whole, and [`rules`] are the user's. Beside these are the decisions
+//! about single connections and links: [`ControlChoice`], [`RttRefresh`], [`ChannelCount`], and the
+//! demand of applications, [`DemandEstimate`].
 #![forbid(unsafe_code)]
 
+mod channel_count;
 pub mod chunk;
 mod code;
 pub mod connection;
+mod control;
+mod demand;
 pub mod governor;
+mod rtt_refresh;
 pub mod rules;
 mod view;
 
+pub use channel_count::{ChannelCount, LinkFacts, Spread};
+pub use control::{Control, ControlChoice, ControlFacts};
+pub use demand::{DemandEstimate, DemandKey, PortClass};
+pub use rtt_refresh::RttRefresh;
 pub use view::PathView;

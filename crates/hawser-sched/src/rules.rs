@@ -1,6 +1,6 @@
 //! What the user allows: which links at all, at what price, and how much in a month.
 //!
-//! Pure decisions over a ledger that somebody else keeps safe.
+//! Pure decisions over counts of usage that the caller keeps.
 
 mod month;
 
@@ -10,7 +10,7 @@ use crate::governor::Exclusion;
 
 pub use month::Date;
 
-/// When a link is used.
+/// The user's wish for a link in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Use {
     /// Like any other.
@@ -33,29 +33,29 @@ pub enum Direction {
     Down,
 }
 
-/// What the user says of one link.
+/// The user's rule for one link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
-    /// When it is used to send.
+    /// Use of the link to send.
     pub up: Use,
-    /// When it is used to receive.
+    /// Use of the link to receive.
     pub down: Use,
-    /// What weighted policies multiply the link's rate with; above 0, 1 by default.
+    /// Factor of the link's rate in weighted policies; above 0, 1 by default.
     pub weight: f64,
-    /// What a gigabyte (10⁹ bytes) costs, in whatever unit the user counts; 0 is free.
+    /// Price of a gigabyte (10⁹ bytes), in the user's unit; 0 is free.
     pub price: f64,
-    /// How much the price counts against the throughput, from 0 to 1; 0 by default.
+    /// Weight of the price against the throughput, from 0 to 1; 0 by default.
     pub price_weight: f64,
-    /// How much may go over it in a month, both ways together; `None`: as much as wanted.
+    /// Bytes that may go over it in a month, both ways together; `None`: no bound.
     pub allowance: Option<Allowance>,
 }
 
-/// What the rules make of one link now, for those who choose links.
+/// What the rules allow on one link now, for choosers of links.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
-    /// Whether this host may send on it.
+    /// Permission of this host to send.
     pub up: Permission,
-    /// Whether the other end may.
+    /// Permission of the other end to send.
     pub down: Permission,
     /// As in [`Rule::weight`].
     pub weight: f64,
@@ -65,18 +65,18 @@ pub struct Terms {
     pub price_weight: f64,
 }
 
-/// How much may go over a link in a month.
+/// Bytes that may go over a link in a month.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
     /// Bytes in a month.
     pub bytes: ByteCount,
     /// The day on which the count begins anew, 1 to 31; in shorter months their last day.
     pub reset_day: u8,
-    /// What happens when it is used up.
+    /// Use of the link when the allowance is used up.
     pub at_limit: AtLimit,
 }
 
-/// What happens when an allowance is used up.
+/// Use of a link whose allowance is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum AtLimit {
     /// The link is not used until the month is over.
@@ -88,7 +88,7 @@ pub enum AtLimit {
     Continue,
 }
 
-/// What went over a link in the month that began on a day. Worth keeping over restarts.
+/// Bytes that went over a link in the month that began on a day. Worth keeping over restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// The first day that counts.
@@ -99,7 +99,7 @@ pub struct Usage {
     pub down: ByteCount,
 }
 
-/// What the user's rules say of a link now.
+/// Verdict of the user's rules on a link now, with its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Permission {
     /// To be used ahead of others.
@@ -145,14 +145,14 @@ impl Usage {
 }
 
 impl Permission {
-    /// Whether the link is of no use as long as this holds.
+    /// True if nothing may go over the link as long as this holds.
     pub const fn is_forbidden(self) -> bool {
         matches!(self, Self::Forbidden(_))
     }
 }
 
 impl Terms {
-    /// Whether nothing may go over the link in either direction.
+    /// True if nothing may go over the link in either direction.
     pub const fn forbid_all(&self) -> bool {
         self.up.is_forbidden() && self.down.is_forbidden()
     }
@@ -184,7 +184,7 @@ impl Default for Rule {
 }
 
 impl Rule {
-    /// What the rule makes of its link today.
+    /// Returns what the rule allows on its link today.
     pub fn terms(&self, usage: &Usage, today: Date) -> Terms {
         Terms {
             up: self.permission(Direction::Up, usage, today),
@@ -195,7 +195,7 @@ impl Rule {
         }
     }
 
-    /// What the rule says of its link today.
+    /// Returns the rule's verdict on its link today, in one direction.
     pub fn permission(&self, direction: Direction, usage: &Usage, today: Date) -> Permission {
         let by_use = match direction {
             Direction::Up => self.up,
@@ -219,21 +219,21 @@ impl Rule {
         }
     }
 
-    /// What may still go over the link this month; `None`: as much as wanted.
+    /// Returns the bytes that may still go over the link this month; `None`: no bound.
     pub fn left(&self, usage: &Usage, today: Date) -> Option<ByteCount> {
         let allowance = self.allowance?;
         Some(allowance.bytes - usage.used(today, allowance.reset_day))
     }
 
-    /// What this month's use has cost so far, in the unit of the price.
+    /// Returns the cost of this month's use so far, in the unit of the price.
     pub fn cost(&self, usage: &Usage, today: Date) -> f64 {
         let reset_day = self.allowance.map_or(1, |allowance| allowance.reset_day);
         self.price * usage.used(today, reset_day).as_u64() as f64 / 1e9
     }
 }
 
-/// Whether a link with this permission is used now, given those of all links that live, its own
-/// among them; and why not.
+/// Returns why a link is not used now, given its permission and those of all links that live, its
+/// own among them; and why not.
 pub fn exclusion(permission: Permission, living: &[Permission]) -> Option<Exclusion> {
     let is_allowed =
         |other: &Permission| matches!(other, Permission::Preferred | Permission::Allowed);

@@ -4,7 +4,7 @@ use hawser_types::{ByteCount, ChannelId, LinkIndex, Rate};
 
 use crate::governor::Standing;
 
-/// What a policy may know of one channel and the path below it, at one moment.
+/// One channel and the path below it at one moment, as far as a policy may know.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathView {
     /// The channel that would carry the unit.
@@ -21,11 +21,11 @@ pub struct PathView {
     pub min_rtt: Duration,
     /// Mean deviation of the round-trip time; zero until the first sample.
     pub rtt_variation: Duration,
-    /// What queues on the path add to its round-trip time, whoever fills them.
+    /// Delay that queues on the path add to its round-trip time, those of others included.
     pub standing_queue: Duration,
     /// The rate at which the path delivers; zero while unknown.
     pub rate: Rate,
-    /// How far the rate can be trusted as what the path can do, from 0 to 1.
+    /// Confidence that the rate is what the path can do, from 0 to 1.
     pub confidence: f64,
     /// Congestion window; zero while unknown.
     pub congestion_window: ByteCount,
@@ -33,31 +33,31 @@ pub struct PathView {
     pub kernel_backlog: ByteCount,
     /// Bytes that were given to the channel and are not yet acknowledged by the peer's session.
     pub in_flight: ByteCount,
-    /// For how long the peer should have acknowledged more of what is under way, and has not; zero
-    /// while it does. Until then nobody knows when the channel goes on.
+    /// Time for which the peer should have acknowledged more of the data in flight, and has not;
+    /// zero while it does. It is unknown when such a channel goes on.
     pub stalled: Duration,
-    /// What is in flight on all other channels of the link, whatever they are for: they share its queue.
+    /// Bytes in flight on the link's other channels of all kinds: they share its queue.
     pub beside: ByteCount,
     /// The most payload that a chunk cut for this channel would have.
     pub chunk: ByteCount,
     /// The user's weight, 1 by default; only weighted policies look at it.
     pub weight: f64,
-    /// What a gigabyte costs on this link, in a unit that is the same for all links; 0 is free, and
+    /// Price of a gigabyte on this link, in a unit that is the same for all links; 0 is free, and
     /// stands where nothing is known.
     pub price: f64,
-    /// How much the price counts against the throughput on this link, from 0 to 1; 0 by default.
+    /// Weight of the price against the throughput on this link, from 0 to 1; 0 by default.
     pub price_weight: f64,
     /// The user wants this link used ahead of others.
     pub preferred: bool,
-    /// What the user and the governor allow.
+    /// Permission of the user and the governor.
     pub standing: Standing,
     /// Links with the same number share a bottleneck.
     pub bottleneck: Option<u8>,
 }
 
 impl PathView {
-    /// When the last byte of a unit of `size` given to this path now would arrive, counted from
-    /// now: what is in flight drains first, then the unit crosses the path.
+    /// Returns the time until the last byte of a unit of `size` arrives that is given to this path
+    /// now: the data in flight drains first, then the unit crosses the path.
     pub fn arrival(&self, size: ByteCount) -> Duration {
         let drain = self
             .rate

@@ -16,7 +16,7 @@ pub(crate) struct Arena {
     retired: VecDeque<Retired>,
     /// The bytes of memory behind all of `retired`.
     kept: usize,
-    /// How many buffers were full since the last [`Arena::trim`].
+    /// Buffers that were full since the last [`Arena::trim`].
     turned: usize,
 }
 
@@ -28,9 +28,14 @@ struct Retired {
 }
 
 impl Arena {
-    /// What the buffer holds.
+    /// Returns the contents of the buffer.
     pub(crate) fn bytes(&self) -> &BytesMut {
         &self.current
+    }
+
+    /// Returns the bytes of memory behind the buffer.
+    pub(crate) fn size(&self) -> usize {
+        self.size.max(self.current.capacity())
     }
 
     /// The buffer, to append to and to split from the front.
@@ -76,7 +81,7 @@ impl Arena {
         }
     }
 
-    /// Whether [`Arena::trim`] could give anything back, now or later.
+    /// True if [`Arena::trim`] could give anything back, now or later.
     pub(crate) fn holds_memory(&self) -> bool {
         self.current.capacity() > 0 || !self.retired.is_empty()
     }
@@ -117,7 +122,7 @@ impl Arena {
 /// The most bytes of full buffers that one arena remembers. Buffers are rarely below 16 KiB, so
 /// these are few enough to look through.
 const MOST_KEPT: usize = 4 << 20;
-/// What copies are cut from.
+/// Size of the buffers that copies are cut from.
 const PIECE: usize = 128 * 1024;
 /// Room below this at the end of a piece is left rather than making tiny copies.
 const LEAST_COPY: usize = 8 * 1024;

@@ -1,8 +1,8 @@
 //! One TCP connection or association, as the session sees it.
 //!
 //! The channel owns what is known of the connection; its parts own what was given to it
-//! ([`Outbound`]), what came in ([`Inbound`]), what its silence means ([`Liveness`]), what its link may
-//! be used for ([`LinkStanding`]) and what the ends tell each other of it ([`Notices`]).
+//! ([`Outbound`]), what came in ([`Inbound`]), what its silence means ([`Liveness`]), what its link
+//! may be used for ([`LinkStanding`]) and what the ends tell each other of it ([`Notices`]).
 
 mod association_paths;
 mod datagram_queue;
@@ -18,8 +18,9 @@ mod spec;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use hawser_path::{Control, ControlChoice, ControlFacts, KernelSample, PathEstimator, RttRefresh};
+use hawser_path::{KernelSample, PathEstimator};
 use hawser_sched::PathView;
+use hawser_sched::{Control, ControlChoice, ControlFacts, RttRefresh};
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, StreamId};
 use hawser_wire::{ChannelRole, PathReport};
 
@@ -404,8 +405,8 @@ impl Channel {
         self.woken = false;
     }
 
-    /// Returns the time when the driver has to be told of an acknowledgement. A channel whose driver
-    /// was told waits for the connection, and no longer for the time.
+    /// Returns the time when the driver has to be told of an acknowledgement. A channel whose
+    /// driver was told waits for the connection, and no longer for the time.
     pub(crate) fn ack_alarm(&self) -> Option<Instant> {
         self.inbound.ack_due().filter(|_| !self.woken)
     }
@@ -429,7 +430,8 @@ pub(crate) const TIMEOUT_MARGIN: Duration = Duration::from_millis(200);
 const MUCH_LOSS: f64 = 0.001;
 /// Usual length of a chunk's header.
 const CHUNK_HEADER: usize = 12;
-/// Numbered records of an association that may be unacknowledged: half of what a receiver must take.
+/// Numbered records of an association that may be unacknowledged: half of what a receiver must
+/// take.
 const MAX_UNACKNOWLEDGED: u64 = inbound::MAX_NUMBERS_AHEAD / 2;
 /// Segments that bbr keeps in flight at the least.
 const LEAST_WINDOW: u32 = 4;

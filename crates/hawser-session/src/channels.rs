@@ -127,6 +127,11 @@ impl Channels {
         self.wakes.pop_front()
     }
 
+    /// True if a channel would send a chunk or a datagram at once.
+    pub(crate) fn any_ready(&self) -> bool {
+        self.iter().any(|channel| channel.outbound().is_ready())
+    }
+
     /// Returns the best companion of a channel for a message that should not depend on one channel
     /// alone: the quickest of another link, else of its own.
     pub(crate) fn quickest_beside(&self, id: ChannelId) -> Option<ChannelId> {

@@ -50,8 +50,8 @@ impl CommandStream {
         command.encode(&mut self.queue);
     }
 
-    /// Queues a command, or refuses to when too many wait. Only a peer that causes commands and does
-    /// not listen lets so many wait.
+    /// Queues a command, or refuses to when too many wait. Only a peer that causes commands and
+    /// does not listen lets so many wait.
     pub(crate) fn push_bounded(&mut self, command: &Command) -> bool {
         let has_room = self.queue.len() <= MAX_QUEUED;
         if has_room {
@@ -129,7 +129,8 @@ impl CommandStream {
         (queued > 0 && self.outstanding < MAX_OUTSTANDING).then_some(queued)
     }
 
-    /// Cuts the next chunk. Returns its header, the segment number left out, its payload and length.
+    /// Cuts the next chunk. Returns its header, the segment number left out, its payload and
+    /// length.
     pub(crate) fn cut(&mut self) -> (ChunkHeader, Payload, usize) {
         let length = self.queue.len().min(MAX_CHUNK);
         let bytes: Bytes = self.queue.split_to(length).freeze();

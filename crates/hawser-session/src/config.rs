@@ -1,17 +1,17 @@
 use std::time::Duration;
 
-use hawser_path::Spread;
+use hawser_sched::Spread;
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_types::ByteCount;
 
-/// How a session behaves. Every field has a default that nobody needs to touch.
+/// Configuration of a session. Every field has a default that suits most sessions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionConfig {
     /// The policy that places bulk chunks.
     pub scheduler: ChunkPolicy,
-    /// How many bulk channels a link has; the client decides.
+    /// Number of bulk channels of a link; the client decides.
     pub channels_per_link: Spread,
-    /// How chunks are sized.
+    /// Size of chunks.
     pub chunk_size: ChunkSize,
     /// Memory for data that has arrived and was not read yet, shared by all streams; each stream
     /// has 64 KiB of its own besides.
@@ -19,17 +19,17 @@ pub struct SessionConfig {
     /// Memory for data that was sent and the peer has not acknowledged. When it is used up,
     /// streams wait.
     pub send_memory: ByteCount,
-    /// How many streams the peer may have open at once.
+    /// Streams that the peer may have open at once.
     pub max_streams: u64,
     /// Memory for the flight recorder; nothing is recorded where it is zero.
     pub recorder: ByteCount,
-    /// How long the session outlives its last channel.
+    /// Time by which the session outlives its last channel.
     pub survive: Duration,
     /// Records may travel unsealed when both ends allow it. Joins stay authenticated.
     pub plain: bool,
 }
 
-/// How many bytes a chunk has.
+/// Size of chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChunkSize {
     /// About 10 ms of the channel's rate, from two segments to 64 KiB.
@@ -59,7 +59,7 @@ impl Default for SessionConfig {
 
 /// Enough for 300 Mbit/s over a path of 320 ms each way, with as much again held behind a hole.
 const DEFAULT_RECEIVE_MEMORY: ByteCount = ByteCount::from_mib(64);
-/// What the peer may hold back, and as much again on its way.
+/// Data that the peer may hold back, and as much again in flight.
 const DEFAULT_SEND_MEMORY: ByteCount = ByteCount::from_mib(128);
 /// The decisions of a minute or more, and the counts of some fifty streams.
 const DEFAULT_RECORDER: ByteCount = ByteCount::from_mib(1);

@@ -1,7 +1,7 @@
 use hawser_types::{ChannelId, RecordNumber, StreamId};
 use hawser_wire::Malformed;
 
-/// Why the peer, or one of its connections, is not to be dealt with any longer.
+/// Reason for ending the session, or one of the peer's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerFault {
@@ -13,7 +13,7 @@ pub enum PeerFault {
     Misbehaved(Misbehaviour),
 }
 
-/// What a correct peer would not do.
+/// Something that a correct peer would not do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Misbehaviour {
@@ -94,7 +94,7 @@ pub enum StreamError {
     SessionClosed,
 }
 
-/// Why a datagram was not taken.
+/// Reason for refusing a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatagramError {

@@ -3,7 +3,7 @@ use std::collections::VecDeque;
 use hawser_types::{ChannelId, LinkIndex, StreamId};
 use hawser_wire::{Enrolment, GrantAddress};
 
-/// What the driver and the application have to know.
+/// Something that the driver or the application has to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -38,10 +38,10 @@ pub enum Event {
     Granted(Vec<GrantAddress>),
     /// The gateway takes associations at this UDP port.
     DatagramPort(u16),
-    /// The client begins an association with the keys of this channel, whose number is used up by that. One
-    /// that was to come before and has not is not to be expected any more.
+    /// The client begins an association with the keys of this channel, whose number is used up by
+    /// that. One that was to come before and has not is not to be expected any more.
     AssociationExpected(ChannelId),
-    /// What [`Session::link_rules`](crate::Session::link_rules) says has changed.
+    /// The rules of [`Session::link_rules`](crate::Session::link_rules) have changed.
     RulesChanged,
     /// A client wants to be enrolled.
     EnrolRequested(Enrolment),

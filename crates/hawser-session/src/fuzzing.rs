@@ -125,8 +125,8 @@ impl World {
     }
 }
 
-/// Which key of the row a datagram is sealed with that was sealed after one with the key `before`; each
-/// has 2^22 numbers, of which three bytes are said.
+/// Which key of the row a datagram is sealed with that was sealed after one with the key `before`;
+/// each has 2^22 numbers, of which three bytes are said.
 fn key_of(sealed: &[u8], before: u64) -> u64 {
     debug_assert!(sealed.len() >= OVERHEAD);
     let last = u64::from(sealed[KEY_ID] >> 6);

@@ -8,7 +8,7 @@ pub(crate) struct Granted {
     next: u32,
 }
 
-/// Why a connection may not join a session.
+/// Reason for refusing a connection that would join a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinRefused {
@@ -46,7 +46,7 @@ impl Granted {
         })
     }
 
-    /// Whether a connection may join under this number.
+    /// Checks whether a connection may join under this number.
     pub(crate) fn check(&self, channel: ChannelId) -> Result<(), JoinRefused> {
         if channel.value() >= self.next {
             return Err(JoinRefused::NotGranted(channel));
@@ -91,7 +91,7 @@ impl Received {
     }
 }
 
-/// How many numbers one grant has; a new one follows when half of it may be used up.
+/// Numbers in one grant; a new one follows when half of it may be used up.
 const BATCH: u32 = 64;
 
 #[cfg(test)]

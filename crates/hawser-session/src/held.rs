@@ -79,7 +79,7 @@ impl Held {
         std::mem::take(&mut self.blocks).into_iter().flatten()
     }
 
-    /// How many blocks have a chunk that begins before `offset`.
+    /// Returns the number of blocks with a chunk that begins before `offset`.
     fn blocks_before(&self, offset: u64) -> usize {
         let begins = |block: &Block| block.front().is_some_and(|(at, _)| *at < offset);
         self.blocks.partition_point(begins)

@@ -18,6 +18,7 @@ mod channel;
 mod channels;
 mod command_stream;
 mod config;
+mod copy_buffer;
 mod datagrams;
 mod duplicates;
 mod error;
@@ -48,10 +49,11 @@ mod unacknowledged;
 pub use association::{AssociationSample, Behind, PathSample};
 pub use channel::ChannelSpec;
 pub use config::{ChunkSize, SessionConfig};
+pub use copy_buffer::CopyBuffer;
 pub use error::{DatagramError, Misbehaviour, OpenError, PeerFault, StreamError};
 pub use event::{CloseReason, Event};
 pub use grant::JoinRefused;
-pub use hawser_path::Spread;
+pub use hawser_sched::Spread;
 pub use hawser_wire::{TransportChoice, UnknownTransport};
 pub use outgoing::Outgoing;
 pub use read_outcome::ReadOutcome;
@@ -69,5 +71,5 @@ pub type Payload = smallvec::SmallVec<[bytes::Bytes; 2]>;
 /// The code of the reset that refuses a stream for which there is no room.
 pub const CODE_LIMIT_REACHED: u32 = 8;
 
-/// What every stream may have under way without being told, in units of credit.
+/// Credit that every stream has without being told.
 pub(crate) const BASE_CREDIT: u64 = 64 * 1024;

@@ -1,4 +1,5 @@
-//! The links of a session: what they carried, what they may be used for, how many channels they need.
+//! The links of a session: what they carried, what they may be used for, how many channels they
+//! need.
 
 mod accounts;
 mod bottlenecks;
@@ -14,7 +15,8 @@ use accounts::{LinkAccount, LinkAccounts};
 use bottlenecks::SharedBottlenecks;
 use counts::ChannelCounts;
 use governing::Governing;
-use hawser_path::{KernelSample, Silence, Spread};
+use hawser_path::{KernelSample, Silence};
+use hawser_sched::Spread;
 use hawser_sched::governor::Standing;
 use hawser_sched::rules::Terms;
 use hawser_types::{Instant, LinkIndex};
@@ -144,8 +146,8 @@ impl Links {
         self.governing.follow(now, channels, &self.accounts, demand);
     }
 
-    /// Finds out which links may be used now, given which of them live. Tells `on_standing` of every
-    /// link. Returns the chunks that wait for a link which is excluded from now on.
+    /// Finds out which links may be used now, given which of them live. Tells `on_standing` of
+    /// every link. Returns the chunks that wait for a link which is excluded from now on.
     pub(crate) fn review(
         &self,
         channels: &mut Channels,
@@ -197,8 +199,8 @@ impl Links {
         self.counts.wanted(link)
     }
 
-    /// Looks at what every link carries, and calls `on_change` for each one that should have another
-    /// number of bulk channels. `waits`: bulk waits for a channel.
+    /// Looks at what every link carries, and calls `on_change` for each one that should have
+    /// another number of bulk channels. `waits`: bulk waits for a channel.
     pub(crate) fn count_channels(
         &mut self,
         now: Instant,

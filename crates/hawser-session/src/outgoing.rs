@@ -17,8 +17,9 @@ pub struct Outgoing {
     /// Time after which an association may give the record up. `None`: it must arrive.
     pub lifetime: Option<Duration>,
     /// The association should send the record over two paths at once, since it is short and an
-    /// application waits for it. [`AssociationSample::duplicated`](crate::AssociationSample::duplicated)
-    /// tells what the association made of it. Never set for TCP.
+    /// application waits for it.
+    /// [`AssociationSample::duplicated`](crate::AssociationSample::duplicated) tells what the
+    /// association made of it. Never set for TCP.
     pub duplicate: bool,
 }
 

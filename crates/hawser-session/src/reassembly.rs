@@ -20,7 +20,7 @@ pub(crate) struct Reassembly {
     end: Option<u64>,
 }
 
-/// What is known of the chunks that came.
+/// Record of the chunks that came.
 #[derive(Debug)]
 enum Order {
     /// Ready up to `next`; what lies further on is held back.
@@ -36,7 +36,7 @@ struct Piece {
     charge: u64,
 }
 
-/// What became of a chunk.
+/// Outcome of taking a chunk in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inserted {
     /// It is new.
@@ -168,7 +168,7 @@ impl Reassembly {
         self.ready_bytes
     }
 
-    /// What the chunks that are held back behind a hole cost.
+    /// Returns the credit used by the chunks that are held back behind a hole.
     pub(crate) fn held_charge(&self) -> u64 {
         self.held_charge
     }
@@ -197,7 +197,7 @@ impl Reassembly {
     }
 }
 
-/// How much of a chunk was there before.
+/// Part of a chunk that was there before.
 enum Known {
     No,
     InPart,

@@ -107,7 +107,8 @@ impl Recorder {
             .push(|context, out| context.put_decision(out, taken));
     }
 
-    /// Counts a chunk's bytes that were given to a channel; `copy` when another one has them already.
+    /// Counts a chunk's bytes that were given to a channel; `copy` when another one has them
+    /// already.
     pub(crate) fn on_given(&mut self, stream: StreamId, to: &Channel, bytes: usize, copy: bool) {
         if self.on {
             let link = to.link();
@@ -205,7 +206,7 @@ impl Recorder {
             link: channel.link(),
             chunks,
         };
-        // Rescues come in bursts: one note tells of all of them.
+        // Reinjections come in bursts: one note tells of all of them.
         if let Some((
             at,
             Note::Stalled {

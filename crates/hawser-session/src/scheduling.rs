@@ -134,8 +134,8 @@ impl Scheduling {
     /// Refreshes the views of the channels that chunks of a kind may use.
     ///
     /// Each kind has its own channel on every link. Where a link has none for bulk, or no sound
-    /// link has one for express, the other kind's serves. A link on which one channel is suspect
-    /// is left alone while there are others. While a link's express channel pauses, its bulk channel
+    /// link has one for express, the other kind's serves. A link on which one channel is suspect is
+    /// left alone while there are others. While a link's express channel pauses, its bulk channel
     /// serves beside it. No policy sees a link that may not be used.
     pub(crate) fn look(
         &mut self,
@@ -180,8 +180,8 @@ impl Scheduling {
     }
 
     /// True if a channel's bulk would only stand in its link's queue, where interactive data has to
-    /// go. `in_flight`: bytes written that the peer's kernel has not acknowledged, asked only when it
-    /// matters.
+    /// go. `in_flight`: bytes written that the peer's kernel has not acknowledged, asked only when
+    /// it matters.
     pub(crate) fn restrains(
         &self,
         now: Instant,

@@ -5,7 +5,7 @@ pub mod datagram;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use hawser_types::{ChannelId, Instant, SessionId};
+use hawser_types::{ByteCount, ChannelId, Instant, SessionId};
 use hawser_wire::{MAX_RECORD_BODY, Malformed, RECORD_HEADER_LENGTH, RecordFlags, RecordHeader};
 use ring::{aead, hkdf};
 use zeroize::Zeroizing;
@@ -79,7 +79,7 @@ impl SessionKeys {
         SessionId::new(id)
     }
 
-    /// What an enrolling client signs with its own key: nobody can use it in another session.
+    /// Returns what an enrolling client signs with its own key, of no use in another session.
     pub fn enrolment_challenge(&self) -> [u8; 32] {
         let mut challenge = [0; 32];
         expand(&self.exporter[..], &[b"hawser enrolment"], &mut challenge);
@@ -134,7 +134,7 @@ pub struct Sealer {
     epoch: Option<Epoch>,
 }
 
-/// Since when a key is in use.
+/// Time and record at which a key came into use.
 struct Epoch {
     first: u64,
     began: Instant,
@@ -192,7 +192,7 @@ impl Sealer {
         self.number += 1;
     }
 
-    /// How many records this side has sent on the channel.
+    /// Returns the number of records that this side has sent on the channel.
     pub fn records(&self) -> u64 {
         self.number
     }
@@ -223,7 +223,7 @@ pub struct RecordReader {
 }
 
 impl RecordReader {
-    /// Where received bytes are to be appended.
+    /// Returns the buffer that received bytes are to be appended to.
     pub fn buffer(&mut self) -> &mut BytesMut {
         self.memory.bytes_mut()
     }
@@ -234,23 +234,29 @@ impl RecordReader {
         self.memory.reserve(additional);
     }
 
+    /// Returns the size of the buffer that the next record is a slice of, for
+    /// [`Session::handle_record_in`](crate::Session::handle_record_in).
+    pub fn buffer_size(&self) -> ByteCount {
+        ByteCount::from(self.memory.size())
+    }
+
     /// Gives back memory that was not needed since the last call. Call it about once a second
     /// while [`RecordReader::holds_memory`].
     pub fn trim(&mut self) {
         self.memory.trim();
     }
 
-    /// Whether there is memory that [`RecordReader::trim`] could give back, now or later.
+    /// True if there is memory that [`RecordReader::trim`] could give back, now or later.
     pub fn holds_memory(&self) -> bool {
         self.memory.holds_memory()
     }
 
-    /// Whether the connection would end inside a record if it ended now.
+    /// True if the connection would end inside a record if it ended now.
     pub fn is_mid_record(&self) -> bool {
         !self.memory.bytes().is_empty()
     }
 
-    /// How many more bytes the record at the front needs; 0 when it is whole.
+    /// Returns how many more bytes the record at the front needs; 0 when it is whole.
     pub fn missing(&self) -> usize {
         let bytes = self.memory.bytes();
         let Some((header, body)) = bytes.split_first_chunk() else {

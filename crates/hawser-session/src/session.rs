@@ -13,7 +13,8 @@ mod transmit;
 
 use std::time::Duration;
 
-use hawser_path::{Control, KernelSample};
+use hawser_path::KernelSample;
+use hawser_sched::Control;
 use hawser_types::{ByteCount, ChannelId, Instant};
 
 use crate::channel::{Channel, ChannelSpec};
@@ -156,7 +157,8 @@ impl Session {
         self.schedule(now);
     }
 
-    /// Returns when [`Session::handle_timeout`] wants to be called; `None` while nothing can happen.
+    /// Returns when [`Session::handle_timeout`] wants to be called; `None` while nothing can
+    /// happen.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let acks = self.channels.iter().filter_map(Channel::ack_alarm);
         let open = !self.lifecycle.is_closed();
@@ -197,9 +199,9 @@ impl Session {
         Some(channel.choose_control(now, shortest.unwrap_or(Duration::MAX)))
     }
 
-    /// True if a channel should drain now, to spare it BBR's probe while another link carries on, or
-    /// to leave a slow link's queue to something interactive. `in_flight`: bytes written to it that
-    /// the peer's kernel has not acknowledged, asked only when it matters.
+    /// True if a channel should drain now, to spare it BBR's probe while another link carries on,
+    /// or to leave a slow link's queue to something interactive. `in_flight`: bytes written to it
+    /// that the peer's kernel has not acknowledged, asked only when it matters.
     pub fn holds(
         &mut self,
         now: Instant,

@@ -11,15 +11,15 @@ use crate::transport::{Transport, TransportReason};
 pub struct SessionSnapshot {
     /// Its channels, by number; an association stands there once for each of its paths.
     pub channels: Vec<ChannelSnapshot>,
-    /// What carries them.
+    /// Transport that chunks go over.
     pub transport: TransportSnapshot,
     /// The links below them, by number.
     pub links: Vec<LinkSnapshot>,
     /// Its streams, by number, at most as many as asked for.
     pub streams: Vec<StreamSnapshot>,
-    /// How many streams there are.
+    /// Number of streams.
     pub stream_count: usize,
-    /// What was counted since the session began.
+    /// Counts since the session began.
     pub counters: Counters,
     /// Bytes of all streams that wait for a chunk.
     pub unsent: ByteCount,
@@ -29,22 +29,22 @@ pub struct SessionSnapshot {
     pub credit_lent: ByteCount,
 }
 
-/// What carries a session at one moment.
+/// Transport of a session at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransportSnapshot {
-    /// What the user wants.
+    /// The user's choice.
     pub wish: TransportChoice,
-    /// What bulk that this side sends goes over.
+    /// Transport of the bulk that this side sends.
     pub in_use: Transport,
     /// The association, where there is one.
     pub association: Option<ChannelId>,
-    /// What is in use is tried, to compare it with the other.
+    /// The transport in use is on trial, to be compared with the other one.
     pub trying: bool,
-    /// Why that is in use, and not the other.
+    /// Reason for the transport in use.
     pub reason: TransportReason,
-    /// What TCP channels delivered when they were last measured against an association.
+    /// Rate of TCP channels when they were last measured against an association.
     pub tcp: Option<Rate>,
-    /// What an association delivered when it was last measured against TCP channels.
+    /// Rate of an association when it was last measured against TCP channels.
     pub sctp: Option<Rate>,
 }
 
@@ -53,7 +53,7 @@ pub struct TransportSnapshot {
 pub struct LinkSnapshot {
     /// The link.
     pub link: LinkIndex,
-    /// What it may be used for, to send.
+    /// Permission to send over it.
     pub standing: Standing,
     /// The user wants it used ahead of others, to send.
     pub preferred: bool,
@@ -76,9 +76,9 @@ pub struct LinkSnapshot {
 pub struct ChannelSnapshot {
     /// Its number.
     pub id: ChannelId,
-    /// What it is for.
+    /// Kind of chunks that it is for.
     pub role: ChannelRole,
-    /// What carries it.
+    /// Transport of its records.
     pub transport: Transport,
     /// The link below it.
     pub link: LinkIndex,
@@ -100,22 +100,22 @@ pub struct ChannelSnapshot {
     pub retransmissions: u64,
     /// TCP segments with data that the peer has received; `None` where the kernel does not say.
     pub segments_delivered: Option<u64>,
-    /// What queues add to the delay of what comes from the peer; `None` until it is known.
+    /// Delay that queues add on the way from the peer; `None` until it is known.
     pub incoming_queue: Option<Duration>,
-    /// How the peer last saw the channel; `None` until it has said so.
+    /// The channel as the peer last saw it; `None` until it has said so.
     pub peer: Option<PeerView>,
 }
 
-/// How a channel looks from the other end.
+/// A channel as the other end sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerView {
-    /// When the peer saw it so, by the peer's clock.
+    /// Time of the peer's report, by the peer's clock.
     pub stamp: Instant,
-    /// What the peer has sent is not acknowledged although it should be.
+    /// Data that the peer has sent is not acknowledged although it should be.
     pub silent: bool,
-    /// What queues add to the delay of what is sent from here; `None` where the peer does not know.
+    /// Delay that queues add on the way to the peer; `None` where the peer does not know.
     pub queue: Option<Duration>,
-    /// How fast chunks arrived there.
+    /// Rate at which chunks arrived there.
     pub rate: Rate,
 }
 
@@ -138,7 +138,7 @@ pub struct StreamSnapshot {
     pub age: Duration,
 }
 
-/// What a session has counted.
+/// Counts of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Chunks cut.

@@ -62,8 +62,8 @@ pub(crate) enum Found {
 }
 
 impl Streams {
-    /// `memory` is lent to streams beyond their own 64 KiB each; the peer may have `allowed` streams
-    /// open at once.
+    /// `memory` is lent to streams beyond their own 64 KiB each; the peer may have `allowed`
+    /// streams open at once.
     pub(crate) fn new(now: Instant, side: Side, memory: ByteCount, allowed: u64) -> Self {
         Self {
             side,

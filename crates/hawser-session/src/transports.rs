@@ -1,5 +1,5 @@
-//! The transport that chunks go over: TCP channels or an association, never both at once, since they
-//! would compete for the same links.
+//! The transport that chunks go over: TCP channels or an association, never both at once, since
+//! they would compete for the same links.
 
 mod transport_trial;
 

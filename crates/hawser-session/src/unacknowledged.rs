@@ -14,8 +14,8 @@ use crate::by_role::ByRole;
 
 /// Chunks that the peer has not acknowledged.
 ///
-/// A chunk is in the ledger from its cut until the peer holds it. It waits to be sent again, ahead of
-/// everything new, when no channel has it any more or those that have it are doubtful.
+/// A chunk is in the ledger from its cut until the peer holds it. It waits to be sent again, ahead
+/// of everything new, when no channel has it any more or those that have it are doubtful.
 #[derive(Debug, Default)]
 pub(crate) struct Unacknowledged {
     ledger: Ledger,

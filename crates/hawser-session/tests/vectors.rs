@@ -1,4 +1,5 @@
-//! The example of keys and records in docs/protocol.md, section 14, with an exporter of 32 bytes 07.
+//! The example of keys and records in docs/protocol.md, section 14, with an exporter of 32 bytes
+//! 07.
 
 use std::time::Duration;
 

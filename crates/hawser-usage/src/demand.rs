@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hawser_path::{DemandEstimate, DemandKey, PortClass};
+use hawser_sched::{DemandEstimate, DemandKey, PortClass};
 use rusqlite::{Transaction, params};
 
 use crate::{MOST, UsageDatabase, UsageError, bytes, count};

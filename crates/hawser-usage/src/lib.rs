@@ -22,7 +22,7 @@
 //! | column | |
 //! |---|---|
 //! | `application` | the program's name; empty for unknown ones |
-//! | `ports` | the class of the port, as [`hawser_path::PortClass`] names it |
+//! | `ports` | the class of the port, as [`hawser_sched::PortClass`] names it |
 //! | `up`, `down` | what a connection is expected to send and receive, in bytes |
 //! | `connections` | number of connections behind the estimate |
 //! | `updated` | time of the last change, in seconds since 1970 |

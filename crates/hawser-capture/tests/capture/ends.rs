@@ -152,7 +152,7 @@ fn there_is_always_room_for_what_was_learnt_last() {
     let Some(mut stage) = Stage::new("ends::there_is_always_room_for_what_was_learnt_last") else {
         return;
     };
-    let (to, class) = (stage.to4(), hawser_path::PortClass::of(stage.port()));
+    let (to, class) = (stage.to4(), hawser_sched::PortClass::of(stage.port()));
     let demand = Bytes {
         up: ByteCount::new(1),
         down: ByteCount::new(2),
@@ -219,7 +219,7 @@ fn load_is_charged_and_given_back() {
         .capture
         .set_demands([(
             "puppet",
-            hawser_path::PortClass::of(stage.port()),
+            hawser_sched::PortClass::of(stage.port()),
             Bytes::default(),
         )])
         .unwrap();

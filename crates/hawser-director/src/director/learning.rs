@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hawser_path::{DemandEstimate, DemandKey, KnownLink, LinkKey, Segments};
+use hawser_path::{KnownLink, LinkKey, Segments};
+use hawser_sched::{DemandEstimate, DemandKey};
 use hawser_types::{ByteCount, DefaultRoute, Instant, LinkIndex};
 
 use super::{Director, FlowId, Over, Progress};

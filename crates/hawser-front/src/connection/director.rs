@@ -8,9 +8,10 @@ use hawser_director::{
     AllLinkRules, ConnectionRequest, Decision, Director, FlowId, LinkDecision, Question, Report,
     SessionView, Story,
 };
-use hawser_path::{DemandEstimate, DemandKey, KnownLink, LinkKey};
+use hawser_path::{KnownLink, LinkKey};
 use hawser_policy::RuleSet;
 use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
+use hawser_sched::{DemandEstimate, DemandKey};
 use hawser_types::{ByteCount, DefaultRoute, Instant, Link, LinkIndex};
 use tokio::sync::watch;
 

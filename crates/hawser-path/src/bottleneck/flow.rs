@@ -235,8 +235,8 @@ const LOSSY: f64 = 0.05;
 const SIGNIFICANT: f64 = 0.7;
 /// p_f.
 const LIKE_FREQUENCY: f64 = 0.1;
-/// p_mad is 0.1 in the RFC, whose flows are measured packet by packet. Our samples are a few in each
-/// interval, which makes the deviation itself uncertain by a third.
+/// p_mad is 0.1 in the RFC, whose flows are measured packet by packet. Our samples are a few in
+/// each interval, which makes the deviation itself uncertain by a third.
 const LIKE_VARIABILITY: f64 = 0.4;
 /// p_s is 0.15 there; wider for the same reason.
 const LIKE_SKEW: f64 = 0.3;

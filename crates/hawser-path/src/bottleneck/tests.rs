@@ -1,7 +1,7 @@
 use super::*;
 
-/// A queue that a little more enters than leaves, by random bursts, bounded as buffers are: full for
-/// most of the time, with dips.
+/// A queue that a little more enters than leaves, by random bursts, bounded as buffers are: full
+/// for most of the time, with dips.
 struct Queue {
     seed: u64,
     length: f64,

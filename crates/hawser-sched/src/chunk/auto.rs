@@ -8,17 +8,17 @@ use crate::governor::Standing;
 
 /// Where the chunk arrives earliest.
 ///
-/// For each channel it reckons when the chunk would be there: what is under way on its link, on this
-/// channel and beside it, drains at the channel's rate, the chunk behind it, and nothing is quicker than the empty path. Channels with
-/// a bottleneck in common drain together. The earliest of those that are ready gets the chunk,
-/// unless the earliest of all is busy, and everything that waits would be there sooner by waiting
-/// for it (the reasoning of ECF, with measured backlogs in place of windows; once it waits, another
-/// channel has to be better by a quarter). An application that writes on has no end that could be
-/// sooner, so that then every channel is used.
+/// For each channel it reckons when the chunk would be there: what is under way on its link, on
+/// this channel and beside it, drains at the channel's rate, the chunk behind it, and nothing is
+/// quicker than the empty path. Channels with a bottleneck in common drain together. The earliest
+/// of those that are ready gets the chunk, unless the earliest of all is busy, and everything that
+/// waits would be there sooner by waiting for it (the reasoning of ECF, with measured backlogs in
+/// place of windows; once it waits, another channel has to be better by a quarter). An application
+/// that writes on has no end that could be sooner, so that then every channel is used.
 ///
-/// A link that the governor demoted gets a copy of a chunk now and then, which keeps nobody waiting, while one that was not lives, and one
-/// that is excluded gets nothing. Links that the user prefers come first; the others get what these
-/// cannot take.
+/// A link that the governor demoted gets a copy of a chunk now and then, which keeps nobody
+/// waiting, while one that was not lives, and one that is excluded gets nothing. Links that the
+/// user prefers come first; the others get what these cannot take.
 #[derive(Debug, Default)]
 pub(super) struct Auto {
     waiting: bool,

@@ -3,17 +3,17 @@ use hawser_types::Instant;
 use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason, usable};
 use crate::PathView;
 
-/// Blocking estimation: the quickest channel; while that is busy, the quickest that is ready, unless
-/// a chunk on it would fill the window before it is acknowledged and so stop the quickest.
+/// Blocking estimation: the quickest channel; while that is busy, the quickest that is ready,
+/// unless a chunk on it would fill the window before it is acknowledged and so stop the quickest.
 ///
-/// During one round trip R_s of the slow channel the fast one sends, window by window,
-/// X = (W_f + S · (r − 1) / 2) · r bytes, where r = R_s / R_f and S is a segment: a window that
-/// grows by a segment for each round trip. The slow channel is passed over when
-/// λ · X > M − (in flight on it + the chunk), where M is all that may be under way at once.
+/// During one round trip R_s of the slow channel the fast one sends, window by window, X = (W_f + S
+/// · (r − 1) / 2) · r bytes, where r = R_s / R_f and S is a segment: a window that grows by a
+/// segment for each round trip. The slow channel is passed over when λ · X > M − (in flight on it +
+/// the chunk), where M is all that may be under way at once.
 ///
-/// λ corrects the estimate: chunks that had to be sent again within the last round trip of the
-/// slow channel raise it by 0.04, else it falls by 0.01, between 1 and 1.3 and from 1.2, which are
-/// the values of the authors' implementation.
+/// λ corrects the estimate: chunks that had to be sent again within the last round trip of the slow
+/// channel raise it by 0.04, else it falls by 0.01, between 1 and 1.3 and from 1.2, which are the
+/// values of the authors' implementation.
 ///
 /// Source: S. Ferlin, Ö. Alay, O. Mehani, R. Boreli, *BLEST: Blocking Estimation-based MPTCP
 /// Scheduler for Heterogeneous Networks*, IFIP Networking 2016, §III.

@@ -9,9 +9,10 @@ use crate::PathView;
 /// chunk that fits one segment goes over the quickest ready channel of another link as well, unless
 /// that is far slower.
 ///
-/// Arrival is reckoned in round trips, since what exceeds the window needs another round, and by the
-/// link's rate behind all that is under way on the link, unless that rate is a mere guess. The idea is ECF's (Lim et al., CoNEXT
-/// 2017). Of small chunks one lost packet costs nothing, since the copy is on its way already.
+/// Arrival is reckoned in round trips, since what exceeds the window needs another round, and by
+/// the link's rate behind all that is under way on the link, unless that rate is a mere guess. The
+/// idea is ECF's (Lim et al., CoNEXT 2017). Of small chunks one lost packet costs nothing, since
+/// the copy is on its way already.
 #[derive(Debug)]
 pub(super) struct Express;
 

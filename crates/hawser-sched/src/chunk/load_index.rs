@@ -12,7 +12,8 @@ use crate::PathView;
 /// 3. index = relation / highest relation; *lower is better*
 /// 4. load = ⌈index / lowest index⌉ segments in each round
 ///
-/// Taken literally this does not do what its text says: the load of step 4 is largest for the *worst*
+/// Taken literally this does not do what its text says: the load of step 4 is largest for the
+/// *worst*
 /// interface; the shift of step 2 leaves loads of 1 and 2 at most where rates are 10 : 1; units
 /// decide how much the shift distorts; a free link has a cost of zero, whose logarithm is not
 /// finite; and a relation of exactly zero divides by zero in step 4.

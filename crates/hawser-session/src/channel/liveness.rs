@@ -41,7 +41,8 @@ impl Liveness {
         self.doubted_at = Some(now);
     }
 
-    /// True if the link is in doubt, and the channel was not heard since. `heard`: when it last was.
+    /// True if the link is in doubt, and the channel was not heard since. `heard`: when it last
+    /// was.
     pub(crate) fn is_in_doubt(&self, heard: Option<Instant>) -> bool {
         self.doubted_at.is_some_and(|at| heard <= Some(at))
     }

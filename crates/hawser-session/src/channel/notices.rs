@@ -106,6 +106,6 @@ pub(crate) fn stamp_of(report: &PathReport) -> Instant {
 
 /// Least time between two reports on a channel that carries something.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
-/// Least payload between two reports. A report is some twenty bytes, and should take a thousandth of
-/// a slow link at most.
+/// Least payload between two reports. A report is some twenty bytes, and should take a thousandth
+/// of a slow link at most.
 const REPORT_AFTER: u64 = 20_000;

@@ -58,17 +58,17 @@ impl Channel {
         self.outbound.overdue(now).saturating_sub(usual)
     }
 
-    /// True if nothing came of the chunks in flight for longer than TCP takes to repair a loss: three
-    /// segments and a quarter of a round trip to find it (RFC 8985, 6.2), a round trip to hear that it
-    /// is repaired.
+    /// True if nothing came of the chunks in flight for longer than TCP takes to repair a loss:
+    /// three segments and a quarter of a round trip to find it (RFC 8985, 6.2), a round trip to
+    /// hear that it is repaired.
     pub(crate) fn has_stalled(&self, now: Instant) -> bool {
         let patience = TIMEOUT_MARGIN.max(self.path.rtt() * 5 / 4)
             + self.time_for(u64::from(FULL_SEGMENT) * 4);
         self.outbound.sent().len() > 0 && now.since(self.outbound.last_progress()) > patience
     }
 
-    /// True if nothing came of the chunks in flight for longer than an association takes to repair a
-    /// loss. New chunks go elsewhere meanwhile.
+    /// True if nothing came of the chunks in flight for longer than an association takes to repair
+    /// a loss. New chunks go elsewhere meanwhile.
     pub(crate) fn is_late(&self, now: Instant) -> bool {
         let rtt = self.path.rtt() + self.path.latest().rtt_variation * 4;
         self.outbound.overdue(now) > LATE_AFTER.max(rtt * 2)
@@ -122,8 +122,8 @@ const FULL_SEGMENTS: usize = 4;
 const FULL_TIME: Duration = Duration::from_millis(100);
 const EXPRESS_SEGMENTS: usize = 4;
 const MIN_SEGMENT: usize = 256;
-/// A longer message arrives in more pieces: putting them together takes a longer copy, and waits for
-/// the last of them.
+/// A longer message arrives in more pieces: putting them together takes a longer copy, and waits
+/// for the last of them.
 const MAX_MESSAGE: usize = 16 * 1024;
 /// Segments that a fresh connection may send at once. Source: RFC 6928.
 const INITIAL_WINDOW: u32 = 10;

@@ -52,9 +52,9 @@ impl Channels {
             && !self.link_lives(channel, expected.rtt)
     }
 
-    /// True if a channel is to be given up. The last one that may still live is given more time, and
-    /// so is one whose link lives: TCP repairs a loss better than a new connection does. `usual`: the
-    /// longest silence that is usual for the link.
+    /// True if a channel is to be given up. The last one that may still live is given more time,
+    /// and so is one whose link lives: TCP repairs a loss better than a new connection does.
+    /// `usual`: the longest silence that is usual for the link.
     pub(crate) fn is_dead(
         &self,
         now: Instant,
@@ -88,8 +88,8 @@ impl Channels {
         self.link_lives(channel, self.expectation(channel).rtt)
     }
 
-    /// True if this side had no sign of life of a link for as long as would make it suspect, even if
-    /// nothing was due: little was in flight there since.
+    /// True if this side had no sign of life of a link for as long as would make it suspect, even
+    /// if nothing was due: little was in flight there since.
     pub(crate) fn seems_silent(&self, now: Instant, link: LinkIndex) -> bool {
         self.of_link(link).all(|channel| {
             let silence = channel.path().silence();
@@ -118,8 +118,8 @@ impl Channels {
         telling.filter(|at| *at > now).min()
     }
 
-    /// Returns how much longer acknowledgements may take on a link that still brings data: they wait
-    /// in the queue that the peer has filled, of which this side knows nothing.
+    /// Returns how much longer acknowledgements may take on a link that still brings data: they
+    /// wait in the queue that the peer has filled, of which this side knows nothing.
     fn excuse(&self, now: Instant, channel: &Channel) -> Duration {
         let mut same_link = self.of_link(channel.link());
         match same_link.any(|other| other.inbound().is_flowing(now)) {

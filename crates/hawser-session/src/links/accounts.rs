@@ -131,8 +131,8 @@ impl LinkAccount {
         self.late += bytes;
     }
 
-    /// Books time in which readers waited for this link; `stalls`: other links had nothing that they
-    /// might send.
+    /// Books time in which readers waited for this link; `stalls`: other links had nothing that
+    /// they might send.
     pub(crate) fn on_blocked(&mut self, span: Duration, stalls: bool) {
         self.blocked += span;
         if stalls {

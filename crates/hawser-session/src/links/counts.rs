@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use hawser_path::{ChannelCount, LinkFacts, Spread};
+use hawser_sched::{ChannelCount, LinkFacts, Spread};
 use hawser_types::{ByteCount, Instant, LinkIndex};
 
 use super::accounts::LinkAccounts;

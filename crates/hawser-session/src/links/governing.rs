@@ -61,8 +61,8 @@ impl Governing {
 }
 
 /// Charges the links that readers wait for, as far as acknowledgements show it: the peer holds
-/// something of a stream that lies behind the first chunk which it does not hold. `used_up`: nothing
-/// new may be sent.
+/// something of a stream that lies behind the first chunk which it does not hold. `used_up`:
+/// nothing new may be sent.
 pub(super) fn book_waits(
     span: Duration,
     accounts: &mut LinkAccounts,

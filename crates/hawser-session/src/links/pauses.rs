@@ -8,8 +8,8 @@ use hawser_types::Instant;
 /// How long a link falls silent at a time and comes back by itself, over all of its channels, since
 /// each new one starts without a memory.
 ///
-/// A link that serves in turns is worth waiting for: what waits in its queue comes late, not never, and
-/// a new connection takes longer.
+/// A link that serves in turns is worth waiting for: what waits in its queue comes late, not never,
+/// and a new connection takes longer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pauses {
     /// Since when the link was silent, if it lost a channel by that and has got none since.

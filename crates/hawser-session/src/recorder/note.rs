@@ -20,7 +20,7 @@ pub enum Note {
         channel: ChannelId,
         /// The link below it.
         link: LinkIndex,
-        /// What it is for.
+        /// Kind of chunks that it is for.
         role: ChannelRole,
     },
     /// A channel is gone: its connection ended, its link went, or it was given up.
@@ -31,7 +31,7 @@ pub enum Note {
         link: LinkIndex,
         /// Chunks on it that the peer had not acknowledged.
         chunks: u64,
-        /// How long it had been silent, where something was due.
+        /// Time for which it had been silent, where something was due.
         silence: Duration,
     },
     /// A channel fell silent against expectation.
@@ -43,7 +43,7 @@ pub enum Note {
         /// Chunks on it that the peer had not acknowledged: those that no other link carries are
         /// copied.
         chunks: u64,
-        /// How long it had been silent.
+        /// Time for which it had been silent.
         silence: Duration,
     },
     /// A suspect channel speaks again.
@@ -67,11 +67,11 @@ pub enum Note {
     },
     /// Bulk chunks are placed by this policy from now on.
     Policy(ChunkPolicy),
-    /// What the user and the governor allow a link has changed.
+    /// The user's and the governor's permission for a link has changed.
     Standing {
         /// The link.
         link: LinkIndex,
-        /// What it may be used for from now on.
+        /// Permission from now on.
         standing: Standing,
     },
     /// A chunk that is under way was given to an idle channel as well.
@@ -85,15 +85,15 @@ pub enum Note {
     },
     /// Chunks go over another transport than before.
     Transport {
-        /// What bulk goes over from now on.
+        /// Transport of bulk from now on.
         transport: Transport,
-        /// Why.
+        /// Reason for it.
         reason: TransportReason,
-        /// What TCP channels and the association delivered when they were last measured; zero where they
-        /// were not.
+        /// What TCP channels and the association delivered when they were last measured; zero where
+        /// they were not.
         measured: [Rate; 2],
     },
-    /// How a channel stands, at most five times a second.
+    /// Figures of a channel, at most five times a second.
     Sample {
         /// The channel.
         channel: ChannelId,
@@ -120,7 +120,7 @@ pub enum Note {
 pub(super) type Words = SmallVec<[u64; 9]>;
 
 impl Note {
-    /// Whether it is kept apart as well, so that many decisions do not push it out.
+    /// True if it is kept apart as well, so that many decisions do not push it out.
     pub(super) fn is_rare(&self) -> bool {
         !matches!(self, Self::Helped { .. } | Self::Sample { .. })
     }

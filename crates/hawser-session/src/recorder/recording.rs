@@ -9,32 +9,32 @@ use super::view::FIELDS;
 use super::{Note, Recorder};
 use crate::side::Side;
 
-/// What a session has recorded, apart from the session.
+/// The record of a session, apart from the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
-    /// What is known beside the entries.
+    /// Facts beside the entries.
     pub head: Head,
     blocks: Vec<Vec<u8>>,
 }
 
-/// What a recording says of itself.
+/// Facts on a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// Which side of the session recorded it.
     pub side: Side,
     /// The policy for bulk when it was taken.
     pub policy: ChunkPolicy,
-    /// When the session began, on the clock of the entries.
+    /// Time when the session began, on the clock of the entries.
     pub began: Instant,
-    /// When it was taken, on the same clock.
+    /// Time when it was taken, on the same clock.
     pub taken: Instant,
-    /// When it was taken, in milliseconds since 1970-01-01 00:00 UTC; 0 in virtual time.
+    /// Time when it was taken, in milliseconds since 1970-01-01 00:00 UTC; 0 in virtual time.
     pub taken_unix_ms: u64,
-    /// Whether every decision since the beginning is there.
+    /// Every decision since the beginning is there.
     pub is_whole: bool,
     /// The names of links, where they are known.
     pub links: Vec<(LinkIndex, String)>,
-    /// Where streams led, if that was asked for.
+    /// Destinations of streams, if the caller asked for them.
     pub destinations: Vec<(StreamId, String)>,
 }
 
@@ -192,7 +192,7 @@ fn notes_block<'a>(notes: impl Iterator<Item = &'a (Instant, Note)>) -> Vec<u8> 
     block
 }
 
-/// What numbers in entries stand for, by name.
+/// Names of the numbers in entries.
 fn tables() -> [(&'static str, Vec<&'static str>); 3] {
     let policies = ChunkPolicy::ALL.map(ChunkPolicy::name).to_vec();
     let reasons = Reason::ALL.map(Reason::name).to_vec();

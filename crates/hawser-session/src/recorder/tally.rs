@@ -11,7 +11,7 @@ use super::entry::Taken;
 use super::note::nanos;
 use crate::by_role::slot;
 
-/// What one decision meant for one link.
+/// Meaning of one decision for one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Verdict {
@@ -80,7 +80,7 @@ impl Verdict {
     }
 }
 
-/// What was counted of one stream.
+/// Counts of one stream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StreamTally {
     pub(super) stream: StreamId,
@@ -90,7 +90,7 @@ pub(super) struct StreamTally {
     pub(super) links: [LinkTally; MAX_LINKS],
 }
 
-/// What was counted of one stream on one link.
+/// Counts of one stream on one link.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LinkTally {
     /// Payload given to it, copies left out.
@@ -131,7 +131,7 @@ pub(super) struct Tallies {
     held: [Option<Held>; 2],
 }
 
-/// Since when nothing is sent although links are ready.
+/// A time in which nothing is sent although links are ready.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Held {
     since: hawser_types::Instant,
@@ -205,7 +205,7 @@ impl Tallies {
         }
     }
 
-    /// What a link may be used for. Whether that has changed.
+    /// Notes the permission of a link. True if it has changed.
     pub(super) fn on_standing(&mut self, link: LinkIndex, standing: Standing) -> bool {
         let state = self.state(link);
         state.is_some_and(|state| std::mem::replace(&mut state.standing, standing) != standing)
@@ -254,7 +254,7 @@ impl Tallies {
         }
     }
 
-    /// What a decision for `best` meant for each link.
+    /// Returns the meaning of a decision for `best` for each link.
     fn judge(
         &self,
         views: &[PathView],
@@ -454,7 +454,7 @@ impl LinkTally {
     }
 }
 
-/// What a decision for `best` meant for a channel.
+/// Returns the meaning of a decision for `best` for a channel.
 fn verdict(view: &PathView, best: &PathView, chosen: [ChannelId; 2], reason: Reason) -> Verdict {
     if view.channel == chosen[0] || view.channel == chosen[1] {
         return Verdict::Carried;

@@ -73,8 +73,8 @@ fn is_slow_bulk(channel: &Channel) -> bool {
 /// queue; `None` if the link is not slow, or has no queue now. The variation of the round-trip time
 /// is the path's own, and no queue.
 ///
-/// The rate is the latest one: the highest ever would be an idle moment's on a fresh connection, and
-/// the rate of a channel that is held back says nothing of the highest.
+/// The rate is the latest one: the highest ever would be an idle moment's on a fresh connection,
+/// and the rate of a channel that is held back says nothing of the highest.
 fn fills_path(channel: &Channel) -> Option<ByteCount> {
     let path = channel.path();
     let kernel = path.latest();

@@ -29,7 +29,8 @@ pub(super) struct LinkFacts {
 }
 
 impl LinksFacts {
-    /// Gathers the facts of every link, in one walk over all channels that may have chunks of a kind.
+    /// Gathers the facts of every link, in one walk over all channels that may have chunks of a
+    /// kind.
     pub(super) fn gather(
         &mut self,
         channels: &Channels,
@@ -83,8 +84,8 @@ impl LinkFacts {
         self.pauses
     }
 
-    /// Returns the bytes in flight on the link beside a channel's own that take of its rate: each of
-    /// several bulk channels was measured while the others were busy too.
+    /// Returns the bytes in flight on the link beside a channel's own that take of its rate: each
+    /// of several bulk channels was measured while the others were busy too.
     pub(super) fn beside(&self, channel: &Channel) -> ByteCount {
         let own = match channel.role() {
             ChannelRole::Bulk => self.bulk_in_flight,

@@ -83,7 +83,7 @@ pub struct DatagramSealer {
     key: Arc<DatagramKey>,
     /// Of the next datagram.
     number: u64,
-    /// When the key was first used.
+    /// Time when the key was first used.
     began: Option<Instant>,
 }
 
@@ -93,7 +93,7 @@ pub struct DatagramSealer {
 pub struct Exhausted;
 
 impl DatagramSealer {
-    /// What stands at the front of its datagrams.
+    /// Returns the key id at the front of its datagrams.
     pub fn key_id(&self) -> KeyId {
         self.id
     }
@@ -120,8 +120,10 @@ impl DatagramSealer {
         &self.key
     }
 
-    /// Appends to `out` what [`DatagramKey::seal`] makes a sealed datagram of, once: `packet` with the
-    /// next number in front and room behind. So datagrams can be numbered in one place, and sealed later
+    /// Appends to `out` what [`DatagramKey::seal`] makes a sealed datagram of, once: `packet` with
+    /// the
+    /// next number in front and room behind. So datagrams can be numbered in one place, and sealed
+    /// later
     /// by whoever sends them, with the [`Self::key`] that they had here.
     ///
     /// # Errors
@@ -238,12 +240,12 @@ pub enum Rejected {
 }
 
 impl DatagramOpener {
-    /// What stands at the front of its datagrams.
+    /// Returns the key id at the front of its datagrams.
     pub fn key_id(&self) -> KeyId {
         self.id
     }
 
-    /// How many datagrams had its key id and did not open.
+    /// Returns how many datagrams had its key id and did not open.
     pub fn forgeries(&self) -> u64 {
         self.forgeries
     }
@@ -279,8 +281,8 @@ impl DatagramOpener {
         Ok(datagram.freeze())
     }
 
-    /// Which phase a number means that says it by its last digits: of the three for which there are keys
-    /// one at most, and otherwise one for which there is none.
+    /// Which phase a number means that says it by its last digits: of the three for which there are
+    /// keys one at most, and otherwise one for which there is none.
     fn phase_of(&self, said: u64) -> u64 {
         let ahead = (said / NUMBERS_PER_KEY).wrapping_sub(self.phase) % PHASES_TOLD;
         match self.phase.checked_sub(1) {
@@ -353,7 +355,8 @@ impl Key {
 }
 
 impl Aead {
-    /// How many forged datagrams a channel may try before forging one becomes likely enough to count.
+    /// How many forged datagrams a channel may try before forging one becomes likely enough to
+    /// count.
     ///
     /// Source: RFC 9001 §6.6.
     fn most_forgeries(self) -> u64 {
@@ -383,13 +386,14 @@ const HEADER_LENGTH: usize = KEY_ID_LENGTH + NUMBER_LENGTH;
 const KEY_ID_LENGTH: usize = 4;
 /// Of what is said of a number: all that it is under its key, and enough of which key that is.
 const NUMBER_LENGTH: usize = 3;
-/// How many phases in a row can be told from each other: the previous, the latest, the next, and others.
+/// How many phases in a row can be told from each other: the previous, the latest, the next, and
+/// others.
 const PHASES_TOLD: u64 = (1 << (8 * NUMBER_LENGTH)) / NUMBERS_PER_KEY;
 const _: () = assert!(PHASES_TOLD == 4);
 /// The first number that is never used.
 const END: u64 = 1 << 48;
-/// Half of what AES-GCM is good for under one key with datagrams of any size (RFC 9001 §6.6). A power of
-/// two, so that a number says by itself which key it belongs to.
+/// Half of what AES-GCM is good for under one key with datagrams of any size (RFC 9001 §6.6). A
+/// power of two, so that a number says by itself which key it belongs to.
 const NUMBERS_PER_KEY: u64 = 1 << 22;
 const MAX_KEY_AGE: Duration = Duration::from_secs(3600);
 /// How long datagrams that were overtaken may be under way.

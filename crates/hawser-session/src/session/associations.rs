@@ -37,15 +37,15 @@ impl Session {
         self.schedule(now);
     }
 
-    /// Returns the transport that chunks are to travel over: this client's choice, or the one that a
-    /// gateway's client told it.
+    /// Returns the transport that chunks are to travel over: this client's choice, or the one that
+    /// a gateway's client told it.
     pub fn transport(&self) -> TransportChoice {
         self.transports.choice()
     }
 
-    /// Tells the gateway that an association begins with the keys of this channel, whose number came
-    /// from [`Session::take_grant`]. The gateway expects one that was begun before no longer, unless
-    /// it stands.
+    /// Tells the gateway that an association begins with the keys of this channel, whose number
+    /// came from [`Session::take_grant`]. The gateway expects one that was begun before no longer,
+    /// unless it stands.
     pub fn begin_association(&mut self, now: Instant, channel: ChannelId) {
         self.transports.announce(channel);
         let transport = self.transports.choice();
@@ -54,8 +54,8 @@ impl Session {
         self.schedule(now);
     }
 
-    /// Returns what follows the records that an association has: its choice of paths depends on that.
-    /// To be asked when [`Session::poll_transmit`] gives no more.
+    /// Returns what follows the records that an association has: its choice of paths depends on
+    /// that. To be asked when [`Session::poll_transmit`] gives no more.
     pub fn behind(&self) -> Behind {
         let mut behind = Behind::default();
         for stream in self.streams.waiting(MOST_LOOKED_AT) {

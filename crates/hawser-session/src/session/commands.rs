@@ -28,8 +28,8 @@ impl Session {
         Ok(())
     }
 
-    /// Returns a channel number to join with; `None` until the gateway grants more. A number that was
-    /// taken counts as used, even if the join fails.
+    /// Returns a channel number to join with; `None` until the gateway grants more. A number that
+    /// was taken counts as used, even if the join fails.
     pub fn take_grant(&mut self) -> Option<ChannelId> {
         self.received_grants.take()
     }

@@ -14,8 +14,8 @@ impl Session {
         self.commands.peer_takes_datagrams()
     }
 
-    /// Sends a datagram that belongs to a stream, once, as soon as a channel would send it. It may be
-    /// lost, and overtake others. A peer that does not know the stream yet drops it.
+    /// Sends a datagram that belongs to a stream, once, as soon as a channel would send it. It may
+    /// be lost, and overtake others. A peer that does not know the stream yet drops it.
     pub fn send_datagram(
         &mut self,
         now: Instant,
@@ -50,8 +50,8 @@ impl Session {
         }
     }
 
-    /// Returns the next datagram that came for a stream; `None`: [`Event::Datagram`] tells when there
-    /// is one.
+    /// Returns the next datagram that came for a stream; `None`: [`Event::Datagram`] tells when
+    /// there is one.
     pub fn receive_datagram(&mut self, id: StreamId) -> Result<Option<Bytes>, StreamError> {
         match self.streams.open_mut(id)?.datagrams_mut().pop() {
             Some(payload) => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_types::{ChannelId, Instant, LinkIndex, StreamId};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, StreamId};
 use hawser_wire::{
     ChunkHeader, Command, Frame, FrameIterator, PathReport, RECORD_HEADER_LENGTH, StateFrame,
 };
@@ -18,14 +18,30 @@ use crate::streams::Found;
 use crate::unacknowledged::ChunkKey;
 
 impl Session {
-    /// Takes in the opened body of a record that came on a channel. An error is the peer's fault:
-    /// the session can't go on.
+    /// Takes in the opened body of a record that came on a channel, in a buffer of 128 KiB. An
+    /// error is the peer's fault: the session can't go on.
     pub fn handle_record(
         &mut self,
         now: Instant,
         id: ChannelId,
-        mut body: Bytes,
+        body: Bytes,
     ) -> Result<(), PeerFault> {
+        self.handle_record_in(now, id, body, USUAL_BUFFER)
+    }
+
+    /// As [`Session::handle_record`], for a body that is a slice of a buffer of so many bytes.
+    ///
+    /// A payload that waits for its reader keeps the whole buffer alive. So the session copies the
+    /// payloads that take less than an eighth of their buffer, and keeps slices of the others: the
+    /// memory of all of them is at most eight times what credit allows, and mostly the same.
+    pub fn handle_record_in(
+        &mut self,
+        now: Instant,
+        id: ChannelId,
+        mut body: Bytes,
+        buffer: ByteCount,
+    ) -> Result<(), PeerFault> {
+        let copy_below = buffer.as_usize() / COPIED_PART;
         let Some(channel) = self.channels.get_mut(id) else {
             return Ok(());
         };
@@ -52,7 +68,7 @@ impl Session {
                     if channel.is_some_and(|c| c.inbound_mut().on_chunk(now, payload.len())) {
                         self.channels.wake(id);
                     }
-                    self.on_chunk(now, header, payload)?;
+                    self.on_chunk(now, header, payload, copy_below)?;
                 }
             }
         }
@@ -149,6 +165,7 @@ impl Session {
         now: Instant,
         header: ChunkHeader,
         payload: Bytes,
+        copy_below: usize,
     ) -> Result<(), PeerFault> {
         let id = header.stream;
         if id == StreamId::COMMANDS {
@@ -162,10 +179,9 @@ impl Session {
         let Some(stream) = self.streams.get_mut(id) else {
             return Ok(());
         };
-        // A small payload would keep the whole buffer that it came in alive.
-        let payload = match payload.len() {
-            0..COPY_BELOW => Bytes::copy_from_slice(&payload),
-            _ => payload,
+        let payload = match payload.len() < copy_below {
+            true => Bytes::copy_from_slice(&payload),
+            false => payload,
         };
         if stream.is_abandoned() && !payload.is_empty() && stream.send().is_acknowledged() {
             self.reset(now, id, 0);
@@ -264,5 +280,7 @@ impl Session {
     }
 }
 
-/// Smaller payloads are copied out of the receive buffer.
-const COPY_BELOW: usize = 16 * 1024;
+/// Payloads below this part of their buffer are copied out of it.
+const COPIED_PART: usize = 8;
+/// Size of the buffers of drivers that do not say it.
+const USUAL_BUFFER: ByteCount = ByteCount::from_kib(128);

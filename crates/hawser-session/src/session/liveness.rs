@@ -52,9 +52,9 @@ impl Session {
         }
     }
 
-    /// Doubts a link that was silent for so long that a channel of it was given up, or that the peer
-    /// finds silent. Its other channels may never have had anything in flight: they have to answer
-    /// before they get any.
+    /// Doubts a link that was silent for so long that a channel of it was given up, or that the
+    /// peer finds silent. Its other channels may never have had anything in flight: they have to
+    /// answer before they get any.
     pub(super) fn doubt(&mut self, now: Instant, link: LinkIndex) {
         let is_meant = |channel: &Channel| channel.link() == link && !channel.is_suspect();
         let ids = self.channels.ids(is_meant);
@@ -177,8 +177,8 @@ impl Session {
         }
     }
 
-    /// Makes a silent channel suspect, and copies the chunks in flight on it to others, once for each
-    /// such time.
+    /// Makes a silent channel suspect, and copies the chunks in flight on it to others, once for
+    /// each such time.
     fn suspect(&mut self, now: Instant, id: ChannelId) {
         let Some(channel) = self.channels.get_mut(id) else {
             return;
@@ -219,8 +219,8 @@ impl Session {
         self.schedule(now);
     }
 
-    /// Copies chunks later that the peer's kernel has: its session most likely has them too, and can
-    /// say so over another link.
+    /// Copies chunks later that the peer's kernel has: its session most likely has them too, and
+    /// can say so over another link.
     fn delay_rest(&mut self, now: Instant, id: ChannelId) {
         let sound = self.channels.not_suspect();
         let round_trip = sound.map(|other| other.path().rtt()).min();

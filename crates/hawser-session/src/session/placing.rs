@@ -36,15 +36,28 @@ impl Session {
             return;
         }
         self.review_links(now);
-        self.place(now, ChannelRole::Express);
-        if self.place(now, ChannelRole::Bulk) {
+        if !self.channels.any_ready() {
+            return;
+        }
+        if self.has_source(ChannelRole::Express) {
+            self.place(now, ChannelRole::Express);
+        }
+        // Without new bulk an idle channel may repeat what is in flight.
+        let may_place = self.has_source(ChannelRole::Bulk) || !self.unacknowledged.is_empty();
+        if may_place && self.place(now, ChannelRole::Bulk) {
             self.help_the_tail(now);
         }
         self.place_datagrams(now);
     }
 
-    /// Finds out which links may be used now. Chunks that wait for one which may not be used any more
-    /// go elsewhere.
+    /// True unless there is surely nothing of a kind to place.
+    fn has_source(&self, role: ChannelRole) -> bool {
+        let commands = role == ChannelRole::Express && self.commands.sendable().is_some();
+        commands || self.unacknowledged.has_again(role) || self.streams.any_waiting(role)
+    }
+
+    /// Finds out which links may be used now. Chunks that wait for one which may not be used any
+    /// more go elsewhere.
     fn review_links(&mut self, now: Instant) {
         let recorder = &mut self.recorder;
         let on_standing = |link, standing| recorder.on_standing(now, link, standing);
@@ -53,8 +66,8 @@ impl Session {
         }
     }
 
-    /// Places chunks of one kind while there are any and a channel takes them. True if channels were
-    /// left over.
+    /// Places chunks of one kind while there are any and a channel takes them. True if channels
+    /// were left over.
     fn place(&mut self, now: Instant, role: ChannelRole) -> bool {
         self.look(now, role);
         if self.scheduling.preferred_go_first(role) {

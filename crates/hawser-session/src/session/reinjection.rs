@@ -1,7 +1,8 @@
 //! Chunks that are sent again over another link while theirs still lives.
 //!
 //! *Tail reinjection*: channels that have nothing left to send repeat what others are late with.
-//! *Head reinjection*: chunks that hold up the head of a line go again when their channel has stalled.
+//! *Head reinjection*: chunks that hold up the head of a line go again when their channel has
+//! stalled.
 
 use std::time::Duration;
 
@@ -56,10 +57,10 @@ impl Session {
     /// Sends the first chunks again on a channel that has stalled, if their stream waits for them
     /// more than for any other's.
     ///
-    /// The link may well live, so that the channel is not suspect: its TCP waits for a retransmission
-    /// to time out, or the peer never took the channel up. Chunks of an express channel go over a bulk
-    /// one: on a link with a short queue bulk crowds out the express channel's few segments, and its
-    /// time-outs grow to seconds.
+    /// The link may well live, so that the channel is not suspect: its TCP waits for a
+    /// retransmission to time out, or the peer never took the channel up. Chunks of an express
+    /// channel go over a bulk one: on a link with a short queue bulk crowds out the express
+    /// channel's few segments, and its time-outs grow to seconds.
     pub(super) fn reinject_heads(&mut self, now: Instant) {
         let most = self.channels.carried_in(REINJECTION_SPAN);
         let most = most.min(MAX_REINJECTED);
@@ -182,8 +183,8 @@ fn expected_arrival(now: Instant, channel: &Channel, sent: &Sent) -> Duration {
     drain.max((path.rtt() / 2).saturating_sub(age)) + overdue(now, channel, sent)
 }
 
-/// True if a chunk in flight is so late that TCP would have repaired a single loss by now. It is sent
-/// again whatever the budget.
+/// True if a chunk in flight is so late that TCP would have repaired a single loss by now. It is
+/// sent again whatever the budget.
 fn is_needed(now: Instant, channel: &Channel, sent: &Sent) -> bool {
     overdue(now, channel, sent) > TIMEOUT_MARGIN + channel.time_for(sent.length() * 2)
 }

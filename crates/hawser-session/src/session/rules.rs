@@ -13,10 +13,10 @@ use crate::recorder::Note;
 use crate::side::Side;
 
 impl Session {
-    /// Takes the user's rules for links in place of those before; links without a rule are used like
-    /// any other. They hold at once: data in flight stays where it is, data that waits for a link
-    /// which may not be used any more goes elsewhere. For clients, which tell their gateway the
-    /// rules for its direction, of at most 64 links.
+    /// Takes the user's rules for links in place of those before; links without a rule are used
+    /// like any other. They hold at once: data in flight stays where it is, data that waits for a
+    /// link which may not be used any more goes elsewhere. For clients, which tell their gateway
+    /// the rules for its direction, of at most 64 links.
     pub fn set_rules(&mut self, now: Instant, rules: &BTreeMap<LinkIndex, Terms>) {
         let told = self.links.set_rules(rules, &mut self.channels);
         self.events.push(Event::RulesChanged);

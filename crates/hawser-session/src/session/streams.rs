@@ -97,7 +97,8 @@ impl Session {
         }
     }
 
-    /// Reads up to `max` bytes of a stream: the next in order, or in unordered reading any that came.
+    /// Reads up to `max` bytes of a stream: the next in order, or in unordered reading any that
+    /// came.
     pub fn read(
         &mut self,
         now: Instant,
@@ -127,8 +128,8 @@ impl Session {
         Ok(ReadOutcome::Data(offset.value(), bytes))
     }
 
-    /// Lets go of a stream: what was written still arrives, and the end after it. What the peer sends
-    /// from now on has no reader, so that it resets the stream.
+    /// Lets go of a stream: what was written still arrives, and the end after it. What the peer
+    /// sends from now on has no reader, so that it resets the stream.
     pub fn abandon(&mut self, now: Instant, id: StreamId) {
         let Some(stream) = self.streams.get_mut(id) else {
             return;
@@ -148,16 +149,16 @@ impl Session {
         Ok(())
     }
 
-    /// True if everything written to the stream, and its end, is held by the peer; also for a stream
-    /// that is over.
+    /// True if everything written to the stream, and its end, is held by the peer; also for a
+    /// stream that is over.
     pub fn is_acknowledged(&self, id: StreamId) -> bool {
         let stream = self.streams.get(id);
         stream.is_none_or(|stream| stream.send().is_acknowledged())
     }
 
-    /// Lends at most `receive` to streams beyond their own 64 KiB from now on, and lets at most `send`
-    /// be unacknowledged. Returns how much of either is in use; memory above the bound is given back
-    /// as streams end and the peer acknowledges.
+    /// Lends at most `receive` to streams beyond their own 64 KiB from now on, and lets at most
+    /// `send` be unacknowledged. Returns how much of either is in use; memory above the bound is
+    /// given back as streams end and the peer acknowledges.
     pub fn set_memory(
         &mut self,
         now: Instant,

@@ -12,8 +12,8 @@ use crate::outgoing::Outgoing;
 use crate::seal::TAG_LENGTH;
 
 impl Session {
-    /// Makes the next record for a channel: a chunk if one was placed there, with all the state that
-    /// is due. `false`: nothing to send. A channel that gave a chunk counts as busy until
+    /// Makes the next record for a channel: a chunk if one was placed there, with all the state
+    /// that is due. `false`: nothing to send. A channel that gave a chunk counts as busy until
     /// [`Session::handle_writable`] says otherwise.
     pub fn poll_transmit(&mut self, now: Instant, id: ChannelId, out: &mut Outgoing) -> bool {
         out.clear();
@@ -105,8 +105,8 @@ impl Session {
         self.put_credit(id, out);
     }
 
-    /// Puts limits that have moved, and copies of those that went over another channel: a writer that
-    /// waits for its credit should not wait for TCP to repair a loss.
+    /// Puts limits that have moved, and copies of those that went over another channel: a writer
+    /// that waits for its credit should not wait for TCP to repair a loss.
     fn put_credit(&mut self, id: ChannelId, out: &mut Outgoing) {
         let second = match self.streams.is_credit_due() {
             true => self.channels.quickest_beside(id),
@@ -175,8 +175,8 @@ impl Session {
         self.on_record_made(now, id, None, out);
     }
 
-    /// Puts datagrams into a record for a channel, one or `most` bytes of them. Returns the stream of
-    /// the first.
+    /// Puts datagrams into a record for a channel, one or `most` bytes of them. Returns the stream
+    /// of the first.
     fn put_datagrams(
         &mut self,
         id: ChannelId,

@@ -67,14 +67,14 @@ impl Pool {
         BASE_CREDIT + self.capacity / 2
     }
 
-    /// What a new stream begins with: what streams of this session have come to need, within
-    /// bounds.
+    /// Returns the window of a new stream: the one that streams of this session came to need,
+    /// within bounds.
     fn opening_window(&self) -> u64 {
         let needed = self.grown.min(self.small_share());
         OPENING_WINDOW.max(needed).min(self.largest_window())
     }
 
-    /// What a stream may be lent before it is there, or has shown anything.
+    /// Returns what a stream may be lent before it is open, or has shown its rate.
     fn small_share(&self) -> u64 {
         self.capacity / 32
     }
@@ -219,7 +219,7 @@ impl ReceiveStream {
         self.limit
     }
 
-    /// Whether the peer was ever allowed more than what every stream has.
+    /// True if the peer was ever allowed more than the credit of every stream.
     pub(crate) fn has_moved(&self) -> bool {
         self.limit > BASE_CREDIT
     }
@@ -242,7 +242,7 @@ impl ReceiveStream {
     }
 }
 
-/// What a new stream may send before any reader has shown how fast it is.
+/// Window of a new stream before any reader has shown its speed.
 const OPENING_WINDOW: u64 = 256 * 1024;
 
 #[cfg(test)]

@@ -174,7 +174,7 @@ impl SendStream {
         self.write_blocked = false;
     }
 
-    /// Whether the application has ended this direction.
+    /// True if the application has ended this direction.
     fn is_finished(&self) -> bool {
         self.end != End::Open
     }
@@ -199,7 +199,7 @@ impl SendStream {
         self.next.value()
     }
 
-    /// How many bytes the next chunk could have; `None` when there is nothing to send now.
+    /// Returns how many bytes the next chunk could have; `None` when there is nothing to send now.
     /// `Some(0)`: only an opening or an end waits.
     pub(crate) fn sendable(&self) -> Option<u64> {
         let data = self.queued.min(self.limit.saturating_sub(self.used));
@@ -223,7 +223,7 @@ impl SendStream {
         self.end == End::Open && self.queued >= SEND_BUFFER / 4
     }
 
-    /// How much more the peer's credit allows to send.
+    /// Returns how much more the peer's credit allows to send.
     pub(crate) fn credit(&self) -> u64 {
         self.limit.saturating_sub(self.used)
     }
@@ -285,7 +285,7 @@ impl SendStream {
         self.limit = self.limit.max(limit);
     }
 
-    /// What the peer allows in total.
+    /// Returns the peer's limit.
     #[cfg(test)]
     pub(crate) fn limit(&self) -> u64 {
         self.limit
@@ -338,7 +338,7 @@ impl SendStream {
     }
 }
 
-/// How many bytes a stream may still send ahead of bulk. It starts full, so that every stream's
+/// Bytes that a stream may still send ahead of bulk. It starts full, so that every stream's
 /// beginning goes ahead, and refills slowly, so that a stream which says little stays ahead.
 #[derive(Debug)]
 struct Allowance {
@@ -361,7 +361,7 @@ impl Allowance {
     }
 }
 
-/// What an application may write ahead of what links take.
+/// Bytes that an application may write ahead of the links.
 const SEND_BUFFER: u64 = 1 << 20;
 /// Writes shorter than this are gathered into larger pieces.
 const GATHER: usize = 8 * 1024;

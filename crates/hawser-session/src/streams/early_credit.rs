@@ -69,8 +69,8 @@ impl EarlyCredit {
         told.map(|(id, _)| *id)
     }
 
-    /// Keeps the peer's limit for a stream that this side has yet to open; `next` is the one that it
-    /// opens next. The limit of a stream that is too far ahead is not kept.
+    /// Keeps the peer's limit for a stream that this side has yet to open; `next` is the one that
+    /// it opens next. The limit of a stream that is too far ahead is not kept.
     pub(super) fn on_credit(&mut self, next: StreamId, id: StreamId, limit: u64) {
         if (next.value()..next.value() + KEPT_STREAMS * 2).contains(&id.value()) {
             let known = self.limits.entry(id).or_default();

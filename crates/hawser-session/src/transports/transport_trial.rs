@@ -1,4 +1,5 @@
-//! The trial of the transport that is not in use, which shows now and then whether it delivers more.
+//! The trial of the transport that is not in use, which shows now and then whether it delivers
+//! more.
 //!
 //! The measure is the data that the peer holds thanks to a transport, over the time in which there
 //! was more to send than it took. Both at once would not show it, since they share the links. A
@@ -89,8 +90,8 @@ struct Trial {
 }
 
 impl Look {
-    /// A look at `channels`. `demand`: there is more to send than is taken. `held`: payload that the
-    /// peer holds thanks to each transport, since the session began.
+    /// A look at `channels`. `demand`: there is more to send than is taken. `held`: payload that
+    /// the peer holds thanks to each transport, since the session began.
     pub(super) fn new<'a>(
         now: Instant,
         demand: bool,
@@ -225,11 +226,11 @@ impl TransportTrial {
         }
     }
 
-    /// Begins with the association where the properties of the links speak for it. On a long path TCP
-    /// takes many round trips to grow, and each loss holds up everything for as long; on a link that
-    /// serves in turns, it takes long to find out that the link serves again. If links are so slow
-    /// that either is little beside the time that they need, TCP comes first. Measurements decide
-    /// later.
+    /// Begins with the association where the properties of the links speak for it. On a long path
+    /// TCP takes many round trips to grow, and each loss holds up everything for as long; on a link
+    /// that serves in turns, it takes long to find out that the link serves again. If links are so
+    /// slow that either is little beside the time that they need, TCP comes first. Measurements
+    /// decide later.
     fn follow_the_links(&mut self, look: &Look, demand: Demand) {
         let is_fresh = self.measured == [None; 2];
         let is_likely = is_fresh && look.longest_path >= LONG_PATH || look.in_turns;
@@ -376,8 +377,8 @@ impl Trial {
             return None;
         }
         let (new, old) = (self.samples.mean(FEW * 2), chosen.mean(REFERENCE));
-        // Rates vary over longer times than a trial takes: the transport that was watched for longer
-        // tells by how much.
+        // Rates vary over longer times than a trial takes: the transport that was watched for
+        // longer tells by how much.
         let spread =
             (chosen.spread(REFERENCE) * new / old.max(1.0)).max(self.samples.spread(FEW * 2));
         let error = |count: usize| (CORRELATED / count as f64).sqrt();
@@ -435,7 +436,8 @@ const START: Duration = Duration::from_millis(300);
 const LONGEST_START: Duration = Duration::from_secs(2);
 /// On shorter paths TCP is as good at the beginning, measured in the simulator.
 const LONG_PATH: Duration = Duration::from_millis(280);
-/// Factor by which the other transport has to deliver more: less is noise, and not worth the change.
+/// Factor by which the other transport has to deliver more: less is noise, and not worth the
+/// change.
 const MARGIN: f64 = 1.03;
 /// Below this part of its best rate, the other transport may do better by now.
 const FALLEN: f64 = 0.6;

@@ -2,8 +2,9 @@
 
 use bytes::{Bytes, BytesMut};
 use hawser_channels::tcp_writer::{KernelState, Next, TcpWriter};
-use hawser_path::{Control, KernelSample};
+use hawser_path::KernelSample;
 use hawser_scenario::Congestion;
+use hawser_sched::Control;
 use hawser_session::seal::TAG_LENGTH;
 use hawser_session::{Outgoing, Side};
 use hawser_types::{ByteCount, ChannelId, Instant};

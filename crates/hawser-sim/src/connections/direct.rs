@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hawser_path::{Activity, DemandEstimate};
+use hawser_path::Activity;
 use hawser_scenario::figures::Served;
 use hawser_scenario::{Congestion, Scenario, Workload};
+use hawser_sched::DemandEstimate;
 use hawser_sched::connection::{
     ConnectionPolicy, ConnectionScheduler, Demand, LinkView, Load, remaining,
 };

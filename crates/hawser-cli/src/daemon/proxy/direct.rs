@@ -11,8 +11,9 @@ use hawser_front::connection::{DatagramPlace, LinkDialer, ProbeBudget, Prober, S
 use hawser_front::datagram::DirectPorts;
 use hawser_net::links::{default_routes, read_counters};
 use hawser_net::unix_time::UnixTime;
-use hawser_path::{DemandEstimate, DemandKey, KnownLink, LinkKey};
+use hawser_path::{KnownLink, LinkKey};
 use hawser_policy::RuleSet;
+use hawser_sched::{DemandEstimate, DemandKey};
 use hawser_types::ByteCount;
 use hawser_usage::UsageDatabase;
 use tokio::sync::watch;

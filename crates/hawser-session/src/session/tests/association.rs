@@ -32,7 +32,8 @@ const ROUGH: Weather = Weather {
     lost: 50,
 };
 
-/// Two links with an express and a bulk channel each, and an association, channel 9, that chunks are to go over.
+/// Two links with an express and a bulk channel each, and an association, channel 9, that chunks
+/// are to go over.
 fn pair(weather: Weather) -> Pair {
     let mut pair = over_tcp();
     pair.sides[CLIENT].set_transport(pair.now, TransportChoice::Sctp);

@@ -1,5 +1,5 @@
-//! An association between the two sides of a pair, as the session sees one: reliable messages arrive once, in
-//! any order, unless it is dead; others may be lost.
+//! An association between the two sides of a pair, as the session sees one: reliable messages
+//! arrive once, in any order, unless it is dead; others may be lost.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -436,3 +436,40 @@ fn limits_are_kept_for_the_next_streams_only() {
     }
     assert_eq!(kept, [2, 4, 32]);
 }
+
+/// Gives a gateway a chunk of 4 KiB that came in a buffer of so many bytes. True if what is read is
+/// a slice of that buffer.
+fn reads_a_slice(buffer: usize) -> bool {
+    let now = Instant::ZERO;
+    let mut s = Session::new(now, Side::Gateway, SessionConfig::default());
+    s.add_channel(now, spec(0, ChannelRole::Bulk, 1));
+    let mut body = BytesMut::with_capacity(buffer);
+    let header = ChunkHeader {
+        stream: StreamId::new(2),
+        segment: SegmentNumber::new(0),
+        offset: StreamOffset::new(0),
+        flags: ChunkFlags {
+            open: true,
+            fin: false,
+        },
+        metadata: Bytes::new(),
+    };
+    header.encode(&mut body);
+    body.extend_from_slice(&[7; 4096]);
+    let body = body.freeze();
+    let memory = body.as_ptr_range();
+    let size = ByteCount::from(buffer);
+    s.handle_record_in(now, ChannelId::new(0), body.clone(), size)
+        .unwrap();
+    match s.read(now, header.stream, usize::MAX) {
+        Ok(crate::ReadOutcome::Data(0, bytes)) => memory.contains(&bytes.as_ptr()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_payload_is_copied_only_out_of_a_buffer_that_it_would_not_be_worth() {
+    assert!(reads_a_slice(16 * 1024));
+    assert!(reads_a_slice(32 * 1024));
+    assert!(!reads_a_slice(64 * 1024));
+}

@@ -13,8 +13,8 @@ use super::raw::spec;
 use crate::{Outgoing, Session, SessionConfig, Side};
 
 /// A connection that the peer never took up, or in which TCP waits for a time-out, on a link that
-/// lives: it is not suspect. What it holds is sent again long before it is given up, which takes six
-/// seconds.
+/// lives: it is not suspect. What it holds is sent again long before it is given up, which takes
+/// six seconds.
 #[test]
 fn what_a_stalled_channel_of_a_living_link_holds_back_is_sent_again() {
     let mut pair = Pair::over(&[link(1, 20, 10), link(2, 20, 10)]);

@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use hawser_types::{ByteCount, Instant, Rate};
 
-use crate::ControlFacts;
+use super::facts::ControlFacts;
 
-/// Finds out whether others fill a slow link's queue: more stands in it than bbr alone would leave there, for two
-/// seconds on end.
+/// Finds out whether others fill a slow link's queue: more stands in it than bbr alone would leave
+/// there, for two seconds on end.
 ///
-/// bbr has up to two round trips of the empty path under way, and four segments at least; a queue that it
-/// made itself when it began, or when a link became slower, is drained within ten round trips. Beside a
-/// window it goes by the length that it knows from before, for up to ten seconds, and gives way all that time: less
-/// under way brings less, and what it takes for the rate falls with it.
+/// bbr has up to two round trips of the empty path under way, and four segments at least; a queue
+/// that it made itself when it began, or when a link became slower, is drained within ten round
+/// trips. Beside a window it goes by the length that it knows from before, for up to ten seconds,
+/// and gives way all that time: less under way brings less, and what it takes for the rate falls
+/// with it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rivals {
     latest: Instant,
@@ -27,8 +28,8 @@ impl Rivals {
         self.crowded_since = None;
     }
 
-    /// Takes in how a connection with bbr stands, while it has something under way. Whether others fill
-    /// the queue.
+    /// Takes in how a connection with bbr stands, while it has something under way. Whether others
+    /// fill the queue.
     pub(crate) fn on_sample(&mut self, now: Instant, facts: &ControlFacts) -> bool {
         if now.since(self.latest) > MAX_GAP {
             self.crowded_since = None;
@@ -52,8 +53,8 @@ fn is_crowded(facts: &ControlFacts) -> bool {
 const CRUISING: ByteCount = ByteCount::new(4 * 1500);
 /// A queue of this length is not worth a word.
 const HARMLESS: Duration = Duration::from_millis(30);
-/// What never carried more is slow: a window finds its share there within seconds. Where hundreds of segments fill
-/// the queue it takes longer than bbr gives way.
+/// What never carried more is slow: a window finds its share there within seconds. Where hundreds
+/// of segments fill the queue it takes longer than bbr gives way.
 const SLOW: Rate = Rate::from_bits_per_second(5_000_000);
 /// For how long it must have looked so, and for how many round trips: bbr remembers a rate for ten.
 const BELIEVED: Duration = Duration::from_secs(2);

@@ -4,16 +4,15 @@
 //! for 200 ms, to drain the queue and measure afresh: two to four per cent of a link. The probe is
 //! skipped when the connection happens to be idle at that moment, since then the next packet
 //! measures just as well. So the channel is given nothing for the one round trip around that
-//! moment, in which its chunks go over other links. It may begin again before that moment, as long as
-//! what it sends first is acknowledged after it.
+//! moment, in which its chunks go over other links. It may begin again before that moment, as long
+//! as what it sends first is acknowledged after it.
 //!
 //! Source: Linux `net/ipv4/tcp_bbr.c`, `bbr_update_min_rtt` (the condition on `idle_restart`).
 
 use std::time::Duration;
 
+use hawser_path::KernelSample;
 use hawser_types::{ByteCount, Instant};
-
-use crate::KernelSample;
 
 /// Follows one connection's estimate of the lowest round-trip time, and says when to pause.
 #[derive(Debug, Default)]
@@ -118,15 +117,15 @@ impl RttRefresh {
 const WINDOW: Duration = Duration::from_secs(10);
 /// How long bbr probes, at least; it drains before.
 const PROBE: Duration = Duration::from_millis(200);
-/// What draining may take longer than reckoned: the peer's kernel keeps its last acknowledgement back for
-/// company, and the writer looks up when it is woken.
+/// What draining may take longer than reckoned: the peer's kernel keeps its last acknowledgement
+/// back for company, and the writer looks up when it is woken.
 const LATE: Duration = Duration::from_millis(20);
 /// For so many round trips a loss makes another one likely.
 const LATELY: u32 = 8;
 /// What bbr keeps under way even while it probes: with less there is nothing to spare.
 const FEW_BYTES: ByteCount = ByteCount::new(4 * 1448);
-/// What the moment of a renewal may be off by, since a longer pause would cost more than a probe: the
-/// handshake's and the join's round trips.
+/// What the moment of a renewal may be off by, since a longer pause would cost more than a probe:
+/// the handshake's and the join's round trips.
 const UNCERTAINTY: Duration = Duration::from_millis(60);
 /// The kernel counts in ticks of up to 4 ms.
 const SLACK: Duration = Duration::from_millis(8);

@@ -1,6 +1,6 @@
 use hawser_types::ByteCount;
 
-/// What a connection of one application to one class of ports has needed so far.
+/// Need of a connection of one application to one class of ports, so far.
 ///
 /// `demand ← demand + (observed − demand) / 8`, when a connection ends; the first one sets it. In
 /// whole numbers, cut towards the estimate, as the kernel's program has it too.
@@ -8,11 +8,11 @@ use hawser_types::ByteCount;
 /// Source: DBAS §II.B eq. 1 (α = 0.125, chosen there so that it is a shift).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct DemandEstimate {
-    /// What it sends, in all.
+    /// Bytes that it sends, in all.
     pub up: ByteCount,
-    /// What it receives, in all.
+    /// Bytes that it receives, in all.
     pub down: ByteCount,
-    /// How many connections have taught it that; with none, nothing is known.
+    /// Connections that the estimate comes from; with none, nothing is known.
     pub connections: u64,
 }
 

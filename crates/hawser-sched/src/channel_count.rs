@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use hawser_types::{ByteCount, Instant, Rate};
 
-/// How many bulk channels a link is to have.
+/// Number of bulk channels of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spread {
     /// As many as measurement shows to be worth it: see [`ChannelCount`].
@@ -12,7 +12,7 @@ pub enum Spread {
     Fixed(usize),
 }
 
-/// What is known of a link when the number of its channels is looked at.
+/// State of a link when the number of its channels is looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkFacts {
     /// Bytes that arrived over the link, either way, since the session began.
@@ -21,22 +21,22 @@ pub struct LinkFacts {
     pub busy: bool,
     /// Round-trip time of the empty link; zero while unknown.
     pub rtt: Duration,
-    /// What stands in the link's queues, on the fuller way.
+    /// Delay of the link's queue, on the way with the longer one.
     pub queue: Duration,
 }
 
 /// Finds out how many bulk channels one link needs, by trying.
 ///
 /// One is the rule: it fills most links, and two would take from others what is theirs. It does not
-/// where its send buffer holds less than the link, and on a long way, where each loss and each start costs
-/// many round trips. So where a channel has 2 MB under way, or a round trip takes 450 ms, and no queue
-/// stands although there is more to carry, another channel is tried once the rate no longer grows. It
-/// stays if the link then carries a tenth more. If not, it goes once the link rests, since what is under way on it
-/// would have to be sent again, and the next one is tried only after a while that doubles each time. All but one
-/// go when the link has rested for a minute.
+/// where its send buffer holds less than the link, and on a long way, where each loss and each
+/// start costs many round trips. So where a channel has 2 MB under way, or a round trip takes 450
+/// ms, and no queue stands although there is more to carry, another channel is tried once the rate
+/// no longer grows. It stays if the link then carries a tenth more. If not, it goes once the link
+/// rests, since what is under way on it would have to be sent again, and the next one is tried only
+/// after a while that doubles each time. All but one go when the link has rested for a minute.
 ///
-/// Source: `desired bandwidth`, `channel spread` and `min improvement` of PATTHEL §III.D, observed over
-/// one second there as well; that one interface is filled before the next is not taken over.
+/// Source: `desired bandwidth`, `channel spread` and `min improvement` of PATTHEL §III.D, observed
+/// over one second there as well; that one interface is filled before the next is not taken over.
 #[derive(Clone, Debug)]
 pub struct ChannelCount {
     spread: Spread,
@@ -48,7 +48,7 @@ pub struct ChannelCount {
     /// The latest channel was tried in vain, and goes when the link rests.
     surplus: bool,
     next_trial: Instant,
-    /// How long the next failure holds the next trial off.
+    /// Time by which the next failure puts the next trial off.
     pause: Duration,
     last_busy: Instant,
 }
@@ -93,20 +93,20 @@ impl ChannelCount {
         }
     }
 
-    /// How many bulk channels the link is to have now.
+    /// Returns the number of bulk channels that the link is to have now.
     pub const fn wanted(&self) -> usize {
         self.wanted
     }
 
-    /// When surplus channels go if the link stays at rest.
+    /// Returns when surplus channels go if the link stays at rest.
     pub fn rests_until(&self) -> Option<Instant> {
         let several = self.spread == Spread::Auto && self.wanted > 1;
         let rest = if self.surplus { SHORT_REST } else { REST };
         several.then(|| self.last_busy + rest)
     }
 
-    /// Takes in how the link stands: every few ten milliseconds while it carries something, and when
-    /// [`ChannelCount::rests_until`] says. Whether another number is wanted now.
+    /// Takes in how the link stands: every few ten milliseconds while it carries something, and
+    /// when [`ChannelCount::rests_until`] says. Whether another number is wanted now.
     pub fn on_facts(&mut self, now: Instant, facts: &LinkFacts) -> bool {
         if self.spread != Spread::Auto {
             return false;
@@ -173,7 +173,7 @@ impl ChannelCount {
         }
     }
 
-    /// Whether the link might carry more if it had another channel.
+    /// True if the link might carry more with another channel.
     fn is_held_down(&self, span: &Span, facts: &LinkFacts) -> bool {
         let [_, before, rate] = self.rates;
         let each = (self.most() * facts.rtt).as_u64() / self.wanted as u64;
@@ -202,11 +202,11 @@ const MIN_IMPROVEMENT: u64 = 10;
 /// Seconds that a trial takes, and round trips besides: what a fresh connection needs to grow.
 const MIN_TRIAL: u32 = 3;
 const SETTLING: u32 = 10;
-/// Bytes under way on one channel near the most that the common limit of send buffers, 4 MiB, allows:
-/// the kernel calls a socket writable up to two thirds of it.
+/// Bytes under way on one channel near the most that the common limit of send buffers, 4 MiB,
+/// allows: the kernel calls a socket writable up to two thirds of it.
 const MUCH: u64 = 2_000_000;
-/// A round trip from here on is that of a satellite. At 200 ms a trial on a link that bbr filled, beside a
-/// quick one, made the reader wait 0.4 s longer.
+/// A round trip from here on is that of a satellite. At 200 ms a trial on a link that bbr filled,
+/// beside a quick one, made the reader wait 0.4 s longer.
 const LONG: Duration = Duration::from_millis(450);
 /// Bytes under way beside which a fresh connection's first window is little.
 const ENOUGH: u64 = 128_000;

@@ -1,8 +1,11 @@
+mod facts;
+mod rivals;
+
 use std::time::Duration;
 
+pub use facts::ControlFacts;
 use hawser_types::{Instant, Rate};
-
-use crate::rivals::Rivals;
+use rivals::Rivals;
 
 /// A kind of congestion control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -11,36 +14,9 @@ pub enum Control {
     /// these do, keeps a path full, and fills the queue before it.
     #[default]
     Window,
-    /// A measured rate: bbr. Loss is nothing to it, and alone it keeps the queue short. It lowers its rate
-    /// to measure the path's length, which costs the more the longer the path is.
+    /// A measured rate: bbr. Loss is nothing to it, and alone it keeps the queue short. It lowers
+    /// its rate to measure the path's length, which costs the more the longer the path is.
     Rate,
-}
-
-/// What a choice is made from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ControlFacts {
-    /// Smoothed round-trip time; zero before the first measurement.
-    pub rtt: Duration,
-    /// Its mean deviation.
-    pub rtt_variation: Duration,
-    /// Round-trip time of the empty path.
-    pub length: Duration,
-    /// Segments that were lost while the queue was short, since the connection began
-    /// ([`crate::Loss::by_medium`]).
-    pub lost_by_medium: u64,
-    /// Segments that the peer has received since the connection began.
-    pub delivered: u64,
-    /// Nothing is under way.
-    pub idle: bool,
-    /// Another link is quicker by so much that nothing which waits for an answer goes over this
-    /// one.
-    pub detour: bool,
-    /// The path stands still time and again ([`crate::Silence::goes_in_turns`]).
-    pub in_turns: bool,
-    /// What the path carries.
-    pub rate: Rate,
-    /// The share of segments that the medium loses, from 0 to 1, is beyond what a window bears.
-    pub lossy: bool,
 }
 
 /// Chooses the congestion control of one connection, again and again, on the live socket.
@@ -53,10 +29,13 @@ pub struct ControlFacts {
 /// | slow, others fill its queue, and its medium loses little | window | bbr gives way to them for ten seconds, and takes more than they do later |
 /// | any other | rate | loss is not congestion, and bulk must not ruin calls |
 ///
-/// A medium passes for one that loses nothing once a thousand segments came without a loss. After a loss the
+/// A medium passes for one that loses nothing once a thousand segments came without a loss. After a
+/// loss the
 /// path has bbr at once, and for half a minute; for twice as long each time it is believed in vain.
-/// A window that takes over from bbr has to find its size anew, so that happens between transfers, save
-/// beside others, who take what is left to them meanwhile. After ten seconds bbr sees whether they are gone, and after
+/// A window that takes over from bbr has to find its size anew, so that happens between transfers,
+/// save
+/// beside others, who take what is left to them meanwhile. After ten seconds bbr sees whether they
+/// are gone, and after
 /// twice as long each time it finds them there.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ControlChoice {
