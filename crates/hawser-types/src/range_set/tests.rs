@@ -1,3 +1,8 @@
+#![expect(
+    clippy::single_range_in_vec_init,
+    reason = "one range is what these sets hold"
+)]
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
