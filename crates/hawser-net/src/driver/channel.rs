@@ -9,7 +9,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use hawser_channels::tcp_writer::{KernelState, Next, Step, TcpWriter};
 use hawser_session::seal::{RecordReader, Sealer};
 use hawser_session::{ChannelSpec, Outgoing, Side};
-use hawser_types::{ChannelId, Instant};
+use hawser_types::{ByteCount, ChannelId, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Interval, MissedTickBehavior};
@@ -153,13 +153,16 @@ async fn readable(
 }
 
 /// Gives the session the records that came. Returns false if the session is over.
-fn hand_over(shared: &Weak<Shared>, id: ChannelId, records: &mut Vec<Bytes>) -> bool {
+fn hand_over(shared: &Weak<Shared>, id: ChannelId, records: &mut Vec<Slice>) -> bool {
     let Some(shared) = shared.upgrade() else {
         return false;
     };
     let result = shared.with(|inner, now| {
         let mut records = records.drain(..);
-        records.try_for_each(|record| inner.session.handle_record(now, id, record))
+        records.try_for_each(|Slice { record, buffer }| {
+            let session = &mut inner.session;
+            session.handle_record_in(now, id, record, buffer)
+        })
     });
     if let Err(fault) = result {
         shared.fail(&fault);
@@ -168,10 +171,17 @@ fn hand_over(shared: &Weak<Shared>, id: ChannelId, records: &mut Vec<Bytes>) -> 
     true
 }
 
-fn take_records(reader: &mut RecordReader, records: &mut Vec<Bytes>) -> io::Result<()> {
+/// A record, and the size of the buffer that it keeps alive.
+struct Slice {
+    record: Bytes,
+    buffer: ByteCount,
+}
+
+fn take_records(reader: &mut RecordReader, records: &mut Vec<Slice>) -> io::Result<()> {
     loop {
+        let buffer = reader.buffer_size();
         match reader.next_record() {
-            Ok(Some(record)) => records.push(record),
+            Ok(Some(record)) => records.push(Slice { record, buffer }),
             Ok(None) => return Ok(()),
             Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
         }
