@@ -157,9 +157,9 @@ static __always_inline int end(__u64 cookie, struct flow *flow, __u64 up, __u64 
 	return 1;
 }
 
-/* The place of the lowest bit; 64 if there is none. Counts the bits below it, in pairs, fours, bytes
- * and all: the kernel has no instruction for it, and with branches the verifier would follow the
- * rest of the program once for each place. */
+/* The position of the lowest bit; 64 if there is none. Counts the bits below it, in pairs, fours,
+ * bytes and all: the kernel has no instruction for it, and with branches the verifier would follow
+ * the rest of the program once for each position. */
 static __always_inline __u32 lowest(__u64 mask)
 {
 	__u64 below = ~mask & (mask - 1);
@@ -263,7 +263,8 @@ static __always_inline void judge(const struct rules *rules, const struct connec
 	}
 }
 
-/* The links that carry calls. Without branches: the verifier would follow every combination of them. */
+/* The links that carry calls. Without branches: the verifier would follow every combination of
+ * them. */
 static __always_inline __u32 with_calls(const struct loads *loads)
 {
 	__u32 mask = 0;

@@ -294,7 +294,8 @@ static int ask(int fd, uint8_t operation, const struct place *place, struct answ
 }
 
 /* An address as a socket of the domain `family` has it; its length. */
-static socklen_t write_place(const struct place *place, sa_family_t family, struct sockaddr_in6 *out)
+static socklen_t write_place(const struct place *place, sa_family_t family,
+			    struct sockaddr_in6 *out)
 {
     memset(out, 0, sizeof *out);
     if (family == AF_INET) {

@@ -27,7 +27,10 @@ macro_rules! shared {
                 /// Returns its name, size and field offsets, as the C side prints them.
                 pub(crate) fn layout() -> String {
                     let mut text = format!("{} {}", stringify!($name), size_of::<Self>());
-                    $(text += &format!(" {}:{}", stringify!($field), std::mem::offset_of!(Self, $field));)+
+                    $({
+                    let offset = std::mem::offset_of!(Self, $field);
+                    text += &format!(" {}:{offset}", stringify!($field));
+                })+
                     text
                 }
             }

@@ -161,7 +161,9 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_shown_reads_back(text in ".{0,40}|[a-z]{1,5}(:[0-9]{1,5})?|\\[[0-9a-f:]{2,9}\\](:[0-9]{1,5})?") {
+        fn what_is_shown_reads_back(
+            text in ".{0,40}|[a-z]{1,5}(:[0-9]{1,5})?|\\[[0-9a-f:]{2,9}\\](:[0-9]{1,5})?",
+        ) {
             if let Ok(parsed) = text.parse::<HostPort>() {
                 proptest::prop_assert_eq!(parsed.to_string().parse(), Ok(parsed));
             }

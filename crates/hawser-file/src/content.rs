@@ -43,7 +43,8 @@ impl BlockGrid {
         (self.size.div_ceil(self.block) as usize).max(1)
     }
 
-    /// The bytes of block `index`; `None` for the block of an empty file and for those behind the end.
+    /// The bytes of block `index`; `None` for the block of an empty file and for those behind the
+    /// end.
     pub(super) fn range(self, index: usize) -> Option<ByteRange> {
         let start = (index as u64).checked_mul(self.block)?;
         ByteRange::new(start, start.saturating_add(self.block).min(self.size))

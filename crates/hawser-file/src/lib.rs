@@ -1,13 +1,13 @@
 //! File transfer: a file goes over one stream, and its chunks go to their place in the file in
 //! whatever order they come.
 //!
-//! [`send_file`] sends a file over a stream that the caller opened, and [`Receiver`] takes what such
-//! a stream brings into one directory. A transfer that was cut goes on where it stopped: both ends
-//! do the same again, over a new stream. A file gets its name only when all of it is on disk and
-//! matches its BLAKE3 checksum.
+//! [`send_file`] sends a file over a stream that the caller opened, and [`Receiver`] takes what
+//! such a stream brings into one directory. A transfer that was cut goes on where it stopped: both
+//! ends do the same again, over a new stream. A file gets its name only when all of it is on disk
+//! and matches its BLAKE3 checksum.
 //!
-//! The stream is anything: tokio's `AsyncRead` and `AsyncWrite` for the sender, and for the receiver
-//! [`UnorderedRead`], which hands out chunks by offset.
+//! The stream is anything: tokio's `AsyncRead` and `AsyncWrite` for the sender, and for the
+//! receiver [`UnorderedRead`], which hands out chunks by offset.
 //!
 //! `docs/design/file-transfer.md` describes the bytes, the files and the reasons.
 

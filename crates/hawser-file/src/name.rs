@@ -179,7 +179,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_accepted_name_is_one_plain_component(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn an_accepted_name_is_one_plain_component(
+            bytes in prop::collection::vec(any::<u8>(), 0..300),
+        ) {
             if let Ok(name) = FileName::from_bytes(&bytes) {
                 let joined = std::path::Path::new("/target").join(name.as_str());
                 prop_assert_eq!(joined.parent(), Some(std::path::Path::new("/target")));

@@ -61,7 +61,8 @@ const DEFAULT_MAX_FILES: usize = 16;
 const DEFAULT_KEEP_FREE: ByteCount = ByteCount::from_mib(64);
 /// How long an offer may take, unless told otherwise.
 const DEFAULT_OFFER_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a sender may be silent, unless told otherwise: longer than a session outlives its links.
+/// How long a sender may be silent, unless told otherwise: longer than a session outlives its
+/// links.
 const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// New bytes between two entries in the journal, unless told otherwise.
 const DEFAULT_CHECKPOINT_BYTES: ByteCount = ByteCount::from_mib(64);

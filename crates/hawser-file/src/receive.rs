@@ -29,8 +29,8 @@ impl Receiver {
     /// Receives the file that one stream brings.
     ///
     /// The outcome is also told to the sender, except where the stream is what failed. What arrived
-    /// of an interrupted file is kept, and continued by the next transfer of it. Dropping the future
-    /// interrupts the transfer.
+    /// of an interrupted file is kept, and continued by the next transfer of it. Dropping the
+    /// future interrupts the transfer.
     pub async fn receive<R, W>(
         &self,
         reader: R,

@@ -1,5 +1,5 @@
-//! Datagrams: what the proxy port asks of those who carry them, and how they go straight out or over
-//! a gateway.
+//! Datagrams: what the proxy port asks of those who carry them, and how they go straight out or
+//! over a gateway.
 //!
 //! A *port* stands for one UDP port of an application, which may send to any address; a *flow*
 //! is such a port and one destination. Nothing here waits or repeats: what can't be sent at once is

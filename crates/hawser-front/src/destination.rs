@@ -233,7 +233,8 @@ mod tests {
             bytes in prop::collection::vec(any::<u8>(), 0..300)
         ) {
             if let Ok(destination) = Destination::decode(&bytes) {
-                prop_assert_eq!(destination.to_bytes().to_ascii_lowercase(), bytes.to_ascii_lowercase());
+                let again = destination.to_bytes().to_ascii_lowercase();
+                prop_assert_eq!(again, bytes.to_ascii_lowercase());
             }
         }
 

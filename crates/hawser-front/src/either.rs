@@ -30,9 +30,9 @@ pub(crate) enum Loss {
     Overtaken(Duration),
 }
 
-/// Dials over a session by `bonded`, and when that fails, or has not been answered within `patience`,
-/// over a link by `direct` as well; the first that is answered is it. `on_loss` hears of a session
-/// that was of no use.
+/// Dials over a session by `bonded`, and when that fails, or has not been answered within
+/// `patience`, over a link by `direct` as well; the first that is answered is it. `on_loss` hears
+/// of a session that was of no use.
 pub(crate) async fn dial_either<D, B>(
     bonded: impl Future<Output = Result<B, DialError>>,
     patience: Duration,

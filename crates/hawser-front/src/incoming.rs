@@ -4,7 +4,8 @@ use crate::transport::{ByteStream, DialError};
 
 /// A stream that a client has opened and that has no answer yet.
 pub trait IncomingStream: ByteStream {
-    /// Returns the metadata of the stream's opening chunk: an encoded [`Destination`](crate::destination::Destination).
+    /// Returns the metadata of the stream's opening chunk: an encoded
+    /// [`Destination`](crate::destination::Destination).
     fn open_metadata(&self) -> &[u8];
 
     /// Tells the client that the destination has accepted; data may follow.

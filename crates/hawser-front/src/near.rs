@@ -48,7 +48,8 @@ impl<S: Surroundings> Neighbourhood<S> {
     }
 
     /// Whether a host is this machine, on a network of one of its links, or behind a route that was
-    /// made for it. Who has a gateway for everything, `is_for_all`, means the gateway's own loopback.
+    /// made for it. Who has a gateway for everything, `is_for_all`, means the gateway's own
+    /// loopback.
     pub(crate) async fn has(&self, host: &Host, is_for_all: bool) -> bool {
         match host {
             Host::Ip(address) if address.to_canonical().is_loopback() => !is_for_all,

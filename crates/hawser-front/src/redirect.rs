@@ -26,8 +26,8 @@ pub trait Lookup: Send + Sync + 'static {
     /// What is kept until the connection ends.
     type Kept: Send;
 
-    /// Where the connection from `peer`, accepted at `local`, was to lead; none for a stranger. Each
-    /// connection is asked for once.
+    /// Where the connection from `peer`, accepted at `local`, was to lead; none for a stranger.
+    /// Each connection is asked for once.
     fn take(&self, peer: SocketAddr, local: SocketAddr) -> Option<Redirected<Self::Kept>>;
 }
 

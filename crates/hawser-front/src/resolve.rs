@@ -14,7 +14,8 @@ use crate::transport::DialError;
 
 /// Finds the addresses of names.
 pub trait Resolve: Send + Sync + 'static {
-    /// The addresses of `name`, best first; none is the same as not found. The caller bounds the time.
+    /// The addresses of `name`, best first; none is the same as not found. The caller bounds the
+    /// time.
     fn resolve(
         &self,
         name: &HostName,

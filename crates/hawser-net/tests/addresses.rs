@@ -14,8 +14,8 @@ fn carried(pair: &Pair) -> Vec<usize> {
         .collect()
 }
 
-/// A client whose two links have their channels, and no more, as `fits` asks. A machine that is busy
-/// makes addresses unlike, and joins late, so that they are made again; not for ever.
+/// A client whose two links have their channels, and no more, as `fits` asks. A machine that is
+/// busy makes addresses unlike, and joins late, so that they are made again; not for ever.
 async fn settled(forwarders: usize, fits: impl Fn(&Pair) -> bool) -> (Pair, Client) {
     loop {
         let options = PairOptions {
@@ -85,7 +85,8 @@ async fn an_address_that_never_answered_holds_nothing_up() {
         pair.serve_echo();
         let client = pair.enrolled_client();
         pair.wait_for_channels(&client).await;
-        // Connections that lost the race for the handshake, or came too late, are closed after that.
+        // Connections that lost the race for the handshake, or came too late, are closed after
+        // that.
         until("no more than that", || carried(&pair) == [0, 4]).await;
         echo_checked(&client, 1, 1_000_000).await;
     })

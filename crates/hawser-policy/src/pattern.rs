@@ -309,7 +309,10 @@ mod tests {
         }
 
         #[test]
-        fn any_domain_can_be_asked(name in ".{0,20}", domain in "(\\*\\.)?[a-z]{1,3}\\.[a-z]{1,3}") {
+        fn any_domain_can_be_asked(
+            name in ".{0,20}",
+            domain in "(\\*\\.)?[a-z]{1,3}\\.[a-z]{1,3}",
+        ) {
             let domain: DomainPattern = domain.parse().unwrap();
             prop_assert!(!domain.matches(&name) || name.is_ascii());
         }

@@ -175,7 +175,11 @@ macro_rules! words {
 
         #[doc = concat!("No ", $what, " has this name.")]
         #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-        #[error("unknown {what} `{0}`: allowed are {allowed}", what = $what, allowed = [$($word),+].join(" "))]
+        #[error(
+            "unknown {what} `{0}`: allowed are {allowed}",
+            what = $what,
+            allowed = [$($word),+].join(" ")
+        )]
         pub struct $error(String);
     };
 }

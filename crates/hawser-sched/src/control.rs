@@ -21,13 +21,16 @@ pub enum Control {
 
 /// Chooses the congestion control of one connection, again and again, on the live socket.
 ///
-/// | the path | control | why |
-/// |---|---|---|
-/// | less than a millisecond | window | bbr's timers would cost more than the network |
-/// | a detour whose medium loses nothing | window | no call feels its queue, and bbr's probe of a long path costs up to a tenth |
-/// | serves in turns, and its medium loses nothing | window | bbr takes the mean of a round trip for the rate, and never learns what a turn carries |
-/// | slow, others fill its queue, and its medium loses little | window | bbr gives way to them for ten seconds, and takes more than they do later |
-/// | any other | rate | loss is not congestion, and bulk must not ruin calls |
+/// A window (cubic) is chosen for these paths:
+/// - round trips below a millisecond: bbr's timers would cost more than the network;
+/// - a detour whose medium loses nothing: no call feels its queue, and bbr's probe of a long path
+///   costs up to a tenth;
+/// - a path that serves in turns, and whose medium loses nothing: bbr takes the mean of a round trip
+///   for the rate, and never learns what a turn carries;
+/// - a slow path whose queue others fill, and whose medium loses little: bbr gives way to them for
+///   ten seconds, and takes more than they do later.
+///
+/// A rate (bbr) is chosen for all others: loss is not congestion, and bulk must not ruin calls.
 ///
 /// A medium passes for one that loses nothing once a thousand segments came without a loss. After a
 /// loss the

@@ -31,8 +31,8 @@ pub struct FairnessReport {
     pub rivals: Vec<u64>,
     /// Jain's index over all of them, in thousandths: (Σx)² / (n Σx²), 1000 when all have the same.
     pub jain: u64,
-    /// The same with one plain TCP in Hawser's place, of its congestion control, or the others' where
-    /// it chooses.
+    /// The same with one plain TCP in Hawser's place, of its congestion control, or the others'
+    /// where it chooses.
     pub plain_jain: u64,
 }
 

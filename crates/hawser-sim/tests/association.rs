@@ -46,8 +46,8 @@ fn a_link_that_is_dead_towards_the_sender_does_not_swallow_what_others_would_bri
     }
 }
 
-/// Answers go back over the quick way and come much sooner than a path's own round trip, or are lost,
-/// or wait for room: none of that says anything of what the link carries towards the server.
+/// Answers go back over the quick way and come much sooner than a path's own round trip, or are
+/// lost, or wait for room: none of that says anything of what the link carries towards the server.
 #[test]
 fn a_link_with_a_bad_way_back_carries_as_much_as_another() {
     let back = |change: fn(&mut Line)| {
@@ -78,7 +78,8 @@ fn links_that_are_long_in_different_directions_are_both_used() {
     assert!(took.is_some_and(|took| took < secs(7)), "{took:?}");
 }
 
-/// Moves so many bytes from the client to the server; `change` happens after a second. How long it took.
+/// Moves so many bytes from the client to the server; `change` happens after a second. How long it
+/// took.
 fn move_bytes(
     links: &[LinkModel],
     bytes: usize,

@@ -187,7 +187,8 @@ impl Flow {
     }
 }
 
-/// How long after the session the client has the association, and how long until all its paths answer.
+/// How long after the session the client has the association, and how long until all its paths
+/// answer.
 fn beginning(delays: &[u64]) -> [Duration; 2] {
     let links = delays
         .iter()
@@ -235,7 +236,8 @@ fn an_association_stands_three_of_the_quickest_round_trips_after_the_session() {
     }
 }
 
-/// A firewall that begins to drop UDP costs no byte and no connection, and one that lets it pass again is noticed.
+/// A firewall that begins to drop UDP costs no byte and no connection, and one that lets it pass
+/// again is noticed.
 #[test]
 fn a_stream_survives_that_udp_is_dropped_and_goes_over_the_association_again() {
     let scenario = unlike();

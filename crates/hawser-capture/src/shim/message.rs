@@ -261,7 +261,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_read_is_written_the_same(bytes in any::<[u8; REQUEST_LENGTH - 6]>(), operation in 1..=2_u8) {
+        fn whatever_is_read_is_written_the_same(
+            bytes in any::<[u8; REQUEST_LENGTH - 6]>(),
+            operation in 1..=2_u8,
+        ) {
             let mut request = *b"hwsr\x01\x01............................................";
             request[5] = operation;
             request[6..].copy_from_slice(&bytes);

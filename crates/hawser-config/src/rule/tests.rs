@@ -270,7 +270,12 @@ proptest! {
         let rule = format!("[[rule]]\nclass = \"bulk\"\nport = \"{port}\"\nprogram = \"{glob}\"\n");
         if let Ok(rules) = parse_rules("r", &rule) {
             let remote: IpAddr = "192.0.2.1".parse().unwrap();
-            let facts = Facts { program: Some(&text), domain: Some(&text), remote: Some(remote), ..tcp(7) };
+            let facts = Facts {
+            program: Some(&text),
+            domain: Some(&text),
+            remote: Some(remote),
+            ..tcp(7)
+        };
             rule_set(rules, Profile::Calls).judge(&facts);
         }
     }

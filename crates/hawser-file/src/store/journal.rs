@@ -46,7 +46,8 @@ impl JournalFile {
         fs::rename(&self.draft, &self.path)
     }
 
-    /// Removes the journal and what a crash may have left of the next one; tells whether one was there.
+    /// Removes the journal and what a crash may have left of the next one; tells whether one was
+    /// there.
     pub(super) fn remove(&self) -> io::Result<bool> {
         let draft = remove_if_there(&self.draft)?;
         Ok(remove_if_there(&self.path)? || draft)
@@ -195,7 +196,10 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_never_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200), size in any::<u64>()) {
+        fn arbitrary_bytes_never_panic(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..200),
+            size in any::<u64>(),
+        ) {
             let _ = decode(&bytes, IDENTITY, size);
             let hash = blake3::hash(&bytes);
             bytes.extend_from_slice(hash.as_bytes());

@@ -234,8 +234,8 @@ pub(crate) struct Checkpoint {
 impl Checkpoint {
     /// First the bytes, then the journal that claims them.
     ///
-    /// A journal that cannot be written, on a disk that others have filled, costs only bytes to send
-    /// again after a cut; it is no reason to end a transfer whose own room is taken already.
+    /// A journal that cannot be written, on a disk that others have filled, costs only bytes to
+    /// send again after a cut; it is no reason to end a transfer whose own room is taken already.
     pub(crate) fn run(&self) -> io::Result<()> {
         self.file.sync_data()?;
         let (path, bytes) = (self.path.display(), self.held.total());

@@ -330,7 +330,10 @@ proptest! {
     #[test]
     fn scripted_chunks_never_panic_the_receiver(
         head in any::<bool>(),
-        chunks in prop::collection::vec((0..2000u64, prop::collection::vec(any::<u8>(), 1..300)), 0..12),
+        chunks in prop::collection::vec(
+            (0..2000u64, prop::collection::vec(any::<u8>(), 1..300)),
+            0..12,
+        ),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

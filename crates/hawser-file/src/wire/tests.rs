@@ -230,7 +230,10 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), size in any::<u64>()) {
+    fn arbitrary_bytes_never_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..400),
+        size in any::<u64>(),
+    ) {
         let _ = Offer::decode(&bytes);
         let _ = Answer::decode(&bytes, ByteCount::new(size));
         let _ = Trailer::decode(&bytes);

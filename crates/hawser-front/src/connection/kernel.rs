@@ -79,8 +79,8 @@ impl KernelPlaces {
         })
     }
 
-    /// Fills the tables: from now on connections are captured. [`Self::run`] does so too, in its own
-    /// time.
+    /// Fills the tables: from now on connections are captured. [`Self::run`] does so too, in its
+    /// own time.
     pub async fn fill(&mut self, rules: &RuleSet) -> Result<(), CaptureError> {
         self.obey(rules);
         self.look_around(None).await;
@@ -157,8 +157,8 @@ impl KernelPlaces {
         }
     }
 
-    /// Waits until it is known which destinations are to be left alone; `routes` has listed them, where
-    /// they are followed.
+    /// Waits until it is known which destinations are to be left alone; `routes` has listed them,
+    /// where they are followed.
     async fn look_around(&mut self, routes: Option<&mut PrefixMonitor>) {
         let links = surroundings::addresses(&self.director.report());
         let listed = match routes {
@@ -211,7 +211,8 @@ impl KernelPlaces {
         Ok(())
     }
 
-    /// Ends what waits for an answer on links that are lost: no new connection takes these any more.
+    /// Ends what waits for an answer on links that are lost: no new connection takes these any
+    /// more.
     fn abort_on_lost(&mut self, report: &Report) {
         let sound = report.links.iter().filter(|it| it.health == Health::Sound);
         let sound: Vec<LinkIndex> = sound.map(index).collect();

@@ -17,8 +17,8 @@ pub trait ProbeBudget: Send + Sync + 'static {
     fn take(&self, link: &str, bytes: ByteCount) -> bool;
 }
 
-/// Looks after links by asking servers that the user has named: for captive portals, and for the rates
-/// of links that were not busy yet.
+/// Looks after links by asking servers that the user has named: for captive portals, and for the
+/// rates of links that were not busy yet.
 ///
 /// Source: DBAS §II.B.2 (active estimation; here with several servers and a budget).
 #[derive(Debug)]

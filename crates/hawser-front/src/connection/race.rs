@@ -23,7 +23,8 @@ use crate::transport::DialError;
 ///
 /// One begins as soon as those before it have failed, or have had their time, or go over links of
 /// which nothing is to be hoped any more. They have more time while their links are slow and alive:
-/// in a queue nobody comes sooner for going elsewhere, and the policy knew of it. The first to be answered ends the others.
+/// in a queue nobody comes sooner for going elsewhere, and the policy knew of it. The first to be
+/// answered ends the others.
 pub(super) struct Race<'a, V: Via> {
     director: &'a SharedDirector,
     via: &'a Arc<V>,

@@ -45,8 +45,8 @@ pub(super) enum Comparison {
     Nothing,
 }
 
-/// Asks for `remote` over `link` and over some others at once, so that the place is in the same state
-/// for all, and waits for the link as long as its `patience` says.
+/// Asks for `remote` over `link` and over some others at once, so that the place is in the same
+/// state for all, and waits for the link as long as its `patience` says.
 pub(super) async fn compare<V: Via>(
     via: &V,
     (link, patience): (&Link, Duration),

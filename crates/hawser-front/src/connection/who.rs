@@ -14,8 +14,8 @@ use tokio::time::timeout;
 use super::Origin;
 use crate::proxy::DEFAULT_MAX_CONNECTIONS;
 
-/// Finds out which programs ask for connections, on a thread of its own, which ends with the last of
-/// these.
+/// Finds out which programs ask for connections, on a thread of its own, which ends with the last
+/// of these.
 #[derive(Clone, Debug)]
 pub struct Who {
     questions: SyncSender<Asking>,
@@ -101,8 +101,8 @@ impl Who {
         Self { wanted, ..self }
     }
 
-    /// The same, and connections wait longer for the answer while `needed` says that they have to, and
-    /// are refused without it: what rules promise does not depend on how busy the machine is.
+    /// The same, and connections wait longer for the answer while `needed` says that they have to,
+    /// and are refused without it: what rules promise does not depend on how busy the machine is.
     #[must_use]
     pub fn needed_while(self, needed: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         let needed = Wanted(Arc::new(needed));
@@ -160,7 +160,8 @@ impl Asker {
 }
 
 impl Sought {
-    /// The program's name, where it is known by now. Never waits; asks the kernel where nobody has yet.
+    /// The program's name, where it is known by now. Never waits; asks the kernel where nobody has
+    /// yet.
     pub fn program(&self) -> Option<Arc<str>> {
         let process = self.0.begin().clone().now_or_never()?.ok()??;
         Some(process.program.into())
@@ -249,8 +250,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// One that has room for so many questions, and never answers any: for as long as what comes with
-    /// it lives.
+    /// One that has room for so many questions, and never answers any: for as long as what comes
+    /// with it lives.
     pub(crate) fn silent(room: usize) -> (Who, impl Sized) {
         let (questions, asked) = sync_channel(room);
         (Who::with(questions), asked)

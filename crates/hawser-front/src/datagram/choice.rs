@@ -35,7 +35,8 @@ pub struct ChoicePorts<S = Routes> {
 }
 
 impl ChoicePorts {
-    /// Ports that go straight by `direct`, or over a gateway by `gateway`, which `director` knows of.
+    /// Ports that go straight by `direct`, or over a gateway by `gateway`, which `director` knows
+    /// of.
     pub fn new(
         direct: impl DatagramPorts,
         gateway: impl DatagramPorts,

@@ -1,10 +1,10 @@
 //! What a bonded stream that carries datagrams says: its opening, and the datagrams that go in it
 //! before it is accepted.
 //!
-//! The opening is an encoded [`Destination`] whose kind is 4, 5 or 6 in place of 1, 2 or 3, or 7, 8 or 9
-//! for a call. The acceptor answers with the address that it sends to, encoded as a destination. Until then the
-//! opener puts datagrams into the stream, each behind its length (2 bytes), since one beside
-//! the stream might come before it; afterwards they go beside it.
+//! The opening is an encoded [`Destination`] whose kind is 4, 5 or 6 in place of 1, 2 or 3, or 7, 8
+//! or 9 for a call. The acceptor answers with the address that it sends to, encoded as a
+//! destination. Until then the opener puts datagrams into the stream, each behind its length (2
+//! bytes), since one beside the stream might come before it; afterwards they go beside it.
 
 use bytes::{Buf, Bytes, BytesMut};
 

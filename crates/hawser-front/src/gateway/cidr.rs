@@ -168,7 +168,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_network_prints_as_itself_and_holds_its_first_address(bits: u128, prefix in 0..=128_u8) {
+        fn a_network_prints_as_itself_and_holds_its_first_address(
+            bits: u128,
+            prefix in 0..=128_u8,
+        ) {
             let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
             let first = IpAddr::from(Ipv6Addr::from_bits(bits & mask));
             let cidr = Cidr::new(first, prefix).unwrap();

@@ -21,8 +21,8 @@ pub trait Sessions: Send + Sync + 'static {
     /// Dials over a session; its streams keep the session for as long as they live.
     type Way: Dialer;
 
-    /// The way to the peer with this key, which is at `address`, where a session with it runs; begins
-    /// one where there is none. Never waits.
+    /// The way to the peer with this key, which is at `address`, where a session with it runs;
+    /// begins one where there is none. Never waits.
     fn way(&self, peer: PublicKey, address: IpAddr) -> Option<Self::Way>;
 
     /// A connection came about over one of them.
@@ -68,8 +68,8 @@ where
         }
     }
 
-    /// Tells `director` of connections that go over sessions, so that it can say where they went. While it
-    /// has everything go over a gateway, none does.
+    /// Tells `director` of connections that go over sessions, so that it can say where they went.
+    /// While it has everything go over a gateway, none does.
     #[must_use]
     pub fn telling(self, director: SharedDirector) -> Self {
         Self {

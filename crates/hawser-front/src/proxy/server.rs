@@ -97,7 +97,8 @@ impl<D: Dialer> ProxyServer<D> {
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         info!(address = %self.address, "proxy port open");
         let serve = |client: TcpStream, peer| {
-            // The port may be open on all addresses; the kernel knows a connection by both its ends.
+            // The port may be open on all addresses; the kernel knows a connection by both its
+            // ends.
             let own = client.local_addr();
             let asker = match (&self.who, &own) {
                 (Some(who), Ok(own)) => who.ask(peer, *own),

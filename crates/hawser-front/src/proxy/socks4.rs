@@ -100,7 +100,8 @@ mod tests {
     proptest! {
         #[test]
         fn every_proper_prefix_is_incomplete(name in "[a-z]{1,63}", user in "[a-z]{0,20}") {
-            let bytes = [b"\x04\x01\x00\x50\x00\x00\x00\x01", user.as_bytes(), b"\0", name.as_bytes(), b"\0"].concat();
+            let head = b"\x04\x01\x00\x50\x00\x00\x00\x01";
+            let bytes = [head, user.as_bytes(), b"\0", name.as_bytes(), b"\0"].concat();
             for end in 0..bytes.len() {
                 prop_assert_eq!(parse_request(&bytes[..end]), Parse::Incomplete);
             }

@@ -113,8 +113,8 @@ impl Inner {
 }
 
 impl Wakers {
-    /// Returns the failure that replaces an answer of the session: a stream of which the peer stopped
-    /// or reset a direction looks acknowledged there.
+    /// Returns the failure that replaces an answer of the session: a stream of which the peer
+    /// stopped or reset a direction looks acknowledged there.
     pub(super) fn overrules(&self, waiting: Waiting) -> Option<Failure> {
         match waiting {
             Waiting::Acknowledged | Waiting::Stopped => self.ended.failure(waiting),

@@ -13,8 +13,8 @@ use super::{LinkError, particular_prefixes};
 
 /// The list of [`particular_prefixes`], kept current for as long as this lives.
 ///
-/// As with links, events only say that something has changed. Where routes change all the time, as on
-/// a router, the list is read again at a distance: a tenth of the time at most is spent on it.
+/// As with links, events only say that something has changed. Where routes change all the time, as
+/// on a router, the list is read again at a distance: a tenth of the time at most is spent on it.
 #[derive(Debug)]
 pub struct PrefixMonitor {
     _following: Following,
@@ -36,8 +36,8 @@ impl PrefixMonitor {
         })
     }
 
-    /// Waits until the list is another one than the last that this gave, and gives it; the first one at
-    /// once.
+    /// Waits until the list is another one than the last that this gave, and gives it; the first
+    /// one at once.
     pub async fn changed(&mut self) -> Arc<Vec<IpNet>> {
         match self.prefixes.changed().await {
             Ok(()) => Arc::clone(&self.prefixes.borrow_and_update()),

@@ -89,8 +89,8 @@ impl RecvStream {
     }
 
     /// Waits for the next datagram that came beside the stream. Datagrams that were not taken
-    /// are kept within bounds, and the oldest are dropped first. Cancel safe: a future that is dropped has
-    /// taken none.
+    /// are kept within bounds, and the oldest are dropped first. Cancel safe: a future that is
+    /// dropped has taken none.
     ///
     /// # Errors
     /// When the stream is over.

@@ -92,7 +92,8 @@ impl Outcome {
     }
 }
 
-/// Makes an association over these links and runs a transfer over it; `None`: it did not come to be.
+/// Makes an association over these links and runs a transfer over it; `None`: it did not come to
+/// be.
 pub(super) fn over(
     fabric: &mut Fabric,
     config: &AssociationConfig,

@@ -1,5 +1,5 @@
-//! Loss, reordering, duplicates, outages and addresses that come and go: nothing may be lost, doubled or
-//! out of order, and nothing may stand still.
+//! Loss, reordering, duplicates, outages and addresses that come and go: nothing may be lost,
+//! doubled or out of order, and nothing may stand still.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -328,7 +328,8 @@ fn draw_config(rng: &mut SmallRng) -> AssociationConfig {
         },
         receive_buffer: ByteCount::new(rng.random_range(65_536..1 << 20)),
         send_buffer: ByteCount::new(rng.random_range(65_536..1 << 20)),
-        // Nothing may be given up for lost while every path rests, or loses a dozen packets in a row.
+        // Nothing may be given up for lost while every path rests, or loses a dozen packets in a
+        // row.
         association_max_retransmissions: 1000,
         max_init_retransmissions: 1000,
         begin: match rng.random_bool(0.5) {

@@ -129,8 +129,8 @@ impl Ledger {
     }
 }
 
-/// When the message with this number is written, after the busy streams have begun: ten in a second, not
-/// in step with any timer.
+/// When the message with this number is written, after the busy streams have begun: ten in a
+/// second, not in step with any timer.
 fn written_at(number: u32) -> Duration {
     WARM_UP + EVERY * number + Duration::from_micros(u64::from(number) * 7919 % 30_000)
 }

@@ -7,8 +7,8 @@ use hawser_types::LinkIndex;
 use super::fabric::{Fabric, client_local};
 
 impl Fabric {
-    /// Lets something happen to a link of the client, from 0, now. The client knows at once of what an
-    /// operating system would tell it.
+    /// Lets something happen to a link of the client, from 0, now. The client knows at once of what
+    /// an operating system would tell it.
     pub fn act(&mut self, number: usize, action: Action) {
         let link = client_local(number).link;
         let is_dark = matches!(action, Action::BlackHole | Action::CarrierDown);

@@ -70,7 +70,8 @@ pub struct LinkModel {
 /// What a real network does seldom, and a test often.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Disorder {
-    /// Up to so much is added to the delay of each packet by itself, so that they overtake each other.
+    /// Up to so much is added to the delay of each packet by itself, so that they overtake each
+    /// other.
     pub late: Duration,
     /// The chance of a packet to come twice.
     pub duplicated: f64,
@@ -150,13 +151,14 @@ impl Fabric {
         Self::new([config; 2], &models, 1, seed)
     }
 
-    /// Which of the server's addresses is reached over which link; every one over each, if not said.
+    /// Which of the server's addresses is reached over which link; every one over each, if not
+    /// said.
     pub fn set_wiring(&mut self, wiring: Wiring) {
         self.wiring = wiring;
     }
 
-    /// What is added to an SCTP packet on the link; if not said, what IPv4 and UDP add, and for compact
-    /// ones the seal.
+    /// What is added to an SCTP packet on the link; if not said, what IPv4 and UDP add, and for
+    /// compact ones the seal.
     pub fn set_overhead(&mut self, overhead: ByteCount) {
         self.overhead = overhead;
     }

@@ -54,11 +54,11 @@ pub const TABLE_4: [Row; 10] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Variant {
-    /// The paper's algorithm alone: packets of 1500 bit, its delays, least round-trip time first, and
-    /// the specification of its time for all else.
+    /// The paper's algorithm alone: packets of 1500 bit, its delays, least round-trip time first,
+    /// and the specification of its time for all else.
     Paper,
-    /// Likewise, but losses are told for each path by itself, and windows grow with news of their own
-    /// path.
+    /// Likewise, but losses are told for each path by itself, and windows grow with news of their
+    /// own path.
     PaperPerPath,
     /// Hawser's choices, with packets of 1500 bytes and delays that are eight times as long.
     Hawser,
@@ -71,7 +71,8 @@ pub struct Setup {
     pub span: Duration,
     /// Draws what is random.
     pub seed: u64,
-    /// In how many times the shortest round trip a link has to answer to be used, by the paper; 4 there.
+    /// In how many times the shortest round trip a link has to answer to be used, by the paper; 4
+    /// there.
     pub theta: f64,
     /// How many missing reports make a chunk lost, in [`Variant::Paper`]; 4 in the specification.
     pub reports: u32,

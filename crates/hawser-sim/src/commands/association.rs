@@ -29,8 +29,8 @@ pub(crate) struct AssociationArguments {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Loss, reordering, duplicates, outages and other addresses, drawn from seeds: nothing may be lost,
-    /// doubled, out of order or stuck
+    /// Loss, reordering, duplicates, outages and other addresses, drawn from seeds: nothing may be
+    /// lost, doubled, out of order or stuck
     Chaos {
         /// How many seeds
         #[arg(long, default_value_t = 1000)]
@@ -39,7 +39,8 @@ enum What {
         #[arg(long, default_value_t = 0)]
         first: u64,
     },
-    /// The paper's tables 3 and 4: by its algorithm alone, with losses told for each path, and by Hawser's choices
+    /// The paper's tables 3 and 4: by its algorithm alone, with losses told for each path, and by
+    /// Hawser's choices
     Paper {
         /// How long a transfer would take if all links were used whole
         #[arg(long, value_name = "SPAN", default_value = "20s", value_parser = parse_duration)]

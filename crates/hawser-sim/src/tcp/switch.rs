@@ -10,7 +10,8 @@ use super::packet::SEGMENT;
 use super::send::Sender;
 
 impl Sender {
-    /// Changes the congestion control. Window, threshold and pacing stay as the other one left them.
+    /// Changes the congestion control. Window, threshold and pacing stay as the other one left
+    /// them.
     ///
     /// Source: Linux `tcp_reinit_congestion_control`.
     pub(super) fn set_congestion(&mut self, now: Instant, kind: Congestion) {
@@ -24,8 +25,8 @@ impl Sender {
         }
     }
 
-    /// Paces a window-based control on a connection that was paced before: by one window, with some to
-    /// spare, in each round trip.
+    /// Paces a window-based control on a connection that was paced before: by one window, with some
+    /// to spare, in each round trip.
     ///
     /// Source: Linux `tcp_update_pacing_rate`.
     pub(super) fn pace_window(&mut self) {

@@ -13,7 +13,8 @@ use super::KernelPlaces;
 use super::unanswered::Question;
 
 impl KernelPlaces {
-    /// Looks whether what waited is answered by now, and asks about links where answers are overdue.
+    /// Looks whether what waited is answered by now, and asks about links where answers are
+    /// overdue.
     pub(super) fn look(&mut self) -> Result<(), CaptureError> {
         let now = self.director.now();
         self.look_at(self.unanswered.due(now), now)?;

@@ -33,8 +33,8 @@ impl Placed {
         }
     }
 
-    /// It was answered after so long, and this long ago. The kernel tells of it later, or only at the
-    /// end.
+    /// It was answered after so long, and this long ago. The kernel tells of it later, or only at
+    /// the end.
     pub(super) fn connected(&mut self, now: Instant, after: Duration, ago: Duration) {
         if !std::mem::replace(&mut self.is_connected, true) {
             self.flow.connected_since(Some(after), ago);
@@ -43,9 +43,9 @@ impl Placed {
         }
     }
 
-    /// Takes in how far it has come by what the kernel has just counted, and gives whether it goes on.
-    /// What the kernel has known nothing of for a while has ended, and the event that said so was
-    /// lost; it knows nothing of those either whose event is still to be read.
+    /// Takes in how far it has come by what the kernel has just counted, and gives whether it goes
+    /// on. What the kernel has known nothing of for a while has ended, and the event that said so
+    /// was lost; it knows nothing of those either whose event is still to be read.
     pub(super) fn goes_on(&mut self, progress: Option<Progress>, now: Instant) -> bool {
         let Some(progress) = progress else {
             return now.since(*self.missing.get_or_insert(now)) < GONE_FOR;

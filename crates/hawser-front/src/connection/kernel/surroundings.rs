@@ -55,8 +55,9 @@ impl Surroundings {
         }
     }
 
-    /// Waits until it has been found out, and gives the destinations that are to be left alone; `None`
-    /// where they could not be listed, and links are used all the same. Nothing is lost when the future is dropped.
+    /// Waits until it has been found out, and gives the destinations that are to be left alone;
+    /// `None` where they could not be listed, and links are used all the same. Nothing is lost when
+    /// the future is dropped.
     pub(super) async fn listed(&mut self) -> Option<Vec<IpNet>> {
         let Some(listing) = &mut self.listing else {
             return pending().await;

@@ -10,9 +10,9 @@ use super::super::trial::Comparison;
 /// Captured connections that have had no answer when they were last looked at, and what they ask of
 /// their links.
 ///
-/// An answer that is overdue puts its link in question, unless something else has come over the link
-/// meanwhile: a packet may be lost. Questions are rare: two a second for a link and two at a time, and
-/// for a while none for places that did not answer over a link in question.
+/// An answer that is overdue puts its link in question, unless something else has come over the
+/// link meanwhile: a packet may be lost. Questions are rare: two a second for a link and two at a
+/// time, and for a while none for places that did not answer over a link in question.
 #[derive(Debug, Default)]
 pub(super) struct Unanswered {
     /// By the sockets' cookies.
@@ -104,7 +104,8 @@ impl Unanswered {
         due.map(|(cookie, _)| *cookie).collect()
     }
 
-    /// It still waits, as it has for so long. Those that have waited for long are looked at less often.
+    /// It still waits, as it has for so long. Those that have waited for long are looked at less
+    /// often.
     pub(super) fn still_waits(&mut self, cookie: u64, waited: Duration, now: Instant) {
         if let Some(waiting) = self.waiting.get_mut(&cookie) {
             waiting.began = Some(now - waited);

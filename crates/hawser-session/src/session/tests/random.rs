@@ -43,10 +43,14 @@ fn ops() -> impl Strategy<Value = Vec<TestOp>> {
             .prop_map(|(stream, length)| TestOp::Write { stream, length }),
         2 => any::<prop::sample::Index>().prop_map(TestOp::Finish),
         4 => (1u16..300).prop_map(TestOp::Run),
-        2 => (any::<bool>(), 0u8..3).prop_map(|(express, link)| TestOp::AddChannel { express, link }),
+        2 => (any::<bool>(), 0u8..3)
+            .prop_map(|(express, link)| TestOp::AddChannel { express, link }),
         2 => (0u64..80, 0u64..200, any::<u64>())
-            .prop_map(|(jitter, lost, seed)| TestOp::AddAssociation { jitter, lost, seed: seed >> 8 }),
-        2 => prop_oneof![Just(TransportChoice::Tcp), Just(TransportChoice::Sctp), Just(TransportChoice::Auto)]
+            .prop_map(|(jitter, lost, seed)| {
+                let seed = seed >> 8;
+                TestOp::AddAssociation { jitter, lost, seed }
+            }),
+        2 => prop::sample::select(TransportChoice::ALL.to_vec())
             .prop_map(TestOp::Wish),
         1 => Just(TestOp::Heal),
         1 => any::<prop::sample::Index>().prop_map(TestOp::Cut),
@@ -176,7 +180,11 @@ fn play(ops: Vec<TestOp>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 96,
+        max_shrink_iters: 300,
+        ..ProptestConfig::default()
+    })]
     #[test]
     fn whatever_happens_every_byte_arrives_in_order(ops in ops()) {
         play(ops);

@@ -15,7 +15,8 @@ struct Run {
     ledger: Ledger,
 }
 
-/// Messages go as the session has it: over express channels, what the busy streams write over others.
+/// Messages go as the session has it: over express channels, what the busy streams write over
+/// others.
 pub(super) fn run(scenario: &Scenario, load: &Load, config: &BondConfig, seed: u64) -> Ledger {
     let mut bond = experiment::ready_bond(scenario, &Options::new(seed, config.clone()));
     let Some(idle) = open(&mut bond) else {

@@ -198,7 +198,10 @@ proptest! {
     }
 
     #[test]
-    fn bundles_round_trip_as_far_as_they_fit(list in vec(any_data(), 0..20), capacity in 0..1500usize) {
+    fn bundles_round_trip_as_far_as_they_fit(
+        list in vec(any_data(), 0..20),
+        capacity in 0..1500usize,
+    ) {
         let mut writer = PacketWriter::new(1, 2, VerificationTag::new(3), capacity);
         let fit: Vec<_> = list.into_iter().filter(|data| writer.put_data(data)).collect();
         prop_assert_eq!(writer.is_empty(), fit.is_empty());
@@ -218,7 +221,11 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_chunk_never_panics(chunk in chunk(), at in any::<prop::sample::Index>(), to in any::<u8>()) {
+    fn a_damaged_chunk_never_panics(
+        chunk in chunk(),
+        at in any::<prop::sample::Index>(),
+        to in any::<u8>(),
+    ) {
         let mut bytes = encode(&chunk).to_vec();
         let at = at.index(bytes.len());
         bytes[at] = to;
