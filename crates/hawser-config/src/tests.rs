@@ -241,7 +241,8 @@ fn a_wrong_value_is_shown_with_what_is_allowed() {
         ),
         (
             "[[link]]\nname = \"a\"\nprice = \"2 EUR\"",
-            "3: `link.price` is \"2 EUR\"; allowed: a price from 0 to 1000000 such as \"2.5EUR/GB\"",
+            "3: `link.price` is \"2 EUR\"; \
+             allowed: a price from 0 to 1000000 such as \"2.5EUR/GB\"",
         ),
         (
             "[[link]]\nname = \"a\"\nprice = \"-2EUR/GB\"",

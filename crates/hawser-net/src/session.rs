@@ -28,7 +28,7 @@ pub enum ConnectionError {
     #[error("this side closed the connection")]
     LocallyClosed,
     /// The peer closed it.
-    #[error("the peer closed the connection with code {code}{}{reason}", colon(.reason))]
+    #[error("the peer closed the connection with code {code}{}", shown(.reason))]
     ClosedByPeer {
         /// The peer's code; 0 when it gave none.
         code: u32,
@@ -118,6 +118,10 @@ impl SessionHandle {
     }
 }
 
-fn colon(reason: &str) -> &'static str {
-    if reason.is_empty() { "" } else { ": " }
+/// Returns the peer's text as it may be shown and logged: without control characters.
+fn shown(reason: &str) -> String {
+    match reason.is_empty() {
+        true => String::new(),
+        false => format!(": {}", reason.escape_debug()),
+    }
 }

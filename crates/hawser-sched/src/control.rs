@@ -25,8 +25,8 @@ pub enum Control {
 /// - round trips below a millisecond: bbr's timers would cost more than the network;
 /// - a detour whose medium loses nothing: no call feels its queue, and bbr's probe of a long path
 ///   costs up to a tenth;
-/// - a path that serves in turns, and whose medium loses nothing: bbr takes the mean of a round trip
-///   for the rate, and never learns what a turn carries;
+/// - a path that serves in turns, and whose medium loses nothing: bbr takes the mean of a round
+///   trip for the rate, and never learns what a turn carries;
 /// - a slow path whose queue others fill, and whose medium loses little: bbr gives way to them for
 ///   ten seconds, and takes more than they do later.
 ///

@@ -25,6 +25,8 @@ pub enum Event {
     SendingReset(StreamId, u32),
     /// The peer reads no more of the stream, and said so with this code.
     Stopped(StreamId, u32),
+    /// The stream is over, since the peer ended both of its directions.
+    Over(StreamId),
     /// A channel fell silent against expectation; what was in flight on it goes over others too.
     Suspect(ChannelId),
     /// A suspect channel came back by itself.

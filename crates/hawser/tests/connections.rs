@@ -178,9 +178,11 @@ async fn accepting_can_be_given_up_and_tried_again() {
             assert_eq!(accepted.read_u8().await.unwrap(), b'x');
             while give_up(stream.accepted()).await.is_none() {}
         }
-        while give_up(client.closed()).await.is_none() {
+        while client.close_reason().is_none() {
             server.close(0, "");
+            give_up(client.closed()).await;
         }
+        client.closed().await;
     })
     .await;
 }

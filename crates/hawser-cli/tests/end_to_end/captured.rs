@@ -1,7 +1,6 @@
 //! `hawser up --capture`: programs that know nothing of it, over two real links.
 
 use std::process::Command;
-use std::time::Duration;
 
 use hawser_capture::{CaptureError, RunGroup};
 use hawser_skip::namespace::{Neighbour, in_namespace_of_root, ip};
@@ -159,15 +158,6 @@ fn datagrams_of_programs_count_for_the_allowances_of_links() {
                 let _ = socket.send_to(&bytes[..length], from).await;
             }
         });
-        let mut before = stage.used();
-        let is_settled = || {
-            std::thread::sleep(Duration::from_secs(2));
-            let earlier = std::mem::replace(&mut before, stage.used());
-            earlier == before
-        };
-        until("earlier connections are counted", is_settled, || {
-            stage.log()
-        });
         // Eight flows of a question and its answer, 1000 bytes each.
         let ask =
             format!("exec 3<>/dev/udp/{SERVER}/{ECHO}; printf %1000s >&3; dd bs=2000 count=1 <&3");
@@ -177,12 +167,13 @@ fn datagrams_of_programs_count_for_the_allowances_of_links() {
             stage.group.enter(&mut bash).unwrap();
             assert_eq!(bash.output().unwrap().stdout.len(), 1000, "{}", stage.log());
         }
+        // The connections that were made before sent less than one of these questions has.
         let is_counted = || {
-            let [up, down] = [0, 1].map(|at| stage.used()[at] - before[at]);
-            (8000..10_000).contains(&up) && (8000..10_000).contains(&down)
+            let [up, down] = stage.used();
+            (8000..9000).contains(&up) && down >= 8000
         };
         until("all are on the links' accounts", is_counted, || {
-            format!("{before:?} {:?} {}", stage.used(), stage.log())
+            format!("{:?} {}", stage.used(), stage.log())
         });
         stage.daemon.end();
     });

@@ -53,7 +53,7 @@ impl Rig {
 
     pub(crate) fn advance(&self, span: Duration) {
         let mut inner = self.0.borrow_mut();
-        inner.now = inner.now + span;
+        inner.now += span;
     }
 
     pub(crate) fn with<R>(&self, act: impl FnOnce(&mut Director, Instant) -> R) -> R {

@@ -68,7 +68,8 @@ fn a_file_that_does_not_fit_is_refused_before_it_is_begun() {
         assert!(available <= ByteCount::from(4 * MIB));
         assert!(matches!(
             sent,
-            Err(SendError::Refused { refusal: Refusal::DiskFull, detail }) if detail.contains("full")
+            Err(SendError::Refused { refusal: Refusal::DiskFull, detail })
+                if detail.contains("full")
         ));
         assert!(names_in(&room).is_empty());
         // The reserve counts as taken.

@@ -104,7 +104,7 @@ impl KernelPlaces {
                         self.handle(event);
                         Ok(())
                     }
-                    Err(error) => return tracing::error!(%error, "the kernel tells nothing any more"),
+                    Err(error) => return tracing::error!(%error, "the kernel tells no more"),
                 },
                 _ = ticks.tick() => self.refresh(),
                 _ = looks.tick(), if !self.unanswered.is_empty() => self.look(),

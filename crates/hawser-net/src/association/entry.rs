@@ -43,6 +43,11 @@ impl Entry {
 
     /// The writer that waits for room has it. Returns true once.
     pub(super) fn take_room(&mut self) -> bool {
+        if self.is_full {
+            // What is in flight fills the buffer. The acknowledgement that makes room wakes the
+            // writer.
+            return false;
+        }
         let queued = self.association.queued();
         self.room_below.take_if(|below| queued < *below).is_some()
     }

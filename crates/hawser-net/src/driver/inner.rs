@@ -121,6 +121,14 @@ impl Inner {
         changed
     }
 
+    /// Forgets a stream that is over and that the application has not accepted yet.
+    fn forget_unaccepted(&mut self, id: StreamId) {
+        if let Some(place) = self.incoming.iter().position(|waiting| *waiting == id) {
+            self.incoming.remove(place);
+            self.streams.remove(&id);
+        }
+    }
+
     pub(super) fn on_event(&mut self, event: Event) -> bool {
         match event {
             Event::Readable(id) => self.wake(id, Waiting::Read),
@@ -144,12 +152,9 @@ impl Inner {
                     wakers.ended.both = Some(code);
                     wakers.wake_all(&mut self.woken);
                 }
-                // The application has not taken it yet, and need not.
-                if let Some(place) = self.incoming.iter().position(|waiting| *waiting == id) {
-                    self.incoming.remove(place);
-                    self.streams.remove(&id);
-                }
+                self.forget_unaccepted(id);
             }
+            Event::Over(id) => self.forget_unaccepted(id),
             Event::Suspect(id) => tracing::info!(%id, "silent: its work goes elsewhere"),
             Event::Recovered(id) => tracing::info!(%id, "speaks again"),
             Event::DatagramPort(_) | Event::AssociationExpected(_) | Event::RulesChanged => {

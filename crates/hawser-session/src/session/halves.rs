@@ -70,14 +70,14 @@ impl Session {
         id: StreamId,
         code: u32,
     ) -> Result<(), PeerFault> {
-        if !self.find_or_open(now, id)? {
+        if id == StreamId::COMMANDS || !self.find_or_open(now, id)? {
             return Ok(());
         }
         let stream = self.streams.get(id);
         if stream.is_some_and(|stream| !stream.send().is_acknowledged()) {
             self.drop_unheld(id);
             self.events.push(Event::Stopped(id, code));
-            self.retire_if_over(id);
+            self.retire_ended_by_peer(id);
         }
         Ok(())
     }
@@ -89,7 +89,7 @@ impl Session {
         id: StreamId,
         code: u32,
     ) -> Result<(), PeerFault> {
-        if !self.find_or_open(now, id)? {
+        if id == StreamId::COMMANDS || !self.find_or_open(now, id)? {
             return Ok(());
         }
         let Some(stream) = self.streams.get_mut(id) else {
@@ -104,8 +104,17 @@ impl Session {
         if stream.peer_metadata().is_some() {
             self.events.push(Event::SendingReset(id, code));
         }
-        self.retire_if_over(id);
+        self.retire_ended_by_peer(id);
         Ok(())
+    }
+
+    /// Forgets a stream if the peer has ended both of its directions. The owner hears of that: a
+    /// stream that nobody has accepted yet would stay in its queue otherwise, without a limit.
+    fn retire_ended_by_peer(&mut self, id: StreamId) {
+        self.retire_if_over(id);
+        if !self.streams.contains(id) {
+            self.events.push(Event::Over(id));
+        }
     }
 
     /// Takes in a chunk of a direction that the peer has reset: only the opening matters any more.

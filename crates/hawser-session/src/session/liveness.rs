@@ -123,7 +123,8 @@ impl Session {
             let others_live = self.channels.live_without(link);
             let usual = self.links.usual_silence(link);
             if self.channels.is_dead(now, channel, others_live, usual) {
-                tracing::debug!(%id, silence = ?channel.path().silence(), ?now, others_live, "dead");
+                let silence = channel.path().silence();
+                tracing::debug!(%id, ?silence, ?now, others_live, "dead");
                 let link_is_silent = !self.channels.link_is_heard(channel);
                 self.give_up(now, id);
                 if link_is_silent && others_live {

@@ -184,6 +184,9 @@ impl Session {
 
     /// Takes note that the peer reset a stream, perhaps before its first chunk came.
     pub(super) fn on_reset(&mut self, id: StreamId, code: u32) -> Result<(), PeerFault> {
+        if id == StreamId::COMMANDS {
+            return Ok(());
+        }
         if self.streams.contains(id) {
             self.drop_stream(id);
             self.events.push(Event::Reset(id, code));
