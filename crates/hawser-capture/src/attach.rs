@@ -30,7 +30,10 @@ pub(crate) fn attach(programs: &mut Ebpf, group: &File) -> Result<(), CaptureErr
                 "datagram_sent" => CgroupSkbAttachType::Egress,
                 _ => CgroupSkbAttachType::Ingress,
             };
-            program.attach(group, direction, mode)?;
+            // It only counts: connections are placed without it as well.
+            if let Err(error) = program.attach(group, direction, mode) {
+                tracing::warn!(%error, name, "datagrams of captured programs are not counted");
+            }
         } else {
             <&mut CgroupSock>::try_from(program)?.attach(group, mode)?;
         }

@@ -153,7 +153,7 @@ impl LinkDecision {
     }
 
     /// Returns the link called in question by a connection to `address`, and at most
-    /// [`MAX_COMPARED`] other links to compare it with. `None` where there are no others, where the
+    /// `MAX_COMPARED` other links to compare it with. `None` where there are no others, where the
     /// connection may not take them, or where the link is known to be suspect.
     pub fn compared(
         &self,

@@ -69,8 +69,8 @@ pub enum OpenStreamError {
 }
 
 impl Client {
-    /// Starts connecting. `links` follows the machine's links, as [`links::LinkMonitor`] gives
-    /// them.
+    /// Starts connecting. `links` follows the machine's links, as
+    /// [`LinkMonitor`](crate::links::LinkMonitor) gives them.
     pub fn start(config: ClientConfig, links: watch::Receiver<Arc<Vec<Link>>>) -> Self {
         let enrolling = config.invite.is_some();
         Self::begin(config, links, enrolling, false)

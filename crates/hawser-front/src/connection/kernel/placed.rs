@@ -85,8 +85,15 @@ impl Placed {
             more(moved.up, self.known.up),
             more(moved.down, self.known.down),
         );
+        if self.is_datagrams && down > ByteCount::ZERO {
+            // The kernel does not tell when the last of them came: it may have been right after the
+            // count before, and must not vouch for a link that has fallen silent since.
+            self.flow.heard(since);
+        }
         self.flow.moved_since(since, up, down);
-        self.known = moved;
+        // A socket that connects again counts from 0 again, and its end tells the sum.
+        self.known.up = self.known.up.max(moved.up);
+        self.known.down = self.known.down.max(moved.down);
     }
 }
 
