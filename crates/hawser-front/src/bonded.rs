@@ -88,6 +88,19 @@ impl Bonded {
 }
 
 impl ByteStream for Bonded {
+    fn poll_read_bytes(&mut self, cx: &mut Context<'_>, max: usize) -> Poll<io::Result<Bytes>> {
+        let bytes = self.stream.poll_read_bytes(cx, max).map_err(named);
+        bytes.map_ok(Option::unwrap_or_default)
+    }
+
+    fn poll_write_bytes(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &mut Bytes,
+    ) -> Poll<io::Result<usize>> {
+        self.stream.poll_write_bytes(cx, bytes).map_err(named)
+    }
+
     fn reset(&mut self, code: ResetCode) {
         self.stream.reset(u32::from(code.code()));
     }

@@ -6,6 +6,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use hawser_types::ByteCount;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, timeout};
@@ -82,6 +83,18 @@ macro_rules! either {
 }
 
 impl<D: ByteStream, B: ByteStream> ByteStream for EitherStream<D, B> {
+    fn poll_read_bytes(&mut self, cx: &mut Context<'_>, max: usize) -> Poll<io::Result<Bytes>> {
+        either!(self, stream => stream.poll_read_bytes(cx, max))
+    }
+
+    fn poll_write_bytes(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &mut Bytes,
+    ) -> Poll<io::Result<usize>> {
+        either!(self, stream => stream.poll_write_bytes(cx, bytes))
+    }
+
     fn reset(&mut self, code: ResetCode) {
         either!(self, stream => stream.reset(code));
     }

@@ -6,11 +6,10 @@
 //! | aborts | a reset, after all data that was read |
 //! | can no longer be written to | a reset, after all that it still had to say |
 //!
-//! A relay that waits holds no buffer at all: buffers belong to the thread and pass from relay to
-//! relay. Only a stream whose reader is slower than its writer keeps what could not be written, at
-//! most [`MAX_HELD`] in each direction.
+//! A relay that waits holds no buffer at all: it reads into memory of the thread, and hands what it
+//! read to the writer, which keeps it if it can. Only a stream whose reader is slower than its
+//! writer keeps what could not be written, at most [`MAX_HELD`] in each direction.
 
-mod buffer;
 mod direction;
 
 use std::future::poll_fn;
@@ -24,7 +23,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use crate::transport::{ByteStream, ResetCode};
 
-pub use buffer::MAX_HELD;
+pub use direction::MAX_HELD;
 use direction::{Broken, Direction};
 
 /// Relays until both halves have ended in order or one side broke; then drops both streams.

@@ -1,8 +1,13 @@
 //! What the front ends ask of a transport.
 
 use std::future::Future;
+use std::io;
 use std::os::fd::AsRawFd;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
+use bytes::{Buf, Bytes};
+use hawser_net::thread_memory;
 use hawser_types::ByteCount;
 pub use hawser_types::{DialError, ResetCode, StreamReset};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -20,6 +25,24 @@ pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// Aborts both directions. The peer sees an error, not an end of file, at the latest when the
     /// stream is dropped; the stream is of no further use.
     fn reset(&mut self, code: ResetCode);
+
+    /// Reads the next bytes, at most `max`; none at the end. A transport that holds them in memory
+    /// already hands that over instead of copying.
+    fn poll_read_bytes(&mut self, cx: &mut Context<'_>, max: usize) -> Poll<io::Result<Bytes>> {
+        thread_memory::poll_read(self, cx, max)
+    }
+
+    /// Writes some of `bytes` and takes that off the front. A transport that keeps what it sends
+    /// keeps the memory instead of copying it.
+    fn poll_write_bytes(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &mut Bytes,
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(self).poll_write(cx, bytes))?;
+        bytes.advance(written);
+        Poll::Ready(Ok(written))
+    }
 
     /// Bytes that were written, have not arrived at the peer, and would be lost by a reset now.
     ///

@@ -14,6 +14,7 @@ pub mod session;
 pub mod store;
 pub mod stream;
 pub mod tcp_info;
+pub mod thread_memory;
 pub mod tls;
 pub mod unix_time;
 

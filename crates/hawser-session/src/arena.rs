@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 /// are full are remembered, up to [`MOST_KEPT`] bytes, and the oldest that nobody holds a slice of
 /// any more takes the place of a new one.
 #[derive(Debug, Default)]
-pub(crate) struct Arena {
+pub struct Arena {
     current: BytesMut,
     /// The bytes of memory behind `current`, those split off included.
     size: usize,
@@ -58,18 +58,37 @@ impl Arena {
         self.retire(full, size);
     }
 
-    /// Copies as many of `bytes` as fit; never none, unless there are none.
-    pub(crate) fn copy(&mut self, bytes: &[u8]) -> Bytes {
-        if self.current.capacity() < bytes.len().min(LEAST_COPY) {
+    /// Returns an empty buffer to append at most [`PIECE`] bytes to, with room for at least `least`
+    /// of them (at most [`PIECE`]). [`Arena::take`] gives what was appended.
+    pub fn piece(&mut self, least: usize) -> &mut BytesMut {
+        if self.current.capacity() < least {
             self.reserve(PIECE);
         }
-        let length = bytes.len().min(self.current.capacity());
-        self.current.extend_from_slice(&bytes[..length]);
+        &mut self.current
+    }
+
+    /// Takes what was appended to the buffer. Less than an eighth of the memory behind it is
+    /// copied, so that a slice keeps at most eight times its length alive.
+    pub fn take(&mut self) -> Bytes {
+        if self.current.len() < self.size() / 8 {
+            let bytes = Bytes::copy_from_slice(&self.current);
+            self.current.clear();
+            return bytes;
+        }
         self.current.split().freeze()
     }
 
-    /// Gives back what was not needed since the last call: all of it when no buffer was full.
-    pub(crate) fn trim(&mut self) {
+    /// Copies as many of `bytes` as fit; never none, unless there are none.
+    pub fn copy(&mut self, bytes: &[u8]) -> Bytes {
+        let piece = self.piece(bytes.len().min(LEAST_COPY));
+        let length = bytes.len().min(piece.capacity());
+        piece.extend_from_slice(&bytes[..length]);
+        self.take()
+    }
+
+    /// Gives back what was not needed since the last call: all of it when no buffer was full. Call
+    /// it about once a second.
+    pub fn trim(&mut self) {
         let needed = std::mem::take(&mut self.turned);
         while self.retired.len() > needed
             && let Some(oldest) = self.retired.pop_front()

@@ -18,7 +18,6 @@ mod channel;
 mod channels;
 mod command_stream;
 mod config;
-mod copy_buffer;
 mod datagrams;
 mod duplicates;
 mod error;
@@ -46,10 +45,10 @@ mod transport;
 mod transports;
 mod unacknowledged;
 
+pub use arena::Arena;
 pub use association::{AssociationSample, Behind, PathSample};
 pub use channel::ChannelSpec;
 pub use config::{ChunkSize, SessionConfig};
-pub use copy_buffer::CopyBuffer;
 pub use error::{DatagramError, Misbehaviour, OpenError, PeerFault, StreamError};
 pub use event::{CloseReason, Event};
 pub use grant::JoinRefused;
@@ -63,6 +62,7 @@ pub use snapshot::{
     ChannelSnapshot, Counters, LinkSnapshot, PeerView, SessionSnapshot, StreamSnapshot,
     TransportSnapshot,
 };
+pub use stream::SHORT_WRITE;
 pub use transport::{Transport, TransportReason};
 
 /// The payload of one chunk: pieces of memory that follow one another.

@@ -81,7 +81,7 @@ impl Session {
             links: Links::new(config.channels_per_link),
             transports: Transports::default(),
             scheduling: Scheduling::new(config.scheduler, config.chunk_size),
-            streams: Streams::new(now, side, receive_memory, max_streams),
+            streams: Streams::new(side, receive_memory, max_streams),
             unacknowledged: Unacknowledged::default(),
             duplicates: DuplicateBudget::default(),
             commands: CommandStream::new(),

@@ -4,6 +4,7 @@ mod send;
 
 pub(crate) use arrived_datagrams::{ArrivedDatagrams, Taken};
 pub(crate) use receive::{Pool, ReceiveStream};
+pub use send::SHORT_WRITE;
 pub(crate) use send::SendStream;
 
 use bytes::Bytes;

@@ -9,7 +9,6 @@ use early_credit::EarlyCredit;
 use hawser_types::{ByteCount, Instant, StreamId};
 use hawser_wire::ChannelRole;
 
-use crate::arena::Arena;
 use crate::by_role::ByRole;
 use crate::channels::LEAST_CARRIED;
 use crate::error::{Misbehaviour, OpenError, StreamError};
@@ -40,9 +39,6 @@ pub(crate) struct Streams {
     waiting: ByRole<VecDeque<StreamId>>,
     /// Bytes that the links together carry in a moment: more at once is bulk.
     small: u64,
-    /// Memory of the copies of small writes, and the time when it was last trimmed.
-    copies: Arena,
-    trimmed_at: Instant,
 }
 
 /// What became of the stream of a chunk that came.
@@ -64,7 +60,7 @@ pub(crate) enum Found {
 impl Streams {
     /// `memory` is lent to streams beyond their own 64 KiB each; the peer may have `allowed`
     /// streams open at once.
-    pub(crate) fn new(now: Instant, side: Side, memory: ByteCount, allowed: u64) -> Self {
+    pub(crate) fn new(side: Side, memory: ByteCount, allowed: u64) -> Self {
         Self {
             side,
             by_id: BTreeMap::new(),
@@ -78,8 +74,6 @@ impl Streams {
             credit_due: BTreeSet::new(),
             waiting: ByRole::default(),
             small: LEAST_CARRIED,
-            copies: Arena::default(),
-            trimmed_at: now,
         }
     }
 
@@ -190,23 +184,6 @@ impl Streams {
         self.open[side] = self.open[side].saturating_sub(1);
         self.ended[side].insert(number..number + 1);
         Some(stream)
-    }
-
-    /// Copies as much of `bytes` as the stream's buffer has room for.
-    pub(crate) fn write_slice(&mut self, id: StreamId, bytes: &[u8]) -> Result<usize, StreamError> {
-        let stream = self.by_id.get_mut(&id).ok_or(StreamError::Unknown(id))?;
-        stream.send_mut().open(Bytes::new());
-        stream.send_mut().write_slice(bytes, &mut self.copies)
-    }
-
-    /// Gives back memory of copies that was not needed lately; all of it while the session is idle.
-    pub(crate) fn trim_copies(&mut self, now: Instant, is_busy: bool) {
-        if !is_busy {
-            self.copies = Arena::default();
-        } else if now.since(self.trimmed_at) >= TRIM_EVERY {
-            self.trimmed_at = now;
-            self.copies.trim();
-        }
     }
 
     // Turns.
@@ -396,5 +373,3 @@ fn place_of(id: StreamId) -> (usize, u64) {
 const INITIAL_STREAMS: u64 = 64;
 /// Gaps beside those that open streams explain.
 const MAX_GAPS: u64 = 1024;
-/// Time between two looks for memory that a busy session did not need.
-const TRIM_EVERY: std::time::Duration = std::time::Duration::from_secs(1);

@@ -3,16 +3,18 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use hawser_types::ByteCount;
-use tokio::io::ReadBuf;
 
-use super::buffer::{self, Held, MAX_HELD};
 use crate::transport::{ByteStream, ResetCode};
 
 /// One direction of a relay: reads, holds what cannot be written yet, ends.
 #[derive(Debug)]
 pub(super) struct Direction {
-    held: Option<Held>,
+    /// Bytes that were read and not yet written.
+    held: Bytes,
+    /// Length of the slice that `held` is the rest of.
+    whole: usize,
     /// How much to ask for in the next read. Grows when a read fills it, so that only streams that
     /// are fast can fill large buffers.
     read_size: usize,
@@ -40,9 +42,9 @@ enum Source {
 impl Direction {
     /// A direction that writes `early` before anything else.
     pub(super) fn new(early: Vec<u8>) -> Self {
-        let length = early.len();
         Self {
-            held: (length > 0).then(|| Held::new(early.into_boxed_slice(), length)),
+            whole: early.len(),
+            held: early.into(),
             read_size: MIN_READ,
             source: Source::Open,
             needs_flush: false,
@@ -67,7 +69,7 @@ impl Direction {
 
     pub(super) fn give_up(&mut self) {
         self.done = true;
-        self.held = None;
+        self.held = Bytes::new();
     }
 
     /// Moves what can be moved. Ready when the direction is done; with `shut` its end is passed on
@@ -114,28 +116,19 @@ impl Direction {
     }
 
     fn poll_read<R: ByteStream>(&mut self, cx: &mut Context<'_>, reader: &mut R) -> Poll<()> {
-        let mut bytes = buffer::take();
-        let mut read_buf = ReadBuf::new(&mut bytes[..self.read_size]);
-        let result = Pin::new(reader).poll_read(cx, &mut read_buf);
-        let length = read_buf.filled().len();
-        match result {
-            Poll::Pending => {
-                buffer::give_back(bytes);
-                return Poll::Pending;
-            }
-            Poll::Ready(Ok(())) if length > 0 => {
-                if length == self.read_size {
+        match ready!(reader.poll_read_bytes(cx, self.read_size)) {
+            Ok(bytes) if bytes.is_empty() => self.source = Source::Ended,
+            Ok(bytes) => {
+                if bytes.len() == self.read_size {
                     self.read_size = (self.read_size * 2).min(MAX_HELD);
-                } else if length < self.read_size / 4 {
+                } else if bytes.len() < self.read_size / 4 {
                     self.read_size = (self.read_size / 2).max(MIN_READ);
                 }
-                self.held = Some(Held::new(bytes, length));
-                return Poll::Ready(());
+                self.whole = bytes.len();
+                self.held = bytes;
             }
-            Poll::Ready(Ok(())) => self.source = Source::Ended,
-            Poll::Ready(Err(error)) => self.source = Source::Broken(ResetCode::from_io(&error)),
+            Err(error) => self.source = Source::Broken(ResetCode::from_io(&error)),
         }
-        buffer::give_back(bytes);
         Poll::Ready(())
     }
 
@@ -145,31 +138,34 @@ impl Direction {
         writer: &mut W,
         counter: &AtomicU64,
     ) -> Poll<Result<(), Broken>> {
-        let Some(held) = &mut self.held else {
-            return Poll::Ready(Ok(()));
-        };
-        while !held.is_empty() {
-            match Pin::new(&mut *writer).poll_write(cx, held.unwritten()) {
+        while !self.held.is_empty() {
+            match writer.poll_write_bytes(cx, &mut self.held) {
                 Poll::Ready(Ok(0)) => {
                     return Poll::Ready(Err(Broken::Writer(ResetCode::Aborted)));
                 }
                 Poll::Ready(Ok(written)) => {
-                    held.advance(written);
                     self.moved = self.moved.saturating_add(written as u64);
                     counter.fetch_add(written as u64, Ordering::Relaxed);
                     self.needs_flush = true;
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(writer_broke(error))),
                 Poll::Pending => {
-                    held.shrink();
+                    self.shrink();
                     return Poll::Pending;
                 }
             }
         }
-        if let Some(held) = self.held.take() {
-            held.release();
-        }
+        // The end of a slice keeps the whole of its memory.
+        self.held = Bytes::new();
         Poll::Ready(Ok(()))
+    }
+
+    /// Copies a small rest, so that others can use the memory of the whole.
+    fn shrink(&mut self) {
+        if self.held.len() <= self.whole / 4 {
+            self.held = Bytes::copy_from_slice(&self.held);
+            self.whole = self.held.len();
+        }
     }
 
     fn poll_flush<W: ByteStream>(
@@ -188,6 +184,9 @@ impl Direction {
 fn writer_broke(error: io::Error) -> Broken {
     Broken::Writer(ResetCode::from_io(&error))
 }
+
+/// The most that a relay holds in one direction, and the size of its reads at full speed.
+pub const MAX_HELD: usize = 128 * 1024;
 
 const MIN_READ: usize = 16 * 1024;
 

@@ -1,7 +1,8 @@
-use std::io::ErrorKind;
-use std::sync::Arc;
+use std::io::{self, ErrorKind};
+use std::sync::{Arc, Mutex};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
@@ -218,4 +219,71 @@ async fn a_relay_that_is_dropped_resets_both_sides() {
     let far = bench.far.read(&mut [0; 8]).await.unwrap_err();
     assert_eq!(near.kind(), ErrorKind::ConnectionReset);
     assert_eq!(far.kind(), ErrorKind::ConnectionReset);
+}
+
+/// Gives one slice and then its end; keeps what is written.
+#[derive(Default)]
+struct Memory {
+    given: Option<Bytes>,
+    kept: Arc<Mutex<Vec<Bytes>>>,
+}
+
+impl ByteStream for Memory {
+    fn poll_read_bytes(&mut self, _: &mut Context<'_>, _: usize) -> Poll<io::Result<Bytes>> {
+        Poll::Ready(Ok(self.given.take().unwrap_or_default()))
+    }
+
+    fn poll_write_bytes(
+        &mut self,
+        _: &mut Context<'_>,
+        bytes: &mut Bytes,
+    ) -> Poll<io::Result<usize>> {
+        let taken = bytes.split_to(bytes.len());
+        let length = taken.len();
+        self.kept.lock().unwrap().push(taken);
+        Poll::Ready(Ok(length))
+    }
+
+    fn reset(&mut self, _: ResetCode) {}
+}
+
+impl AsyncRead for Memory {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        panic!("bytes are read as slices");
+    }
+}
+
+impl AsyncWrite for Memory {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+        panic!("bytes are written as slices");
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_slice_that_was_read_is_handed_over_and_not_copied() {
+    let slice = Bytes::from(vec![7; 50_000]);
+    let near = Memory {
+        given: Some(slice.clone()),
+        ..Memory::default()
+    };
+    let far = Memory::default();
+    let kept = Arc::clone(&far.kept);
+    let (options, counters) = (RelayOptions::default(), RelayCounters::default());
+    let report = relay(near.into(), far.into(), &options, &counters).await;
+    assert_eq!((report.up.as_u64(), report.end), (50_000, RelayEnd::Closed));
+    let kept = kept.lock().unwrap();
+    assert_eq!(kept.len(), 1);
+    assert_eq!((kept[0].as_ptr(), kept[0].len()), (slice.as_ptr(), 50_000));
 }

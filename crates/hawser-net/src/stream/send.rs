@@ -4,14 +4,16 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use hawser_session::SHORT_WRITE;
 use hawser_types::StreamId;
 use tokio::io::AsyncWrite;
 
 use super::{Core, Failure, ReadError, SendDatagramError, WriteError};
 use crate::driver::Waiting;
+use crate::thread_memory;
 
 /// The sending half of a [`BondStream`](super::BondStream).
 ///
@@ -130,6 +132,32 @@ impl SendStream {
         })
     }
 
+    /// Writes some of `bytes`. What is long is copied outside the session's lock.
+    fn poll_write_slice(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<Result<usize, Failure>> {
+        if bytes.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let id = self.core.id;
+        let driver = &self.core.driver;
+        if bytes.len() < SHORT_WRITE {
+            self.core.answer();
+            return driver.poll_stream(cx, id, Waiting::Write, |session, now| {
+                let written = session.write_slice(now, id, bytes)?;
+                Ok((written > 0).then_some(written))
+            });
+        }
+        let room = ready!(driver.poll_stream(cx, id, Waiting::Write, |session, _| {
+            let room = session.send_room(id)?;
+            Ok((room > 0).then_some(room))
+        }))?;
+        let mut copy = thread_memory::copy(&bytes[..bytes.len().min(room)]);
+        self.poll_write_bytes(cx, &mut copy)
+    }
+
     pub(super) fn mark_ended(&mut self) {
         self.ended = true;
     }
@@ -164,17 +192,8 @@ impl AsyncWrite for SendStream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if bytes.is_empty() {
-            return Poll::Ready(Ok(0));
-        }
-        self.core.answer();
-        let id = self.core.id;
-        let driver = &self.core.driver;
-        driver
-            .poll_stream(cx, id, Waiting::Write, |session, now| {
-                let written = session.write_slice(now, id, bytes)?;
-                Ok((written > 0).then_some(written))
-            })
+        self.get_mut()
+            .poll_write_slice(cx, bytes)
             .map_err(io::Error::from)
     }
 

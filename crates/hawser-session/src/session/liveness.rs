@@ -36,7 +36,6 @@ impl Session {
             let busy = self.channels.iter().any(Channel::is_busy);
             let next = busy.then(|| self.next_look(now));
             self.lifecycle.set_look(next);
-            self.streams.trim_copies(now, busy);
         }
         self.count_channels(now);
         if self.lifecycle.is_abandoned(now) {

@@ -65,17 +65,29 @@ impl Session {
         Ok(written)
     }
 
-    /// As [`Session::write`], copying.
+    /// As [`Session::write`], copying. Meant for short pieces, which are gathered into longer ones:
+    /// a caller with a long one copies it outside its lock and calls [`Session::write`].
     pub fn write_slice(
         &mut self,
         now: Instant,
         id: StreamId,
         bytes: &[u8],
     ) -> Result<usize, StreamError> {
-        self.open_to_send(id)?;
-        let written = self.streams.write_slice(id, bytes)?;
+        let send = self.open_to_send(id)?.send_mut();
+        send.open(Bytes::new());
+        let written = send.write_slice(bytes)?;
         self.after_write(now, id, written, bytes.len());
         Ok(written)
+    }
+
+    /// Returns how many bytes the stream's buffer has room for. 0: wait for [`Event::Writable`].
+    pub fn send_room(&mut self, id: StreamId) -> Result<usize, StreamError> {
+        let send = self.open_to_send(id)?.send_mut();
+        let room = send.room()?;
+        if room == 0 {
+            send.block_writer();
+        }
+        Ok(room)
     }
 
     /// Ends this direction of a stream behind what was written.

@@ -5,7 +5,6 @@ use bytes::{Bytes, BytesMut};
 use hawser_types::{Instant, SegmentNumber, StreamId, StreamOffset};
 use hawser_wire::{ChannelRole, ChunkFlags, ChunkHeader};
 
-use crate::arena::Arena;
 use crate::error::StreamError;
 use crate::reassembly::charge;
 use crate::{BASE_CREDIT, Payload};
@@ -97,10 +96,9 @@ impl SendStream {
 
     /// Takes as much of `bytes` as the buffer has room for, without copying.
     pub(crate) fn write(&mut self, bytes: &mut Bytes) -> Result<usize, StreamError> {
-        let room = self.room_or_error()?;
-        let taken = bytes.split_to(bytes.len().min(room));
+        let taken = bytes.split_to(bytes.len().min(self.room()?));
         let length = taken.len();
-        if length < GATHER {
+        if length < SHORT_WRITE {
             self.gather(&taken);
         } else {
             self.flush_tail();
@@ -110,22 +108,25 @@ impl SendStream {
         Ok(length)
     }
 
-    /// Takes as much of `bytes` as the buffer has room for, copying it into memory of `copies`.
-    pub(crate) fn write_slice(
-        &mut self,
-        bytes: &[u8],
-        copies: &mut Arena,
-    ) -> Result<usize, StreamError> {
-        let room = self.room_or_error()?;
-        let taken = &bytes[..bytes.len().min(room)];
-        if taken.len() < GATHER {
+    /// Takes as much of `bytes` as the buffer has room for, copying it.
+    pub(crate) fn write_slice(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
+        let taken = &bytes[..bytes.len().min(self.room()?)];
+        if taken.len() < SHORT_WRITE {
             self.gather(taken);
         } else {
             self.flush_tail();
-            self.copy(taken, copies);
+            self.queue.push_back(Bytes::copy_from_slice(taken));
         }
         self.queued += taken.len() as u64;
         Ok(taken.len())
+    }
+
+    /// Returns how many bytes the buffer has room for.
+    pub(crate) fn room(&self) -> Result<usize, StreamError> {
+        if self.is_finished() {
+            return Err(StreamError::Finished);
+        }
+        Ok(SEND_BUFFER.saturating_sub(self.queued) as usize)
     }
 
     /// Notes that the application waits for room in the buffer.
@@ -291,26 +292,6 @@ impl SendStream {
         self.limit
     }
 
-    fn room_or_error(&self) -> Result<usize, StreamError> {
-        if self.is_finished() {
-            return Err(StreamError::Finished);
-        }
-        Ok(SEND_BUFFER.saturating_sub(self.queued) as usize)
-    }
-
-    fn copy(&mut self, mut bytes: &[u8], copies: &mut Arena) {
-        // What a short stream leaves waiting must not keep others' memory.
-        if self.sent() + self.queued < EXPRESS_BYTES {
-            self.queue.push_back(Bytes::copy_from_slice(bytes));
-            return;
-        }
-        while !bytes.is_empty() {
-            let copy = copies.copy(bytes);
-            bytes = &bytes[copy.len()..];
-            self.queue.push_back(copy);
-        }
-    }
-
     fn gather(&mut self, bytes: &[u8]) {
         if self.tail.len() + bytes.len() > GATHERED {
             self.flush_tail();
@@ -363,8 +344,9 @@ impl Allowance {
 
 /// Bytes that an application may write ahead of the links.
 const SEND_BUFFER: u64 = 1 << 20;
-/// Writes shorter than this are gathered into larger pieces.
-const GATHER: usize = 8 * 1024;
+/// Writes below this many bytes are copied into pieces of up to 32 KiB; longer ones are kept as
+/// they are.
+pub const SHORT_WRITE: usize = 8 * 1024;
 const GATHERED: usize = 32 * 1024;
 /// The most pieces of memory that one chunk gathers.
 const MAX_PIECES: usize = 32;
@@ -390,9 +372,7 @@ mod tests {
         assert!(alone.cut(1000).is_none());
 
         let mut together = stream();
-        together
-            .write_slice(b"data", &mut Arena::default())
-            .unwrap();
+        together.write_slice(b"data").unwrap();
         together.finish();
         let cut = together.cut(1000).unwrap();
         assert!(cut.flags.open && cut.flags.fin && cut.length == 4);
@@ -407,7 +387,7 @@ mod tests {
         let mut stream = stream();
         let mut sent = 0;
         loop {
-            stream.write_slice(b"x", &mut Arena::default()).unwrap();
+            stream.write_slice(b"x").unwrap();
             let Some(cut) = stream.cut(1).filter(|cut| cut.length > 0) else {
                 break;
             };
@@ -435,10 +415,9 @@ mod tests {
     fn bytes_leave_in_the_order_they_were_written() {
         let mut stream = stream();
         let mut expected = Vec::new();
-        let mut copies = Arena::default();
         for size in [3, 9000, 1, 20_000, 5, 70_000, 300_000, 7] {
             let piece: Vec<u8> = (0..size).map(|n| (n + size) as u8).collect();
-            stream.write_slice(&piece, &mut copies).unwrap();
+            stream.write_slice(&piece).unwrap();
             expected.extend(piece);
         }
         stream.on_credit(1 << 20);
@@ -457,19 +436,13 @@ mod tests {
         let mut stream = stream();
         stream.on_credit(1 << 20);
         assert_eq!(stream.role(Instant::ZERO, u64::MAX), ChannelRole::Express);
-        stream
-            .write_slice(&[0; 5_000], &mut Arena::default())
-            .unwrap();
+        stream.write_slice(&[0; 5_000]).unwrap();
         assert_eq!(stream.role(Instant::ZERO, 4_096), ChannelRole::Express);
         stream.cut(4_500).unwrap();
         assert_eq!(stream.role(Instant::ZERO, 400), ChannelRole::Bulk);
-        stream
-            .write_slice(&[0; 70_000], &mut Arena::default())
-            .unwrap();
+        stream.write_slice(&[0; 70_000]).unwrap();
         while stream.cut(10_000).is_some() {}
-        stream
-            .write_slice(&[0; 1000], &mut Arena::default())
-            .unwrap();
+        stream.write_slice(&[0; 1000]).unwrap();
         assert_eq!(stream.role(Instant::ZERO, u64::MAX), ChannelRole::Bulk);
         let later = Instant::ZERO + EXPRESS_REFILL;
         assert_eq!(stream.role(later, u64::MAX), ChannelRole::Express);
