@@ -20,7 +20,7 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// Takes in a smoothed round-trip time. `loaded`: enough was under way to fill the path, so
+    /// Takes in a smoothed round-trip time. `loaded`: enough was in flight to fill the path, so
     /// that a queue of our own may be part of it.
     pub fn on_sample(&mut self, now: Instant, rtt: Duration, loaded: bool) {
         if rtt.is_zero() {

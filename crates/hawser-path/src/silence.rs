@@ -20,7 +20,7 @@ pub struct Silence {
     flow: Flow,
 }
 
-/// How evenly acknowledgements come while so much is under way that they never stop.
+/// How evenly acknowledgements come while so much is in flight that they never stop.
 #[derive(Clone, Debug, Default)]
 struct Flow {
     /// Time since when enough has been in flight at every sample.
@@ -46,7 +46,7 @@ pub struct Expectation {
     /// Time that the path takes to carry all data in flight on it.
     pub drain: Duration,
     /// How much longer than the silence's beginning a round trip of the oldest byte lasts that is
-    /// under way: nothing on a path that was kept full, and up to a whole round trip after a pause.
+    /// in flight: nothing on a path that was kept full, and up to a whole round trip after a pause.
     pub due: Duration,
 }
 
@@ -59,7 +59,7 @@ impl Silence {
         self.waiting_since.get_or_insert(now);
     }
 
-    /// The oldest byte under way was written at `oldest`, and no round trip is over before
+    /// The oldest byte in flight was written at `oldest`, and no round trip is over before
     /// `shortest`: a pause that ends within that says nothing. To be called before each sample.
     pub fn on_round_trip(&mut self, oldest: Instant, shortest: Duration) {
         self.due = oldest + shortest;
@@ -138,11 +138,11 @@ impl Silence {
     /// The silence that makes a path suspect: what its round trips and its rate explain, plus a
     /// margin that doubles with every false alarm.
     ///
-    /// Where much is under way, acknowledgements come all the time. On a path that has shown how
+    /// Where much is in flight, acknowledgements come all the time. On a path that has shown how
     /// evenly, a pause that is longer than any before is telling long before a round trip is over.
     pub fn suspect_after(&self, expected: Expectation) -> Duration {
         let alarms = 1 << self.false_alarms;
-        // While what is under way drains, acknowledgements keep coming; half of that time without
+        // While what is in flight drains, acknowledgements keep coming; half of that time without
         // any is more than unlucky turns in the queue.
         let patient = expected.rtt.max((expected.drain / 2).min(MAX_DRAIN))
             + expected.variation * 4
@@ -189,11 +189,11 @@ impl Silence {
 const SUSPECT_MARGIN: Duration = Duration::from_millis(100);
 /// Where acknowledgements come all the time, only the hiccup is left.
 const FLOW_MARGIN: Duration = Duration::from_millis(100);
-/// So much under way that delayed acknowledgements and lost packets stop no stream of them: eight
+/// So much in flight that delayed acknowledgements and lost packets stop no stream of them: eight
 /// segments.
 const FLOWING: ByteCount = ByteCount::new(8 * 1448);
 /// On a slow path that is about a window, and the number wavers: it has ended below five, which is
-/// more than bbr leaves under way when it probes for the length of the path.
+/// more than bbr leaves in flight when it probes for the length of the path.
 const STILL_FLOWING: ByteCount = ByteCount::new(5 * 1448);
 /// Before that much of a path was seen, its pauses say little.
 const WATCHED_LONG: Duration = Duration::from_secs(1);
@@ -290,7 +290,7 @@ mod tests {
             ..rtt(200, 5)
         };
         assert_eq!(silence.suspect_after(after_a_pause), ms(250));
-        // What little is under way may well be acknowledged together.
+        // What little is in flight may well be acknowledged together.
         silence.on_sample(at(2000), true, ByteCount::new(3000), ms(0));
         assert_eq!(silence.suspect_after(rtt(200, 5)), ms(320));
     }

@@ -29,10 +29,10 @@ pub struct LinkFacts {
 ///
 /// One is the rule: it fills most links, and two would take from others what is theirs. It does not
 /// where its send buffer holds less than the link, and on a long way, where each loss and each
-/// start costs many round trips. So where a channel has 2 MB under way, or a round trip takes 450
+/// start costs many round trips. So where a channel has 2 MB in flight, or a round trip takes 450
 /// ms, and no queue stands although there is more to carry, another channel is tried once the rate
 /// no longer grows. It stays if the link then carries a tenth more. If not, it goes once the link
-/// rests, since what is under way on it would have to be sent again, and the next one is tried only
+/// rests, since what is in flight on it would have to be sent again, and the next one is tried only
 /// after a while that doubles each time. All but one go when the link has rested for a minute.
 ///
 /// Source: `desired bandwidth`, `channel spread` and `min improvement` of PATTHEL §III.D, observed
@@ -202,13 +202,13 @@ const MIN_IMPROVEMENT: u64 = 10;
 /// Seconds that a trial takes, and round trips besides: what a fresh connection needs to grow.
 const MIN_TRIAL: u32 = 3;
 const SETTLING: u32 = 10;
-/// Bytes under way on one channel near the most that the common limit of send buffers, 4 MiB,
+/// Bytes in flight on one channel near the most that the common limit of send buffers, 4 MiB,
 /// allows: the kernel calls a socket writable up to two thirds of it.
 const MUCH: u64 = 2_000_000;
 /// A round trip from here on is that of a satellite. At 200 ms a trial on a link that bbr filled,
 /// beside a quick one, made the reader wait 0.4 s longer.
 const LONG: Duration = Duration::from_millis(450);
-/// Bytes under way beside which a fresh connection's first window is little.
+/// Bytes in flight beside which a fresh connection's first window is little.
 const ENOUGH: u64 = 128_000;
 const PAUSE: Duration = Duration::from_secs(10);
 const MAX_PAUSE: Duration = Duration::from_secs(600);
@@ -283,9 +283,9 @@ mod tests {
 
     #[test]
     fn nothing_is_tried_where_one_channel_should_do() {
-        // No very long way, with little under way.
+        // No very long way, with little in flight.
         assert_eq!(Link::new(400).run(20, |_| 4000), [1]);
-        // A long way with less under way than the try would add.
+        // A long way with less in flight than the try would add.
         assert_eq!(Link::new(500).run(20, |_| 200), [1]);
         let mut queue = Link::new(500);
         queue.facts.queue = Duration::from_millis(126);

@@ -52,7 +52,7 @@ pub struct LinkReport {
     pub sent_again: ByteCount,
     /// Time for which data that had come lay waiting for data on this link.
     pub blocked: Duration,
-    /// The part of that in which the other links stood idle: what may be under way was used up.
+    /// The part of that in which the other links stood idle: what may be in flight was used up.
     pub stalled: Duration,
     /// Rate that the link can deliver, as far as is known.
     pub rate: Rate,

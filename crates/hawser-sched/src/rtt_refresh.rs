@@ -122,7 +122,7 @@ const PROBE: Duration = Duration::from_millis(200);
 const LATE: Duration = Duration::from_millis(20);
 /// For so many round trips a loss makes another one likely.
 const LATELY: u32 = 8;
-/// What bbr keeps under way even while it probes: with less there is nothing to spare.
+/// What bbr keeps in flight even while it probes: with less there is nothing to spare.
 const FEW_BYTES: ByteCount = ByteCount::new(4 * 1448);
 /// What the moment of a renewal may be off by, since a longer pause would cost more than a probe:
 /// the handshake's and the join's round trips.

@@ -29,7 +29,7 @@ fn main() {
         "paths checksum control    Gbit/s  ns/packet: sender receiver   packets (best of {RUNS})"
     );
     for paths in [1, 4] {
-        for checksum in [Checksum::Crc32c, Checksum::Below] {
+        for checksum in [Checksum::Crc32c, Checksum::LowerLayer] {
             for control in [Control::Bbr, Control::Reno] {
                 let runs = (0..RUNS).map(|_| run(paths, checksum, control, bytes));
                 let best = runs.min_by_key(|it| it.sender + it.receiver);

@@ -22,9 +22,9 @@ use crate::error::Closed;
 use crate::handshake::Negotiated;
 use crate::path::{Asconf, Paths};
 use crate::receive::Inbound;
-use crate::send::{Behind, Outbound};
+use crate::send::{Outbound, OwnerBacklog};
 use crate::{
-    AssociationConfig, Backlog, Event, LinkWord, Local, Message, PathSnapshot, Received, Route,
+    AssociationConfig, Backlog, Event, LinkInfo, Local, Message, PathSnapshot, Received, Route,
     SendError,
 };
 
@@ -176,9 +176,9 @@ impl Association {
 
     /// Tells how much the owner still holds back to keep this queue short. Path policies have to
     /// know whether much more follows. The default is nothing.
-    pub fn set_behind(&mut self, behind: Behind) {
+    pub fn set_owner_backlog(&mut self, backlog: OwnerBacklog) {
         if let Some(flow) = &mut self.flow {
-            flow.outbound.set_behind(behind);
+            flow.outbound.set_owner_backlog(backlog);
         }
     }
 
@@ -212,7 +212,7 @@ impl Association {
     /// Sets what is known about links. It also applies to paths added later. The first matching
     /// entry describes a path. A path without an entry belongs to this host's link and has no
     /// restrictions.
-    pub fn set_links(&mut self, links: Vec<LinkWord>) {
+    pub fn set_links(&mut self, links: Vec<LinkInfo>) {
         self.paths.set_links(links);
     }
 

@@ -26,7 +26,7 @@ pub struct AssociationConfig {
     pub receive_buffer: ByteCount,
     /// Heartbeats tell the peer which of this host's links they leave by. For peers that cannot
     /// derive it from addresses, and under a seal only.
-    pub names_links: bool,
+    pub announces_links: bool,
     /// Maximum of data that waits to be sent or acknowledged; at least [`Self::MIN_BUFFER`]. Small
     /// messages of streams with nothing waiting may exceed it by a quarter.
     pub send_buffer: ByteCount,
@@ -48,7 +48,7 @@ pub struct AssociationConfig {
     /// Max.Init.Retransmits.
     pub max_init_retransmissions: u32,
     /// Transmission of INIT and COOKIE ECHO.
-    pub begin: Begin,
+    pub connect: ConnectStrategy,
     /// Valid.Cookie.Life.
     pub cookie_life: Duration,
     /// SACK.Delay: maximum wait for a second packet before an acknowledgement.
@@ -77,12 +77,12 @@ pub enum Checksum {
     /// CRC-32c.
     Crc32c,
     /// The layer below detects errors; the checksum field is zero (RFC 9653).
-    Below,
+    LowerLayer,
 }
 
 /// How this end repeats handshake packets over its routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Begin {
+pub enum ConnectStrategy {
     /// One route after the other, again after RTO.Initial. Source: RFC 9260 §5.1, §6.3.
     InTurn,
     /// All routes at once, repeated soon: for a peer that expects the association, but may be told
@@ -193,7 +193,7 @@ impl Default for AssociationConfig {
             outbound_streams: 1024,
             inbound_streams: 1024,
             receive_buffer: ByteCount::new(8 << 20),
-            names_links: false,
+            announces_links: false,
             send_buffer: ByteCount::new(8 << 20),
             max_message: ByteCount::new(1 << 20),
             rto_initial: Duration::from_secs(1),
@@ -203,7 +203,7 @@ impl Default for AssociationConfig {
             path_max_retransmissions: 5,
             association_max_retransmissions: 10,
             max_init_retransmissions: 8,
-            begin: Begin::InTurn,
+            connect: ConnectStrategy::InTurn,
             cookie_life: Duration::from_secs(60),
             sack_delay: Duration::from_millis(25),
             selection: Selection::Answering,

@@ -175,7 +175,7 @@ impl Endpoint {
         let packet = match (framing, checksum) {
             (Framing::Compact, _) => Packet::decode_sealed(datagram, self.header),
             (_, Checksum::Crc32c) => Packet::decode(datagram, ChecksumRule::Crc32c),
-            (_, Checksum::Below) => Packet::decode(datagram, ChecksumRule::Zero),
+            (_, Checksum::LowerLayer) => Packet::decode(datagram, ChecksumRule::Zero),
         };
         let Ok(packet) = packet else {
             return Handled::Ignored(Ignored::Malformed);

@@ -47,7 +47,7 @@ struct World {
 impl World {
     fn new(framing: Framing) -> Self {
         let config = AssociationConfig {
-            checksum: Checksum::Below,
+            checksum: Checksum::LowerLayer,
             framing,
             ..AssociationConfig::default()
         };

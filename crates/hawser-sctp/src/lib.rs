@@ -24,12 +24,12 @@ mod snapshot;
 mod testing;
 
 pub use association::Association;
-pub use config::{AssociationConfig, Begin, Checksum, Control, LossRule, Selection};
+pub use config::{AssociationConfig, Checksum, ConnectStrategy, Control, LossRule, Selection};
 pub use endpoint::{AssociationId, ConnectError, Endpoint, EndpointConfig, Handled, Ignored};
 pub use error::{Closed, Misbehaviour, SendError};
 pub use event::Event;
 pub use hawser_wire::sctp::Framing;
 pub use receive::{End, Received};
-pub use route::{LinkWord, Local, Place, Route, Transmit};
-pub use send::{Behind, Message, Reliability};
+pub use route::{LinkInfo, Local, PathSelector, Route, Transmit};
+pub use send::{Message, OwnerBacklog, Reliability};
 pub use snapshot::{Backlog, PathSnapshot, Traffic};

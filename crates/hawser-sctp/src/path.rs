@@ -19,7 +19,7 @@ use hawser_wire::sctp::{DataOrder, Framing, StreamNumber};
 
 use crate::AssociationConfig;
 use crate::congestion::{self, Acknowledged, CongestionControl, Lost};
-use crate::route::{LinkWord, Route};
+use crate::route::{LinkInfo, Route};
 use crate::snapshot::Traffic;
 pub(crate) use asconf::{AddressRequest, Asconf};
 pub(crate) use flight::{Flight, SentPacket};
@@ -119,10 +119,10 @@ impl Path {
     }
 
     /// Applies the first link entry that matches the path.
-    fn apply_link(&mut self, links: &[LinkWord]) {
+    fn apply_link(&mut self, links: &[LinkInfo]) {
         let entry = links
             .iter()
-            .find(|entry| entry.place.holds(&self.route, self.peer_link));
+            .find(|entry| entry.paths.selects(&self.route, self.peer_link));
         self.link = entry.map_or(self.route.local.link, |entry| entry.link);
         self.terms = entry.map_or_else(Terms::default, |entry| entry.terms);
     }

@@ -26,9 +26,9 @@ pub struct Route {
 
 /// What the owner knows about a link, and the paths that use it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LinkWord {
+pub struct LinkInfo {
     /// The paths that use the link.
-    pub place: Place,
+    pub paths: PathSelector,
     /// The link, by which policies know that paths share a queue.
     pub link: LinkIndex,
     /// The user's rules for the link; `up` applies to what this end sends.
@@ -37,7 +37,7 @@ pub struct LinkWord {
 
 /// Selector of the paths that use a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
+pub enum PathSelector {
     /// Paths over a link of this host.
     Link(LinkIndex),
     /// Paths over a link of the peer, as the peer has announced it.
@@ -46,10 +46,10 @@ pub enum Place {
     Remote(IpAddr),
 }
 
-impl Place {
+impl PathSelector {
     /// Tells whether a path is selected. `peer_link`: the peer's link, if the peer has announced
     /// it.
-    pub(crate) fn holds(&self, route: &Route, peer_link: Option<LinkIndex>) -> bool {
+    pub(crate) fn selects(&self, route: &Route, peer_link: Option<LinkIndex>) -> bool {
         match self {
             Self::Peer(link) => peer_link == Some(*link),
             Self::Link(link) => route.local.link == *link,

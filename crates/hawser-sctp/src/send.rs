@@ -79,7 +79,7 @@ pub enum Reliability {
 
 /// Data that the owner of an association has not handed over yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Behind {
+pub struct OwnerBacklog {
     /// Bytes of it.
     pub bytes: ByteCount,
     /// More data keeps coming, so that the total is unknown.
@@ -112,7 +112,7 @@ pub(crate) struct Outbound {
     /// A message was refused since the buffer was full.
     is_blocked: bool,
     /// Data that the owner holds back, since it hands over little at a time.
-    behind: Behind,
+    owner_backlog: OwnerBacklog,
     /// Purpose of the next packet.
     job: Option<Job>,
     /// The current packet train.
@@ -147,7 +147,7 @@ impl Outbound {
             peer_window: u64::from(negotiated.peer_window),
             heard_at: Instant::ZERO,
             is_blocked: false,
-            behind: Behind::default(),
+            owner_backlog: OwnerBacklog::default(),
             job: None,
             train: None,
             copies: None,
@@ -186,8 +186,8 @@ impl Outbound {
     }
 
     /// Sets how much the owner holds back.
-    pub(crate) fn set_behind(&mut self, behind: Behind) {
-        self.behind = behind;
+    pub(crate) fn set_owner_backlog(&mut self, backlog: OwnerBacklog) {
+        self.owner_backlog = backlog;
     }
 
     /// Replaces the policy that assigns new chunks to paths.
@@ -216,7 +216,7 @@ impl Outbound {
         let again: u64 = again.map(|record| record.data.payload.len() as u64).sum();
         Backlog {
             queued: self.queued(),
-            under_way: ByteCount::new(self.window.bytes_in_flight() + again),
+            in_flight: ByteCount::new(self.window.bytes_in_flight() + again),
             acknowledged_at: self.heard_at,
             sent_twice: ByteCount::new(self.budget.charged()),
         }

@@ -53,7 +53,7 @@ pub struct Backlog {
     /// Payload that is not in a packet yet.
     pub queued: ByteCount,
     /// Payload in flight, or lost and waiting for retransmission.
-    pub under_way: ByteCount,
+    pub in_flight: ByteCount,
     /// Time of the last acknowledgement; [`Instant::ZERO`] before the first.
     pub acknowledged_at: Instant,
     /// Payload duplicated so far because of [`Message::twice`](crate::Message::twice), beyond the

@@ -48,7 +48,7 @@ pub struct PathSample {
 /// Data that waits behind the records which an association has. An association is given no more
 /// than leaves at once, so this is what its choice of paths depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Behind {
+pub struct StreamBacklog {
     /// Bytes of the streams whose turn comes next.
     pub bytes: ByteCount,
     /// An application writes as fast as it may, so that `bytes` is not all.

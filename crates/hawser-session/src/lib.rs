@@ -46,7 +46,7 @@ mod transports;
 mod unacknowledged;
 
 pub use arena::Arena;
-pub use association::{AssociationSample, Behind, PathSample};
+pub use association::{AssociationSample, PathSample, StreamBacklog};
 pub use channel::ChannelSpec;
 pub use config::{ChunkSize, SessionConfig};
 pub use error::{DatagramError, Misbehaviour, OpenError, PeerFault, StreamError};

@@ -58,7 +58,7 @@ pub struct Observer {
     pub tell: fn(&Moment),
 }
 
-/// A transfer under way.
+/// A transfer in progress.
 #[derive(Clone, Debug)]
 pub struct Moment {
     /// Time since it began.

@@ -58,7 +58,7 @@ pub struct Datagram {
     pub overhead: ByteCount,
 }
 
-/// Links, connections and what is under way.
+/// Links, connections and what is in flight.
 #[derive(Debug)]
 pub struct Network {
     now: Instant,
@@ -103,7 +103,7 @@ struct Way {
     line: LineState,
     /// What has come to the other end.
     carried: ByteCount,
-    under_way: VecDeque<(Instant, Cargo)>,
+    in_flight: VecDeque<(Instant, Cargo)>,
 }
 
 /// What a line carries.
@@ -142,7 +142,7 @@ impl Network {
             // As the lab seeds its lines.
             line: LineState::new(line.clone(), seed.wrapping_mul(1_000_003) ^ number, now),
             carried: ByteCount::ZERO,
-            under_way: VecDeque::new(),
+            in_flight: VecDeque::new(),
         };
         let links = links.iter().chain(server).enumerate();
         let links = links.map(|(index, link)| LinkState {
@@ -343,9 +343,9 @@ impl Network {
     fn arrive(&mut self, link: usize, way: usize) -> Option<Happening> {
         let hole = self.links[link].black_hole;
         let state = &mut self.links[link].ways[way];
-        let (_, cargo) = state.under_way.pop_front()?;
+        let (_, cargo) = state.in_flight.pop_front()?;
         state.carried += cargo.size();
-        if let Some((at, _)) = state.under_way.front() {
+        if let Some((at, _)) = state.in_flight.front() {
             self.queue.push(*at, Planned::Arrival { link, way });
         }
         match cargo {
@@ -456,10 +456,10 @@ impl Network {
         let state = &mut self.links[link].ways[way];
         match state.line.handle_packet(self.now, cargo.size()) {
             Fate::Delivered(at) => {
-                if state.under_way.is_empty() {
+                if state.in_flight.is_empty() {
                     self.queue.push(at, Planned::Arrival { link, way });
                 }
-                state.under_way.push_back((at, cargo));
+                state.in_flight.push_back((at, cargo));
             }
             Fate::Overflowed => self.counters.overflowed += 1,
             Fate::Lost => self.counters.lost += 1,

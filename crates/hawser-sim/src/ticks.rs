@@ -22,7 +22,7 @@ pub(crate) struct Ticks {
 #[derive(Debug, Default)]
 struct Way {
     /// When ticks left that have not arrived whole.
-    under_way: VecDeque<Instant>,
+    in_flight: VecDeque<Instant>,
     arrived: u64,
     delays: Vec<Duration>,
 }
@@ -56,7 +56,7 @@ impl Ticks {
                 session.write_slice(now, id, &[0; SIZE])
             });
             if written == Ok(SIZE) {
-                way.under_way.push_back(now);
+                way.in_flight.push_back(now);
             }
         }
         now + EVERY
@@ -99,7 +99,7 @@ impl Ticks {
         let before = way.arrived / SIZE as u64;
         way.arrived += read as u64;
         for _ in before..way.arrived / SIZE as u64 {
-            if let Some(left) = way.under_way.pop_front()
+            if let Some(left) = way.in_flight.pop_front()
                 && left.since(self.began) >= WARM_UP
             {
                 way.delays.push(bond.now().since(left));

@@ -1,4 +1,4 @@
-use hawser_sctp::{AssociationConfig, Begin, Checksum, Framing};
+use hawser_sctp::{AssociationConfig, Checksum, ConnectStrategy, Framing};
 use hawser_session::seal::datagram::OVERHEAD;
 use hawser_session::{SessionConfig, Side};
 use hawser_types::ByteCount;
@@ -11,9 +11,9 @@ pub fn association_config(session: &SessionConfig, side: Side) -> AssociationCon
     AssociationConfig {
         policy: session.scheduler,
         max_message: MAX_RECORD,
-        begin: Begin::AtOnce,
+        connect: ConnectStrategy::AtOnce,
         max_init_retransmissions: 5,
-        names_links: side == Side::Client,
+        announces_links: side == Side::Client,
         ..AssociationConfig::default()
     }
 }
@@ -22,7 +22,7 @@ pub fn association_config(session: &SessionConfig, side: Side) -> AssociationCon
 /// checksum would, says whose the packet is, and takes its part of every datagram.
 pub fn below_seal(config: AssociationConfig) -> AssociationConfig {
     AssociationConfig {
-        checksum: Checksum::Below,
+        checksum: Checksum::LowerLayer,
         framing: Framing::Compact,
         max_packet: config.max_packet.saturating_sub(OVERHEAD),
         ..config
@@ -48,7 +48,7 @@ mod tests {
             let config = below_seal(association_config(&session, side));
             assert_eq!(config.policy, ChunkPolicy::Redundant);
             assert_eq!(config.max_message, MAX_RECORD);
-            assert_eq!(config.names_links, side == Side::Client);
+            assert_eq!(config.announces_links, side == Side::Client);
             assert_eq!(config.framing, Framing::Compact);
         }
     }

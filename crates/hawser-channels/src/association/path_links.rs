@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use hawser_sctp::{LinkWord, PathSnapshot, Place};
+use hawser_sctp::{LinkInfo, PathSelector, PathSnapshot};
 use hawser_session::{Session, Side};
 use hawser_types::LinkIndex;
 
@@ -60,7 +60,7 @@ impl PathLinks {
     }
 
     /// The announcements of all links for an association, if those before do not hold any more.
-    pub fn take_announcements(&mut self, session: &Session) -> Option<Vec<LinkWord>> {
+    pub fn take_announcements(&mut self, session: &Session) -> Option<Vec<LinkInfo>> {
         std::mem::take(&mut self.is_stale).then(|| self.announcements(session))
     }
 
@@ -90,10 +90,10 @@ impl PathLinks {
         self.own_addresses = addresses;
     }
 
-    fn announcements(&self, session: &Session) -> Vec<LinkWord> {
+    fn announcements(&self, session: &Session) -> Vec<LinkInfo> {
         let rules: BTreeMap<_, _> = session.link_rules().collect();
-        let announcement = |place, link: LinkIndex| LinkWord {
-            place,
+        let announcement = |paths, link: LinkIndex| LinkInfo {
+            paths,
             link,
             terms: rules.get(&link).copied().unwrap_or_default(),
         };
@@ -101,19 +101,20 @@ impl PathLinks {
             Side::Client => {
                 let bound = rules
                     .keys()
-                    .map(|link| announcement(Place::Link(*link), *link));
+                    .map(|link| announcement(PathSelector::Link(*link), *link));
                 // A socket is bound to no link where it leads nowhere but to this machine.
                 let by_address = self.by_address.iter();
                 let loopback = by_address.filter(|(address, _)| address.is_loopback());
-                let unbound = loopback.map(|(_, link)| announcement(Place::Link(UNBOUND), *link));
+                let unbound =
+                    loopback.map(|(_, link)| announcement(PathSelector::Link(UNBOUND), *link));
                 bound.chain(unbound).collect()
             }
             Side::Gateway => {
                 let named = self.seen.iter();
-                let named = named.map(|link| announcement(Place::Peer(*link), *link));
+                let named = named.map(|link| announcement(PathSelector::Peer(*link), *link));
                 let by_address = self.by_address.iter();
-                let seen =
-                    by_address.map(|(address, link)| announcement(Place::Remote(*address), *link));
+                let seen = by_address
+                    .map(|(address, link)| announcement(PathSelector::Remote(*address), *link));
                 named.chain(seen).collect()
             }
         }
@@ -152,10 +153,14 @@ mod tests {
         assert_eq!(links.take_announcements(&session), None);
         links.mark_stale();
         let announced = links.take_announcements(&session).unwrap();
-        let places: Vec<Place> = announced.iter().map(|it| it.place).collect();
+        let selectors: Vec<PathSelector> = announced.iter().map(|it| it.paths).collect();
         assert_eq!(
-            places,
-            [Place::Peer(dsl), Place::Peer(lte), Place::Remote(address)]
+            selectors,
+            [
+                PathSelector::Peer(dsl),
+                PathSelector::Peer(lte),
+                PathSelector::Remote(address)
+            ]
         );
         assert_eq!(links.take_announcements(&session), None);
     }

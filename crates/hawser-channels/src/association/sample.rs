@@ -63,7 +63,7 @@ impl AssociationState {
         let queued = self.backlog.queued + self.waiting;
         let sample = AssociationSample {
             paths: &paths,
-            unacknowledged: self.backlog.under_way + queued,
+            unacknowledged: self.backlog.in_flight + queued,
             queued,
             since_ack: self.since_ack,
             duplicated: self.backlog.sent_twice,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use hawser_sched::chunk::ChunkPolicy;
-use hawser_sctp::{Association, Behind, LinkWord, Message, SendError};
+use hawser_sctp::{Association, LinkInfo, Message, OwnerBacklog, SendError};
 use hawser_session::{Outgoing, Session};
 use hawser_types::{ByteCount, ChannelId, Instant};
 use hawser_wire::sctp::StreamNumber;
@@ -48,11 +48,11 @@ pub struct Step {
 #[derive(Debug, Default)]
 pub struct Instructions {
     /// What holds for links, where that has changed.
-    pub links: Option<Vec<LinkWord>>,
+    pub links: Option<Vec<LinkInfo>>,
     /// What places packets on paths, where that has changed.
     pub policy: Option<ChunkPolicy>,
     /// What follows the messages.
-    pub behind: Behind,
+    pub backlog: OwnerBacklog,
 }
 
 /// What the writer waits for.
@@ -111,12 +111,12 @@ impl AssociationWriter {
         let (found, has_room) = self.take_records(now, session, queued);
         let policy = session.scheduler();
         let before = self.policy.replace(policy);
-        let hawser_session::Behind { bytes, more } = session.behind();
+        let hawser_session::StreamBacklog { bytes, more } = session.stream_backlog();
         Step {
             instructions: Instructions {
                 links: announcements,
                 policy: (before != Some(policy)).then_some(policy),
-                behind: Behind { bytes, more },
+                backlog: OwnerBacklog { bytes, more },
             },
             found,
             has_room,
@@ -142,7 +142,7 @@ impl AssociationWriter {
         let Instructions {
             links,
             policy,
-            behind,
+            backlog,
         } = instructions;
         if let Some(links) = links {
             association.set_links(links);
@@ -153,7 +153,7 @@ impl AssociationWriter {
         if self.waiting.is_empty() {
             return Ok(());
         }
-        association.set_behind(behind);
+        association.set_owner_backlog(backlog);
         send_waiting(now, association, &mut self.waiting)
     }
 

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use hawser_channels::association::{AssociationWriter, Instructions, send_waiting};
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sctp::{
-    AssociationId, Backlog, Behind, Closed, LinkWord, Message, PathSnapshot, Received, SendError,
+    AssociationId, Backlog, Closed, LinkInfo, Message, OwnerBacklog, PathSnapshot, Received,
+    SendError,
 };
 use hawser_types::{ByteCount, Instant};
 use hawser_wire::sctp::StreamNumber;
@@ -90,10 +91,10 @@ impl AssociationHandle {
     pub fn send_some(
         &self,
         messages: &mut VecDeque<(StreamNumber, Message)>,
-        behind: Behind,
+        backlog: OwnerBacklog,
     ) -> Result<(), SendError> {
         self.change(|entry, now| {
-            entry.association.set_behind(behind);
+            entry.association.set_owner_backlog(backlog);
             let sent = send_waiting(now, &mut entry.association, messages);
             entry.is_full |= sent.is_ok() && !messages.is_empty();
             sent
@@ -160,7 +161,7 @@ impl AssociationHandle {
     }
 
     /// The links below paths from now on: see [`hawser_sctp::Association::set_links`].
-    pub fn set_links(&self, links: Vec<LinkWord>) {
+    pub fn set_links(&self, links: Vec<LinkInfo>) {
         self.change(|entry, _| entry.association.set_links(links));
     }
 

@@ -2,7 +2,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
 use bytes::{Bytes, BytesMut};
-use hawser_sctp::{Behind, Closed, Message};
+use hawser_sctp::{Closed, Message, OwnerBacklog};
 use hawser_session::seal::{Direction, SessionKeys};
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex};
 use hawser_wire::sctp::StreamNumber;
@@ -199,7 +199,7 @@ async fn the_peer_knows_the_links_below_paths_where_it_is_told() {
     let client = AssociationEndpoint::bind_sealed(&[bound], 0).unwrap();
     let expected = gateway.expect(config(), down(&gateway_keys, 1)).unwrap();
     let named = AssociationConfig {
-        names_links: true,
+        announces_links: true,
         ..config()
     };
     let seal = up(&client_keys, 1);
@@ -277,7 +277,9 @@ async fn many_messages_go_and_come_at_once_and_there_is_room_again_when_they_hav
     let mut messages = Vec::new();
     let sending = async {
         while !waiting.is_empty() {
-            there.send_some(&mut waiting, Behind::default()).unwrap();
+            there
+                .send_some(&mut waiting, OwnerBacklog::default())
+                .unwrap();
             there.room(ByteCount::from(payload.len())).await;
         }
     };

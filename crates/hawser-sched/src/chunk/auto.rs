@@ -8,7 +8,7 @@ use crate::governor::Standing;
 
 /// Where the chunk arrives earliest.
 ///
-/// For each channel it reckons when the chunk would be there: what is under way on its link, on
+/// For each channel it reckons when the chunk would be there: what is in flight on its link, on
 /// this channel and beside it, drains at the channel's rate, the chunk behind it, and nothing is
 /// quicker than the empty path. Channels with a bottleneck in common drain together. The earliest
 /// of those that are ready gets the chunk, unless the earliest of all is busy, and everything that
@@ -165,16 +165,16 @@ fn no_one(paths: &[PathView]) -> Reason {
 fn arrival(path: &PathView, paths: &[PathView], chunk: f64) -> f64 {
     let one_way = path.min_rtt.as_secs_f64() / 2.0;
     let mut rate = rate(path);
-    let mut under_way = (path.in_flight + path.beside).as_u64() as f64;
+    let mut in_flight = (path.in_flight + path.beside).as_u64() as f64;
     if let Some(number) = path.bottleneck {
         let others = paths.iter().filter(|other| other.link != path.link);
         for other in others.filter(|other| other.bottleneck == Some(number)) {
             rate = rate.max(self::rate(other));
-            under_way += other.in_flight.as_u64() as f64;
+            in_flight += other.in_flight.as_u64() as f64;
         }
     }
     let arrived = rate * (one_way + ACK_DELAY.as_secs_f64() / 2.0);
-    let ahead = (under_way - arrived).max(0.0);
+    let ahead = (in_flight - arrived).max(0.0);
     (ahead + chunk).max(rate * one_way + chunk) / rate + path.stalled.as_secs_f64()
 }
 

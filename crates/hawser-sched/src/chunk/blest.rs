@@ -9,7 +9,7 @@ use crate::PathView;
 /// During one round trip R_s of the slow channel the fast one sends, window by window, X = (W_f + S
 /// · (r − 1) / 2) · r bytes, where r = R_s / R_f and S is a segment: a window that grows by a
 /// segment for each round trip. The slow channel is passed over when λ · X > M − (in flight on it +
-/// the chunk), where M is all that may be under way at once.
+/// the chunk), where M is all that may be in flight at once.
 ///
 /// λ corrects the estimate: chunks that had to be sent again within the last round trip of the slow
 /// channel raise it by 0.04, else it falls by 0.01, between 1 and 1.3 and from 1.2, which are the
@@ -83,8 +83,8 @@ impl Blest {
         let Some(room) = unit.room else {
             return false;
         };
-        let under_way: u64 = paths.iter().map(|path| path.in_flight.as_u64()).sum();
-        let window = (room.as_u64() + under_way) as f64;
+        let in_flight: u64 = paths.iter().map(|path| path.in_flight.as_u64()).sum();
+        let window = (room.as_u64() + in_flight) as f64;
         let held = (slow.in_flight + unit.size.min(slow.chunk)).as_u64() as f64;
         let round_trips = slow.rtt.as_secs_f64() / fast.rtt.as_secs_f64().max(1e-6);
         let growth = SEGMENT * (round_trips - 1.0) / 2.0;
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_counts_as_window_and_on_the_slow_path_as_held() {
+    fn what_is_in_flight_counts_as_window_and_on_the_slow_path_as_held() {
         let now = Instant::from_nanos(1_000_000_000);
         let mut paths = [path(1, 20, false), path(2, 100, true)];
         paths[0].in_flight = ByteCount::new(73 * 1448);

@@ -10,7 +10,7 @@ use crate::PathView;
 /// that is far slower.
 ///
 /// Arrival is reckoned in round trips, since what exceeds the window needs another round, and by
-/// the link's rate behind all that is under way on the link, unless that rate is a mere guess. The
+/// the link's rate behind all that is in flight on the link, unless that rate is a mere guess. The
 /// idea is ECF's (Lim et al., CoNEXT 2017). Of small chunks one lost packet costs nothing, since
 /// the copy is on its way already.
 #[derive(Debug)]
@@ -119,7 +119,7 @@ mod tests {
 
     /// 5 kB at 4 Mbit/s take 10 ms; behind 20 kB of bulk 50 ms, and at 2 Mbit/s 20 ms.
     #[test]
-    fn what_is_under_way_on_the_link_counts() {
+    fn what_is_in_flight_on_the_link_counts() {
         let mut paths = [path(1, 1, 2), path(2, 2, 2)];
         for (path, mbit) in paths.iter_mut().zip([4, 2]) {
             path.rate = hawser_types::Rate::from_bits_per_second(mbit * 1_000_000);

@@ -16,7 +16,7 @@ pub struct ControlFacts {
     pub lost_by_medium: u64,
     /// Segments that the peer has received since the connection began.
     pub delivered: u64,
-    /// Nothing is under way.
+    /// Nothing is in flight.
     pub idle: bool,
     /// Another link is quicker by so much that nothing which waits for an answer goes over this
     /// one.

@@ -9,10 +9,10 @@ use super::facts::ControlFacts;
 /// Finds out whether others fill a slow link's queue: more stands in it than bbr alone would leave
 /// there, for two seconds on end.
 ///
-/// bbr has up to two round trips of the empty path under way, and four segments at least; a queue
+/// bbr has up to two round trips of the empty path in flight, and four segments at least; a queue
 /// that it made itself when it began, or when a link became slower, is drained within ten round
 /// trips. Beside a window it goes by the length that it knows from before, for up to ten seconds,
-/// and gives way all that time: less under way brings less, and what it takes for the rate falls
+/// and gives way all that time: less in flight brings less, and what it takes for the rate falls
 /// with it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rivals {
@@ -28,7 +28,7 @@ impl Rivals {
         self.crowded_since = None;
     }
 
-    /// Takes in how a connection with bbr stands, while it has something under way. Whether others
+    /// Takes in how a connection with bbr stands, while it has something in flight. Whether others
     /// fill the queue.
     pub(crate) fn on_sample(&mut self, now: Instant, facts: &ControlFacts) -> bool {
         if now.since(self.latest) > MAX_GAP {
@@ -49,7 +49,7 @@ fn is_crowded(facts: &ControlFacts) -> bool {
     facts.rtt > facts.length + own
 }
 
-/// The four segments that bbr keeps under way at the least.
+/// The four segments that bbr keeps in flight at the least.
 const CRUISING: ByteCount = ByteCount::new(4 * 1500);
 /// A queue of this length is not worth a word.
 const HARMLESS: Duration = Duration::from_millis(30);

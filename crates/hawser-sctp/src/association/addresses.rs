@@ -70,7 +70,7 @@ impl Association {
         if self.paths.on_port_changed(route) {
             return self.replace_address(route.remote);
         }
-        let is_sealed = self.config.checksum == Checksum::Below;
+        let is_sealed = self.config.checksum == Checksum::LowerLayer;
         if is_sealed
             && self.locals.contains(&route.local)
             && self.has_room_for(now, route.remote.ip())

@@ -76,8 +76,8 @@ impl Offer {
                 partial_reliability: config.partial_reliability,
                 // A forged request could take the association over, so it needs packets
                 // authenticated below, as RFC 5061 demands.
-                reconfiguration: config.checksum == Checksum::Below,
-                zero_checksum: config.checksum == Checksum::Below,
+                reconfiguration: config.checksum == Checksum::LowerLayer,
+                zero_checksum: config.checksum == Checksum::LowerLayer,
                 interleaved_forward: config.interleaving && config.partial_reliability,
             },
         }

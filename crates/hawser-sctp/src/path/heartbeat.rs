@@ -61,7 +61,7 @@ impl Heartbeat {
 impl Paths {
     pub(super) fn heartbeat_due(&mut self, now: Instant) -> Option<HeartbeatToSend> {
         let interval = self.config.heartbeat_interval;
-        let named = self.config.names_links;
+        let named = self.config.announces_links;
         let plain = self.config.framing.packet_header() + PLAIN + if named { LINK } else { 0 };
         let due = self
             .paths
@@ -92,7 +92,7 @@ impl Paths {
     /// Returns the path whose heartbeat `info` answers.
     pub(super) fn answered_by(&mut self, now: Instant, info: &[u8]) -> Option<PathId> {
         let (info, rest) = info.split_first_chunk::<INFO>()?;
-        let named = if self.config.names_links { LINK } else { 0 };
+        let named = if self.config.announces_links { LINK } else { 0 };
         if rest.len() != named {
             return None;
         }

@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use super::selection::{self, Candidate};
 use super::{HeartbeatToSend, Path, PathState};
 use crate::event::Event;
-use crate::route::{LinkWord, Local, Route};
+use crate::route::{LinkInfo, Local, Route};
 use crate::{AssociationConfig, Selection};
 
 /// All paths of an association, with their selection.
@@ -27,7 +27,7 @@ pub(crate) struct Paths {
     /// Time of the next selection by [`Selection::Paper`].
     reselect: Instant,
     /// The owner's link entries, in order of precedence.
-    links: Vec<LinkWord>,
+    links: Vec<LinkInfo>,
 }
 
 impl Paths {
@@ -46,7 +46,7 @@ impl Paths {
     }
 
     /// Sets what is known about links, also for paths added later; the first matching entry counts.
-    pub(crate) fn set_links(&mut self, links: Vec<LinkWord>) {
+    pub(crate) fn set_links(&mut self, links: Vec<LinkInfo>) {
         self.links = links;
         for path in &mut self.paths {
             path.apply_link(&self.links);

@@ -240,8 +240,8 @@ impl Outbound {
             .send_buffer
             .saturating_sub(self.window.bytes().as_u64());
         ChunkUnit {
-            size: ByteCount::new(waits) + self.behind.bytes,
-            more: self.is_blocked || self.behind.more || waits >= self.send_buffer / 4,
+            size: ByteCount::new(waits) + self.owner_backlog.bytes,
+            more: self.is_blocked || self.owner_backlog.more || waits >= self.send_buffer / 4,
             room: Some(ByteCount::new(self.room().min(own))),
             again: false,
         }

@@ -74,7 +74,7 @@ pub enum Note {
         /// Permission from now on.
         standing: Standing,
     },
-    /// A chunk that is under way was given to an idle channel as well.
+    /// A chunk that is in flight was given to an idle channel as well.
     Helped {
         /// The chunk's stream.
         stream: StreamId,

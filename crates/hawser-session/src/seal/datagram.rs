@@ -396,7 +396,7 @@ const END: u64 = 1 << 48;
 /// power of two, so that a number says by itself which key it belongs to.
 const NUMBERS_PER_KEY: u64 = 1 << 22;
 const MAX_KEY_AGE: Duration = Duration::from_secs(3600);
-/// How long datagrams that were overtaken may be under way.
+/// How long datagrams that were overtaken may be in flight.
 const PREVIOUS_KEPT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use hawser_types::{ByteCount, ChannelId, Instant};
 use hawser_wire::{Command, TransportChoice, take_record_number};
 
 use super::Session;
-use crate::association::{AssociationSample, Behind};
+use crate::association::{AssociationSample, StreamBacklog};
 use crate::error::{Misbehaviour, PeerFault};
 use crate::event::Event;
 use crate::grant::JoinRefused;
@@ -56,13 +56,13 @@ impl Session {
 
     /// Returns what follows the records that an association has: its choice of paths depends on
     /// that. To be asked when [`Session::poll_transmit`] gives no more.
-    pub fn behind(&self) -> Behind {
-        let mut behind = Behind::default();
+    pub fn stream_backlog(&self) -> StreamBacklog {
+        let mut backlog = StreamBacklog::default();
         for stream in self.streams.waiting(MOST_LOOKED_AT) {
-            behind.bytes += ByteCount::new(stream.send().queued());
-            behind.more |= stream.send().has_more();
+            backlog.bytes += ByteCount::new(stream.send().queued());
+            backlog.more |= stream.send().has_more();
         }
-        behind
+        backlog
     }
 
     /// Takes in the state of an association and its paths.

@@ -8,8 +8,8 @@ use super::{Disorder, Fabric, LinkModel, client_local};
 use bytes::{Bytes, BytesMut};
 use hawser_scenario::{Line, Loss, Service};
 use hawser_sctp::{
-    AssociationConfig, Begin, Checksum, Closed, Control, End, Event, Framing, Message, Received,
-    Selection, SendError,
+    AssociationConfig, Checksum, Closed, ConnectStrategy, Control, End, Event, Framing, Message,
+    Received, Selection, SendError,
 };
 use hawser_types::{ByteCount, LinkIndex, Rate};
 use hawser_wire::sctp::StreamNumber;
@@ -321,7 +321,7 @@ fn draw_config(rng: &mut SmallRng) -> AssociationConfig {
         },
         interleaving: rng.random_bool(0.5),
         // Addresses may change only under a seal.
-        checksum: Checksum::Below,
+        checksum: Checksum::LowerLayer,
         framing: match rng.random_bool(0.5) {
             true => Framing::Compact,
             false => Framing::Whole,
@@ -332,9 +332,9 @@ fn draw_config(rng: &mut SmallRng) -> AssociationConfig {
         // row.
         association_max_retransmissions: 1000,
         max_init_retransmissions: 1000,
-        begin: match rng.random_bool(0.5) {
-            true => Begin::AtOnce,
-            false => Begin::InTurn,
+        connect: match rng.random_bool(0.5) {
+            true => ConnectStrategy::AtOnce,
+            false => ConnectStrategy::InTurn,
         },
         ..base
     }

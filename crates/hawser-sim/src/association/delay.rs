@@ -57,7 +57,7 @@ pub struct Delays {
 #[derive(Debug, Default)]
 struct Ledger {
     /// When messages were written that have not arrived.
-    under_way: VecDeque<Instant>,
+    in_flight: VecDeque<Instant>,
     /// Bytes of messages that have come.
     arrived: u64,
     delays: Vec<Duration>,
@@ -100,7 +100,7 @@ impl Delays {
         let bulk = ledgers.iter().map(|ledger| ledger.bulk).sum();
         // What never arrived counts as longer than everything.
         let each = |ledger: Ledger| {
-            let lost = ledger.under_way.into_iter().map(|_| None);
+            let lost = ledger.in_flight.into_iter().map(|_| None);
             ledger.delays.into_iter().map(Some).chain(lost)
         };
         let all: Vec<Option<Duration>> = ledgers.into_iter().flat_map(each).collect();
@@ -114,7 +114,7 @@ impl Delays {
 
 impl Ledger {
     fn on_written(&mut self, now: Instant) {
-        self.under_way.push_back(now);
+        self.in_flight.push_back(now);
     }
 
     /// So many bytes of messages have come, in order.
@@ -122,7 +122,7 @@ impl Ledger {
         let before = self.arrived / MESSAGE.len() as u64;
         self.arrived += bytes;
         for _ in before..self.arrived / MESSAGE.len() as u64 {
-            if let Some(left) = self.under_way.pop_front() {
+            if let Some(left) = self.in_flight.pop_front() {
                 self.delays.push(now.since(left));
             }
         }
@@ -139,5 +139,5 @@ static MESSAGE: [u8; 1000] = [0xa5; 1000];
 const EVERY: Duration = Duration::from_millis(100);
 /// Messages do not count before the busy streams have filled the links.
 const WARM_UP: Duration = Duration::from_secs(2);
-/// How long what is under way at the end is waited for.
+/// How long what is in flight at the end is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);

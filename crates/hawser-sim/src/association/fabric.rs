@@ -15,7 +15,7 @@ use rand::{Rng, SeedableRng};
 
 use crate::queue::Queue;
 
-/// Two hosts, the links of the first one, and what is under way.
+/// Two hosts, the links of the first one, and what is in flight.
 ///
 /// Host 0 is the client, host 1 the server. Link `n` of the client has the index `n` + 1 and an
 /// address of its own.
@@ -163,7 +163,7 @@ impl Fabric {
         self.overhead = overhead;
     }
 
-    /// Makes a link, or makes it another one. What is under way arrives as it would have.
+    /// Makes a link, or makes it another one. What is in flight arrives as it would have.
     pub fn set_link(&mut self, link: LinkIndex, model: &LinkModel) {
         let seed = self.rng.random();
         let way = |line: &Line, seed| LineState::new(line.clone(), seed, self.now);

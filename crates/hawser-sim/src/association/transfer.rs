@@ -32,7 +32,7 @@ pub(super) struct Moved {
     pub(super) repeated: ByteCount,
 }
 
-/// A transfer under way.
+/// A transfer in progress.
 struct Exchange {
     from: usize,
     to: usize,

@@ -81,7 +81,7 @@ impl Sender {
         }
     }
 
-    /// Starts the timer for what is under way: a loss probe first, where one makes sense.
+    /// Starts the timer for what is in flight: a loss probe first, where one makes sense.
     pub(super) fn arm(&mut self, now: Instant) {
         (self.timers.probe, self.timers.retransmission) = (None, None);
         if self.segments.is_empty() {

@@ -96,7 +96,7 @@ pub(super) struct Repair {
     /// RFC 6937: delivered and sent since it began.
     pub(super) delivered: u32,
     pub(super) sent: u32,
-    /// A loss probe is under way, up to this number; whether it repeated a segment.
+    /// A loss probe is in flight, up to this number; whether it repeated a segment.
     pub(super) probe: Option<(u64, bool)>,
     pub(super) backoff: u32,
     /// A segment to send whatever the window says.

@@ -5,7 +5,7 @@ use crate::governor::{Exclusion, Harm};
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 
-/// A ready channel with nothing under way, on a link of its own.
+/// A ready channel with nothing in flight, on a link of its own.
 fn path(channel: u32, mbit: u64, rtt: u64) -> PathView {
     PathView {
         channel: ChannelId::new(channel),
@@ -19,7 +19,7 @@ fn path(channel: u32, mbit: u64, rtt: u64) -> PathView {
     }
 }
 
-/// The same, full: a window is under way and the kernel takes no more.
+/// The same, full: a window is in flight and the kernel takes no more.
 fn busy(mut path: PathView) -> PathView {
     path.ready = false;
     path.in_flight = path.rate * (path.rtt + Duration::from_millis(10));
@@ -66,7 +66,7 @@ fn the_chunk_goes_where_it_arrives_first() {
 }
 
 #[test]
-fn what_is_under_way_delays_what_comes_behind() {
+fn what_is_in_flight_delays_what_comes_behind() {
     let mut paths = [path(1, 50, 20), path(2, 50, 40)];
     assert_eq!(select(endless(), &paths), to(1, Reason::Earliest));
     // 100 kB drain in 16 ms less what has arrived.
@@ -76,7 +76,7 @@ fn what_is_under_way_delays_what_comes_behind() {
 
 /// The link's other channels fill the same queue.
 #[test]
-fn what_is_under_way_beside_a_channel_delays_it_too() {
+fn what_is_in_flight_beside_a_channel_delays_it_too() {
     let mut paths = [path(1, 50, 20), path(2, 50, 40)];
     paths[0].beside = ByteCount::new(300_000);
     assert_eq!(select(endless(), &paths), to(2, Reason::Earliest));
@@ -163,7 +163,7 @@ fn a_demoted_link_gets_a_copy_now_and_then_and_an_excluded_one_nothing() {
         }
     }
     assert_eq!(probes, [0, 250, 500, 750]);
-    // A probe that is under way is enough.
+    // A probe in progress is enough.
     paths[1].in_flight = ByteCount::new(1448);
     assert_eq!(
         auto.select(at(5000), endless(), &paths),

@@ -11,7 +11,7 @@ const AWAY: &str = "198.51.100.1";
 /// Creates an association with a peer that supports all that a seal allows; returns it and its tag.
 fn sealed() -> (Box<Association>, u32) {
     let config = AssociationConfig {
-        checksum: Checksum::Below,
+        checksum: Checksum::LowerLayer,
         ..AssociationConfig::default()
     };
     let offered = vec![

@@ -82,7 +82,7 @@ impl Setup {
         let Stage::CookieWait { schedule, .. } = &self.stage else {
             return;
         };
-        let takes_others = self.context.config.checksum == Checksum::Below;
+        let takes_others = self.context.config.checksum == Checksum::LowerLayer;
         for given in schedule.remotes() {
             let addresses = &mut negotiated.peer_addresses;
             match addresses.iter().position(|it| it.ip() == given.ip()) {

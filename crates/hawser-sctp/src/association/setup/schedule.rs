@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use hawser_types::Instant;
 
-use crate::{AssociationConfig, Begin, Local, Route};
+use crate::{AssociationConfig, ConnectStrategy, Local, Route};
 
 /// Schedule that repeats one packet over all routes until it is answered: T1-init and T1-cookie.
 ///
@@ -61,9 +61,9 @@ impl HandshakeSchedule {
                 }
             }
         }
-        let (wait, head_start, growth) = match config.begin {
-            Begin::InTurn => (config.rto_initial, HEAD_START, 2),
-            Begin::AtOnce => (FIRST_WAIT.min(config.rto_initial), Duration::ZERO, 4),
+        let (wait, head_start, growth) = match config.connect {
+            ConnectStrategy::InTurn => (config.rto_initial, HEAD_START, 2),
+            ConnectStrategy::AtOnce => (FIRST_WAIT.min(config.rto_initial), Duration::ZERO, 4),
         };
         Self {
             routes,
@@ -82,7 +82,7 @@ impl HandshakeSchedule {
     /// Adapts the schedule of the second handshake packet: the answer to the first, sent at
     /// `began`, has shown how long an answer takes.
     pub(super) fn after_answer(self, began: Instant, config: &AssociationConfig) -> Self {
-        if config.begin == Begin::InTurn {
+        if config.connect == ConnectStrategy::InTurn {
             return self;
         }
         let answered = self.began.since(began) * 2;

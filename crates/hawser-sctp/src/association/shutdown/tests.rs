@@ -98,7 +98,7 @@ fn either_end_comes_to_the_end() {
     assert_eq!(
         poll(&mut there),
         None,
-        "something of its own is still under way"
+        "something of its own is still in flight"
     );
     there.on_settled(Instant::ZERO);
     assert_eq!(poll(&mut there), Some(Chunk::ShutdownAck));

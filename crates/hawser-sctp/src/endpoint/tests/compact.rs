@@ -9,7 +9,7 @@ use crate::{Checksum, Closed, Event, Framing, Message};
 
 fn sealed() -> AssociationConfig {
     AssociationConfig {
-        checksum: Checksum::Below,
+        checksum: Checksum::LowerLayer,
         framing: Framing::Compact,
         max_packet: LARGEST,
         ..AssociationConfig::default()

@@ -66,7 +66,7 @@ fn an_answer_is_at_most_three_times_as_large_as_what_it_answers() {
     here.extend([HOME, "192.0.2.2"]);
     let config = EndpointConfig::new(
         AssociationConfig {
-            checksum: crate::Checksum::Below,
+            checksum: crate::Checksum::LowerLayer,
             ..Default::default()
         },
         &locals(&here),

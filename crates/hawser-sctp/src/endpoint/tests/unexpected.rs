@@ -300,7 +300,8 @@ proptest! {
     ) {
         let here: Vec<String> = (1..=15).map(|it| format!("192.0.2.{it}")).collect();
         let here: Vec<&str> = here.iter().map(String::as_str).collect();
-        let config = AssociationConfig { checksum: crate::Checksum::Below, ..Default::default() };
+        let checksum = crate::Checksum::LowerLayer;
+        let config = AssociationConfig { checksum, ..AssociationConfig::default() };
         let config = EndpointConfig::new(config, &crate::testing::locals(&here));
         let datagram = with_checksum(tag, &chunks);
         let asked = datagram.len() + 28;

@@ -269,7 +269,7 @@ fn a_host_that_lost_everything_begins_anew_and_its_new_packets_find_the_way() {
 #[test]
 fn two_hosts_with_a_seal_below_come_together_and_leave_checksums_out() {
     let sealed = || AssociationConfig {
-        checksum: crate::Checksum::Below,
+        checksum: crate::Checksum::LowerLayer,
         ..AssociationConfig::default()
     };
     let mut net = Net::new();

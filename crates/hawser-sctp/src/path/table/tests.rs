@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use smallvec::SmallVec;
 
 use super::*;
-use crate::Place;
+use crate::PathSelector;
 use crate::path::Path;
 
 const fn ms(value: u64) -> Duration {
@@ -123,7 +123,7 @@ fn heartbeats_find_the_pairs_that_answer_and_how_quickly() {
 #[test]
 fn what_is_said_of_a_link_holds_for_the_path_that_the_peer_says_is_its() {
     let named = AssociationConfig {
-        names_links: true,
+        announces_links: true,
         ..AssociationConfig::default()
     };
     let (mut ours, mut theirs) = (
@@ -139,13 +139,13 @@ fn what_is_said_of_a_link_holds_for_the_path_that_the_peer_says_is_its() {
     for link in [5, 6] {
         theirs.add(at(0), route(link, 1), true).unwrap();
     }
-    let word = |place, link| LinkWord {
-        place,
+    let info = |paths, link| LinkInfo {
+        paths,
         link: LinkIndex::new(link),
         terms: Terms::default(),
     };
-    let peer = |link| word(Place::Peer(LinkIndex::new(link)), link);
-    let address = word(Place::Remote(from(4000).remote.ip()), 6);
+    let peer = |link| info(PathSelector::Peer(LinkIndex::new(link)), link);
+    let address = info(PathSelector::Remote(from(4000).remote.ip()), 6);
     let [link_of_5, link_of_6] = [5, 6].map(|number| route(number, 1).local.link.value());
     ours.set_links(vec![peer(link_of_5), peer(link_of_6), address]);
     let links = |ours: &Paths| ids.map(|id| ours.path(id).unwrap().link.value());
@@ -465,8 +465,8 @@ fn what_the_user_forbids_carries_nothing_and_what_is_kept_in_reserve_waits_for_t
         let views = paths.views(at(0), Path::has_room);
         views.iter().map(|view| view.channel.value()).collect()
     };
-    let word = |place, up| LinkWord {
-        place,
+    let info = |paths, up| LinkInfo {
+        paths,
         link: LinkIndex::new(70),
         terms: Terms {
             up,
@@ -474,12 +474,12 @@ fn what_the_user_forbids_carries_nothing_and_what_is_kept_in_reserve_waits_for_t
             ..Terms::default()
         },
     };
-    let link = |number| Place::Link(route(number, 1).local.link);
-    let remote = Place::Remote(route(3, 1).remote.ip());
+    let link = |number| PathSelector::Link(route(number, 1).local.link);
+    let remote = PathSelector::Remote(route(3, 1).remote.ip());
     paths.set_links(vec![
-        word(link(1), Permission::Forbidden(Exclusion::Never)),
-        word(link(2), Permission::Reserve(Exclusion::Reserve)),
-        word(remote, Permission::Preferred),
+        info(link(1), Permission::Forbidden(Exclusion::Never)),
+        info(link(2), Permission::Reserve(Exclusion::Reserve)),
+        info(remote, Permission::Preferred),
     ]);
     assert_eq!(numbers(&mut paths), [2]);
     let view = paths.views(at(0), Path::has_room)[0].clone();

@@ -138,7 +138,7 @@ fn a_window_that_shrinks_to_zero_stops_all_but_one_probe() {
     let mut closed = bench.sack_of(5, &[]);
     closed.window = 0;
     bench.read(&closed).unwrap();
-    assert!(bench.pump().is_empty(), "five are under way still");
+    assert!(bench.pump().is_empty(), "five are in flight still");
     closed.cumulative = tsn(9);
     bench.read(&closed).unwrap();
     let probe = bench.pump();

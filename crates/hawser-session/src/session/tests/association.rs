@@ -93,7 +93,7 @@ fn streams_arrive_whole_and_in_order_though_messages_overtake_each_other() {
 }
 
 #[test]
-fn everything_under_way_is_acknowledged_and_forgotten() {
+fn everything_in_flight_is_acknowledged_and_forgotten() {
     let mut pair = pair(ROUGH);
     pair.transfer(CLIENT, &pattern(1_000_000));
     pair.run_for(1000);
@@ -106,7 +106,7 @@ fn everything_under_way_is_acknowledged_and_forgotten() {
     }
 }
 
-/// What was under way on a pipe that dies goes over TCP; a new association takes over again.
+/// What was in flight on a pipe that dies goes over TCP; a new association takes over again.
 #[test]
 fn a_pipe_that_dies_in_the_middle_costs_no_byte() {
     let mut pair = pair(ROUGH);

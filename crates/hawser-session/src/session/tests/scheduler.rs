@@ -51,7 +51,7 @@ fn what_one_policy_lets_wait_goes_at_once_when_another_does_not() {
 }
 
 #[test]
-fn what_is_under_way_arrives_whole_whatever_the_policy_becomes() {
+fn what_is_in_flight_arrives_whole_whatever_the_policy_becomes() {
     let data = pattern(6_000_000);
     let mut pair = in_turns();
     let now = pair.now;

@@ -26,7 +26,7 @@ struct Busy {
     /// Records on the bulk channel of the first link.
     records: u64,
     /// Bytes there that the peer's kernel has not acknowledged.
-    under_way: u64,
+    in_flight: u64,
 }
 
 impl Busy {
@@ -57,7 +57,7 @@ impl Busy {
             stream,
             now: BEGAN,
             records: 1,
-            under_way: 0,
+            in_flight: 0,
         };
         for _ in 0..200 {
             busy.write();
@@ -79,7 +79,7 @@ impl Busy {
         self.session.handle_writable(self.now, BULK);
         if self.session.poll_transmit(self.now, BULK, &mut out) {
             self.records += 1;
-            self.under_way += out.payload.iter().map(Bytes::len).sum::<usize>() as u64;
+            self.in_flight += out.payload.iter().map(Bytes::len).sum::<usize>() as u64;
         }
     }
 
@@ -97,10 +97,10 @@ impl Busy {
     fn step(&mut self, since: Duration) -> Vec<Event> {
         self.now += Duration::from_millis(10);
         if since == Duration::ZERO {
-            self.under_way = self.under_way.min(FULL);
+            self.in_flight = self.in_flight.min(FULL);
         }
         let (session, now) = (&mut self.session, self.now);
-        session.handle_sample(now, BULK, sample(since, self.under_way));
+        session.handle_sample(now, BULK, sample(since, self.in_flight));
         session.handle_sample(now, OTHER, sample(Duration::ZERO, 0));
         session.handle_timeout(now);
         std::iter::from_fn(|| session.poll_event()).collect()
@@ -143,7 +143,7 @@ fn what_a_channel_in_little_use_remembers_excuses_no_silence_of_one_that_is_kept
 fn a_suspect_is_sound_again_when_it_is_heard_and_not_before() {
     let mut busy = Busy::new();
     let silence = until_suspect(&mut busy);
-    // What is left under way is younger, but no acknowledgement has come.
+    // What is left in flight is younger, but no acknowledgement has come.
     busy.acknowledge(1);
     let events = busy.step(silence + Duration::from_millis(10));
     assert!(!events.contains(&Event::Recovered(BULK)), "{events:?}");

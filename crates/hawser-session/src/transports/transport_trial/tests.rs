@@ -31,7 +31,7 @@ impl World {
         }
     }
 
-    /// A look each 20 ms. What was under way on the other transport drains meanwhile.
+    /// A look each 20 ms. What was in flight on the other transport drains meanwhile.
     fn run(&mut self, millis: u64) {
         for _ in 0..millis / 20 {
             let step = Duration::from_millis(20);
@@ -310,7 +310,7 @@ fn a_trial_of_what_falls_silent_is_over_at_once() {
 }
 
 #[test]
-fn what_the_first_left_under_way_does_not_count() {
+fn what_the_first_left_in_flight_does_not_count() {
     let mut world = World::new(1_000_000, 800_000);
     assert!(world.until_trial(30));
     // Its queue still drains into the peer's hands.

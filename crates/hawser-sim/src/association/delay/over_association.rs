@@ -24,7 +24,7 @@ pub(super) fn run(
     let mut ledger = Ledger::default();
     let (mut number, mut refused) = (0, 0);
     let mut turn = 0;
-    while fabric.now() < end + PATIENCE && (fabric.now() < end || !ledger.under_way.is_empty()) {
+    while fabric.now() < end + PATIENCE && (fabric.now() < end || !ledger.in_flight.is_empty()) {
         let now = fabric.now();
         while now < end && began + written_at(number) <= now {
             ledger.on_written(now);

@@ -43,7 +43,7 @@ pub(super) fn run(scenario: &Scenario, load: &Load, config: &BondConfig, seed: u
 
 impl Run {
     fn is_over(&self) -> bool {
-        self.bond.now() >= self.end && self.ledger.under_way.is_empty()
+        self.bond.now() >= self.end && self.ledger.in_flight.is_empty()
     }
 
     fn on_signal(&mut self, signal: &Signal) {

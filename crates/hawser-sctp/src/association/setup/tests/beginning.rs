@@ -8,7 +8,7 @@ use hawser_wire::sctp::{Cause, Chunk, Init, Parameter, UnknownAction, Verificati
 use super::*;
 use crate::error::{Closed, Misbehaviour};
 use crate::testing::ip;
-use crate::{Begin, Checksum};
+use crate::{Checksum, ConnectStrategy};
 
 const BROKEN: SetupOutcome = SetupOutcome::Closed(Closed::Misbehaved(Misbehaviour::InvalidInit));
 
@@ -54,7 +54,7 @@ fn init_goes_over_every_route_in_turn_and_waits_longer_each_round() {
 fn what_the_peer_expects_goes_over_all_routes_at_once_and_soon_again() {
     let there = [socket(AWAY), socket(AWAY_TOO)];
     let mut context = setup_context(&[HOME, "192.0.2.9"]);
-    context.config.begin = Begin::AtOnce;
+    context.config.connect = ConnectStrategy::AtOnce;
     let mut setup = Setup::connect(Instant::ZERO, context, names(OWN), &there);
     let mut sent = vec![(0, drain(&mut setup).len())];
     while sent.len() < 5 {
@@ -219,7 +219,10 @@ fn what_the_owner_said_of_addresses_holds_beside_what_the_peer_says() {
         SocketAddr::new(ip(near), 7),
         SocketAddr::new(ip(far), 8),
     ];
-    for (checksum, unlisted) in [(Checksum::Crc32c, None), (Checksum::Below, Some(given[2]))] {
+    for (checksum, unlisted) in [
+        (Checksum::Crc32c, None),
+        (Checksum::LowerLayer, Some(given[2])),
+    ] {
         let mut context = setup_context(&[HOME]);
         context.config.checksum = checksum;
         let mut setup = Setup::connect(Instant::ZERO, context, names(OWN), &given);
