@@ -1,5 +1,5 @@
-use hawser_sched::rules::{Allowance, AtLimit, Rule, Use};
-use hawser_types::ByteCount;
+use hawser_sched::rules::{Allowance, AtLimit, Rule};
+use hawser_types::{ByteCount, LinkUse};
 
 use crate::ConfigError;
 use crate::document::{Field, Section};
@@ -35,13 +35,15 @@ impl TryFrom<Section<'_>> for LinkConfig {
         let name = section.required("name", LINK_NAME)?;
         let mut rule = Rule::default();
         if let Some(field) = section.field("use") {
-            (rule.up, rule.down) = field.word(&USES).map(|both| (both, both))?;
+            (rule.up, rule.down) = field
+                .named(LinkUse::ALL, LinkUse::name)
+                .map(|both| (both, both))?;
         }
         if let Some(field) = section.field("up") {
-            rule.up = field.word(&USES)?;
+            rule.up = field.named(LinkUse::ALL, LinkUse::name)?;
         }
         if let Some(field) = section.field("down") {
-            rule.down = field.word(&USES)?;
+            rule.down = field.named(LinkUse::ALL, LinkUse::name)?;
         }
         if let Some(field) = section.field("weight") {
             rule.weight = f64::from(field.integer(1..=MAX_WEIGHT)?);
@@ -149,13 +151,6 @@ const KEYS: [&str; 10] = [
     "at-limit",
 ];
 
-/// Names for the use of a link.
-const USES: [(&str, Use); 4] = [
-    ("normal", Use::Normal),
-    ("prefer", Use::Prefer),
-    ("backup", Use::Backup),
-    ("never", Use::Never),
-];
 const AT_LIMIT: [(&str, AtLimit); 3] = [
     ("stop", AtLimit::Stop),
     ("backup", AtLimit::Backup),

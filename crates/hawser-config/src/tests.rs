@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use hawser_sched::rules::{Allowance, AtLimit, Rule, Use};
-use hawser_types::ByteCount;
+use hawser_sched::rules::{Allowance, AtLimit, Rule};
+use hawser_types::{ByteCount, LinkUse};
 use proptest::prelude::*;
 
 use super::*;
@@ -112,8 +112,8 @@ fn every_key_reaches_its_place() {
     };
     assert_eq!(config.session, session);
     let rule = Rule {
-        up: Use::Backup,
-        down: Use::Prefer,
+        up: LinkUse::Backup,
+        down: LinkUse::Prefer,
         weight: 7.0,
         price: 2.5,
         price_weight: 0.5,

@@ -167,7 +167,8 @@ fn by<'a, T>(list: &'a [T], name: impl Fn(&'a T) -> &'a str) -> BTreeMap<&'a str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{GatewayStatus, LinkUse, PathStatus, PlacingStatus, RuleStatus};
+    use crate::{GatewayStatus, PathStatus, PlacingStatus, RuleStatus};
+    use hawser_types::LinkUse;
 
     fn link(name: &str, state: LinkState) -> LinkStatus {
         LinkStatus {

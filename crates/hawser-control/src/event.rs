@@ -1,6 +1,7 @@
 use serde::{Deserialize, Serialize};
 
-use crate::{LinkState, LinkUse, PathState, SessionState};
+use crate::{LinkState, PathState, SessionState};
+use hawser_types::LinkUse;
 
 /// Something that has changed in a daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -46,6 +46,6 @@ pub use session_status::{
     SessionStatus, StreamStatus, Transport, TransportStatus,
 };
 pub use snapshot::{
-    LinkAllowed, LinkState, LinkStatus, LinkTraffic, LinkUse, MemoryStatus, Role, StatusSnapshot,
+    LinkAllowed, LinkState, LinkStatus, LinkTraffic, MemoryStatus, Role, StatusSnapshot,
 };
 pub use why::{WhyCount, WhyEvent, WhyLater, WhyLink, WhyReport, WhySession, WhySpan, WhyStream};

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
-use hawser_types::StreamId;
+use hawser_types::{LinkUse, StreamId};
 use serde::{Deserialize, Serialize};
 
-use crate::{Event, HistoryReport, LinkUse, PolicyStatus, Scheduled, StatusSnapshot, WhyReport};
+use crate::{Event, HistoryReport, PolicyStatus, Scheduled, StatusSnapshot, WhyReport};
 
 /// What a daemon can be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use hawser_types::{ByteCount, LinkIndex, Rate};
+use hawser_types::{ByteCount, LinkIndex, LinkUse, Rate};
 use serde::{Deserialize, Serialize};
 
 use crate::all_sessions::AllSessions;
@@ -162,22 +162,6 @@ pub struct LinkAllowed {
     pub weight: Option<u64>,
 }
 
-/// When a link is used, by the user's word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum LinkUse {
-    /// Like any other.
-    #[default]
-    Normal,
-    /// Ahead of the others, which get what it cannot take.
-    Prefer,
-    /// Connected, but without data while another link lives.
-    Backup,
-    /// Not at all.
-    Never,
-}
-
 /// Whether a link can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -209,5 +193,4 @@ pub struct MemoryStatus {
 words! {
     Role { Client => "client", Gateway => "gateway", Sender => "sender", Receiver => "receiver" }
     LinkState { Up => "up", Down => "down", NoRoute => "no-route", Unused => "unused" }
-    LinkUse { Normal => "normal", Prefer => "prefer", Backup => "backup", Never => "never" }
 }

@@ -4,25 +4,11 @@
 
 mod month;
 
-use hawser_types::ByteCount;
+use hawser_types::{ByteCount, LinkUse};
 
 use crate::governor::Exclusion;
 
 pub use month::Date;
-
-/// The user's wish for a link in one direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Use {
-    /// Like any other.
-    #[default]
-    Normal,
-    /// Ahead of the others, which get what it cannot take.
-    Prefer,
-    /// Only while no other link lives.
-    Backup,
-    /// Not at all.
-    Never,
-}
 
 /// Which way data goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,9 +23,9 @@ pub enum Direction {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
     /// Use of the link to send.
-    pub up: Use,
+    pub up: LinkUse,
     /// Use of the link to receive.
-    pub down: Use,
+    pub down: LinkUse,
     /// Factor of the link's rate in weighted policies; above 0, 1 by default.
     pub weight: f64,
     /// Price of a gigabyte (10⁹ bytes), in the user's unit; 0 is free.
@@ -173,8 +159,8 @@ impl Default for Terms {
 impl Default for Rule {
     fn default() -> Self {
         Self {
-            up: Use::default(),
-            down: Use::default(),
+            up: LinkUse::default(),
+            down: LinkUse::default(),
             weight: 1.0,
             price: 0.0,
             price_weight: 0.0,
@@ -202,10 +188,10 @@ impl Rule {
             Direction::Down => self.down,
         };
         let by_use = match by_use {
-            Use::Never => return Permission::Forbidden(Exclusion::Never),
-            Use::Backup => Permission::Reserve(Exclusion::Reserve),
-            Use::Normal => Permission::Allowed,
-            Use::Prefer => Permission::Preferred,
+            LinkUse::Never => return Permission::Forbidden(Exclusion::Never),
+            LinkUse::Backup => Permission::Reserve(Exclusion::Reserve),
+            LinkUse::Normal => Permission::Allowed,
+            LinkUse::Prefer => Permission::Preferred,
         };
         match self.allowance {
             Some(allowance) if usage.used(today, allowance.reset_day) >= allowance.bytes => {
@@ -307,8 +293,8 @@ mod tests {
     #[test]
     fn rules_differ_by_direction() {
         let rule = Rule {
-            up: Use::Never,
-            down: Use::Prefer,
+            up: LinkUse::Never,
+            down: LinkUse::Prefer,
             ..Rule::default()
         };
         let today = date(2026, 3, 1);

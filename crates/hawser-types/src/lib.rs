@@ -10,6 +10,7 @@ mod host;
 mod id;
 mod instant;
 pub mod link;
+mod link_use;
 mod range_set;
 mod rate;
 mod units;
@@ -22,6 +23,7 @@ pub use id::{
 };
 pub use instant::Instant;
 pub use link::{DefaultRoute, Link, LinkKind};
+pub use link_use::LinkUse;
 pub use range_set::RangeSet;
 pub use rate::Rate;
 pub use units::{UnitError, parse_duration, parse_percent};

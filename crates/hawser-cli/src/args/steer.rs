@@ -2,8 +2,8 @@
 
 use clap::{ArgGroup, Args, Subcommand};
 use hawser_config::{ChunkPolicy, ConnectionPolicy, GatewayUse, TransportChoice};
-use hawser_control::LinkUse;
 use hawser_policy::Profile;
+use hawser_types::LinkUse;
 
 use super::shared::{TableArgs, link_name};
 
@@ -92,6 +92,6 @@ pub(crate) struct PolicySetArgs {
 
 fn link_use(text: &str) -> Result<LinkUse, String> {
     let mut all = LinkUse::ALL.iter().copied();
-    let found = all.find(|usage| usage.to_string() == text);
+    let found = all.find(|usage| usage.name() == text);
     found.ok_or_else(|| "expected normal, prefer, backup or never".to_owned())
 }

@@ -1,7 +1,8 @@
 //! `hawser events`.
 
 use super::table::printable;
-use crate::{Change, LinkUse, Scheduled};
+use crate::{Change, Scheduled};
+use hawser_types::LinkUse;
 
 /// What has changed, in words, on one line.
 pub fn render_change(change: &Change) -> String {

@@ -54,7 +54,8 @@ mod tests {
     use hawser_types::Rate;
 
     use super::*;
-    use crate::{LinkAllowed, LinkState, LinkTraffic, LinkUse};
+    use crate::{LinkAllowed, LinkState, LinkTraffic};
+    use hawser_types::LinkUse;
 
     fn link(name: &str, megabits: u64) -> LinkStatus {
         LinkStatus {

@@ -309,9 +309,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        AllSessions, ChannelKind, ChannelState, ChannelStatus, LinkState, LinkTraffic, LinkUse,
+        AllSessions, ChannelKind, ChannelState, ChannelStatus, LinkState, LinkTraffic,
         MemoryStatus, PathState, Role, SessionState, StreamStatus,
     };
+    use hawser_types::LinkUse;
 
     fn channel(id: u32, kind: ChannelKind) -> ChannelStatus {
         ChannelStatus {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use hawser_control::{LinkAllowed, LinkState, LinkStatus, LinkUse, PlacingStatus, StatusSnapshot};
-use hawser_types::ByteCount;
+use hawser_control::{LinkAllowed, LinkState, LinkStatus, PlacingStatus, StatusSnapshot};
+use hawser_types::{ByteCount, LinkUse};
 
 use super::text::{Family, Label, Text, Value};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use hawser_control::{LinkAllowed, LinkUse, size};
-use hawser_types::Rate;
+use hawser_control::{LinkAllowed, size};
+use hawser_types::{LinkUse, Rate};
 
 /// Mbit/s, in at most six columns below a terabit.
 pub(super) fn megabits(rate: Rate) -> String {
@@ -45,7 +45,7 @@ fn letter(usage: LinkUse) -> char {
         LinkUse::Prefer => 'p',
         LinkUse::Backup => 'b',
         LinkUse::Never => 'x',
-        _ => 'n',
+        LinkUse::Normal => 'n',
     }
 }
 

@@ -1,7 +1,7 @@
 //! What keys do.
 
-use hawser_control::{LinkState, LinkUse, Scheduled};
-use hawser_types::LinkIndex;
+use hawser_control::{LinkState, Scheduled};
+use hawser_types::{LinkIndex, LinkUse};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::input::{DoomedRule, Entered, Input, Line, List, Quantity, REMOVE, Then, Whose};

@@ -1,7 +1,7 @@
 //! All of `hawser top` but its terminal and its socket.
 
-use hawser_control::{ErrorReason, LinkChange, LinkState, LinkStatus, LinkUse, Request, Response};
-use hawser_types::LinkIndex;
+use hawser_control::{ErrorReason, LinkChange, LinkState, LinkStatus, Request, Response};
+use hawser_types::{LinkIndex, LinkUse};
 
 use super::NoAnswer;
 use super::asking::{Asked, Asking};

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use hawser_control::{
     ChannelState, ChannelStatus, ConnectionsStatus, GatewayStatus, LinkAllowed, LinkState,
-    LinkStatus, LinkTraffic, LinkUse, MemoryStatus, PathState, PathStatus, PlacingStatus,
-    SessionState, SessionStatus, StatusSnapshot,
+    LinkStatus, LinkTraffic, MemoryStatus, PathState, PathStatus, PlacingStatus, SessionState,
+    SessionStatus, StatusSnapshot,
 };
-use hawser_types::{ByteCount, LinkIndex, Rate};
+use hawser_types::{ByteCount, LinkIndex, LinkUse, Rate};
 
 /// Two links that carry, one with an allowance; a gateway; sessions; counters.
 pub(crate) fn rich() -> StatusSnapshot {

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use hawser_config::Config;
-use hawser_control::{LinkAllowed, LinkUse};
+use hawser_control::LinkAllowed;
 use hawser_director::AllLinkRules;
 use hawser_net::client::Client;
 use hawser_net::store::StateDir;
 use hawser_net::unix_time::UnixTime;
-use hawser_sched::rules::{AtLimit, Date, Rule, Terms, Use};
+use hawser_sched::rules::{AtLimit, Date, Rule, Terms};
 use hawser_types::ByteCount;
 use hawser_usage::UsageDatabase;
 use tokio::task::JoinHandle;
@@ -285,8 +285,8 @@ impl Inner {
         let currency = self.currencies.get(name).map_or("", String::as_str);
         let cost = || format!("{:.2} {currency}", rule.cost(&usage, today));
         Some(LinkAllowed {
-            up: from_rule(rule.up),
-            down: from_rule(rule.down),
+            up: rule.up,
+            down: rule.down,
             since: format!("{year:04}-{month:02}-{day:02}"),
             sent_bytes: usage.up,
             received_bytes: usage.down,
@@ -310,24 +310,6 @@ fn open_ledger(state: &StateDir) -> Option<UsageDatabase> {
         tracing::warn!("the ledger was damaged: it is now {aside}, and counting begins anew");
     }
     Some(ledger)
-}
-
-fn to_rule(usage: LinkUse) -> Use {
-    match usage {
-        LinkUse::Prefer => Use::Prefer,
-        LinkUse::Backup => Use::Backup,
-        LinkUse::Never => Use::Never,
-        _ => Use::Normal,
-    }
-}
-
-const fn from_rule(usage: Use) -> LinkUse {
-    match usage {
-        Use::Normal => LinkUse::Normal,
-        Use::Prefer => LinkUse::Prefer,
-        Use::Backup => LinkUse::Backup,
-        Use::Never => LinkUse::Never,
-    }
 }
 
 const fn at_limit(what: AtLimit) -> &'static str {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hawser_control::LinkUse;
+use hawser_types::LinkUse;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, TableLike, value};
 
 use crate::daemon::proxy::rules::CheckedChange;

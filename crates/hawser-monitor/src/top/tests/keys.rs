@@ -1,7 +1,7 @@
 //! Keys become requests, and answers become news.
 
-use hawser_control::{ErrorReason, LinkChange, LinkUse, Request, Response, Scheduled};
-use hawser_types::StreamId;
+use hawser_control::{ErrorReason, LinkChange, Request, Response, Scheduled};
+use hawser_types::{LinkUse, StreamId};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::super::NoAnswer;

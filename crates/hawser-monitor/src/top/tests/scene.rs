@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use hawser_control::{
     Change, ChannelStatus, ConnectionsStatus, Event, HistoryReport, LinkAllowed, LinkHistory,
-    LinkState, LinkStatus, LinkTraffic, LinkUse, PathState, PathStatus, PlacedConnection,
-    PlacedReport, PolicyStatus, Request, Response, Role, RuleStatus, SessionState, SessionStatus,
-    StatusSnapshot, StreamStatus, WhyReport,
+    LinkState, LinkStatus, LinkTraffic, PathState, PathStatus, PlacedConnection, PlacedReport,
+    PolicyStatus, Request, Response, Role, RuleStatus, SessionState, SessionStatus, StatusSnapshot,
+    StreamStatus, WhyReport,
 };
-use hawser_types::{ByteCount, LinkIndex, Rate, StreamId};
+use hawser_types::{ByteCount, LinkIndex, LinkUse, Rate, StreamId};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;

@@ -1,12 +1,12 @@
 //! What is said of a link while a daemon runs.
 
 use hawser_config::{Config, ConfigError};
-use hawser_control::{LinkChange, LinkUse};
+use hawser_control::LinkChange;
 use hawser_sched::rules::{Allowance, AtLimit};
-use hawser_types::ByteCount;
+use hawser_types::{ByteCount, LinkUse};
 use toml_edit::{Table, Value, value};
 
-use super::{LinkRules, to_rule};
+use super::LinkRules;
 use crate::daemon::refusal::Refused;
 
 /// A [`LinkChange`] that makes sense.
@@ -95,8 +95,8 @@ impl LinkRules {
     pub(crate) fn apply(&self, change: &CheckedChange) {
         let mut inner = self.lock();
         let rule = inner.rules.entry(change.name.clone()).or_default();
-        rule.up = change.up.map_or(rule.up, to_rule);
-        rule.down = change.down.map_or(rule.down, to_rule);
+        rule.up = change.up.unwrap_or(rule.up);
+        rule.down = change.down.unwrap_or(rule.down);
         rule.weight = change.weight.unwrap_or(rule.weight);
         if let Some(bytes) = change.allowance {
             let before = rule.allowance;

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
 use hawser_config::Config;
-use hawser_control::{ErrorReason, LinkUse, Response, RuleStatus, encode};
+use hawser_control::{ErrorReason, Response, RuleStatus, encode};
 use hawser_front::connection::SharedDirector;
 use hawser_net::links::{Link, LinkKind};
 use hawser_net::store::StateDir;
-use hawser_types::LinkIndex;
+use hawser_types::{LinkIndex, LinkUse};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
