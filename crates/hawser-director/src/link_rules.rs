@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
-use hawser_sched::rules::{Permission, Terms};
-use hawser_types::Link;
+use hawser_sched::rules::Terms;
+use hawser_types::{Link, Permission};
 
 /// The user's rules for all links, by name. A link that is not named is like any other.
 #[derive(Clone, Debug, PartialEq, Default)]

@@ -2,8 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_sched::connection::{ConnectionPolicy, GatewayUse, Load};
-use hawser_sched::rules::Permission;
-use hawser_types::{Link, Rate};
+use hawser_types::{Link, Permission, Rate};
 
 use super::health::Health;
 

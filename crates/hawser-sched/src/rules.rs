@@ -4,7 +4,7 @@
 
 mod month;
 
-use hawser_types::{ByteCount, LinkUse};
+use hawser_types::{ByteCount, LimitedBy, LinkUse, Permission};
 
 use crate::governor::Exclusion;
 
@@ -85,19 +85,6 @@ pub struct Usage {
     pub down: ByteCount,
 }
 
-/// Verdict of the user's rules on a link now, with its reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Permission {
-    /// To be used ahead of others.
-    Preferred,
-    /// To be used.
-    Allowed,
-    /// To be used while no link lives that is allowed.
-    Reserve(Exclusion),
-    /// Not to be used.
-    Forbidden(Exclusion),
-}
-
 impl Usage {
     /// Nothing used, in the month that `today` lies in.
     pub fn begin(today: Date, reset_day: u8) -> Self {
@@ -127,13 +114,6 @@ impl Usage {
         } else {
             self.up + self.down
         }
-    }
-}
-
-impl Permission {
-    /// True if nothing may go over the link as long as this holds.
-    pub const fn is_forbidden(self) -> bool {
-        matches!(self, Self::Forbidden(_))
     }
 }
 
@@ -188,16 +168,16 @@ impl Rule {
             Direction::Down => self.down,
         };
         let by_use = match by_use {
-            LinkUse::Never => return Permission::Forbidden(Exclusion::Never),
-            LinkUse::Backup => Permission::Reserve(Exclusion::Reserve),
+            LinkUse::Never => return Permission::Forbidden(LimitedBy::Choice),
+            LinkUse::Backup => Permission::Reserve(LimitedBy::Choice),
             LinkUse::Normal => Permission::Allowed,
             LinkUse::Prefer => Permission::Preferred,
         };
         match self.allowance {
             Some(allowance) if usage.used(today, allowance.reset_day) >= allowance.bytes => {
                 match allowance.at_limit {
-                    AtLimit::Stop => Permission::Forbidden(Exclusion::Allowance),
-                    AtLimit::Backup => Permission::Reserve(Exclusion::Allowance),
+                    AtLimit::Stop => Permission::Forbidden(LimitedBy::Allowance),
+                    AtLimit::Backup => Permission::Reserve(LimitedBy::Allowance),
                     AtLimit::Continue => by_use,
                 }
             }
@@ -225,8 +205,12 @@ pub fn exclusion(permission: Permission, living: &[Permission]) -> Option<Exclus
         |other: &Permission| matches!(other, Permission::Preferred | Permission::Allowed);
     match permission {
         Permission::Preferred | Permission::Allowed => None,
-        Permission::Forbidden(reason) => Some(reason),
-        Permission::Reserve(reason) => living.iter().any(is_allowed).then_some(reason),
+        Permission::Forbidden(LimitedBy::Choice) => Some(Exclusion::Never),
+        Permission::Reserve(_) if !living.iter().any(is_allowed) => None,
+        Permission::Reserve(LimitedBy::Choice) => Some(Exclusion::Reserve),
+        Permission::Forbidden(LimitedBy::Allowance) | Permission::Reserve(LimitedBy::Allowance) => {
+            Some(Exclusion::Allowance)
+        }
     }
 }
 
@@ -266,8 +250,8 @@ mod tests {
         let usage = used(10);
         assert_eq!(usage.since, date(2026, 3, 15));
         for (at_limit, expected) in [
-            (AtLimit::Stop, Permission::Forbidden(Exclusion::Allowance)),
-            (AtLimit::Backup, Permission::Reserve(Exclusion::Allowance)),
+            (AtLimit::Stop, Permission::Forbidden(LimitedBy::Allowance)),
+            (AtLimit::Backup, Permission::Reserve(LimitedBy::Allowance)),
             (AtLimit::Continue, Permission::Allowed),
         ] {
             let rule = limited(at_limit);
@@ -300,7 +284,7 @@ mod tests {
         let today = date(2026, 3, 1);
         let usage = Usage::begin(today, 1);
         let permission = |direction| rule.permission(direction, &usage, today);
-        let never = Permission::Forbidden(Exclusion::Never);
+        let never = Permission::Forbidden(LimitedBy::Choice);
         assert_eq!(permission(Direction::Up), never);
         assert_eq!(permission(Direction::Down), Permission::Preferred);
         assert_eq!(exclusion(never, &[never]), Some(Exclusion::Never));
@@ -308,8 +292,8 @@ mod tests {
 
     #[test]
     fn a_reserve_is_used_when_nothing_else_lives() {
-        let reserve = Permission::Reserve(Exclusion::Reserve);
-        let never = Permission::Forbidden(Exclusion::Never);
+        let reserve = Permission::Reserve(LimitedBy::Choice);
+        let never = Permission::Forbidden(LimitedBy::Choice);
         let with = [reserve, Permission::Allowed];
         assert_eq!(exclusion(reserve, &with), Some(Exclusion::Reserve));
         assert_eq!(exclusion(reserve, &[reserve, never]), None);

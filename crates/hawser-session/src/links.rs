@@ -20,7 +20,7 @@ use hawser_sched::Spread;
 use hawser_sched::governor::Standing;
 use hawser_sched::rules::Terms;
 use hawser_types::{Instant, LinkIndex};
-use hawser_wire::LinkTerms;
+use hawser_wire::LinkRulesEntry;
 use rules::Rules;
 use smallvec::SmallVec;
 
@@ -176,14 +176,14 @@ impl Links {
         &mut self,
         rules: &BTreeMap<LinkIndex, Terms>,
         channels: &mut Channels,
-    ) -> Option<Vec<LinkTerms>> {
+    ) -> Option<Vec<LinkRulesEntry>> {
         let told = self.rules.set(rules);
         self.rules.apply(channels);
         told
     }
 
     /// Takes what the client tells of its user's rules, in place of what it told before.
-    pub(crate) fn set_told_rules(&mut self, list: &[LinkTerms], channels: &mut Channels) {
+    pub(crate) fn set_told_rules(&mut self, list: &[LinkRulesEntry], channels: &mut Channels) {
         self.rules.set_told(list);
         self.rules.apply(channels);
     }

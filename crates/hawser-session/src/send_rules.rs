@@ -1,8 +1,7 @@
 use hawser_sched::PathView;
-use hawser_sched::governor::Exclusion;
-use hawser_sched::rules::{Permission, Terms};
-use hawser_types::LinkIndex;
-use hawser_wire::{LinkTerms, LinkUse};
+use hawser_sched::rules::Terms;
+use hawser_types::{LinkIndex, Permission};
+use hawser_wire::LinkRulesEntry;
 
 /// The user's rules for one link, in the direction in which this side sends.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,40 +61,30 @@ impl From<&Terms> for SendRules {
     }
 }
 
-impl From<&LinkTerms> for SendRules {
-    fn from(terms: &LinkTerms) -> Self {
+impl From<&LinkRulesEntry> for SendRules {
+    fn from(entry: &LinkRulesEntry) -> Self {
         Self {
-            permission: match terms.usage {
-                LinkUse::Normal => Permission::Allowed,
-                LinkUse::Prefer => Permission::Preferred,
-                LinkUse::Backup => Permission::Reserve(Exclusion::Reserve),
-                LinkUse::Spare => Permission::Reserve(Exclusion::Allowance),
-                LinkUse::Never => Permission::Forbidden(Exclusion::Never),
-                LinkUse::Spent => Permission::Forbidden(Exclusion::Allowance),
-            },
-            weight: f64::from(terms.weight) / 1e3,
-            price: terms.price as f64 / 1e6,
-            price_weight: f64::from(terms.price_weight) / 1e3,
+            permission: entry.permission,
+            weight: f64::from(entry.weight) / 1e3,
+            price: entry.price as f64 / 1e6,
+            price_weight: f64::from(entry.price_weight) / 1e3,
         }
     }
 }
 
 /// Returns what the gateway is to be told of a link. A value outside the protocol's range becomes
 /// the nearest one within it.
-pub(crate) fn for_gateway(link: LinkIndex, terms: &Terms) -> LinkTerms {
+pub(crate) fn for_gateway(link: LinkIndex, terms: &Terms) -> LinkRulesEntry {
     let parts = |value: f64, parts: f64, most: u64| ((value * parts).round() as u64).min(most);
-    LinkTerms {
+    LinkRulesEntry {
         link: link.value(),
-        usage: match terms.down {
-            Permission::Allowed => LinkUse::Normal,
-            Permission::Preferred => LinkUse::Prefer,
-            Permission::Reserve(Exclusion::Allowance) => LinkUse::Spare,
-            Permission::Reserve(_) => LinkUse::Backup,
-            Permission::Forbidden(Exclusion::Allowance) => LinkUse::Spent,
-            Permission::Forbidden(_) => LinkUse::Never,
-        },
-        weight: parts(terms.weight, 1e3, LinkTerms::MAX_WEIGHT.into()).max(1) as u32,
-        price: parts(terms.price, 1e6, LinkTerms::MAX_PRICE),
-        price_weight: parts(terms.price_weight, 1e3, LinkTerms::MAX_PRICE_WEIGHT.into()) as u32,
+        permission: terms.down,
+        weight: parts(terms.weight, 1e3, LinkRulesEntry::MAX_WEIGHT.into()).max(1) as u32,
+        price: parts(terms.price, 1e6, LinkRulesEntry::MAX_PRICE),
+        price_weight: parts(
+            terms.price_weight,
+            1e3,
+            LinkRulesEntry::MAX_PRICE_WEIGHT.into(),
+        ) as u32,
     }
 }

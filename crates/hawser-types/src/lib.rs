@@ -11,6 +11,7 @@ mod id;
 mod instant;
 pub mod link;
 mod link_use;
+mod permission;
 mod range_set;
 mod rate;
 mod units;
@@ -24,6 +25,7 @@ pub use id::{
 pub use instant::Instant;
 pub use link::{DefaultRoute, Link, LinkKind};
 pub use link_use::LinkUse;
+pub use permission::{LimitedBy, Permission};
 pub use range_set::RangeSet;
 pub use rate::Rate;
 pub use units::{UnitError, parse_duration, parse_percent};

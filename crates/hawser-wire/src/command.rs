@@ -5,7 +5,7 @@ use hawser_types::{ChannelId, StreamId};
 
 use crate::association::{TransportChoice, take_link};
 use crate::frame::CRITICAL;
-use crate::terms::{LinkTerms, MAX_LINK_TERMS, take_terms};
+use crate::link_rules::{LinkRulesEntry, MAX_LINK_RULES, take_link_rules};
 use crate::varint::{take_length, take_varint_u32};
 use crate::{Malformed, MalformedReason, put_varint, take_varint};
 
@@ -69,9 +69,9 @@ pub enum Command {
     /// The gateway has stored the client's key.
     Enrolled,
     /// Rules of the client's user for what the gateway sends on each link. They replace all earlier
-    /// ones. At most [`MAX_LINK_TERMS`](crate::MAX_LINK_TERMS); a link that is not listed has no
+    /// ones. At most [`MAX_LINK_RULES`](crate::MAX_LINK_RULES); a link that is not listed has no
     /// restrictions.
-    LinkTerms(Vec<LinkTerms>),
+    LinkRules(Vec<LinkRulesEntry>),
     /// The gateway accepts associations at this UDP port of its addresses.
     DatagramPort {
         /// The port, not 0.
@@ -182,10 +182,10 @@ impl Command {
                 ENROL | CRITICAL
             }
             Self::Enrolled => ENROLLED | CRITICAL,
-            Self::LinkTerms(list) => {
-                let list = list.iter().take(MAX_LINK_TERMS);
-                list.for_each(|terms| terms.encode(value));
-                LINK_TERMS
+            Self::LinkRules(list) => {
+                let list = list.iter().take(MAX_LINK_RULES);
+                list.for_each(|entry| entry.encode(value));
+                LINK_RULES
             }
             Self::DatagramPort { port } => {
                 put_varint(value, u64::from(*port));
@@ -241,7 +241,7 @@ impl Command {
             },
             ENROL => Self::Enrol(take_enrolment(input)?),
             ENROLLED => Self::Enrolled,
-            LINK_TERMS => Self::LinkTerms(take_terms(input)?),
+            LINK_RULES => Self::LinkRules(take_link_rules(input)?),
             DATAGRAM_PORT => Self::DatagramPort {
                 port: take_port(input)?,
             },
@@ -424,7 +424,7 @@ const CHANNEL_CLOSED: u8 = 0x04;
 const CLOSE: u8 = 0x05;
 const ENROL: u8 = 0x06;
 const ENROLLED: u8 = 0x07;
-const LINK_TERMS: u8 = 0x08;
+const LINK_RULES: u8 = 0x08;
 const DATAGRAM_PORT: u8 = 0x09;
 const ASSOCIATE: u8 = 0x0a;
 const STOP: u8 = 0x0b;
@@ -440,6 +440,7 @@ const MAX_ENROLMENT_NAME: usize = 64;
 
 #[cfg(test)]
 mod tests {
+    use hawser_types::{LimitedBy, Permission};
     use proptest::prelude::*;
 
     use super::*;
@@ -487,9 +488,9 @@ mod tests {
                 name: "laptop".into(),
             }),
             Command::Enrolled,
-            Command::LinkTerms(vec![LinkTerms {
+            Command::LinkRules(vec![LinkRulesEntry {
                 link: 3,
-                usage: crate::LinkUse::Backup,
+                permission: Permission::Reserve(LimitedBy::Choice),
                 weight: 1500,
                 price: 2_000_000,
                 price_weight: 250,

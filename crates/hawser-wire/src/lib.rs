@@ -13,9 +13,9 @@ mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
 mod join;
+mod link_rules;
 mod record;
 pub mod sctp;
-mod terms;
 mod varint;
 
 pub use association::{TransportChoice, UnknownTransport, put_record_number, take_record_number};
@@ -29,8 +29,8 @@ pub use frame::{
     PathReport, StateFrame, put_datagram,
 };
 pub use join::{JOIN_PRELUDE_LENGTH, JoinPrelude};
+pub use link_rules::{LinkRulesEntry, MAX_LINK_RULES};
 pub use record::{
     MAX_CHUNK_PAYLOAD, MAX_RECORD_BODY, RECORD_HEADER_LENGTH, RecordFlags, RecordHeader,
 };
-pub use terms::{LinkTerms, LinkUse, MAX_LINK_TERMS};
 pub use varint::{MAX_VARINT, put_varint, take_varint, varint_length};

@@ -4,9 +4,8 @@ mod rates;
 
 use hawser_policy::{Action, Avoid, Class, Condition, LinkChoice, Rule, Source};
 use hawser_sched::connection::Load;
-use hawser_sched::governor::Exclusion;
-use hawser_sched::rules::{Permission, Terms};
-use hawser_types::LinkKind;
+use hawser_sched::rules::Terms;
+use hawser_types::{LimitedBy, LinkKind, Permission};
 
 use super::*;
 use crate::decision::Route;
@@ -133,7 +132,7 @@ fn the_next_connections_go_by_another_policy_and_what_is_open_stays() {
     assert_eq!(director.with(|it, _| it.open_count()), 5);
 
     let never = Terms {
-        up: Permission::Forbidden(Exclusion::Never),
+        up: Permission::Forbidden(LimitedBy::Choice),
         ..Terms::default()
     };
     let terms = AllLinkRules {

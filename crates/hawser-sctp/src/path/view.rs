@@ -1,6 +1,5 @@
 use hawser_sched::PathView;
-use hawser_sched::rules::Permission;
-use hawser_types::{ByteCount, Instant, LinkIndex};
+use hawser_types::{ByteCount, Instant, LinkIndex, Permission};
 
 use super::{Path, PathState, Paths};
 

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use hawser_sched::PathView;
 use hawser_sched::chunk::{ChunkPolicy, ChunkUnit, Decision};
-use hawser_sched::rules::Permission;
-use hawser_types::{ByteCount, ChannelId, Instant, PathId};
+use hawser_types::{ByteCount, ChannelId, Instant, PathId, Permission};
 use smallvec::SmallVec;
 
 use super::Outbound;

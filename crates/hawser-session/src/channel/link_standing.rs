@@ -1,6 +1,7 @@
 use hawser_sched::PathView;
 use hawser_sched::governor::{Harm, Standing};
-use hawser_sched::rules::{Permission, exclusion};
+use hawser_sched::rules::exclusion;
+use hawser_types::Permission;
 
 use crate::send_rules::SendRules;
 

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use hawser_sched::rules::{Permission, Terms};
-use hawser_types::LinkIndex;
-use hawser_wire::{LinkTerms, MAX_LINK_TERMS};
+use hawser_sched::rules::Terms;
+use hawser_types::{LinkIndex, Permission};
+use hawser_wire::{LinkRulesEntry, MAX_LINK_RULES};
 use smallvec::SmallVec;
 
 use crate::channels::Channels;
@@ -18,19 +18,22 @@ use crate::send_rules::{SendRules, for_gateway};
 pub(super) struct Rules {
     by_link: BTreeMap<LinkIndex, SendRules>,
     /// What the gateway was told of its direction.
-    told: Vec<LinkTerms>,
+    told: Vec<LinkRulesEntry>,
 }
 
 impl Rules {
     /// Takes the user's rules in place of those before. Returns what the gateway has to be told, if
     /// that has changed.
-    pub(super) fn set(&mut self, rules: &BTreeMap<LinkIndex, Terms>) -> Option<Vec<LinkTerms>> {
+    pub(super) fn set(
+        &mut self,
+        rules: &BTreeMap<LinkIndex, Terms>,
+    ) -> Option<Vec<LinkRulesEntry>> {
         let up = rules
             .iter()
             .map(|(link, terms)| (*link, SendRules::from(terms)));
         self.by_link = up.collect();
         let down = rules.iter().map(|(link, terms)| for_gateway(*link, terms));
-        let down: Vec<_> = down.take(MAX_LINK_TERMS).collect();
+        let down: Vec<_> = down.take(MAX_LINK_RULES).collect();
         if self.told == down {
             return None;
         }
@@ -39,7 +42,7 @@ impl Rules {
     }
 
     /// Takes what the client tells of its user's rules, in place of what it told before.
-    pub(super) fn set_told(&mut self, list: &[LinkTerms]) {
+    pub(super) fn set_told(&mut self, list: &[LinkRulesEntry]) {
         let rules = list
             .iter()
             .map(|terms| (LinkIndex::new(terms.link), SendRules::from(terms)));

@@ -160,8 +160,8 @@ impl Session {
                 self.events.push(Event::EnrolRequested(enrolment));
             }
             Command::Enrolled if self.side == Side::Client => self.events.push(Event::Enrolled),
-            Command::LinkTerms(list) if self.side == Side::Gateway => {
-                self.on_link_terms(now, &list);
+            Command::LinkRules(list) if self.side == Side::Gateway => {
+                self.on_link_rules(now, &list);
             }
             Command::DatagramPort { port } if self.side == Side::Client => {
                 self.events.push(Event::DatagramPort(port));
@@ -172,7 +172,7 @@ impl Session {
             Command::Grant(_)
             | Command::Enrol(_)
             | Command::Enrolled
-            | Command::LinkTerms(_)
+            | Command::LinkRules(_)
             | Command::DatagramPort { .. }
             | Command::Associate { .. } => {
                 return Err(PeerFault::Misbehaved(Misbehaviour::WrongSide));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::rules::Terms;
 use hawser_types::{Instant, LinkIndex};
-use hawser_wire::{ChannelRole, Command, LinkTerms};
+use hawser_wire::{ChannelRole, Command, LinkRulesEntry};
 
 use super::Session;
 use crate::event::Event;
@@ -21,7 +21,7 @@ impl Session {
         let told = self.links.set_rules(rules, &mut self.channels);
         self.events.push(Event::RulesChanged);
         if let Some(told) = told.filter(|_| self.side == Side::Client) {
-            self.commands.push(&Command::LinkTerms(told));
+            self.commands.push(&Command::LinkRules(told));
         }
         self.schedule(now);
     }
@@ -33,7 +33,7 @@ impl Session {
     }
 
     /// Takes the rules that the client tells for this side's direction.
-    pub(super) fn on_link_terms(&mut self, now: Instant, list: &[LinkTerms]) {
+    pub(super) fn on_link_rules(&mut self, now: Instant, list: &[LinkRulesEntry]) {
         self.links.set_told_rules(list, &mut self.channels);
         self.events.push(Event::RulesChanged);
         self.schedule(now);

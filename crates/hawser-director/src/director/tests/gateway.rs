@@ -1,8 +1,7 @@
 use hawser_policy::{Action, Avoid, Class, Condition, Mode, Rule, Source};
 use hawser_sched::connection::{By, ConnectionPolicy, GatewayUse, Load};
-use hawser_sched::governor::Exclusion;
-use hawser_sched::rules::{Permission, Terms};
-use hawser_types::DialError;
+use hawser_sched::rules::Terms;
+use hawser_types::{DialError, LimitedBy, Permission};
 
 use super::super::*;
 use crate::story::TryState;
@@ -357,8 +356,8 @@ fn links_in_reserve_add_nothing_to_a_session() {
     let director = director(GatewayUse::Auto);
     class(&director, Class::Bulk);
     let reserve = Terms {
-        up: Permission::Reserve(Exclusion::Reserve),
-        down: Permission::Reserve(Exclusion::Reserve),
+        up: Permission::Reserve(LimitedBy::Choice),
+        down: Permission::Reserve(LimitedBy::Choice),
         ..Terms::default()
     };
     assert_eq!(way(&director, "198.51.100.1"), By::Gateway);

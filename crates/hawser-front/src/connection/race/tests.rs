@@ -345,8 +345,8 @@ async fn local_places_go_as_the_system_has_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_link_in_reserve_is_tried_late_and_a_forbidden_one_never() {
-    use hawser_sched::governor::Exclusion::{Never, Reserve};
-    use hawser_sched::rules::{Permission, Terms};
+    use hawser_sched::rules::Terms;
+    use hawser_types::{LimitedBy, Permission};
     let bench = Bench::new(&[
         ("a", Does::Nothing),
         ("b", Does::Answer(20)),
@@ -357,8 +357,14 @@ async fn a_link_in_reserve_is_tried_late_and_a_forbidden_one_never() {
         ..Terms::default()
     };
     let terms = [
-        ("b".to_owned(), terms(Permission::Reserve(Reserve))),
-        ("c".to_owned(), terms(Permission::Forbidden(Never))),
+        (
+            "b".to_owned(),
+            terms(Permission::Reserve(LimitedBy::Choice)),
+        ),
+        (
+            "c".to_owned(),
+            terms(Permission::Forbidden(LimitedBy::Choice)),
+        ),
     ];
     bench.director.set_link_rules(AllLinkRules {
         by_name: terms.into(),

@@ -2,9 +2,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use hawser_sched::PathView;
-use hawser_sched::governor::Exclusion;
-use hawser_sched::rules::{Permission, Terms};
-use hawser_types::{ByteCount, LinkIndex};
+use hawser_sched::rules::Terms;
+use hawser_types::{ByteCount, LimitedBy, LinkIndex, Permission};
 use proptest::prelude::*;
 use smallvec::SmallVec;
 
@@ -477,8 +476,8 @@ fn what_the_user_forbids_carries_nothing_and_what_is_kept_in_reserve_waits_for_t
     let link = |number| PathSelector::Link(route(number, 1).local.link);
     let remote = PathSelector::Remote(route(3, 1).remote.ip());
     paths.set_links(vec![
-        info(link(1), Permission::Forbidden(Exclusion::Never)),
-        info(link(2), Permission::Reserve(Exclusion::Reserve)),
+        info(link(1), Permission::Forbidden(LimitedBy::Choice)),
+        info(link(2), Permission::Reserve(LimitedBy::Choice)),
         info(remote, Permission::Preferred),
     ]);
     assert_eq!(numbers(&mut paths), [2]);

@@ -3,8 +3,8 @@ use std::collections::BTreeMap;
 use bytes::{Bytes, BytesMut};
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::governor::{Exclusion, Harm, Standing};
-use hawser_sched::rules::{Permission, Terms};
-use hawser_types::{ChannelId, LinkIndex, StreamId};
+use hawser_sched::rules::Terms;
+use hawser_types::{ChannelId, LimitedBy, LinkIndex, Permission, StreamId};
 use hawser_wire::{ChannelRole, Command};
 
 use super::pair::{CLIENT, GATEWAY, Pair, link, pattern};
@@ -12,8 +12,8 @@ use super::raw;
 use crate::{Misbehaviour, PeerFault, SessionConfig};
 
 const MB: usize = 1_000_000;
-const BACKUP: Permission = Permission::Reserve(Exclusion::Reserve);
-const NEVER: Permission = Permission::Forbidden(Exclusion::Never);
+const BACKUP: Permission = Permission::Reserve(LimitedBy::Choice);
+const NEVER: Permission = Permission::Forbidden(LimitedBy::Choice);
 
 /// The rules in which link 2 has these permissions.
 fn second(up: Permission, down: Permission) -> BTreeMap<LinkIndex, Terms> {
@@ -252,7 +252,7 @@ fn only_a_client_says_what_its_user_allows() {
     pair.sides[CLIENT].add_channel(pair.now, raw::spec(0, ChannelRole::Express, 1));
     let mut bytes = BytesMut::new();
     raw::HELLO.encode(&mut bytes);
-    Command::LinkTerms(Vec::new()).encode(&mut bytes);
+    Command::LinkRules(Vec::new()).encode(&mut bytes);
     let record = raw::commands_at(0, &bytes);
     let result = pair.sides[CLIENT].handle_record(pair.now, ChannelId::new(0), record);
     let fault = PeerFault::Misbehaved(Misbehaviour::WrongSide);

@@ -1,4 +1,4 @@
-use hawser_sched::rules::Permission;
+use hawser_types::Permission;
 
 use super::*;
 
@@ -18,7 +18,7 @@ const fn both(bytes: u64) -> [ByteCount; 2] {
 
 #[test]
 fn an_allowance_that_is_used_up_changes_the_terms_and_stays_so_after_a_restart() {
-    use hawser_sched::governor::Exclusion::Allowance;
+    use hawser_types::LimitedBy::Allowance;
     for (at_limit, expected, shown) in [
         ("stop", Permission::Forbidden(Allowance), "stopped"),
         ("backup", Permission::Reserve(Allowance), "backup"),
