@@ -1,13 +1,13 @@
 use std::collections::BTreeMap;
 
-use hawser_sched::rules::Terms;
+use hawser_sched::rules::LinkRules;
 use hawser_types::{Link, Permission};
 
 /// The user's rules for all links, by name. A link that is not named is like any other.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct AllLinkRules {
     /// The rules of each link as they apply now.
-    pub by_name: BTreeMap<String, Terms>,
+    pub by_name: BTreeMap<String, LinkRules>,
     /// The links whose use costs: they have a price or an allowance.
     pub metered: Vec<String>,
 }
@@ -16,10 +16,10 @@ impl AllLinkRules {
     /// Returns what is allowed on a link to connections of their own. They go both ways, so the
     /// stricter direction counts.
     pub(crate) fn permission(&self, link: &Link) -> Permission {
-        let terms = self.by_name.get(&link.name).copied().unwrap_or_default();
-        match rank(terms.up) >= rank(terms.down) {
-            true => terms.up,
-            false => terms.down,
+        let rules = self.by_name.get(&link.name).copied().unwrap_or_default();
+        match rank(rules.up) >= rank(rules.down) {
+            true => rules.up,
+            false => rules.down,
         }
     }
 

@@ -38,7 +38,7 @@ pub struct Rule {
 
 /// What the rules allow on one link now, for choosers of links.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Terms {
+pub struct LinkRules {
     /// Permission of this host to send.
     pub up: Permission,
     /// Permission of the other end to send.
@@ -117,14 +117,14 @@ impl Usage {
     }
 }
 
-impl Terms {
+impl LinkRules {
     /// True if nothing may go over the link in either direction.
     pub const fn forbid_all(&self) -> bool {
         self.up.is_forbidden() && self.down.is_forbidden()
     }
 }
 
-impl Default for Terms {
+impl Default for LinkRules {
     fn default() -> Self {
         Self {
             up: Permission::Allowed,
@@ -151,8 +151,8 @@ impl Default for Rule {
 
 impl Rule {
     /// Returns what the rule allows on its link today.
-    pub fn terms(&self, usage: &Usage, today: Date) -> Terms {
-        Terms {
+    pub fn link_rules(&self, usage: &Usage, today: Date) -> LinkRules {
+        LinkRules {
             up: self.permission(Direction::Up, usage, today),
             down: self.permission(Direction::Down, usage, today),
             weight: self.weight,

@@ -13,7 +13,7 @@ mod view;
 use std::time::Duration;
 
 use hawser_path::{DeliveryRate, Expectation, Limit, Silence};
-use hawser_sched::rules::Terms;
+use hawser_sched::rules::LinkRules;
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, PathId, Rate};
 use hawser_wire::sctp::{DataOrder, Framing, StreamNumber};
 
@@ -69,7 +69,7 @@ pub(crate) struct Path {
     /// The peer's link, if the peer has announced it.
     pub(crate) peer_link: Option<LinkIndex>,
     /// The user's rules for the link.
-    pub(crate) terms: Terms,
+    pub(crate) rules: LinkRules,
     pub(crate) sent: Traffic,
     pub(crate) received: Traffic,
 }
@@ -112,7 +112,7 @@ impl Path {
             sack_delay: config.sack_delay,
             link: route.local.link,
             peer_link: None,
-            terms: Terms::default(),
+            rules: LinkRules::default(),
             sent: Traffic::default(),
             received: Traffic::default(),
         }
@@ -124,7 +124,7 @@ impl Path {
             .iter()
             .find(|entry| entry.paths.selects(&self.route, self.peer_link));
         self.link = entry.map_or(self.route.local.link, |entry| entry.link);
-        self.terms = entry.map_or_else(Terms::default, |entry| entry.terms);
+        self.rules = entry.map_or_else(LinkRules::default, |entry| entry.rules);
     }
 
     /// Returns the path's name for schedulers.

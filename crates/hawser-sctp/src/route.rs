@@ -1,7 +1,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
-use hawser_sched::rules::Terms;
+use hawser_sched::rules::LinkRules;
 use hawser_types::LinkIndex;
 
 /// Local end of a path: a link, and one of its addresses.
@@ -32,7 +32,7 @@ pub struct LinkInfo {
     /// The link, by which policies know that paths share a queue.
     pub link: LinkIndex,
     /// The user's rules for the link; `up` applies to what this end sends.
-    pub terms: Terms,
+    pub rules: LinkRules,
 }
 
 /// Selector of the paths that use a link.

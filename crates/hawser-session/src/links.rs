@@ -18,7 +18,7 @@ use governing::Governing;
 use hawser_path::{KernelSample, Silence};
 use hawser_sched::Spread;
 use hawser_sched::governor::Standing;
-use hawser_sched::rules::Terms;
+use hawser_sched::rules::LinkRules;
 use hawser_types::{Instant, LinkIndex};
 use hawser_wire::LinkRulesEntry;
 use rules::Rules;
@@ -174,7 +174,7 @@ impl Links {
     /// gateway, if that has changed.
     pub(crate) fn set_rules(
         &mut self,
-        rules: &BTreeMap<LinkIndex, Terms>,
+        rules: &BTreeMap<LinkIndex, LinkRules>,
         channels: &mut Channels,
     ) -> Option<Vec<LinkRulesEntry>> {
         let told = self.rules.set(rules);
@@ -189,9 +189,9 @@ impl Links {
     }
 
     /// Returns the rules of all links that have one, for this side's direction.
-    pub(crate) fn rules(&self) -> impl Iterator<Item = (LinkIndex, Terms)> {
+    pub(crate) fn rules(&self) -> impl Iterator<Item = (LinkIndex, LinkRules)> {
         let rules = self.rules.iter();
-        rules.map(|(link, rules)| (link, rules.as_terms()))
+        rules.map(|(link, rules)| (link, rules.as_link_rules()))
     }
 
     /// Returns how many bulk channels a link should have.

@@ -1,5 +1,5 @@
 use hawser_sched::PathView;
-use hawser_sched::rules::Terms;
+use hawser_sched::rules::LinkRules;
 use hawser_types::{LinkIndex, Permission};
 use hawser_wire::LinkRulesEntry;
 
@@ -32,8 +32,8 @@ impl SendRules {
     }
 
     /// Returns the rules for a chooser of paths, which knows this direction only.
-    pub(crate) fn as_terms(&self) -> Terms {
-        Terms {
+    pub(crate) fn as_link_rules(&self) -> LinkRules {
+        LinkRules {
             up: self.permission,
             down: Permission::Allowed,
             weight: self.weight,
@@ -45,18 +45,18 @@ impl SendRules {
 
 impl Default for SendRules {
     fn default() -> Self {
-        Self::from(&Terms::default())
+        Self::from(&LinkRules::default())
     }
 }
 
-impl From<&Terms> for SendRules {
+impl From<&LinkRules> for SendRules {
     /// Takes what holds for the client's direction.
-    fn from(terms: &Terms) -> Self {
+    fn from(rules: &LinkRules) -> Self {
         Self {
-            permission: terms.up,
-            weight: terms.weight,
-            price: terms.price,
-            price_weight: terms.price_weight,
+            permission: rules.up,
+            weight: rules.weight,
+            price: rules.price,
+            price_weight: rules.price_weight,
         }
     }
 }
@@ -74,15 +74,15 @@ impl From<&LinkRulesEntry> for SendRules {
 
 /// Returns what the gateway is to be told of a link. A value outside the protocol's range becomes
 /// the nearest one within it.
-pub(crate) fn for_gateway(link: LinkIndex, terms: &Terms) -> LinkRulesEntry {
+pub(crate) fn for_gateway(link: LinkIndex, rules: &LinkRules) -> LinkRulesEntry {
     let parts = |value: f64, parts: f64, most: u64| ((value * parts).round() as u64).min(most);
     LinkRulesEntry {
         link: link.value(),
-        permission: terms.down,
-        weight: parts(terms.weight, 1e3, LinkRulesEntry::MAX_WEIGHT.into()).max(1) as u32,
-        price: parts(terms.price, 1e6, LinkRulesEntry::MAX_PRICE),
+        permission: rules.down,
+        weight: parts(rules.weight, 1e3, LinkRulesEntry::MAX_WEIGHT.into()).max(1) as u32,
+        price: parts(rules.price, 1e6, LinkRulesEntry::MAX_PRICE),
         price_weight: parts(
-            terms.price_weight,
+            rules.price_weight,
             1e3,
             LinkRulesEntry::MAX_PRICE_WEIGHT.into(),
         ) as u32,

@@ -95,7 +95,7 @@ impl PathLinks {
         let announcement = |paths, link: LinkIndex| LinkInfo {
             paths,
             link,
-            terms: rules.get(&link).copied().unwrap_or_default(),
+            rules: rules.get(&link).copied().unwrap_or_default(),
         };
         match self.side {
             Side::Client => {

@@ -9,7 +9,7 @@ use hawser_net::client::{Client, ClientConfig};
 use hawser_net::host_port::HostPort;
 use hawser_net::links::{Link, LinkMonitor, usable};
 use hawser_net::stream::BondStream;
-use hawser_sched::rules::Terms;
+use hawser_sched::rules::LinkRules;
 use hawser_types::{ByteCount, Rate};
 use serde::Serialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use crate::args::BenchArgs;
 use crate::daemon::gateway::measure::{MAX_SOURCE, noise};
 use crate::daemon::proxy::links::Links;
-use crate::daemon::proxy::rules::LinkRules;
+use crate::daemon::proxy::rules::LinkRuleStore;
 use crate::daemon::proxy::session::Target;
 use crate::setup::{Setup, asked_to_end, show, show_json};
 
@@ -26,7 +26,7 @@ use crate::setup::{Setup, asked_to_end, show, show_json};
 pub(crate) async fn run(setup: &Setup, args: &BenchArgs) -> anyhow::Result<()> {
     let wanted = &setup.config.up.links;
     setup.state.prepare()?;
-    let rules = LinkRules::open(&setup.config, &setup.state);
+    let rules = LinkRuleStore::open(&setup.config, &setup.state);
     let Some(target) = Target::find(setup, &setup.state, None, wanted, &rules)? else {
         bail!("no gateway is enrolled; `hawser up --gateway INVITE` enrols with one");
     };
@@ -61,7 +61,7 @@ pub(crate) async fn run(setup: &Setup, args: &BenchArgs) -> anyhow::Result<()> {
 /// What is measured.
 struct Bench {
     config: ClientConfig,
-    rules: Arc<LinkRules>,
+    rules: Arc<LinkRuleStore>,
     names: Vec<String>,
     links: Links,
     amount: Amount,
@@ -194,7 +194,12 @@ fn link_names(config: &ClientConfig, links: &Links) -> Vec<String> {
         true => links.iter().filter(|link| link.loopback).cloned().collect(),
         false => usable(&links, &config.links),
     };
-    let is_forbidden = |link: &Link| config.rules.get(&link.name).is_some_and(Terms::forbid_all);
+    let is_forbidden = |link: &Link| {
+        config
+            .rules
+            .get(&link.name)
+            .is_some_and(LinkRules::forbid_all)
+    };
     let chosen = chosen.into_iter().filter(|link| !is_forbidden(link));
     chosen.map(|link| link.name).collect()
 }

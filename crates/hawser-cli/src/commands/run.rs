@@ -22,7 +22,7 @@ use crate::daemon::proxy::direct::{ConnectionRules, Direct};
 use crate::daemon::proxy::links::Links;
 use crate::daemon::proxy::live_rules::LiveRules;
 use crate::daemon::proxy::peering::Peering;
-use crate::daemon::proxy::rules::LinkRules;
+use crate::daemon::proxy::rules::LinkRuleStore;
 use crate::daemon::proxy::session::{SessionChoice, Target};
 use crate::rule_files::RuleFiles;
 use crate::setup::{Setup, Usage, missing_links};
@@ -44,7 +44,7 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
     if let Some(missing) = missing_links(&args.links, &links.borrow()) {
         return Err(Usage(missing).into());
     }
-    let rules = LinkRules::open(&config, &setup.state);
+    let rules = LinkRuleStore::open(&config, &setup.state);
     let (gateway, wanted) = (config.up.gateway.as_ref(), &config.up.links);
     let target = match args.mode {
         Mode::Direct => None,
@@ -94,7 +94,7 @@ fn peering(
     setup: &Setup,
     (config, mode): (&Config, Mode),
     links: &Links,
-    (rules, connection_rules): (&Arc<LinkRules>, ConnectionRules),
+    (rules, connection_rules): (&Arc<LinkRuleStore>, ConnectionRules),
 ) -> anyhow::Result<Option<Peering>> {
     if !config.connection.peers || mode == Mode::Direct {
         return Ok(None);
@@ -108,7 +108,7 @@ fn peering(
 async fn run_with_gateway(
     (setup, args, config): (&Setup, &RunArgs, &Config),
     (target, kernel): (Target, Option<Kernel>),
-    rules: &Arc<LinkRules>,
+    rules: &Arc<LinkRuleStore>,
     sources: Sources<'_>,
     leads_out: LeadsOut,
 ) -> anyhow::Result<ExitCode> {

@@ -17,7 +17,7 @@ use hawser_types::ByteCount;
 
 use crate::args::SendArgs;
 use crate::commands::board::{Board, Place, amount};
-use crate::daemon::proxy::rules::LinkRules;
+use crate::daemon::proxy::rules::LinkRuleStore;
 use crate::daemon::proxy::session::Target;
 use crate::setup::{Setup, asked_to_end, substate};
 
@@ -30,7 +30,7 @@ pub(crate) async fn run(setup: &Setup, args: &SendArgs) -> anyhow::Result<()> {
         .await
         .context("can't follow the links")?;
     let wanted = &setup.config.up.links;
-    let rules = LinkRules::open(&setup.config, &setup.state);
+    let rules = LinkRuleStore::open(&setup.config, &setup.state);
     let target = Target::find(setup, &state, Some(&args.to), wanted, &rules)?;
     let target = target.context("--to names no receiver")?;
     let has_invite = target.config.invite.is_some();

@@ -21,7 +21,7 @@ use crate::daemon::proxy::direct::{ConnectionRules, Direct};
 use crate::daemon::proxy::links::Links;
 use crate::daemon::proxy::live_rules::LiveRules;
 use crate::daemon::proxy::peering::{self, Peering};
-use crate::daemon::proxy::rules::{Keeping, LinkRules};
+use crate::daemon::proxy::rules::{Keeping, LinkRuleStore};
 use crate::daemon::proxy::session::{Choice, Target};
 use crate::daemon::proxy::subject::ClientSubject;
 use crate::daemon::web::Web;
@@ -44,7 +44,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     }
     let proxy = proxy_config(&config);
     let live_rules = LiveRules::follow(RuleFiles::of(setup))?;
-    let rules = LinkRules::open(&setup.config, &setup.state);
+    let rules = LinkRuleStore::open(&setup.config, &setup.state);
     for peer in &args.peers {
         peering::enrol(setup, peer, &config.links, &links, &rules)?;
     }
@@ -99,7 +99,7 @@ impl Enrolled {
         target: Target,
         setup: &Setup,
         links: &Links,
-        rules: &Arc<LinkRules>,
+        rules: &Arc<LinkRuleStore>,
     ) -> anyhow::Result<Self> {
         let (peer, enrolling) = (target.config.gateway.to_string(), !target.known);
         let client = Arc::new(target.connect(&setup.state, links.clone()).await?);
@@ -125,7 +125,7 @@ struct Serving<'a> {
     setup: &'a Setup,
     config: &'a Config,
     links: &'a Links,
-    rules: &'a Arc<LinkRules>,
+    rules: &'a Arc<LinkRuleStore>,
     connection_rules: ConnectionRules,
     capture: Option<&'a Scope>,
     gateway: Option<&'a Enrolled>,

@@ -4,7 +4,7 @@ mod rates;
 
 use hawser_policy::{Action, Avoid, Class, Condition, LinkChoice, Rule, Source};
 use hawser_sched::connection::Load;
-use hawser_sched::rules::Terms;
+use hawser_sched::rules::LinkRules;
 use hawser_types::{LimitedBy, LinkKind, Permission};
 
 use super::*;
@@ -131,16 +131,16 @@ fn the_next_connections_go_by_another_policy_and_what_is_open_stays() {
     assert_eq!(on_first, 2);
     assert_eq!(director.with(|it, _| it.open_count()), 5);
 
-    let never = Terms {
+    let never = LinkRules {
         up: Permission::Forbidden(LimitedBy::Choice),
-        ..Terms::default()
+        ..LinkRules::default()
     };
-    let terms = AllLinkRules {
+    let rules = AllLinkRules {
         by_name: [("a".to_owned(), never)].into(),
         ..AllLinkRules::default()
     };
     for is_news in [true, false] {
-        director.set_link_rules(terms.clone());
+        director.set_link_rules(rules.clone());
         assert_eq!(changed(), is_news);
     }
     assert_eq!(order(&director, &by("x")), ["b"]);

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use hawser_sched::rules::Terms;
+use hawser_sched::rules::LinkRules;
 use hawser_session::{SessionConfig, TransportChoice};
 use hawser_types::Host;
 
@@ -25,7 +25,7 @@ pub struct ClientConfig {
     pub links: Vec<String>,
     /// The user's rules for links, by name; others are used like any. As it is at first:
     /// [`Client::set_rules`](super::Client::set_rules) changes it.
-    pub rules: BTreeMap<String, Terms>,
+    pub rules: BTreeMap<String, LinkRules>,
     /// The session's behaviour. Its scheduler is the one at first:
     /// [`Client::set_scheduler`](super::Client::set_scheduler) changes it.
     pub session: SessionConfig,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hawser_sched::rules::Terms;
+use hawser_sched::rules::LinkRules;
 
 use super::Client;
 use super::shared::Shared;
@@ -13,7 +13,7 @@ impl Client {
     /// Sets what the user's rules make of links, by name, in place of what was set before. Holds
     /// for the session that runs and for later ones. A link that may not be used in either
     /// direction loses its connections, and no more are made.
-    pub fn set_rules(&self, rules: BTreeMap<String, Terms>) {
+    pub fn set_rules(&self, rules: BTreeMap<String, LinkRules>) {
         self.shared.rules.send_if_modified(|old| {
             let differs = *old != rules;
             *old = rules;
@@ -26,7 +26,7 @@ impl Shared {
     /// True if nothing may go over the link, connections included.
     pub(super) fn is_forbidden(&self, link: &Link) -> bool {
         let rules = self.rules.borrow();
-        rules.get(&link.name).is_some_and(Terms::forbid_all)
+        rules.get(&link.name).is_some_and(LinkRules::forbid_all)
     }
 
     /// Tells a session what holds for the links that are there.
@@ -34,8 +34,8 @@ impl Shared {
         let rules = self.rules.borrow().clone();
         let links = self.links.borrow().clone();
         let known = links.iter().filter_map(|link| {
-            let terms = rules.get(&link.name)?;
-            Some((link.index, *terms))
+            let rules = rules.get(&link.name)?;
+            Some((link.index, *rules))
         });
         let known = known.collect();
         driver.with(|session, now| session.set_rules(now, &known));

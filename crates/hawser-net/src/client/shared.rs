@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hawser_channels::keeper::CONNECT_TIMEOUT;
 use hawser_sched::chunk::ChunkPolicy;
-use hawser_sched::rules::Terms;
+use hawser_sched::rules::LinkRules;
 use hawser_session::TransportChoice;
 use hawser_types::{ByteCount, LinkIndex};
 use tokio::sync::watch;
@@ -26,7 +26,7 @@ pub(super) struct Shared {
     pub(super) config: ClientConfig,
     pub(super) congestion: Congestion,
     pub(super) links: watch::Receiver<Arc<Vec<Link>>>,
-    pub(super) rules: watch::Sender<BTreeMap<String, Terms>>,
+    pub(super) rules: watch::Sender<BTreeMap<String, LinkRules>>,
     pub(super) scheduler: watch::Sender<ChunkPolicy>,
     pub(super) transport: watch::Sender<TransportChoice>,
     /// Why there is no association though one is wanted.

@@ -34,7 +34,7 @@ impl Paths {
 
 /// Returns a path's rank, the lowest of which carry data; `None` when it never may.
 fn rank(path: &Path) -> Option<(u8, bool)> {
-    let reserve = match path.terms.up {
+    let reserve = match path.rules.up {
         Permission::Preferred | Permission::Allowed => false,
         Permission::Reserve(_) => true,
         Permission::Forbidden(_) => return None,
@@ -67,10 +67,10 @@ fn view(now: Instant, path: &Path, ready: bool) -> PathView {
         in_flight: path.flight.bytes(),
         stalled: silent.saturating_sub(rtt + path.sack_delay + path.rtt.variation() * 4),
         chunk: ByteCount::from(path.packet_size.saturating_sub(path.overhead)),
-        weight: path.terms.weight,
-        price: path.terms.price,
-        price_weight: path.terms.price_weight,
-        preferred: path.terms.up == Permission::Preferred,
+        weight: path.rules.weight,
+        price: path.rules.price,
+        price_weight: path.rules.price_weight,
+        preferred: path.rules.up == Permission::Preferred,
         ..PathView::default()
     }
 }

@@ -320,7 +320,7 @@ fn only_path(paths: &Paths) -> Option<&Path> {
     let mut paths = paths.iter();
     let only = paths.next()?;
     let is_only = paths.next().is_none() && only.state != PathState::Unconfirmed;
-    let is_forbidden = matches!(only.terms.up, Permission::Forbidden(_));
+    let is_forbidden = matches!(only.rules.up, Permission::Forbidden(_));
     (is_only && !is_forbidden).then_some(only)
 }
 

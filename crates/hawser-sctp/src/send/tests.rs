@@ -36,10 +36,10 @@ struct Sent {
 impl Bench {
     /// Creates a bench with this many answering paths, without estimates.
     fn new(paths: u32, config: &AssociationConfig) -> Self {
-        Self::with_terms(paths, config, &negotiated(config))
+        Self::with_negotiated(paths, config, &negotiated(config))
     }
 
-    fn with_terms(count: u32, config: &AssociationConfig, negotiated: &Negotiated) -> Self {
+    fn with_negotiated(count: u32, config: &AssociationConfig, negotiated: &Negotiated) -> Self {
         let now = Instant::from_nanos(1_000_000_000);
         let mut paths = Paths::new(config, 7);
         for number in 0..count {

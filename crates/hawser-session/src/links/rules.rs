@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use hawser_sched::rules::Terms;
+use hawser_sched::rules::LinkRules;
 use hawser_types::{LinkIndex, Permission};
 use hawser_wire::{LinkRulesEntry, MAX_LINK_RULES};
 use smallvec::SmallVec;
@@ -26,13 +26,13 @@ impl Rules {
     /// that has changed.
     pub(super) fn set(
         &mut self,
-        rules: &BTreeMap<LinkIndex, Terms>,
+        rules: &BTreeMap<LinkIndex, LinkRules>,
     ) -> Option<Vec<LinkRulesEntry>> {
         let up = rules
             .iter()
-            .map(|(link, terms)| (*link, SendRules::from(terms)));
+            .map(|(link, rules)| (*link, SendRules::from(rules)));
         self.by_link = up.collect();
-        let down = rules.iter().map(|(link, terms)| for_gateway(*link, terms));
+        let down = rules.iter().map(|(link, rules)| for_gateway(*link, rules));
         let down: Vec<_> = down.take(MAX_LINK_RULES).collect();
         if self.told == down {
             return None;
@@ -45,7 +45,7 @@ impl Rules {
     pub(super) fn set_told(&mut self, list: &[LinkRulesEntry]) {
         let rules = list
             .iter()
-            .map(|terms| (LinkIndex::new(terms.link), SendRules::from(terms)));
+            .map(|entry| (LinkIndex::new(entry.link), SendRules::from(entry)));
         self.by_link = rules.collect();
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hawser_sched::chunk::ChunkPolicy;
-use hawser_sched::rules::Terms;
+use hawser_sched::rules::LinkRules;
 use hawser_types::{Instant, LinkIndex};
 use hawser_wire::{ChannelRole, Command, LinkRulesEntry};
 
@@ -17,7 +17,7 @@ impl Session {
     /// like any other. They hold at once: data in flight stays where it is, data that waits for a
     /// link which may not be used any more goes elsewhere. For clients, which tell their gateway
     /// the rules for its direction, of at most 64 links.
-    pub fn set_rules(&mut self, now: Instant, rules: &BTreeMap<LinkIndex, Terms>) {
+    pub fn set_rules(&mut self, now: Instant, rules: &BTreeMap<LinkIndex, LinkRules>) {
         let told = self.links.set_rules(rules, &mut self.channels);
         self.events.push(Event::RulesChanged);
         if let Some(told) = told.filter(|_| self.side == Side::Client) {
@@ -28,7 +28,7 @@ impl Session {
 
     /// Returns the user's rules for what this side sends, for choosers of paths; links that are not
     /// named are used like any other.
-    pub fn link_rules(&self) -> impl Iterator<Item = (LinkIndex, Terms)> + '_ {
+    pub fn link_rules(&self) -> impl Iterator<Item = (LinkIndex, LinkRules)> + '_ {
         self.links.rules()
     }
 

@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::daemon::proxy::by_gateway;
 use crate::daemon::proxy::links::Links;
-use crate::daemon::proxy::rules::{LinkRules, SharedLedger, today};
+use crate::daemon::proxy::rules::{LinkRuleStore, SharedLedger, today};
 
 /// The rules for connections, as they change.
 pub(crate) type ConnectionRules = watch::Receiver<Arc<RuleSet>>;
@@ -39,11 +39,11 @@ impl Direct {
     pub(crate) async fn start(
         config: &Config,
         links: Links,
-        rules: &Arc<LinkRules>,
+        rules: &Arc<LinkRuleStore>,
         rules_for_connections: ConnectionRules,
     ) -> Self {
         let director = SharedDirector::new(config.connection.scheduler, config.up.links.clone());
-        director.set_link_rules(rules.link_terms());
+        director.set_link_rules(rules.for_director());
         director.set_links(&links.borrow());
         director.set_rules(Arc::clone(&rules_for_connections.borrow()));
         note_routes(&director).await;
@@ -192,7 +192,7 @@ impl ProbeBudget for Budget {
 #[derive(Clone)]
 struct Books {
     director: SharedDirector,
-    rules: Arc<LinkRules>,
+    rules: Arc<LinkRuleStore>,
     memory: Memory,
 }
 
@@ -211,7 +211,7 @@ async fn keep(books: Books) {
         ticks.tick().await;
         books.write().await;
         // An allowance may be used up by now.
-        books.director.set_link_rules(books.rules.link_terms());
+        books.director.set_link_rules(books.rules.for_director());
     }
 }
 

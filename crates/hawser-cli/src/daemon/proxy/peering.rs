@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 
 use crate::daemon::proxy::direct::ConnectionRules;
 use crate::daemon::proxy::links::Links;
-use crate::daemon::proxy::rules::LinkRules;
+use crate::daemon::proxy::rules::LinkRuleStore;
 use crate::daemon::proxy::session::{Choice, ClientMaker, ENROL_PATIENCE, Target};
 use crate::setup::Setup;
 
@@ -38,7 +38,7 @@ impl Peering {
     pub(crate) fn start(
         setup: &Setup,
         wanted: &[String],
-        (links, rules): (&Links, &Arc<LinkRules>),
+        (links, rules): (&Links, &Arc<LinkRuleStore>),
         connection_rules: ConnectionRules,
         choice: &Choice,
     ) -> anyhow::Result<Self> {
@@ -101,7 +101,7 @@ pub(crate) fn enrol(
     source: &GatewaySource,
     wanted: &[String],
     links: &Links,
-    rules: &LinkRules,
+    rules: &LinkRuleStore,
 ) -> anyhow::Result<()> {
     let target = Target::find(setup, &setup.state, Some(source), wanted, rules)?;
     let Some(target) = target.filter(|target| !target.known) else {
@@ -129,19 +129,19 @@ pub(crate) fn enrol(
 struct OverOneLink {
     links: Links,
     wanted: Vec<String>,
-    rules: Arc<LinkRules>,
+    rules: Arc<LinkRuleStore>,
 }
 
 impl OverOneLink {
     fn link(&self, address: IpAddr) -> Option<Link> {
-        let terms = self.rules.link_terms();
+        let rules = self.rules.for_director();
         let leads = |link: &Link| match address.is_ipv6() {
             true => link.has_default_route_v6,
             false => link.has_default_route_v4,
         };
         let links = usable(&self.links.borrow(), &self.wanted);
         let links = links.into_iter().filter(leads);
-        let best = links.filter_map(|link| Some((terms.place(&link)?, link)));
+        let best = links.filter_map(|link| Some((rules.place(&link)?, link)));
         Some(best.min_by_key(|(place, _)| *place)?.1)
     }
 }

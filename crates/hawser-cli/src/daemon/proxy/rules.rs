@@ -14,7 +14,7 @@ use hawser_director::AllLinkRules;
 use hawser_net::client::Client;
 use hawser_net::store::StateDir;
 use hawser_net::unix_time::UnixTime;
-use hawser_sched::rules::{AtLimit, Date, Rule, Terms};
+use hawser_sched::rules::{AtLimit, Date, LinkRules, Rule};
 use hawser_types::ByteCount;
 use hawser_usage::UsageDatabase;
 use tokio::task::JoinHandle;
@@ -25,7 +25,7 @@ use usage::{Accounts, Seen};
 
 /// The rules in force, by the names of links, and the accounts that go with them.
 #[derive(Debug)]
-pub(crate) struct LinkRules {
+pub(crate) struct LinkRuleStore {
     inner: Mutex<Inner>,
     /// None when it can't be used: then the accounts begin anew with each run.
     ledger: Option<SharedLedger>,
@@ -43,7 +43,7 @@ struct Inner {
     connections: Seen<String>,
 }
 
-impl LinkRules {
+impl LinkRuleStore {
     /// As the configuration has them, with the ledger of the state directory.
     pub(crate) fn open(config: &Config, state: &StateDir) -> Arc<Self> {
         let mut inner = Inner::of(config);
@@ -66,17 +66,17 @@ impl LinkRules {
     }
 
     /// What the rules come to today.
-    pub(crate) fn terms(&self) -> BTreeMap<String, Terms> {
-        self.lock().terms(today())
+    pub(crate) fn in_force(&self) -> BTreeMap<String, LinkRules> {
+        self.lock().in_force(today())
     }
 
     /// What they come to today for connections that go over one link each.
-    pub(crate) fn link_terms(&self) -> AllLinkRules {
+    pub(crate) fn for_director(&self) -> AllLinkRules {
         let inner = self.lock();
         let costs = |rule: &Rule| rule.price > 0.0 || rule.allowance.is_some();
         let metered = inner.rules.iter().filter(|(_, rule)| costs(rule));
         AllLinkRules {
-            by_name: inner.terms(today()),
+            by_name: inner.in_force(today()),
             metered: metered.map(|(name, _)| name.clone()).collect(),
         }
     }
@@ -126,7 +126,7 @@ impl LinkRules {
                 return;
             };
             self.count(&client, &links, &counted);
-            client.set_rules(self.terms());
+            client.set_rules(self.in_force());
             if tick.is_multiple_of(WRITE_EVERY) {
                 self.write().await;
             }
@@ -226,7 +226,7 @@ impl Counted {
 
 /// What keeps one client to the rules.
 pub(crate) struct Keeping {
-    rules: Arc<LinkRules>,
+    rules: Arc<LinkRuleStore>,
     links: Links,
     counted: Arc<Mutex<Counted>>,
     watching: JoinHandle<()>,
@@ -264,12 +264,12 @@ impl Inner {
         allowance.map_or(1, |allowance| allowance.reset_day)
     }
 
-    fn terms(&self, today: Date) -> BTreeMap<String, Terms> {
-        let terms = |(name, rule): (&String, &Rule)| {
+    fn in_force(&self, today: Date) -> BTreeMap<String, LinkRules> {
+        let rules = |(name, rule): (&String, &Rule)| {
             let usage = self.accounts.usage(name, today, self.reset_day(name));
-            (name.clone(), rule.terms(&usage, today))
+            (name.clone(), rule.link_rules(&usage, today))
         };
-        self.rules.iter().map(terms).collect()
+        self.rules.iter().map(rules).collect()
     }
 
     fn allowed(&self, name: &str, today: Date) -> Option<LinkAllowed> {

@@ -15,7 +15,7 @@ use hawser_sched::chunk::ChunkPolicy;
 use tokio::sync::watch;
 
 use super::links::Links;
-use super::rules::LinkRules;
+use super::rules::LinkRuleStore;
 use crate::setup::Setup;
 
 /// What is chosen for all sessions of a daemon, later ones too.
@@ -56,7 +56,7 @@ impl Target {
         state: &StateDir,
         source: Option<&GatewaySource>,
         links: &[String],
-        rules: &LinkRules,
+        rules: &LinkRuleStore,
     ) -> anyhow::Result<Option<Self>> {
         state.prepare()?;
         let store = ClientStore::open(state)?;
@@ -121,7 +121,7 @@ impl ClientMaker {
         gateway: PublicKey,
         addresses: Vec<HostPort>,
         invite: Option<Invite>,
-        rules: &LinkRules,
+        rules: &LinkRuleStore,
     ) -> Result<ClientConfig, IdentityError> {
         Ok(ClientConfig {
             identity: self.state.identity()?,
@@ -130,7 +130,7 @@ impl ClientMaker {
             invite,
             name: machine_name(),
             links: self.links.clone(),
-            rules: rules.terms(),
+            rules: rules.in_force(),
             session: self.session.for_session(MAX_STREAMS),
             congestion: self.session.congestion.name(),
             express: self.session.express,

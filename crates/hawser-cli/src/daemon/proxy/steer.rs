@@ -97,10 +97,10 @@ impl ClientSubject {
         let saved = self.save(asked.save, |config| saved::set_link(config, &change))?;
         self.rules.apply(&change);
         for (_, client) in self.clients() {
-            client.set_rules(self.rules.terms());
+            client.set_rules(self.rules.in_force());
         }
         if let Some(director) = &self.director {
-            director.set_link_rules(self.rules.link_terms());
+            director.set_link_rules(self.rules.for_director());
         }
         Ok(saved)
     }

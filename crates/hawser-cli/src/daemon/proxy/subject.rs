@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::links::Links;
 use super::live_rules::LiveRules;
-use super::rules::LinkRules;
+use super::rules::LinkRuleStore;
 use super::session::{Choice, SessionChoice};
 use super::{direct, placed};
 use crate::daemon::clock::since_1970;
@@ -36,7 +36,7 @@ pub(crate) struct ClientSubject {
     pub(crate) who: Option<Who>,
     pub(crate) links: Links,
     pub(crate) wanted: Vec<String>,
-    pub(crate) rules: Arc<LinkRules>,
+    pub(crate) rules: Arc<LinkRuleStore>,
     pub(crate) connection_rules: LiveRules,
     pub(crate) choice: Choice,
     /// One change at a time.
@@ -51,7 +51,7 @@ impl ClientSubject {
         setup: &Setup,
         wanted: &[String],
         links: &Links,
-        rules: &Arc<LinkRules>,
+        rules: &Arc<LinkRuleStore>,
         connection_rules: &LiveRules,
     ) -> Self {
         Self {

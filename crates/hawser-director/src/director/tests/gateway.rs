@@ -1,6 +1,6 @@
 use hawser_policy::{Action, Avoid, Class, Condition, Mode, Rule, Source};
 use hawser_sched::connection::{By, ConnectionPolicy, GatewayUse, Load};
-use hawser_sched::rules::Terms;
+use hawser_sched::rules::LinkRules;
 use hawser_types::{DialError, LimitedBy, Permission};
 
 use super::super::*;
@@ -355,10 +355,10 @@ fn links_that_no_session_may_take_keep_nobody_off_the_gateway() {
 fn links_in_reserve_add_nothing_to_a_session() {
     let director = director(GatewayUse::Auto);
     class(&director, Class::Bulk);
-    let reserve = Terms {
+    let reserve = LinkRules {
         up: Permission::Reserve(LimitedBy::Choice),
         down: Permission::Reserve(LimitedBy::Choice),
-        ..Terms::default()
+        ..LinkRules::default()
     };
     assert_eq!(way(&director, "198.51.100.1"), By::Gateway);
     director.set_link_rules(AllLinkRules {

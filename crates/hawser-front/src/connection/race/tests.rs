@@ -345,29 +345,29 @@ async fn local_places_go_as_the_system_has_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_link_in_reserve_is_tried_late_and_a_forbidden_one_never() {
-    use hawser_sched::rules::Terms;
+    use hawser_sched::rules::LinkRules;
     use hawser_types::{LimitedBy, Permission};
     let bench = Bench::new(&[
         ("a", Does::Nothing),
         ("b", Does::Answer(20)),
         ("c", Does::Answer(20)),
     ]);
-    let terms = |permission| Terms {
+    let rules = |permission| LinkRules {
         up: permission,
-        ..Terms::default()
+        ..LinkRules::default()
     };
-    let terms = [
+    let rules = [
         (
             "b".to_owned(),
-            terms(Permission::Reserve(LimitedBy::Choice)),
+            rules(Permission::Reserve(LimitedBy::Choice)),
         ),
         (
             "c".to_owned(),
-            terms(Permission::Forbidden(LimitedBy::Choice)),
+            rules(Permission::Forbidden(LimitedBy::Choice)),
         ),
     ];
     bench.director.set_link_rules(AllLinkRules {
-        by_name: terms.into(),
+        by_name: rules.into(),
         metered: Vec::new(),
     });
     assert_eq!(bench.dial(PLACE).await, Ok(on("b", 1020)));

@@ -2,7 +2,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use hawser_sched::PathView;
-use hawser_sched::rules::Terms;
+use hawser_sched::rules::LinkRules;
 use hawser_types::{ByteCount, LimitedBy, LinkIndex, Permission};
 use proptest::prelude::*;
 use smallvec::SmallVec;
@@ -141,7 +141,7 @@ fn what_is_said_of_a_link_holds_for_the_path_that_the_peer_says_is_its() {
     let info = |paths, link| LinkInfo {
         paths,
         link: LinkIndex::new(link),
-        terms: Terms::default(),
+        rules: LinkRules::default(),
     };
     let peer = |link| info(PathSelector::Peer(LinkIndex::new(link)), link);
     let address = info(PathSelector::Remote(from(4000).remote.ip()), 6);
@@ -467,10 +467,10 @@ fn what_the_user_forbids_carries_nothing_and_what_is_kept_in_reserve_waits_for_t
     let info = |paths, up| LinkInfo {
         paths,
         link: LinkIndex::new(70),
-        terms: Terms {
+        rules: LinkRules {
             up,
             price: 2.5,
-            ..Terms::default()
+            ..LinkRules::default()
         },
     };
     let link = |number| PathSelector::Link(route(number, 1).local.link);

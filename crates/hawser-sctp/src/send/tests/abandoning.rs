@@ -147,7 +147,7 @@ fn with_a_peer_that_does_not_know_it_only_what_was_not_sent_is_given_up() {
 fn many_streams_are_told_of_in_several_chunks() {
     let mut negotiated = negotiated(&config());
     negotiated.outbound_streams = 1000;
-    let mut bench = Bench::with_terms(1, &config(), &negotiated);
+    let mut bench = Bench::with_negotiated(1, &config(), &negotiated);
     super::hostile::open(&mut bench, 0);
     for stream in 0..300 {
         bench.write_limited(stream, 8, Reliability::Lifetime(ms(40)));

@@ -78,7 +78,7 @@ impl Network {
     ) -> Self {
         let mut negotiated = negotiated(config);
         negotiated.peer_window = window;
-        let bench = Bench::with_terms(links.len() as u32, config, &negotiated);
+        let bench = Bench::with_negotiated(links.len() as u32, config, &negotiated);
         Self {
             free: vec![bench.now; links.len()],
             began: bench.now,

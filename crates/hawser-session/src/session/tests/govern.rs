@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use bytes::{Bytes, BytesMut};
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::governor::{Exclusion, Harm, Standing};
-use hawser_sched::rules::Terms;
+use hawser_sched::rules::LinkRules;
 use hawser_types::{ChannelId, LimitedBy, LinkIndex, Permission, StreamId};
 use hawser_wire::{ChannelRole, Command};
 
@@ -16,17 +16,17 @@ const BACKUP: Permission = Permission::Reserve(LimitedBy::Choice);
 const NEVER: Permission = Permission::Forbidden(LimitedBy::Choice);
 
 /// The rules in which link 2 has these permissions.
-fn second(up: Permission, down: Permission) -> BTreeMap<LinkIndex, Terms> {
-    let terms = Terms {
+fn second(up: Permission, down: Permission) -> BTreeMap<LinkIndex, LinkRules> {
+    let rules = LinkRules {
         up,
         down,
-        ..Terms::default()
+        ..LinkRules::default()
     };
-    BTreeMap::from([(LinkIndex::new(2), terms)])
+    BTreeMap::from([(LinkIndex::new(2), rules)])
 }
 
 /// Two links with two channels each; 2 and 3 are on the second, which is the quicker one.
-fn two_links(scheduler: ChunkPolicy, rules: &BTreeMap<LinkIndex, Terms>) -> Pair {
+fn two_links(scheduler: ChunkPolicy, rules: &BTreeMap<LinkIndex, LinkRules>) -> Pair {
     let config = SessionConfig {
         scheduler,
         ..SessionConfig::default()

@@ -6,7 +6,7 @@ use hawser_sched::rules::{Allowance, AtLimit};
 use hawser_types::{ByteCount, LinkUse};
 use toml_edit::{Table, Value, value};
 
-use super::LinkRules;
+use super::LinkRuleStore;
 use crate::daemon::refusal::Refused;
 
 /// A [`LinkChange`] that makes sense.
@@ -62,7 +62,7 @@ impl CheckedChange {
     }
 }
 
-impl LinkRules {
+impl LinkRuleStore {
     /// Whether anything was said of a link with this name, in the configuration or since.
     pub(crate) fn knows(&self, name: &str) -> bool {
         self.lock().rules.contains_key(name)

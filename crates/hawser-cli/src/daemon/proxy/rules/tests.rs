@@ -2,13 +2,13 @@ use hawser_types::Permission;
 
 use super::*;
 
-fn rules(config: &str, state: &std::path::Path) -> Arc<LinkRules> {
+fn rules(config: &str, state: &std::path::Path) -> Arc<LinkRuleStore> {
     let state = StateDir::resolve(Some(state.to_path_buf())).unwrap();
-    LinkRules::open(&Config::parse("test", config).unwrap(), &state)
+    LinkRuleStore::open(&Config::parse("test", config).unwrap(), &state)
 }
 
 /// So many more bytes have gone over link a, each way.
-fn count(rules: &LinkRules, bytes: u64) {
+fn count(rules: &LinkRuleStore, bytes: u64) {
     rules.lock().enter("a", both(bytes));
 }
 
@@ -30,18 +30,18 @@ fn an_allowance_that_is_used_up_changes_the_terms_and_stays_so_after_a_restart()
         );
         let first = rules(&config, folder.path());
         count(&first, 499_999);
-        assert_eq!(first.terms()["a"].up, Permission::Allowed);
+        assert_eq!(first.in_force()["a"].up, Permission::Allowed);
         assert_eq!(first.allowed("a").unwrap().limit, None);
         assert_eq!(first.allowed("b"), None);
         first.write_now();
         count(&first, 1);
-        assert_eq!(first.terms()["a"].up, expected);
-        assert_eq!(first.terms()["a"].down, expected);
+        assert_eq!(first.in_force()["a"].up, expected);
+        assert_eq!(first.in_force()["a"].down, expected);
         first.write_now();
         drop(first);
         let again = rules(&config, folder.path());
         let allowed = again.allowed("a").unwrap();
-        assert_eq!(again.terms()["a"].up, expected);
+        assert_eq!(again.in_force()["a"].up, expected);
         assert_eq!(allowed.sent_bytes, ByteCount::new(500_000));
         assert_eq!(allowed.limit.as_deref(), Some(shown));
         assert_eq!(allowed.cost.as_deref(), Some("1.00 EUR"));
@@ -56,7 +56,7 @@ fn without_a_ledger_it_counts_all_the_same() {
     assert!(rules.ledger.is_none());
     count(&rules, 600_000);
     rules.write_now();
-    assert!(rules.terms()["a"].forbid_all());
+    assert!(rules.in_force()["a"].forbid_all());
 }
 
 #[tokio::test]

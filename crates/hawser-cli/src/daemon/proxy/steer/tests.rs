@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::daemon::proxy::live_rules::LiveRules;
-use crate::daemon::proxy::rules::LinkRules;
+use crate::daemon::proxy::rules::LinkRuleStore;
 use crate::daemon::subject::Subject as _;
 use crate::rule_files::RuleFiles;
 use crate::setup::Setup;
@@ -40,7 +40,7 @@ impl Stage {
         };
         let links = [link(2, "dsl"), link(3, "lte")];
         let (_, links) = watch::channel(Arc::new(links.to_vec()));
-        let rules = LinkRules::open(&setup.config, &setup.state);
+        let rules = LinkRuleStore::open(&setup.config, &setup.state);
         let live = LiveRules::follow(RuleFiles::of(&setup)).unwrap();
         let mut subject = ClientSubject::new(&setup, &[], &links, &rules, &live);
         let director = SharedDirector::new(ConnectionPolicy::Auto, Vec::new());
@@ -172,9 +172,9 @@ async fn what_is_said_of_a_link_leaves_the_rest_of_it_alone() {
         ..priced("3EUR/GB")
     };
     stage.ask(&lte(change)).unwrap();
-    let terms = stage.subject.rules.terms()["lte"];
-    assert_eq!((terms.weight, terms.price), (5.0, 3.0));
-    assert!(terms.down.is_forbidden() && !terms.up.is_forbidden());
+    let rules = stage.subject.rules.in_force()["lte"];
+    assert_eq!((rules.weight, rules.price), (5.0, 3.0));
+    assert!(rules.down.is_forbidden() && !rules.up.is_forbidden());
     let allowed = stage.subject.rules.allowed("lte").unwrap();
     assert_eq!(
         (allowed.up, allowed.down),
