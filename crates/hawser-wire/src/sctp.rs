@@ -9,21 +9,22 @@ mod compact;
 mod decode;
 mod element;
 mod encode;
+mod framing;
 mod number;
 mod packet;
 mod parameter;
 #[cfg(test)]
 mod tests;
+mod unknown;
 mod writer;
 
 pub use checksum::ChecksumRule;
-pub use chunk::{
-    Chunk, Data, DataOrder, ForwardTsn, GapBlock, Init, Sack, SkippedStream, UnknownAction,
-};
-pub use compact::{CommonHeader, Framing};
+pub use chunk::{Chunk, Data, DataOrder, ForwardTsn, GapBlock, Init, Sack, SkippedStream};
+pub use framing::{CommonHeader, Framing, PACKET_HEADER_LENGTH};
 pub use number::{StreamNumber, Tsn, VerificationTag};
-pub use packet::{Chunks, PACKET_HEADER_LENGTH, Packet};
+pub use packet::{Chunks, Packet};
 pub use parameter::{Cause, Parameter};
+pub use unknown::UnknownAction;
 pub use writer::PacketWriter;
 
 /// Types of chunks.

@@ -1,6 +1,6 @@
 use bytes::Bytes;
 
-use super::{Cause, Parameter, StreamNumber, Tsn, VerificationTag};
+use super::{Cause, Parameter, StreamNumber, Tsn, UnknownAction, VerificationTag};
 
 /// One chunk of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,19 +68,6 @@ pub enum Chunk {
         /// The whole chunk with its header, to be reported.
         chunk: Bytes,
     },
-}
-
-/// Action for an unknown type, by its highest two bits. Source: RFC 9260 §3.2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnknownAction {
-    /// Stop reading the packet.
-    Stop,
-    /// Stop reading the packet, and report the chunk.
-    StopAndReport,
-    /// Skip it.
-    Skip,
-    /// Skip it, and report it.
-    SkipAndReport,
 }
 
 /// DATA or I-DATA: a whole message or a part of one.

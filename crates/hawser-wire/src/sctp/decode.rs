@@ -326,18 +326,6 @@ fn one_cause(element: Element) -> Result<Cause, Malformed> {
     })
 }
 
-impl UnknownAction {
-    /// Returns the action for the highest two bits of a type.
-    fn of(bits: u8) -> Self {
-        match bits {
-            0 => Self::Stop,
-            1 => Self::StopAndReport,
-            2 => Self::Skip,
-            _ => Self::SkipAndReport,
-        }
-    }
-}
-
 /// Length of the DATA header, with the chunk header.
 pub(super) const DATA_HEADER: usize = 16;
 pub(super) const I_DATA_HEADER: usize = 20;

@@ -1,12 +1,11 @@
 use bytes::{Buf, Bytes};
 
-use super::compact::{CommonHeader, WHOLE, is_foreign, take_data};
+use super::compact::{WHOLE, is_foreign, take_data};
 use super::element::{Element, padding};
-use super::{ChecksumRule, Chunk, Framing, VerificationTag, decode, kind};
+use super::{
+    ChecksumRule, Chunk, CommonHeader, Framing, PACKET_HEADER_LENGTH, VerificationTag, decode, kind,
+};
 use crate::{Malformed, MalformedReason};
-
-/// Length of the common header in bytes.
-pub const PACKET_HEADER_LENGTH: usize = 12;
 
 /// A received packet; its checksum is correct, its chunks are not decoded yet.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,10 +1,13 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::checksum::crc32c;
-use super::compact::{self, CommonHeader, LENGTH, WHOLE, is_foreign};
+use super::compact::{self, LENGTH, WHOLE, is_foreign};
 use super::element::{ELEMENT_HEADER, pad, padding};
 use super::encode::{put_chunk, put_data};
-use super::{ChecksumRule, Chunk, Data, DataOrder, Framing, PACKET_HEADER_LENGTH, VerificationTag};
+use super::{
+    ChecksumRule, Chunk, CommonHeader, Data, DataOrder, Framing, PACKET_HEADER_LENGTH,
+    VerificationTag,
+};
 
 /// Writer of a packet.
 ///
