@@ -4,8 +4,6 @@ mod link;
 mod sweep;
 mod workload;
 
-use std::fmt::Display;
-
 use hawser_types::ByteCount;
 use serde::Deserialize;
 
@@ -33,14 +31,23 @@ pub(super) fn parse_points(
     read: ReadText<'_>,
 ) -> Result<Vec<Point>, InvalidScenario> {
     let mut file: File = toml::from_str(text)?;
-    match file.sweep.take() {
-        Some(sweep) => sweep.points(name, text, read),
-        None => Ok(vec![Point {
+    let Some(sweep) = file.sweep.take() else {
+        return Ok(vec![Point {
             key: String::new(),
             value: String::new(),
             scenario: file.check(name, read)?,
-        }]),
+        }]);
+    };
+    let mut points = Vec::new();
+    for variant in sweep.variants(text)? {
+        let file: File = variant.table.try_into()?;
+        points.push(Point {
+            key: sweep.key.clone(),
+            value: variant.value,
+            scenario: file.check(name, read)?,
+        });
     }
+    Ok(points)
 }
 
 #[derive(Deserialize)]
@@ -66,7 +73,11 @@ struct File {
 impl File {
     fn check(self, name: &str, read: ReadText<'_>) -> Result<Scenario, InvalidScenario> {
         if self.link.is_empty() || self.link.len() > MAX_LINKS {
-            return Err(out_of_range("link", self.link.len(), "1 to 16 links"));
+            return Err(InvalidScenario::out_of_range(
+                "link",
+                self.link.len(),
+                "1 to 16 links",
+            ));
         }
         let links = self.link.into_iter().enumerate();
         let links = links
@@ -81,8 +92,20 @@ impl File {
         let payload = match (self.payload, &workload) {
             (Some(payload), _) if payload >= MIN_PAYLOAD => payload,
             (None, Some(_)) => MIN_PAYLOAD,
-            (Some(payload), _) => return Err(out_of_range("payload", payload, "64KiB or more")),
-            (None, None) => return Err(out_of_range("payload", "missing", "64KiB or more")),
+            (Some(payload), _) => {
+                return Err(InvalidScenario::out_of_range(
+                    "payload",
+                    payload,
+                    "64KiB or more",
+                ));
+            }
+            (None, None) => {
+                return Err(InvalidScenario::out_of_range(
+                    "payload",
+                    "missing",
+                    "64KiB or more",
+                ));
+            }
         };
         let server = self.server.map(|server| server.check_server(read));
         Ok(Scenario {
@@ -140,7 +163,7 @@ enum ActionEntry {
 impl EventEntry {
     fn check(self, number: usize, links: &[Link]) -> Result<Vec<Event>, InvalidScenario> {
         let Some(link) = self.link.checked_sub(1).filter(|link| *link < links.len()) else {
-            return Err(out_of_range(
+            return Err(InvalidScenario::out_of_range(
                 &format!("link of event {number}"),
                 self.link,
                 "the number of a link, from 1",
@@ -154,7 +177,7 @@ impl EventEntry {
             ActionEntry::AddressChange => (Action::AddressChange, None),
         };
         if action == Action::AddressChange && links[link].behind.is_some() {
-            return Err(out_of_range(
+            return Err(InvalidScenario::out_of_range(
                 &format!("action of event {number}"),
                 "address-change on a link behind a modem",
                 "address-change on a link without `behind`",
@@ -170,7 +193,7 @@ impl EventEntry {
                 action,
             }),
             (Some(span), None) => {
-                return Err(out_of_range(
+                return Err(InvalidScenario::out_of_range(
                     &format!("for of event {number}"),
                     format!("{:?}", span.0),
                     "only beside black-hole and carrier-down",
@@ -178,14 +201,6 @@ impl EventEntry {
             }
         }
         Ok(events)
-    }
-}
-
-fn out_of_range(key: &str, got: impl Display, allowed: &'static str) -> InvalidScenario {
-    InvalidScenario::Value {
-        key: key.to_owned(),
-        got: got.to_string(),
-        allowed,
     }
 }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 use hawser_types::Rate;
 use serde::Deserialize;
 
-use super::out_of_range;
 use crate::trace::{self, Segment};
 use crate::values::{LossText, Span, SpanRange, from_text, maybe_text};
 use crate::{Forgotten, InvalidScenario, Line, Link, Loss, Nat, ReadText, Service, TcpOption};
@@ -69,7 +68,7 @@ impl LinkEntry {
         if let Some(address) = self.behind
             && (!address.is_private() || matches!(address.octets()[3], 0 | 1 | 255))
         {
-            return Err(out_of_range(
+            return Err(InvalidScenario::out_of_range(
                 &format!("behind of {whose}"),
                 address,
                 "a private host address that does not end in .1",
@@ -82,7 +81,11 @@ impl LinkEntry {
             if own.is_whole_links() {
                 let key = format!("{way} of {whose}");
                 let got = "a table with behind, nat, strip, up or down";
-                return Err(out_of_range(&key, got, "what concerns one direction"));
+                return Err(InvalidScenario::out_of_range(
+                    &key,
+                    got,
+                    "what concerns one direction",
+                ));
             }
             own.or(&self).check_line(whose, way, read)
         };
@@ -99,7 +102,11 @@ impl LinkEntry {
     pub(super) fn check_server(self, read: ReadText<'_>) -> Result<Link, InvalidScenario> {
         if self.behind.is_some() || self.nat.is_some() || !self.strip.is_empty() {
             let got = "a table with behind, nat or strip";
-            return Err(out_of_range("server", got, "what a line has"));
+            return Err(InvalidScenario::out_of_range(
+                "server",
+                got,
+                "what a line has",
+            ));
         }
         self.check("server", read)
     }
@@ -140,7 +147,11 @@ impl LinkEntry {
         let span = |name: &str, given: Option<Span>, otherwise, most, allowed| {
             let span = given.map_or(otherwise, |span| span.0);
             if span > most {
-                return Err(out_of_range(&key(name), format!("{span:?}"), allowed));
+                return Err(InvalidScenario::out_of_range(
+                    &key(name),
+                    format!("{span:?}"),
+                    allowed,
+                ));
             }
             Ok(span)
         };
@@ -151,7 +162,11 @@ impl LinkEntry {
         let loss = check_loss(self.loss, &key)?;
         let (rate, service) = self.check_service(&key, read)?;
         if rate < MIN_RATE || rate > MAX_RATE {
-            return Err(out_of_range(&key("rate"), rate, "8kbit/s to 10Gbit/s"));
+            return Err(InvalidScenario::out_of_range(
+                &key("rate"),
+                rate,
+                "8kbit/s to 10Gbit/s",
+            ));
         }
         Ok(Line {
             rate,
@@ -180,10 +195,18 @@ impl LinkEntry {
                 let segments = entry.load(read).map_err(invalid)?;
                 Ok((trace::mean_rate(&segments), Service::Trace(segments)))
             }
-            (None, _, None) => Err(out_of_range(&key("rate"), "missing", "a rate or a trace")),
+            (None, _, None) => Err(InvalidScenario::out_of_range(
+                &key("rate"),
+                "missing",
+                "a rate or a trace",
+            )),
             (_, _, Some(_)) => {
                 let got = "given beside rate or service";
-                Err(out_of_range(&key("trace"), got, "a trace alone"))
+                Err(InvalidScenario::out_of_range(
+                    &key("trace"),
+                    got,
+                    "a trace alone",
+                ))
             }
         }
     }
@@ -193,7 +216,7 @@ impl ServiceEntry {
     fn check(self, key: &impl Fn(&str) -> String) -> Result<Service, InvalidScenario> {
         for (name, range) in [("service.on", self.on.0), ("service.off", self.off.0)] {
             if range.0 < MIN_TURN || range.1 > MAX_SPAN || range.0 > range.1 {
-                return Err(out_of_range(
+                return Err(InvalidScenario::out_of_range(
                     &key(name),
                     format!("{:?}..{:?}", range.0, range.1),
                     "a span or a rising range between 1ms and 60s",
@@ -229,7 +252,11 @@ impl NatEntry {
         let forget = self.forget.0;
         if forget < MIN_FORGET || forget > MAX_FORGET {
             let key = format!("nat.forget of {whose}");
-            return Err(out_of_range(&key, format!("{forget:?}"), "100ms to 24h"));
+            return Err(InvalidScenario::out_of_range(
+                &key,
+                format!("{forget:?}"),
+                "100ms to 24h",
+            ));
         }
         let then = self.then;
         Ok(Nat { forget, then })
@@ -247,13 +274,21 @@ fn check_loss(
         return Ok(Loss { mean, burst });
     };
     if !(1.0..=MAX_BURST).contains(&burst) {
-        return Err(out_of_range(&key("loss.burst"), burst, "1 to 1000 packets"));
+        return Err(InvalidScenario::out_of_range(
+            &key("loss.burst"),
+            burst,
+            "1 to 1000 packets",
+        ));
     }
     // At least one packet lies between two bursts.
     if mean > burst / (burst + 1.0) {
         let got = format!("{}%", mean * 100.0);
         let allowed = "at most burst / (burst + 1)";
-        return Err(out_of_range(&key("loss.mean"), got, allowed));
+        return Err(InvalidScenario::out_of_range(
+            &key("loss.mean"),
+            got,
+            allowed,
+        ));
     }
     Ok(Loss {
         mean,

@@ -3,52 +3,52 @@
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::{File, out_of_range};
-use crate::{InvalidScenario, Point, ReadText};
+use crate::InvalidScenario;
 
 /// The value that changes, and its values.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct SweepEntry {
     /// Key such as `link.2.rate`: tables by name, entries of lists by their number from 1.
-    key: String,
+    pub(super) key: String,
     /// Its values, in order.
     values: Vec<Value>,
 }
 
+/// The content of the file with one of the values.
+pub(super) struct Variant {
+    /// The value, as reports show it.
+    pub(super) value: String,
+    pub(super) table: Table,
+}
+
 impl SweepEntry {
-    pub(super) fn points(
-        self,
-        name: &str,
-        text: &str,
-        read: ReadText<'_>,
-    ) -> Result<Vec<Point>, InvalidScenario> {
+    /// Returns the content of the file, whose text is `text`, with each of the values.
+    pub(super) fn variants(&self, text: &str) -> Result<Vec<Variant>, InvalidScenario> {
         if self.values.is_empty() || self.values.len() > MAX_VALUES {
-            return Err(out_of_range(
+            return Err(InvalidScenario::out_of_range(
                 "values of sweep",
                 self.values.len(),
                 "1 to 100 values",
             ));
         }
         let mut table: Table = toml::from_str(text)?;
-        let mut points = Vec::new();
-        for value in self.values {
+        let mut variants = Vec::new();
+        for value in &self.values {
             let Some(place) = place(&mut table, &self.key) else {
-                return Err(out_of_range(
+                return Err(InvalidScenario::out_of_range(
                     "key of sweep",
                     &self.key,
                     "a key of this file, as link.2.rate",
                 ));
             };
             *place = value.clone();
-            let file: File = table.clone().try_into()?;
-            points.push(Point {
-                key: self.key.clone(),
+            variants.push(Variant {
                 value: shown(value),
-                scenario: file.check(name, read)?,
+                table: table.clone(),
             });
         }
-        Ok(points)
+        Ok(variants)
     }
 }
 
@@ -71,9 +71,9 @@ fn place<'a>(table: &'a mut Table, key: &str) -> Option<&'a mut Value> {
     Some(value)
 }
 
-fn shown(value: Value) -> String {
+fn shown(value: &Value) -> String {
     match value {
-        Value::String(text) => text,
+        Value::String(text) => text.clone(),
         other => other.to_string(),
     }
 }

@@ -4,7 +4,6 @@ use hawser_sched::connection::Class;
 use hawser_types::ByteCount;
 use serde::Deserialize;
 
-use super::out_of_range;
 use crate::values::{Span, from_text};
 use crate::{Application, InvalidScenario, Sizes, Workload};
 
@@ -35,7 +34,7 @@ impl WorkloadEntry {
     pub(super) fn check(self) -> Result<Workload, InvalidScenario> {
         let span = self.span.0;
         if span < MIN_SPAN || span > MAX_SPAN {
-            return Err(out_of_range(
+            return Err(InvalidScenario::out_of_range(
                 "span of workload",
                 format!("{span:?}"),
                 "1s to 24h",
@@ -43,7 +42,7 @@ impl WorkloadEntry {
         }
         let count = self.application.len();
         if count == 0 || count > MAX_APPLICATIONS {
-            return Err(out_of_range(
+            return Err(InvalidScenario::out_of_range(
                 "application of workload",
                 count,
                 "1 to 16 applications",
@@ -56,7 +55,7 @@ impl WorkloadEntry {
                 .iter()
                 .any(|other| other.name == application.name)
             {
-                return Err(out_of_range(
+                return Err(InvalidScenario::out_of_range(
                     "name of application",
                     application.name,
                     "a name given once",
@@ -72,17 +71,25 @@ impl ApplicationEntry {
     fn check(self) -> Result<Application, InvalidScenario> {
         let key = |key: &str| format!("{key} of application {}", self.name);
         if !(0.0..=MAX_PER_SECOND).contains(&self.per_second) {
-            return Err(out_of_range(
+            return Err(InvalidScenario::out_of_range(
                 &key("per-second"),
                 self.per_second,
                 "0 to 1000",
             ));
         }
         if self.at_start > MAX_AT_START {
-            return Err(out_of_range(&key("at-start"), self.at_start, "0 to 1000"));
+            return Err(InvalidScenario::out_of_range(
+                &key("at-start"),
+                self.at_start,
+                "0 to 1000",
+            ));
         }
         if self.size == ByteCount::ZERO || self.size > MAX_SIZE {
-            return Err(out_of_range(&key("size"), self.size, "1 B to 1 GB"));
+            return Err(InvalidScenario::out_of_range(
+                &key("size"),
+                self.size,
+                "1 B to 1 GB",
+            ));
         }
         Ok(Application {
             name: self.name,
