@@ -1,70 +1,17 @@
 //! What each link adds to the whole, and which links had better stand aside.
 
 mod account;
+mod report;
+mod standing;
 
 use std::time::Duration;
 
-use hawser_types::{ByteCount, Instant, LinkIndex, Rate};
+use hawser_types::{Instant, LinkIndex, Rate};
 
-use account::Account;
+use account::{Account, SMOOTHING};
 
-/// Permission to use a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Standing {
-    /// Whatever the policy wants.
-    #[default]
-    Full,
-    /// Now and then a chunk, to learn whether it has recovered.
-    Probing(Harm),
-    /// Nothing.
-    Excluded(Exclusion),
-}
-
-/// Harm that a link did to the whole before it was demoted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Harm {
-    /// The whole delivers less with it than without.
-    LowersGoodput,
-    /// It brings little, and readers wait for it much of the time.
-    RaisesDelay,
-}
-
-/// Reason for not using a link at all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Exclusion {
-    /// The user said never.
-    Never,
-    /// It is kept in reserve while another link lives.
-    Reserve,
-    /// Its allowance of this month is used up.
-    Allowance,
-}
-
-/// Figures of one link now. Counters run from any beginning and never fall.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LinkReport {
-    /// The link.
-    pub link: LinkIndex,
-    /// Payload that the peer has acknowledged on it, each byte counted once over all links.
-    pub delivered: ByteCount,
-    /// Payload that other links had to carry as well, since this one was late with it.
-    pub sent_again: ByteCount,
-    /// Time for which data that had come lay waiting for data on this link.
-    pub blocked: Duration,
-    /// The part of that in which the other links stood idle: what may be in flight was used up.
-    pub stalled: Duration,
-    /// Rate that the link can deliver, as far as is known.
-    pub rate: Rate,
-    /// Smoothed round-trip time.
-    pub rtt: Duration,
-    /// The share of segments that it loses, from 0 to 1.
-    pub loss: f64,
-    /// There was more to send than links took. Without demand nothing can be said of goodput.
-    pub demand: bool,
-    /// Links with the same number share a bottleneck.
-    pub bottleneck: Option<u8>,
-}
+pub use report::LinkReport;
+pub use standing::{Exclusion, Harm, Standing};
 
 /// Keeps the account of what each link adds, and demotes those that take away.
 ///
@@ -218,8 +165,5 @@ impl Governor {
 pub const EPOCH: Duration = Duration::from_millis(250);
 /// A pause, and no epoch.
 const TOO_LONG: Duration = Duration::from_secs(1);
-/// Weight of a new epoch against the past.
-const SMOOTHING: f64 = 0.3;
-
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use hawser_types::{ChannelId, Instant};
 
-use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason, usable};
+use super::scheduler::usable;
+use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason};
 use crate::PathView;
 use crate::governor::Standing;
 

@@ -1,6 +1,7 @@
 use hawser_types::{ChannelId, Instant};
 
-use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason, usable};
+use super::scheduler::usable;
+use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason};
 use crate::PathView;
 
 /// Any channel that can accept data gets the next chunk, so that every channel is always busy; in

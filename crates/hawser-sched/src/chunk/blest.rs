@@ -1,6 +1,7 @@
 use hawser_types::Instant;
 
-use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason, usable};
+use super::scheduler::usable;
+use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason};
 use crate::PathView;
 
 /// Blocking estimation: the quickest channel; while that is busy, the quickest that is ready,

@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use hawser_types::Instant;
 
-use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason, usable};
+use super::scheduler::usable;
+use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason};
 use crate::PathView;
 
 /// Earliest completion first: the quickest channel; while that is busy, the quickest that is ready,

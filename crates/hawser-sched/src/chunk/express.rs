@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use hawser_types::{ByteCount, Instant};
 
-use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason, usable};
+use super::scheduler::usable;
+use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason};
 use crate::PathView;
 
 /// The channel on which the chunk arrives first, even if that means to wait until it is ready; a

@@ -1,6 +1,7 @@
 use hawser_types::Instant;
 
-use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason, usable};
+use super::scheduler::usable;
+use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason};
 use crate::PathView;
 
 /// The ready channel with the lowest smoothed round-trip time; the lower number wins a tie.

@@ -1,6 +1,7 @@
 use hawser_types::{ChannelId, Instant};
 
-use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason, usable};
+use super::scheduler::usable;
+use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason};
 use crate::PathView;
 
 /// Channels take turns by a load computed from throughput and money, with the user's weights.

@@ -1,6 +1,7 @@
 use hawser_types::Instant;
 
-use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason, usable};
+use super::scheduler::usable;
+use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason};
 use crate::PathView;
 
 /// Every chunk over two links, the quickest two that are ready; the first to arrive counts.

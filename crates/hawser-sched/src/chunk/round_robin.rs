@@ -1,6 +1,7 @@
 use hawser_types::{ChannelId, Instant};
 
-use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason, usable};
+use super::scheduler::usable;
+use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason};
 use crate::PathView;
 
 /// Channels take turns, one chunk each, however fast they are: the slowest sets the pace.

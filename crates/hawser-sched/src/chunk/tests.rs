@@ -1,8 +1,9 @@
 use std::time::Duration;
 
-use hawser_types::{ByteCount, ChannelId, LinkIndex, Rate};
+use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, Rate};
 
 use super::*;
+use crate::PathView;
 
 fn path(channel: u32, rtt: u64, mbit: u64) -> PathView {
     PathView {

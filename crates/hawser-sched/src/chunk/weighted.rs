@@ -2,7 +2,8 @@ use std::collections::BTreeMap;
 
 use hawser_types::{ChannelId, Instant};
 
-use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason, usable};
+use super::scheduler::usable;
+use super::{ChunkPolicy, ChunkScheduler, ChunkUnit, Decision, Reason};
 use crate::PathView;
 
 /// Channels take turns in proportion to their delivery rate times the user's weight.

@@ -8,7 +8,8 @@ use std::time::Duration;
 use hawser_types::{ByteCount, Rate};
 
 use super::auto::is_short;
-use super::{Class, Demand, LinkView, Load, MAX_SHARING, known, time};
+use super::link_view::{known, time};
+use super::{Class, Demand, LinkView, Load, MAX_SHARING};
 
 /// How a connection goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,3 +1,7 @@
+use std::time::Duration;
+
+use hawser_types::{ByteCount, LinkIndex, Rate};
+
 use super::*;
 
 fn link(index: u32, mbit: u64, latency: u64) -> LinkView {

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use hawser_types::{Instant, LinkIndex};
 
-use super::{Harm, LinkReport, SMOOTHING, Standing};
+use super::{Harm, LinkReport, Standing};
 
 /// What one link has added and taken away.
 #[derive(Clone, Copy, Debug)]
@@ -163,6 +163,8 @@ impl Account {
     }
 }
 
+/// Weight of a new epoch against the past.
+pub(super) const SMOOTHING: f64 = 0.3;
 /// Epochs of demand before a link is judged: in slow start, its own and that of the peer's credit,
 /// everything waits for everything.
 const ACQUAINTED: u32 = 16;

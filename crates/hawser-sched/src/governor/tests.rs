@@ -1,3 +1,5 @@
+use hawser_types::ByteCount;
+
 use super::*;
 
 /// What a link does in each second of a test.
