@@ -5,11 +5,15 @@
 //! is slow, silent or many takes a place from others of his kind, never from the daemon.
 
 mod assets;
+mod daemon;
 mod feed;
 mod guard;
 mod guests;
+mod head;
+mod limits;
 mod patient;
 mod routes;
+mod site;
 mod token;
 
 use std::io;
@@ -19,24 +23,17 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hawser_control::{Request, Response};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 
+pub use daemon::Daemon;
+pub use limits::Limits;
 pub use token::Token;
 
-use guard::OwnNames;
 use guests::Guests;
-
-/// What is shown and steered.
-pub trait Daemon: Send + Sync + 'static {
-    /// Answers at once. To [`Request::Events`] too: how long that wants to wait is ignored.
-    fn answer(&self, request: &Request) -> Response;
-
-    /// A number that grows once a second, when links have been looked at, and with each new event.
-    fn changes(&self) -> watch::Receiver<u64>;
-}
+use head::OwnNames;
+use site::Site;
 
 /// An HTTP server that is bound to its address and takes connections once it [runs](Self::run).
 pub struct Server {
@@ -105,7 +102,7 @@ impl Server {
     /// get a short time.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let (closing, closed) = watch::channel(());
-        let site = routes::Site {
+        let site = Site {
             address: self.address,
             names: OwnNames::of(self.address),
             token: self.token,
@@ -131,29 +128,6 @@ impl Server {
         }
         drop(closing);
         guests.finish().await;
-    }
-}
-
-/// How much of everything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Connections at once. One more ends the oldest that has not shown the token yet; where all
-    /// have, it is refused.
-    pub connections: usize,
-    /// Feeds at once; one more is refused.
-    pub feeds: usize,
-    /// For the head of a request, from the moment of connecting or of the answer before; for a
-    /// body; and for a reader to take anything of what waits for it.
-    pub patience: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            connections: 64,
-            feeds: 16,
-            patience: Duration::from_secs(15),
-        }
     }
 }
 

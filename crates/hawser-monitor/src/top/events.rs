@@ -4,9 +4,9 @@ use hawser_control::{Event, clock, render_change};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 
-use super::screen::draw_lines;
+use super::filter::contains;
+use super::layout::draw_lines;
 use super::state::State;
-use super::traffic::contains;
 
 /// One line for each event that matches the filter.
 pub(super) fn lines(state: &State) -> impl Iterator<Item = String> {
@@ -16,10 +16,11 @@ pub(super) fn lines(state: &State) -> impl Iterator<Item = String> {
 
 pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let lines: Vec<String> = lines(state).collect();
-    match lines.is_empty() {
-        true => draw_lines(state, frame, area, ["Nothing has changed yet."].into_iter()),
-        false => draw_lines(state, frame, area, lines.iter().map(String::as_str)),
-    }
+    let shown = match lines.is_empty() {
+        true => vec!["Nothing has changed yet."],
+        false => lines.iter().map(String::as_str).collect(),
+    };
+    draw_lines(state.look, state.scroll, frame, area, shown.into_iter());
 }
 
 fn line(event: &Event) -> String {

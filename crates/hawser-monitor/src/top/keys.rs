@@ -4,11 +4,12 @@ use hawser_control::{LinkState, Scheduled};
 use hawser_types::{LinkIndex, LinkUse};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
+use super::flows::FlowKey;
 use super::input::{DoomedRule, Entered, Input, Line, List, Quantity, REMOVE, Then, Whose};
-use super::policy::PolicyKey;
+use super::layout::body_height;
+use super::settings::PolicyKey;
 use super::state::{State, View};
-use super::traffic::FlowKey;
-use super::{events, help, policy, why};
+use super::{events, help, settings, why};
 
 /// What the terminal is to do after a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -150,7 +151,7 @@ impl State {
     }
 
     fn command_policy(&mut self, key: KeyCode) {
-        let keys = policy::keys(self);
+        let keys = settings::keys(self.seen.policy.as_ref());
         let selected = self.policy.place(&keys).and_then(|place| keys.get(place));
         match (key, selected) {
             (KeyCode::Enter, Some(selected)) => self.pick_policy(selected),
@@ -186,7 +187,7 @@ impl State {
                 self.flows.step(&keys, by);
             }
             View::Policy => {
-                let keys = policy::keys(self);
+                let keys = settings::keys(self.seen.policy.as_ref());
                 self.policy.step(&keys, by);
             }
             View::Why => self.scroll_by(by, why::lines(self).len()),
@@ -196,7 +197,7 @@ impl State {
 
     /// Shows other ones of so many lines.
     fn scroll_by(&mut self, by: isize, lines: usize) {
-        let room = usize::from(super::screen::body_height(self.size.1));
+        let room = usize::from(body_height(self.size.1));
         let last = lines.saturating_sub(room);
         self.scroll = self.scroll.saturating_add_signed(by).min(last);
     }
@@ -270,7 +271,7 @@ impl State {
         let Some(policy) = &self.seen.policy else {
             return self.complain("the daemon has not told its policy");
         };
-        if let Some(choice) = policy::choice(policy, key) {
+        if let Some(choice) = settings::choice(policy, key) {
             self.ask_choice(
                 choice.title.to_owned(),
                 choice.known,

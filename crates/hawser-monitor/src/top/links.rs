@@ -12,8 +12,8 @@ use ratatui::widgets::Sparkline;
 
 use super::figures::{megabits, milliseconds, month, percent, usage};
 use super::look::Look;
-use super::screen::{Column, Table};
 use super::state::State;
+use super::table::{Column, Table};
 
 /// The table, and below it the one that is selected.
 pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect) {

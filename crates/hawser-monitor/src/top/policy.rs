@@ -1,88 +1,14 @@
 //! How the daemon chooses links, and what else it could do.
 
-use hawser_control::{PolicyStatus, Scheduled};
+use hawser_control::PolicyStatus;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
 use ratatui::text::Span;
 
-use super::input::Then;
-use super::screen::{Column, Table, split_top};
+use super::layout::split_top;
+use super::settings::{PolicyKey, choice, keys};
 use super::state::State;
-
-/// A line of the policy.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum PolicyKey {
-    Scheduler(Scheduled),
-    TransportChoice,
-    Gateway,
-    Profile,
-    Rule(u64),
-}
-
-/// What one line may be changed to.
-pub(super) struct Choice {
-    pub(super) title: &'static str,
-    pub(super) now: Option<String>,
-    pub(super) known: Vec<String>,
-    pub(super) then: Then,
-}
-
-/// The lines, in their order.
-pub(super) fn keys(state: &State) -> Vec<PolicyKey> {
-    let rules = state.seen.policy.iter().flat_map(|policy| &policy.rules);
-    let rules = rules.map(|rule| PolicyKey::Rule(rule.number));
-    match &state.seen.policy {
-        Some(_) => SETTINGS.into_iter().chain(rules).collect(),
-        None => Vec::new(),
-    }
-}
-
-/// What one of the settings may be; none for a rule.
-pub(super) fn choice(policy: &PolicyStatus, key: &PolicyKey) -> Option<Choice> {
-    let choice = |title, now, known, then| Choice {
-        title,
-        now,
-        known,
-        then,
-    };
-    Some(match key {
-        PolicyKey::Scheduler(Scheduled::Connections) => choice(
-            "links for connections are chosen by",
-            policy.connections.clone(),
-            policy.connections_known.clone(),
-            Then::Scheduler(Scheduled::Connections),
-        ),
-        PolicyKey::Scheduler(of) => choice(
-            "links for sessions are chosen by",
-            Some(policy.sessions.clone()),
-            policy.sessions_known.clone(),
-            Then::Scheduler(*of),
-        ),
-        PolicyKey::TransportChoice => choice(
-            "sessions travel over",
-            policy.transport.clone(),
-            policy.transports_known.clone(),
-            Then::TransportChoice,
-        ),
-        PolicyKey::Gateway => {
-            let known = match &policy.gateway {
-                Some(_) => GATEWAY_USES.map(str::to_owned).to_vec(),
-                None => Vec::new(),
-            };
-            choice(
-                "the gateway is used",
-                policy.gateway.clone(),
-                known,
-                Then::Gateway,
-            )
-        }
-        PolicyKey::Profile => {
-            let (now, known) = (policy.profile.clone(), policy.profiles_known.clone());
-            choice("profile of rules", now, known, Then::Profile)
-        }
-        PolicyKey::Rule(_) => return None,
-    })
-}
+use super::table::{Column, Table};
 
 /// All of it.
 pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect) {
@@ -105,7 +31,7 @@ pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect) {
         title.width.into(),
         style,
     );
-    let keys = keys(state);
+    let keys = keys(state.seen.policy.as_ref());
     let table = Table {
         columns: &COLUMNS,
         selected: state.policy.place(&keys),
@@ -140,14 +66,6 @@ fn row(policy: &PolicyStatus, key: &PolicyKey) -> Option<[String; 3]> {
     Some([choice.title.to_owned(), now, others.join(" ")])
 }
 
-const SETTINGS: [PolicyKey; 5] = [
-    PolicyKey::Scheduler(Scheduled::Sessions),
-    PolicyKey::Scheduler(Scheduled::Connections),
-    PolicyKey::TransportChoice,
-    PolicyKey::Gateway,
-    PolicyKey::Profile,
-];
-const GATEWAY_USES: [&str; 3] = ["always", "auto", "never"];
 const COLUMNS: [Column; 3] = [
     Column::left("WHAT", Constraint::Length(35)),
     Column::left("IS", Constraint::Fill(1)),

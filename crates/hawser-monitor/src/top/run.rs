@@ -5,38 +5,18 @@ use std::io;
 use std::pin::Pin;
 use std::time::Duration;
 
-use hawser_control::{Request, Response};
+use hawser_control::Response;
 use ratatui::crossterm::event::Event;
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
+use super::daemon::{Ask, NoAnswer};
 use super::keys::Wish;
 use super::look::Look;
 use super::state::State;
 use super::terminal::{Screen, listen};
-
-/// A way to ask the daemon.
-pub trait Ask {
-    /// Asks, and waits for the answer, for a bounded time.
-    fn ask(&self, request: Request) -> impl Future<Output = Result<Response, NoAnswer>>;
-}
-
-/// Why there is no answer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum NoAnswer {
-    /// There is nobody to ask.
-    #[error("no daemon runs")]
-    NoDaemon,
-    /// Somebody was asked, in vain.
-    #[error("the daemon does not answer: {why}")]
-    Failed {
-        /// What happened.
-        why: String,
-    },
-}
 
 /// Shows on this process's terminal what the daemon is doing, and steers it, until the user quits
 /// or a signal ends it.

@@ -2,13 +2,14 @@
 
 use hawser_control::{StatusSnapshot, span};
 use ratatui::Frame;
-use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Clear, HighlightSpacing, Row, TableState};
+use ratatui::widgets::{Block, Clear};
 
 use super::cursor::first_shown;
 use super::figures::megabits;
 use super::input::{Input, List};
+use super::layout::{body_height, draw_lines};
 use super::look::Look;
 use super::state::{State, View};
 use super::{events, help, links, policy, traffic, why};
@@ -36,105 +37,10 @@ pub(super) fn draw(state: &State, frame: &mut Frame<'_>) {
         Some(Input::List(list)) => pick(state.look, list, frame, body),
         Some(Input::Help) => {
             frame.render_widget(Clear, body);
-            draw_lines(state, frame, body, help::LINES.into_iter());
+            let lines = help::LINES.into_iter();
+            draw_lines(state.look, state.scroll, frame, body, lines);
         }
         Some(Input::Line(_)) | None => {}
-    }
-}
-
-/// The lines that a view has on a terminal of this height.
-pub(super) fn body_height(height: u16) -> u16 {
-    height.saturating_sub(4)
-}
-
-/// Lines of text from the first one that is to be shown.
-pub(super) fn draw_lines<'a>(
-    state: &State,
-    frame: &mut Frame<'_>,
-    area: Rect,
-    lines: impl Iterator<Item = &'a str>,
-) {
-    let shown = lines.skip(state.scroll).zip(area.rows());
-    for (line, row) in shown {
-        frame.render_widget(Line::raw(state.look.text(line)), row);
-    }
-}
-
-/// The upper lines of an area, and the others.
-pub(super) fn split_top(area: Rect, height: u16) -> (Rect, Rect) {
-    let parts = [Constraint::Length(height), Constraint::Fill(1)];
-    let [top, rest] = Layout::vertical(parts).areas(area);
-    (top, rest)
-}
-
-/// A column of a table.
-pub(super) struct Column {
-    head: &'static str,
-    width: Constraint,
-    side: Alignment,
-}
-
-impl Column {
-    pub(super) const fn left(head: &'static str, width: Constraint) -> Self {
-        Self {
-            head,
-            width,
-            side: Alignment::Left,
-        }
-    }
-
-    pub(super) const fn right(head: &'static str, width: Constraint) -> Self {
-        Self {
-            head,
-            width,
-            side: Alignment::Right,
-        }
-    }
-}
-
-/// Rows under a head, of which one may be selected.
-pub(super) struct Table<'a> {
-    pub(super) columns: &'a [Column],
-    pub(super) selected: Option<usize>,
-    /// How many rows there are.
-    pub(super) count: usize,
-    /// What is said where there are none.
-    pub(super) empty: &'static str,
-}
-
-impl Table<'_> {
-    /// Draws the rows that fit, the selected one among them; `row` makes them by their places.
-    pub(super) fn draw(
-        &self,
-        look: Look,
-        frame: &mut Frame<'_>,
-        area: Rect,
-        row: impl Fn(usize) -> Option<Vec<Span<'static>>>,
-    ) {
-        if self.count == 0 {
-            return frame.render_widget(Line::raw(self.empty), area);
-        }
-        let room = usize::from(area.height.saturating_sub(1));
-        let first = first_shown(self.selected.unwrap_or(0), self.count, room);
-        let rows = (first..first + room).map_while(row);
-        let heads = self
-            .columns
-            .iter()
-            .map(|it| Line::raw(it.head).alignment(it.side));
-        let aligned = |cells: Vec<Span<'static>>| {
-            let cells = cells.into_iter().zip(self.columns);
-            Row::new(cells.map(|(cell, column)| Line::from(cell).alignment(column.side)))
-        };
-        let widths = self.columns.iter().map(|column| column.width);
-        let table = ratatui::widgets::Table::new(rows.map(aligned), widths)
-            .header(Row::new(heads).style(look.head()))
-            .column_spacing(1)
-            .row_highlight_style(look.selected())
-            .highlight_symbol("> ")
-            .highlight_spacing(HighlightSpacing::Always);
-        let selected = self.selected.map(|place| place.saturating_sub(first));
-        let mut shown = TableState::new().with_selected(selected);
-        frame.render_stateful_widget(table, area, &mut shown);
     }
 }
 

@@ -3,14 +3,15 @@
 use hawser_control::{ErrorReason, LinkChange, LinkState, LinkStatus, Request, Response};
 use hawser_types::{LinkIndex, LinkUse};
 
-use super::NoAnswer;
 use super::asking::{Asked, Asking};
 use super::cursor::Cursor;
+use super::daemon::NoAnswer;
+use super::filter::contains;
+use super::flows::{Flow, FlowKey, Order, flows};
 use super::input::Input;
 use super::look::Look;
-use super::policy::PolicyKey;
 use super::seen::Seen;
-use super::traffic::{Flow, FlowKey, Order, contains, flows};
+use super::settings::PolicyKey;
 
 /// What is shown and what is asked.
 ///

@@ -4,9 +4,9 @@ use hawser_control::render_why;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 
-use super::screen::draw_lines;
+use super::flows::FlowKey;
+use super::layout::draw_lines;
 use super::state::State;
-use super::traffic::FlowKey;
 
 /// All of it in lines as wide as the terminal.
 pub(super) fn lines(state: &State) -> Vec<String> {
@@ -29,5 +29,6 @@ pub(super) fn lines(state: &State) -> Vec<String> {
 
 pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let lines = lines(state);
-    draw_lines(state, frame, area, lines.iter().map(String::as_str));
+    let shown = lines.iter().map(String::as_str);
+    draw_lines(state.look, state.scroll, frame, area, shown);
 }

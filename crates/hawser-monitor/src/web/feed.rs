@@ -9,7 +9,8 @@ use hawser_control::{Event, Request, Response, encode_response};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{Daemon, Token};
+use super::Token;
+use super::daemon::Daemon;
 
 /// Feeds: what changes, as server-sent events.
 ///

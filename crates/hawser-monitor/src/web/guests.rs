@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::Limits;
+use super::limits::Limits;
 use super::patient::Patient;
 
 /// Who is connected.

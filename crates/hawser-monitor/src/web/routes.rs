@@ -1,5 +1,4 @@
 use std::future::ready;
-use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,23 +15,11 @@ use hawser_control::{CodecError, ErrorReason, Request, decode, encode_response};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::feed::Hub;
-use super::guard::{OwnNames, host, own_pages, token_holders, turned_away};
-use super::{Daemon, Token, assets};
+use super::guard::{own_pages, token_holders, turned_away};
+use super::head::host;
+use super::site::Site;
+use super::{Token, assets};
 use crate::metrics;
-
-/// What is served, and to whom.
-pub(super) struct Site {
-    pub(super) address: SocketAddr,
-    pub(super) names: OwnNames,
-    pub(super) token: watch::Receiver<Token>,
-    /// A random number as text, another one for each server.
-    pub(super) run: String,
-    pub(super) daemon: Arc<dyn Daemon>,
-    pub(super) feeds: Arc<Hub>,
-    /// For a request's body.
-    pub(super) patience: Duration,
-}
 
 /// Every path that there is.
 pub(super) fn router(site: Site) -> Router {

@@ -1,0 +1,152 @@
+//! What applications move: streams of sessions, and connections that go over one link each.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use hawser_control::{PathStanding, PathState, PlacedConnection, SessionStatus, StreamStatus};
+use hawser_types::{ByteCount, Rate, StreamId};
+
+use super::filter::contains;
+use super::seen::Seen;
+
+/// Tells streams and connections apart.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum FlowKey {
+    Stream { session: String, id: StreamId },
+    Connection(u64),
+}
+
+/// A stream or a connection.
+#[derive(Clone, Debug)]
+pub(super) struct Flow {
+    pub(super) key: FlowKey,
+    pub(super) program: Option<String>,
+    pub(super) destination: String,
+    /// The link or links that it uses.
+    pub(super) over: String,
+    /// Why it does.
+    pub(super) why: String,
+    pub(super) rate: Rate,
+    pub(super) moved: ByteCount,
+    pub(super) age: Duration,
+    /// Whether it is over.
+    pub(super) is_over: bool,
+    /// What became of it, where it is not just open.
+    pub(super) state: Option<String>,
+}
+
+/// What comes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) enum Order {
+    #[default]
+    Rate,
+    Moved,
+    Age,
+    Program,
+    Destination,
+}
+
+impl Order {
+    pub(super) fn next(self) -> Self {
+        match self {
+            Self::Rate => Self::Moved,
+            Self::Moved => Self::Age,
+            Self::Age => Self::Program,
+            Self::Program => Self::Destination,
+            Self::Destination => Self::Rate,
+        }
+    }
+
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Moved => "moved",
+            Self::Age => "age",
+            Self::Program => "program",
+            Self::Destination => "destination",
+        }
+    }
+}
+
+/// All that moves, or has moved lately, in this order; what is over comes last.
+pub(super) fn flows(seen: &Seen, order: Order, filter: &str) -> Vec<Flow> {
+    let sessions = seen.status.iter().flat_map(|status| &status.sessions);
+    let streams = sessions.flat_map(|session| {
+        let over = transports(session);
+        let flow = move |it: &StreamStatus| of_stream(session, it, &over);
+        session.streams.iter().map(flow).collect::<Vec<_>>()
+    });
+    let by_themselves = seen.placed.iter().filter(|it| !it.is_streamed());
+    let mut flows: Vec<Flow> = streams.chain(by_themselves.map(of_connection)).collect();
+    flows.retain(|flow| flow.matches(filter));
+    match order {
+        Order::Rate => flows.sort_by_key(|flow| Reverse(flow.rate)),
+        Order::Moved => flows.sort_by_key(|flow| Reverse(flow.moved)),
+        Order::Age => flows.sort_by_key(|flow| flow.age),
+        Order::Program => flows.sort_by(|a, b| a.program.cmp(&b.program)),
+        Order::Destination => flows.sort_by(|a, b| a.destination.cmp(&b.destination)),
+    }
+    flows.sort_by_key(|flow| flow.is_over);
+    flows
+}
+
+impl Flow {
+    fn matches(&self, filter: &str) -> bool {
+        let program = self.program.as_deref().unwrap_or_default();
+        let mut texts = [program, &self.destination, &self.over].into_iter();
+        texts.any(|text| contains(text, filter))
+    }
+}
+
+/// The links that a session's chunks go over.
+fn transports(session: &SessionStatus) -> String {
+    let carries = |state, standing| state == PathState::Up && standing != PathStanding::Excluded;
+    let mut links: Vec<&str> = Vec::new();
+    for path in &session.paths {
+        if carries(path.state, path.standing) && !links.contains(&path.link.as_str()) {
+            links.push(&path.link);
+        }
+    }
+    match links.is_empty() {
+        true => "(none)".to_owned(),
+        false => links.join("+"),
+    }
+}
+
+fn of_stream(session: &SessionStatus, stream: &StreamStatus, over: &str) -> Flow {
+    let (session_id, id) = (session.id.clone(), stream.id);
+    Flow {
+        key: FlowKey::Stream {
+            session: session_id,
+            id,
+        },
+        program: stream.program.clone(),
+        destination: stream
+            .destination
+            .clone()
+            .unwrap_or_else(|| session.peer.clone()),
+        over: over.to_owned(),
+        why: format!("by {}", session.scheduler),
+        rate: stream.rate,
+        moved: stream.bytes_sent + stream.bytes_received,
+        age: stream.age,
+        is_over: false,
+        state: None,
+    }
+}
+
+fn of_connection(one: &PlacedConnection) -> Flow {
+    let is_over = one.is_over();
+    Flow {
+        key: FlowKey::Connection(one.id),
+        program: one.program.clone(),
+        destination: one.destination.clone(),
+        over: one.over(),
+        why: one.why.clone(),
+        rate: if is_over { Rate::ZERO } else { one.rate },
+        moved: one.bytes_sent + one.bytes_received,
+        age: one.lasted.unwrap_or_default(),
+        is_over,
+        state: (one.state != "open").then(|| one.state.clone()),
+    }
+}

@@ -1,0 +1,25 @@
+//! The state that all requests share.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::Token;
+use super::daemon::Daemon;
+use super::feed::Hub;
+use super::head::OwnNames;
+
+/// What is served, and to whom.
+pub(super) struct Site {
+    pub(super) address: SocketAddr,
+    pub(super) names: OwnNames,
+    pub(super) token: watch::Receiver<Token>,
+    /// A random number as text, another one for each server.
+    pub(super) run: String,
+    pub(super) daemon: Arc<dyn Daemon>,
+    pub(super) feeds: Arc<Hub>,
+    /// For a request's body.
+    pub(super) patience: Duration,
+}
