@@ -126,6 +126,8 @@ struct Feed {
     shown: Picture,
     /// Frames that it has not taken yet, of one change.
     waiting: VecDeque<Bytes>,
+    /// Given back when the feed is dropped. hyper drops a connection's socket before the body that
+    /// it was sending, so a reader is cut off before its place is another's.
     _place: OwnedSemaphorePermit,
 }
 

@@ -53,8 +53,10 @@ pub(super) async fn token_holders(
     }
     // It tells when the token that was shown is none any more.
     request.extensions_mut().insert(token);
-    if let Some(badge) = request.extensions().get::<Badge>() {
-        badge.mark_known();
+    let badge = request.extensions().get::<Badge>();
+    if badge.is_some_and(|badge| !badge.mark_known()) {
+        // The connection is being ended for another one.
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
     next.run(request).await
 }

@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -32,17 +32,29 @@ struct Guest {
     badge: Badge,
 }
 
-/// Goes with every request of a connection: whether one of them has shown the token.
+/// Goes with every request of a connection: unknown, known (a request has shown the token) or
+/// dismissed (the connection ends for another). Known and dismissed are final, so a connection that
+/// has shown the token is not ended for another, and a dismissed one opens no feed any more.
 #[derive(Clone, Default)]
-pub(super) struct Badge(Arc<AtomicBool>);
+pub(super) struct Badge(Arc<AtomicU8>);
 
 impl Badge {
-    pub(super) fn mark_known(&self) {
-        self.0.store(true, Ordering::Relaxed);
+    /// Marks the connection as known. Returns whether it is, so `false` after a dismissal.
+    pub(super) fn mark_known(&self) -> bool {
+        self.leave_unknown(KNOWN) != DISMISSED
     }
 
-    fn is_known(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    /// Dismisses the connection if it is unknown. Returns whether it was.
+    fn dismiss(&self) -> bool {
+        self.leave_unknown(DISMISSED) == UNKNOWN
+    }
+
+    /// Sets the state if the connection is unknown. Returns the state before.
+    fn leave_unknown(&self, state: u8) -> u8 {
+        let (set, read) = (Ordering::Relaxed, Ordering::Relaxed);
+        match self.0.compare_exchange(UNKNOWN, state, set, read) {
+            Ok(before) | Err(before) => before,
+        }
     }
 }
 
@@ -69,7 +81,7 @@ impl Guests {
     pub(super) fn admit(&mut self, stream: TcpStream) {
         self.list.retain(|guest| !guest.task.is_finished());
         if self.list.len() >= self.limits.connections {
-            let unknown = self.list.iter().position(|guest| !guest.badge.is_known());
+            let unknown = self.list.iter().position(|guest| guest.badge.dismiss());
             let Some(guest) = unknown.and_then(|at| self.list.remove(at)) else {
                 tracing::debug!("too many browsers are connected: one more is refused");
                 return;
@@ -137,3 +149,27 @@ const MAX_HEADERS: usize = 64;
 /// Of a request; all of its lines together.
 const MAX_HEAD: usize = 16 * 1024;
 const END_PATIENCE: Duration = Duration::from_secs(1);
+const UNKNOWN: u8 = 0;
+const KNOWN: u8 = 1;
+const DISMISSED: u8 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_has_shown_the_token_is_not_dismissed() {
+        let badge = Badge::default();
+        assert!(badge.mark_known() && badge.mark_known());
+        assert!(!badge.dismiss());
+        assert!(badge.mark_known());
+    }
+
+    #[test]
+    fn a_dismissed_connection_is_not_known_any_more() {
+        let badge = Badge::default();
+        assert!(badge.dismiss());
+        assert!(!badge.mark_known());
+        assert!(!badge.dismiss());
+    }
+}

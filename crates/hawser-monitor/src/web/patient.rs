@@ -8,6 +8,9 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 /// A connection that fails when its reader has taken nothing for too long of what waits for it.
+///
+/// It is then reset as it is closed: the end of the stream would wait behind what the reader does
+/// not take, and the kernel would keep all of it for minutes.
 pub(super) struct Patient {
     stream: TcpStream,
     patience: Duration,
@@ -38,6 +41,9 @@ impl Patient {
             .waiting
             .get_or_insert_with(|| Box::pin(sleep(patience)));
         ready!(waiting.as_mut().poll(context));
+        if let Err(error) = self.stream.set_zero_linger() {
+            tracing::debug!(%error, "a reader that stalls is not told that its connection ends");
+        }
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }

@@ -1,11 +1,14 @@
 //! A client that says exactly what it is told to, byte by byte.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Interest};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::daemon::TOKEN;
 
@@ -144,6 +147,16 @@ impl Feed {
         }
     }
 
+    /// Waits until the connection has ended, without reading. Returns whether it was reset.
+    pub(crate) async fn is_reset(&self) -> bool {
+        let stream = self.0.get_ref();
+        let ended = stream.ready(Interest::ERROR);
+        let ended = timeout(PATIENCE, ended).await;
+        ended.expect("the connection ends").unwrap();
+        let error = stream.take_error().unwrap();
+        error.is_some_and(|error| error.kind() == ErrorKind::ConnectionReset)
+    }
+
     /// A line of the messages or of the chunks that they come in; none after the last chunk.
     async fn line(&mut self) -> Option<String> {
         let mut line = String::new();
@@ -161,3 +174,6 @@ fn with_token() -> String {
 pub(crate) fn request(text: &str) -> String {
     format!(r#"{{"api":1,"request":{text}}}"#)
 }
+
+/// By when a connection that the server has given up is seen to end.
+const PATIENCE: Duration = Duration::from_secs(10);

@@ -98,8 +98,15 @@ fn leave(seats: &mut [Seat], seen: &mut WatcherOutcome) -> io::Result<()> {
             revents: 0,
         })
         .collect();
-    // Those who leave meanwhile are seen together.
+    // Clients that are sent away meanwhile are seen together.
     std::thread::sleep(PAUSE);
+    // Answers are read before ends are asked for: so all feeds that count were open when the last
+    // answer was read.
+    for seat in &mut *seats {
+        if let Seat::Taken(feed) = seat {
+            feed.look();
+        }
+    }
     // SAFETY: the kernel writes into so many entries of the list.
     let found = unsafe { libc::poll(asked.as_mut_ptr(), asked.len() as libc::nfds_t, 0) };
     if found < 0 {
@@ -107,7 +114,6 @@ fn leave(seats: &mut [Seat], seen: &mut WatcherOutcome) -> io::Result<()> {
     }
     for (seat, asked) in seats.iter_mut().zip(asked) {
         if let Seat::Taken(feed) = seat {
-            feed.look();
             if asked.revents != 0 {
                 seen.note(WHAT, feed.told);
                 *seat = Seat::Empty(Instant::now() + RETRY);
