@@ -2,6 +2,7 @@
 
 mod end;
 pub(crate) mod speed;
+mod stack;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -12,10 +13,13 @@ use hawser_types::ByteCount;
 use serde::Serialize;
 
 use self::end::{End, Listening, Usrsctp};
+use self::stack::Stack;
 use crate::experiment::{Common, Directions, Findings, Head, Several};
-use crate::measure::{StepError, aligned, median};
+use crate::measure::StepError;
 use crate::meter::AssociationOutcome;
 use crate::scenario::{Action, Direction, Scenario};
+use crate::statistics::median;
+use crate::text_table::aligned;
 use crate::topology::Lab;
 
 /// In which scenarios, and what to do.
@@ -56,22 +60,6 @@ struct Options {
     /// How often
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
-}
-
-/// What speaks SCTP, or is measured beside it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum Stack {
-    /// `hawser-sctp`.
-    Hawser,
-    /// Likewise, under a seal.
-    HawserSealed,
-    /// usrsctp as it is: one path at a time.
-    Usrsctp,
-    /// usrsctp with its concurrent multipath transfer.
-    UsrsctpCmt,
-    /// QUIC: a connection on each link.
-    Quinn,
 }
 
 /// One pair of stacks in one direction.
@@ -300,18 +288,6 @@ fn addresses(lab: &Lab, links: usize) -> (Vec<IpAddr>, Vec<IpAddr>) {
         links.map(|link| IpAddr::V4(address(link))).collect()
     };
     (of(|link| link.address()), of(|link| link.gateway))
-}
-
-impl Stack {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Hawser => "hawser",
-            Self::HawserSealed => "hawser-sealed",
-            Self::Quinn => "quinn",
-            Self::Usrsctp => "usrsctp",
-            Self::UsrsctpCmt => "usrsctp-cmt",
-        }
-    }
 }
 
 impl Row {

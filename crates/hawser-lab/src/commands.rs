@@ -1,11 +1,11 @@
 //! The smaller commands.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::Context;
 
+use crate::output::print;
 use crate::scenario::{self, Scenario};
 use crate::topology::{Lab, SERVER};
 use crate::verdict::{self, Verdict};
@@ -111,12 +111,4 @@ fn describe(lab: &Lab, command: &mut Command) {
         )
         .env("HAWSER_LAB_CLIENT_NS", lab.client().path())
         .env("HAWSER_LAB_SERVER_NS", lab.server().path());
-}
-
-/// Prints a line or more; a reader that has gone is no failure.
-pub(crate) fn print(text: &str) -> anyhow::Result<()> {
-    match writeln!(io::stdout(), "{}", text.trim_end()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => Ok(result?),
-    }
 }

@@ -1,5 +1,6 @@
 //! New connections: how long until an application may send, and until its first byte of answer?
 
+mod report;
 mod table;
 
 use std::io;
@@ -7,13 +8,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hawser_types::ByteCount;
-use serde::Serialize;
 
+use self::report::{ConnectReport, Kind, Phase};
 use crate::experiment::{Findings, Head};
 use crate::measure::{Bench, Programs, Session, StepError, quickest_link};
 use crate::meter::{self, Congestion, FirstAnswer, Order};
 use crate::scenario::{Direction, Scenario};
-use crate::statistics::Spread;
 use crate::topology::Lab;
 
 /// What to do.
@@ -25,49 +25,6 @@ pub(crate) struct Options {
     /// How many connections of each kind
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repeat: u32,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct ConnectReport {
-    #[serde(flatten)]
-    head: Head,
-    repeat: u32,
-    /// The link with the shortest round trip, from 1; plain TCP uses it alone.
-    best_link: usize,
-    /// Its round trip when nothing waits, from the scenario.
-    base_rtt_seconds: f64,
-    phases: Vec<Phase>,
-}
-
-/// All connections of one kind.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct Phase {
-    kind: Kind,
-    /// From the call to connect until the application may send its first byte.
-    connected_seconds: Option<Spread>,
-    /// From the call to connect until the first byte of the answer to that.
-    answered_seconds: Option<Spread>,
-    /// Each connection: both times, in seconds.
-    samples: Vec<[f64; 2]>,
-    failures: Vec<String>,
-    /// Attempts that were refused before one succeeded, all together.
-    refused: u32,
-}
-
-/// How connections come about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum Kind {
-    /// Plain TCP on the best link alone.
-    Tcp,
-    /// The first connection through a Hawser that has just been started, enrolled before.
-    Fresh,
-    /// A later one on the same session.
-    Warm,
-    /// The first one after the gateway was killed and started again, refused attempts included.
-    GatewayRestarted,
 }
 
 /// Measures each kind, with logs in `folder`.
@@ -228,37 +185,6 @@ impl Measured<'_> {
     fn first_answer(&self, order: &Order) -> Result<FirstAnswer, StepError> {
         let client = self.bench.lab().client();
         Ok(client.run(|| meter::first_answer(order))?)
-    }
-}
-
-impl Phase {
-    fn new(kind: Kind) -> Self {
-        Self {
-            kind,
-            connected_seconds: None,
-            answered_seconds: None,
-            samples: Vec::new(),
-            failures: Vec::new(),
-            refused: 0,
-        }
-    }
-
-    fn note(&mut self, result: Result<FirstAnswer, StepError>) {
-        match result {
-            Ok(answer) => self
-                .samples
-                .push([answer.connected, answer.answered].map(|time| time.as_secs_f64())),
-            Err(error) => self.failures.push(error.to_string()),
-        }
-    }
-
-    fn sum_up(&mut self) {
-        let spread = |of: fn(&[f64; 2]) -> f64| {
-            let times: Vec<_> = self.samples.iter().map(of).collect();
-            Spread::of(&times)
-        };
-        self.connected_seconds = spread(|sample| sample[0]);
-        self.answered_seconds = spread(|sample| sample[1]);
     }
 }
 

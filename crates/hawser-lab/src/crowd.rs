@@ -11,9 +11,11 @@ use serde::Serialize;
 
 use crate::cpu;
 use crate::experiment::{Common, Directions, Findings, Head, begin};
-use crate::measure::{Bench, StepError, aligned, median};
+use crate::measure::{Bench, StepError};
 use crate::meter::{CrowdOrder, Embedding};
 use crate::scenario::Direction;
+use crate::statistics::median;
+use crate::text_table::aligned;
 use crate::topology::Lab;
 
 /// What to measure.

@@ -8,10 +8,10 @@ use anyhow::Context;
 use hawser_types::ByteCount;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::commands::print;
 use crate::interrupt::TemporaryFolder;
 use crate::measure::{Bench, Programs, Session, TCP_SHARE};
 use crate::meter::{self, Order, Outcome};
+use crate::output::print;
 use crate::scenario::{Direction, Link, Scenario, no_files};
 use crate::topology::Lab;
 

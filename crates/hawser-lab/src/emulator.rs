@@ -7,34 +7,24 @@ mod cable;
 mod packet;
 mod rewrite;
 mod ring;
+mod span;
 mod strip;
+mod switches;
 mod watch;
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use hawser_types::Instant;
 
-use crate::scenario::Link;
+use self::switches::Switches;
 
 pub use rewrite::Translation;
 pub use ring::PacketSocket;
+pub use span::Span;
 pub use watch::{Rates, Watch};
-
-/// One link to emulate: the sockets at its two ends, and what it does to packets.
-#[derive(Debug)]
-pub struct Span {
-    /// The end where the client's frames come in.
-    pub client: PacketSocket,
-    /// The end where the server's frames come in.
-    pub server: PacketSocket,
-    /// What happens in between.
-    pub link: Link,
-    /// How the modem translates the client's address, when there is one.
-    pub translation: Option<Translation>,
-}
 
 /// A running emulator; it stops when this is dropped.
 #[derive(Debug)]
@@ -154,40 +144,4 @@ pub struct Counters {
     pub missed: u64,
     /// The latest delivery of a frame, in nanoseconds after its time.
     pub latest_nanos: u64,
-}
-
-/// What the owner of an emulator and its thread share.
-#[derive(Debug)]
-struct Switches {
-    stop: AtomicBool,
-    black_holes: Vec<AtomicBool>,
-    /// Up and down of each link.
-    carried: Vec<[AtomicU64; 2]>,
-    watch: Mutex<Option<Watch>>,
-    delivered: AtomicU64,
-    overflowed: AtomicU64,
-    lost: AtomicU64,
-    missed: AtomicU64,
-    latest_nanos: AtomicU64,
-}
-
-impl Switches {
-    fn new(links: usize) -> Self {
-        Self {
-            stop: AtomicBool::new(false),
-            black_holes: (0..links).map(|_| AtomicBool::new(false)).collect(),
-            carried: (0..links).map(|_| Default::default()).collect(),
-            watch: Mutex::default(),
-            delivered: AtomicU64::new(0),
-            overflowed: AtomicU64::new(0),
-            lost: AtomicU64::new(0),
-            missed: AtomicU64::new(0),
-            latest_nanos: AtomicU64::new(0),
-        }
-    }
-
-    /// Never held for long: the emulator's thread needs it for every frame.
-    fn watch(&self) -> MutexGuard<'_, Option<Watch>> {
-        self.watch.lock().unwrap_or_else(|e| e.into_inner())
-    }
 }

@@ -1,63 +1,21 @@
 //! Hawser beside one plain TCP on a link that both use: who gets how much of it? (PAT-E4)
 
+mod options;
+mod report;
 mod share;
 mod table;
 
 use std::path::Path;
 
-use serde::Serialize;
-
-use self::share::{Pair, Share};
+use self::report::{FairnessReport, Row};
+use self::share::Pair;
 use crate::contender::Contender;
-use crate::experiment::{Directions, Findings, Head};
-use crate::measure::{Programs, available_controls, median};
-use crate::meter::Congestion;
-use crate::scenario::{Direction, Scenario};
-use crate::verdict::{Asked, Verdict};
+use crate::experiment::{Findings, Head};
+use crate::measure::{Programs, available_controls};
+use crate::scenario::Scenario;
+use crate::verdict::Verdict;
 
-/// What to do.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Options {
-    /// How often each pair
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    repeat: u32,
-    /// Which way
-    #[arg(long, default_value = "both")]
-    direction: Directions,
-    /// Seconds that plain TCP takes at half of the link's rate
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(4..=3600))]
-    seconds: u64,
-    /// The link that both use
-    #[arg(long, default_value_t = 1)]
-    link: usize,
-    /// Leave pairs of plain TCP out
-    #[arg(long)]
-    only_hawser: bool,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct FairnessReport {
-    #[serde(flatten)]
-    head: Head,
-    repeat: u32,
-    span_seconds: f64,
-    /// The link that both use, from 1.
-    link: usize,
-    verdicts: Vec<Verdict>,
-    rows: Vec<Row>,
-}
-
-/// One contender beside plain TCP with one congestion control.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct Row {
-    by: String,
-    beside: Congestion,
-    direction: Direction,
-    shares: Vec<Share>,
-    failures: Vec<String>,
-}
+pub(crate) use options::Options;
 
 /// Measures Hawser, and plain TCP in its place, beside plain TCP; logs go to `folder`.
 pub(crate) fn run(
@@ -85,7 +43,7 @@ pub(crate) fn run(
                     beside,
                     direction,
                 };
-                rows.push(Row::of(&pair, folder));
+                rows.push(measure(&pair, folder));
             }
         }
     }
@@ -99,49 +57,30 @@ pub(crate) fn run(
     })
 }
 
-impl Row {
-    fn of(pair: &Pair<'_>, folder: &Path) -> Self {
-        let mut row = Self {
-            by: pair.contender.to_string(),
-            beside: pair.beside,
-            direction: pair.direction,
-            shares: Vec::new(),
-            failures: Vec::new(),
-        };
-        for number in 1..=pair.options.repeat {
-            let name = row.name();
-            let place = format!("{name}-{number}").replace(' ', "-");
-            match pair.measure(&folder.join(place)) {
-                Ok(share) => {
-                    eprintln!("  {name}: Jain's index {:.3}", share.jain);
-                    row.shares.push(share);
-                }
-                Err(error) => {
-                    eprintln!("  {name}: FAILED: {error}");
-                    row.failures.push(error.to_string());
-                }
+/// Measures one pair as often as is asked.
+fn measure(pair: &Pair<'_>, folder: &Path) -> Row {
+    let mut row = Row {
+        by: pair.contender.to_string(),
+        beside: pair.beside,
+        direction: pair.direction,
+        shares: Vec::new(),
+        failures: Vec::new(),
+    };
+    for number in 1..=pair.options.repeat {
+        let name = row.name();
+        let place = format!("{name}-{number}").replace(' ', "-");
+        match pair.measure(&folder.join(place)) {
+            Ok(share) => {
+                eprintln!("  {name}: Jain's index {:.3}", share.jain);
+                row.shares.push(share);
+            }
+            Err(error) => {
+                eprintln!("  {name}: FAILED: {error}");
+                row.failures.push(error.to_string());
             }
         }
-        row
     }
-
-    fn name(&self) -> String {
-        let (way, beside) = (self.direction.name(), self.beside.name());
-        format!("{way} {} beside tcp {beside}", self.by)
-    }
-
-    fn median(&self, of: impl Fn(&Share) -> f64) -> Option<f64> {
-        median(self.shares.iter().map(of))
-    }
-
-    fn verdict(&self) -> Option<Verdict> {
-        if self.by != Contender::Hawser.to_string() {
-            return None;
-        }
-        let jain = self.median(|share| share.jain)?;
-        let what = format!("{}: Jain's index", self.name());
-        Some(Verdict::new(what, jain, Asked::AtLeast(JAIN)))
-    }
+    row
 }
 
 impl Findings for FairnessReport {
@@ -161,5 +100,3 @@ impl Findings for FairnessReport {
         &self.verdicts
     }
 }
-
-const JAIN: f64 = 0.95;

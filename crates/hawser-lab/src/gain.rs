@@ -3,21 +3,25 @@
 
 mod apt;
 mod downloads;
+mod figures;
 mod files;
+mod judge;
 mod page;
+mod report;
+mod site;
 mod table;
 mod task;
 mod variant;
 
 use std::path::Path;
 
-use hawser_types::ByteCount;
-use serde::Serialize;
-
+use self::figures::Figures;
 use self::files::Percent;
-use self::table::{Figures, verdicts};
-use self::task::{Load, Site, Task};
-use self::variant::{Kind, Runner, Sample, Variant};
+use self::judge::{judge, verdicts};
+use self::report::{Done, GainReport, Row};
+use self::site::{Load, Site};
+use self::task::Task;
+use self::variant::{Kind, Runner, Variant};
 use crate::experiment::{Findings, Head};
 use crate::measure::Programs;
 use crate::scenario::Scenario;
@@ -39,40 +43,6 @@ pub(crate) struct Options {
     /// Files of so many hundredths of their sizes, for a look
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u8).range(1..=100))]
     percent: u8,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct GainReport {
-    #[serde(flatten)]
-    head: Head,
-    /// What round robin was done by.
-    round_robin_via: &'static str,
-    /// Why nothing was placed in the kernel, where that is so.
-    no_kernel: Option<String>,
-    tasks: Vec<Done>,
-    failures: Vec<String>,
-    verdicts: Vec<Verdict>,
-}
-
-/// A task, done by every way.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct Done {
-    task: Task,
-    bytes: ByteCount,
-    ways: Vec<Row>,
-}
-
-/// A task, done by one way.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct Row {
-    #[serde(serialize_with = "as_text")]
-    way: Variant,
-    samples: Vec<Sample>,
-    #[serde(flatten)]
-    figures: Figures,
 }
 
 /// Does all tasks in one lab, with logs and what is loaded in `folder`.
@@ -113,7 +83,7 @@ pub(crate) fn run(
             ways: rows,
         });
     }
-    done.iter_mut().for_each(table::judge);
+    done.iter_mut().for_each(judge);
     Ok(GainReport {
         head: Head::new("gain", &scenario.name),
         round_robin_via: if by_kernel { "kernel" } else { "shim" },
@@ -171,8 +141,4 @@ impl Findings for GainReport {
     fn verdicts(&self) -> &[Verdict] {
         &self.verdicts
     }
-}
-
-fn as_text<S: serde::Serializer>(way: &Variant, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(way)
 }

@@ -1,6 +1,7 @@
 //! An interactive stream beside bulk: 64 bytes every 20 ms each way, while bulk fills the links.
 //! How much later do they arrive than without it?
 
+mod report;
 mod stream;
 mod table;
 
@@ -8,8 +9,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hawser_types::ByteCount;
-use serde::Serialize;
 
+use self::report::{InteractiveReport, Phase, alone};
 use self::stream::Stream;
 use crate::contender::{Contender, Equipment};
 use crate::experiment::{Findings, Head};
@@ -32,37 +33,6 @@ pub(crate) struct Options {
     /// Leave plain TCP and MPTCP out
     #[arg(long)]
     only_hawser: bool,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct InteractiveReport {
-    #[serde(flatten)]
-    head: Head,
-    span_seconds: f64,
-    repeat: u32,
-    /// The link with the shortest round trip, from 1; plain TCP uses it alone.
-    best_link: usize,
-    /// Jitter that its two directions have together.
-    jitter_seconds: f64,
-    verdicts: Vec<Verdict>,
-    phases: Vec<Phase>,
-}
-
-/// One contender beside one kind of bulk.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct Phase {
-    by: String,
-    /// Which way the bulk went; nothing without bulk.
-    bulk: Option<Direction>,
-    /// From sending a block to having its echo; of all runs together.
-    echo_seconds: Option<Spread>,
-    /// The bulk's goodput, of each run.
-    bulk_mbps: Vec<f64>,
-    /// Every echo in order.
-    samples: Vec<f64>,
-    failures: Vec<String>,
 }
 
 /// Measures every contender without bulk and beside bulk either way, with logs in `folder`.
@@ -202,20 +172,6 @@ impl Subject<'_> {
         let limit = limit_for(bytes, rate, &[], true);
         (equipment.order(self.contender, direction, bytes), limit)
     }
-}
-
-impl Phase {
-    /// How much later than the middle one without bulk all but one in a hundred are, in seconds.
-    fn added(&self, alone: Option<&Phase>) -> Option<f64> {
-        let alone = alone?.echo_seconds?;
-        Some(self.echo_seconds?.p99 - alone.median)
-    }
-}
-
-/// The phase of the same contender without bulk.
-fn alone<'a>(phases: &'a [Phase], of: &Phase) -> Option<&'a Phase> {
-    let mut all = phases.iter();
-    all.find(|phase| phase.bulk.is_none() && phase.by == of.by)
 }
 
 fn verdicts(phases: &[Phase], jitter: f64) -> Vec<Verdict> {

@@ -2,6 +2,7 @@
 //! the speed of one connection.
 
 mod asker;
+mod report;
 mod table;
 
 use std::io;
@@ -12,12 +13,12 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use hawser_capture::{Capture, CaptureError, LinkEntry, RunGroup, Settings};
 use hawser_types::{LinkIndex, Rate};
-use serde::Serialize;
 
 use self::asker::Asker;
+use self::report::{Connects, InterceptionReport, Transfers};
 use crate::experiment::{Findings, Head};
-use crate::measure::median;
 use crate::process::{Program, output_of};
+use crate::statistics::median;
 use crate::statistics::{Spread, interval_of_median};
 use crate::topology::{Lab, SERVER};
 use crate::verdict::{Asked, Verdict};
@@ -37,47 +38,6 @@ pub(crate) struct Options {
     /// Seconds of each transfer
     #[arg(long, default_value_t = 3)]
     seconds: u32,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct InterceptionReport {
-    #[serde(flatten)]
-    head: Head,
-    connects: Vec<Connects>,
-    transfers: Transfers,
-    failures: Vec<String>,
-    verdicts: Vec<Verdict>,
-}
-
-/// Calls of connect(2) of one protocol. Times are in seconds.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct Connects {
-    protocol: &'static str,
-    plain: Option<Spread>,
-    captured: Option<Spread>,
-    /// The median over the rounds of the difference between a round's medians.
-    added_to_median: Option<f64>,
-    /// Likewise of a round's 99th percentiles.
-    added_to_p99: Option<f64>,
-    /// Of each round: median and 99th percentile without the programs, then with them.
-    rounds: Vec<[f64; 4]>,
-}
-
-/// Speeds of one connection, in Gbit/s.
-#[derive(Debug, Default, Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct Transfers {
-    plain: Vec<f64>,
-    captured: Vec<f64>,
-    /// The median of what the captured one of each pair has of the plain one beside it.
-    of_plain: Option<f64>,
-    /// The 95 % interval of that median, by the order of the ratios.
-    interval: Option<[f64; 2]>,
-    /// How often the programs ran for one captured transfer more, from its first connection to its
-    /// end; and the bytes that it moved.
-    runs: Option<(u64, u64)>,
 }
 
 /// What iperf3 has seen.

@@ -1,12 +1,14 @@
 //! Measuring one scenario: plain TCP on each link, MPTCP over all, Hawser over all.
 
 mod bench;
+mod findings;
 mod hawser;
 mod library;
 mod overhead;
 pub(crate) mod recovery;
 mod report;
 mod run;
+mod summary;
 mod table;
 mod verdict;
 
@@ -19,17 +21,18 @@ use serde::Serialize;
 pub use bench::{Bench, StepError};
 pub use hawser::{Programs, ProgramsError, Session};
 pub use overhead::WireCost;
-pub use report::{Report, Summary};
+pub use report::{Entry, Report};
 pub use run::run;
+pub use summary::Summary;
 
 pub(crate) use bench::{limit_for, own_program, wait_for_port};
 pub(crate) use hawser::wait_for_file;
 pub(crate) use library::LibraryServer;
 pub(crate) use run::available_controls;
-pub(crate) use table::aligned;
 
 use crate::meter::{Congestion, Outcome};
 use crate::scenario::{Direction, Link, Scenario};
+use crate::statistics::median;
 
 /// What is measured, and how often.
 #[derive(Clone, Debug)]
@@ -170,31 +173,7 @@ pub(crate) fn alike(scenario: &Scenario, direction: Direction) -> usize {
     }
 }
 
-/// The middle value, or the mean of the two middle ones.
-pub fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    let upper = values.len() / 2;
-    match values.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(values[upper]),
-        _ => Some(f64::midpoint(values[upper - 1], values[upper])),
-    }
-}
-
 /// What full-size TCP segments can carry of a link's rate: 1448 of 1500 bytes.
 pub(crate) const TCP_SHARE: f64 = 1448.0 / 1500.0;
 /// Less measures connection set-up rather than links.
 pub(crate) const MIN_PAYLOAD: ByteCount = ByteCount::from_kib(64);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_of_an_even_number_lies_between() {
-        assert_eq!(median([4.0, 1.0, 2.0, 9.0].into_iter()), Some(3.0));
-        assert_eq!(median([4.0, 1.0, 2.0].into_iter()), Some(2.0));
-        assert_eq!(median(std::iter::empty()), None);
-    }
-}

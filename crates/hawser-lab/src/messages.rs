@@ -11,9 +11,11 @@ use serde::Serialize;
 
 use self::stage::{Busy, Sink};
 use crate::experiment::{Findings, Head};
-use crate::measure::{Bench, Programs, Session, StepError, aligned, median};
+use crate::measure::{Bench, Programs, Session, StepError};
 use crate::scenario::Scenario;
 use crate::statistics::Spread;
+use crate::statistics::median;
+use crate::text_table::aligned;
 use crate::topology::Lab;
 use crate::verdict::{Asked, Verdict};
 

@@ -4,55 +4,23 @@
 mod found;
 mod hosts;
 mod legacy;
+mod options;
 mod port;
+mod report;
 mod table;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use hawser_types::ByteCount;
-use serde::Serialize;
-
-use self::found::Found;
 use self::hosts::Hosts;
 use self::legacy::Legacy;
+use self::report::PeerReport;
 use crate::experiment::{Findings, Head};
 use crate::measure::{Bench, Programs};
 use crate::scenario::Scenario;
 use crate::topology::Lab;
 use crate::verdict::Verdict;
 
-/// What to do.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Options {
-    /// The scenario file
-    #[arg(default_value = "scenarios/wifi-lte.toml")]
-    pub(crate) scenario: PathBuf,
-    /// How often connections are made in a row to hosts without Hawser, with probes and without
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..))]
-    rounds: u8,
-    /// How many connections in a row
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=80))]
-    connections: u8,
-    /// How often a peer is started; 0 leaves that out
-    #[arg(long, default_value_t = 5)]
-    starts: u8,
-    /// How long a host without a peer is left alone then, in seconds
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..))]
-    retry: u8,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct PeerReport {
-    #[serde(flatten)]
-    head: Head,
-    legacy: Vec<Legacy>,
-    /// How long a host without a peer is left alone while peers are started.
-    retry_seconds: u8,
-    found: Vec<Found>,
-    failures: Vec<String>,
-    verdicts: Vec<Verdict>,
-}
+pub(crate) use options::Options;
 
 /// Measures both, with logs in `folder`.
 pub(crate) fn run(
@@ -107,6 +75,3 @@ impl Findings for PeerReport {
         &self.verdicts
     }
 }
-
-/// What a connection sends first, and gets back.
-const BLOCK: ByteCount = ByteCount::new(100);

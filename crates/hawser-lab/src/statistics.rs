@@ -27,6 +27,18 @@ impl Spread {
     }
 }
 
+/// The middle value, or the mean of the two middle ones.
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let upper = values.len() / 2;
+    match values.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(values[upper]),
+        _ => Some(f64::midpoint(values[upper - 1], values[upper])),
+    }
+}
+
 /// Where the median of what `samples` are drawn from lies, with 95 % confidence or a little more:
 /// between two of them, by the sign test. Nothing for less than six.
 pub(crate) fn interval_of_median(samples: &[f64]) -> Option<[f64; 2]> {
@@ -59,6 +71,13 @@ fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between() {
+        assert_eq!(median([4.0, 1.0, 2.0, 9.0].into_iter()), Some(3.0));
+        assert_eq!(median([4.0, 1.0, 2.0].into_iter()), Some(2.0));
+        assert_eq!(median(std::iter::empty()), None);
+    }
 
     #[test]
     fn a_percentile_is_the_value_of_its_nearest_rank() {

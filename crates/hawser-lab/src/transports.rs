@@ -10,8 +10,10 @@ use serde::Serialize;
 
 use crate::association::ConcurrentMultipath;
 use crate::experiment::{Common, Directions, Findings, Head, Several};
-use crate::measure::{Bench, Programs, Session, StepError, aligned, limit_for, median};
+use crate::measure::{Bench, Programs, Session, StepError, limit_for};
 use crate::scenario::{Direction, Scenario};
+use crate::statistics::median;
+use crate::text_table::aligned;
 use crate::topology::Lab;
 use crate::verdict::{Asked, Verdict};
 

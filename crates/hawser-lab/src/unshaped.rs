@@ -1,77 +1,25 @@
 //! Links without limits: what the machine can carry, and what each process pays for it.
 
 mod candidates;
+mod options;
+mod report;
 mod table;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use hawser_session::TransportChoice;
-use hawser_types::ByteCount;
-use serde::Serialize;
-
 use self::candidates::Candidate;
+use self::options::LINKS;
+use self::report::{Row, UnshapedReport};
 use crate::cpu;
 use crate::experiment::{Findings, Head};
-use crate::measure::{Bench, Programs, median};
+use crate::measure::Bench;
 use crate::meter::Outcome;
 use crate::scenario::Direction;
+use crate::statistics::median;
 use crate::topology::Lab;
 
-/// What to measure.
-#[derive(Debug)]
-pub(crate) struct Options {
-    /// Bytes of each transfer.
-    pub(crate) bytes: ByteCount,
-    /// How often each.
-    pub(crate) repeat: u32,
-    /// Which ways.
-    pub(crate) directions: Vec<Direction>,
-    /// Only these, by the name that the table shows; all when empty.
-    pub(crate) only: Vec<String>,
-    /// The Hawser binary, when it is to be measured.
-    pub(crate) hawser: Option<Programs>,
-    /// What programs that embed the library let data travel over.
-    pub(crate) transport: TransportChoice,
-}
-
-/// One kind of transfer in one direction.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct Row {
-    direction: Direction,
-    by: &'static str,
-    /// Median goodput.
-    gbps: Option<f64>,
-    /// Goodput over that of others in the same direction, by their name.
-    of: BTreeMap<&'static str, f64>,
-    /// The ratio that is asked for, and of whom.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    asked: Option<Asked>,
-    /// Median processor seconds per 10^9 bytes of payload, by process.
-    cpu_per_gigabyte: BTreeMap<&'static str, f64>,
-    /// Goodput of each transfer in Gbit/s.
-    samples: Vec<f64>,
-    failures: Vec<String>,
-}
-
-/// A goodput that is asked for, as a part of another's in the same run.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct Asked {
-    of: &'static str,
-    ratio: f64,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct UnshapedReport {
-    #[serde(flatten)]
-    head: Head,
-    repeat: u32,
-    payload: u64,
-    rows: Vec<Row>,
-}
+pub(crate) use options::Options;
 
 /// Measures plain TCP, MPTCP, two relays, Hawser's proxies and its library over two virtual cables.
 pub(crate) fn run(options: &Options, folder: &Path) -> anyhow::Result<UnshapedReport> {
@@ -189,5 +137,3 @@ impl Tally {
         }
     }
 }
-
-const LINKS: usize = 2;

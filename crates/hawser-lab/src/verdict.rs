@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::measure::aligned;
+use crate::text_table::aligned;
 
 /// One figure beside what is asked of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

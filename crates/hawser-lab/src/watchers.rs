@@ -2,78 +2,25 @@
 
 mod case;
 mod client;
+mod options;
+mod report;
 mod stage;
 mod table;
 
 use std::path::Path;
 
 use clap::ValueEnum;
-use serde::Serialize;
 
 use self::case::Case;
+use self::options::Crowd;
+use self::report::WatchersReport;
 use self::stage::Stage;
-use crate::experiment::{Directions, Findings, Head};
+use crate::experiment::{Findings, Head};
 use crate::measure::Programs;
-use crate::scenario::Scenario;
 use crate::verdict::Verdict;
 
 pub(crate) use client::{WatchArguments, watch};
-
-/// What to do.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Options {
-    /// Only these who look
-    #[arg(long, value_delimiter = ',', value_enum)]
-    crowds: Vec<Crowd>,
-    /// How many pairs of transfers, one with them and one without
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    rounds: u16,
-    /// About how long a transfer takes
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=60))]
-    seconds: u8,
-    /// Which way
-    #[arg(long, default_value = "both")]
-    direction: Directions,
-    /// Feeds that are asked for and not read
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    feeds: u16,
-    /// Requests of each kind in a flood, a second
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
-    rate: u16,
-}
-
-/// Those who look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Crowd {
-    /// Many who ask for a feed and never read it
-    Stalled,
-    /// One who reads all, and asks as the page does
-    Page,
-    /// Wrong tokens, names of other hosts and bodies of 10 MB
-    Flood,
-}
-
-/// What transfers go over.
-#[derive(Debug)]
-pub(crate) enum Links {
-    /// Those of a scenario.
-    Of(Box<Scenario>),
-    /// Virtual cables without limits.
-    Unshaped,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct WatchersReport {
-    #[serde(flatten)]
-    head: Head,
-    cases: Vec<Case>,
-    /// Resident memory of the daemon in bytes: before anybody looked, and when all were gone.
-    memory: [u64; 2],
-    failures: Vec<String>,
-    verdicts: Vec<Verdict>,
-}
+pub(crate) use options::{Links, Options};
 
 /// Measures every crowd in every direction with one daemon, with logs in `folder`.
 pub(crate) fn run(
@@ -119,27 +66,6 @@ impl Findings for WatchersReport {
 
     fn verdicts(&self) -> &[Verdict] {
         &self.verdicts
-    }
-}
-
-impl Links {
-    /// What reports call them.
-    pub(crate) fn name(&self) -> &str {
-        match self {
-            Self::Of(scenario) => &scenario.name,
-            Self::Unshaped => "cables",
-        }
-    }
-}
-
-impl Crowd {
-    /// As it is asked for on the command line.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Stalled => "stalled",
-            Self::Page => "page",
-            Self::Flood => "flood",
-        }
     }
 }
 

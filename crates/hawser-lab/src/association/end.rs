@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::Stack;
+use super::stack::Stack;
 use crate::measure::{StepError, own_program};
 use crate::meter::AssociationOutcome;
 use crate::netns::NetNs;

@@ -8,13 +8,15 @@ use std::time::Duration;
 use hawser_types::ByteCount;
 use serde::Serialize;
 
+use super::addresses;
 use super::end::{End, Usrsctp};
-use super::{Stack, addresses};
+use super::stack::Stack;
 use crate::experiment::{Common, Directions, Findings, Head, begin};
-use crate::measure::{StepError, aligned};
+use crate::measure::StepError;
 use crate::meter::AssociationOutcome;
 use crate::scenario::Direction;
 use crate::statistics::Spread;
+use crate::text_table::aligned;
 use crate::topology::Lab;
 use crate::verdict::{Asked, Verdict};
 

@@ -13,9 +13,10 @@ use crate::cut::{self, VisitArguments};
 use crate::meter::{
     self, AssociationOrder, Congestion, CrowdOrder, Embedding, LibraryOrder, Order, QuicOrder,
 };
+use crate::output::print;
+use crate::relay;
 use crate::scenario::Direction;
 use crate::watchers::{self, WatchArguments};
-use crate::{commands, relay};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum MeterCommand {
@@ -134,11 +135,11 @@ impl MeterCommand {
             Self::CrowdGet(arguments) => arguments.execute(Direction::Get)?,
             Self::Association(order) => {
                 let outcome = meter::run_association(&order)?;
-                commands::print(&serde_json::to_string(&outcome)?)?;
+                print(&serde_json::to_string(&outcome)?)?;
             }
             Self::Quic(order) => {
                 let outcome = meter::run_quic(&order)?;
-                commands::print(&serde_json::to_string(&outcome)?)?;
+                print(&serde_json::to_string(&outcome)?)?;
             }
             Self::LibraryPut(arguments) => arguments.execute(Direction::Put)?,
             Self::LibraryGet(arguments) => arguments.execute(Direction::Get)?,
@@ -161,7 +162,7 @@ impl TransferArguments {
             patience: Duration::from_secs(self.patience.max(1)),
         };
         let outcome = meter::transfer(&order, &AtomicU64::new(0))?;
-        commands::print(&serde_json::to_string(&outcome)?)
+        print(&serde_json::to_string(&outcome)?)
     }
 }
 
@@ -175,7 +176,7 @@ impl LibraryArguments {
             links: self.links,
             how: self.how.embedding(),
         })?;
-        commands::print(&serde_json::to_string(&outcome)?)
+        print(&serde_json::to_string(&outcome)?)
     }
 }
 
@@ -188,7 +189,7 @@ impl CrowdArguments {
             links: self.links,
             how: self.how.embedding(),
         })?;
-        commands::print(&serde_json::to_string(&outcome)?)
+        print(&serde_json::to_string(&outcome)?)
     }
 }
 

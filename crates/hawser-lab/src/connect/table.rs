@@ -1,8 +1,8 @@
 //! The report as text.
 
-use super::{ConnectReport, Kind, Phase};
-use crate::measure::aligned;
+use super::report::{ConnectReport, Kind, Phase};
 use crate::statistics::Spread;
+use crate::text_table::aligned;
 
 pub(super) fn render(report: &ConnectReport) -> String {
     let header = [

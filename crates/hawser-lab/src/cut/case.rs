@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::hosts::Hosts;
+use super::options::{Cut, EntryPoint, Options, name};
 use super::visits::{Held, SILENT, Visit, Visits, monotonic};
-use super::{Cut, EntryPoint, Options, name};
 use crate::measure::{Bench, Programs};
 use crate::scenario::Scenario;
 use crate::statistics::Spread;

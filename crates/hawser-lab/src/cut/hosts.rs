@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use super::options::{EntryPoint, Options};
 use super::visits::{PATIENCE, Visits};
-use super::{EntryPoint, Options};
 use crate::measure::{Bench, Programs, StepError, own_program, wait_for_file, wait_for_port};
 use crate::process::Program;
 use crate::topology::SERVER;

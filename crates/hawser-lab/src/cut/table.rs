@@ -1,9 +1,9 @@
 //! The report as text.
 
-use super::CutReport;
 use super::case::Case;
-use crate::measure::aligned;
+use super::report::CutReport;
 use crate::statistics::Spread;
+use crate::text_table::aligned;
 
 pub(super) fn render(report: &CutReport) -> String {
     let header = [

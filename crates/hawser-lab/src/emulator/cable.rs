@@ -10,7 +10,11 @@ use hawser_scenario::{Fate, LineState, TcpOption};
 use hawser_types::{ByteCount, Instant};
 
 use super::packet::ETHERNET_HEADER;
-use super::{PacketSocket, Span, Switches, Translation, strip};
+use super::rewrite::Translation;
+use super::ring::PacketSocket;
+use super::span::Span;
+use super::strip;
+use super::switches::Switches;
 use crate::scenario::Direction;
 
 /// Everything that the thread owns.

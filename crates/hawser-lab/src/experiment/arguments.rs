@@ -1,38 +1,13 @@
 //! What experiments are asked for on the command line.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
-use hawser_types::Rate;
-
-use super::{Common, Findings, begin};
+use super::common::{Common, begin};
+use super::findings::Findings;
+use super::scenarios::Several;
 use crate::measure::Programs;
-use crate::scenario::{self, Direction, Scenario};
-
-/// Which scenarios to measure, and how many at once.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Several {
-    /// The scenario files
-    #[arg(required = true)]
-    scenarios: Vec<PathBuf>,
-    /// Measure scenarios at once whose links carry no more than RATE in all
-    #[arg(long, value_name = "RATE")]
-    pub(super) together: Option<Rate>,
-}
-
-impl Several {
-    /// Reads all files, before hours are spent on the first; reports are named after them.
-    pub(super) fn load(&self) -> anyhow::Result<Vec<Scenario>> {
-        let scenarios = self.scenarios.iter().map(|path| scenario::load(path));
-        let scenarios = scenarios.collect::<Result<Vec<_>, _>>()?;
-        let mut names: Vec<_> = scenarios.iter().map(|scenario| &scenario.name).collect();
-        names.sort();
-        match names.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => anyhow::bail!("two scenario files are called {}", pair[0]),
-            None => Ok(scenarios),
-        }
-    }
-}
+use crate::scenario::{self, Scenario};
 
 /// An experiment in each of several scenarios, with options of its own.
 #[derive(Debug, clap::Args)]
@@ -80,23 +55,5 @@ impl<O: clap::Args + Sync> Single<O> {
         let measure =
             |scenario: &Scenario, folder: &Path| run(scenario, &self.options, &programs, folder);
         self.common.measure_each(&[scenario], None, measure)
-    }
-}
-
-/// Which ways bytes go.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub(crate) enum Directions {
-    Put,
-    Get,
-    Both,
-}
-
-impl Directions {
-    pub(crate) fn directions(self) -> Vec<Direction> {
-        match self {
-            Self::Put => vec![Direction::Put],
-            Self::Get => vec![Direction::Get],
-            Self::Both => vec![Direction::Put, Direction::Get],
-        }
     }
 }

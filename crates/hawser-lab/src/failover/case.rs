@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use hawser_types::ByteCount;
 
-use super::{Load, Sample, Trouble};
+use super::options::{Load, Trouble};
+use super::report::Sample;
 use crate::contender::{Contender, Equipment};
 use crate::measure::{StepError, recovery};
 use crate::meter::{self, Order};

@@ -1,7 +1,9 @@
 //! The report as text.
 
-use super::{Case, FailoverReport, Load};
-use crate::measure::{aligned, median};
+use super::options::Load;
+use super::report::{Case, FailoverReport};
+use crate::statistics::median;
+use crate::text_table::aligned;
 
 pub(super) fn render(report: &FailoverReport) -> String {
     let header = [

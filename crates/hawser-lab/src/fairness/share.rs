@@ -7,7 +7,7 @@ use std::time::Duration;
 use hawser_types::{Instant, Rate};
 use serde::Serialize;
 
-use super::Options;
+use super::options::Options;
 use crate::contender::{Contender, Equipment};
 use crate::emulator::Watch;
 use crate::measure::{Bench, Programs, StepError};

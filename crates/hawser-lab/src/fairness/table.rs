@@ -1,7 +1,7 @@
 //! The report as text.
 
-use super::{FairnessReport, Row};
-use crate::measure::aligned;
+use super::report::{FairnessReport, Row};
+use crate::text_table::aligned;
 
 pub(super) fn render(report: &FairnessReport) -> String {
     let header = [

@@ -11,7 +11,7 @@ use hawser_types::ByteCount;
 
 use super::downloads::empty;
 use super::files::{self, File};
-use super::task::{HOSTS, Load, Site};
+use super::site::{HOSTS, Load, Site};
 use crate::process::output_of;
 
 /// A repository on each of four hosts, and what apt-get knows of them. What is in the packages is

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use hawser_types::ByteCount;
 
 use super::files::{self, File};
-use super::task::{HOSTS, Load, Site};
+use super::site::{HOSTS, Load, Site};
 
 /// Files on the server and where they go.
 pub(super) struct Downloads {

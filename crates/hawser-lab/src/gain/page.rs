@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::downloads::empty;
 use super::files;
-use super::task::{HOSTS, Load, Site};
+use super::site::{HOSTS, Load, Site};
 
 /// A page, and what its parts hold.
 pub(super) struct Page {

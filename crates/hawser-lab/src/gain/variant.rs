@@ -9,7 +9,8 @@ use anyhow::Context as _;
 use hawser_capture::{Capture, CaptureError, RunGroup, Settings};
 use serde::Serialize;
 
-use super::task::{Load, Site, Task};
+use super::site::{Load, Site};
+use super::task::Task;
 use crate::emulator::LinkBytes;
 use crate::ip;
 use crate::measure::{Programs, limit_for};

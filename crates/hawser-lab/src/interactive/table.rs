@@ -1,9 +1,10 @@
 //! The report as text.
 
-use super::{InteractiveReport, Phase, alone};
-use crate::measure::{aligned, median};
+use super::report::{InteractiveReport, Phase, alone};
 use crate::scenario::Direction;
 use crate::statistics::Spread;
+use crate::statistics::median;
+use crate::text_table::aligned;
 
 pub(super) fn render(report: &InteractiveReport) -> String {
     let header = [

@@ -2,9 +2,10 @@
 
 use hawser_types::ByteCount;
 
-use super::{Connects, InterceptionReport};
-use crate::measure::{aligned, median};
+use super::report::{Connects, InterceptionReport};
 use crate::statistics::Spread;
+use crate::statistics::median;
+use crate::text_table::aligned;
 
 pub(super) fn render(report: &InterceptionReport) -> String {
     let header = [

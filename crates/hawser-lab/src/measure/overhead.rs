@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
-use super::{Kind, Samples, Table, median};
+use super::{Kind, Samples, Table};
 use crate::meter::Outcome;
 use crate::scenario::Direction;
+use crate::statistics::median;
 
 /// IP bytes that the links carried for each byte of payload, medians over transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -4,38 +4,38 @@ use std::time::Duration;
 
 use hawser_types::ByteCount;
 
-use super::Objects;
+use super::transfers::Transfers;
 use crate::contender::Contender;
-use crate::measure::{StepError, median};
+use crate::measure::StepError;
 use crate::scenario::{Direction, Link};
+use crate::statistics::median;
 
-impl Objects<'_> {
-    /// The link, from 0, on which plain TCP takes least; tried out among those that by rate and
-    /// delay could be it.
-    pub(super) fn best_link(
-        &self,
-        direction: Direction,
-        size: ByteCount,
-    ) -> Result<usize, StepError> {
-        let candidates = candidates(&self.scenario.links, direction, size);
-        if let [only] = candidates.as_slice() {
-            return Ok(*only);
-        }
-        let mut best = (f64::INFINITY, 0);
-        for link in candidates {
-            for contender in Contender::tcp() {
-                let mut times = Vec::new();
-                for _ in 0..PILOTS {
-                    times.push(self.transfer(contender, link, direction, size)?);
-                }
-                let time = median(times.into_iter()).unwrap_or(f64::INFINITY);
-                if time < best.0 {
-                    best = (time, link);
-                }
+/// The link, from 0, on which plain TCP takes least; tried out among those that by rate and delay
+/// could be it.
+pub(super) fn find(
+    transfers: &Transfers<'_>,
+    links: &[Link],
+    direction: Direction,
+    size: ByteCount,
+) -> Result<usize, StepError> {
+    let candidates = candidates(links, direction, size);
+    if let [only] = candidates.as_slice() {
+        return Ok(*only);
+    }
+    let mut best = (f64::INFINITY, 0);
+    for link in candidates {
+        for contender in Contender::tcp() {
+            let mut times = Vec::new();
+            for _ in 0..PILOTS {
+                times.push(transfers.run(contender, link, direction, size)?);
+            }
+            let time = median(times.into_iter()).unwrap_or(f64::INFINITY);
+            if time < best.0 {
+                best = (time, link);
             }
         }
-        Ok(best.1)
     }
+    Ok(best.1)
 }
 
 /// Links that are not half as good as the best one by their rate and delay are none; of equal ones

@@ -1,7 +1,7 @@
 //! The report as text.
 
-use super::{Group, ObjectsReport, Row};
-use crate::measure::aligned;
+use super::report::{Group, ObjectsReport, Row};
+use crate::text_table::aligned;
 
 pub(super) fn render(report: &ObjectsReport) -> String {
     let header = [

@@ -10,10 +10,11 @@ use hawser_types::{ByteCount, Rate};
 use serde::Serialize;
 
 use super::hosts::{Client, Hosts};
-use super::{BLOCK, Options};
-use crate::measure::{StepError, limit_for, median};
+use super::options::{BLOCK, Options};
+use crate::measure::{StepError, limit_for};
 use crate::meter::{self, Order};
 use crate::scenario::{Direction, Scenario};
+use crate::statistics::median;
 use crate::verdict::{Asked, Verdict};
 
 /// One start of a peer.

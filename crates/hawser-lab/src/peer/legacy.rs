@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::hosts::{Client, Hosts};
+use super::options::{BLOCK, Options};
 use super::port::{Answer, Port};
-use super::{BLOCK, Options};
 use crate::ip;
 use crate::measure::StepError;
 use crate::meter::{self, Order};

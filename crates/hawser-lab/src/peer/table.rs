@@ -1,9 +1,9 @@
 //! The report as text.
 
-use super::PeerReport;
 use super::found::Found;
 use super::legacy::Legacy;
-use crate::measure::aligned;
+use super::report::PeerReport;
+use crate::text_table::aligned;
 
 pub(super) fn render(report: &PeerReport) -> String {
     let header = [

@@ -9,7 +9,8 @@ use hawser_types::ByteCount;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
 
-use super::{Options, Run};
+use super::options::Options;
+use super::report::Run;
 use crate::contender::{Contender, Equipment};
 use crate::measure::{Bench, Programs, Session, StepError};
 use crate::meter::{self, Order};

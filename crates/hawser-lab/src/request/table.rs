@@ -1,9 +1,10 @@
 //! The report as text.
 
-use super::{Phase, RequestReport};
-use crate::measure::{aligned, median};
+use super::report::{Phase, RequestReport};
 use crate::scenario::Direction;
 use crate::statistics::Spread;
+use crate::statistics::median;
+use crate::text_table::aligned;
 
 pub(super) fn render(report: &RequestReport) -> String {
     let header = [

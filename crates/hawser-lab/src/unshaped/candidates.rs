@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hawser::Encryption;
 
-use super::Options;
+use super::options::Options;
 use crate::measure::{
     Bench, LibraryServer, Programs, Session, StepError, own_program, wait_for_port,
 };

@@ -3,8 +3,9 @@
 use hawser_types::ByteCount;
 
 use super::candidates::{HAWSER, LIBRARY, LIBRARY_PLAIN, MPTCP, RELAYS};
-use super::{Asked, LINKS, Row, UnshapedReport};
-use crate::measure::aligned;
+use super::options::LINKS;
+use super::report::{AskedRatio, Row, UnshapedReport};
+use crate::text_table::aligned;
 
 /// Sets the rows of one direction against those that they are compared with.
 pub(super) fn compare(rows: &mut [Row]) {
@@ -22,14 +23,14 @@ pub(super) fn compare(rows: &mut [Row]) {
     }
 }
 
-fn asked(by: &str) -> Option<Asked> {
+fn asked(by: &str) -> Option<AskedRatio> {
     let (of, ratio) = match by {
         HAWSER => (RELAYS, 0.4),
         LIBRARY => (MPTCP, 0.5),
         LIBRARY_PLAIN => (MPTCP, 0.8),
         _ => return None,
     };
-    Some(Asked { of, ratio })
+    Some(AskedRatio { of, ratio })
 }
 
 /// The report as text.

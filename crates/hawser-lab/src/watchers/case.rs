@@ -3,12 +3,12 @@
 use hawser_types::ByteCount;
 use serde::Serialize;
 
-use super::Crowd;
 use super::client::WatcherOutcome;
+use super::options::Crowd;
 use super::stage::{Sample, Stage};
-use crate::measure::median;
 use crate::scenario::Direction;
 use crate::statistics::interval_of_median;
+use crate::statistics::median;
 use crate::verdict::{Asked, Verdict};
 
 /// Transfers in pairs, one while a crowd looks and one while nobody does.

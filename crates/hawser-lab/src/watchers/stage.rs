@@ -11,7 +11,7 @@ use hawser_types::{ByteCount, Rate};
 use serde::Serialize;
 
 use super::client::{READY, WatcherOutcome};
-use super::{Crowd, Links, Options};
+use super::options::{Crowd, Links, Options};
 use crate::cpu;
 use crate::dialogue::Dialogue;
 use crate::measure::{Bench, Programs, Session, own_program};

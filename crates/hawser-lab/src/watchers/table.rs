@@ -1,8 +1,8 @@
 //! The report as text.
 
-use super::WatchersReport;
 use super::case::{Case, Figures};
-use crate::measure::aligned;
+use super::report::WatchersReport;
+use crate::text_table::aligned;
 
 pub(super) fn render(report: &WatchersReport) -> String {
     let header = [

@@ -4,7 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use super::{ASK, FEED, Site, WatcherOutcome, head, say_ready, status};
+use super::outcome::WatcherOutcome;
+use super::site::{ASK, FEED, Site, head, say_ready, status};
 
 /// Sends so many requests of each kind a second, each over a connection of its own; one after the
 /// other where they take longer.

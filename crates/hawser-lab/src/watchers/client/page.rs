@@ -4,7 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use super::{ASK, FEED, Site, WatcherOutcome, say_ready, status};
+use super::outcome::WatcherOutcome;
+use super::site::{ASK, FEED, Site, say_ready, status};
 
 /// Loads the page, follows the feed, and asks from time to time why connections go where they go.
 pub(super) fn look(site: &Site<'_>) -> anyhow::Result<WatcherOutcome> {

@@ -5,7 +5,8 @@ use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use super::{FEED, Site, WatcherOutcome, say_ready, status};
+use super::outcome::WatcherOutcome;
+use super::site::{FEED, Site, say_ready, status};
 
 /// Asks for so many feeds, and reads none of them. Whoever is refused, or sent away, comes back as
 /// he is told to: so there are as many who want one all the time.
@@ -113,11 +114,11 @@ fn leave(seats: &mut [Seat], seen: &mut WatcherOutcome) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     for (seat, asked) in seats.iter_mut().zip(asked) {
-        if let Seat::Taken(feed) = seat {
-            if asked.revents != 0 {
-                seen.note(WHAT, feed.told);
-                *seat = Seat::Empty(Instant::now() + RETRY);
-            }
+        if let Seat::Taken(feed) = seat
+            && asked.revents != 0
+        {
+            seen.note(WHAT, feed.told);
+            *seat = Seat::Empty(Instant::now() + RETRY);
         }
     }
     Ok(())

@@ -1,0 +1,18 @@
+//! One link to emulate.
+
+use super::rewrite::Translation;
+use super::ring::PacketSocket;
+use crate::scenario::Link;
+
+/// One link to emulate: the sockets at its two ends, and what it does to packets.
+#[derive(Debug)]
+pub struct Span {
+    /// The end where the client's frames come in.
+    pub client: PacketSocket,
+    /// The end where the server's frames come in.
+    pub server: PacketSocket,
+    /// What happens in between.
+    pub link: Link,
+    /// How the modem translates the client's address, when there is one.
+    pub translation: Option<Translation>,
+}

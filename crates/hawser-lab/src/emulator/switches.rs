@@ -1,0 +1,42 @@
+//! The state that the owner of an emulator and its thread share.
+
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Mutex, MutexGuard};
+
+use super::watch::Watch;
+
+/// What the owner of an emulator and its thread share.
+#[derive(Debug)]
+pub(super) struct Switches {
+    pub(super) stop: AtomicBool,
+    pub(super) black_holes: Vec<AtomicBool>,
+    /// Up and down of each link.
+    pub(super) carried: Vec<[AtomicU64; 2]>,
+    pub(super) watch: Mutex<Option<Watch>>,
+    pub(super) delivered: AtomicU64,
+    pub(super) overflowed: AtomicU64,
+    pub(super) lost: AtomicU64,
+    pub(super) missed: AtomicU64,
+    pub(super) latest_nanos: AtomicU64,
+}
+
+impl Switches {
+    pub(super) fn new(links: usize) -> Self {
+        Self {
+            stop: AtomicBool::new(false),
+            black_holes: (0..links).map(|_| AtomicBool::new(false)).collect(),
+            carried: (0..links).map(|_| Default::default()).collect(),
+            watch: Mutex::default(),
+            delivered: AtomicU64::new(0),
+            overflowed: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
+            latest_nanos: AtomicU64::new(0),
+        }
+    }
+
+    /// Never held for long: the emulator's thread needs it for every frame.
+    pub(super) fn watch(&self) -> MutexGuard<'_, Option<Watch>> {
+        self.watch.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}

@@ -1,0 +1,21 @@
+//! The directions to measure.
+
+use crate::scenario::Direction;
+
+/// Which ways bytes go.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Directions {
+    Put,
+    Get,
+    Both,
+}
+
+impl Directions {
+    pub(crate) fn directions(self) -> Vec<Direction> {
+        match self {
+            Self::Put => vec![Direction::Put],
+            Self::Get => vec![Direction::Get],
+            Self::Both => vec![Direction::Put, Direction::Get],
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What is asked of `hawser-lab unshaped`.
+
+use hawser_session::TransportChoice;
+use hawser_types::ByteCount;
+
+use crate::measure::Programs;
+use crate::scenario::Direction;
+
+/// What to measure.
+#[derive(Debug)]
+pub(crate) struct Options {
+    /// Bytes of each transfer.
+    pub(crate) bytes: ByteCount,
+    /// How often each.
+    pub(crate) repeat: u32,
+    /// Which ways.
+    pub(crate) directions: Vec<Direction>,
+    /// Only these, by the name that the table shows; all when empty.
+    pub(crate) only: Vec<String>,
+    /// The Hawser binary, when it is to be measured.
+    pub(crate) hawser: Option<Programs>,
+    /// What programs that embed the library let data travel over.
+    pub(crate) transport: TransportChoice,
+}
+
+pub(super) const LINKS: usize = 2;
