@@ -308,7 +308,7 @@ impl Findings for AssociationReport {
         &self.head
     }
 
-    fn render(&self) -> String {
+    fn table(&self) -> String {
         let header = [
             "",
             "sender",
@@ -337,14 +337,12 @@ impl Findings for AssociationReport {
         }
         let mut text = self.head.title("associations over all links");
         text.push_str(&aligned(&rows));
-        for failure in self.rows.iter().flat_map(|row| &row.failures) {
-            text.push_str(&format!("failed: {failure}\n"));
-        }
         text
     }
 
-    fn failures(&self) -> usize {
-        self.rows.iter().map(|row| row.failures.len()).sum()
+    fn failures(&self) -> Vec<String> {
+        let rows = self.rows.iter();
+        rows.flat_map(|row| row.failures.clone()).collect()
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use hawser_types::ByteCount;
 
 use self::report::{ConnectReport, Kind, Phase};
-use crate::experiment::{Findings, Head};
+use crate::experiment::{Findings, Head, named};
 use crate::measure::{Bench, Programs, Session, StepError, quickest_link};
 use crate::meter::{self, Congestion, FirstAnswer, Order};
 use crate::scenario::{Direction, Scenario};
@@ -58,12 +58,13 @@ impl Findings for ConnectReport {
         &self.head
     }
 
-    fn render(&self) -> String {
+    fn table(&self) -> String {
         table::render(self)
     }
 
-    fn failures(&self) -> usize {
-        self.phases.iter().map(|phase| phase.failures.len()).sum()
+    fn failures(&self) -> Vec<String> {
+        let of = |phase: &Phase| named(phase.kind.name(), &phase.failures);
+        self.phases.iter().flat_map(of).collect()
     }
 }
 

@@ -207,18 +207,15 @@ impl Findings for ConnectionsReport {
         &self.head
     }
 
-    fn render(&self) -> String {
+    fn table(&self) -> String {
         let mut text = self
             .head
             .title("connections through the daemon's port, nginx");
         text.push_str(&Table(&self.rows).to_string());
-        for failure in &self.failures {
-            text.push_str(&format!("failed: {failure}\n"));
-        }
         text
     }
 
-    fn failures(&self) -> usize {
-        self.failures.len()
+    fn failures(&self) -> Vec<String> {
+        self.failures.clone()
     }
 }

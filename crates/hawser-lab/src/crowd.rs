@@ -10,7 +10,7 @@ use hawser_types::ByteCount;
 use serde::Serialize;
 
 use crate::cpu;
-use crate::experiment::{Common, Directions, Findings, Head, begin};
+use crate::experiment::{Common, Directions, Findings, Head, begin, named};
 use crate::measure::{Bench, StepError};
 use crate::meter::{CrowdOrder, Embedding};
 use crate::scenario::Direction;
@@ -193,7 +193,7 @@ impl Findings for CrowdReport {
         &self.head
     }
 
-    fn render(&self) -> String {
+    fn table(&self) -> String {
         let mut lines = vec![HEADER.map(str::to_owned).to_vec()];
         lines.extend(self.rows.iter().map(Row::line));
         let mut text = self.head.title(&format!(
@@ -204,16 +204,12 @@ impl Findings for CrowdReport {
             self.repeat
         ));
         text.push_str(&aligned(&lines));
-        for row in &self.rows {
-            for failure in &row.failures {
-                text.push_str(&format!("failed: {}: {failure}\n", row.direction.name()));
-            }
-        }
         text
     }
 
-    fn failures(&self) -> usize {
-        self.rows.iter().map(|row| row.failures.len()).sum()
+    fn failures(&self) -> Vec<String> {
+        let of = |row: &Row| named(row.direction.name(), &row.failures);
+        self.rows.iter().flat_map(of).collect()
     }
 }
 

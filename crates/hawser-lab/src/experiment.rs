@@ -13,5 +13,5 @@ pub use findings::Head;
 pub(crate) use arguments::{Arguments, Single};
 pub(crate) use common::{Common, Tested, begin};
 pub(crate) use directions::Directions;
-pub(crate) use findings::Findings;
+pub(crate) use findings::{Findings, named};
 pub(crate) use scenarios::Several;

@@ -14,7 +14,7 @@ use self::case::Subject;
 use self::options::{Load, Trouble};
 use self::report::{Case, FailoverReport};
 use crate::contender::{Contender, Equipment};
-use crate::experiment::{Findings, Head};
+use crate::experiment::{Findings, Head, named};
 use crate::measure::{Bench, Programs, Session};
 use crate::scenario::Scenario;
 use crate::timeline;
@@ -106,7 +106,7 @@ impl Findings for FailoverReport {
         &self.head
     }
 
-    fn render(&self) -> String {
+    fn table(&self) -> String {
         table::render(self)
     }
 
@@ -125,8 +125,9 @@ impl Findings for FailoverReport {
         charts.filter(|chart| !chart.series.is_empty()).collect()
     }
 
-    fn failures(&self) -> usize {
-        self.cases.iter().map(|case| case.failures.len()).sum()
+    fn failures(&self) -> Vec<String> {
+        let of = |case: &Case| named(&format!("{} {}", case.name(), case.by), &case.failures);
+        self.cases.iter().flat_map(of).collect()
     }
 
     fn verdicts(&self) -> &[Verdict] {

@@ -10,7 +10,7 @@ use std::path::Path;
 use self::report::{FairnessReport, Row};
 use self::share::Pair;
 use crate::contender::Contender;
-use crate::experiment::{Findings, Head};
+use crate::experiment::{Findings, Head, named};
 use crate::measure::{Programs, available_controls};
 use crate::scenario::Scenario;
 use crate::verdict::Verdict;
@@ -88,12 +88,13 @@ impl Findings for FairnessReport {
         &self.head
     }
 
-    fn render(&self) -> String {
+    fn table(&self) -> String {
         table::render(self)
     }
 
-    fn failures(&self) -> usize {
-        self.rows.iter().map(|row| row.failures.len()).sum()
+    fn failures(&self) -> Vec<String> {
+        let of = |row: &Row| named(&row.name(), &row.failures);
+        self.rows.iter().flat_map(of).collect()
     }
 
     fn verdicts(&self) -> &[Verdict] {

@@ -13,7 +13,7 @@ use hawser_types::ByteCount;
 use self::report::{InteractiveReport, Phase, alone};
 use self::stream::Stream;
 use crate::contender::{Contender, Equipment};
-use crate::experiment::{Findings, Head};
+use crate::experiment::{Findings, Head, named};
 use crate::measure::{Bench, Programs, StepError, limit_for, quickest_link};
 use crate::scenario::{Direction, Scenario, promise};
 use crate::statistics::Spread;
@@ -194,12 +194,13 @@ impl Findings for InteractiveReport {
         &self.head
     }
 
-    fn render(&self) -> String {
+    fn table(&self) -> String {
         table::render(self)
     }
 
-    fn failures(&self) -> usize {
-        self.phases.iter().map(|phase| phase.failures.len()).sum()
+    fn failures(&self) -> Vec<String> {
+        let of = |phase: &Phase| named(&phase.name(), &phase.failures);
+        self.phases.iter().flat_map(of).collect()
     }
 
     fn verdicts(&self) -> &[Verdict] {

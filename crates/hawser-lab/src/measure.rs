@@ -21,12 +21,12 @@ use serde::Serialize;
 pub use bench::{Bench, StepError};
 pub use hawser::{Programs, ProgramsError, Session};
 pub use overhead::WireCost;
-pub use report::{Entry, Report};
+pub use report::{Entry, RunReport};
 pub use run::run;
 pub use summary::Summary;
 
 pub(crate) use bench::{limit_for, own_program, wait_for_port};
-pub(crate) use hawser::wait_for_file;
+pub(crate) use hawser::{SOCKS, wait_for_file};
 pub(crate) use library::LibraryServer;
 pub(crate) use run::available_controls;
 
@@ -42,7 +42,7 @@ pub struct Options {
     /// Which ways; the scenario's own when empty.
     pub directions: Vec<Direction>,
     /// Which others than Hawser.
-    pub contenders: Vec<Contender>,
+    pub contenders: Vec<ContenderKind>,
     /// Transfers on the warm Hawser session per repetition.
     pub warm: u32,
     /// The Hawser binary; without it Hawser is not measured.
@@ -84,7 +84,7 @@ pub enum Payload {
 
 /// Who carries the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-pub enum Contender {
+pub enum ContenderKind {
     /// Plain TCP on each link alone.
     Tcp,
     /// The kernel's MPTCP over all links.

@@ -166,7 +166,7 @@ impl Findings for MessagesReport {
         &self.head
     }
 
-    fn render(&self) -> String {
+    fn table(&self) -> String {
         let header = [
             "transport",
             "messages",
@@ -201,14 +201,12 @@ impl Findings for MessagesReport {
             self.span_seconds
         ));
         text.push_str(&aligned(&rows));
-        for failure in self.rows.iter().flat_map(|row| &row.failures) {
-            text.push_str(&format!("failed: {failure}\n"));
-        }
         text
     }
 
-    fn failures(&self) -> usize {
-        self.rows.iter().map(|row| row.failures.len()).sum()
+    fn failures(&self) -> Vec<String> {
+        let rows = self.rows.iter();
+        rows.flat_map(|row| row.failures.clone()).collect()
     }
 
     fn verdicts(&self) -> &[Verdict] {

@@ -2,7 +2,7 @@
 //! receiving application, checked by count and CRC.
 //!
 //! On the wire: a header, the bytes, and their CRC-32 (8 bytes). For a put the receiver answers
-//! with its verdict in JSON. An echo sends each block of so many bytes back, one after another,
+//! with its receipt in JSON. An echo sends each block of so many bytes back, one after another,
 //! until the client ends.
 
 mod association;
@@ -29,7 +29,6 @@ use crate::scenario::Direction;
 
 pub use crate::scenario::Congestion;
 pub(crate) use association::{AssociationOrder, AssociationOutcome, run as run_association};
-pub(crate) use client::connect_by_socks;
 pub use client::{FirstAnswer, first_answer, open_echo, transfer};
 pub(crate) use connects::connects;
 pub(crate) use crowd::{CrowdOrder, CrowdOutcome, run as run_crowd};
@@ -37,7 +36,6 @@ pub(crate) use library::{Embedding, LibraryOrder, library_transfer, serve_librar
 pub(crate) use quic::{QuicOrder, run as run_quic};
 pub(crate) use server::serve_all;
 pub use server::{port, serve, serve_until_ended};
-pub(crate) use socks::connect as socks_connect;
 
 /// One transfer to make.
 #[derive(Clone, Debug)]
@@ -92,16 +90,16 @@ pub struct Outcome {
 
 impl Outcome {
     /// What a transfer that began at `start` and ended now came to.
-    fn new(bytes: u64, start: Instant, connected: Duration, verdict: Verdict) -> Self {
+    fn new(bytes: u64, start: Instant, connected: Duration, receipt: Receipt) -> Self {
         let seconds = start.elapsed().as_secs_f64();
         Self {
             bytes,
             connect_seconds: connected.as_secs_f64(),
             seconds,
             mbps: bytes as f64 * 8.0 / seconds / 1e6,
-            ok: verdict.ok,
-            worst_gap: verdict.worst,
-            timeline: verdict.bins,
+            ok: receipt.ok,
+            worst_gap: receipt.worst,
+            timeline: receipt.bins,
             cpu_seconds: cpu::of_this_process(),
             wire: Vec::new(),
             hawser: BTreeMap::new(),
@@ -111,7 +109,7 @@ impl Outcome {
 
 /// What the receiver of a put tells the sender.
 #[derive(Debug, Serialize, Deserialize)]
-struct Verdict {
+struct Receipt {
     ok: bool,
     worst: f64,
     bins: Vec<u64>,
@@ -121,5 +119,5 @@ struct Verdict {
 pub const MAX_ECHO: u32 = 64 << 10;
 /// The resolution of timelines.
 pub const BIN: Duration = Duration::from_millis(50);
-/// The longest verdict that is read: a day's timeline.
-const MAX_VERDICT: u64 = 16 << 20;
+/// The longest receipt that is read: a day's timeline.
+const MAX_RECEIPT: u64 = 16 << 20;

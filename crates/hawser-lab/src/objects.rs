@@ -146,11 +146,24 @@ impl Findings for ObjectsReport {
         &self.head
     }
 
-    fn render(&self) -> String {
+    fn table(&self) -> String {
         table::render(self)
     }
 
-    fn failures(&self) -> usize {
+    fn failures(&self) -> Vec<String> {
+        let mut all = self.failures.clone();
+        for group in &self.groups {
+            for row in &group.rows {
+                if let Some(first) = row.failures.first() {
+                    let (name, count) = (group.name(), row.failures.len());
+                    all.push(format!("{name} {}: {count}, first: {first}", row.by));
+                }
+            }
+        }
+        all
+    }
+
+    fn failure_count(&self) -> usize {
         let rows = self.groups.iter().flat_map(|group| &group.rows);
         rows.map(|row| row.failures.len()).sum::<usize>() + self.failures.len()
     }

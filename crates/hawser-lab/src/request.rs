@@ -11,7 +11,7 @@ use std::path::Path;
 use self::phase::Subject;
 use self::report::{Phase, RequestReport};
 use crate::contender::Contender;
-use crate::experiment::{Findings, Head};
+use crate::experiment::{Findings, Head, named};
 use crate::measure::{Programs, quickest_link};
 use crate::scenario::{Direction, Scenario};
 use crate::statistics::Spread;
@@ -56,13 +56,20 @@ impl Findings for RequestReport {
         &self.head
     }
 
-    fn render(&self) -> String {
+    fn table(&self) -> String {
         table::render(self)
     }
 
-    fn failures(&self) -> usize {
-        let runs = self.phases.iter().flat_map(|phase| &phase.runs);
-        runs.filter(|run| run.failure.is_some()).count()
+    fn failures(&self) -> Vec<String> {
+        let of = |phase: &Phase| {
+            let failures: Vec<_> = phase
+                .runs
+                .iter()
+                .flat_map(|run| run.failure.clone())
+                .collect();
+            named(&phase.name(), &failures)
+        };
+        self.phases.iter().flat_map(of).collect()
     }
 }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::cpu;
 use crate::experiment::{Findings, Head};
 use crate::measure::{Bench, Programs, Session, StepError, wait_for_port};
-use crate::meter::socks_connect;
+use crate::meter::socks;
 use crate::process::Program;
 use crate::scenario::Scenario;
 use crate::topology::{Lab, SERVER};
@@ -101,11 +101,15 @@ impl Findings for ShortReport {
         &self.head
     }
 
-    fn render(&self) -> String {
+    fn table(&self) -> String {
         render(self)
     }
 
-    fn failures(&self) -> usize {
+    fn failures(&self) -> Vec<String> {
+        self.first_failures.clone()
+    }
+
+    fn failure_count(&self) -> usize {
         usize::try_from(self.failed).unwrap_or(usize::MAX)
     }
 }
@@ -197,11 +201,8 @@ fn fetch_all(bench: &Bench, socks: SocketAddrV4, connections: u64, parallel: usi
     all
 }
 
-fn fetch(socks: SocketAddrV4) -> io::Result<()> {
-    let mut stream = TcpStream::connect_timeout(&socks.into(), PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    socks_connect(&mut stream, WEB)?;
+fn fetch(port: SocketAddrV4) -> io::Result<()> {
+    let mut stream = socks::open(port, WEB, PATIENCE)?;
     stream.write_all(b"GET / HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n")?;
     let mut answer = Vec::new();
     stream.take(MAX_ANSWER).read_to_end(&mut answer)?;
@@ -225,7 +226,7 @@ fn render(report: &ShortReport) -> String {
             .map(|bytes| format!("{:.1}", bytes as f64 / 1e6))
             .join(" → ")
     };
-    let mut text = format!(
+    format!(
         "{} connections to {}, {} at once, in {}: {} failed, {:.1} s, {:.0} a second\n\
          time of one: median {:.0} ms, p99 {:.0} ms\n\
          memory in MB: client {}, gateway {}\n",
@@ -240,11 +241,7 @@ fn render(report: &ShortReport) -> String {
         report.p99_seconds * 1e3,
         megabytes(report.client_memory),
         megabytes(report.gateway_memory),
-    );
-    for failure in &report.first_failures {
-        text.push_str(&format!("failed: {failure}\n"));
-    }
-    text
+    )
 }
 
 const WEB: SocketAddrV4 = SocketAddrV4::new(SERVER, 8080);

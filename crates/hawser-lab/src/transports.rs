@@ -274,7 +274,7 @@ impl Findings for TransportsReport {
         &self.head
     }
 
-    fn render(&self) -> String {
+    fn table(&self) -> String {
         let header = ["", "transport", "first, Mbit/s", "warm, Mbit/s", "failed"];
         let mut rows = vec![header.map(str::to_owned).to_vec()];
         let show = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
@@ -289,14 +289,12 @@ impl Findings for TransportsReport {
         }
         let mut text = self.head.title("what carries a session");
         text.push_str(&aligned(&rows));
-        for failure in self.rows.iter().flat_map(|row| &row.failures) {
-            text.push_str(&format!("failed: {failure}\n"));
-        }
         text
     }
 
-    fn failures(&self) -> usize {
-        self.rows.iter().map(|row| row.failures.len()).sum()
+    fn failures(&self) -> Vec<String> {
+        let rows = self.rows.iter();
+        rows.flat_map(|row| row.failures.clone()).collect()
     }
 
     fn verdicts(&self) -> &[Verdict] {

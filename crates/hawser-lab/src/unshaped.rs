@@ -12,7 +12,7 @@ use self::candidates::Candidate;
 use self::options::LINKS;
 use self::report::{Row, UnshapedReport};
 use crate::cpu;
-use crate::experiment::{Findings, Head};
+use crate::experiment::{Findings, Head, named};
 use crate::measure::Bench;
 use crate::meter::Outcome;
 use crate::scenario::Direction;
@@ -41,12 +41,18 @@ impl Findings for UnshapedReport {
         &self.head
     }
 
-    fn render(&self) -> String {
+    fn table(&self) -> String {
         table::render(self)
     }
 
-    fn failures(&self) -> usize {
-        self.rows.iter().map(|row| row.failures.len()).sum()
+    fn failures(&self) -> Vec<String> {
+        let of = |row: &Row| {
+            named(
+                &format!("{} {}", row.direction.name(), row.by),
+                &row.failures,
+            )
+        };
+        self.rows.iter().flat_map(of).collect()
     }
 }
 

@@ -56,12 +56,12 @@ impl Findings for WatchersReport {
         &self.head
     }
 
-    fn render(&self) -> String {
+    fn table(&self) -> String {
         table::render(self)
     }
 
-    fn failures(&self) -> usize {
-        self.failures.len()
+    fn failures(&self) -> Vec<String> {
+        self.failures.clone()
     }
 
     fn verdicts(&self) -> &[Verdict] {

@@ -254,7 +254,7 @@ impl Findings for SpeedReport {
         &self.head
     }
 
-    fn render(&self) -> String {
+    fn table(&self) -> String {
         let header = [
             "", "stack", "links", "Gbit/s", "from", "to", "CPU s/GB", "from", "to", "failed",
         ];
@@ -283,15 +283,12 @@ impl Findings for SpeedReport {
             self.load[1]
         ));
         text.push_str(&aligned(&rows));
-        for failure in self.rows.iter().flat_map(|row| &row.failures) {
-            text.push_str(&format!("failed: {failure}\n"));
-        }
-        text.push('\n');
         text
     }
 
-    fn failures(&self) -> usize {
-        self.rows.iter().map(|row| row.failures.len()).sum()
+    fn failures(&self) -> Vec<String> {
+        let rows = self.rows.iter();
+        rows.flat_map(|row| row.failures.clone()).collect()
     }
 
     fn verdicts(&self) -> &[Verdict] {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hawser_types::ByteCount;
 
 use crate::experiment::{Common, Directions, Several};
-use crate::measure::{self, Contender, Options, Payload};
+use crate::measure::{self, ContenderKind, Options, Payload};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArguments {
@@ -22,7 +22,7 @@ pub(super) struct RunArguments {
     direction: Option<Directions>,
     /// Only these contenders
     #[arg(long, value_delimiter = ',')]
-    only: Vec<Contender>,
+    only: Vec<ContenderKind>,
     /// Later transfers on each Hawser session
     #[arg(long, default_value_t = 1)]
     warm: u32,
@@ -39,13 +39,17 @@ pub(super) struct RunArguments {
 
 impl RunArguments {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
-        let all = [Contender::Tcp, Contender::Mptcp, Contender::Hawser];
+        let all = [
+            ContenderKind::Tcp,
+            ContenderKind::Mptcp,
+            ContenderKind::Hawser,
+        ];
         let contenders = if self.only.is_empty() {
             all.to_vec()
         } else {
             self.only
         };
-        let wants_hawser = contenders.contains(&Contender::Hawser);
+        let wants_hawser = contenders.contains(&ContenderKind::Hawser);
         if let Some(given) = self.payload.filter(|given| *given < measure::MIN_PAYLOAD) {
             anyhow::bail!("--payload is {given}: allowed is 64KiB or more");
         }

@@ -50,6 +50,17 @@ pub(super) enum Kind {
     GatewayRestarted,
 }
 
+impl Kind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "plain tcp",
+            Self::Fresh => "hawser fresh",
+            Self::Warm => "hawser warm",
+            Self::GatewayRestarted => "gateway restarted",
+        }
+    }
+}
+
 impl Phase {
     pub(super) fn new(kind: Kind) -> Self {
         Self {

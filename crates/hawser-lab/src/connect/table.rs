@@ -30,18 +30,18 @@ pub(super) fn render(report: &ConnectReport) -> String {
     text.push_str(&aligned(&rows));
     for phase in &report.phases {
         if phase.refused > 0 {
-            let (name, refused) = (name(phase.kind), phase.refused);
+            let (name, refused) = (phase.kind.name(), phase.refused);
             text.push_str(&format!("{name}: {refused} attempts were refused before\n"));
-        }
-        for failure in &phase.failures {
-            text.push_str(&format!("failed: {}: {failure}\n", name(phase.kind)));
         }
     }
     text
 }
 
 fn row(report: &ConnectReport, phase: &Phase, plain: Option<&Phase>) -> Vec<String> {
-    let mut cells = vec![name(phase.kind).to_owned(), phase.samples.len().to_string()];
+    let mut cells = vec![
+        phase.kind.name().to_owned(),
+        phase.samples.len().to_string(),
+    ];
     let asked = match phase.kind {
         Kind::Fresh => "2 over TCP",
         Kind::Warm => "1",
@@ -74,13 +74,4 @@ fn times(report: &ConnectReport, own: Option<Spread>, plain: Option<Spread>) -> 
         trips(own.median),
         plain.map_or("-".to_owned(), |plain| trips(own.median - plain.median)),
     ]
-}
-
-fn name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Tcp => "plain tcp",
-        Kind::Fresh => "hawser fresh",
-        Kind::Warm => "hawser warm",
-        Kind::GatewayRestarted => "gateway restarted",
-    }
 }

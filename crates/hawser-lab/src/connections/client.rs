@@ -1,12 +1,13 @@
 //! An application that fetches things, each over a connection of its own.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddrV4, TcpStream};
+use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
 use hawser_scenario::figures::Served;
 
-use super::hosts::{SOCKS, port_of};
+use super::hosts::port_of;
+use crate::measure::SOCKS;
 use crate::meter::socks;
 use crate::netns::NetNs;
 use crate::scenario::Arrival;
@@ -41,10 +42,8 @@ pub(super) fn serve(host: &NetNs, arrivals: &[Arrival]) -> io::Result<Vec<Served
 }
 
 fn fetch(arrival: &Arrival) -> io::Result<()> {
-    let mut stream = TcpStream::connect(SOCKS)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
     let target = SocketAddrV4::new(SERVER, port_of(arrival.application));
-    socks::connect(&mut stream, target)?;
+    let mut stream = socks::open(SOCKS, target, PATIENCE)?;
     let last = arrival.size.as_u64() - 1;
     let request = format!(
         "GET /data HTTP/1.1\r\nHost: {SERVER}\r\nRange: bytes=0-{last}\r\nConnection: close\r\n\r\n"

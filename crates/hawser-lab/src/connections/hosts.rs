@@ -2,14 +2,14 @@
 
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::ensure;
 use hawser_sched::connection::ConnectionPolicy;
 
-use crate::measure::{Bench, Programs, Session, wait_for_port};
+use crate::measure::{Bench, Programs, SOCKS, Session, wait_for_port};
 use crate::netns::NetNs;
 use crate::process::Program;
 use crate::scenario::{Scenario, Workload};
@@ -166,6 +166,5 @@ impl FromStr for Method {
 
 /// Of different kinds, since demands are learnt for each kind of port.
 const PORTS: [u16; 3] = [80, 9000, 143];
-pub(super) const SOCKS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1080);
 /// What scenarios allow at most.
 const LARGEST: u64 = 8_000_000_000;

@@ -1,14 +1,16 @@
 //! The web server, and the ways to it.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::options::{EntryPoint, Options};
 use super::visits::{PATIENCE, Visits};
-use crate::measure::{Bench, Programs, StepError, own_program, wait_for_file, wait_for_port};
+use crate::measure::{
+    Bench, Programs, SOCKS, StepError, own_program, wait_for_file, wait_for_port,
+};
 use crate::process::Program;
 use crate::topology::SERVER;
 
@@ -144,7 +146,6 @@ impl Application {
 }
 
 const WEB: SocketAddrV4 = SocketAddrV4::new(SERVER, 80);
-const SOCKS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1080);
 const READY: &str = "ready";
 const REPORT: &str = "visits.json";
 const POLL: Duration = Duration::from_millis(50);

@@ -36,9 +36,6 @@ pub(super) fn render(report: &CutReport) -> String {
             text.push_str(&format!("{}, caught: {count} times {error}\n", case.name()));
         }
     }
-    for failure in &report.failures {
-        text.push_str(&format!("failed: {failure}\n"));
-    }
     text
 }
 

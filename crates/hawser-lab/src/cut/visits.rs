@@ -174,14 +174,13 @@ fn one(arguments: &VisitArguments) -> Visit {
 }
 
 fn connect(arguments: &VisitArguments) -> io::Result<TcpStream> {
-    let to = arguments.socks.unwrap_or(arguments.server);
-    let mut stream = TcpStream::connect_timeout(&to.into(), PATIENCE)?;
+    let stream = match arguments.socks {
+        Some(port) => socks::open(port, arguments.server, PATIENCE)?,
+        None => TcpStream::connect_timeout(&arguments.server.into(), PATIENCE)?,
+    };
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.set_nodelay(true)?;
-    if arguments.socks.is_some() {
-        socks::connect(&mut stream, arguments.server)?;
-    }
     Ok(stream)
 }
 

@@ -109,7 +109,7 @@ impl Common {
             print(&report.render())?;
             print(&report.judgement())?;
         }
-        Ok(exit_code(report.failures() == 0))
+        Ok(exit_code(report.failure_count() == 0))
     }
 
     /// Reads all scenarios, gets ready for labs and measures each.
@@ -140,7 +140,7 @@ impl Common {
         };
         let done = |scenario: &Scenario, result: anyhow::Result<F>| match result {
             Ok(report) => {
-                whole &= report.failures() == 0;
+                whole &= report.failure_count() == 0;
                 let finished = self.finish(&report).map(drop);
                 reports.push(report);
                 let kept = finished.and_then(|()| self.sum_up(&reports));

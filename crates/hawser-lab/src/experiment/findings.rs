@@ -12,20 +12,34 @@ pub(crate) trait Findings: Serialize {
     /// What every report begins with.
     fn head(&self) -> &Head;
 
-    /// The report as text.
-    fn render(&self) -> String;
+    /// The figures as text.
+    fn table(&self) -> String;
 
     /// What of it is shown as charts.
     fn charts(&self) -> Vec<Chart> {
         Vec::new()
     }
 
-    /// How many measurements failed.
-    fn failures(&self) -> usize;
+    /// A line for each measurement that failed: its name and the error.
+    fn failures(&self) -> Vec<String>;
+
+    /// Number of measurements that failed.
+    fn failure_count(&self) -> usize {
+        self.failures().len()
+    }
 
     /// What was asked, and whether it is reached.
     fn verdicts(&self) -> &[Verdict] {
         &[]
+    }
+
+    /// The report as text, without the verdicts.
+    fn render(&self) -> String {
+        let mut text = self.table();
+        for failure in self.failures() {
+            text.push_str(&format!("failed: {failure}\n"));
+        }
+        text
     }
 
     /// The verdicts as text.
@@ -40,12 +54,18 @@ pub(crate) trait Findings: Serialize {
         Self: Sized,
     {
         let mut text: String = all.iter().map(Self::judgement).collect();
-        for report in all.iter().filter(|report| report.failures() > 0) {
-            let (name, count) = (&report.head().scenario, report.failures());
+        for report in all.iter().filter(|report| report.failure_count() > 0) {
+            let (name, count) = (&report.head().scenario, report.failure_count());
             text.push_str(&format!("{name}: {count} measurements failed\n"));
         }
         text
     }
+}
+
+/// The failures of a part of a report, each behind the name of the part.
+pub(crate) fn named(name: &str, failures: &[String]) -> Vec<String> {
+    let lines = failures.iter();
+    lines.map(|failure| format!("{name}: {failure}")).collect()
 }
 
 /// What every report begins with.

@@ -23,11 +23,6 @@ pub(super) fn render(report: &FailoverReport) -> String {
         report.repeat, report.part_seconds
     ));
     text.push_str(&aligned(&rows));
-    for case in &report.cases {
-        for failure in &case.failures {
-            text.push_str(&format!("failed: {} {}: {failure}\n", case.name(), case.by));
-        }
-    }
     text
 }
 

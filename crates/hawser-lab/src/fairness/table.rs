@@ -21,11 +21,6 @@ pub(super) fn render(report: &FairnessReport) -> String {
         report.link, report.repeat, report.span_seconds
     ));
     text.push_str(&aligned(&rows));
-    for row in &report.rows {
-        for failure in &row.failures {
-            text.push_str(&format!("failed: {}: {failure}\n", row.name()));
-        }
-    }
     text
 }
 

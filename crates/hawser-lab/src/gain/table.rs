@@ -29,9 +29,6 @@ pub(super) fn render(report: &GainReport) -> String {
         .head
         .title(&format!("nginx, HTTP/1.1; round robin by {via}"));
     text.push_str(&aligned(&rows));
-    for failure in &report.failures {
-        text.push_str(&format!("failed: {failure}\n"));
-    }
     text
 }
 

@@ -39,6 +39,11 @@ pub(super) struct Phase {
 }
 
 impl Phase {
+    pub(super) fn name(&self) -> String {
+        let bulk = self.bulk.map_or("none", Direction::name);
+        format!("{}, bulk {bulk}", self.by)
+    }
+
     /// How much later than the middle one without bulk all but one in a hundred are, in seconds.
     pub(super) fn added(&self, alone: Option<&Phase>) -> Option<f64> {
         let alone = alone?.echo_seconds?;

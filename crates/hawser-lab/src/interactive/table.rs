@@ -24,12 +24,6 @@ pub(super) fn render(report: &InteractiveReport) -> String {
         report.repeat, report.span_seconds, report.best_link
     ));
     text.push_str(&aligned(&rows));
-    for phase in &report.phases {
-        let bulk = phase.bulk.map_or("none", Direction::name);
-        for failure in &phase.failures {
-            text.push_str(&format!("failed: {}, bulk {bulk}: {failure}\n", phase.by));
-        }
-    }
     text
 }
 

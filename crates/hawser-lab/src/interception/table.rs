@@ -46,9 +46,6 @@ pub(super) fn render(report: &InterceptionReport) -> String {
             "the programs ran {runs} times while one moved {moved}\n"
         ));
     }
-    for failure in &report.failures {
-        text.push_str(&format!("failed: {failure}\n"));
-    }
     text
 }
 

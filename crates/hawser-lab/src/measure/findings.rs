@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use hawser_monitor::report::Chart;
 
 use super::Kind;
-use super::report::{Entry, Report};
+use super::report::{Entry, RunReport};
 use super::summary::Summary;
 use super::table;
-use crate::experiment::{Findings, Head};
+use crate::experiment::{Findings, Head, named};
 use crate::timeline;
 use crate::verdict::Verdict;
 
-impl Findings for Report {
+impl Findings for RunReport {
     fn head(&self) -> &Head {
         &self.head
     }
 
-    fn render(&self) -> String {
+    fn table(&self) -> String {
         table::render(self)
     }
 
@@ -47,9 +47,12 @@ impl Findings for Report {
         self.summaries.iter().map(chart).collect()
     }
 
-    fn failures(&self) -> usize {
-        let samples = self.samples.iter().map(|entry| &entry.samples);
-        samples.map(|samples| samples.failures.len()).sum()
+    fn failures(&self) -> Vec<String> {
+        let of = |entry: &Entry| {
+            let name = format!("{} {}", entry.direction.name(), entry.kind);
+            named(&name, &entry.samples.failures)
+        };
+        self.samples.iter().flat_map(of).collect()
     }
 
     fn verdicts(&self) -> &[Verdict] {

@@ -343,7 +343,7 @@ pub(crate) fn wait_for_file(program: &mut Program, path: &Path) -> io::Result<()
 
 /// From linux/capability.h.
 const CAP_NET_ADMIN: libc::c_ulong = 12;
-const SOCKS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1080);
+pub(crate) const SOCKS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1080);
 const GATEWAY: SocketAddrV4 = SocketAddrV4::new(SERVER, 7443);
 const STATUS_LIMIT: Duration = Duration::from_secs(10);
 const START_LIMIT: Duration = Duration::from_secs(20);

@@ -13,7 +13,7 @@ use crate::verdict::Verdict;
 /// One run of one scenario.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Report {
+pub struct RunReport {
     /// Which scenario, when and where.
     #[serde(flatten)]
     pub head: Head,
@@ -49,7 +49,7 @@ pub struct Entry {
     pub recovery: Vec<Option<f64>>,
 }
 
-impl Report {
+impl RunReport {
     pub(super) fn new(
         scenario: &Scenario,
         options: &Options,

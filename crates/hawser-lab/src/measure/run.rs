@@ -8,8 +8,8 @@ use hawser_types::ByteCount;
 
 use super::bench::{Bench, StepError, limit_for};
 use super::hawser::{Programs, Session};
-use super::report::Report;
-use super::{Contender, Kind, Options, Table};
+use super::report::RunReport;
+use super::{ContenderKind, Kind, Options, Table};
 use crate::emulator::LinkBytes;
 use crate::meter::{Congestion, Order, Outcome};
 use crate::scenario::{Direction, Event, Scenario};
@@ -17,7 +17,7 @@ use crate::topology::Lab;
 
 /// Measures a scenario, with logs and state in `folder`. Steps that fail are in the report; an
 /// error means that there is no lab.
-pub fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyhow::Result<Report> {
+pub fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyhow::Result<RunReport> {
     let bench = Bench::new(Lab::shaped(scenario)?, folder)?;
     let directions = if options.directions.is_empty() {
         scenario.directions.clone()
@@ -45,7 +45,7 @@ pub fn run(scenario: &Scenario, options: &Options, folder: &Path) -> anyhow::Res
     }
     let (table, notes) = (run.table, run.notes);
     let counters = bench.lab().counters();
-    Ok(Report::new(scenario, options, table, notes, counters))
+    Ok(RunReport::new(scenario, options, table, notes, counters))
 }
 
 struct Run<'a> {
@@ -69,10 +69,10 @@ impl Run<'_> {
             self.options.repeat
         );
         let wanted = |contender| self.options.contenders.contains(&contender);
-        if wanted(Contender::Tcp) {
+        if wanted(ContenderKind::Tcp) {
             self.singles(direction);
         }
-        if wanted(Contender::Mptcp) {
+        if wanted(ContenderKind::Mptcp) {
             self.mptcp(direction);
         }
         if let Some(programs) = self.options.hawser.clone() {

@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 use super::overhead::WireCost;
-use super::report::Report;
+use super::report::RunReport;
 use super::summary::Summary;
 use crate::experiment::Findings;
 use crate::text_table::aligned;
 
 /// The report as a table of medians, with what went wrong below it.
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &RunReport) -> String {
     let payloads = report.summaries.iter();
     let payloads = payloads.map(|summary| {
         let (way, bytes) = (summary.direction.name(), summary.payload);
@@ -53,21 +53,11 @@ pub(super) fn render(report: &Report) -> String {
     for note in &report.notes {
         let _ = writeln!(text, "note: {note}");
     }
-    for entry in &report.samples {
-        for failure in &entry.samples.failures {
-            let _ = writeln!(
-                text,
-                "failed: {} {}: {failure}",
-                entry.direction.name(),
-                entry.kind
-            );
-        }
-    }
     text
 }
 
 /// One row for each scenario and direction, then every verdict.
-pub(super) fn render_all(reports: &[Report]) -> String {
+pub(super) fn render_all(reports: &[RunReport]) -> String {
     let header = [
         "scenario", "", "sum", "best", "mptcp", "first", "warm", "of sum", "warm", "of mptcp",
         "warm", "asked", "overhead",
@@ -80,15 +70,15 @@ pub(super) fn render_all(reports: &[Report]) -> String {
     text.push('\n');
     for report in reports {
         text.push_str(&report.judgement());
-        if report.failures() > 0 {
-            let (name, count) = (&report.head.scenario, report.failures());
+        if report.failure_count() > 0 {
+            let (name, count) = (&report.head.scenario, report.failure_count());
             let _ = writeln!(text, "{name}: {count} transfers failed");
         }
     }
     text
 }
 
-fn row(report: &Report, summary: &Summary) -> Vec<String> {
+fn row(report: &RunReport, summary: &Summary) -> Vec<String> {
     let show = |value: Option<f64>| value.map_or("-".to_owned(), figure);
     let of =
         |own: Option<f64>, base: Option<f64>| show(own.zip(base).map(|(own, base)| own / base));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use socket2::Socket;
 
-use crate::meter::connect_by_socks;
+use crate::meter::socks;
 use crate::netns::NetNs;
 use crate::topology::SERVER;
 
@@ -172,8 +172,8 @@ pub(super) fn send(
     Ok(sent)
 }
 
-fn open(client: &NetNs, socks: SocketAddrV4, kind: u8) -> io::Result<TcpStream> {
-    let mut stream = client.run(|| connect_by_socks(socks, PLACE))?;
+fn open(client: &NetNs, port: SocketAddrV4, kind: u8) -> io::Result<TcpStream> {
+    let mut stream = client.run(|| socks::open(port, PLACE, PATIENCE))?;
     stream.set_nodelay(true)?;
     stream.write_all(&[kind])?;
     Ok(stream)
@@ -190,5 +190,7 @@ fn message(number: u64) -> [u8; MESSAGE] {
 pub(super) const MESSAGE: usize = 1000;
 const INTERVAL: Duration = Duration::from_millis(100);
 const PLACE: SocketAddrV4 = SocketAddrV4::new(SERVER, 5901);
+/// For anything to come or to be taken.
+const PATIENCE: Duration = Duration::from_secs(60);
 const BUSY: u8 = b'b';
 const MESSAGES: u8 = b'm';

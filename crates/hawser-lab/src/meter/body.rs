@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
-use super::{BIN, Verdict};
+use super::{BIN, Receipt};
 
 /// The bytes of one transfer as its sender makes them.
 #[derive(Debug)]
@@ -87,10 +87,10 @@ impl Sink {
         self.bytes += part.len() as u64;
     }
 
-    /// The verdict, when `bytes` bytes with the CRC `crc` were sent; `None` when that never came.
-    pub(crate) fn verdict(self, bytes: u64, crc: Option<u64>) -> Verdict {
+    /// The receipt, when `bytes` bytes with the CRC `crc` were sent; `None` when that never came.
+    pub(crate) fn receipt(self, bytes: u64, crc: Option<u64>) -> Receipt {
         let own = u64::from(self.crc.finalize());
-        Verdict {
+        Receipt {
             ok: self.bytes == bytes && crc == Some(own),
             worst: self.worst.as_secs_f64(),
             bins: self.bins,
@@ -150,9 +150,9 @@ mod tests {
         let crc = feed(&mut wire, 700_001, &done).unwrap();
         let sink = drain(&mut wire.as_slice(), 700_001, &done).unwrap();
         assert_eq!(done.load(Ordering::Relaxed), 2 * 700_001);
-        let verdict = sink.verdict(700_001, Some(crc.into()));
-        assert!(verdict.ok);
-        assert_eq!(verdict.bins.iter().sum::<u64>(), 700_001);
+        let receipt = sink.receipt(700_001, Some(crc.into()));
+        assert!(receipt.ok);
+        assert_eq!(receipt.bins.iter().sum::<u64>(), 700_001);
     }
 
     #[test]
@@ -160,14 +160,14 @@ mod tests {
         let sink = drain(&mut [1_u8, 2, 3].as_slice(), 10, &AtomicU64::new(0)).unwrap();
         assert_eq!(sink.bytes, 3);
         let crc = u64::from(crc32fast::hash(&[1, 2, 3]));
-        assert!(!sink.verdict(10, Some(crc)).ok);
+        assert!(!sink.receipt(10, Some(crc)).ok);
     }
 
     #[test]
     fn a_missing_or_wrong_check_is_no_success() {
         for crc in [None, Some(0)] {
             let sink = drain(&mut [1_u8].as_slice(), 1, &AtomicU64::new(0)).unwrap();
-            assert!(!sink.verdict(1, crc).ok, "{crc:?}");
+            assert!(!sink.receipt(1, crc).ok, "{crc:?}");
         }
     }
 }

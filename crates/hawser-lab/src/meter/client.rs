@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::header::Header;
-use super::{MAX_VERDICT, Order, Outcome, Verdict, body, socks};
+use super::{MAX_RECEIPT, Order, Outcome, Receipt, body, socks};
 use crate::scenario::Direction;
 
 /// Makes one transfer in the calling thread's network namespace.
@@ -19,11 +19,11 @@ pub fn transfer(order: &Order, done: &AtomicU64) -> io::Result<Outcome> {
     let mut stream = connect(order)?;
     let connected = start.elapsed();
     stream.write_all(&Header::transfer(order.direction, order.bytes).bytes())?;
-    let verdict = match order.direction {
+    let receipt = match order.direction {
         Direction::Put => put(&mut stream, order.bytes, done)?,
         Direction::Get => get(&mut stream, order.bytes, done)?,
     };
-    Ok(Outcome::new(order.bytes, start, connected, verdict))
+    Ok(Outcome::new(order.bytes, start, connected, receipt))
 }
 
 /// Opens a connection on which the server sends each block of `order.bytes` bytes back.
@@ -68,31 +68,24 @@ pub fn first_answer(order: &Order) -> io::Result<FirstAnswer> {
     })
 }
 
-fn put(stream: &mut TcpStream, bytes: u64, done: &AtomicU64) -> io::Result<Verdict> {
+fn put(stream: &mut TcpStream, bytes: u64, done: &AtomicU64) -> io::Result<Receipt> {
     let crc = body::feed(stream, bytes, done)?;
     stream.write_all(&u64::from(crc).to_be_bytes())?;
     stream.shutdown(Shutdown::Write)?;
     let mut text = Vec::new();
-    stream.take(MAX_VERDICT).read_to_end(&mut text)?;
+    stream.take(MAX_RECEIPT).read_to_end(&mut text)?;
     if text.is_empty() {
-        return Err(io::Error::other("the receiver ended without a verdict"));
+        return Err(io::Error::other("the receiver ended without a receipt"));
     }
     Ok(serde_json::from_slice(&text)?)
 }
 
-fn get(stream: &mut TcpStream, bytes: u64, done: &AtomicU64) -> io::Result<Verdict> {
+fn get(stream: &mut TcpStream, bytes: u64, done: &AtomicU64) -> io::Result<Receipt> {
     let sink = body::drain(stream, bytes, done)?;
     let check = body::read_check(stream);
     // The sender waits for this; when it is gone already there is nothing left to tell it.
     let _ = stream.write_all(b"x");
-    Ok(sink.verdict(bytes, check))
-}
-
-/// A connection to `target` through a SOCKS port, in the calling thread's network namespace.
-pub(crate) fn connect_by_socks(socks: SocketAddrV4, target: SocketAddrV4) -> io::Result<TcpStream> {
-    let mut stream = TcpStream::connect(socks)?;
-    socks::connect(&mut stream, target)?;
-    Ok(stream)
+    Ok(sink.receipt(bytes, check))
 }
 
 /// Connects as the order says, through the SOCKS port where it names one.

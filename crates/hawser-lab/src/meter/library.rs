@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::body::{BLOCK, Sink, Source};
 use super::header::{HEADER, Header, Operation};
-use super::{MAX_VERDICT, Outcome, Verdict};
+use super::{MAX_RECEIPT, Outcome, Receipt};
 use crate::scenario::Direction;
 
 /// One transfer to make between endpoints.
@@ -91,11 +91,11 @@ pub(crate) fn library_transfer(order: &LibraryOrder) -> anyhow::Result<Outcome> 
         let connected = start.elapsed();
         let header = Header::transfer(order.direction, order.bytes);
         stream.write_all(&header.bytes()).await?;
-        let verdict = match order.direction {
+        let receipt = match order.direction {
             Direction::Put => put(&mut stream, order.bytes).await?,
             Direction::Get => take(&mut stream, order.bytes).await?,
         };
-        let outcome = Outcome::new(order.bytes, start, connected, verdict);
+        let outcome = Outcome::new(order.bytes, start, connected, receipt);
         drop(stream);
         end(&connection).await;
         Ok(outcome)
@@ -121,8 +121,8 @@ async fn handle(mut stream: BondStream) -> io::Result<()> {
     let header = Header::parse(header)?;
     match header.operation {
         Operation::Put => {
-            let verdict = take(&mut stream, header.size).await?;
-            stream.write_all(&serde_json::to_vec(&verdict)?).await?;
+            let receipt = take(&mut stream, header.size).await?;
+            stream.write_all(&serde_json::to_vec(&receipt)?).await?;
         }
         Operation::Get => feed(&mut stream, header.size).await?,
         Operation::Echo => return Err(io::ErrorKind::InvalidData.into()),
@@ -130,13 +130,13 @@ async fn handle(mut stream: BondStream) -> io::Result<()> {
     stream.shutdown().await
 }
 
-pub(super) async fn put(stream: &mut BondStream, bytes: u64) -> io::Result<Verdict> {
+pub(super) async fn put(stream: &mut BondStream, bytes: u64) -> io::Result<Receipt> {
     feed(stream, bytes).await?;
     stream.shutdown().await?;
     let mut text = Vec::new();
-    stream.take(MAX_VERDICT).read_to_end(&mut text).await?;
+    stream.take(MAX_RECEIPT).read_to_end(&mut text).await?;
     if text.is_empty() {
-        return Err(io::Error::other("the receiver ended without a verdict"));
+        return Err(io::Error::other("the receiver ended without a receipt"));
     }
     Ok(serde_json::from_slice(&text)?)
 }
@@ -149,7 +149,7 @@ async fn feed(to: &mut (impl AsyncWrite + Unpin), bytes: u64) -> io::Result<()> 
     to.write_all(&u64::from(source.crc()).to_be_bytes()).await
 }
 
-pub(super) async fn take(from: &mut (impl AsyncRead + Unpin), bytes: u64) -> io::Result<Verdict> {
+pub(super) async fn take(from: &mut (impl AsyncRead + Unpin), bytes: u64) -> io::Result<Receipt> {
     let mut block = vec![0; BLOCK];
     let mut sink = Sink::new();
     while sink.bytes < bytes {
@@ -160,7 +160,7 @@ pub(super) async fn take(from: &mut (impl AsyncRead + Unpin), bytes: u64) -> io:
         }
     }
     let check = from.read_u64().await.ok();
-    Ok(sink.verdict(bytes, check))
+    Ok(sink.receipt(bytes, check))
 }
 
 const INVITE_TTL: Duration = Duration::from_secs(24 * 3600);

@@ -95,8 +95,8 @@ fn handle(mut connection: TcpStream) -> io::Result<()> {
 
 fn take(connection: &mut TcpStream, bytes: u64) -> io::Result<()> {
     let sink = body::drain(connection, bytes, &AtomicU64::new(0))?;
-    let verdict = sink.verdict(bytes, body::read_check(connection));
-    connection.write_all(&serde_json::to_vec(&verdict)?)
+    let receipt = sink.receipt(bytes, body::read_check(connection));
+    connection.write_all(&serde_json::to_vec(&receipt)?)
 }
 
 fn give(connection: &mut TcpStream, bytes: u64) -> io::Result<()> {

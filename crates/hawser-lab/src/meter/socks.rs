@@ -1,10 +1,25 @@
 //! The little of SOCKS5 that the meter speaks: no authentication, connect to an IPv4 address.
 
 use std::io::{self, Read, Write};
-use std::net::SocketAddrV4;
+use std::net::{SocketAddrV4, TcpStream};
+use std::time::Duration;
+
+/// Opens a connection to `target` through a proxy's `port`, in the calling thread's network
+/// namespace. The connection fails when nothing moves for as long as `patience`.
+pub(crate) fn open(
+    port: SocketAddrV4,
+    target: SocketAddrV4,
+    patience: Duration,
+) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect_timeout(&port.into(), patience)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
+    connect(&mut stream, target)?;
+    Ok(stream)
+}
 
 /// Asks the proxy behind `stream` to connect to `target`.
-pub(crate) fn connect(stream: &mut (impl Read + Write), target: SocketAddrV4) -> io::Result<()> {
+pub(super) fn connect(stream: &mut (impl Read + Write), target: SocketAddrV4) -> io::Result<()> {
     stream.write_all(&[5, 1, 0])?;
     let mut choice = [0; 2];
     stream.read_exact(&mut choice)?;

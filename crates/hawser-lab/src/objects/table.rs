@@ -23,19 +23,6 @@ pub(super) fn render(report: &ObjectsReport) -> String {
     let what = format!("{seconds} s for each size, ms from connecting to the last byte");
     let mut text = report.head.title(&what);
     text.push_str(&aligned(&rows));
-    for failure in &report.failures {
-        text.push_str(&format!("failed: {failure}\n"));
-    }
-    for group in &report.groups {
-        for row in group.rows.iter().filter(|row| !row.failures.is_empty()) {
-            let (name, count) = (group.name(), row.failures.len());
-            let first = &row.failures[0];
-            text.push_str(&format!(
-                "failed: {name} {}: {count}, first: {first}\n",
-                row.by
-            ));
-        }
-    }
     text
 }
 

@@ -38,9 +38,6 @@ pub(super) fn render(report: &PeerReport) -> String {
         ));
         text.push_str(&aligned(&rows));
     }
-    for failure in &report.failures {
-        text.push_str(&format!("failed: {failure}\n"));
-    }
     text
 }
 

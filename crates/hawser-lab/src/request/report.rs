@@ -35,6 +35,13 @@ pub(super) struct Phase {
     pub(super) runs: Vec<Run>,
 }
 
+impl Phase {
+    pub(super) fn name(&self) -> String {
+        let bulk = self.bulk.map_or("none", Direction::name);
+        format!("{}, bulk {bulk}", self.by)
+    }
+}
+
 /// A phase gone through once.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]

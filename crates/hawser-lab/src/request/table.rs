@@ -29,12 +29,6 @@ pub(super) fn render(report: &RequestReport) -> String {
         report.base_rtt_seconds * 1e3
     ));
     text.push_str(&aligned(&rows));
-    for phase in &report.phases {
-        for failure in phase.runs.iter().filter_map(|run| run.failure.as_ref()) {
-            let bulk = phase.bulk.map_or("none", Direction::name);
-            text.push_str(&format!("failed: {}, bulk {bulk}: {failure}\n", phase.by));
-        }
-    }
     text
 }
 

@@ -57,12 +57,6 @@ pub(super) fn render(report: &UnshapedReport) -> String {
         report.repeat
     ));
     text.push_str(&aligned(&rows));
-    for row in &report.rows {
-        for failure in &row.failures {
-            let direction = row.direction.name();
-            text.push_str(&format!("failed: {direction} {}: {failure}\n", row.by));
-        }
-    }
     text
 }
 
