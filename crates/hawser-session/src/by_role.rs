@@ -11,6 +11,11 @@ impl<T> ByRole<T> {
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, T> {
         self.0.iter()
     }
+
+    /// Returns both values, to change them, bulk first.
+    pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, T> {
+        self.0.iter_mut()
+    }
 }
 
 impl<T> Index<ChannelRole> for ByRole<T> {

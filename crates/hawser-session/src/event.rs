@@ -19,7 +19,7 @@ pub enum Event {
     Writable(StreamId),
     /// Everything written to the stream, its end included, is held by the peer.
     Acknowledged(StreamId),
-    /// The stream was reset by the peer.
+    /// The stream was reset: by the peer, or by this side, since the peer went beyond a limit.
     Reset(StreamId, u32),
     /// The peer's direction of the stream ended before its end, with this code.
     SendingReset(StreamId, u32),
@@ -63,6 +63,11 @@ impl Events {
     /// Adds an event.
     pub(crate) fn push(&mut self, event: Event) {
         self.0.push_back(event);
+    }
+
+    /// Adds events, if there are any.
+    pub(crate) fn extend(&mut self, events: impl IntoIterator<Item = Event>) {
+        self.0.extend(events);
     }
 
     /// Takes out the oldest event.

@@ -168,6 +168,14 @@ impl Reassembly {
         self.ready_bytes
     }
 
+    /// Returns the ranges that came, if chunks are handed out as they come; 0 in order.
+    pub(crate) fn range_count(&self) -> usize {
+        match &self.order {
+            Order::InOrder { .. } => 0,
+            Order::AsTheyCome(received) => received.range_count(),
+        }
+    }
+
     /// Returns the credit used by the chunks that are held back behind a hole.
     pub(crate) fn held_charge(&self) -> u64 {
         self.held_charge

@@ -29,6 +29,8 @@ pub(crate) struct Stream {
     read_out: bool,
     /// The application has let go of the stream.
     abandoned: bool,
+    /// The code with which the peer said that it reads no more.
+    stopped: Option<u32>,
 }
 
 impl Stream {
@@ -50,6 +52,7 @@ impl Stream {
             is_call: false,
             read_out: false,
             abandoned: false,
+            stopped: None,
         }
     }
 
@@ -149,6 +152,22 @@ impl Stream {
     /// True if the application has let go of the stream.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.abandoned
+    }
+
+    /// True if the application has let go of the stream, the peer holds what was written, and data
+    /// lies here that nothing reads.
+    pub(crate) fn has_data_for_nothing(&self) -> bool {
+        self.abandoned && self.send.is_acknowledged() && self.receive.ready_bytes() > 0
+    }
+
+    /// Notes that the peer reads no more, and said so with `code`.
+    pub(crate) fn set_stopped(&mut self, code: u32) {
+        self.stopped = Some(code);
+    }
+
+    /// Returns the code with which the peer said that it reads no more.
+    pub(crate) fn stop_code(&self) -> Option<u32> {
+        self.stopped
     }
 
     /// True if nothing more can happen to the stream.

@@ -177,6 +177,7 @@ impl Streams {
 
     /// Takes a stream out that is over; what it borrowed goes back.
     pub(crate) fn remove(&mut self, id: StreamId) -> Option<Stream> {
+        self.withdraw(id);
         let mut stream = self.by_id.remove(&id)?;
         stream.receive_mut().close(&mut self.pool);
         self.credit_due.remove(&id);
@@ -194,6 +195,19 @@ impl Streams {
             && let Some(role) = stream.send_mut().enlist(now, self.small)
         {
             self.waiting[role].push_back(id);
+        }
+    }
+
+    /// Takes a stream out of those that wait for their turn: it is over, or has nothing to send any
+    /// more.
+    pub(crate) fn withdraw(&mut self, id: StreamId) {
+        if let Some(stream) = self.by_id.get_mut(&id)
+            && stream.send().is_enlisted()
+        {
+            stream.send_mut().delist();
+            for list in self.waiting.iter_mut() {
+                list.retain(|waiting| *waiting != id);
+            }
         }
     }
 

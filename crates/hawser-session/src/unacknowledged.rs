@@ -23,6 +23,15 @@ pub(crate) struct Unacknowledged {
     again: ByRole<BTreeMap<SegmentNumber, ChunkKey>>,
 }
 
+/// Chunks of a stream that are dropped when it ends early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dropped {
+    /// Every chunk.
+    All,
+    /// Every chunk but the opening one.
+    AllButOpening,
+}
+
 impl Unacknowledged {
     /// Returns the number that the next chunk will have.
     pub(crate) fn next_segment(&self) -> SegmentNumber {
@@ -147,20 +156,25 @@ impl Unacknowledged {
         self.ledger.remove(key)
     }
 
-    /// Drops the chunks of a stream.
-    pub(crate) fn drop_stream(&mut self, stream: StreamId) {
-        self.ledger.retain(|chunk| chunk.stream() != stream);
-    }
-
-    /// Drops the chunks of a stream, except the opening one. Returns how many are left.
-    pub(crate) fn drop_all_but_opening(&mut self, stream: StreamId) -> u64 {
+    /// Drops the chunks of a stream that `dropped` names. Returns how many it has left.
+    pub(crate) fn drop_chunks(&mut self, stream: StreamId, dropped: Dropped) -> u64 {
         let mut kept = 0;
         self.ledger.retain(|chunk| {
-            let is_opening = chunk.header().flags.open;
-            kept += u64::from(chunk.stream() == stream && is_opening);
-            chunk.stream() != stream || is_opening
+            let is_dropped = dropped.names(stream, chunk);
+            kept += u64::from(chunk.stream() == stream && !is_dropped);
+            !is_dropped
         });
+        let ledger = &self.ledger;
+        for again in self.again.iter_mut() {
+            again.retain(|_, key| ledger.get(*key).is_some());
+        }
         kept
+    }
+
+    /// True if [`Unacknowledged::drop_chunks`] drops this chunk.
+    pub(crate) fn drops(&self, key: ChunkKey, stream: StreamId, dropped: Dropped) -> bool {
+        let chunk = self.ledger.get(key);
+        chunk.is_some_and(|chunk| dropped.names(stream, chunk))
     }
 
     /// Returns the bytes of the chunks that are to be sent again.
@@ -169,5 +183,12 @@ impl Unacknowledged {
         let keys = self.again[role].values();
         let chunks = keys.filter_map(|key| self.ledger.get(*key));
         chunks.map(SentChunk::length).sum()
+    }
+}
+
+impl Dropped {
+    fn names(self, stream: StreamId, chunk: &SentChunk) -> bool {
+        let is_kept = self == Self::AllButOpening && chunk.header().flags.open;
+        chunk.stream() == stream && !is_kept
     }
 }

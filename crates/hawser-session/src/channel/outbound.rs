@@ -49,6 +49,8 @@ pub(crate) struct Sent {
     chunk: ChunkKey,
     length: u32,
     copy: bool,
+    /// Its stream ended early while it was in flight.
+    dropped: bool,
     /// Number of the record that carries the chunk.
     record: u64,
     /// Position of the chunk's last byte in the connection.
@@ -131,6 +133,13 @@ impl Outbound {
         self.outbox.is_empty() && before > 0
     }
 
+    /// Notes that chunks in flight are waited for no more, since their stream ended early.
+    pub(crate) fn mark_dropped(&mut self, is_dropped: impl Fn(ChunkKey) -> bool) {
+        for sent in &mut self.sent {
+            sent.dropped |= is_dropped(sent.chunk);
+        }
+    }
+
     /// Notes a record of `wire` bytes that is about to be written. `counts`: the peer
     /// acknowledges it.
     pub(super) fn on_record(
@@ -148,6 +157,7 @@ impl Outbound {
                 chunk: assigned.chunk,
                 length: assigned.length,
                 copy: assigned.copy,
+                dropped: false,
                 record: self.records,
                 end: self.written,
                 at: now,
@@ -305,6 +315,11 @@ impl Sent {
     /// True if another channel had the chunk before.
     pub(crate) fn is_copy(&self) -> bool {
         self.copy
+    }
+
+    /// True if the chunk's stream ended early while the chunk was in flight.
+    pub(crate) fn was_dropped(&self) -> bool {
+        self.dropped
     }
 
     /// Returns the position of the chunk's last byte in the connection.

@@ -23,7 +23,8 @@ pub(crate) struct LinkAccount {
     /// Bytes of records, headers and tags included.
     sent: u64,
     received: u64,
-    /// Payload that the peer holds since this link brought it.
+    /// Payload that the peer holds since this link brought it, or dropped since its stream had
+    /// ended early.
     delivered: u64,
     /// Payload that another link brought first, although this one was given it first.
     late: u64,

@@ -9,23 +9,26 @@
 
 use bytes::Bytes;
 use hawser_types::{Instant, StreamId};
-use hawser_wire::{ChunkHeader, Command};
+use hawser_wire::Command;
 
 use super::Session;
 use crate::error::PeerFault;
 use crate::event::Event;
 use crate::halves::EndedHalf;
+use crate::stream::Stream;
+use crate::unacknowledged::Dropped;
 
 impl Session {
     /// Ends this side's direction of a stream at once: what the peer does not hold yet is dropped,
-    /// and its reader hears `code`. Does nothing once the peer holds everything, the end included.
+    /// and its reader hears `code`. Does nothing once the peer holds everything, the end included,
+    /// or the direction has ended early by either side.
     ///
     /// A peer of an older version hears a reset of both directions instead.
     pub fn reset_sending(&mut self, now: Instant, id: StreamId, code: u32) {
         let Some(stream) = self.streams.get_mut(id) else {
             return;
         };
-        if stream.send().is_acknowledged() {
+        if stream.send().is_acknowledged() || stream.send().has_ended_early() {
             return;
         }
         // The peer must learn of the stream, or that it was accepted, before it hears of this.
@@ -38,12 +41,12 @@ impl Session {
     }
 
     /// Reads no more of a stream: the peer's writer hears `code`, and what comes is dropped. Does
-    /// nothing once everything was read.
+    /// nothing once everything was read, and nothing the second time.
     pub fn stop_reading(&mut self, now: Instant, id: StreamId, code: u32) {
         let Some(stream) = self.streams.get_mut(id) else {
             return;
         };
-        if stream.was_read_out() {
+        if stream.was_read_out() || stream.receive().is_discarding() {
             return;
         }
         stream.receive_mut().discard();
@@ -63,7 +66,8 @@ impl Session {
         }
     }
 
-    /// Takes note that the peer reads no more of a stream.
+    /// Takes note that the peer reads no more of a stream. It says so once; what is said of a
+    /// stream whose opening chunk has not come waits for that chunk.
     pub(super) fn on_stop(
         &mut self,
         now: Instant,
@@ -73,10 +77,19 @@ impl Session {
         if id == StreamId::COMMANDS || !self.find_or_open(now, id)? {
             return Ok(());
         }
-        let stream = self.streams.get(id);
-        if stream.is_some_and(|stream| !stream.send().is_acknowledged()) {
-            self.drop_unheld(id);
+        let is_mine = self.streams.is_mine(id);
+        let Some(stream) = self.streams.get_mut(id) else {
+            return Ok(());
+        };
+        if stream.send().is_acknowledged() || stream.stop_code().is_some() {
+            return Ok(());
+        }
+        stream.set_stopped(code);
+        if is_mine || stream.peer_metadata().is_some() {
             self.events.push(Event::Stopped(id, code));
+        }
+        self.drop_unheld(id);
+        if !self.refuse_unread(now, id) {
             self.retire_ended_by_peer(id);
         }
         Ok(())
@@ -117,29 +130,38 @@ impl Session {
         }
     }
 
-    /// Takes in a chunk of a direction that the peer has reset: only the opening matters any more.
-    pub(super) fn on_chunk_after_reset(&mut self, header: &ChunkHeader, code: u32) {
-        let id = header.stream;
-        let is_mine = self.streams.is_mine(id);
-        let Some(stream) = self.streams.get_mut(id) else {
-            return;
-        };
-        if header.flags.open && stream.set_peer_metadata(&header.metadata) {
-            self.events.push(match is_mine {
-                true => Event::StreamAccepted(id),
-                false => Event::StreamOpened(id),
-            });
-            self.events.push(Event::SendingReset(id, code));
+    /// Resets a stream that its application let go of, if data lies unread and nothing more goes
+    /// out: the peer's writer would wait for a reader. True if that was so.
+    pub(super) fn refuse_unread(&mut self, now: Instant, id: StreamId) -> bool {
+        let stream = self.streams.get(id);
+        let refuses = stream.is_some_and(Stream::has_data_for_nothing);
+        if refuses {
+            self.reset(now, id, 0);
         }
+        refuses
     }
 
     /// Drops what was written to a stream and the peer does not hold, the opening chunk apart:
     /// without that one the peer never learns of the stream.
     fn drop_unheld(&mut self, id: StreamId) {
-        let kept = self.unacknowledged.drop_all_but_opening(id);
+        let kept = self.drop_chunks(id, Dropped::AllButOpening);
         if let Some(stream) = self.streams.get_mut(id) {
             stream.send_mut().end_early(kept);
+            if stream.send().sendable().is_none() {
+                self.streams.withdraw(id);
+            }
         }
+    }
+
+    /// Drops chunks of a stream, in flight or not. Returns how many it has left. Links are not to
+    /// be judged by chunks that nothing waits for any more.
+    pub(super) fn drop_chunks(&mut self, id: StreamId, dropped: Dropped) -> u64 {
+        let chunks = &self.unacknowledged;
+        for channel in self.channels.iter_mut() {
+            let outbound = channel.outbound_mut();
+            outbound.mark_dropped(|key| chunks.drops(key, id, dropped));
+        }
+        self.unacknowledged.drop_chunks(id, dropped)
     }
 
     fn tell_ended(&mut self, now: Instant, ended: EndedHalf) {

@@ -116,8 +116,15 @@ impl Session {
         let bytes = sent.length();
         let account = self.links.account(link, &self.channels);
         let Some(chunk) = self.unacknowledged.get(sent.chunk()) else {
-            // It was there already. A copy that comes second is no fault of its link.
-            if !sent.is_copy() {
+            // A copy that comes second is no fault of its link.
+            if sent.is_copy() {
+                return;
+            }
+            // The link brought what the peer has no use for any more.
+            if sent.was_dropped() {
+                account.on_delivered(bytes);
+                self.transports.on_held(link, bytes);
+            } else {
                 account.on_late(bytes);
             }
             return;
@@ -147,15 +154,12 @@ impl Session {
         let owes_credit = opens && stream.receive().has_moved();
         stream.send_mut().on_acknowledged();
         let is_acknowledged = stream.send().is_acknowledged();
-        let is_refused = stream.is_abandoned() && stream.receive().ready_bytes() > 0;
         if owes_credit {
             self.owe_credit(id);
         }
         if is_acknowledged {
             self.events.push(Event::Acknowledged(id));
-            if is_refused {
-                self.reset(now, id, 0);
-            }
+            self.refuse_unread(now, id);
             self.retire_if_over(id);
         }
     }
@@ -171,11 +175,10 @@ impl Session {
         if id == StreamId::COMMANDS {
             return self.on_command_chunk(now, &header, &payload);
         }
-        if self.is_closed() || !self.find_or_open(now, id)? {
+        if !self.find_or_open(now, id)? {
             self.counters.duplicates_received += 1;
             return Ok(());
         }
-        let is_mine = self.streams.is_mine(id);
         let Some(stream) = self.streams.get_mut(id) else {
             return Ok(());
         };
@@ -188,7 +191,9 @@ impl Session {
             return Ok(());
         }
         if let Some(code) = stream.receive().reset_code() {
-            self.on_chunk_after_reset(&header, code);
+            if self.on_opening(&header) {
+                self.events.push(Event::SendingReset(id, code));
+            }
             return Ok(());
         }
         let was_complete = stream.receive().is_complete();
@@ -196,18 +201,50 @@ impl Session {
         match inserted.map_err(PeerFault::Misbehaved)? {
             Inserted::Duplicate => self.counters.duplicates_received += 1,
             Inserted::New => {
-                if header.flags.open && stream.set_peer_metadata(&header.metadata) {
-                    self.events.push(match is_mine {
-                        true => Event::StreamAccepted(id),
-                        false => Event::StreamOpened(id),
-                    });
-                }
                 let receive = stream.receive();
-                if receive.ready_bytes() > 0 || receive.is_complete() && !was_complete {
+                let ends = receive.is_complete() && !was_complete;
+                let is_readable = receive.ready_bytes() > 0 || ends;
+                if receive.has_too_many_holes() {
+                    self.reset(now, id, crate::CODE_LIMIT_REACHED);
+                    self.events
+                        .push(Event::Reset(id, crate::CODE_LIMIT_REACHED));
+                    return Ok(());
+                }
+                self.on_opening(&header);
+                if is_readable {
                     self.events.push(Event::Readable(id));
                 }
             }
         }
+        self.after_chunk(id);
+        Ok(())
+    }
+
+    /// Takes note of the metadata of an opening chunk. True if it is the first one of its stream.
+    fn on_opening(&mut self, header: &ChunkHeader) -> bool {
+        let id = header.stream;
+        let is_mine = self.streams.is_mine(id);
+        let Some(stream) = self.streams.get_mut(id) else {
+            return false;
+        };
+        let is_first = header.flags.open && stream.set_peer_metadata(&header.metadata);
+        if is_first && is_mine {
+            self.events.push(Event::StreamAccepted(id));
+        } else if is_first {
+            self.events.push(Event::StreamOpened(id));
+            // The application did not know the stream when the peer stopped it.
+            let stopped = stream.stop_code();
+            self.events
+                .extend(stopped.map(|code| Event::Stopped(id, code)));
+        }
+        is_first
+    }
+
+    /// Credits what has no reader, and forgets the stream if that was all of it.
+    fn after_chunk(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(id) else {
+            return;
+        };
         let discards = stream.receive().is_discarding();
         if (stream.is_abandoned() || discards) && stream.receive().is_complete() {
             stream.set_read_out();
@@ -216,11 +253,13 @@ impl Session {
             self.channels.wake_quickest();
         }
         self.retire_if_over(id);
-        Ok(())
     }
 
     /// Makes sure that the stream of a chunk is there. False if it is over already, or refused.
     pub(super) fn find_or_open(&mut self, now: Instant, id: StreamId) -> Result<bool, PeerFault> {
+        if self.is_closed() {
+            return Ok(false);
+        }
         let found = self.streams.find_or_open(now, id);
         match found.map_err(PeerFault::Misbehaved)? {
             Found::Known => Ok(true),

@@ -9,6 +9,7 @@ use crate::error::{OpenError, PeerFault, StreamError};
 use crate::event::Event;
 use crate::read_outcome::ReadOutcome;
 use crate::stream::Stream;
+use crate::unacknowledged::Dropped;
 
 impl Session {
     /// Opens a stream. Its first chunk carries `metadata`, and data if some is written at once.
@@ -58,9 +59,7 @@ impl Session {
         bytes: &mut Bytes,
     ) -> Result<usize, StreamError> {
         let wanted = bytes.len();
-        let send = self.open_to_send(id)?.send_mut();
-        send.open(Bytes::new());
-        let written = send.write(bytes)?;
+        let written = self.open_to_send(id)?.send_mut().write(bytes)?;
         self.after_write(now, id, written, wanted);
         Ok(written)
     }
@@ -73,9 +72,7 @@ impl Session {
         id: StreamId,
         bytes: &[u8],
     ) -> Result<usize, StreamError> {
-        let send = self.open_to_send(id)?.send_mut();
-        send.open(Bytes::new());
-        let written = send.write_slice(bytes)?;
+        let written = self.open_to_send(id)?.send_mut().write_slice(bytes)?;
         self.after_write(now, id, written, bytes.len());
         Ok(written)
     }
@@ -225,7 +222,7 @@ impl Session {
 
     /// Ends a stream without regard to data in flight.
     fn drop_stream(&mut self, id: StreamId) {
-        self.unacknowledged.drop_stream(id);
+        self.drop_chunks(id, Dropped::All);
         self.counters.streams_reset += 1;
         self.remove_stream(id);
     }

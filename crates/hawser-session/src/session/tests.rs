@@ -2,6 +2,7 @@ mod association;
 mod bottleneck;
 mod datagrams;
 mod deadlock;
+mod early_ends;
 mod govern;
 mod halves;
 mod pair;

@@ -124,6 +124,16 @@ impl ReceiveStream {
         Ok(inserted)
     }
 
+    /// True if the peer has left more holes than a stream may have whose chunks are taken as they
+    /// come. In order, credit bounds what is kept behind holes.
+    pub(crate) fn has_too_many_holes(&self) -> bool {
+        let most = match self.discards {
+            true => MAX_RANGES_DROPPED,
+            false => MAX_RANGES,
+        };
+        self.reassembly.range_count() > most
+    }
+
     /// From now on nothing is handed out, and what is here is dropped.
     pub(crate) fn discard(&mut self) {
         self.discards = true;
@@ -244,6 +254,11 @@ impl ReceiveStream {
 
 /// Window of a new stream before any reader has shown its speed.
 const OPENING_WINDOW: u64 = 256 * 1024;
+/// Ranges that a stream may have come in while it is read out of order. A peer with chunks of one
+/// packet and a stalled link of 100 Mbit/s leaves this many in several seconds.
+const MAX_RANGES: usize = 65_536;
+/// The same for a stream that has no reader: less is lost by its reset.
+const MAX_RANGES_DROPPED: usize = 4096;
 
 #[cfg(test)]
 mod tests {

@@ -35,8 +35,12 @@ pub(crate) struct SendStream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Open,
+    /// No more is written; the last chunk is not cut yet.
     Finished,
+    /// The last chunk is cut.
     Cut,
+    /// What was not sent, or not acknowledged, is dropped.
+    Early,
 }
 
 /// A chunk just cut from a stream.
@@ -94,9 +98,12 @@ impl SendStream {
         }
     }
 
-    /// Takes as much of `bytes` as the buffer has room for, without copying.
+    /// Takes as much of `bytes` as the buffer has room for, without copying. The opening chunk
+    /// waits no longer.
     pub(crate) fn write(&mut self, bytes: &mut Bytes) -> Result<usize, StreamError> {
-        let taken = bytes.split_to(bytes.len().min(self.room()?));
+        let room = self.room()?;
+        self.open(Bytes::new());
+        let taken = bytes.split_to(bytes.len().min(room));
         let length = taken.len();
         if length < SHORT_WRITE {
             self.gather(&taken);
@@ -108,9 +115,11 @@ impl SendStream {
         Ok(length)
     }
 
-    /// Takes as much of `bytes` as the buffer has room for, copying it.
+    /// As [`SendStream::write`], copying the bytes.
     pub(crate) fn write_slice(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
-        let taken = &bytes[..bytes.len().min(self.room()?)];
+        let room = self.room()?;
+        self.open(Bytes::new());
+        let taken = &bytes[..bytes.len().min(room)];
         if taken.len() < SHORT_WRITE {
             self.gather(taken);
         } else {
@@ -152,6 +161,11 @@ impl SendStream {
         self.enlisted
     }
 
+    /// True if the stream waits for its turn.
+    pub(crate) fn is_enlisted(&self) -> bool {
+        self.enlisted.is_some()
+    }
+
     /// Takes the stream out of those that wait for their turn.
     pub(crate) fn delist(&mut self) {
         self.enlisted = None;
@@ -170,9 +184,14 @@ impl SendStream {
         self.queue.clear();
         self.tail.clear();
         self.queued = 0;
-        self.end = End::Cut;
+        self.end = End::Early;
         self.unacknowledged = unacknowledged;
         self.write_blocked = false;
+    }
+
+    /// True if this direction ended before its end.
+    pub(crate) fn has_ended_early(&self) -> bool {
+        self.end == End::Early
     }
 
     /// True if the application has ended this direction.
@@ -182,7 +201,8 @@ impl SendStream {
 
     /// The end was sent and everything is acknowledged.
     pub(crate) fn is_acknowledged(&self) -> bool {
-        self.end == End::Cut && self.unacknowledged == 0 && self.opening.is_none()
+        let is_cut = matches!(self.end, End::Cut | End::Early);
+        is_cut && self.unacknowledged == 0 && self.opening.is_none()
     }
 
     /// The buffer has room again after being full.

@@ -82,6 +82,86 @@ fn a_reader_stops_the_writer_and_the_other_direction_goes_on() {
     }
 }
 
+/// The writer has dropped its handle, so that nothing of what the peer wrote is read any more. The
+/// peer does not read either, and says so.
+#[test]
+fn a_stop_of_a_stream_without_an_owner_ends_it_both_ways() {
+    for side in [CLIENT, GATEWAY] {
+        let (mut pair, id) = busy_pair();
+        let peer = 1 - side;
+        pair.sides[side].abandon(pair.now, id);
+        pair.run_for(1000);
+        pair.sides[peer].stop_reading(pair.now, id, CODE);
+        pair.run_for(1000);
+        assert!(heard(&pair, peer, &Event::Reset(id, 0)), "the writer hangs");
+        for side in [CLIENT, GATEWAY] {
+            let session = pair.sides[side].snapshot(pair.now, 0);
+            assert_eq!(session.stream_count, 0, "side {side}");
+            assert_eq!(session.unacknowledged.as_u64(), 0, "side {side}");
+            assert_eq!(session.unsent.as_u64(), 0, "side {side}");
+        }
+    }
+}
+
+/// As above, while the peer has written nothing: it may end its direction in order.
+#[test]
+fn a_stop_of_a_stream_without_an_owner_leaves_nothing_when_the_peer_ends_in_order() {
+    for side in [CLIENT, GATEWAY] {
+        let mut pair = Pair::over(&[link(1, 20, 5), link(2, 20, 50)]);
+        let id = open(&mut pair);
+        pair.run_for(200);
+        let (now, peer) = (pair.now, 1 - side);
+        pair.sides[side]
+            .write_slice(now, id, &pattern(1 << 20))
+            .unwrap();
+        pair.sides[side].abandon(now, id);
+        pair.run_for(300);
+        pair.sides[peer].stop_reading(pair.now, id, CODE);
+        pair.sides[peer].finish(pair.now, id).unwrap();
+        pair.run_for(1000);
+        for side in [CLIENT, GATEWAY] {
+            let session = pair.sides[side].snapshot(pair.now, 0);
+            assert_eq!(session.stream_count, 0, "side {side}");
+            assert_eq!(session.unacknowledged.as_u64(), 0, "side {side}");
+        }
+    }
+}
+
+/// One link has all chunks, so that none can be late.
+#[test]
+fn chunks_that_are_dropped_are_no_fault_of_their_link() {
+    type End = fn(&mut Pair, StreamId);
+    let ends: [(&str, End); 3] = [
+        ("stop", |pair, id| {
+            pair.sides[GATEWAY].stop_reading(pair.now, id, CODE);
+        }),
+        ("reset sending", |pair, id| {
+            pair.sides[CLIENT].reset_sending(pair.now, id, CODE);
+        }),
+        ("reset", |pair, id| {
+            pair.sides[CLIENT].reset(pair.now, id, CODE);
+        }),
+    ];
+    for (name, end) in ends {
+        let mut pair = Pair::over(&[link(1, 20, 50)]);
+        let id = open(&mut pair);
+        pair.run_for(200);
+        let written = pair.sides[CLIENT].write_slice(pair.now, id, &pattern(1 << 20));
+        assert_eq!(written, Ok(1 << 20));
+        pair.run_for(80);
+        let link = |pair: &Pair| pair.sides[CLIENT].snapshot(pair.now, 0).links[0];
+        let before = link(&pair).delivered;
+        end(&mut pair, id);
+        pair.run_for(1000);
+        let after = link(&pair);
+        assert_eq!(after.late.as_u64(), 0, "{name}");
+        assert!(
+            after.delivered > before,
+            "{name}: it was carried all the same"
+        );
+    }
+}
+
 #[test]
 fn both_directions_end_early_at_once_and_leave_nothing() {
     let (mut pair, id) = busy_pair();
