@@ -4,6 +4,7 @@
 //! Two things are kept. The `Ring` has the latest decisions whole, so that they can be replayed;
 //! counts by stream and link reach back to the beginning, for [`Recorder::summary`].
 
+mod block;
 mod bytes;
 mod entry;
 mod note;
@@ -77,7 +78,7 @@ impl Recorder {
 
     /// The decisions and notes that are still there, in order.
     pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
-        self.ring.blocks().flat_map(recording::Block::new)
+        self.ring.blocks().flat_map(block::Block::new)
     }
 
     /// Keeps a decision, as it was taken over these views.

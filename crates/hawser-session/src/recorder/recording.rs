@@ -3,10 +3,11 @@
 use hawser_sched::chunk::{ChunkPolicy, Reason};
 use hawser_types::{Instant, LinkIndex, StreamId};
 
+use super::Recorder;
+use super::block::{Block, is_sound, notes_block};
 use super::bytes::{Reader, put, put_bytes};
-use super::entry::{Context, Entry};
+use super::entry::Entry;
 use super::view::FIELDS;
-use super::{Note, Recorder};
 use crate::side::Side;
 
 /// The record of a session, apart from the session.
@@ -142,54 +143,6 @@ impl Recording {
     pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
         self.blocks.iter().flat_map(|block| Block::new(block))
     }
-}
-
-/// Reads the entries of one block, up to the first that is none.
-#[derive(Debug)]
-pub(super) struct Block<'a> {
-    context: Context,
-    reader: Reader<'a>,
-    broken: bool,
-}
-
-impl<'a> Block<'a> {
-    pub(super) fn new(block: &'a [u8]) -> Self {
-        Self {
-            context: Context::default(),
-            reader: Reader(block),
-            broken: false,
-        }
-    }
-}
-
-impl Iterator for Block<'_> {
-    type Item = Entry;
-
-    fn next(&mut self) -> Option<Entry> {
-        while !self.broken && !self.reader.is_empty() {
-            match self.context.read(&mut self.reader) {
-                Some(Some(entry)) => return Some(entry),
-                Some(None) => {}
-                None => self.broken = true,
-            }
-        }
-        None
-    }
-}
-
-fn is_sound(block: &[u8]) -> bool {
-    let mut block = Block::new(block);
-    while block.next().is_some() {}
-    !block.broken
-}
-
-/// A block of notes alone.
-fn notes_block<'a>(notes: impl Iterator<Item = &'a (Instant, Note)>) -> Vec<u8> {
-    let (mut context, mut block) = (Context::default(), Vec::new());
-    for (at, note) in notes {
-        context.put_note(&mut block, *at, *note);
-    }
-    block
 }
 
 /// Names of the numbers in entries.

@@ -451,6 +451,6 @@ proptest! {
     #[test]
     fn arbitrary_bytes_are_no_recording(bytes: Vec<u8>) {
         prop_assert!(Recording::parse(&bytes).is_err());
-        recording::Block::new(&bytes).for_each(drop);
+        block::Block::new(&bytes).for_each(drop);
     }
 }
