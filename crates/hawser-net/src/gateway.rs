@@ -39,7 +39,7 @@ pub use shared::{GatewayCounters, Incoming, IncomingSession};
 pub struct Gateway {
     shared: Arc<Shared>,
     incoming: tokio::sync::Mutex<mpsc::Receiver<Incoming>>,
-    arrivals: tokio::sync::Mutex<mpsc::UnboundedReceiver<IncomingSession>>,
+    arrivals: tokio::sync::Mutex<mpsc::Receiver<IncomingSession>>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
     /// Those of the addresses listened on that stand for all.
     everywhere: Vec<SocketAddr>,
@@ -86,7 +86,7 @@ impl Gateway {
         let tls = TlsServer::new(&config.identity, Arc::new(move |key| judge.admits(key)))?;
         let (sender, receiver) = mpsc::channel(INCOMING_QUEUE);
         let congestion = Congestion::choose(config.congestion.clone());
-        let (arrivals, arrived) = mpsc::unbounded_channel();
+        let (arrivals, arrived) = mpsc::channel(ARRIVALS_QUEUE);
         let senders = Senders {
             incoming: sender,
             arrivals,
@@ -286,3 +286,9 @@ impl Drop for Gateway {
 
 /// Streams that wait to be served.
 const INCOMING_QUEUE: usize = 256;
+/// Sessions that wait to be taken and stay when they end, since what came can be read. The others
+/// wait in their own tasks, which end with them.
+const ARRIVALS_QUEUE: usize = 16;
+
+#[cfg(test)]
+mod tests;

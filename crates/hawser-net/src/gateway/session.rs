@@ -70,9 +70,14 @@ async fn hand_over(shared: &Shared, driver: &Driver, peer: PublicKey) {
                 peer,
                 remote,
             };
-            if shared.arrivals.send(arrival).is_ok() {
-                ended(driver).await;
+            tokio::select! {
+                sent = shared.arrivals.send(arrival) => if sent.is_err() {
+                    return;
+                },
+                // The application takes no sessions now; that is no reason to keep what is over.
+                () = ended(driver) => return,
             }
+            ended(driver).await;
         }
         _ => hand_out(shared, driver, peer).await,
     }

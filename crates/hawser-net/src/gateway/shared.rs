@@ -30,8 +30,7 @@ pub(super) struct Shared {
     pub(super) closed: AtomicBool,
     pub(super) half_open: HalfOpen,
     pub(super) incoming: mpsc::Sender<Incoming>,
-    /// At most as many as there may be sessions.
-    pub(super) arrivals: mpsc::UnboundedSender<IncomingSession>,
+    pub(super) arrivals: mpsc::Sender<IncomingSession>,
     /// What the application has asked for first; sessions wait until it has.
     pub(super) hand_over: watch::Sender<Option<HandOver>>,
     counters: Mutex<GatewayCounters>,
@@ -80,7 +79,7 @@ pub(super) enum HandOver {
 /// Where what comes is handed to the application.
 pub(super) struct Senders {
     pub(super) incoming: mpsc::Sender<Incoming>,
-    pub(super) arrivals: mpsc::UnboundedSender<IncomingSession>,
+    pub(super) arrivals: mpsc::Sender<IncomingSession>,
 }
 
 /// Counts of a gateway's connections and sessions.

@@ -218,7 +218,7 @@ fn a_stream_that_the_peer_ends_both_ways_is_over_and_that_is_told_once() {
         let [first, second] = commands;
         lone.hear(&[first]).unwrap();
         assert!(!lone.events().contains(&Event::Over(id)));
-        lone.hear(&[second.clone()]).unwrap();
+        lone.hear(std::slice::from_ref(&second)).unwrap();
         assert_eq!(lone.events().last(), Some(&Event::Over(id)));
         assert_eq!(lone.streams(), 0);
         lone.hear(&[second]).unwrap();
