@@ -21,6 +21,7 @@ pub mod unix_time;
 mod congestion;
 mod driver;
 mod files;
+mod lock_order;
 mod sys;
 
 pub use files::FileError;

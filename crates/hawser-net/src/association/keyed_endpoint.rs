@@ -21,7 +21,7 @@ use super::entry::Entry;
 use super::seal::Seal;
 use super::socket::LinkSocket;
 use super::timers::Timers;
-use crate::clock;
+use crate::{clock, lock_order};
 
 /// The name of an endpoint: the key id of what comes, or nothing where packets are not sealed.
 pub(super) type KeyedEndpointId = Option<KeyId>;
@@ -357,6 +357,7 @@ impl KeyedEndpoint {
     }
 
     fn lock(&self) -> Locked<'_> {
+        lock_order::before_association();
         // Its holder does not panic; if it did, what it left would be no worse than a lost packet.
         Locked(Some(
             self.state.lock().unwrap_or_else(PoisonError::into_inner),

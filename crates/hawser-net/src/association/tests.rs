@@ -295,6 +295,36 @@ async fn many_messages_go_and_come_at_once_and_there_is_room_again_when_they_hav
     assert_eq!(messages.len(), 200);
 }
 
+/// The peer reads nothing, so that the buffer stays full however little of it waits for a packet.
+#[tokio::test]
+async fn a_writer_with_a_full_buffer_waits_for_the_peer_and_does_not_spin() {
+    let hosts = Hosts::new().await;
+    let (there, _here) = hosts.associate(1).await;
+    let one = (STREAM, message(Bytes::from(vec![7; 60_000])));
+    let mut waiting = VecDeque::from(vec![one; 1000]);
+    let mut before = 0;
+    while waiting.len() != before {
+        before = waiting.len();
+        there.send_some(&mut waiting, OwnerBacklog::default()).unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert!(before > 0, "the buffer is not full");
+    let runtime = tokio::runtime::Handle::current();
+    let (answer, answered) = std::sync::mpsc::channel();
+    // On a thread of its own: a poll that spins never returns.
+    std::thread::spawn(move || {
+        let _entered = runtime.enter();
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let below = ByteCount::new(u64::MAX);
+        let is_pending = std::pin::pin!(there.room(below))
+            .poll(&mut context)
+            .is_pending();
+        answer.send(is_pending)
+    });
+    let patience = std::time::Duration::from_secs(10);
+    assert_eq!(answered.recv_timeout(patience), Ok(true));
+}
+
 /// Two ends under the keys of one session.
 struct Hosts {
     gateway: AssociationEndpoint,

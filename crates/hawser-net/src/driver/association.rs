@@ -22,6 +22,7 @@ pub(super) fn start(shared: &Arc<Shared>, id: ChannelId, association: Associatio
     let streams = association.streams();
     let channel = Arc::new(AssociationChannel::new(association));
     let write = Arc::new(Notify::new());
+    // `channel` outlives the closure: dropping it takes the lock of the association.
     shared.with(|inner, now| {
         if inner.closed.is_some() {
             return;
@@ -35,11 +36,12 @@ pub(super) fn start(shared: &Arc<Shared>, id: ChannelId, association: Associatio
         let reading = tokio::spawn(read(Arc::downgrade(shared), id, Arc::clone(&channel)));
         let writing = tokio::spawn(writer.run(Arc::clone(&write)));
         let handle = Handle {
-            meter: Meter::Association(channel),
+            meter: Meter::Association(Arc::clone(&channel)),
             write: Arc::clone(&write),
             tasks: [reading.abort_handle(), writing.abort_handle()],
         };
-        inner.channels.insert(id, handle);
+        let replaced = inner.channels.insert(id, handle);
+        inner.gone.extend(replaced);
         inner.learn_links();
         inner.path_links.mark_stale();
         inner.session.add_channel(now, ChannelSpec::association(id));

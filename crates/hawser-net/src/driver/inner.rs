@@ -33,6 +33,9 @@ pub(super) struct Inner {
     /// Wakers to call once the lock is released.
     pub(super) woken: Vec<Waker>,
     pub(super) notified: Vec<Arc<Notify>>,
+    /// Channels that are gone, to be dropped once the lock is released: an association takes its
+    /// own lock then.
+    pub(super) gone: Vec<Handle>,
     /// The UDP port at which the gateway takes associations.
     pub(super) datagram_port: Option<u16>,
     /// The association that the client is about to begin.
@@ -101,6 +104,7 @@ impl Inner {
             timer_at: None,
             woken: Vec::new(),
             notified: Vec::new(),
+            gone: Vec::new(),
             datagram_port: None,
             expected: None,
         }
@@ -255,6 +259,7 @@ impl Inner {
                 .tasks
                 .iter()
                 .for_each(tokio::task::AbortHandle::abort);
+            self.gone.push(handle);
         }
     }
 
@@ -273,6 +278,7 @@ impl Inner {
         for (_, handle) in std::mem::take(&mut self.channels) {
             handle.write.notify_one();
             handle.tasks[READER].abort();
+            self.gone.push(handle);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What the tasks of a session share: its lock, its keys and its configuration.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -12,6 +13,7 @@ use tokio::sync::watch;
 use super::inner::Inner;
 use crate::clock;
 use crate::congestion::Congestion;
+use crate::lock_order::SessionLocked;
 
 pub(super) struct Shared {
     inner: Mutex<Inner>,
@@ -23,6 +25,12 @@ pub(super) struct Shared {
     /// Wakes the task of the timer when that is to look sooner.
     pub(super) timer: Arc<Notify>,
     changed: watch::Sender<u64>,
+}
+
+/// The session's state, locked.
+pub(super) struct Locked<'a> {
+    inner: MutexGuard<'a, Inner>,
+    _order: SessionLocked,
 }
 
 impl Shared {
@@ -56,9 +64,11 @@ impl Shared {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn lock(&self) -> Locked<'_> {
         // A panic elsewhere must not take this session's other streams with it.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let _order = SessionLocked::new();
+        Locked { inner, _order }
     }
 
     /// Works under the lock, drains what the session has to say, and wakes the tasks that this
@@ -75,11 +85,11 @@ impl Shared {
         if sooner.is_some() {
             inner.timer_at = sooner;
         }
-        let (woken, notified) = (
-            std::mem::take(&mut inner.woken),
-            std::mem::take(&mut inner.notified),
-        );
+        let woken = std::mem::take(&mut inner.woken);
+        let notified = std::mem::take(&mut inner.notified);
+        let gone = std::mem::take(&mut inner.gone);
         drop(inner);
+        drop(gone);
         if sooner.is_some() {
             self.timer.notify_one();
         }
@@ -109,6 +119,20 @@ impl Shared {
     pub(super) fn abort(&self) {
         self.with(|inner, _| inner.end(CloseReason::Abandoned));
         self.tell_change();
+    }
+}
+
+impl Deref for Locked<'_> {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.inner
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Inner {
+        &mut self.inner
     }
 }
 

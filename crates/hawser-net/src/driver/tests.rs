@@ -10,6 +10,7 @@ use hawser_wire::ChannelRole;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::inner::Inner;
 use super::*;
 use crate::association::AssociationEndpoint;
 use crate::identity::Identity;
@@ -43,9 +44,24 @@ impl Drivers {
         }
     }
 
-    /// Lets the client begin an association over two links of its own. Returns the sockets of both
-    /// ends.
+    /// Lets the client begin an association over two links of its own, and gives it to both ends as
+    /// a channel. Returns the sockets of both ends.
     async fn associate(&self) -> [AssociationEndpoint; 2] {
+        let (sockets, id, [there, here]) = self.establish().await;
+        self.gateway.add_association(id, here);
+        self.client.add_association(id, there);
+        let both = || {
+            let paths = self.client.association_paths();
+            let answering = paths.iter().filter(|path| path.rtt.is_some());
+            (answering.count() == 2).then_some(())
+        };
+        until(both).await;
+        sockets
+    }
+
+    /// Lets the client begin an association. Returns the sockets of both ends, the number of the
+    /// channel that it is to be, and the client's end and the gateway's.
+    async fn establish(&self) -> ([AssociationEndpoint; 2], ChannelId, [AssociationHandle; 2]) {
         let (ours, theirs) = (LinkIndex::new(0), LinkIndex::new(LOOPBACK));
         let local = |link, last| Local {
             link,
@@ -69,15 +85,7 @@ impl Drivers {
         let there = there.unwrap();
         let here = expected.accept().await;
         there.established().await.unwrap();
-        self.gateway.add_association(id, here);
-        self.client.add_association(id, there);
-        let both = || {
-            let paths = self.client.association_paths();
-            let answering = paths.iter().filter(|path| path.rtt.is_some());
-            (answering.count() == 2).then_some(())
-        };
-        until(both).await;
-        [at_client, at_gateway]
+        ([at_client, at_gateway], id, [there, here])
     }
 
     /// Bytes of packets that the client's association sends for a megabyte of payload.
@@ -178,6 +186,87 @@ async fn an_association_follows_the_policy_of_its_session_at_the_start_and_when_
     client.with(|session, now| session.set_scheduler(now, ChunkPolicy::RoundRobin));
     let once = drivers.sent_for_a_megabyte().await;
     assert!((1_000_000..1_500_000).contains(&once), "{once}");
+}
+
+/// The peer ends both directions of each stream that it opens. None waits for its acceptor then, or
+/// a peer could let as many wait as it likes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_the_peer_ended_both_ways_waits_for_no_acceptor() {
+    let drivers = Drivers::new(ChunkPolicy::Auto).await;
+    let (client, gateway) = (&drivers.client, &drivers.gateway);
+    let waiting = || gateway.shared.lock().incoming.len();
+    for n in 1..=20 {
+        let id = client.open_stream(Bytes::new()).unwrap();
+        until(|| (waiting() == 1).then_some(())).await;
+        // One of the two commands alone leaves the stream to its acceptor.
+        match n % 2 {
+            0 => client.stop_reading(id, 1),
+            _ => client.reset_sending(id, 1),
+        }
+        let told = |inner: &Inner| {
+            let ended = inner.streams.get(&id).map(|wakers| wakers.ended);
+            ended.is_some_and(|it| it.sending.is_some() || it.reading.is_some())
+        };
+        until(|| told(&gateway.shared.lock()).then_some(())).await;
+        assert_eq!(waiting(), 1);
+        client.stop_reading(id, 1);
+        client.reset_sending(id, 1);
+        until(|| (waiting() == 0).then_some(())).await;
+        assert!(gateway.shared.lock().streams.is_empty());
+    }
+}
+
+/// The code of a stop is the writer's to hear, however early it comes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_writer_hears_the_code_of_a_stop_that_came_before_it_accepted() {
+    let drivers = Drivers::new(ChunkPolicy::Auto).await;
+    let (client, gateway) = (&drivers.client, &drivers.gateway);
+    let id = client.open_stream(Bytes::new()).unwrap();
+    client.stop_reading(id, 9);
+    let id = std::future::poll_fn(|cx| gateway.poll_incoming(cx)).await;
+    let stream = BondStream::new(gateway.clone(), id.unwrap(), Bytes::new());
+    let (_receive, mut send) = stream.into_split();
+    assert_eq!(send.stopped().await, Ok(Some(9)));
+}
+
+/// Dropping an association takes its lock, which is never taken under that of a session: the
+/// endpoint checks that in tests.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_association_that_comes_when_the_session_is_over_ends_outside_its_lock() {
+    let drivers = Drivers::new(ChunkPolicy::Auto).await;
+    let (_sockets, id, [there, here]) = drivers.establish().await;
+    drivers.client.abort();
+    drivers.client.add_association(id, there);
+    let patience = std::time::Duration::from_secs(10);
+    let closed = tokio::time::timeout(patience, here.closed()).await;
+    assert!(closed.is_ok(), "the client's end lives on");
+}
+
+/// As above, for those that end with their session, or before it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn associations_that_are_channels_end_outside_the_lock_of_their_session() {
+    let drivers = Drivers::new(ChunkPolicy::Auto).await;
+    let _sockets = drivers.associate().await;
+    for driver in [&drivers.client, &drivers.gateway] {
+        // The tasks are gone, so that the session has the last handle.
+        let mut inner = driver.shared.lock();
+        let tasks = inner.channels.values().flat_map(|handle| &handle.tasks);
+        tasks.for_each(tokio::task::AbortHandle::abort);
+        let is_running = |inner: &Inner| {
+            let mut tasks = inner.channels.values().flat_map(|handle| &handle.tasks);
+            tasks.any(|task| !task.is_finished())
+        };
+        while is_running(&inner) {
+            drop(inner);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            inner = driver.shared.lock();
+        }
+    }
+    drivers.client.abort();
+    let ids = drivers.gateway.channels();
+    ids.into_iter()
+        .for_each(|id| drivers.gateway.drop_channel(id));
+    assert_eq!(drivers.gateway.channels(), []);
 }
 
 /// Of the interface lo, in every namespace.
