@@ -6,10 +6,12 @@
 mod association;
 mod association_channel;
 mod channel;
+mod failure;
 mod gauge;
 mod halves;
 mod inner;
 mod shared;
+mod streams;
 mod timer;
 
 use std::collections::BTreeMap;
@@ -30,11 +32,14 @@ use hawser_wire::Enrolment;
 use crate::association::{AssociationHandle, Seal};
 use crate::clock;
 use crate::congestion::Congestion;
-use crate::stream::{Failure, Label};
 pub(crate) use channel::NewChannel;
-pub(crate) use inner::Waiting;
-use inner::{Handle, Meter, Wakers};
+pub use failure::ConnectionError;
+pub(crate) use failure::Failure;
+pub(crate) use inner::CLOSE_REFUSED;
+use inner::{Handle, Meter};
 use shared::Shared;
+pub use streams::Label;
+pub(crate) use streams::Waiting;
 
 /// A session that runs. Cloning gives another handle to the same one; when the last handle and
 /// the last stream are gone, the session ends.
@@ -251,7 +256,7 @@ impl Driver {
     ) -> Result<StreamId, hawser_session::OpenError> {
         self.shared.with(|inner, now| {
             let id = inner.session.open_stream(now, metadata)?;
-            inner.streams.insert(id, Wakers::default());
+            inner.streams.open(id);
             Ok(id)
         })
     }
@@ -259,20 +264,8 @@ impl Driver {
     /// The next stream that the peer opened.
     pub(crate) fn poll_incoming(&self, cx: &mut Context<'_>) -> Poll<Option<StreamId>> {
         let mut inner = self.shared.lock();
-        if let Some(id) = inner.incoming.pop_front() {
-            return Poll::Ready(Some(id));
-        }
-        if inner.closed.is_some() {
-            return Poll::Ready(None);
-        }
-        if !inner
-            .acceptors
-            .iter()
-            .any(|waker| waker.will_wake(cx.waker()))
-        {
-            inner.acceptors.push(cx.waker().clone());
-        }
-        Poll::Pending
+        let is_over = inner.closed.is_some();
+        inner.streams.poll_incoming(cx, is_over)
     }
 
     /// Tries something on a stream; when that is not possible yet, remembers the task to wake.
@@ -284,8 +277,7 @@ impl Driver {
         attempt: impl FnOnce(&mut Session, Instant) -> Result<Option<R>, StreamError>,
     ) -> Poll<Result<R, Failure>> {
         self.shared.with(|inner, now| {
-            let wakers = inner.streams.get(&id);
-            if let Some(failure) = wakers.and_then(|wakers| wakers.overrules(waiting)) {
+            if let Some(failure) = inner.streams.overrules(id, waiting) {
                 return Poll::Ready(Err(failure));
             }
             let refused = match attempt(&mut inner.session, now) {
@@ -296,32 +288,27 @@ impl Driver {
             if let Some(failure) = inner.failure(id, waiting, refused) {
                 return Poll::Ready(Err(failure));
             }
-            let Some(wakers) = inner.streams.get_mut(&id) else {
-                return Poll::Ready(Err(Failure::Refused(StreamError::Unknown(id))));
-            };
-            *wakers.slot(waiting) = Some(cx.waker().clone());
-            Poll::Pending
+            match inner.streams.wait(id, waiting, cx.waker()) {
+                true => Poll::Pending,
+                false => Poll::Ready(Err(Failure::Refused(StreamError::Unknown(id)))),
+            }
         })
     }
 
     /// The code with which the peer reset a stream, if it did.
     pub(crate) fn reset_code(&self, id: StreamId) -> Option<u32> {
-        self.shared.lock().streams.get(&id)?.ended.both
+        self.shared.lock().streams.reset_code(id)
     }
 
     /// Names the application that a stream belongs to.
     pub(crate) fn set_label(&self, id: StreamId, label: Label) {
-        if let Some(wakers) = self.shared.lock().streams.get_mut(&id) {
-            wakers.label = Some(label);
-        }
+        self.shared.lock().streams.set_label(id, label);
     }
 
     /// The applications that these streams belong to, as far as that is known.
     pub(crate) fn labels(&self, ids: &[StreamId]) -> BTreeMap<StreamId, Arc<str>> {
-        let inner = self.shared.lock();
-        let label = |id: &StreamId| Some((*id, inner.streams.get(id)?.label.clone()?));
-        let labels: Vec<(StreamId, Label)> = ids.iter().filter_map(label).collect();
-        drop(inner);
+        // A label is asked without the lock.
+        let labels = self.shared.lock().streams.labels(ids);
         let told = labels
             .into_iter()
             .filter_map(|(id, say)| Some((id, say()?)));
@@ -336,7 +323,7 @@ impl Driver {
     /// The application does not use this stream any more.
     pub(crate) fn forget_stream(&self, id: StreamId) {
         self.shared.with(|inner, now| {
-            inner.streams.remove(&id);
+            inner.streams.forget(id);
             inner.session.abandon(now, id);
         });
     }
@@ -347,9 +334,6 @@ impl std::fmt::Debug for Driver {
         write!(f, "Driver({:?} {})", self.shared.side, self.shared.id)
     }
 }
-
-/// The code with which a gateway ends the session of a client that it does not admit, or no more.
-pub(crate) const CLOSE_REFUSED: u32 = 1;
 
 #[cfg(test)]
 mod tests;

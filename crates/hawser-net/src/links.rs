@@ -7,6 +7,7 @@ mod counters;
 mod defaults;
 mod dump;
 mod monitor;
+mod netlink;
 mod particular;
 mod prefixes;
 mod route;

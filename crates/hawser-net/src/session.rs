@@ -8,6 +8,7 @@ use bytes::Bytes;
 use hawser_session::{OpenError, SessionSnapshot};
 use hawser_types::{ChannelId, LinkIndex, SessionId};
 
+pub use crate::driver::ConnectionError;
 use crate::driver::Driver;
 use crate::stream::BondStream;
 
@@ -18,30 +19,6 @@ use crate::stream::BondStream;
 #[derive(Clone, Debug)]
 pub struct SessionHandle {
     driver: Driver,
-}
-
-/// The reason for which a session is over.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConnectionError {
-    /// This side closed it, and the peer holds everything that was written.
-    #[error("this side closed the connection")]
-    LocallyClosed,
-    /// The peer closed it.
-    #[error("the peer closed the connection with code {code}{}", shown(.reason))]
-    ClosedByPeer {
-        /// The peer's code; 0 when it gave none.
-        code: u32,
-        /// The peer's text; empty when it gave none.
-        reason: String,
-    },
-    /// The peer does not let this host in, or no more.
-    #[error("the peer does not let this host in")]
-    Refused,
-    /// It ended out of order: no link led to the peer for too long, the peer broke the protocol,
-    /// or this side gave up what was in flight.
-    #[error("every link to the peer was lost")]
-    Lost,
 }
 
 impl SessionHandle {
@@ -115,13 +92,5 @@ impl SessionHandle {
         snapshot: &SessionSnapshot,
     ) -> BTreeMap<(ChannelId, LinkIndex), IpAddr> {
         self.driver.addresses(&snapshot.channels)
-    }
-}
-
-/// Returns the peer's text as it may be shown and logged: without control characters.
-fn shown(reason: &str) -> String {
-    match reason.is_empty() {
-        true => String::new(),
-        false => format!(": {}", reason.escape_debug()),
     }
 }

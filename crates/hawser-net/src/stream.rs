@@ -3,22 +3,23 @@
 mod error;
 mod receive;
 mod send;
+mod shared;
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hawser_types::StreamId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::driver::{Driver, Waiting};
-pub(crate) use error::Failure;
+pub use crate::driver::Label;
+use crate::driver::{Driver, Failure};
 pub use error::{ReadError, ResetByPeer, SendDatagramError, StoppedByPeer, WriteError};
 pub use receive::{Chunk, RecvStream};
 pub use send::SendStream;
+use shared::Core;
 
 /// A two-way byte stream that uses every link between two hosts.
 ///
@@ -32,37 +33,15 @@ pub struct BondStream {
     send: SendStream,
 }
 
-/// Tells whose a stream is, for people; `None` while that is not known. It is called for each
-/// listing of streams, and must not wait.
-pub type Label = Arc<dyn Fn() -> Option<Arc<str>> + Send + Sync>;
-
 /// Halves of two different streams, which can't be joined; they are given back.
 #[derive(Debug, thiserror::Error)]
 #[error("the halves are of different streams")]
 pub struct RejoinError(pub RecvStream, pub SendStream);
 
-/// What both halves of a stream share.
-#[derive(Debug)]
-struct Core {
-    driver: Driver,
-    id: StreamId,
-    opening: Bytes,
-    /// The peer opened the stream and has heard nothing yet.
-    unanswered: AtomicBool,
-    /// The halves have owners of their own: each ends its direction when it is dropped.
-    split: AtomicBool,
-}
-
 impl BondStream {
     /// `opening`: what the peer said when it opened the stream; empty for one's own.
     pub(crate) fn new(driver: Driver, id: StreamId, opening: Bytes) -> Self {
-        let core = Arc::new(Core {
-            unanswered: AtomicBool::new(!driver.is_own(id)),
-            split: AtomicBool::new(false),
-            driver,
-            id,
-            opening,
-        });
+        let core = Arc::new(Core::new(driver, id, opening));
         Self {
             receive: RecvStream::new(Arc::clone(&core)),
             send: SendStream::new(core),
@@ -105,7 +84,7 @@ impl BondStream {
     /// Splits the stream into its directions. Each is ended when its half is dropped: what was
     /// written still arrives, and who writes to a half that is gone is stopped, with code 0.
     pub fn into_split(self) -> (RecvStream, SendStream) {
-        self.core().split.store(true, Ordering::Relaxed);
+        self.core().set_split(true);
         (self.receive, self.send)
     }
 
@@ -117,7 +96,7 @@ impl BondStream {
         if !Arc::ptr_eq(receive.core(), send.core()) {
             return Err(RejoinError(receive, send));
         }
-        send.core().split.store(false, Ordering::Relaxed);
+        send.core().set_split(false);
         Ok(Self { receive, send })
     }
 
@@ -269,44 +248,5 @@ impl AsyncWrite for BondStream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.send).poll_shutdown(cx)
-    }
-}
-
-impl Core {
-    /// The peer hears something of the stream.
-    fn answer(&self) {
-        self.unanswered.store(false, Ordering::Relaxed);
-    }
-
-    fn reset(&self, code: u32) {
-        self.driver
-            .with(|session, now| session.reset(now, self.id, code));
-    }
-
-    /// True if a half that is dropped ends its direction by itself.
-    fn is_split(&self) -> bool {
-        self.split.load(Ordering::Relaxed)
-    }
-
-    fn unordered(&self) -> Result<(), Failure> {
-        self.driver
-            .with(|session, _| session.set_unordered(self.id))
-            .map_err(|error| self.driver.why_refused(self.id, Waiting::Read, error))
-    }
-
-    fn finish(&self) -> Result<(), Failure> {
-        self.driver
-            .with(|session, now| session.finish(now, self.id))
-            .map_err(|error| self.driver.why_refused(self.id, Waiting::Write, error))
-    }
-}
-
-impl Drop for Core {
-    fn drop(&mut self) {
-        if *self.unanswered.get_mut() {
-            // Letting it end in order would tell the peer that it was accepted.
-            self.reset(hawser_session::CODE_LIMIT_REACHED);
-        }
-        self.driver.forget_stream(self.id);
     }
 }

@@ -8,7 +8,7 @@ use hawser_net::session::{ConnectionError, SessionHandle};
 use hawser_net::stream::BondStream;
 use hawser_session::OpenError;
 
-use crate::endpoint::Inner;
+use crate::following::Following;
 use crate::stats::ConnectionStats;
 
 /// A connection to one peer over every link, on which both sides open streams.
@@ -41,8 +41,7 @@ struct Shared {
 #[derive(Debug)]
 struct Keeper {
     client: Client,
-    /// It follows the links.
-    _endpoint: Arc<Inner>,
+    _following: Arc<Following>,
 }
 
 impl Connection {
@@ -51,11 +50,11 @@ impl Connection {
         session: SessionHandle,
         peer: PublicKey,
         client: Client,
-        endpoint: Arc<Inner>,
+        following: Arc<Following>,
     ) -> Self {
         let keeper = Keeper {
             client,
-            _endpoint: endpoint,
+            _following: following,
         };
         Self::new(session, peer, Some(keeper))
     }

@@ -4,20 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_net::client::{Client, ClientConfig, OpenStreamError};
-use hawser_net::gateway::AcceptLimits;
+use hawser_net::gateway::{AcceptLimits, GatewayConfig};
 use hawser_net::host_port::HostPort;
 use hawser_net::identity::{Identity, PublicKey};
 use hawser_net::invite::Invite;
-use hawser_net::links::{Link, LinkError, LinkMonitor};
 use hawser_net::store::{ClientStore, GatewayStore, StateDir, StoreError};
 use hawser_net::unix_time::UnixTime;
 use hawser_session::{SessionConfig, TransportChoice};
 use tokio::net::ToSocketAddrs;
-use tokio::sync::{OnceCell, watch};
 
 use crate::admission::Door;
 use crate::connection::Connection;
 use crate::error::{ConnectError, EndpointError, ListenError};
+use crate::following::Following;
 use crate::known::KnownKeys;
 use crate::listener::BondListener;
 
@@ -25,28 +24,21 @@ use crate::listener::BondListener;
 /// to the same one.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    pub(crate) inner: Arc<Inner>,
+    inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) identity: Identity,
-    pub(crate) session: SessionConfig,
-    pub(crate) transport: TransportChoice,
-    pub(crate) limits: AcceptLimits,
-    pub(crate) known_keys: KnownKeys,
+struct Inner {
+    identity: Identity,
+    session: SessionConfig,
+    transport: TransportChoice,
+    limits: AcceptLimits,
+    known_keys: KnownKeys,
     links: Vec<String>,
     name: String,
     connect_timeout: Duration,
     state: Option<StateDir>,
-    monitor: OnceCell<Monitor>,
-}
-
-/// The machine's links, followed for as long as this lives.
-#[derive(Debug)]
-struct Monitor {
-    _task: LinkMonitor,
-    links: watch::Receiver<Arc<Vec<Link>>>,
+    following: Arc<Following>,
 }
 
 /// What an [`Endpoint`] is made of.
@@ -223,7 +215,7 @@ impl EndpointBuilder {
                 name: self.name,
                 connect_timeout: self.connect_timeout,
                 state,
-                monitor: OnceCell::new(),
+                following: Arc::default(),
             }),
         })
     }
@@ -259,7 +251,14 @@ impl Endpoint {
     pub async fn listen(&self, address: impl ToSocketAddrs) -> Result<BondListener, ListenError> {
         let store = self.inner.state.as_ref().map(GatewayStore::open);
         let door = Arc::new(Door::new(store.transpose()?));
-        BondListener::start(&self.inner, address, door).await
+        let inner = &self.inner;
+        let config = GatewayConfig {
+            identity: inner.identity.clone(),
+            session: inner.session.clone(),
+            limits: inner.limits,
+            congestion: None,
+        };
+        BondListener::start(config, inner.transport, &inner.following, address, door).await
     }
 
     /// Connects to a peer over every link, and waits until it has let this host in, at most for
@@ -317,29 +316,24 @@ impl Endpoint {
             express: true,
             transport: inner.transport,
         };
-        let client = Client::start_once(config, inner.links().await?);
+        let client = Client::start_once(config, inner.following.links().await?);
         if enrolling {
             client.enrolled(inner.connect_timeout).await?;
         } else {
             client.admitted(inner.connect_timeout).await?;
         }
         let session = client.session().ok_or(OpenStreamError::Closed)?;
-        let endpoint = Arc::clone(inner);
-        Ok(Connection::of_client(session, peer.key, client, endpoint))
+        let following = Arc::clone(&inner.following);
+        Ok(Connection::of_client(session, peer.key, client, following))
+    }
+
+    /// Returns the keys of peers that are known by their address.
+    pub(crate) fn known_keys(&self) -> &KnownKeys {
+        &self.inner.known_keys
     }
 
     fn client_store(&self) -> Result<Option<ClientStore>, StoreError> {
         self.inner.state.as_ref().map(ClientStore::open).transpose()
-    }
-}
-
-impl Inner {
-    pub(crate) async fn links(&self) -> Result<watch::Receiver<Arc<Vec<Link>>>, LinkError> {
-        let monitor = self.monitor.get_or_try_init(async || {
-            let (task, links) = LinkMonitor::start().await?;
-            Ok::<_, LinkError>(Monitor { _task: task, links })
-        });
-        Ok(monitor.await?.links.clone())
     }
 }
 

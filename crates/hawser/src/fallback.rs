@@ -79,7 +79,7 @@ impl Endpoint {
                 // Only now does it have to prove that key.
                 let opened = self.open_bonded(&address, key).await;
                 let stream = opened.map_err(FallbackError::Bonded)?;
-                self.inner.known_keys.remember(&address, key)?;
+                self.known_keys().remember(&address, key)?;
                 Ok(stream)
             }
             Answer::Other(reason) => {
@@ -95,7 +95,7 @@ impl Endpoint {
         let at_address = |peer: &&PeerAddress| peer.addresses().contains(address);
         match enrolled.iter().find(at_address) {
             Some(peer) => Ok(Some(peer.key())),
-            None => Ok(self.inner.known_keys.find(address)?),
+            None => Ok(self.known_keys().find(address)?),
         }
     }
 

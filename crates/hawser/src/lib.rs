@@ -124,6 +124,7 @@ mod connection;
 mod endpoint;
 mod error;
 mod fallback;
+mod following;
 mod known;
 mod listener;
 mod stats;

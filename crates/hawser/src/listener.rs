@@ -18,8 +18,8 @@ use tokio::net::ToSocketAddrs;
 
 use crate::admission::Door;
 use crate::connection::Connection;
-use crate::endpoint::Inner;
 use crate::error::{AcceptError, ListenError};
+use crate::following::Following;
 
 /// Accepts peers, or the streams that they open: peers that came with an
 /// [invite](BondListener::invite), and those that were [allowed](BondListener::allow).
@@ -45,30 +45,27 @@ pub struct PeerInfo {
 
 impl BondListener {
     pub(crate) async fn start(
-        inner: &Inner,
+        config: GatewayConfig,
+        transport: TransportChoice,
+        following: &Following,
         address: impl ToSocketAddrs,
         door: Arc<Door>,
     ) -> Result<Self, ListenError> {
         let listener = listen(address).await?;
         let address = listener.local_addr()?;
         let advertised = own_addresses(address).await?;
-        let config = GatewayConfig {
-            identity: inner.identity.clone(),
-            session: inner.session.clone(),
-            limits: inner.limits,
-            congestion: None,
-        };
+        let key = config.identity.public();
         let mut gateway = Gateway::start(config, vec![listener], Arc::clone(&door) as _)?;
-        if inner.transport != TransportChoice::Tcp {
+        if transport != TransportChoice::Tcp {
             gateway = gateway.taking_associations();
         }
         if address.ip().is_unspecified() {
-            gateway = gateway.following(inner.links().await?);
+            gateway = gateway.following(following.links().await?);
         }
         Ok(Self {
             gateway,
             door,
-            key: inner.identity.public(),
+            key,
             address,
             advertised,
         })

@@ -1,28 +1,26 @@
 //! What the lock of a session guards, and how the session's events reach the tasks that wait.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
 
 use hawser_channels::association::{AssociationState, PathLinks};
-use hawser_session::{CloseReason, Event, Session, Side};
+use hawser_session::{CloseReason, Event, Session, Side, StreamError};
 use hawser_types::{ChannelId, Instant, StreamId};
 use hawser_wire::Enrolment;
 use tokio::sync::Notify;
 
 use super::association_channel::AssociationChannel;
+use super::failure::{ConnectionError, Failure};
 use super::gauge::Gauge;
-use super::halves::EndedByPeer;
+use super::streams::{Half, Streams, Waiting};
 use crate::clock;
-use crate::stream::Label;
 
 /// The state that the lock guards.
 pub(super) struct Inner {
     pub(super) session: Session,
     pub(super) channels: BTreeMap<ChannelId, Handle>,
-    pub(super) streams: HashMap<StreamId, Wakers>,
-    pub(super) incoming: VecDeque<StreamId>,
-    pub(super) acceptors: Vec<Waker>,
+    pub(super) streams: Streams,
     pub(super) enrolments: VecDeque<Enrolment>,
     pub(super) enrolled: bool,
     pub(super) closed: Option<CloseReason>,
@@ -60,32 +58,6 @@ pub(super) enum Meter {
     Association(Arc<AssociationChannel>),
 }
 
-/// The tasks that wait on one stream, and what else the driver keeps of it.
-#[derive(Default)]
-pub(super) struct Wakers {
-    pub(super) read: Option<Waker>,
-    pub(super) write: Option<Waker>,
-    pub(super) accept: Option<Waker>,
-    pub(super) acknowledged: Option<Waker>,
-    pub(super) datagram: Option<Waker>,
-    pub(super) stopped: Option<Waker>,
-    pub(super) ended: EndedByPeer,
-    /// The application that it belongs to, for people.
-    pub(super) label: Option<Label>,
-}
-
-/// The events that a task waits for on a stream.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Waiting {
-    Read,
-    Write,
-    Accept,
-    Acknowledged,
-    Datagram,
-    /// The peer holds everything, or reads no more.
-    Stopped,
-}
-
 impl Inner {
     pub(super) fn new(side: Side, session: Session) -> Self {
         Self {
@@ -93,9 +65,7 @@ impl Inner {
             side,
             session,
             channels: BTreeMap::new(),
-            streams: HashMap::new(),
-            incoming: VecDeque::new(),
-            acceptors: Vec::new(),
+            streams: Streams::default(),
             enrolments: VecDeque::new(),
             enrolled: false,
             closed: None,
@@ -125,14 +95,6 @@ impl Inner {
         changed
     }
 
-    /// Forgets a stream that is over and that the application has not accepted yet.
-    fn forget_unaccepted(&mut self, id: StreamId) {
-        if let Some(place) = self.incoming.iter().position(|waiting| *waiting == id) {
-            self.incoming.remove(place);
-            self.streams.remove(&id);
-        }
-    }
-
     pub(super) fn on_event(&mut self, event: Event) -> bool {
         match event {
             Event::Readable(id) => self.wake(id, Waiting::Read),
@@ -142,23 +104,13 @@ impl Inner {
                 self.wake(id, Waiting::Acknowledged);
                 self.wake(id, Waiting::Stopped);
             }
-            Event::SendingReset(id, code) => self.on_half_ended(id, [Some(code), None]),
-            Event::Stopped(id, code) => self.on_half_ended(id, [None, Some(code)]),
+            Event::SendingReset(id, code) => self.on_half_ended(id, Half::Sending, code),
+            Event::Stopped(id, code) => self.on_half_ended(id, Half::Reading, code),
             Event::CloseReason(code, text) => self.close_reason = Some((code, text)),
             Event::Datagram(id) => self.wake(id, Waiting::Datagram),
-            Event::StreamOpened(id) => {
-                self.streams.insert(id, Wakers::default());
-                self.incoming.push_back(id);
-                self.woken.append(&mut self.acceptors);
-            }
-            Event::Reset(id, code) => {
-                if let Some(wakers) = self.streams.get_mut(&id) {
-                    wakers.ended.both = Some(code);
-                    wakers.wake_all(&mut self.woken);
-                }
-                self.forget_unaccepted(id);
-            }
-            Event::Over(id) => self.forget_unaccepted(id),
+            Event::StreamOpened(id) => self.streams.on_opened(id, &mut self.woken),
+            Event::Reset(id, code) => self.streams.on_reset(id, code, &mut self.woken),
+            Event::Over(id) => self.streams.on_over(id),
             Event::Suspect(id) => tracing::info!(%id, "silent: its work goes elsewhere"),
             Event::Recovered(id) => tracing::info!(%id, "speaks again"),
             Event::DatagramPort(_) | Event::AssociationExpected(_) | Event::RulesChanged => {
@@ -190,9 +142,43 @@ impl Inner {
         false
     }
 
-    pub(super) fn wake(&mut self, id: StreamId, waiting: Waiting) {
-        if let Some(wakers) = self.streams.get_mut(&id) {
-            self.woken.extend(wakers.slot(waiting).take());
+    fn wake(&mut self, id: StreamId, waiting: Waiting) {
+        self.streams.wake(id, waiting, &mut self.woken);
+    }
+
+    fn on_half_ended(&mut self, id: StreamId, half: Half, code: u32) {
+        self.streams.on_half_ended(id, half, code, &mut self.woken);
+    }
+
+    /// Returns the reason for which the session is over; `None` while it is not.
+    pub(super) fn end_reason(&self) -> Option<ConnectionError> {
+        let refused = self.refused || self.closed == Some(CloseReason::Peer(CLOSE_REFUSED));
+        Some(match self.closed? {
+            _ if refused => ConnectionError::Refused,
+            CloseReason::Local => ConnectionError::LocallyClosed,
+            CloseReason::Peer(code) => {
+                let said = self.close_reason.clone();
+                let (code, reason) = said.unwrap_or((code, String::new()));
+                ConnectionError::ClosedByPeer { code, reason }
+            }
+            _ => ConnectionError::Lost,
+        })
+    }
+
+    /// Returns the reason for which a stream that had to wait, or refused something, fails.
+    pub(super) fn failure(
+        &self,
+        id: StreamId,
+        waiting: Waiting,
+        refused: Option<StreamError>,
+    ) -> Option<Failure> {
+        if let Some(failure) = self.streams.failure(id, waiting) {
+            return Some(failure);
+        }
+        match (refused, self.end_reason()) {
+            (Some(StreamError::SessionClosed), Some(end)) => Some(Failure::Over(end)),
+            (Some(error), _) => Some(Failure::Refused(error)),
+            (None, end) => end.map(Failure::Ended),
         }
     }
 
@@ -270,10 +256,7 @@ impl Inner {
         self.closed = Some(reason);
         self.timer_at = None;
         self.session.abort();
-        self.streams
-            .values_mut()
-            .for_each(|wakers| wakers.wake_all(&mut self.woken));
-        self.woken.append(&mut self.acceptors);
+        self.streams.wake_all(&mut self.woken);
         // What this side has acknowledged or closed last may still be on its way out.
         for (_, handle) in std::mem::take(&mut self.channels) {
             handle.write.notify_one();
@@ -294,32 +277,8 @@ impl Drop for Inner {
     }
 }
 
-impl Wakers {
-    pub(super) fn slot(&mut self, waiting: Waiting) -> &mut Option<Waker> {
-        match waiting {
-            Waiting::Read => &mut self.read,
-            Waiting::Write => &mut self.write,
-            Waiting::Accept => &mut self.accept,
-            Waiting::Acknowledged => &mut self.acknowledged,
-            Waiting::Datagram => &mut self.datagram,
-            Waiting::Stopped => &mut self.stopped,
-        }
-    }
-
-    pub(super) fn wake_all(&mut self, woken: &mut Vec<Waker>) {
-        for slot in [
-            Waiting::Read,
-            Waiting::Write,
-            Waiting::Accept,
-            Waiting::Acknowledged,
-            Waiting::Datagram,
-            Waiting::Stopped,
-        ] {
-            woken.extend(self.slot(slot).take());
-        }
-    }
-}
-
+/// The code with which a gateway ends the session of a client that it does not admit, or no more.
+pub(crate) const CLOSE_REFUSED: u32 = 1;
 /// The place of the reading task among a channel's tasks.
 const READER: usize = 0;
 /// A client enrols once; more at a time are a mistake.

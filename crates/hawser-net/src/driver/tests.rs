@@ -194,7 +194,7 @@ async fn an_association_follows_the_policy_of_its_session_at_the_start_and_when_
 async fn a_stream_that_the_peer_ended_both_ways_waits_for_no_acceptor() {
     let drivers = Drivers::new(ChunkPolicy::Auto).await;
     let (client, gateway) = (&drivers.client, &drivers.gateway);
-    let waiting = || gateway.shared.lock().incoming.len();
+    let waiting = || gateway.shared.lock().streams.counts()[0];
     for n in 1..=20 {
         let id = client.open_stream(Bytes::new()).unwrap();
         until(|| (waiting() == 1).then_some(())).await;
@@ -203,16 +203,13 @@ async fn a_stream_that_the_peer_ended_both_ways_waits_for_no_acceptor() {
             0 => client.stop_reading(id, 1),
             _ => client.reset_sending(id, 1),
         }
-        let told = |inner: &Inner| {
-            let ended = inner.streams.get(&id).map(|wakers| wakers.ended);
-            ended.is_some_and(|it| it.sending.is_some() || it.reading.is_some())
-        };
-        until(|| told(&gateway.shared.lock()).then_some(())).await;
+        let told = || gateway.shared.lock().streams.has_ended_half(id);
+        until(|| told().then_some(())).await;
         assert_eq!(waiting(), 1);
         client.stop_reading(id, 1);
         client.reset_sending(id, 1);
         until(|| (waiting() == 0).then_some(())).await;
-        assert!(gateway.shared.lock().streams.is_empty());
+        assert_eq!(gateway.shared.lock().streams.counts(), [0, 0]);
     }
 }
 

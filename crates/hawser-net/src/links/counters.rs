@@ -6,7 +6,7 @@ use hawser_types::{ByteCount, LinkIndex};
 use rtnetlink::packet_route::link::{LinkAttribute, LinkMessage};
 
 use super::LinkError;
-use super::dump::{dump, each};
+use super::netlink::{dump, each};
 
 /// Bytes sent and received by every link since it is there, by its index: link-layer headers, and
 /// what others than this program move, included.

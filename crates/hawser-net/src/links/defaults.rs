@@ -6,7 +6,7 @@ use hawser_types::LinkIndex;
 use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
 
-use super::dump::{dump, each_route, is_default_route};
+use super::netlink::{dump, each_route, is_default_route};
 use super::{DefaultRoute, LinkError};
 
 /// The default routes of all tables; those of the main one first, as they are used without Hawser:

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::time::Duration;
 
-use futures_util::{Stream, TryStreamExt as _};
 use hawser_types::LinkIndex;
 use rtnetlink::Handle;
 use rtnetlink::packet_route::AddressFamily;
@@ -13,71 +11,16 @@ use rtnetlink::packet_route::address::{
 };
 use rtnetlink::packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use rtnetlink::packet_route::route::{
-    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHopFlags, RouteType,
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHopFlags,
 };
-use tokio::time::timeout;
 
+use super::netlink::{dump, each, each_route, is_default_route, is_up};
 use super::route::chosen_link;
 use super::{Link, LinkError, LinkKind};
 
 /// All links of this network namespace, by index.
 pub async fn list_links() -> Result<Vec<Link>, LinkError> {
     dump(|handle| async move { list(&handle).await }).await
-}
-
-/// Asks the kernel by a socket of its own: events on the monitor's cannot be mistaken for answers,
-/// nor crowd them.
-pub(super) async fn dump<T, F: Future<Output = Result<T, LinkError>>>(
-    list: impl FnOnce(Handle) -> F,
-) -> Result<T, LinkError> {
-    let (connection, handle, _no_events) = rtnetlink::new_connection()?;
-    let listing = async {
-        tokio::select! {
-            listed = list(handle) => listed,
-            () = connection => Err(LinkError::Closed),
-        }
-    };
-    match timeout(PATIENCE, listing).await {
-        Ok(listed) => listed,
-        Err(_) => Err(LinkError::TimedOut { after: PATIENCE }),
-    }
-}
-
-/// Takes in the routes of all tables, IPv4 first.
-pub(super) async fn each_route(
-    handle: &Handle,
-    mut take: impl FnMut(RouteMessage),
-) -> Result<(), LinkError> {
-    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-        let mut everything = RouteMessage::default();
-        everything.header.address_family = family;
-        each(
-            "routes",
-            handle.route().get(everything).execute(),
-            &mut take,
-        )
-        .await?;
-    }
-    Ok(())
-}
-
-/// Whether a link with these flags carries packets.
-pub(super) fn is_up(flags: LinkFlags) -> bool {
-    // Running says in addition that nothing above the carrier, such as a wireless key exchange, is
-    // still missing.
-    flags.contains(LinkFlags::Up | LinkFlags::LowerUp | LinkFlags::Running)
-}
-
-/// Whether `route` leads to all addresses of its family, or nearly so.
-pub(super) fn is_default_route(route: &RouteMessage) -> bool {
-    let longest = match route.header.address_family {
-        AddressFamily::Inet => 1,
-        AddressFamily::Inet6 => 3,
-        _ => return false,
-    };
-    route.header.kind == RouteType::Unicast
-        && route.header.destination_prefix_length <= longest
-        && route.header.source_prefix_length == 0
 }
 
 async fn list(handle: &Handle) -> Result<Vec<Link>, LinkError> {
@@ -117,21 +60,6 @@ async fn list(handle: &Handle) -> Result<Vec<Link>, LinkError> {
         }
     }
     Ok(links.into_values().collect())
-}
-
-pub(super) async fn each<T>(
-    what: &'static str,
-    found: impl Stream<Item = Result<T, rtnetlink::Error>>,
-    mut handle: impl FnMut(T),
-) -> Result<(), LinkError> {
-    let mut found = std::pin::pin!(found);
-    while let Some(item) = found.try_next().await.map_err(|e| LinkError::Dump {
-        what,
-        reason: e.to_string(),
-    })? {
-        handle(item);
-    }
-    Ok(())
 }
 
 fn link_of(message: &LinkMessage) -> Link {
@@ -255,8 +183,6 @@ fn note_route(links: &mut BTreeMap<LinkIndex, Link>, route: &RouteMessage) {
     }
 }
 
-/// The kernel answers at once; this long means that it never will.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Addresses like any other, of either half of each family: VPNs have routes for halves. Nothing is
 /// sent there.
 const ORDINARY: [IpAddr; 4] = [

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::dump::{is_default_route, is_up};
+use super::netlink::{is_default_route, is_up};
 use super::{Link, LinkError, list_links};
 
 /// The list of links, kept current for as long as this lives.

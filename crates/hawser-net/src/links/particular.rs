@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
 
 use super::LinkError;
-use super::dump::{dump, each_route, is_default_route};
+use super::netlink::{dump, each_route, is_default_route};
 
 /// The destinations of all routes but the default ones, and of what is not routed anywhere: this
 /// machine's addresses, networks on its links, those behind VPNs or of containers.

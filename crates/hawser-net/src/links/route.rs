@@ -16,7 +16,7 @@ use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use super::dump::{PATIENCE, is_default_route};
+use super::netlink::{PATIENCE, is_default_route};
 
 /// The routing tables, for many questions: they share one netlink socket, and an answer holds for
 /// two seconds.

@@ -4,7 +4,7 @@ use std::io;
 
 use hawser_session::{DatagramError, StreamError};
 
-use crate::session::ConnectionError;
+use crate::driver::{ConnectionError, Failure};
 
 /// The inner error of an [`io::Error`] of kind `ConnectionReset`: the peer reset the stream, or
 /// its direction of it.
@@ -92,21 +92,6 @@ pub enum SendDatagramError {
     /// The connection is over.
     #[error("the connection is over: {0}")]
     ConnectionLost(#[from] ConnectionError),
-}
-
-/// What the driver says of a stream with which something can't be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// The peer reset the stream, or its direction of it.
-    Reset(u32),
-    /// The peer reads no more.
-    Stopped(u32),
-    /// The session ended while something waited.
-    Ended(ConnectionError),
-    /// The session had ended before.
-    Over(ConnectionError),
-    /// The session refuses.
-    Refused(StreamError),
 }
 
 impl From<Failure> for io::Error {
