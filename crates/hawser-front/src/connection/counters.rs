@@ -1,48 +1,75 @@
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hawser_director::Progress;
 use hawser_types::{ByteCount, Instant};
 
 /// Bytes that a connection has moved so far, counted without the director's lock.
+///
+/// The lock of its own keeps bytes and the time since which they were moved together; the director
+/// takes it twice a second or so.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
-    up: AtomicU64,
-    down: AtomicU64,
-    /// The time at which the far end was last heard of, where that is known; else 0.
-    heard: AtomicU64,
-    /// The time after which bytes were moved that were not read yet; 0 where that is the time of
-    /// the last read.
-    since: AtomicU64,
-}
+pub(super) struct Counters(Mutex<Progress>);
 
 impl Counters {
     /// So many more bytes were sent and received.
     pub(super) fn add(&self, up: ByteCount, down: ByteCount) {
-        self.up.fetch_add(up.as_u64(), Ordering::Relaxed);
-        self.down.fetch_add(down.as_u64(), Ordering::Relaxed);
+        add(&mut self.lock(), up, down);
     }
 
-    /// Bytes that are added next were moved after `since`, unless others wait to be read that may
+    /// The same for bytes that were moved after `since`, unless others wait to be read that may
     /// have been moved before.
-    pub(super) fn set_since(&self, since: Instant) {
-        let (since, order) = (since.as_nanos(), Ordering::Relaxed);
-        let _ = self.since.compare_exchange(0, since, order, order);
+    pub(super) fn add_since(&self, since: Instant, up: ByteCount, down: ByteCount) {
+        let mut progress = self.lock();
+        progress.since = progress.since.or(Some(since));
+        add(&mut progress, up, down);
     }
 
     /// A packet of the far end came at this time.
     pub(super) fn set_heard(&self, at: Instant) {
-        self.heard.store(at.as_nanos(), Ordering::Relaxed);
+        self.lock().heard = Some(at);
     }
 
     /// Returns the progress up to now; the next one goes on from there.
     pub(super) fn take(&self) -> Progress {
-        let bytes = |counter: &AtomicU64| ByteCount::new(counter.load(Ordering::Relaxed));
-        let time = |nanos: u64| (nanos != 0).then(|| Instant::from_nanos(nanos));
-        Progress {
-            // In this order, since it is written in the other one.
-            since: time(self.since.swap(0, Ordering::Relaxed)),
-            moved: [bytes(&self.up), bytes(&self.down)],
-            heard: time(self.heard.load(Ordering::Relaxed)),
-        }
+        let mut progress = self.lock();
+        let taken = *progress;
+        progress.since = None;
+        taken
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn add(progress: &mut Progress, up: ByteCount, down: ByteCount) {
+    let [sent, received] = progress.moved;
+    progress.moved = [sent + up, received + down];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_never_come_without_the_time_since_which_they_were_moved() {
+        let (counters, one) = (Counters::default(), ByteCount::new(1));
+        let total = ByteCount::new(100_000);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for turn in 1..=total.as_u64() {
+                    counters.add_since(Instant::from_nanos(turn), one, ByteCount::ZERO);
+                }
+            });
+            let mut before = ByteCount::ZERO;
+            while before < total {
+                let progress = counters.take();
+                let [sent, _] = progress.moved;
+                // The first of the new bytes was moved then.
+                let expected = Instant::from_nanos(before.as_u64() + 1);
+                assert_eq!(progress.since, (sent > before).then_some(expected));
+                before = sent;
+            }
+        });
     }
 }

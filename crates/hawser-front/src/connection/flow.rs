@@ -76,8 +76,7 @@ impl Flow {
 
     /// The same for bytes that are heard of late: they were moved after `since`.
     pub(super) fn moved_since(&self, since: Instant, up: ByteCount, down: ByteCount) {
-        self.counters.set_since(since);
-        self.counters.add(up, down);
+        self.counters.add_since(since, up, down);
     }
 
     /// A packet of the far end came at this time, or later. For a connection whose bytes are heard
