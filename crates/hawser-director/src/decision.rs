@@ -2,14 +2,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_policy::{Class, Mode};
-use hawser_sched::DemandKey;
-use hawser_sched::connection::{Demand, Reason};
+use hawser_sched::connection::Demand;
 use hawser_types::Link;
 
-use super::exits::Over;
+use super::expected::Expected;
 use super::request::ConnectionRequest;
-use super::sites::Site;
 use super::story::Story;
 
 /// A connection to decide on, and what the caller knows of the way to it.
@@ -44,9 +41,7 @@ pub struct GatewayDecision {
     pub waits_for_gateway: bool,
     /// Head start of the gateway before a link is tried as well.
     pub patience: Duration,
-    pub(crate) demand: Demand,
-    pub(crate) key: DemandKey,
-    pub(crate) site: Option<Site>,
+    pub(crate) expected: Expected,
     /// The beginning of its story, which is told once the connection is made.
     pub(crate) story: Box<Story>,
 }
@@ -58,12 +53,7 @@ pub struct LinkDecision {
     pub candidates: Vec<Candidate>,
     /// A suspect link that is due to be tried again, beside the others.
     pub trial: Option<Arc<Link>>,
-    /// What the connection is expected to need.
-    pub demand: Demand,
-    /// The mode that rules want for it.
-    pub mode: Mode,
-    /// The reason for the first candidate; `None` when there was nothing to choose.
-    pub reason: Option<Reason>,
+    pub(crate) expected: Expected,
     /// True for IPv4 and for IPv6 if any link leads to such addresses, allowed or not.
     pub(crate) leads: [bool; 2],
     /// True if a connection that no candidate leads to may go as the system has it.
@@ -71,9 +61,6 @@ pub struct LinkDecision {
     /// True for IPv4 and for IPv6 if connections are left to the system's routes, whatever links
     /// there are.
     pub(crate) is_left: [bool; 2],
-    pub(crate) key: DemandKey,
-    /// Its destination; `None` where that does not matter.
-    pub(crate) site: Option<Site>,
     /// The number of its story; [`NO_STORY`] where none is told.
     pub(crate) story: u64,
 }
@@ -113,29 +100,19 @@ pub enum Route {
     Closed,
 }
 
-impl Decision {
-    /// Returns what the connection goes over first; `None` where that is left to the system, is
-    /// forbidden, or is not decided yet.
-    pub fn over(&self) -> Option<Over> {
-        match self {
-            Self::Gateway(_) => Some(Over::Gateway),
-            Self::Links(decision) => {
-                let first = decision.candidates.first()?;
-                Some(Over::Link(first.link.index))
-            }
-            Self::Unresolved => None,
-        }
-    }
-}
-
 impl GatewayDecision {
     /// True for a call or the like, where people hear every delay.
     pub fn is_call(&self) -> bool {
-        self.demand.class == Class::RealTime
+        self.expected.is_call()
     }
 }
 
 impl LinkDecision {
+    /// What the connection is expected to need.
+    pub const fn demand(&self) -> Demand {
+        self.expected.demand
+    }
+
     /// Returns the way to `address`.
     pub fn route(&self, address: IpAddr) -> Route {
         let family = usize::from(address.is_ipv6());

@@ -18,10 +18,10 @@ use super::decision::{
 };
 use super::demands::Demands;
 use super::exits::{Exits, Over};
-use super::flows::{Expected, Flow, FlowId, Flows, Progress};
+use super::flows::{Flow, FlowId, Flows, Progress};
 use super::gateway::{GatewayRecord, SessionView};
 use super::judgement::Judgement;
-use super::link_rates::LinkRates;
+use super::link_rates::{EffectiveRates, LinkRates};
 use super::link_record::LinkRecord;
 use super::link_rules::AllLinkRules;
 use super::links::Links;
@@ -156,28 +156,25 @@ impl Director {
     pub fn decide(&mut self, now: Instant, question: &Question<'_>) -> Decision {
         self.sweep(now);
         let judgement = self.judge(question.request);
-        if let Some(decision) = self.decide_gateway(now, &judgement, question.is_near) {
+        let rates = self.rates.effective(now, &self.exits.links);
+        if let Some(decision) = self.decide_gateway(&judgement, &rates, question.is_near) {
             return Decision::Gateway(decision);
         }
         if !question.is_resolved {
             return Decision::Unresolved;
         }
-        Decision::Links(self.place(now, &judgement, None))
+        Decision::Links(self.place(&judgement, &rates, None))
     }
 
     /// Decides which links a connection tries that does not go over the gateway, whatever is
     /// better.
     pub fn decide_links(&mut self, now: Instant, request: &ConnectionRequest) -> LinkDecision {
-        self.sweep(now);
-        let judgement = self.judge(request);
-        self.place(now, &judgement, None)
+        self.decide_among_links(now, request, None)
     }
 
     /// The same for a connection that no application asked for, of which no story is told.
     pub fn decide_untold(&mut self, now: Instant, request: &ConnectionRequest) -> LinkDecision {
-        self.sweep(now);
-        let judgement = self.judge(request);
-        self.place(now, &judgement, Some(NO_STORY))
+        self.decide_among_links(now, request, Some(NO_STORY))
     }
 
     /// The same for a connection of which `before` was decided, after links have changed.
@@ -187,10 +184,8 @@ impl Director {
         request: &ConnectionRequest,
         before: &LinkDecision,
     ) -> LinkDecision {
-        self.sweep(now);
         self.stories.decided_again(before.story);
-        let judgement = self.judge(request);
-        self.place(now, &judgement, Some(before.story))
+        self.decide_among_links(now, request, Some(before.story))
     }
 
     /// Charges a link with a connection that is about to be made on it.
@@ -200,11 +195,7 @@ impl Director {
             let route = TryRoute::Link(Arc::clone(record.link()));
             self.stories.try_route(decision.story, route, now)
         });
-        let expected = Expected {
-            key: decision.key.clone(),
-            demand: decision.demand,
-            site: decision.site.clone(),
-        };
+        let expected = decision.expected.clone();
         self.insert(Flow::new(now, Over::Link(link), expected, told))
     }
 
@@ -213,11 +204,7 @@ impl Director {
         let story = self.tell_by_gateway(decision);
         let has_gateway = self.exits.gateway.is_some();
         let told = has_gateway.then(|| self.stories.try_route(story, TryRoute::Gateway, now));
-        let expected = Expected {
-            key: decision.key.clone(),
-            demand: decision.demand,
-            site: decision.site.clone(),
-        };
+        let expected = decision.expected.clone();
         self.insert(Flow::new(now, Over::Gateway, expected, told.flatten()))
     }
 
@@ -280,21 +267,32 @@ impl Director {
         Judgement::new(request, &self.rules, &self.demands, tunnels)
     }
 
+    /// Decides for links. `told`: the number of the story that this goes on with.
+    fn decide_among_links(
+        &mut self,
+        now: Instant,
+        request: &ConnectionRequest,
+        told: Option<u64>,
+    ) -> LinkDecision {
+        self.sweep(now);
+        let judgement = self.judge(request);
+        let rates = self.rates.effective(now, &self.exits.links);
+        self.place(&judgement, &rates, told)
+    }
+
     /// Decides for the gateway, where that is the way to go.
     fn decide_gateway(
         &mut self,
-        now: Instant,
         judgement: &Judgement<'_>,
+        rates: &EffectiveRates,
         is_near: bool,
     ) -> Option<GatewayDecision> {
-        let rates = self.rates.effective(now, &self.exits.links);
         let gateway = self.exits.gateway.as_mut()?;
         let weighing = Weighing {
             links: &self.exits.links,
             rules: &self.link_rules,
-            rates: &rates,
+            rates,
             judgement,
-            now,
         };
         let why = weighing.why_gateway(gateway, is_near)?;
         let waits_for_gateway = gateway.usage() == GatewayUse::Always;
@@ -303,49 +301,39 @@ impl Director {
         Some(GatewayDecision {
             waits_for_gateway,
             patience,
-            demand: *judgement.demand(),
-            key: judgement.key().clone(),
-            site: judgement.site(),
-            story: Box::new(self.story(now, judgement, Placed::default(), Some(left_to))),
+            expected: judgement.expected().clone(),
+            story: Box::new(self.story(rates.now(), judgement, Placed::default(), Some(left_to))),
         })
     }
 
-    /// Decides for links. `told`: the number of the story that this goes on with.
     fn place(
         &mut self,
-        now: Instant,
         judgement: &Judgement<'_>,
+        rates: &EffectiveRates,
         told: Option<u64>,
     ) -> LinkDecision {
-        let rates = self.rates.effective(now, &self.exits.links);
         let placed = Placed::new(
             &mut self.exits.links,
             &mut *self.scheduler,
             judgement,
             &self.link_rules,
-            &rates,
-            now,
+            rates,
         );
         let links = &self.exits.links;
         let leads = |v6: bool| links.iter().any(|record| leads_to(record.link(), v6));
         let verdict = judgement.verdict();
-        let has_gateway = self.exits.gateway.is_some();
         let decision = LinkDecision {
             candidates: placed.candidates(links),
             trial: placed.trial.clone(),
-            demand: *judgement.demand(),
-            mode: verdict.mode,
-            reason: placed.reason,
+            expected: judgement.expected().clone(),
             leads: [leads(false), leads(true)],
             is_open: !links.are_named() && verdict.links == LinkChoice::Any,
             is_left: judgement.is_left(),
-            site: judgement.site().filter(|_| has_gateway),
-            key: judgement.key().clone(),
             story: NO_STORY,
         };
         let story = told.unwrap_or_else(|| {
             let left_to = judgement.left_to(self.exits.links.tunnels(&self.link_rules));
-            let story = self.story(now, judgement, placed, left_to);
+            let story = self.story(rates.now(), judgement, placed, left_to);
             self.stories.begin(story)
         });
         LinkDecision { story, ..decision }

@@ -12,12 +12,15 @@ pub(crate) struct Estimates {
 }
 
 impl Estimates {
-    /// Takes in a counter's state. `busy`: connections were active without a pause since the last
-    /// call.
-    pub(crate) fn on_counter(&mut self, now: Instant, total: [ByteCount; 2], busy: [bool; 2]) {
-        for (rate, (total, busy)) in self.rates.iter_mut().zip(total.into_iter().zip(busy)) {
-            rate.on_counter(now, total, busy);
-        }
+    /// Takes in the state of a counter of sent bytes. `busy`: connections were active without a
+    /// pause since the last call.
+    pub(crate) fn on_sent(&mut self, now: Instant, total: ByteCount, busy: bool) {
+        self.rates[0].on_counter(now, total, busy);
+    }
+
+    /// The same for received bytes.
+    pub(crate) fn on_received(&mut self, now: Instant, total: ByteCount, busy: bool) {
+        self.rates[1].on_counter(now, total, busy);
     }
 
     /// Takes in what one transfer has moved in its time: a lower bound of both rates.

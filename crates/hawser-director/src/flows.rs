@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hawser_path::{Activity, Segments};
-use hawser_policy::Class;
+use hawser_policy::Protocol;
 use hawser_sched::DemandKey;
-use hawser_sched::connection::{Demand, Load, remaining};
+use hawser_sched::connection::{Load, remaining};
 use hawser_types::{ByteCount, Instant};
 
 use super::charges::Charge;
 use super::exits::Over;
+use super::expected::Expected;
 use super::link_record::MOST_SLOW;
 use super::sites::Site;
 use super::story::TryId;
@@ -42,10 +43,7 @@ pub(crate) struct Flows {
 #[derive(Debug)]
 pub(crate) struct Flow {
     over: Over,
-    key: DemandKey,
-    demand: Demand,
-    /// Its destination; `None` where that does not matter.
-    site: Option<Site>,
+    expected: Expected,
     /// The try in its story.
     told: Option<TryId>,
     begun: Instant,
@@ -54,14 +52,6 @@ pub(crate) struct Flow {
     segments: Segments,
     /// The load that its way out is charged with for it.
     load: Load,
-}
-
-/// The expectations of a connection that is about to begin.
-#[derive(Debug)]
-pub(crate) struct Expected {
-    pub(crate) key: DemandKey,
-    pub(crate) demand: Demand,
-    pub(crate) site: Option<Site>,
 }
 
 impl Flows {
@@ -98,16 +88,16 @@ impl Flows {
     }
 
     /// The ways out on which a connection was active, sent and received, without a pause since the
-    /// last call. Calls do not count, since they never want more than they have.
+    /// last call. Calls do not count, since they never want more than they have. Nor does what is
+    /// sent and not acknowledged: it may be more than its way out carries.
     pub(crate) fn take_busy(&mut self) -> BTreeMap<Over, [bool; 2]> {
         let mut busy: BTreeMap<Over, [bool; 2]> = BTreeMap::new();
         for flow in self.open.values_mut() {
             let was_busy = flow.activity.was_busy();
-            let is_call = flow.demand.class == Class::RealTime;
-            let over = busy.entry(flow.over).or_default();
-            for (busy, was_busy) in over.iter_mut().zip(was_busy) {
-                *busy |= was_busy && !is_call;
-            }
+            let counts = !flow.expected.is_call();
+            let [up, down] = busy.entry(flow.over).or_default();
+            *up |= was_busy[0] && counts && flow.expected.is_acknowledged();
+            *down |= was_busy[1] && counts;
         }
         busy
     }
@@ -115,12 +105,10 @@ impl Flows {
 
 impl Flow {
     pub(crate) fn new(now: Instant, over: Over, expected: Expected, told: Option<TryId>) -> Self {
-        let Expected { key, demand, site } = expected;
+        let demand = expected.demand;
         Self {
             over,
-            key,
-            demand,
-            site,
+            expected,
             told,
             begun: now,
             connected: None,
@@ -139,11 +127,19 @@ impl Flow {
     }
 
     pub(crate) const fn key(&self) -> &DemandKey {
-        &self.key
+        &self.expected.key
     }
 
     pub(crate) const fn site(&self) -> Option<&Site> {
-        self.site.as_ref()
+        self.expected.site.as_ref()
+    }
+
+    /// The part of these sent bytes that has arrived as far as anybody knows.
+    pub(crate) fn acknowledged(&self, sent: ByteCount) -> ByteCount {
+        match self.expected.is_acknowledged() {
+            true => sent,
+            false => ByteCount::ZERO,
+        }
     }
 
     pub(crate) const fn told(&self) -> Option<TryId> {
@@ -184,9 +180,11 @@ impl Flow {
         std::mem::replace(&mut self.segments, segments)
     }
 
-    /// What it has moved before the present pause, and the time that took; once for each pause.
+    /// What it has moved for certain before the present pause, and the time that took; once for
+    /// each pause.
     pub(crate) fn take_burst(&mut self) -> Option<([ByteCount; 2], Duration)> {
-        self.activity.take_burst()
+        let ([up, down], took) = self.activity.take_burst()?;
+        Some(([self.acknowledged(up), down], took))
     }
 
     /// Works out its charge as it is now, on a way out with this latency. True if it is idle.
@@ -199,8 +197,8 @@ impl Flow {
             true => Load::default(),
             false => Load {
                 connections: 1,
-                up: remaining(self.demand.up, up),
-                down: remaining(self.demand.down, down),
+                up: remaining(self.expected.demand.up, up),
+                down: remaining(self.expected.demand.down, down),
             },
         };
         is_idle
@@ -208,13 +206,14 @@ impl Flow {
 
     /// The charge of its way out for it.
     ///
-    /// A call that was never answered, as far as is known, counts as one for as long as it is open:
-    /// datagrams that the kernel's program placed show neither answers nor progress.
+    /// A call over datagrams counts as one until it ends, as it does for the kernel's program: one
+    /// that is muted, or whose answers nobody sees, would be disturbed as it goes on. Datagrams
+    /// that are still for long have ended; a stream may be left open for days.
     pub(crate) fn charge(&self) -> Charge {
-        let lives = self.load.connections > 0 || self.connected.is_none();
+        let goes_on = self.load.connections > 0 || self.expected.protocol == Protocol::Udp;
         Charge {
             load: self.load,
-            is_call: self.demand.class == Class::RealTime && lives,
+            is_call: self.expected.is_call() && goes_on,
         }
     }
 }

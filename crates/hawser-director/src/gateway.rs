@@ -106,7 +106,9 @@ impl GatewayRecord {
         if Some(*at) == self.counted {
             return;
         }
-        self.estimates.on_counter(*at, session.moved, self.busy);
+        let [sent, received] = session.moved;
+        self.estimates.on_sent(*at, sent, self.busy[0]);
+        self.estimates.on_received(*at, received, self.busy[1]);
         (self.counted, self.busy) = (Some(*at), [true; 2]);
     }
 

@@ -1,10 +1,10 @@
-use hawser_policy::{Avoid, LinkChoice, Protocol, RuleSet, Verdict};
-use hawser_sched::DemandKey;
+use hawser_policy::{Avoid, LinkChoice, RuleSet, Verdict};
 use hawser_sched::connection::Demand;
 use hawser_types::{Link, LinkIndex};
 
 use super::decision::leads_to;
 use super::demands::Demands;
+use super::expected::Expected;
 use super::link_record::LinkRecord;
 use super::link_rules::{AllLinkRules, rank};
 use super::links::Links;
@@ -17,8 +17,7 @@ use super::story::LeftTo;
 pub(crate) struct Judgement<'a> {
     request: &'a ConnectionRequest,
     verdict: Verdict,
-    key: DemandKey,
-    demand: Demand,
+    expected: Expected,
     /// True for IPv4 and for IPv6 if connections are left to the system's routes.
     is_left: [bool; 2],
 }
@@ -36,13 +35,17 @@ impl<'a> Judgement<'a> {
     ) -> Self {
         let verdict = rules.judge(&request.facts());
         let key = Demands::key(request);
-        let demand = demands.expect(&key, verdict.class);
+        let expected = Expected {
+            protocol: request.protocol,
+            demand: demands.expect(&key, verdict.class),
+            key,
+            site: Site::of(request),
+        };
         let is_left = is_left(request, &verdict, tunnels);
         Self {
             request,
             verdict,
-            key,
-            demand,
+            expected,
             is_left,
         }
     }
@@ -55,25 +58,20 @@ impl<'a> Judgement<'a> {
         &self.verdict
     }
 
-    pub(crate) const fn key(&self) -> &DemandKey {
-        &self.key
+    pub(crate) const fn expected(&self) -> &Expected {
+        &self.expected
     }
 
     pub(crate) const fn demand(&self) -> &Demand {
-        &self.demand
+        &self.expected.demand
     }
 
     pub(crate) const fn is_left(&self) -> [bool; 2] {
         self.is_left
     }
 
-    pub(crate) fn site(&self) -> Option<Site> {
-        Site::of(self.request)
-    }
-
-    /// True if an answer shows that the link works. Datagrams need none.
-    pub(crate) fn is_answered(&self) -> bool {
-        self.request.protocol == Protocol::Tcp
+    pub(crate) const fn site(&self) -> Option<&Site> {
+        self.expected.site.as_ref()
     }
 
     /// True if any family that the connection may take is left to the system.

@@ -144,6 +144,11 @@ impl LinkRates {
 }
 
 impl EffectiveRates {
+    /// The moment.
+    pub(crate) const fn now(&self) -> Instant {
+        self.now
+    }
+
     /// Rates that a link counts for, sent and received.
     pub(crate) fn of(&self, record: &LinkRecord) -> [Rate; 2] {
         let unknown = match self.is_ordinary(record) {

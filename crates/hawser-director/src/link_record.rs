@@ -3,11 +3,12 @@ use std::time::Duration;
 
 use hawser_path::{KnownLink, LinkLoss, Segments};
 use hawser_sched::connection::LinkView;
-use hawser_types::{ByteCount, Instant, Link, Rate};
+use hawser_types::{Instant, Link, Rate};
 
 use super::charges::Charges;
 use super::estimates::Estimates;
 use super::health::{Health, Reachability};
+use super::link_counters::{LinkCounters, Reading};
 
 /// What is known of one link.
 #[derive(Debug)]
@@ -21,9 +22,7 @@ pub(crate) struct LinkRecord {
     charges: Charges,
     /// What tells the network that it is attached to from others; `None` until that was looked up.
     network: Option<String>,
-    /// The interface's counters when a session began to keep it busy, or when they were last read
-    /// since.
-    shared: Option<(Instant, [ByteCount; 2])>,
+    counters: LinkCounters,
 }
 
 impl LinkRecord {
@@ -36,7 +35,7 @@ impl LinkRecord {
             loss: LinkLoss::default(),
             charges: Charges::default(),
             network: None,
-            shared: None,
+            counters: LinkCounters::default(),
         }
     }
 
@@ -159,24 +158,16 @@ impl LinkRecord {
         is_alive && has_queue && waited < allowed
     }
 
-    /// Takes in the interface's counters. While a session keeps the link busy they show a lower
-    /// bound of its rates: the session may wait for its other end.
-    pub(crate) fn on_shared(&mut self, now: Instant, total: [ByteCount; 2], is_shared: bool) {
-        let Some((since, before)) = self.shared.filter(|_| is_shared) else {
-            self.shared = is_shared.then_some((now, total));
-            return;
-        };
-        let span = now.since(since);
-        if span >= SHARED_SPAN {
-            let moved = [total[0] - before[0], total[1] - before[1]];
-            self.estimates.on_transfer(now, moved, span);
-            self.shared = Some((now, total));
-        }
+    pub(crate) const fn counters_mut(&mut self) -> &mut LinkCounters {
+        &mut self.counters
+    }
+
+    /// Takes in the interface's counters.
+    pub(crate) fn on_reading(&mut self, reading: Reading) {
+        self.counters.on_reading(&mut self.estimates, reading);
     }
 }
 
-/// Long enough that a burst out of a queue is no rate.
-const SHARED_SPAN: Duration = Duration::from_secs(2);
 /// A link on which something was received so lately still leads somewhere.
 const ALIVE: Duration = Duration::from_millis(500);
 /// No connection is waited for longer, whatever the queue.

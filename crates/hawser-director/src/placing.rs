@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hawser_sched::connection::{ConnectionScheduler, LinkView, Reason};
-use hawser_types::{Instant, Link};
+use hawser_types::Link;
 
 use super::decision::{Candidate, Standing};
 use super::health::Health;
@@ -32,7 +32,6 @@ impl Placed {
         judgement: &Judgement<'_>,
         rules: &AllLinkRules,
         rates: &EffectiveRates,
-        now: Instant,
     ) -> Self {
         let mut sound: BTreeMap<Tier, Vec<LinkView>> = BTreeMap::new();
         let mut others: Vec<(Tier, LinkView)> = Vec::new();
@@ -61,12 +60,12 @@ impl Placed {
             standing = Standing::Reserve;
         }
         others.sort_by_key(|(tier, view)| (*tier, view.time_to_answer(demand)));
-        // One trial at a time, and only while another link answers.
-        let can_try = !placed.ranked.is_empty() && judgement.is_answered();
+        // One trial at a time, only while another link answers, and only for what is answered.
+        let can_try = !placed.ranked.is_empty() && judgement.expected().is_acknowledged();
         for (_, view) in others {
             let record = links.get_mut(view.link);
             if let Some(record) = record.filter(|_| can_try && placed.trial.is_none())
-                && record.take_trial(now)
+                && record.take_trial(rates.now())
             {
                 placed.trial = Some(Arc::clone(record.link()));
             }

@@ -87,14 +87,22 @@ impl Sites {
         self.known.insert(site.clone(), known);
     }
 
-    /// A connection to the site has moved so much since that was last said.
-    pub(crate) fn on_moved(&mut self, site: &Site, by: By, now: Instant, moved: [ByteCount; 2]) {
+    /// A connection to the site has moved so much since that was last said, of which so much has
+    /// arrived for certain.
+    pub(crate) fn on_moved(
+        &mut self,
+        site: &Site,
+        by: By,
+        now: Instant,
+        moved: [ByteCount; 2],
+        arrived: [ByteCount; 2],
+    ) {
         let all = &mut self.moved[index(by)];
         *all = [all[0] + moved[0], all[1] + moved[1]];
         if let Some(known) = self.known.get_mut(site) {
             known.used = known.used.max(now);
             let mark = Mark { at: now, all: *all };
-            known.ways[index(by)].on_moved(mark, moved);
+            known.ways[index(by)].on_moved(mark, arrived);
         }
     }
 
@@ -227,6 +235,11 @@ mod tests {
         [ByteCount::ZERO, ByteCount::new(bytes)]
     }
 
+    /// What arrives is what was moved.
+    fn carry(sites: &mut Sites, site: &Site, by: By, now: Instant, moved: [ByteCount; 2]) {
+        sites.on_moved(site, by, now, moved, moved);
+    }
+
     /// What was received from the site at most, in Mbit/s.
     fn megabits(sites: &Sites, site: &Site, by: By, now: Instant) -> Option<u64> {
         let reached = sites.reached(site, now);
@@ -258,7 +271,7 @@ mod tests {
         let (mut sites, site) = (Sites::default(), site("example.org"));
         assert_eq!(sites.kept(&site, at(0)), None);
         sites.note(&site, By::Gateway, at(0));
-        sites.on_moved(&site, By::Gateway, at(300_000), down(1));
+        carry(&mut sites, &site, By::Gateway, at(300_000), down(1));
         assert_eq!(sites.kept(&site, at(899_000)), Some(By::Gateway));
         assert_eq!(sites.kept(&site, at(900_000)), None);
         sites.note(&site, By::Link, at(900_000));
@@ -272,14 +285,14 @@ mod tests {
         sites.note(&site, By::Link, at(0));
         // A page now and then.
         for second in 0..20 {
-            sites.on_moved(&site, By::Link, at(second * 1000), down(20_000));
+            carry(&mut sites, &site, By::Link, at(second * 1000), down(20_000));
         }
         assert_eq!(reached(&sites, By::Link, at(20_000)), None);
         // Two downloads at once, seen every half second, of which the first moment does not count.
         for tick in 0..10 {
             let now = at(60_000 + tick * 500);
-            sites.on_moved(&site, By::Gateway, now, down(625_000));
-            sites.on_moved(&site, By::Gateway, now, down(625_000));
+            carry(&mut sites, &site, By::Gateway, now, down(625_000));
+            carry(&mut sites, &site, By::Gateway, now, down(625_000));
         }
         assert_eq!(reached(&sites, By::Gateway, at(65_000)), Some(20));
         assert_eq!(reached(&sites, By::Link, at(65_000)), None);
@@ -292,35 +305,51 @@ mod tests {
         let (mut sites, slow, other) = (Sites::default(), site("slow.org"), site("other.org"));
         sites.note(&slow, By::Link, at(0));
         sites.note(&other, By::Link, at(0));
-        let mut carry = |since: u64, bytes: [u64; 3]| {
+        let mut over = |since: u64, bytes: [u64; 3]| {
             for tick in 0..10 {
                 let now = at(since + tick * 500);
                 // Whoever is looked at first.
-                sites.on_moved(&other, By::Link, now, down(bytes[1]));
-                sites.on_moved(&slow, By::Link, now, down(bytes[0]));
-                sites.on_moved(&other, By::Link, now, down(bytes[2]));
+                carry(&mut sites, &other, By::Link, now, down(bytes[1]));
+                carry(&mut sites, &slow, By::Link, now, down(bytes[0]));
+                carry(&mut sites, &other, By::Link, now, down(bytes[2]));
             }
             let reached = |site| megabits(&sites, site, By::Link, at(since + 5000));
             [reached(&slow), reached(&other)]
         };
-        assert_eq!(carry(60_000, [625_000, 312_500, 312_500]), [None, None]);
+        assert_eq!(over(60_000, [625_000, 312_500, 312_500]), [None, None]);
         // A trickle does not matter.
-        assert_eq!(carry(120_000, [625_000, 30_000, 30_000]), [Some(10), None]);
+        assert_eq!(over(120_000, [625_000, 30_000, 30_000]), [Some(10), None]);
         // What goes the other way, or the other direction, is no rival.
         let mut sites = Sites::default();
         sites.note(&slow, By::Gateway, at(0));
         for tick in 0..10 {
             let now = at(tick * 500);
-            sites.on_moved(&other, By::Link, now, down(625_000));
-            sites.on_moved(
+            carry(&mut sites, &other, By::Link, now, down(625_000));
+            carry(
+                &mut sites,
                 &other,
                 By::Gateway,
                 now,
                 [ByteCount::new(625_000), ByteCount::ZERO],
             );
-            sites.on_moved(&slow, By::Gateway, now, down(625_000));
+            carry(&mut sites, &slow, By::Gateway, now, down(625_000));
         }
         assert_eq!(megabits(&sites, &slow, By::Gateway, at(5000)), Some(10));
+    }
+
+    #[test]
+    fn what_is_sent_and_not_acknowledged_says_nothing_of_a_site_but_is_a_rival() {
+        let (mut sites, site, other) = (Sites::default(), site("a.org"), site("b.org"));
+        sites.note(&site, By::Link, at(0));
+        sites.note(&other, By::Link, at(0));
+        let sent = |bytes| [ByteCount::new(bytes), ByteCount::ZERO];
+        for tick in 0..10 {
+            sites.on_moved(&site, By::Link, at(tick * 500), sent(625_000), sent(0));
+            carry(&mut sites, &other, By::Link, at(tick * 500), sent(625_000));
+        }
+        for site in [&site, &other] {
+            assert_eq!(sites.reached(site, at(5000)).by_link, [None; 2]);
+        }
     }
 
     #[test]
@@ -328,8 +357,14 @@ mod tests {
         let (mut sites, site) = (Sites::default(), site("example.org"));
         sites.note(&site, By::Link, at(0));
         for click in 0..20 {
-            sites.on_moved(&site, By::Link, at(click * 1500), down(75_000));
-            sites.on_moved(&site, By::Link, at(click * 1500 + 200), down(75_000));
+            carry(&mut sites, &site, By::Link, at(click * 1500), down(75_000));
+            carry(
+                &mut sites,
+                &site,
+                By::Link,
+                at(click * 1500 + 200),
+                down(75_000),
+            );
         }
         assert_eq!(megabits(&sites, &site, By::Link, at(30_000)), None);
     }
@@ -341,7 +376,7 @@ mod tests {
         for n in 0..3 * MAX_SITES as u32 {
             sites.note(&of(n), By::Link, at(n.into()));
             // The first one is used all the time.
-            sites.on_moved(&of(0), By::Link, at(n.into()), down(1));
+            carry(&mut sites, &of(0), By::Link, at(n.into()), down(1));
         }
         assert_eq!(sites.known.len(), MAX_SITES);
         assert!(sites.known.contains_key(&of(0)));

@@ -5,7 +5,7 @@ mod rig;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_policy::Mode;
+use hawser_policy::Protocol;
 use hawser_sched::PortClass;
 use hawser_sched::connection::Demand;
 use hawser_types::{Link, LinkIndex, LinkKind};
@@ -13,6 +13,7 @@ use hawser_types::{Link, LinkIndex, LinkKind};
 pub(crate) use rig::{Rig, RigFlow};
 
 use super::decision::{Candidate, LinkDecision, NO_STORY, Standing};
+use super::expected::Expected;
 
 /// A link that leads everywhere; its index is the sum of its name's bytes.
 pub(crate) fn link(name: &str) -> Arc<Link> {
@@ -47,14 +48,15 @@ pub(crate) fn decision(candidates: Vec<Candidate>) -> LinkDecision {
     LinkDecision {
         candidates,
         trial: None,
-        demand: Demand::default(),
-        mode: Mode::Auto,
-        reason: None,
+        expected: Expected {
+            protocol: Protocol::Tcp,
+            key: (String::new(), PortClass::Web),
+            demand: Demand::default(),
+            site: None,
+        },
         leads: [false; 2],
         is_open: true,
         is_left: [false; 2],
-        key: (String::new(), PortClass::Web),
-        site: None,
         story: NO_STORY,
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hawser_policy::{LinkChoice, Mode, Verdict};
 use hawser_sched::connection::{By, GatewayUse, GatewayView, LinkView, choose_way};
-use hawser_types::{Instant, Rate};
+use hawser_types::Rate;
 
 use super::gateway::{GatewayRecord, SessionView};
 use super::health::Health;
@@ -47,7 +47,6 @@ pub(crate) struct Weighing<'a> {
     pub(crate) rules: &'a AllLinkRules,
     pub(crate) rates: &'a EffectiveRates,
     pub(crate) judgement: &'a Judgement<'a>,
-    pub(crate) now: Instant,
 }
 
 impl Weighing<'_> {
@@ -76,22 +75,20 @@ impl Weighing<'_> {
         }
         let session = gateway.session()?;
         let site = self.judgement.site();
-        let kept = site
-            .as_ref()
-            .and_then(|it| gateway.sites().kept(it, self.now));
+        let kept = site.and_then(|it| gateway.sites().kept(it, self.rates.now()));
         if let Some(kept) = kept {
             return (kept == By::Gateway).then_some("others went to its site that way lately");
         }
-        let by = self.weigh(gateway, session, site.as_ref());
+        let by = self.weigh(gateway, session, site);
         // What is begun at the same moment goes the same way.
-        if let Some(site) = &site {
-            gateway.sites_mut().note(site, by, self.now);
+        if let Some(site) = site {
+            gateway.sites_mut().note(site, by, self.rates.now());
         }
         (by == By::Gateway).then_some("it gains by it")
     }
 
     fn weigh(&self, gateway: &GatewayRecord, session: &SessionView, site: Option<&Site>) -> By {
-        let reached = site.map(|it| gateway.sites().reached(it, self.now));
+        let reached = site.map(|it| gateway.sites().reached(it, self.rates.now()));
         let shared = self.session_links(session);
         let [up, down] = self.most(gateway, &shared);
         let nearest = session.links.iter().map(|(_, rtt)| *rtt).min();
@@ -168,7 +165,7 @@ impl Weighing<'_> {
             Rate::from_bytes_per_second(rates.fold(0, u64::saturating_add))
         };
         let together = [sum(|link| link.up), sum(|link| link.down)];
-        gateway.counts_for(self.now, together)
+        gateway.counts_for(self.rates.now(), together)
     }
 }
 

@@ -8,6 +8,7 @@ use hawser_sched::{DemandEstimate, DemandKey};
 use hawser_types::{ByteCount, DefaultRoute, Instant, LinkIndex};
 
 use super::{Director, FlowId, Over, Progress};
+use crate::link_counters::Reading;
 
 impl Director {
     /// True if loads are due to be brought up to date, for which the progress of all connections
@@ -27,14 +28,17 @@ impl Director {
         }
         let over = flow.over();
         if let (Some(gateway), Some(site)) = (&mut self.exits.gateway, flow.site()) {
+            let known = [flow.acknowledged(up), down];
             let sites = gateway.sites_mut();
-            sites.on_moved(site, over.by(), now, [up, down]);
+            sites.on_moved(site, over.by(), now, [up, down], known);
         }
+        let unacknowledged = up - flow.acknowledged(up);
         // The bytes of a session are counted there.
         let link = over.link().and_then(|link| self.exits.links.get_mut(link));
         let Some(record) = link else {
             return;
         };
+        record.counters_mut().on_unacknowledged(unacknowledged);
         // Received bytes and acknowledgements have come by this link.
         let heard = progress.heard.or((down > ByteCount::ZERO).then_some(now));
         if let Some(heard) = heard {
@@ -94,12 +98,14 @@ impl Director {
             let Some(total) = counters.get(&index) else {
                 continue;
             };
-            let estimates = record.estimates_mut();
-            estimates.on_counter(now, *total, of(Over::Link(index)));
             let gateway = self.exits.gateway.as_ref();
             let gateway = gateway.filter(|_| by_gateway.contains(&true));
-            let is_shared = gateway.is_some_and(|it| it.is_on(index));
-            record.on_shared(now, *total, is_shared);
+            record.on_reading(Reading {
+                at: now,
+                total: *total,
+                busy: of(Over::Link(index)),
+                is_shared: gateway.is_some_and(|it| it.is_on(index)),
+            });
         }
         if let Some(gateway) = &mut self.exits.gateway {
             gateway.count(by_gateway);

@@ -1,3 +1,4 @@
+mod datagrams;
 mod gateway;
 mod history;
 mod rates;
@@ -170,28 +171,6 @@ fn what_waits_in_a_long_queue_still_counts() {
 }
 
 #[test]
-fn what_nobody_sees_move_is_a_call_for_as_long_as_it_is_open() {
-    let director = director(ConnectionPolicy::OnlyOne, &["a", "b"]);
-    let then = |then| director.set_rule(rule(then));
-    then(Action {
-        class: Some(Class::RealTime),
-        links: Some(LinkChoice::Only(names(&["a"]))),
-        ..Action::default()
-    });
-    let decision = director.decide(&by("phone"));
-    let call = director.open(&decision, link("a").index);
-    then(Action {
-        avoid: Some(vec![Avoid::Calls]),
-        ..Action::default()
-    });
-    director.advance(Duration::from_secs(60));
-    assert_eq!(order(&director, &by("x")), ["b", "a"]);
-    assert_eq!(director.report().links[0].load, Load::default());
-    drop(call);
-    assert_eq!(order(&director, &by("x")), ["a", "b"]);
-}
-
-#[test]
 fn what_was_asked_of_a_link_says_nothing_of_it_after_it_came_back() {
     let director = director(ConnectionPolicy::Auto, &["a"]);
     let index = index("a");
@@ -244,11 +223,11 @@ fn the_end_of_a_connection_teaches_what_its_program_needs_and_counts_for_its_lin
     flow.moved(500, 9_000_000);
     drop(flow);
     assert_eq!(
-        director.decide(&by("wget")).demand.down,
+        director.decide(&by("wget")).demand().down,
         ByteCount::new(9_000_000)
     );
     assert_ne!(
-        director.decide(&by("curl")).demand.down,
+        director.decide(&by("curl")).demand().down,
         ByteCount::new(9_000_000)
     );
     assert_eq!(director.with(|it, _| it.take_learned()).len(), 1);

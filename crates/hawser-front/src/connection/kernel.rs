@@ -274,7 +274,7 @@ impl KernelPlaces {
             director.note_kernels(&decision, connection.reason, demand);
         });
         self.try_again(&decision, connection.remote);
-        self.teach(connection, Bytes::from(decision.demand));
+        self.teach(connection, Bytes::from(decision.demand()));
         if self.flows.len() < MAX_FLOWS {
             let flow = self.director.open(&decision, link);
             let placed = Placed::new(flow, connection.udp, self.director.now());
@@ -303,7 +303,7 @@ impl KernelPlaces {
     fn note_refused(&self, connection: &Connection) {
         let decision = self.director.decide_links(&self.request(connection));
         self.director.with(|director, _| {
-            director.note_kernels(&decision, None, decision.demand);
+            director.note_kernels(&decision, None, decision.demand());
             director.note_failure(&decision, DialError::RefusedByPolicy);
         });
     }

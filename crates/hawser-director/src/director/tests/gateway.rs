@@ -401,10 +401,10 @@ fn a_name_whose_address_is_for_the_gateway_goes_there() {
     assert!(director.stories(1).is_empty(), "nothing is decided yet");
     request.remote = Some(remote);
     let decision = director.decide_way(&request, false);
-    assert_eq!(decision.over(), Some(Over::Gateway));
+    assert!(matches!(decision, Decision::Gateway(_)));
     // Before a link is chosen for it, the name's connection has taken no turn of the policy.
     request.remote = Some("203.0.113.1".parse().unwrap());
     let decision = director.decide_way(&request, false);
-    assert!(matches!(decision.over(), Some(Over::Link(_))));
+    assert!(matches!(decision, Decision::Links(_)));
     assert_eq!(director.stories(10).len(), 1, "one story");
 }
