@@ -217,6 +217,12 @@ fn lock(stream: &Mutex<Bonded>) -> MutexGuard<'_, Bonded> {
     stream.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Dials over sessions with one far end.
+pub trait SessionDialer: Dialer<Stream: Observe> {
+    /// Whether a session runs.
+    fn is_up(&self) -> bool;
+}
+
 /// Dials through a gateway.
 #[derive(Clone, Debug)]
 pub struct BondDialer {
@@ -228,10 +234,11 @@ impl BondDialer {
     pub fn new(client: Arc<Client>) -> Self {
         Self { client }
     }
+}
 
-    /// Whose sessions they are.
-    pub(crate) fn client(&self) -> &Client {
-        &self.client
+impl SessionDialer for BondDialer {
+    fn is_up(&self) -> bool {
+        self.client.is_admitted()
     }
 }
 

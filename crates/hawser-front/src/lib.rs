@@ -1,11 +1,11 @@
 //! Where traffic comes in and goes out: the proxy port and the gateway.
 
 pub mod bonded;
-pub mod choice;
 pub mod connect;
 pub mod connection;
 pub mod datagram;
 pub mod destination;
+pub mod dialer;
 pub mod either;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -13,7 +13,8 @@ use crate::resolve::{SystemResolver, addresses_of};
 
 /// Tells what leads to networks of this machine.
 pub trait Surroundings: Send + Sync + 'static {
-    /// Whether `address` is reached otherwise than by a default route.
+    /// Whether `address` is reached otherwise than by a default route: it is this machine's own, on
+    /// a link itself, or has a route that is more particular.
     fn is_near(&self, address: IpAddr) -> impl Future<Output = bool> + Send;
 }
 
@@ -40,9 +41,9 @@ impl<S> Clone for Neighbourhood<S> {
 }
 
 impl<S: Surroundings> Neighbourhood<S> {
-    pub(crate) fn new(surroundings: S) -> Self {
+    pub(crate) fn new(surroundings: Arc<S>) -> Self {
         Self {
-            surroundings: Arc::new(surroundings),
+            surroundings,
             resolver: SystemResolver::new(),
         }
     }
@@ -63,15 +64,22 @@ impl<S: Surroundings> Neighbourhood<S> {
     /// Whether a name that only this network knows leads to it.
     async fn leads_nearby(&self, host: &Host) -> bool {
         let lookup = timeout(LOOKUP_PATIENCE, addresses_of(&self.resolver, host));
-        let Ok(Ok(addresses)) = lookup.await else {
-            return false;
-        };
+        match lookup.await {
+            Ok(Ok(addresses)) => self.has_all(&addresses).await,
+            _ => false,
+        }
+    }
+
+    /// Whether all of these addresses are this machine's, on networks of its links, or behind
+    /// routes that were made for them: those of a name, which was looked up here.
+    pub(crate) async fn has_all(&self, addresses: &[IpAddr]) -> bool {
         for address in addresses {
-            if !self.surroundings.is_near(address).await {
+            let is_own = address.to_canonical().is_loopback();
+            if !is_own && !self.surroundings.is_near(*address).await {
                 return false;
             }
         }
-        true
+        !addresses.is_empty()
     }
 }
 

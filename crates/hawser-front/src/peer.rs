@@ -8,15 +8,15 @@
 //! Source: DBAS §II.A, the detection of the mode.
 
 mod cache;
-mod dialer;
 mod finder;
 mod names;
+mod peers;
 mod remote;
 mod sessions;
 mod settings;
 
-pub use dialer::{PeerDialer, Sessions};
 pub use finder::PeerFinder;
+pub use peers::Peers;
 pub use remote::Remote;
-pub use sessions::PeerSessions;
+pub use sessions::{PeerSessions, Sessions};
 pub use settings::PeerSettings;

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use hawser_config::Config;
-use hawser_front::connection::LinkDialer;
 use hawser_net::links::{LinkMonitor, Routes};
 use hawser_policy::{Action, Mode, Rule, RuleSet};
 use hawser_sched::connection::{Class, GatewayUse};
@@ -76,7 +75,7 @@ pub(crate) async fn run(setup: &Setup, args: &RunArgs) -> anyhow::Result<ExitCod
         (None, None) => {
             let rules = (&rules, sources.rules.clone());
             match peering(setup, (&config, args.mode), &links, rules) {
-                Ok(peering) => run_shimmed(setup, args, direct.dialer(), peering, leads_out).await,
+                Ok(peering) => run_shimmed(setup, args, &direct, peering, leads_out).await,
                 Err(error) => Err(error),
             }
         }
@@ -119,9 +118,8 @@ async fn run_with_gateway(
         Mode::Bonded => GatewayUse::Always,
         _ => config.connection.gateway,
     };
-    let (links, director) = (sources.direct.dialer(), sources.direct.director());
-    let by_gateway = ByGateway::start(Arc::clone(&client), director.clone(), usage);
-    let dialer = Arc::new(by_gateway.dialer(links, director));
+    let by_gateway = ByGateway::start(Arc::clone(&client), sources.direct.director(), usage);
+    let dialer = Arc::new(sources.direct.dialer(Some(by_gateway.dialer()), None));
     let ended = match kernel {
         Some(kernel) => {
             let how = (config.connection.scheduler, usage);
@@ -139,17 +137,15 @@ async fn run_with_gateway(
 async fn run_shimmed(
     setup: &Setup,
     args: &RunArgs,
-    direct: LinkDialer,
+    direct: &Direct,
     peering: Option<Peering>,
     leads_out: LeadsOut,
 ) -> anyhow::Result<ExitCode> {
-    let Some(peering) = peering else {
-        return shimmed::run(setup, args, Arc::new(direct), leads_out).await;
-    };
-    let director = direct.director().clone();
-    let dialer = Arc::new(peering.dialer(direct, director));
+    let dialer = Arc::new(direct.dialer(None, peering.as_ref().map(Peering::peers)));
     let ended = shimmed::run(setup, args, dialer, leads_out).await;
-    peering.sessions.close(END_PATIENCE).await;
+    if let Some(peering) = peering {
+        peering.sessions.close(END_PATIENCE).await;
+    }
     ended
 }
 

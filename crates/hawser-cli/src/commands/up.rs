@@ -8,8 +8,8 @@ use hawser_config::{Config, UpConfig};
 use hawser_control::Role;
 use hawser_front::connection::{SharedDirector, Who};
 use hawser_front::datagram::DatagramPorts;
+use hawser_front::dialer::ConnectionDialer;
 use hawser_front::proxy::{ProxyConfig, ProxyServer};
-use hawser_front::transport::Dialer;
 use hawser_net::client::Client;
 use hawser_net::links::LinkMonitor;
 
@@ -167,23 +167,11 @@ impl Serving<'_> {
                 None => Arc::new(direct.datagrams()),
             },
         };
-        let links = direct.dialer();
-        let served = match (&by_gateway, &peering) {
-            (None, None) => self.serve_by(links, director, port).await,
-            (None, Some(peering)) => {
-                let dialer = peering.dialer(links, director.clone());
-                self.serve_by(dialer, director, port).await
-            }
-            (Some(it), None) => {
-                let dialer = it.dialer(links, director.clone());
-                self.serve_by(dialer, director, port).await
-            }
-            (Some(it), Some(peering)) => {
-                let dialer = it.dialer(links, director.clone());
-                let dialer = peering.dialer(dialer, director.clone());
-                self.serve_by(dialer, director, port).await
-            }
-        };
+        let dialer = direct.dialer(
+            by_gateway.as_ref().map(ByGateway::dialer),
+            peering.as_ref().map(Peering::peers),
+        );
+        let served = self.serve_by(dialer, director, port).await;
         if let Some(peering) = peering {
             peering.sessions.close(END_PATIENCE).await;
         }
@@ -202,9 +190,9 @@ impl Serving<'_> {
         Peering::start(self.setup, wanted, links, rules, choice).map(Some)
     }
 
-    async fn serve_by<D: Dialer>(
+    async fn serve_by(
         &self,
-        dialer: D,
+        dialer: ConnectionDialer,
         director: SharedDirector,
         port: Port<'_>,
     ) -> anyhow::Result<()> {
@@ -249,7 +237,11 @@ struct Port<'a> {
 }
 
 impl Port<'_> {
-    async fn serve<D: Dialer>(mut self, dialer: Arc<D>, who: Option<Who>) -> anyhow::Result<()> {
+    async fn serve(
+        mut self,
+        dialer: Arc<ConnectionDialer>,
+        who: Option<Who>,
+    ) -> anyhow::Result<()> {
         let server = ProxyServer::bind(self.proxy, dialer).await?;
         let mut server = server.with_datagrams(self.datagrams);
         if let Some(who) = who {

@@ -7,10 +7,13 @@ use hawser_net::links::{Link, Routes};
 use tokio::net::TcpStream;
 
 use super::counted::Observe;
+use crate::near::Surroundings;
 use crate::transport::ByteStream;
 
 /// Makes connections over given links.
-pub trait Via: Send + Sync + 'static {
+///
+/// What is near is to be reached as the system's routes have it.
+pub trait Via: Surroundings {
     /// What a connection is.
     type Stream: ByteStream + Observe;
 
@@ -21,10 +24,6 @@ pub trait Via: Send + Sync + 'static {
         link: Option<&Link>,
         address: SocketAddr,
     ) -> impl Future<Output = io::Result<Self::Stream>> + Send;
-
-    /// Whether `address` is to be reached as the system's routes have it: it is this machine's own,
-    /// on a link itself, or has a route that is more particular than the default one.
-    fn goes_by_routes(&self, address: IpAddr) -> impl Future<Output = bool> + Send;
 }
 
 /// TCP connections, bound to their links.
@@ -54,8 +53,10 @@ impl Via for TcpVia {
     async fn connect(&self, link: Option<&Link>, address: SocketAddr) -> io::Result<TcpStream> {
         Ok(connect_on_link(link, address, &self.options).await?)
     }
+}
 
-    async fn goes_by_routes(&self, address: IpAddr) -> bool {
-        self.routes.is_particular(address).await
+impl Surroundings for TcpVia {
+    async fn is_near(&self, address: IpAddr) -> bool {
+        self.routes.is_near(address).await
     }
 }

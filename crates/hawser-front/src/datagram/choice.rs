@@ -57,7 +57,7 @@ impl<S: Surroundings> ChoicePorts<S> {
             direct: Arc::new(direct),
             gateway: Arc::new(gateway),
             director,
-            neighbourhood: Neighbourhood::new(surroundings),
+            neighbourhood: Neighbourhood::new(Arc::new(surroundings)),
         }
     }
 }

@@ -9,8 +9,20 @@ use hawser_net::client::Client;
 use hawser_net::identity::PublicKey;
 use tokio::time::Instant;
 
-use super::dialer::Sessions;
-use crate::bonded::BondDialer;
+use crate::bonded::{BondDialer, SessionDialer};
+
+/// Sessions with peers.
+pub trait Sessions: Send + Sync + 'static {
+    /// Dials over a session; its streams keep the session for as long as they live.
+    type Way: SessionDialer;
+
+    /// The way to the peer with this key, which is at `address`, where a session with it runs;
+    /// begins one where there is none. Never waits.
+    fn way(&self, peer: PublicKey, address: IpAddr) -> Option<Self::Way>;
+
+    /// A connection came about over one of them.
+    fn on_opened(&self) {}
+}
 
 /// Sessions with peers, begun when a connection first wants them and closed when none has for a
 /// while.

@@ -7,8 +7,7 @@ use std::time::Duration;
 use hawser_control::GatewayStatus;
 use hawser_director::{GatewayReport, SessionView};
 use hawser_front::bonded::BondDialer;
-use hawser_front::choice::ChoiceDialer;
-use hawser_front::connection::{DatagramPlace, LinkDialer, SharedDirector};
+use hawser_front::connection::{DatagramPlace, SharedDirector};
 use hawser_front::datagram::{BondPorts, ChoicePorts, DatagramPorts, DirectPorts};
 use hawser_net::client::Client;
 use hawser_sched::connection::GatewayUse;
@@ -31,14 +30,9 @@ impl ByGateway {
         Self { client, task }
     }
 
-    /// Dials with `direct` or by the gateway, as `director` decides.
-    pub(crate) fn dialer(
-        &self,
-        direct: LinkDialer,
-        director: SharedDirector,
-    ) -> ChoiceDialer<LinkDialer, BondDialer> {
-        let gateway = BondDialer::new(Arc::clone(&self.client));
-        ChoiceDialer::new(direct, gateway, director)
+    /// Dials by the gateway.
+    pub(crate) fn dialer(&self) -> BondDialer {
+        BondDialer::new(Arc::clone(&self.client))
     }
 
     /// Carries datagrams likewise, with `direct` or by the gateway.

@@ -7,8 +7,11 @@ use std::time::Duration;
 use hawser_config::Config;
 use hawser_control::{ConnectionsStatus, PlacingStatus};
 use hawser_director::LinkReport;
-use hawser_front::connection::{DatagramPlace, LinkDialer, ProbeBudget, Prober, SharedDirector};
+use hawser_front::bonded::BondDialer;
+use hawser_front::connection::{DatagramPlace, ProbeBudget, Prober, SharedDirector};
 use hawser_front::datagram::DirectPorts;
+use hawser_front::dialer::ConnectionDialer;
+use hawser_front::peer::Peers;
 use hawser_net::links::{default_routes, read_counters};
 use hawser_net::unix_time::UnixTime;
 use hawser_path::{KnownLink, LinkKey};
@@ -74,9 +77,13 @@ impl Direct {
         self.director.clone()
     }
 
-    /// Connects as it decides.
-    pub(crate) fn dialer(&self) -> LinkDialer {
-        LinkDialer::new(self.director.clone(), self.mptcp)
+    /// Connects over links as it decides, and by these ways besides, where there are any.
+    pub(crate) fn dialer(
+        &self,
+        gateway: Option<BondDialer>,
+        peers: Option<Peers>,
+    ) -> ConnectionDialer {
+        ConnectionDialer::new(self.director.clone(), self.mptcp, gateway, peers)
     }
 
     /// Carries datagrams as it decides.

@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use hawser_config::{DEFAULT_GATEWAY_PORT, GatewaySource};
 use hawser_front::connect::Connect;
-use hawser_front::connection::SharedDirector;
-use hawser_front::peer::{PeerDialer, PeerFinder, PeerSessions, PeerSettings, Remote};
-use hawser_front::transport::Dialer;
+use hawser_front::peer::{PeerFinder, PeerSessions, PeerSettings, Peers};
 use hawser_net::bind::{SocketOptions, connect_on_link};
 use hawser_net::client::Client;
 use hawser_net::host_port::HostPort;
@@ -83,14 +81,10 @@ impl Peering {
         })
     }
 
-    /// Dials peers over sessions, of which `director` is told, and everybody else with `direct`.
-    pub(crate) fn dialer<D: Dialer<Stream: Remote>>(
-        &self,
-        direct: D,
-        director: SharedDirector,
-    ) -> PeerDialer<D, PeerSessions> {
+    /// The peers, for dialing.
+    pub(crate) fn peers(&self) -> Peers {
         let (finder, sessions) = (self.finder.clone(), self.sessions.clone());
-        PeerDialer::new(direct, finder, sessions, self.rules.clone()).telling(director)
+        Peers::new(finder, sessions, self.rules.clone())
     }
 }
 

@@ -7,12 +7,13 @@ use hawser_types::ByteCount;
 use tokio::time::timeout;
 
 use super::super::testing::link;
-use super::super::{LinkDialer, Observation, Observe};
+use super::super::{Observation, Observe, Origin, OverLinks, resolved};
 use super::*;
 use crate::connect::ConnectOptions;
-use crate::destination::HostName;
+use crate::destination::{Destination, HostName};
+use crate::near::Surroundings;
 use crate::resolve::Resolve;
-use crate::transport::{ByteStream, Dialer, ResetCode};
+use crate::transport::{ByteStream, ResetCode};
 
 /// What a link does with a connection.
 #[derive(Clone, Copy)]
@@ -74,8 +75,10 @@ impl Via for Scripted {
             Some(Does::Nothing) | None => std::future::pending().await,
         }
     }
+}
 
-    async fn goes_by_routes(&self, address: IpAddr) -> bool {
+impl Surroundings for Scripted {
+    async fn is_near(&self, address: IpAddr) -> bool {
         address.is_loopback()
     }
 }
@@ -92,9 +95,19 @@ impl Resolve for BothFamilies {
     }
 }
 
+type Links = OverLinks<Scripted, BothFamilies>;
+
+/// Opens a connection.
+async fn dial(links: &Links, to: &str) -> Result<Counted<tokio::io::Empty>, DialError> {
+    let to: Destination = to.parse().unwrap();
+    let addresses = links.resolve(&to).await?;
+    let request = resolved(Origin::default().towards(&to), &addresses);
+    links.dial(request, addresses, None).await
+}
+
 struct Bench {
     director: SharedDirector,
-    dialer: Arc<LinkDialer<Scripted, BothFamilies>>,
+    dialer: Arc<Links>,
     scripted: Scripted,
 }
 
@@ -104,7 +117,7 @@ impl Bench {
         let director = SharedDirector::new(ConnectionPolicy::RoundRobin, Vec::new());
         let scripted = Scripted::new(does);
         let options = ConnectOptions::default();
-        let dialer = LinkDialer::with(director.clone(), scripted.clone(), BothFamilies, options);
+        let dialer = OverLinks::new(director.clone(), scripted.clone(), BothFamilies, options);
         let bench = Self {
             director,
             dialer: Arc::new(dialer),
@@ -126,7 +139,7 @@ impl Bench {
     /// Dials, and says which link was taken and after how many milliseconds.
     async fn dial(&self, to: &str) -> Result<(String, u128), DialError> {
         let begun = Instant::now();
-        let stream = self.dialer.dial(&to.parse().unwrap()).await?;
+        let stream = dial(&self.dialer, to).await?;
         let taken = stream.flow().and_then(super::super::Flow::link);
         let report = self.director.report();
         let link = report.links.iter().find(|it| Some(it.link.index) == taken);
@@ -185,7 +198,7 @@ async fn a_silent_link_is_raced_after_its_patience_and_left_out_once_it_is_suspe
 #[tokio::test(start_paused = true)]
 async fn a_slow_link_is_waited_for_as_long_as_it_carries_what_others_asked_for() {
     let bench = Bench::new(&[("a", Does::Answer(20)), ("b", Does::Answer(20))]);
-    let busy = bench.dialer.dial(&PLACE.parse().unwrap()).await.unwrap();
+    let busy = dial(&bench.dialer, PLACE).await.unwrap();
     // Of 20 ms without the queue.
     for _ in 0..50 {
         busy.flow().unwrap().round_trip(Duration::from_secs(5));
@@ -259,7 +272,7 @@ async fn what_is_caught_on_a_link_that_goes_away_moves_over_at_once() {
     let dialer = Arc::clone(&bench.dialer);
     let caught = tokio::spawn(async move {
         let begun = Instant::now();
-        let stream = dialer.dial(&PLACE.parse().unwrap()).await.unwrap();
+        let stream = dial(&dialer, PLACE).await.unwrap();
         (
             stream.flow().unwrap().link().unwrap().value(),
             begun.elapsed().as_millis(),
@@ -279,7 +292,7 @@ async fn what_is_caught_on_a_link_found_suspect_moves_over_at_once() {
         let dialer = Arc::clone(&bench.dialer);
         caught.spawn(async move {
             tokio::time::sleep(Duration::from_millis(number * 10)).await;
-            drop(dialer.dial(&PLACE.parse().unwrap()).await.unwrap());
+            drop(dial(&dialer, PLACE).await.unwrap());
             begun.elapsed().as_millis()
         });
     }
@@ -294,7 +307,7 @@ async fn a_link_that_appears_is_taken_by_those_that_wait_without_hope() {
     let bench = Bench::new(&[("a", Does::Nothing)]);
     bench.set("c", Does::Answer(20));
     let dialer = Arc::clone(&bench.dialer);
-    let caught = tokio::spawn(async move { dialer.dial(&PLACE.parse().unwrap()).await.is_ok() });
+    let caught = tokio::spawn(async move { dial(&dialer, PLACE).await.is_ok() });
     tokio::time::sleep(Duration::from_secs(1)).await;
     bench.set_links(&[]);
     bench.set_links(&["c"]);
@@ -378,9 +391,8 @@ async fn a_link_in_reserve_is_tried_late_and_a_forbidden_one_never() {
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_is_given_up_leaves_nothing_behind() {
     let bench = Bench::new(&[("a", Does::Nothing), ("b", Does::Nothing)]);
-    let place = PLACE.parse().unwrap();
-    let dial = bench.dialer.dial(&place);
-    assert!(timeout(Duration::from_secs(1), dial).await.is_err());
+    let dialing = dial(&bench.dialer, PLACE);
+    assert!(timeout(Duration::from_secs(1), dialing).await.is_err());
     assert_eq!(bench.director.with(|it, _| it.open_count()), 0);
     let report = bench.director.report();
     assert!(report.links.iter().all(|it| it.load.connections == 0));

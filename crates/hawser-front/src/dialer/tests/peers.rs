@@ -1,17 +1,22 @@
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hawser_net::identity::Identity;
+use hawser_net::identity::{Identity, PublicKey};
+use hawser_net::links::Link;
 use hawser_net::tls::server_handshake;
-use hawser_policy::{Action, Avoid, Rule};
+use hawser_policy::{Action, Avoid, LinkChoice, Mode, Rule, RuleSet};
 use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
-use super::super::PeerSettings;
-use super::*;
+use super::super::*;
+use crate::bonded::SessionDialer;
 use crate::connect::connect_tcp;
-use crate::testing::DirectDialer;
+use crate::connection::testing::link;
+use crate::near::Surroundings;
+use crate::peer::{PeerFinder, PeerSettings};
 
 /// How a session answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +69,32 @@ impl Dialer for Fake {
     }
 }
 
+impl SessionDialer for Fake {
+    fn is_up(&self) -> bool {
+        true
+    }
+}
+
+/// Any link, with everything beyond it on this machine.
+struct Anywhere;
+
+impl Via for Anywhere {
+    type Stream = TcpStream;
+
+    async fn connect(&self, _: Option<&Link>, to: SocketAddr) -> io::Result<TcpStream> {
+        TcpStream::connect(to).await
+    }
+}
+
+impl Surroundings for Anywhere {
+    async fn is_near(&self, _: IpAddr) -> bool {
+        false
+    }
+}
+
 struct Scene {
-    dialer: PeerDialer<DirectDialer, Fake>,
+    dialer: ConnectionDialer<Anywhere, SystemResolver, Fake>,
+    director: SharedDirector,
     sessions: Fake,
     rules: watch::Sender<Arc<RuleSet>>,
     origin: SocketAddr,
@@ -101,8 +130,17 @@ async fn scene(answer: Answer) -> Scene {
         opened: Arc::default(),
     };
     let rules = watch::Sender::new(Arc::default());
+    let director = SharedDirector::new(ConnectionPolicy::Auto, Vec::new());
+    director.set_links(&[Link::clone(&link("a"))]);
+    let options = ConnectOptions::default();
+    let dialer = ConnectionDialer::with(director.clone(), Anywhere, SystemResolver::new(), options);
+    let peers = Peers::new(finder, sessions.clone(), rules.subscribe());
     Scene {
-        dialer: PeerDialer::new(DirectDialer, finder, sessions.clone(), rules.subscribe()),
+        dialer: ConnectionDialer {
+            peers: Some(peers),
+            ..dialer
+        },
+        director,
         sessions,
         rules,
         origin,
@@ -121,7 +159,7 @@ impl Scene {
 
     /// Waits until the peer is known, and a session with it was begun.
     async fn found(&self) {
-        let mut found = self.dialer.finder.found();
+        let mut found = self.dialer.peers.as_ref().unwrap().finder().found();
         found.wait_for(|found| !found.is_empty()).await.unwrap();
         while self.sessions.begun.load(Ordering::Relaxed) == 0 {
             tokio::task::yield_now().await;
@@ -179,9 +217,8 @@ async fn a_port_where_nothing_listens_does_not_speak_against_the_peer() {
 
 #[tokio::test]
 async fn while_everything_is_for_a_gateway_no_peer_is_looked_for_or_used() {
-    let director = SharedDirector::new(ConnectionPolicy::Auto, Vec::new());
-    let mut scene = scene(Answer::Opens).await;
-    scene.dialer = scene.dialer.telling(director.clone());
+    let scene = scene(Answer::Opens).await;
+    let director = &scene.director;
     let origin = scene.origin.to_string();
     director.set_gateway(GatewayUse::Always);
     assert!(!scene.is_bonded(&origin).await);

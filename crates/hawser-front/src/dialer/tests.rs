@@ -1,22 +1,30 @@
-use std::net::IpAddr;
+mod peers;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hawser_director::{ConnectionRequest, LinkDecision, SessionView};
+use hawser_director::SessionView;
+use hawser_net::identity::PublicKey;
+use hawser_net::links::Link;
 use hawser_policy::{Action, Condition, LinkChoice, Mode, Rule, RuleSet};
 use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 use hawser_types::{ByteCount, LinkIndex};
 use tokio::net::TcpStream;
 
 use super::*;
-use crate::destination::Host;
+use crate::bonded::SessionDialer;
+use crate::connection::testing::link;
+use crate::destination::HostName;
+use crate::near::Surroundings;
 use crate::near::tests::Home;
 
 /// One way to a server that is there, or to nobody.
 #[derive(Clone)]
 struct Fake {
-    server: std::net::SocketAddr,
+    server: SocketAddr,
     dialed: Arc<AtomicUsize>,
     /// In milliseconds.
     takes: Arc<AtomicU64>,
@@ -25,7 +33,7 @@ struct Fake {
 }
 
 impl Fake {
-    fn new(server: std::net::SocketAddr) -> Self {
+    fn new(server: SocketAddr) -> Self {
         Self {
             server,
             dialed: Arc::default(),
@@ -38,12 +46,8 @@ impl Fake {
     fn dialed(&self) -> usize {
         self.dialed.swap(0, Ordering::Relaxed)
     }
-}
 
-impl Dialer for Fake {
-    type Stream = TcpStream;
-
-    async fn dial(&self, _: &Destination) -> Result<TcpStream, DialError> {
+    async fn connect(&self) -> Result<TcpStream, DialError> {
         self.dialed.fetch_add(1, Ordering::Relaxed);
         tokio::time::sleep(Duration::from_millis(self.takes.load(Ordering::Relaxed))).await;
         let fails = *self.fails.lock().unwrap();
@@ -56,28 +60,52 @@ impl Dialer for Fake {
     }
 }
 
-impl LinkDial for Fake {
-    async fn resolve(&self, _: &Destination) -> Result<Vec<IpAddr>, DialError> {
-        Ok(vec![self.server.ip()])
-    }
+/// As a gateway.
+impl Dialer for Fake {
+    type Stream = TcpStream;
 
-    async fn dial_by_links(
-        &self,
-        _: ConnectionRequest,
-        _: Vec<IpAddr>,
-        _: Option<LinkDecision>,
-    ) -> Result<TcpStream, DialError> {
-        self.dial(&Destination::new(
-            Host::Ip(self.server.ip()),
-            self.server.port(),
-        ))
-        .await
+    async fn dial(&self, _: &Destination) -> Result<TcpStream, DialError> {
+        self.connect().await
     }
 }
 
-impl GatewayDialer for Fake {
+impl SessionDialer for Fake {
     fn is_up(&self) -> bool {
         self.is_up.load(Ordering::Relaxed)
+    }
+}
+
+/// As links, all of them.
+impl Via for Fake {
+    type Stream = TcpStream;
+
+    async fn connect(&self, _: Option<&Link>, _: SocketAddr) -> io::Result<TcpStream> {
+        let connected = Self::connect(self).await;
+        connected.map_err(|_| io::ErrorKind::NetworkUnreachable.into())
+    }
+}
+
+impl Surroundings for Fake {
+    async fn is_near(&self, address: IpAddr) -> bool {
+        Home.is_near(address).await
+    }
+}
+
+/// Names all lead to the same address.
+struct Named(Arc<Mutex<IpAddr>>);
+
+impl Resolve for Named {
+    async fn resolve(&self, _: &HostName) -> Result<Vec<IpAddr>, DialError> {
+        Ok(vec![*self.0.lock().unwrap()])
+    }
+}
+
+/// No destination has a peer.
+impl Sessions for Fake {
+    type Way = Self;
+
+    fn way(&self, _: PublicKey, _: IpAddr) -> Option<Self> {
+        None
     }
 }
 
@@ -85,7 +113,9 @@ struct Scene {
     direct: Fake,
     gateway: Fake,
     director: SharedDirector,
-    dialer: ChoiceDialer<Fake, Fake, Home>,
+    dialer: ConnectionDialer<Fake, Named, Fake>,
+    /// Where names lead.
+    named: Arc<Mutex<IpAddr>>,
 }
 
 async fn scene(usage: GatewayUse) -> Scene {
@@ -101,13 +131,19 @@ async fn scene(usage: GatewayUse) -> Scene {
     let director = SharedDirector::new(ConnectionPolicy::Auto, Vec::new());
     director.set_gateway(usage);
     director.set_session(Some(session()));
-    let (d, g) = (direct.clone(), gateway.clone());
-    let dialer = ChoiceDialer::in_surroundings(d, g, director.clone(), Home);
+    let named = Arc::new(Mutex::new(server.ip()));
+    let (resolver, options) = (Named(Arc::clone(&named)), ConnectOptions::default());
+    let dialer = ConnectionDialer::with(director.clone(), direct.clone(), resolver, options);
+    let dialer = ConnectionDialer {
+        gateway: Some(gateway.clone()),
+        ..dialer
+    };
     Scene {
         direct,
         gateway,
         director,
         dialer,
+        named,
     }
 }
 
@@ -167,6 +203,8 @@ async fn a_gateway_for_everything_gets_all_but_what_rules_say_and_what_is_near()
     assert_eq!(scene.dial(OUT_THERE).await, STRAIGHT);
     scene.mode(Mode::Bonded);
     assert_eq!(scene.dial("10.0.0.7").await, BY_GATEWAY);
+    let links = ["a", "b"].map(|name| Link::clone(&link(name)));
+    scene.director.set_links(&links);
     // A session goes over every link.
     for links in [
         LinkChoice::Only(vec!["a".to_owned()]),
@@ -282,4 +320,39 @@ async fn a_name_goes_by_the_gateway_where_a_rule_gives_its_address_away() {
     };
     scene.director.set_rules(Arc::new(RuleSet::new([rule])));
     assert_eq!(scene.dial("www.example.org").await, BY_GATEWAY);
+}
+
+/// The name says nothing of where it leads, and its address does.
+#[tokio::test]
+async fn a_name_that_leads_nearby_goes_straight_as_its_address_does() {
+    let rule = |when, mode| Rule {
+        when,
+        then: Action {
+            mode: Some(mode),
+            ..Action::default()
+        },
+        ..Rule::default()
+    };
+    let nearby = Condition {
+        address: vec![
+            "10.0.0.0/8".parse().unwrap(),
+            "127.0.0.0/8".parse().unwrap(),
+        ],
+        ..Condition::default()
+    };
+    let anywhere = Condition::default();
+    let rules = [rule(nearby, Mode::Auto), rule(anywhere, Mode::Direct)];
+    let scene = scene(GatewayUse::Always).await;
+    scene.director.set_rules(Arc::new(RuleSet::new(rules)));
+    for (leads, expected) in [
+        ("10.0.0.7", STRAIGHT),
+        // The gateway would not find this machine by it.
+        ("127.0.0.1", STRAIGHT),
+        (OUT_THERE, STRAIGHT),
+    ] {
+        *scene.named.lock().unwrap() = leads.parse().unwrap();
+        assert_eq!(scene.dial("www.example.org").await, expected, "{leads}");
+    }
+    assert_eq!(scene.dial("10.0.0.7").await, STRAIGHT);
+    assert_eq!(scene.dial("127.0.0.1").await, BY_GATEWAY);
 }

@@ -1,0 +1,97 @@
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use hawser_director::{ConnectionRequest, LinkDecision};
+use tokio::time::timeout;
+
+use super::counted::Counted;
+use super::race::Race;
+use super::via::{TcpVia, Via};
+use super::{RememberingResolver, SharedDirector};
+use crate::connect::{ConnectOptions, interleave};
+use crate::destination::Destination;
+use crate::resolve::{Resolve, SystemResolver, addresses_of};
+use crate::transport::DialError;
+
+/// Opens connections over links as a director decides, with `V` to connect and `R` to resolve
+/// names.
+#[derive(Debug)]
+pub(crate) struct OverLinks<V = TcpVia, R = RememberingResolver<SystemResolver>> {
+    director: SharedDirector,
+    via: Arc<V>,
+    resolver: R,
+    options: ConnectOptions,
+}
+
+impl<V: Via, R: Resolve> OverLinks<V, R> {
+    pub(crate) fn new(
+        director: SharedDirector,
+        via: V,
+        resolver: R,
+        options: ConnectOptions,
+    ) -> Self {
+        Self {
+            director,
+            via: Arc::new(via),
+            resolver,
+            options,
+        }
+    }
+
+    /// Who decides.
+    pub(crate) const fn director(&self) -> &SharedDirector {
+        &self.director
+    }
+
+    /// What connects.
+    pub(crate) const fn via(&self) -> &Arc<V> {
+        &self.via
+    }
+
+    /// Looks a destination's name up.
+    pub(crate) async fn resolve(
+        &self,
+        destination: &Destination,
+    ) -> Result<Vec<IpAddr>, DialError> {
+        let lookup = addresses_of(&self.resolver, &destination.host);
+        let addresses = timeout(self.options.resolve_timeout, lookup).await;
+        let addresses = addresses.unwrap_or(Err(DialError::ResolverUnavailable))?;
+        let canonical: Vec<_> = addresses.iter().map(IpAddr::to_canonical).collect();
+        Ok(interleave(&canonical))
+    }
+
+    /// Dials those of `addresses` that `decision` leads to; without one, what the director decides
+    /// once it is known which addresses go by routes of their own.
+    pub(crate) async fn dial(
+        &self,
+        request: ConnectionRequest,
+        addresses: Vec<IpAddr>,
+        decision: Option<LinkDecision>,
+    ) -> Result<Counted<V::Stream>, DialError> {
+        let asked = addresses.iter().map(|it| self.via.is_near(*it));
+        let by_routes = join_all(asked).await;
+        let decision = decision.unwrap_or_else(|| self.director.decide_links(&request));
+        let race = Race::new(
+            &self.director,
+            &self.via,
+            request,
+            (addresses, by_routes),
+            decision,
+        );
+        timeout(self.options.timeout, race.run())
+            .await
+            .unwrap_or(Err(DialError::TimedOut))
+    }
+}
+
+/// Adds to a request what looking its name up has found: a single address.
+pub(crate) fn resolved(request: ConnectionRequest, addresses: &[IpAddr]) -> ConnectionRequest {
+    match addresses {
+        [only] => ConnectionRequest {
+            remote: Some(*only),
+            ..request
+        },
+        _ => request,
+    }
+}

@@ -1,0 +1,252 @@
+//! Connections to destinations, each by the way that suits it: over a session with a peer that the
+//! destination runs, by a gateway, or straight over one link.
+//!
+//! Every port takes connections in its own manner (SOCKS, HTTP, redirected by the kernel or by the
+//! shim), and all of them open these with one [`ConnectionDialer`], which is told what ways there
+//! are.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use hawser_director::{ConnectionRequest, Decision, GatewayDecision, Question};
+use tokio::time::Instant;
+
+use crate::bonded::{BondDialer, SessionDialer as _};
+use crate::connect::ConnectOptions;
+use crate::connection::{
+    Counted, Origin, OverLinks, RememberingResolver, SharedDirector, TcpVia, Via, resolved,
+};
+use crate::destination::{Destination, Host};
+use crate::either::{EitherStream, Loss, dial_either};
+use crate::near::Neighbourhood;
+use crate::peer::{PeerSessions, Peers, Remote, Sessions};
+use crate::resolve::{Resolve, SystemResolver};
+use crate::transport::{DialError, Dialer};
+
+/// Opens connections over links with `V`, whose names `R` resolves; where a [`SharedDirector`] so
+/// decides, by a gateway; and where the destination has a peer, over a session of `P`. None changes
+/// its way later.
+#[derive(Debug)]
+pub struct ConnectionDialer<
+    V = TcpVia,
+    R = RememberingResolver<SystemResolver>,
+    P: Sessions = PeerSessions,
+> {
+    links: OverLinks<V, R>,
+    neighbourhood: Neighbourhood<V>,
+    gateway: Option<P::Way>,
+    peers: Option<Peers<P>>,
+}
+
+/// What a [`ConnectionDialer`] opens: over one link, or over a session.
+pub type Opened<V, P> =
+    EitherStream<Counted<<V as Via>::Stream>, Counted<<<P as Sessions>::Way as Dialer>::Stream>>;
+
+impl ConnectionDialer {
+    /// A dialer by `director`, with the system's resolver and the default times, over links and by
+    /// these ways besides. `mptcp`: whether destinations are offered Multipath TCP. The director
+    /// knows of the gateway; peers are used and looked for while not everything goes by it.
+    pub fn new(
+        director: SharedDirector,
+        mptcp: bool,
+        gateway: Option<BondDialer>,
+        peers: Option<Peers>,
+    ) -> Self {
+        let resolver = RememberingResolver::new(SystemResolver::new());
+        let options = ConnectOptions::default();
+        Self {
+            gateway,
+            peers,
+            ..Self::with(director, TcpVia::new(mptcp), resolver, options)
+        }
+    }
+}
+
+impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
+    /// A dialer for links alone, with all its parts given.
+    fn with(director: SharedDirector, via: V, resolver: R, options: ConnectOptions) -> Self {
+        let links = OverLinks::new(director, via, resolver, options);
+        Self {
+            neighbourhood: Neighbourhood::new(Arc::clone(links.via())),
+            links,
+            gateway: None,
+            peers: None,
+        }
+    }
+
+    fn director(&self) -> &SharedDirector {
+        self.links.director()
+    }
+
+    /// The peers, unless the user has everything go over a gateway.
+    fn peers(&self) -> Option<&Peers<P>> {
+        let peers = self.peers.as_ref();
+        peers.filter(|_| !self.director().is_all_by_gateway())
+    }
+
+    /// Dials over a session with the peer at an address, and soon another way as well; the first
+    /// that is answered is it.
+    async fn dial_by_peer(
+        &self,
+        peers: &Peers<P>,
+        (address, way): (IpAddr, P::Way),
+        (destination, origin): (&Destination, &Origin),
+    ) -> Result<Opened<V, P>, DialError> {
+        let dialed = peers.dial(
+            (address, way),
+            (destination, origin),
+            self.dial_by_decision(destination, origin),
+        );
+        match dialed.await? {
+            EitherStream::Direct(opened) => Ok(opened),
+            EitherStream::Bonded(stream) => {
+                let request = origin.towards(destination);
+                self.director().with(|director, now| {
+                    director.note_bonded(now, &request, address);
+                });
+                Ok(EitherStream::Bonded(Counted::new(stream, None)))
+            }
+        }
+    }
+
+    /// Dials by the gateway or over links, as the director decides.
+    async fn dial_by_decision(
+        &self,
+        destination: &Destination,
+        origin: &Origin,
+    ) -> Result<Opened<V, P>, DialError> {
+        let Some(gateway) = &self.gateway else {
+            return self.dial_over_links(destination, origin).await;
+        };
+        let is_for_all = self.director().is_all_by_gateway();
+        let mut is_near = self.neighbourhood.has(&destination.host, is_for_all).await;
+        let mut addresses = match &destination.host {
+            Host::Ip(address) => Some(vec![address.to_canonical()]),
+            Host::Name(_) => None,
+        };
+        let known = addresses.as_deref().unwrap_or_default();
+        let mut request = resolved(origin.towards(destination), known);
+        loop {
+            let decision = self.director().decide(&Question {
+                request: &request,
+                is_near,
+                is_resolved: addresses.is_some(),
+            });
+            match (decision, addresses) {
+                (Decision::Gateway(decision), _) => {
+                    let to = (destination, origin);
+                    return self.dial_over_gateway(gateway, to, &decision).await;
+                }
+                (Decision::Links(decision), Some(addresses)) => {
+                    let dialed = self.links.dial(request, addresses, Some(decision));
+                    return dialed.await.map(EitherStream::Direct);
+                }
+                // Not the gateway's, as far as the name says: its addresses may say more.
+                _ => {
+                    let found = self.links.resolve(destination).await?;
+                    is_near = self.neighbourhood.has_all(&found).await;
+                    request = resolved(request, &found);
+                    addresses = Some(found);
+                }
+            }
+        }
+    }
+
+    /// Dials over a link, whatever is better.
+    async fn dial_over_links(
+        &self,
+        destination: &Destination,
+        origin: &Origin,
+    ) -> Result<Opened<V, P>, DialError> {
+        let addresses = self.links.resolve(destination).await?;
+        let request: ConnectionRequest = resolved(origin.towards(destination), &addresses);
+        let dialed = self.links.dial(request, addresses, None).await;
+        dialed.map(EitherStream::Direct)
+    }
+
+    /// Dials by the gateway, and where that may fail over a link as well: soon, and the first that
+    /// is answered is it.
+    async fn dial_over_gateway(
+        &self,
+        gateway: &P::Way,
+        (destination, origin): (&Destination, &Origin),
+        decision: &GatewayDecision,
+    ) -> Result<Opened<V, P>, DialError> {
+        let bonded = self.dial_gateway(gateway, (destination, origin), decision);
+        if decision.waits_for_gateway {
+            return bonded.await.map(EitherStream::Bonded);
+        }
+        let direct = self.dial_over_links(destination, origin);
+        // The session may have just ended.
+        if !gateway.is_up() {
+            return direct.await;
+        }
+        let on_loss = |loss| match loss {
+            Loss::Failed(error) => {
+                tracing::debug!(%destination, %error, "the gateway is of no use for this one");
+            }
+            Loss::Overtaken(waited) => {
+                self.director()
+                    .with(|director, _| director.handle_slow_gateway(waited));
+            }
+        };
+        let dialed = dial_either(bonded, decision.patience, direct, on_loss).await?;
+        Ok(match dialed {
+            EitherStream::Direct(opened) => opened,
+            EitherStream::Bonded(stream) => EitherStream::Bonded(stream),
+        })
+    }
+
+    async fn dial_gateway(
+        &self,
+        gateway: &P::Way,
+        (destination, origin): (&Destination, &Origin),
+        decision: &GatewayDecision,
+    ) -> Result<Counted<<P::Way as Dialer>::Stream>, DialError> {
+        // Waiting for a session says nothing of what comes then.
+        let was_up = gateway.is_up();
+        let (begun, flow) = (Instant::now(), self.director().open_by_gateway(decision));
+        let dialed = gateway.dial_for(destination, origin).await;
+        let stream = dialed.inspect_err(|error| flow.failed(*error))?;
+        flow.connected(was_up.then(|| begun.elapsed()));
+        Ok(Counted::new(stream, Some(flow)))
+    }
+}
+
+impl<V, R, P> Dialer for ConnectionDialer<V, R, P>
+where
+    V: Via<Stream: Remote>,
+    R: Resolve,
+    P: Sessions,
+{
+    type Stream = Opened<V, P>;
+
+    async fn dial(&self, destination: &Destination) -> Result<Self::Stream, DialError> {
+        self.dial_for(destination, &Origin::default()).await
+    }
+
+    async fn dial_for(
+        &self,
+        destination: &Destination,
+        origin: &Origin,
+    ) -> Result<Self::Stream, DialError> {
+        let peers = self.peers();
+        if let Some(peers) = peers
+            && let Some(way) = peers.way(destination, origin)
+        {
+            return self.dial_by_peer(peers, way, (destination, origin)).await;
+        }
+        let opened = self.dial_by_decision(destination, origin).await?;
+        if let EitherStream::Direct(stream) = &opened
+            && let Some(remote) = stream.remote()
+            && let Some(peers) = self.peers()
+        {
+            // Beside the connection, which has begun.
+            peers.look_for(&destination.host, remote);
+        }
+        Ok(opened)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_net::identity::PublicKey;
+use hawser_policy::{LinkChoice, Mode, RuleSet};
+use tokio::sync::watch;
+
+use super::PeerFinder;
+use super::names::Names;
+use super::sessions::{PeerSessions, Sessions};
+use crate::connection::Origin;
+use crate::destination::{Destination, Host};
+use crate::either::{EitherStream, Loss, dial_either};
+use crate::resolve::SystemResolver;
+use crate::transport::{DialError, Dialer};
+
+/// Destinations that are known to have a peer, and the sessions with those.
+#[derive(Debug)]
+pub struct Peers<S = PeerSessions> {
+    sessions: Arc<S>,
+    finder: PeerFinder,
+    rules: watch::Receiver<Arc<RuleSet>>,
+    names: Names<SystemResolver>,
+}
+
+impl<S: Sessions> Peers<S> {
+    /// Begins sessions with the peers that `finder` finds. By `rules`, connections go over links
+    /// whatever their destination is: those with the mode `direct`, and those that may not take
+    /// every link, or are to avoid some.
+    pub fn new(finder: PeerFinder, sessions: S, rules: watch::Receiver<Arc<RuleSet>>) -> Self {
+        let sessions = Arc::new(sessions);
+        tokio::spawn(prepare(finder.found(), Arc::clone(&sessions)));
+        Self {
+            sessions,
+            finder,
+            rules,
+            names: Names::new(SystemResolver::new()),
+        }
+    }
+
+    /// The peer of a destination, and a session with it that runs.
+    pub(crate) fn way(
+        &self,
+        destination: &Destination,
+        origin: &Origin,
+    ) -> Option<(IpAddr, S::Way)> {
+        let address = match &destination.host {
+            Host::Ip(address) => *address,
+            Host::Name(name) => self.names.address(name)?,
+        };
+        let peer = self.finder.known(address)?;
+        let request = origin.towards(destination);
+        let verdict = self.rules.borrow().judge(&request.facts());
+        // A session goes over every link.
+        let is_any = verdict.links == LinkChoice::Any && verdict.avoid.is_empty();
+        if verdict.mode == Mode::Direct || !is_any {
+            return None;
+        }
+        let way = self.sessions.way(peer, address)?;
+        // It is looked for again in time.
+        self.finder.ask(address);
+        Some((address, way))
+    }
+
+    /// Dials over a session with the peer at an address, and soon by `direct` as well; the first
+    /// that is answered is it.
+    pub(crate) async fn dial<D>(
+        &self,
+        (address, way): (IpAddr, S::Way),
+        (destination, origin): (&Destination, &Origin),
+        direct: impl Future<Output = Result<D, DialError>>,
+    ) -> Result<EitherStream<D, <S::Way as Dialer>::Stream>, DialError> {
+        let at_peer = Destination::new(Host::Ip(address), destination.port);
+        let on_loss = |loss| self.judge(address, loss);
+        let bonded = way.dial_for(&at_peer, origin);
+        let dialed = dial_either(bonded, HEAD_START, direct, on_loss).await;
+        if let Ok(EitherStream::Bonded(_)) = dialed {
+            self.sessions.on_opened();
+        }
+        dialed
+    }
+
+    /// A connection to `host` goes over a link to this address: has a peer looked for there.
+    pub(crate) fn look_for(&self, host: &Host, address: IpAddr) {
+        self.finder.ask(address);
+        if let Host::Name(name) = host {
+            self.names.note(name, address);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn finder(&self) -> &PeerFinder {
+        &self.finder
+    }
+
+    /// Draws the conclusion from a dial for which the peer was of no use.
+    fn judge(&self, address: IpAddr, loss: Loss) {
+        match loss {
+            // The peer is as it should be; nothing listens there.
+            Loss::Failed(DialError::ConnectionRefused) => return,
+            Loss::Failed(error) => {
+                tracing::info!(%address, %error, "the peer there is of no use for now");
+            }
+            Loss::Overtaken(_) => {}
+        }
+        self.finder.give_up(address);
+    }
+}
+
+/// Begins a session with each peer that is found, so that the next connection there can use it.
+async fn prepare<S: Sessions>(
+    mut found: watch::Receiver<Arc<BTreeMap<IpAddr, PublicKey>>>,
+    sessions: Arc<S>,
+) {
+    let mut before = BTreeSet::new();
+    while found.changed().await.is_ok() {
+        let now = Arc::clone(&found.borrow_and_update());
+        for (address, peer) in now.iter().filter(|(address, _)| !before.contains(*address)) {
+            sessions.way(*peer, *address);
+        }
+        before = now.keys().copied().collect();
+    }
+}
+
+/// For the session, before a link is tried as well. As between two addresses: RFC 8305 §8.
+const HEAD_START: Duration = Duration::from_millis(250);
