@@ -305,7 +305,9 @@ async fn a_writer_with_a_full_buffer_waits_for_the_peer_and_does_not_spin() {
     let mut before = 0;
     while waiting.len() != before {
         before = waiting.len();
-        there.send_some(&mut waiting, OwnerBacklog::default()).unwrap();
+        there
+            .send_some(&mut waiting, OwnerBacklog::default())
+            .unwrap();
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
     assert!(before > 0, "the buffer is not full");
