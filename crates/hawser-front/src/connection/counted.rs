@@ -3,6 +3,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use hawser_path::Segments;
 use hawser_types::ByteCount;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -161,6 +162,23 @@ impl<S: Observe> Counted<S> {
 }
 
 impl<S: ByteStream + Observe> ByteStream for Counted<S> {
+    fn poll_read_bytes(&mut self, cx: &mut Context<'_>, max: usize) -> Poll<io::Result<Bytes>> {
+        let polled = self.stream.poll_read_bytes(cx, max);
+        if let Poll::Ready(Ok(bytes)) = &polled {
+            self.count(0, bytes.len());
+        }
+        polled
+    }
+
+    fn poll_write_bytes(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &mut Bytes,
+    ) -> Poll<io::Result<usize>> {
+        let polled = self.stream.poll_write_bytes(cx, bytes);
+        self.count_written(polled)
+    }
+
     fn reset(&mut self, code: ResetCode) {
         self.stream.reset(code);
     }

@@ -7,6 +7,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::connection::{Counted, Observation, Observe};
+use crate::either::EitherStream;
 
 /// Two TCP connections with a relay between them: what the two applications hold, and the relay.
 struct Bench {
@@ -271,6 +273,17 @@ impl AsyncWrite for Memory {
     }
 }
 
+impl Observe for Memory {
+    fn observe(&self) -> Observation {
+        Observation::default()
+    }
+}
+
+/// Wraps a stream as dialers do.
+fn dialed(stream: Memory) -> EitherStream<Counted<Memory>, Memory> {
+    EitherStream::Direct(Counted::new(stream, None))
+}
+
 #[tokio::test]
 async fn a_slice_that_was_read_is_handed_over_and_not_copied() {
     let slice = Bytes::from(vec![7; 50_000]);
@@ -281,6 +294,7 @@ async fn a_slice_that_was_read_is_handed_over_and_not_copied() {
     let far = Memory::default();
     let kept = Arc::clone(&far.kept);
     let (options, counters) = (RelayOptions::default(), RelayCounters::default());
+    let (near, far) = (dialed(near), dialed(far));
     let report = relay(near.into(), far.into(), &options, &counters).await;
     assert_eq!((report.up.as_u64(), report.end), (50_000, RelayEnd::Closed));
     let kept = kept.lock().unwrap();
