@@ -80,7 +80,7 @@ impl Capacity {
             return;
         }
         self.is_recalled = true;
-        self.busy = ENOUGH.mul_f64(confidence / (1.0 - confidence));
+        self.busy = ENOUGH.mul_f64(-(1.0 - confidence).log2());
         self.best = Some(Best {
             rate: known.rate,
             reached: now,
@@ -121,15 +121,17 @@ impl Capacity {
         (self.busy >= ENOUGH || best.rate >= ANYWAY).then_some(best.rate)
     }
 
-    /// How much is to be thought of [`Self::rate`], from 0 to 1: how long the link was seen busy,
-    /// and how long ago it last carried so much.
+    /// How much is to be thought of [`Self::rate`], from 0 to 1.
+    ///
+    /// Two seconds of busy time leave half of the doubt, and each two more half of what is left.
+    /// The confidence falls with the time since the link last carried so much.
     pub fn confidence(&self, now: Instant) -> f64 {
         let Some(best) = self.best else {
             return 0.0;
         };
-        let seen = self.busy.as_secs_f64();
+        let seen = self.busy.as_secs_f64() / ENOUGH.as_secs_f64();
         let age = now.since(best.reached).as_secs_f64() / IDLE_HALF_LIFE.as_secs_f64();
-        seen / (seen + ENOUGH.as_secs_f64()) * 0.5_f64.powf(age)
+        (1.0 - 0.5_f64.powf(seen)) * 0.5_f64.powf(age)
     }
 
     fn reach(&mut self, now: Instant, rate: Rate) {
@@ -322,6 +324,26 @@ mod tests {
         );
         link.carry(3, 3_125_000, true);
         assert_eq!(counts_for(&link), 50_000);
+    }
+
+    #[test]
+    fn a_link_that_was_busy_for_ten_seconds_counts_for_what_it_carried() {
+        let mut link = Link::default();
+        let unknown = Rate::from_bits_per_second(10_000_000);
+        link.carry(22, 62_500, true);
+        let counts_for = link.capacity.counts_for(link.now, unknown);
+        let kilobits = counts_for.bits_per_second() / 1000;
+        assert!((1_000..1_100).contains(&kilobits), "{kilobits}");
+    }
+
+    #[test]
+    fn what_is_recalled_has_the_confidence_that_it_was_kept_with() {
+        for confidence in [0.1, 0.5, 0.75, 0.9] {
+            let mut link = Link::default();
+            link.capacity.recall(link.now, known(8_000, confidence));
+            let recalled = link.capacity.confidence(link.now);
+            assert!((recalled - confidence).abs() < 1e-9, "{recalled}");
+        }
     }
 
     #[test]

@@ -4,18 +4,18 @@
 //! Source: DBAS §IV.
 
 mod bonded;
+mod daemon;
 mod direct;
-mod known;
+mod requests;
 
 use std::fmt;
-use std::time::Duration;
 
-use hawser_scenario::figures::{Row, Served, Trial};
-use hawser_scenario::{Point, Scenario, Workload};
+use hawser_scenario::Point;
+use hawser_scenario::figures::{Row, Trial};
 use hawser_sched::chunk::ChunkPolicy;
 use hawser_sched::connection::ConnectionPolicy;
 
-pub use known::Rates;
+pub use daemon::Rates;
 
 /// Who spreads the load, and over what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,23 +68,3 @@ pub fn run(
     let trials = seeds.map(trial).collect();
     Some(Row::new(point, workload, method.to_string(), trials))
 }
-
-/// When a run is given up: what it asks for, fifty times over the slowest link.
-fn limit(scenario: &Scenario, workload: &Workload) -> Duration {
-    let asked = workload.offered() * workload.span;
-    let rates = scenario.links.iter().map(|link| link.down.rate);
-    let slowest = rates.min().and_then(|rate| rate.time_for(asked));
-    workload.span + slowest.unwrap_or_default() * 50
-}
-
-/// What is left of `all` when nothing ended yet.
-fn begin(workload: &Workload, seed: u64) -> Vec<Served> {
-    let served = |arrival| Served {
-        arrival,
-        ended: None,
-    };
-    workload.draw(seed).into_iter().map(served).collect()
-}
-
-/// What a client asks with, about what a browser says.
-const REQUEST: u64 = 400;

@@ -9,7 +9,7 @@ use hawser_sched::chunk::ChunkPolicy;
 use hawser_session::{Event, ReadOutcome, SessionConfig, Side};
 use hawser_types::{Instant, StreamId};
 
-use super::REQUEST;
+use super::requests::{self, REQUEST};
 use crate::bond::{Bond, BondConfig, Signal};
 use crate::experiment::{self, Options};
 
@@ -49,7 +49,7 @@ pub(super) fn run(
         ..config
     };
     let bond = experiment::ready_bond(scenario, &Options::new(seed, config));
-    let served = super::begin(workload, seed);
+    let served = requests::planned(workload, seed);
     let mut client = Client {
         began: bond.now(),
         bond,
@@ -61,7 +61,7 @@ pub(super) fn run(
         let at = client.began + client.served[number].arrival.at;
         client.bond.set_alarm(at, number as u64);
     }
-    let limit = client.began + super::limit(scenario, workload);
+    let limit = client.began + requests::limit(scenario, workload);
     while client.left > 0 {
         match client.bond.step(limit) {
             Some(Signal::Alarm(number)) => client.begin(number as usize),

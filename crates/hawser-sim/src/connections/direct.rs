@@ -1,47 +1,27 @@
-//! A connection of its own for each request, on a link that a policy chooses.
+//! A connection of its own for each request, on a link that the product's director chooses.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hawser_path::Activity;
 use hawser_scenario::figures::Served;
-use hawser_scenario::{Congestion, Scenario, Workload};
-use hawser_sched::DemandEstimate;
-use hawser_sched::connection::{
-    ConnectionPolicy, ConnectionScheduler, Demand, LinkView, Load, remaining,
-};
-use hawser_types::{ByteCount, Instant};
+use hawser_scenario::{Scenario, Workload};
+use hawser_sched::connection::ConnectionPolicy;
+use hawser_types::Instant;
 
-use super::REQUEST;
-use super::known::{COUNTED_EVERY, KnownLink, Rates};
+use super::daemon::{COUNT_EVERY, Daemon, Rates};
+use super::requests::{self, REQUEST};
 use crate::network::{End, Happening, Network};
-use crate::tcp::TcpConfig;
 
-/// The client, its connections, and what it learns of them.
+/// The client: its applications, and the daemon that connects for them.
 struct Client<'a> {
     network: Network,
-    began: Instant,
     workload: &'a Workload,
-    scheduler: Box<dyn ConnectionScheduler>,
-    links: Vec<KnownLink>,
-    /// By application.
-    demands: Vec<DemandEstimate>,
-    /// By the number of the connection.
-    open: BTreeMap<usize, Open>,
+    daemon: Daemon,
+    began: Instant,
+    /// By the number of the connection: its place in the list of what is to be served.
+    open: BTreeMap<usize, usize>,
     served: Vec<Served>,
     left: usize,
-}
-
-/// A connection that has not ended.
-struct Open {
-    /// Its place in the list of what is to be served.
-    number: usize,
-    link: usize,
-    /// What is expected of it.
-    demand: Demand,
-    began: Instant,
-    asked: bool,
-    activity: Activity,
 }
 
 /// Runs a workload to its end.
@@ -52,40 +32,26 @@ pub(super) fn run(
     rates: Rates,
     seed: u64,
 ) -> Vec<Served> {
-    let mut client = Client::new(scenario, workload, policy, rates, seed);
+    let network = Network::new(&scenario.links, scenario.server.as_ref(), seed);
+    let mut client = Client {
+        daemon: Daemon::new(network.now(), scenario, workload, policy, rates),
+        began: network.now(),
+        network,
+        workload,
+        open: BTreeMap::new(),
+        left: 0,
+        served: Vec::new(),
+    };
     client.count();
-    let limit = super::limit(scenario, workload);
+    let limit = requests::limit(scenario, workload);
     if rates == Rates::Learnt {
-        client.serve(super::begin(workload, !seed), limit);
+        client.serve(requests::planned(workload, !seed), limit);
     }
-    client.serve(super::begin(workload, seed), limit);
+    client.serve(requests::planned(workload, seed), limit);
     client.served
 }
 
-impl<'a> Client<'a> {
-    fn new(
-        scenario: &Scenario,
-        workload: &'a Workload,
-        policy: ConnectionPolicy,
-        rates: Rates,
-        seed: u64,
-    ) -> Self {
-        let network = Network::new(&scenario.links, scenario.server.as_ref(), seed);
-        let links = scenario.links.iter().enumerate();
-        let links = links.map(|(index, link)| KnownLink::new(index, link, rates));
-        Self {
-            began: network.now(),
-            network,
-            workload,
-            scheduler: policy.scheduler(),
-            links: links.collect(),
-            demands: vec![DemandEstimate::default(); workload.applications.len()],
-            open: BTreeMap::new(),
-            left: 0,
-            served: Vec::new(),
-        }
-    }
-
+impl Client<'_> {
     /// Makes connections, from now on, until all have ended.
     fn serve(&mut self, asked: Vec<Served>, limit: Duration) {
         self.began = self.network.now();
@@ -99,7 +65,8 @@ impl<'a> Client<'a> {
             match self.network.step(limit) {
                 Some(Happening::Alarm(COUNT)) => self.count(),
                 Some(Happening::Alarm(number)) => self.begin(number as usize),
-                Some(Happening::End(end)) => self.on_end(end),
+                Some(Happening::End(end)) if end.client => self.on_client(end),
+                Some(Happening::End(end)) => self.on_server(end),
                 // Nobody sends any here.
                 Some(Happening::Datagram) => {}
                 None => break,
@@ -107,125 +74,50 @@ impl<'a> Client<'a> {
         }
     }
 
+    fn count(&mut self) {
+        self.daemon.count(&self.network);
+        let next = self.network.now() + COUNT_EVERY;
+        self.network.set_alarm(next, COUNT);
+    }
+
     fn begin(&mut self, number: usize) {
         let application = self.served[number].arrival.application;
-        let learnt = self.demands[application];
-        let demand = Demand {
-            class: self.workload.applications[application].class,
-            up: learnt.up,
-            down: learnt.down,
-        };
-        let views = self.views();
-        let Some(choice) = self.scheduler.select(&demand, &views) else {
+        let begun = self
+            .daemon
+            .connect(&mut self.network, self.workload, application);
+        if let Some(end) = begun {
+            self.open.insert(end.connection, number);
+        }
+    }
+
+    /// The server answers a request once it has all of it.
+    fn on_server(&mut self, end: End) {
+        let Some(number) = self.open.get(&end.connection) else {
             return;
         };
-        let link = choice.link.value() as usize - 1;
-        let end = self
-            .network
-            .connect(link, TcpConfig::new(Congestion::Cubic));
-        let open = Open {
-            number,
-            link,
-            demand,
-            began: self.network.now(),
-            asked: false,
-            activity: Activity::new(self.network.now()),
-        };
-        self.open.insert(end.connection, open);
-    }
-
-    /// Takes note of what every connection has moved.
-    fn look(&mut self) {
-        let now = self.network.now();
-        for (connection, open) in &mut self.open {
-            let client = End {
-                connection: *connection,
-                client: true,
-            };
-            let moved = [
-                self.network.acknowledged(client),
-                self.network.arrived(client),
-            ];
-            open.activity.on_moved(now, moved.map(ByteCount::new));
+        let size = self.served[*number].arrival.size.as_u64();
+        let left = size - self.network.written(end);
+        if left > 0 && self.network.arrived(end) == REQUEST {
+            self.network.write(end, left);
         }
     }
 
-    /// Reads the interfaces' counters.
-    fn count(&mut self) {
-        self.look();
-        let now = self.network.now();
-        let mut busy = vec![[false; 2]; self.links.len()];
-        for open in self.open.values_mut() {
-            let was_busy = open.activity.was_busy();
-            for way in 0..2 {
-                busy[open.link][way] |= was_busy[way];
-            }
-        }
-        for (place, link) in self.links.iter_mut().enumerate() {
-            link.on_counter(now, self.network.carried(place), busy[place]);
-        }
-        self.network.set_alarm(now + COUNTED_EVERY, COUNT);
-    }
-
-    fn views(&mut self) -> Vec<LinkView> {
-        self.look();
-        let now = self.network.now();
-        let mut views: Vec<LinkView> = self.links.iter().map(KnownLink::view).collect();
-        for open in self.open.values() {
-            if open.asked && open.activity.is_idle(now, views[open.link].latency) {
-                continue;
-            }
-            let [up, down] = open.activity.moved();
-            let load = &mut views[open.link].load;
-            load.connections += 1;
-            load.up += remaining(open.demand.up, up);
-            load.down += remaining(open.demand.down, down);
-        }
-        for (link, view) in self.links.iter_mut().zip(&mut views) {
-            if view.load == Load::default() {
-                link.on_empty();
-                *view = link.view();
-            }
-        }
-        views
-    }
-
-    fn on_end(&mut self, end: End) {
-        let Some(open) = self.open.get_mut(&end.connection) else {
+    /// The client asks once it is connected, and closes once it has the answer.
+    fn on_client(&mut self, end: End) {
+        let Some(number) = self.open.get(&end.connection).copied() else {
             return;
         };
-        let size = self.served[open.number].arrival.size;
-        if !end.client {
-            let heard = self.network.arrived(end) == REQUEST;
-            let left = size.as_u64() - self.network.written(end);
-            if heard && left > 0 {
-                self.network.write(end, left);
-            }
-            return;
-        }
-        if !open.asked && self.network.is_established(end) {
-            open.asked = true;
-            let took = self.network.now().since(open.began);
-            self.links[open.link].on_handshake(took);
+        if self.network.is_established(end) && self.network.written(end) == 0 {
             self.network.write(end, REQUEST);
         }
-        if self.network.arrived(end) == size.as_u64() {
-            self.end(end);
+        self.daemon.handle_end(&self.network, end);
+        let served = &mut self.served[number];
+        if self.network.arrived(end) == served.arrival.size.as_u64() {
+            served.ended = Some(self.network.now().since(self.began));
+            self.daemon.end(&mut self.network, end);
+            self.open.remove(&end.connection);
+            self.left -= 1;
         }
-    }
-
-    fn end(&mut self, end: End) {
-        let Some(open) = self.open.remove(&end.connection) else {
-            return;
-        };
-        self.network.close(end, true);
-        let now = self.network.now();
-        let served = &mut self.served[open.number];
-        served.ended = Some(now.since(self.began));
-        let moved = [ByteCount::new(REQUEST), served.arrival.size];
-        self.demands[served.arrival.application].observe(moved[0], moved[1]);
-        self.links[open.link].on_end(now, moved, now.since(open.began));
-        self.left -= 1;
     }
 }
 
