@@ -22,6 +22,7 @@ mod send;
 mod snapshot;
 #[cfg(test)]
 mod testing;
+mod traffic;
 
 pub use association::Association;
 pub use config::{AssociationConfig, Checksum, ConnectStrategy, Control, LossRule, Selection};
@@ -32,4 +33,5 @@ pub use hawser_wire::sctp::Framing;
 pub use receive::{End, Received};
 pub use route::{LinkInfo, Local, PathSelector, Route, Transmit};
 pub use send::{Message, OwnerBacklog, Reliability};
-pub use snapshot::{Backlog, PathSnapshot, Traffic};
+pub use snapshot::{Backlog, PathSnapshot};
+pub use traffic::Traffic;

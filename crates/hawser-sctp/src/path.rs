@@ -5,6 +5,7 @@ mod asconf;
 mod flight;
 mod heartbeat;
 mod packet_size;
+mod probing;
 mod rtt;
 mod selection;
 mod table;
@@ -17,15 +18,14 @@ use hawser_sched::rules::LinkRules;
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, PathId, Rate};
 use hawser_wire::sctp::{DataOrder, Framing, StreamNumber};
 
-use crate::AssociationConfig;
 use crate::congestion::{self, Acknowledged, CongestionControl, Lost};
 use crate::route::{LinkInfo, Route};
-use crate::snapshot::Traffic;
+use crate::{AssociationConfig, Traffic};
 pub(crate) use asconf::{AddressRequest, Asconf};
 pub(crate) use flight::{Flight, SentPacket};
 use heartbeat::Heartbeat;
-pub(crate) use heartbeat::HeartbeatToSend;
 use packet_size::PacketSize;
+pub(crate) use probing::HeartbeatToSend;
 pub(crate) use rtt::{RttEstimator, failure_delay};
 pub(crate) use table::Paths;
 
@@ -132,6 +132,11 @@ impl Path {
         ChannelId::new(self.id.value())
     }
 
+    /// Returns the path that has this name for schedulers.
+    pub(crate) const fn of_channel(channel: ChannelId) -> PathId {
+        PathId::new(channel.value())
+    }
+
     /// Handles a packet with `size` bytes that need acknowledgement. `flight`: bytes in flight
     /// before it.
     pub(crate) fn on_sent(&mut self, now: Instant, size: ByteCount, flight: ByteCount) {
@@ -191,9 +196,41 @@ impl Path {
         self.delivery.rate()
     }
 
+    /// Tells whether a packet may leave now: the congestion window has room, and pacing allows it.
+    pub(crate) fn is_ready(&self, now: Instant) -> bool {
+        self.flight.is_ready(now, self.congestion.window())
+    }
+
     /// Tells whether the congestion window has room.
     pub(crate) fn has_room(&self) -> bool {
         self.flight.bytes() < self.congestion.window()
+    }
+
+    /// Tells whether the path is given up: it has failed more than `most` times, or was never
+    /// confirmed after many heartbeats.
+    fn is_given_up(&self, now: Instant, most: u32) -> bool {
+        match self.state {
+            PathState::Unconfirmed => self.errors > most.min(UNCONFIRMED_TRIES - 1),
+            PathState::Active | PathState::Inactive => self.has_failed(now, most),
+        }
+    }
+
+    /// Tells whether the path has failed more than `most` times in a row, for as long as that many
+    /// time-outs last by the specification. A shorter RTO must not give up sooner.
+    fn has_failed(&self, now: Instant, most: u32) -> bool {
+        let silence = now.since(self.failing_since);
+        self.errors > most && silence >= self.rtt.failure_delay(most)
+    }
+
+    /// Requests a heartbeat, since chunks were acknowledged sooner than the path's round-trip time
+    /// allows.
+    pub(crate) fn request_heartbeat(&mut self) {
+        self.heartbeat.request();
+    }
+
+    /// Tells whether the path is active and without recent time-outs.
+    pub(crate) fn has_answered_all(&self) -> bool {
+        self.state == PathState::Active && self.errors == 0
     }
 
     /// Handles an answer on the path.
@@ -259,3 +296,5 @@ fn overhead(framing: Framing) -> usize {
 
 /// Consecutive time-outs after which packets may have become too large for the path.
 const BLACK_HOLE: u32 = 2;
+/// Number of heartbeats to an unconfirmed address before the pauses become long.
+const UNCONFIRMED_TRIES: u32 = 8;

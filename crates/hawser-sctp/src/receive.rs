@@ -4,106 +4,29 @@ mod acknowledger;
 mod arrivals;
 mod assembly;
 mod fragments;
+mod message;
 #[cfg(test)]
 mod tests;
 
 use bytes::Bytes;
 use hawser_types::Instant;
 use hawser_wire::sctp::{Data, DataOrder, ForwardTsn, Sack, StreamNumber, Tsn};
-use smallvec::SmallVec;
 
 use crate::AssociationConfig;
 use crate::error::Misbehaviour;
 use acknowledger::{Acknowledger, Holes};
 use arrivals::{Arrivals, Novelty};
 use assembly::Assembly;
-use fragments::MessageHeader;
+use message::charge;
 
-/// A received message, or a piece of one that is too long to wait for its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Received {
-    /// The stream of the message.
-    pub stream: StreamNumber,
-    /// Payload protocol identifier, set by the sender.
-    pub protocol: u32,
-    /// The message was delivered as soon as it was complete.
-    pub unordered: bool,
-    /// Number of the message: equal in all its pieces, different from other messages being
-    /// delivered.
-    pub message: u32,
-    /// End of the message or of the piece.
-    pub end: End,
-    parts: SmallVec<[Bytes; 1]>,
-    /// Buffer charge while it was kept, in bytes.
-    charge: usize,
-}
-
-/// How a [`Received`] ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The message is complete.
-    Whole,
-    /// Another piece follows: the buffer was too full to wait for the end.
-    More,
-    /// Empty: the sender has abandoned the rest of a message delivered in part ([`End::More`]).
-    GivenUp,
-}
-
-impl Received {
-    /// Returns the length of the payload.
-    pub fn length(&self) -> usize {
-        self.parts.iter().map(Bytes::len).sum()
-    }
-
-    /// Returns the payload in one piece; copied if it has several parts.
-    pub fn payload(&self) -> Bytes {
-        match &self.parts[..] {
-            [only] => only.clone(),
-            parts => parts.concat().into(),
-        }
-    }
-
-    /// Returns the parts of the payload, in order.
-    pub fn parts(&self) -> &[Bytes] {
-        &self.parts
-    }
-
-    fn of(head: MessageHeader) -> Self {
-        Self {
-            stream: head.stream,
-            protocol: head.protocol,
-            unordered: head.unordered,
-            message: head.number,
-            end: End::Whole,
-            parts: SmallVec::new(),
-            charge: 0,
-        }
-    }
-
-    fn given_up(head: MessageHeader) -> Self {
-        Self {
-            end: End::GivenUp,
-            ..Self::of(head)
-        }
-    }
-
-    /// Reserves memory for this many parts.
-    fn reserve(&mut self, parts: usize) {
-        self.parts.reserve_exact(parts);
-    }
-
-    fn push(&mut self, part: Bytes) {
-        self.charge += charge(&part);
-        self.parts.push(part);
-    }
-}
+pub use message::{End, Received};
 
 /// The receiving half of an association.
 ///
 /// Its memory is bounded whatever the peer sends: every part is charged with its payload and
-/// [`PART_OVERHEAD`]. Beyond the receive buffer only parts that fill holes are kept, up to twice
-/// the buffer, and the part that blocks all others, up to four times. Other parts are dropped as if
-/// the network had lost them. Acknowledged data is never dropped.
+/// [`PART_OVERHEAD`](message::PART_OVERHEAD). Beyond the receive buffer only parts that fill holes
+/// are kept, up to twice the buffer, and the part that blocks all others, up to four times. Other
+/// parts are dropped as if the network had lost them. Acknowledged data is never dropped.
 #[derive(Debug)]
 pub(crate) struct Inbound {
     streams: u16,
@@ -278,14 +201,6 @@ impl Inbound {
         held <= self.capacity || fills || is_awaited
     }
 }
-
-/// Returns the buffer charge of a part.
-fn charge(payload: &Bytes) -> usize {
-    payload.len() + PART_OVERHEAD
-}
-
-/// Memory for a part besides its payload: a table entry and an allocation.
-const PART_OVERHEAD: usize = 160;
 
 /// Payload length below which a part is copied: a slice keeps its whole datagram in memory, so a
 /// small part would keep far more than its charge.

@@ -4,87 +4,37 @@ mod abandon;
 mod acknowledge;
 mod choose;
 mod duplicate;
+mod job;
+mod message;
 mod queue;
 mod recovery;
 mod reports;
 #[cfg(test)]
 mod tests;
+mod train;
 mod transmit;
 mod window;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use bytes::Bytes;
 use hawser_sched::chunk::{ChunkPolicy, ChunkScheduler};
 use hawser_types::{ByteCount, Instant, PathId};
-use hawser_wire::sctp::{Framing, StreamNumber};
+use hawser_wire::sctp::{ForwardTsn, Framing, StreamNumber};
 use smallvec::SmallVec;
 
 use crate::handshake::Negotiated;
+use crate::path::Paths;
 use crate::{AssociationConfig, Backlog, Event, LossRule, SendError};
 use abandon::Abandon;
-use choose::Train;
 use duplicate::Budget;
-use queue::Queue;
-use transmit::Job;
-use window::{Transmission, Window};
+use job::Job;
+use message::{MessageId, OVERHEAD};
+use queue::{Next, Queue};
+use train::Train;
+use window::{Record, Transmission, Window};
 
-/// A message to be sent: it arrives whole or not at all.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
-    /// At least one byte, at most [`AssociationConfig::max_message`].
-    pub payload: Bytes,
-    /// Payload protocol identifier; 0 for none.
-    pub protocol: u32,
-    /// The message is delivered as soon as it has arrived, in any order.
-    pub unordered: bool,
-    /// Limit after which the message is abandoned.
-    pub reliability: Reliability,
-    /// The message is sent with a redundant copy at once: over a second path of similar delay, or
-    /// over the same path if it has been losing packets. So a loss causes no delay. For short
-    /// messages; at most one byte in fifty, and 256 kbit/s, is duplicated.
-    pub twice: bool,
-}
-
-impl Message {
-    /// Creates an ordered message that is never abandoned.
-    pub fn new(payload: Bytes) -> Self {
-        Self {
-            payload,
-            protocol: 0,
-            unordered: false,
-            reliability: Reliability::Full,
-            twice: false,
-        }
-    }
-}
-
-/// Limit after which a message that has not arrived is abandoned.
-///
-/// Where the peer does not support that (RFC 3758), only messages that were not sent at all are
-/// abandoned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Reliability {
-    /// Never.
-    #[default]
-    Full,
-    /// At this instant.
-    Until(Instant),
-    /// This long after it was queued.
-    Lifetime(Duration),
-    /// When a part of it would need more than this many retransmissions.
-    Retransmissions(u32),
-}
-
-/// Data that the owner of an association has not handed over yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OwnerBacklog {
-    /// Bytes of it.
-    pub bytes: ByteCount,
-    /// More data keeps coming, so that the total is unknown.
-    pub more: bool,
-}
+pub use message::{Message, OwnerBacklog, Reliability};
 
 /// The sending half of an association: message queues and the compound congestion window.
 ///
@@ -232,6 +182,34 @@ impl Outbound {
         self.events.pop_front()
     }
 
+    /// Tells whether [`Self::poll_forward_tsn`] may have a chunk.
+    pub(crate) fn is_forward_tsn_due(&self) -> bool {
+        self.abandon.is_forward_tsn_due()
+    }
+
+    /// Returns the FORWARD-TSN that is due.
+    pub(crate) fn poll_forward_tsn(&mut self, now: Instant) -> Option<ForwardTsn> {
+        let interleaved = self.queue.is_interleaving();
+        self.abandon
+            .poll_forward_tsn(now, &self.window, interleaved)
+    }
+
+    /// Abandons messages whose time is over.
+    fn expire(&mut self, now: Instant, paths: &mut Paths) {
+        while let Some(id) = self.abandon.expired(now) {
+            self.give_up(id, paths);
+        }
+    }
+
+    /// Abandons a message.
+    fn give_up(&mut self, id: MessageId, paths: &mut Paths) {
+        let (queue, window) = (&mut self.queue, &mut self.window);
+        if let Some(stream) = self.abandon.give_up(id, queue, window, paths) {
+            self.events.push_back(Event::Abandoned(stream));
+            self.note_room();
+        }
+    }
+
     /// Returns the room in the peer's window: 0 when a SACK could not report any more chunks.
     fn room(&self) -> u64 {
         if self.window.len() >= MAX_CHUNKS {
@@ -239,6 +217,31 @@ impl Outbound {
         }
         self.peer_window
             .saturating_sub(self.window.bytes_in_flight())
+    }
+
+    /// Returns the maximum payload of the next chunk that can be retransmitted over any path.
+    fn smallest_payload(&self, paths: &Paths, next: &Next) -> usize {
+        let packet = paths.smallest_packet();
+        let room = packet.saturating_sub(self.framing.packet_header());
+        next.payload_within(self.framing, room)
+    }
+
+    /// Returns the payload of the next chunk in a packet of its own.
+    fn next_payload(&self, paths: &Paths, next: &Next) -> usize {
+        next.rest.min(self.smallest_payload(paths, next))
+    }
+
+    /// Tells whether a new chunk of this payload may be sent: the peer has room, or nothing is in
+    /// flight and one chunk probes the window.
+    fn has_room_for(&self, payload: usize) -> bool {
+        payload as u64 <= self.room() || self.window.bytes_in_flight() == 0
+    }
+
+    /// Tells whether a failed chunk may be sent again. The first of the window always may, since
+    /// the peer waits for it.
+    fn may_retransmit(&self, chunk: u64, record: &Record) -> bool {
+        let length = record.data.payload.len();
+        chunk == self.window.first() || self.has_room_for(length)
     }
 
     /// Returns the buffer limit for a message of this size. A quarter beyond the send buffer is
@@ -268,9 +271,6 @@ impl Outbound {
 
 /// Fraction of the buffer (1/64) up to which a message is small.
 const SMALL: u64 = 64;
-
-/// Memory for a message or chunk besides its payload.
-const OVERHEAD: u64 = 256;
 
 /// Maximum number of chunks in the window: a gap block has 16 bits.
 const MAX_CHUNKS: usize = 65535;

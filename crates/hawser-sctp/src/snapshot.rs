@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use hawser_types::{ByteCount, Instant, LinkIndex, Rate};
 
-use crate::Route;
 use crate::path::{Path, PathState};
+use crate::{Route, Traffic};
 
 /// State of a path at one moment: a row of the paper's table of virtual associations.
 ///
@@ -38,15 +38,6 @@ pub struct PathSnapshot {
     pub received: Traffic,
 }
 
-/// Packets in one direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// Number of packets.
-    pub packets: u64,
-    /// Bytes of the packets, with all SCTP headers.
-    pub bytes: ByteCount,
-}
-
 /// Data given to an association to send and not yet acknowledged by the peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
@@ -59,13 +50,6 @@ pub struct Backlog {
     /// Payload duplicated so far because of [`Message::twice`](crate::Message::twice), beyond the
     /// fixed rate that is always allowed.
     pub sent_twice: ByteCount,
-}
-
-impl Traffic {
-    pub(crate) fn add(&mut self, size: usize) {
-        self.packets += 1;
-        self.bytes += ByteCount::from(size);
-    }
 }
 
 impl PathSnapshot {

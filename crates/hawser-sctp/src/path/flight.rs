@@ -243,7 +243,8 @@ impl Flight {
         }
         let lost = lost.take();
         self.book_lost(&lost);
-        self.reordering.on_lost(&lost, self.next_number());
+        self.reordering
+            .on_lost(lost.number, lost.open, self.next_number());
         Some(lost)
     }
 
@@ -254,7 +255,9 @@ impl Flight {
         lost.iter().for_each(|packet| self.book_lost(packet));
         self.probe = Probe::Idle;
         let next = self.next_number();
-        self.reordering.on_timeout(&lost, next);
+        let first = lost.first().map_or(next, |packet| packet.number);
+        let chunks = lost.iter().map(|packet| packet.open).sum();
+        self.reordering.on_timeout(first, chunks, next);
         lost
     }
 

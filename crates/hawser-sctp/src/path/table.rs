@@ -6,8 +6,9 @@ use hawser_types::{Instant, PathId};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
+use super::heartbeat::link_in;
 use super::selection::{self, Candidate};
-use super::{HeartbeatToSend, Path, PathState};
+use super::{Path, PathState};
 use crate::event::Event;
 use crate::route::{LinkInfo, Local, Route};
 use crate::{AssociationConfig, Selection};
@@ -224,7 +225,7 @@ impl Paths {
 
     /// Handles a HEARTBEAT, which may state the peer's link.
     pub(crate) fn on_heartbeat(&mut self, route: &Route, info: &[u8]) {
-        let Some(link) = super::heartbeat::link_in(info) else {
+        let Some(link) = link_in(info) else {
             return;
         };
         let path = self.paths.iter_mut().find(|path| path.route == *route);
@@ -234,51 +235,29 @@ impl Paths {
         }
     }
 
-    /// Handles a HEARTBEAT ACK; one that matches no heartbeat is ignored.
-    pub(crate) fn on_heartbeat_ack(&mut self, now: Instant, info: &[u8]) {
-        if let Some(id) = self.answered_by(now, info) {
-            self.on_answered(now, id);
-            self.select();
-        }
-    }
-
-    /// Returns a HEARTBEAT that is due.
-    pub(crate) fn poll_heartbeat(&mut self, now: Instant) -> Option<HeartbeatToSend> {
-        self.heartbeat_due(now)
-    }
-
-    /// Counts heartbeats that were not answered in time.
-    pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        for path in &mut self.paths {
-            path.was_suspect = path.is_suspect(now);
-        }
-        for (id, asked) in self.unanswered(now) {
-            self.on_timeout_counted(now, asked, id);
-        }
-        if self.reselects() && self.reselect <= now {
-            self.reselect = now + self.config.heartbeat_interval;
-            self.select();
-        }
-    }
-
-    /// Returns when [`Self::handle_timeout`] or [`Self::poll_heartbeat`] has something to do.
-    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        let reselect = Some(self.reselect).filter(|_| self.reselects());
-        let wakes = self.paths.iter().map(|path| self.wakes_at(path));
-        wakes.chain(reselect).min()
-    }
-
     /// Returns the next [`Event::PathUp`] or [`Event::PathDown`].
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    fn reselects(&self) -> bool {
-        matches!(self.config.selection, Selection::Paper { .. })
+    /// Returns when [`Self::reselect`] has something to do.
+    pub(super) fn reselects_at(&self) -> Option<Instant> {
+        match self.config.selection {
+            Selection::Paper { .. } => Some(self.reselect),
+            Selection::Answering => None,
+        }
+    }
+
+    /// Selects the paths that carry data, if that is due by [`Selection::Paper`].
+    pub(super) fn reselect(&mut self, now: Instant) {
+        if self.reselects_at().is_some_and(|at| at <= now) {
+            self.reselect = now + self.config.heartbeat_interval;
+            self.select();
+        }
     }
 
     /// Selects the paths that carry data.
-    fn select(&mut self) {
+    pub(super) fn select(&mut self) {
         let chosen = match self.config.selection {
             Selection::Answering => None,
             Selection::Paper { theta } => {

@@ -2,8 +2,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use hawser_wire::sctp::{Data, DataOrder, ForwardTsn, SkippedStream};
 
-use super::fragments::{Dropped, FragmentKey, Fragments, MessageHeader, Part};
-use super::{End, PART_OVERHEAD, Received, charge};
+use super::fragments::{Dropped, FragmentKey, Fragments, Part};
+use super::message::{End, MessageHeader, PART_OVERHEAD, Received, charge};
 use crate::error::Misbehaviour;
 
 /// Assembles messages from parts, and puts those of each stream in order.
@@ -58,7 +58,7 @@ impl Assembly {
 
     pub(super) fn receive(&mut self) -> Option<Received> {
         let received = self.ready.pop_front()?;
-        self.readable -= received.charge;
+        self.readable -= received.charge();
         Some(received)
     }
 
@@ -158,8 +158,8 @@ impl Assembly {
     }
 
     fn make_readable(&mut self, received: Received) {
-        self.unfinished -= received.charge;
-        self.readable += received.charge;
+        self.unfinished -= received.charge();
+        self.readable += received.charge();
         self.ready.push_back(received);
     }
 

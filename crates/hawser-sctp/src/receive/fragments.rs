@@ -1,9 +1,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use hawser_wire::sctp::StreamNumber;
 
-use super::{End, Received, charge};
+use super::message::{End, MessageHeader, Received, charge};
 use crate::error::Misbehaviour;
 
 /// Parts of incomplete messages.
@@ -24,17 +23,6 @@ pub(super) struct FragmentKey {
     pub(super) lane: u32,
     /// With I-DATA, the numbers of the message and of the part; else the TSN.
     pub(super) position: u64,
-}
-
-/// Properties common to all parts of a message.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct MessageHeader {
-    pub(super) stream: StreamNumber,
-    pub(super) unordered: bool,
-    /// Number of the message in the stream; for an unordered DATA message, the TSN of the part.
-    pub(super) number: u32,
-    /// Payload protocol identifier, from the first part.
-    pub(super) protocol: u32,
 }
 
 #[derive(Debug)]

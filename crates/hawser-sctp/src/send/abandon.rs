@@ -7,14 +7,10 @@ use hawser_types::Instant;
 use hawser_wire::sctp::{DataOrder, ForwardTsn, SkippedStream, StreamNumber};
 use smallvec::SmallVec;
 
+use super::message::{MessageId, Reliability};
+use super::queue::Queue;
 use super::window::{Status, Window};
-use super::{Outbound, Reliability};
-use crate::Event;
 use crate::path::Paths;
-
-/// Identifier of a message that may be abandoned.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct MessageId(u64);
 
 /// The messages that may be abandoned, and the reports to the peer.
 #[derive(Debug)]
@@ -69,7 +65,7 @@ impl Abandon {
             Reliability::Retransmissions(count) => (None, Some(count)),
         };
         let id = self.next;
-        self.next = MessageId(id.0 + 1);
+        self.next = id.next();
         self.deadlines.extend(until.map(|at| (at, id)));
         let limited = Limited {
             stream,
@@ -97,12 +93,8 @@ impl Abandon {
     }
 
     /// Forgets a message that has arrived or can no longer be abandoned.
-    pub(super) fn forget(&mut self, id: MessageId) -> Option<StreamNumber> {
-        let message = self.messages.remove(&id)?;
-        if let Some(at) = message.until {
-            self.deadlines.remove(&(at, id));
-        }
-        Some(message.stream)
+    pub(super) fn forget(&mut self, id: MessageId) {
+        self.remove(id);
     }
 
     /// Tells whether the loss of a chunk after this many transmissions abandons the message.
@@ -116,8 +108,109 @@ impl Abandon {
         self.deadlines.first().map(|(at, _)| *at)
     }
 
+    /// Returns the message that expired first; the same one until it is abandoned or forgotten.
+    pub(super) fn expired(&self, now: Instant) -> Option<MessageId> {
+        let (at, id) = self.deadlines.first()?;
+        (*at <= now).then_some(*id)
+    }
+
+    /// Abandons a message: its waiting part, and its chunks sent. Returns its stream; `None` if it
+    /// has arrived.
+    pub(super) fn give_up(
+        &mut self,
+        id: MessageId,
+        queue: &mut Queue,
+        window: &mut Window,
+        paths: &mut Paths,
+    ) -> Option<StreamNumber> {
+        let Limited {
+            stream,
+            chunks,
+            cut,
+            ..
+        } = self.remove(id)?;
+        let arrived = |chunk: &u64| {
+            let record = window.get(*chunk);
+            record.is_none_or(|record| record.status == Status::Ack)
+        };
+        if cut && chunks.iter().all(arrived) {
+            return None;
+        }
+        let end = queue.drop_message(stream, id);
+        let end = end.map(|end| window.push(end, None));
+        for chunk in chunks.into_iter().chain(end) {
+            let Some(record) = window.get_mut(chunk) else {
+                continue;
+            };
+            let size = record.size();
+            for transmission in std::mem::take(&mut record.in_flight) {
+                if let Some(path) = paths.path_mut(transmission.path) {
+                    path.flight.forget(transmission.packet, size);
+                }
+            }
+            window.set_status(chunk, Status::Abandoned);
+        }
+        self.advance(window);
+        Some(stream)
+    }
+
+    /// Tells whether [`Self::poll_forward_tsn`] may have a chunk.
+    pub(super) fn is_forward_tsn_due(&self) -> bool {
+        self.due
+    }
+
+    /// Returns the FORWARD-TSN that is due. `interleaved`: messages are sent as I-DATA.
+    pub(super) fn poll_forward_tsn(
+        &mut self,
+        now: Instant,
+        window: &Window,
+        interleaved: bool,
+    ) -> Option<ForwardTsn> {
+        if !std::mem::take(&mut self.due) || !self.is_unconfirmed(window) {
+            return None;
+        }
+        self.sent_at = now;
+        let mut skipped: BTreeMap<(StreamNumber, bool), u32> = BTreeMap::new();
+        let mut end = window.first();
+        while let Some(record) = window.get(end).filter(|_| end < self.point) {
+            let data = &record.data;
+            let has_number = matches!(data.order, DataOrder::Interleaved { .. });
+            // FORWARD-TSN lists no unordered messages, and need not.
+            if has_number || !data.unordered {
+                let key = (data.stream, data.unordered);
+                if skipped.len() == MAX_SKIPPED && !skipped.contains_key(&key) {
+                    break;
+                }
+                skipped.insert(key, last_of(data.order));
+            }
+            end += 1;
+        }
+        if end < self.point {
+            // The rest follows once the peer has acknowledged these.
+            self.point = end;
+        }
+        let skipped = skipped
+            .into_iter()
+            .map(|((stream, unordered), last)| SkippedStream {
+                stream,
+                unordered,
+                last,
+            });
+        Some(ForwardTsn {
+            cumulative: window.tsn(end.wrapping_sub(1)),
+            interleaved,
+            skipped: skipped.collect(),
+        })
+    }
+
+    /// Repeats FORWARD-TSN if the peer has not confirmed it in time.
+    pub(super) fn repeat_forward_tsn(&mut self, now: Instant, window: &Window, paths: &Paths) {
+        let at = self.repeat_at(window, paths);
+        self.due |= at.is_some_and(|at| at <= now);
+    }
+
     /// Advances the point over abandoned chunks.
-    fn advance(&mut self, window: &Window) {
+    pub(super) fn advance(&mut self, window: &Window) {
         let before = self.point;
         self.point = before.max(window.first());
         while window
@@ -130,7 +223,7 @@ impl Abandon {
     }
 
     /// Tells whether the peer has not confirmed the point yet.
-    pub(super) fn is_unconfirmed(&self, window: &Window) -> bool {
+    fn is_unconfirmed(&self, window: &Window) -> bool {
         self.point > window.first()
     }
 
@@ -142,106 +235,13 @@ impl Abandon {
         let best = paths.path(paths.best(self.sent_at)?)?;
         Some(self.sent_at + best.rtt.rto())
     }
-}
 
-impl Outbound {
-    /// Tells whether [`Self::poll_forward_tsn`] may have a chunk.
-    pub(crate) fn is_forward_tsn_due(&self) -> bool {
-        self.abandon.due
-    }
-
-    /// Returns the FORWARD-TSN that is due.
-    pub(crate) fn poll_forward_tsn(&mut self, now: Instant) -> Option<ForwardTsn> {
-        if !std::mem::take(&mut self.abandon.due) || !self.abandon.is_unconfirmed(&self.window) {
-            return None;
+    fn remove(&mut self, id: MessageId) -> Option<Limited> {
+        let message = self.messages.remove(&id)?;
+        if let Some(at) = message.until {
+            self.deadlines.remove(&(at, id));
         }
-        self.abandon.sent_at = now;
-        let mut skipped: BTreeMap<(StreamNumber, bool), u32> = BTreeMap::new();
-        let mut end = self.window.first();
-        while let Some(record) = self.window.get(end).filter(|_| end < self.abandon.point) {
-            let data = &record.data;
-            let interleaved = matches!(data.order, DataOrder::Interleaved { .. });
-            // FORWARD-TSN lists no unordered messages, and need not.
-            if interleaved || !data.unordered {
-                let key = (data.stream, data.unordered);
-                if skipped.len() == MAX_SKIPPED && !skipped.contains_key(&key) {
-                    break;
-                }
-                skipped.insert(key, last_of(data.order));
-            }
-            end += 1;
-        }
-        if end < self.abandon.point {
-            // The rest follows once the peer has acknowledged these.
-            self.abandon.point = end;
-        }
-        let skipped = skipped
-            .into_iter()
-            .map(|((stream, unordered), last)| SkippedStream {
-                stream,
-                unordered,
-                last,
-            });
-        Some(ForwardTsn {
-            cumulative: self.window.tsn(end.wrapping_sub(1)),
-            interleaved: self.queue.is_interleaving(),
-            skipped: skipped.collect(),
-        })
-    }
-
-    /// Abandons messages whose time is over.
-    pub(super) fn expire(&mut self, now: Instant, paths: &mut Paths) {
-        while let Some((at, id)) = self.abandon.deadlines.first().copied() {
-            if at > now {
-                return;
-            }
-            self.give_up(id, paths);
-        }
-    }
-
-    /// Abandons a message: its waiting part, and its chunks sent.
-    pub(super) fn give_up(&mut self, id: MessageId, paths: &mut Paths) {
-        let Some(message) = self.abandon.messages.get(&id) else {
-            return;
-        };
-        let (stream, chunks) = (message.stream, message.chunks.clone());
-        let arrived = |chunk: &u64| {
-            let record = self.window.get(*chunk);
-            record.is_none_or(|record| record.status == Status::Ack)
-        };
-        let has_arrived = message.cut && chunks.iter().all(arrived);
-        self.abandon.forget(id);
-        if has_arrived {
-            return;
-        }
-        let end = self.queue.drop_message(stream, id);
-        let end = end.map(|end| self.window.push(end, None));
-        for chunk in chunks.into_iter().chain(end) {
-            let Some(record) = self.window.get_mut(chunk) else {
-                continue;
-            };
-            let size = record.size();
-            for transmission in std::mem::take(&mut record.in_flight) {
-                if let Some(path) = paths.path_mut(transmission.path) {
-                    path.flight.forget(transmission.packet, size);
-                }
-            }
-            self.window.set_status(chunk, Status::Abandoned);
-        }
-        self.abandon.advance(&self.window);
-        self.events.push_back(Event::Abandoned(stream));
-        self.note_room();
-    }
-
-    /// Advances the point after the window has moved.
-    pub(super) fn advance_abandoned(&mut self) {
-        self.abandon.advance(&self.window);
-    }
-
-    /// Repeats FORWARD-TSN if the peer has not confirmed it in time.
-    pub(super) fn repeat_forward_tsn(&mut self, now: Instant, paths: &Paths) {
-        let at = self.abandon.repeat_at(&self.window, paths);
-        self.abandon.due |= at.is_some_and(|at| at <= now);
+        Some(message)
     }
 }
 

@@ -89,7 +89,7 @@ impl Outbound {
             self.conclude(now, id, may_grow, paths);
         }
         self.count_reports(now, advanced, newest, paths);
-        self.advance_abandoned();
+        self.abandon.advance(&self.window);
         self.note_room();
         acknowledged
     }

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use hawser_sched::PathView;
 use hawser_sched::chunk::{ChunkPolicy, ChunkUnit, Decision};
-use hawser_types::{ByteCount, ChannelId, Instant, PathId, Permission};
+use hawser_types::{ByteCount, Instant, PathId, Permission};
 use smallvec::SmallVec;
 
 use super::Outbound;
-use super::transmit::{Job, Kind, LOOK_AHEAD};
-use super::window::{Record, Status};
+use super::job::{Job, Kind};
+use super::train::Train;
+use super::window::{LOOK_AHEAD, Record, Status};
 use crate::LossRule;
 use crate::path::{Path, PathState, Paths};
 
@@ -19,16 +20,6 @@ struct Candidate {
     path: PathId,
     rtt: Duration,
     ready: bool,
-}
-
-/// A packet train: consecutive packets on one path, by one decision of the policy.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Train {
-    path: PathId,
-    /// Instant at which all of them leave; later, the decision may be outdated.
-    now: Instant,
-    /// Bytes in flight on the path at the end of the train.
-    end: ByteCount,
 }
 
 impl Outbound {
@@ -58,7 +49,7 @@ impl Outbound {
         if !self.window.has_retransmissions() {
             return None;
         }
-        let candidates = candidates(paths.views(now, |path| is_ready(now, path)));
+        let candidates = candidates(paths.views(now, |path| path.is_ready(now)));
         let mut wake_at = None;
         for chunk in self.window.to_retransmit().take(LOOK_AHEAD) {
             let record = self.window.get(chunk);
@@ -86,7 +77,7 @@ impl Outbound {
     fn choose_suspect_reinjection(&mut self, now: Instant, paths: &mut Paths) -> Option<Job> {
         let is_silent = |path: &&Path| path.is_suspect(now) && path.flight.uncopied().is_some();
         let silent = paths.iter().find(is_silent)?.id;
-        let candidates = candidates(paths.views(now, |path| is_ready(now, path)));
+        let candidates = candidates(paths.views(now, |path| path.is_ready(now)));
         let others = candidates.iter().filter(|it| it.path != silent);
         let path = quickest(others.filter(|it| it.ready))?;
         let flight = &mut paths.path_mut(silent)?.flight;
@@ -111,26 +102,32 @@ impl Outbound {
         }
         if let Some(only) = only_path(paths) {
             let (path, kind) = (only.id, Kind::New { second: None });
-            return is_ready(now, only).then_some(Job { path, kind });
+            return only.is_ready(now).then_some(Job { path, kind });
         }
-        if let Some(path) = self.goes_on(now, paths) {
+        let train = self.train.filter(|train| train.goes_on(now, paths));
+        if let Some(path) = train.map(|train| train.path()) {
             let kind = Kind::New { second: None };
             return Some(Job { path, kind });
         }
-        if !paths.iter().any(|path| is_ready(now, path)) {
+        if !paths.iter().any(|path| path.is_ready(now)) {
             return None;
         }
         let unit = self.unit();
-        let views = paths.views(now, |path| is_ready(now, path));
+        let views = paths.views(now, |path| path.is_ready(now));
         if !views.iter().any(|view| view.ready) {
             return None;
         }
         let (path, second) = match self.scheduler.select(now, unit, views) {
             Decision::Channel(channel, _) => {
-                self.begin_train(now, paths, path_of(channel));
-                (path_of(channel), None)
+                let id = Path::of_channel(channel);
+                let is_train = self.scheduler.policy() == ChunkPolicy::Auto;
+                let path = paths.path(id).filter(|_| is_train);
+                self.train = path.and_then(|path| Train::begin(now, path));
+                (id, None)
             }
-            Decision::Duplicate([first, second], _) => (path_of(first), Some(path_of(second))),
+            Decision::Duplicate([first, second], _) => {
+                (Path::of_channel(first), Some(Path::of_channel(second)))
+            }
             Decision::Wait(until, _) => {
                 let until = until.map(|at| at.max(now + TICK));
                 self.wake_at = self.wake_at.into_iter().chain(until).min();
@@ -139,28 +136,6 @@ impl Outbound {
         };
         let kind = Kind::New { second };
         Some(Job { path, kind })
-    }
-
-    /// Starts a packet train after a decision of `auto`: data that the path carries in a negligible
-    /// time follows on it, so that the peer gets chunks in rows instead of alternating between
-    /// paths.
-    fn begin_train(&mut self, now: Instant, paths: &Paths, id: PathId) {
-        let path = paths.path(id);
-        let chosen = path.filter(|_| self.scheduler.policy() == ChunkPolicy::Auto);
-        self.train = chosen.and_then(|path| {
-            let span = (path.rtt.smoothed()? / TRAIN_OF_ROUND_TRIP).min(LONGEST_TRAIN);
-            let bytes = path.delivery_rate() * span;
-            let end = path.flight.bytes() + bytes;
-            (bytes > ByteCount::from(path.packet_size)).then_some(Train { path: id, now, end })
-        });
-    }
-
-    /// Returns the path of a train that continues.
-    fn goes_on(&self, now: Instant, paths: &Paths) -> Option<PathId> {
-        let train = self.train.as_ref().filter(|train| train.now == now)?;
-        let path = paths.path(train.path)?;
-        let goes_on = path.flight.bytes() < train.end && is_ready(now, path);
-        goes_on.then_some(train.path)
     }
 
     /// Chooses a reinjection from a slow path: when no new chunk may leave or none waits, an idle
@@ -176,10 +151,10 @@ impl Outbound {
             return None;
         }
         // One path alone, or no free path, gains nothing.
-        if !paths.iter().any(|path| is_ready(now, path)) || paths.iter().nth(1).is_none() {
+        if !paths.iter().any(|path| path.is_ready(now)) || paths.iter().nth(1).is_none() {
             return None;
         }
-        let candidates = candidates(paths.views(now, |path| is_ready(now, path)));
+        let candidates = candidates(paths.views(now, |path| path.is_ready(now)));
         let idle = quickest(candidates.iter().filter(|it| it.ready))?;
         let quick = paths.path(idle)?.rtt.smoothed()?;
         let first = self.window.first();
@@ -253,7 +228,7 @@ fn candidates(views: &[PathView]) -> SmallVec<[Candidate; 8]> {
     let usable = views.iter().filter(|view| all_suspect || !view.suspect);
     usable
         .map(|view| Candidate {
-            path: path_of(view.channel),
+            path: Path::of_channel(view.channel),
             rtt: view.rtt,
             ready: view.ready,
         })
@@ -324,10 +299,6 @@ fn only_path(paths: &Paths) -> Option<&Path> {
     (is_only && !is_forbidden).then_some(only)
 }
 
-pub(super) fn is_ready(now: Instant, path: &Path) -> bool {
-    path.flight.is_ready(now, path.congestion.window())
-}
-
 /// Tells whether the first chunk of the window may exceed this path's full window, by one packet.
 /// The paper instead takes back a chunk from the path's buffer; here chunks are bound to a path
 /// only when they leave. Source: SCTP aggregation §3.4 (the rule against deadlocks), RFC 9260
@@ -337,14 +308,6 @@ fn has_spare_packet(path: &Path) -> bool {
     path.flight.bytes() < path.congestion.window() + packet
 }
 
-pub(super) fn path_of(channel: ChannelId) -> PathId {
-    PathId::new(channel.value())
-}
-
-/// Length of a train as a fraction of a round trip (1/16), and its maximum. A policy could gain
-/// less within it than the uncertainty of its estimates.
-const TRAIN_OF_ROUND_TRIP: u32 = 16;
-const LONGEST_TRAIN: Duration = Duration::from_micros(50);
 /// Minimum time before a policy that waits is asked again.
 const TICK: Duration = Duration::from_millis(1);
 /// A path becomes suspect after the instant of [`Path::suspect_at`], not at it.

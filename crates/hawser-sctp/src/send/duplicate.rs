@@ -3,12 +3,8 @@
 use std::time::Duration;
 
 use hawser_types::{Instant, PathId, Rate};
-use smallvec::SmallVec;
 
-use super::Outbound;
-use super::choose::{is_ready, path_of};
-use super::transmit::Filling;
-use crate::path::Paths;
+use crate::path::{Path, Paths};
 
 /// Budget for duplicated bytes: a fixed rate, sufficient for a few calls, and a share of the data
 /// sent. The owner may spend the share otherwise.
@@ -41,7 +37,8 @@ impl Budget {
         self.by_share = (self.by_share + bytes / SHARE).min(MOST);
     }
 
-    fn spend(&mut self, now: Instant, bytes: u64) -> bool {
+    /// Takes this many bytes from the budget; `false` if it has fewer.
+    pub(super) fn spend(&mut self, now: Instant, bytes: u64) -> bool {
         let earned = (RATE * now.since(self.at)).as_u64();
         if earned > 0 {
             self.by_time = (self.by_time + earned).min(MOST);
@@ -63,41 +60,19 @@ impl Budget {
     }
 }
 
-impl Outbound {
-    /// Chooses the path for the copies of a packet's chunks, and the chunks.
-    pub(super) fn choose_second(
-        &mut self,
-        now: Instant,
-        paths: &mut Paths,
-        filling: &Filling,
-    ) -> Option<(PathId, SmallVec<[u64; 2]>)> {
-        if filling.to_duplicate.is_empty() {
-            return None;
-        }
-        let second = second_path(now, paths, filling.path)?;
-        let bytes = filling
-            .to_duplicate
-            .iter()
-            .filter_map(|it| self.window.get(*it));
-        let bytes = bytes.map(|record| record.data.payload.len() as u64).sum();
-        let allowed = self.budget.spend(now, bytes);
-        allowed.then(|| (second, filling.to_duplicate.clone()))
-    }
-}
-
-/// Returns the fastest other path, unless a retransmission would arrive sooner; else the same path,
-/// if it loses packets.
-fn second_path(now: Instant, paths: &mut Paths, first: PathId) -> Option<PathId> {
+/// Returns the path for copies of what leaves on the path `first`: the fastest other path, unless a
+/// retransmission would arrive sooner; else the same path, if it loses packets.
+pub(super) fn second_path(now: Instant, paths: &mut Paths, first: PathId) -> Option<PathId> {
     let path = paths.path(first)?;
     let loses = path.flight.loss() >= LOSSY;
     let latest = path.rtt.smoothed()? * 2 + MARGIN;
-    let views = paths.views(now, |path| is_ready(now, path));
+    let views = paths.views(now, |path| path.is_ready(now));
     let others = views.iter().filter(|view| {
-        path_of(view.channel) != first && view.ready && !view.suspect && view.rtt <= latest
+        Path::of_channel(view.channel) != first && view.ready && !view.suspect && view.rtt <= latest
     });
     let other = others.min_by_key(|view| view.rtt);
     other
-        .map(|view| path_of(view.channel))
+        .map(|view| Path::of_channel(view.channel))
         .or(loses.then_some(first))
 }
 

@@ -3,8 +3,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 use hawser_wire::sctp::{Data, DataOrder, Framing, StreamNumber, Tsn};
 
-use super::abandon::MessageId;
-use super::{Message, OVERHEAD};
+use super::message::{Message, MessageId, OVERHEAD};
 
 /// Waiting messages of each stream. Streams take turns: with I-DATA for each chunk, else for each
 /// message, whose parts need consecutive TSNs. The next turn belongs to the stream that has sent

@@ -4,7 +4,7 @@ use hawser_types::{ByteCount, Instant, PathId};
 use smallvec::SmallVec;
 
 use super::Outbound;
-use super::abandon::MessageId;
+use super::message::MessageId;
 use super::window::{Status, Transmission};
 use crate::LossRule;
 use crate::congestion::Lost;
@@ -32,7 +32,7 @@ impl Outbound {
             self.handle_path_timeout(now, id, paths);
         }
         self.expire(now, paths);
-        self.repeat_forward_tsn(now, paths);
+        self.abandon.repeat_forward_tsn(now, &self.window, paths);
     }
 
     /// Handles a removed path: its chunks in flight are sent again over others.

@@ -5,40 +5,20 @@ use hawser_wire::sctp::PacketWriter;
 use smallvec::SmallVec;
 
 use super::Outbound;
-use super::queue::Next;
-use super::window::{Record, Status, Transmission};
+use super::duplicate::second_path;
+use super::job::{Job, Kind};
+use super::window::{LOOK_AHEAD, Status, Transmission};
 use crate::path::{Path, Paths};
-
-/// Purpose and path of the next packet.
-#[derive(Debug)]
-pub(super) struct Job {
-    pub(super) path: PathId,
-    pub(super) kind: Kind,
-}
-
-#[derive(Debug)]
-pub(super) enum Kind {
-    /// Retransmissions, this chunk first.
-    Retransmission(u64),
-    /// New chunks; `second`: path for their copies.
-    New { second: Option<PathId> },
-    /// Reinjection of chunks in flight on another path.
-    Reinjection(SmallVec<[u64; 2]>),
-    /// Redundant copies of chunks that have just left, as the policy or the message asks for.
-    Duplicate(SmallVec<[u64; 2]>),
-    /// A probe to elicit an acknowledgement.
-    Probe,
-}
 
 /// A packet that is being filled for a path.
 #[derive(Debug, Default)]
-pub(super) struct Filling {
-    pub(super) path: PathId,
+struct Filling {
+    path: PathId,
     number: u64,
     chunks: SmallVec<[u64; 2]>,
     bytes: u64,
     /// Chunks to be duplicated.
-    pub(super) to_duplicate: SmallVec<[u64; 2]>,
+    to_duplicate: SmallVec<[u64; 2]>,
     /// The peer shall acknowledge at once (RFC 7053).
     immediate: bool,
 }
@@ -182,6 +162,24 @@ impl Outbound {
         }
     }
 
+    /// Chooses the path for the copies of a packet's chunks, and the chunks.
+    fn choose_second(
+        &mut self,
+        now: Instant,
+        paths: &mut Paths,
+        filling: &Filling,
+    ) -> Option<(PathId, SmallVec<[u64; 2]>)> {
+        if filling.to_duplicate.is_empty() {
+            return None;
+        }
+        let second = second_path(now, paths, filling.path)?;
+        let records = filling.to_duplicate.iter();
+        let records = records.filter_map(|chunk| self.window.get(*chunk));
+        let bytes = records.map(|record| record.data.payload.len() as u64).sum();
+        let allowed = self.budget.spend(now, bytes);
+        allowed.then(|| (second, filling.to_duplicate.clone()))
+    }
+
     fn fill_copies(
         &mut self,
         chunks: &[u64],
@@ -272,35 +270,8 @@ impl Outbound {
         path.flight.on_sent(now, chunks, bytes, pace);
         true
     }
-
-    /// Returns the maximum payload of the next chunk that can be retransmitted over any path.
-    fn smallest_payload(&self, paths: &Paths, next: &Next) -> usize {
-        let packet = paths.smallest_packet();
-        let room = packet.saturating_sub(self.framing.packet_header());
-        next.payload_within(self.framing, room)
-    }
-
-    /// Returns the payload of the next chunk in a packet of its own.
-    pub(super) fn next_payload(&self, paths: &Paths, next: &Next) -> usize {
-        next.rest.min(self.smallest_payload(paths, next))
-    }
-
-    /// Tells whether a new chunk of this payload may be sent: the peer has room, or nothing is in
-    /// flight and one chunk probes the window.
-    pub(super) fn has_room_for(&self, payload: usize) -> bool {
-        payload as u64 <= self.room() || self.window.bytes_in_flight() == 0
-    }
-
-    /// Tells whether a failed chunk may be sent again. The first of the window always may, since
-    /// the peer waits for it.
-    pub(super) fn may_retransmit(&self, chunk: u64, record: &Record) -> bool {
-        let length = record.data.payload.len();
-        chunk == self.window.first() || self.has_room_for(length)
-    }
 }
 
-/// Number of chunks examined for one that a path can take.
-pub(super) const LOOK_AHEAD: usize = 32;
 /// Window in packets up to which acknowledgements are requested at once, since what follows may
 /// have to wait.
 const FEW_PACKETS: usize = 2;

@@ -4,7 +4,7 @@ use hawser_types::{ByteCount, Instant, PathId, RangeSet};
 use hawser_wire::sctp::{Data, Framing, Tsn};
 use smallvec::SmallVec;
 
-use super::abandon::MessageId;
+use super::message::MessageId;
 
 /// The compound congestion window: all chunks from the first one not cumulatively acknowledged,
 /// over all paths. It moves as SCTP's does, and only then are buffers released.
@@ -310,3 +310,5 @@ impl Record {
 
 /// Maximum number of lost packets remembered for a chunk.
 const MAX_FAILED: usize = 8;
+/// Number of chunks examined for one that a path can take.
+pub(super) const LOOK_AHEAD: usize = 32;

@@ -1,6 +1,5 @@
 use std::time::Duration;
 
-use super::SentPacket;
 use crate::path::rtt::RttEstimator;
 
 /// Tolerance of reordering before a packet counts as lost; it adapts to spurious losses.
@@ -40,23 +39,26 @@ impl Reordering {
         (trip + trip / 8 * self.eighths).max(GRANULARITY)
     }
 
-    /// Handles a lost packet. `next`: the number of the next packet.
-    pub(super) fn on_lost(&mut self, packet: &SentPacket, next: u64) {
-        if packet.number >= self.episode.end {
+    /// Handles the loss of a packet that had this many chunks in flight. `next`: the number of the
+    /// next packet.
+    pub(super) fn on_lost(&mut self, number: u64, chunks: usize, next: u64) {
+        if number >= self.episode.end {
             self.episode = Episode {
                 begin: self.episode.end,
                 end: next,
                 ..Episode::default()
             };
         }
-        self.episode.lost += packet.open;
+        self.episode.lost += chunks;
     }
 
-    pub(super) fn on_timeout(&mut self, lost: &[SentPacket], next: u64) {
+    /// Handles T3: all packets in flight are lost, from the one with the number `first`, with this
+    /// many chunks. `next`: the number of the next packet.
+    pub(super) fn on_timeout(&mut self, first: u64, chunks: usize, next: u64) {
         self.episode = Episode {
-            begin: lost.first().map_or(next, |packet| packet.number),
+            begin: first,
             end: next,
-            lost: lost.iter().map(|packet| packet.open).sum(),
+            lost: chunks,
             by_timeout: true,
             ..Episode::default()
         };

@@ -1,6 +1,7 @@
 //! Order of delivery.
 
 use super::*;
+use crate::receive::message::PART_OVERHEAD;
 
 #[test]
 fn ordered_messages_wait_for_their_turn_and_those_of_other_streams_do_not() {
