@@ -54,13 +54,7 @@ pub struct LinkDecision {
     /// A suspect link that is due to be tried again, beside the others.
     pub trial: Option<Arc<Link>>,
     pub(crate) expected: Expected,
-    /// True for IPv4 and for IPv6 if any link leads to such addresses, allowed or not.
-    pub(crate) leads: [bool; 2],
-    /// True if a connection that no candidate leads to may go as the system has it.
-    pub(crate) is_open: bool,
-    /// True for IPv4 and for IPv6 if connections are left to the system's routes, whatever links
-    /// there are.
-    pub(crate) is_left: [bool; 2],
+    pub(crate) system: SystemRoutes,
     /// The number of its story; [`NO_STORY`] where none is told.
     pub(crate) story: u64,
 }
@@ -86,6 +80,29 @@ pub enum Standing {
     Reserve,
     /// It did not answer lately.
     Suspect,
+}
+
+/// What goes as the system's routes have it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SystemRoutes {
+    /// True for IPv4 and for IPv6 if any link leads to such addresses, allowed or not.
+    pub(crate) leads: [bool; 2],
+    /// True if a connection that no candidate leads to may go as the system has it.
+    pub(crate) is_open: bool,
+    /// True for IPv4 and for IPv6 if connections are left to the system's routes, whatever links
+    /// there are.
+    pub(crate) is_left: [bool; 2],
+}
+
+/// What is left of the way of an attempt after links or rules have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outlook {
+    /// It is as open as it was.
+    Open,
+    /// Its link is gone or leads there no more, or links lead where the system's routes did.
+    Gone,
+    /// Rules forbid it now.
+    Forbidden,
 }
 
 /// The way to one address.
@@ -115,18 +132,8 @@ impl LinkDecision {
 
     /// Returns the way to `address`.
     pub fn route(&self, address: IpAddr) -> Route {
-        let family = usize::from(address.is_ipv6());
-        let is = |families: &[bool; 2]| families.get(family).is_some_and(|is| *is);
-        let leads = is(&self.leads);
-        if is(&self.is_left) {
-            Route::System
-        } else if self.candidates.iter().any(|it| it.leads_to(address)) {
-            Route::Links
-        } else if leads || !self.is_open {
-            Route::Closed
-        } else {
-            Route::System
-        }
+        let leads = self.candidates.iter().any(|it| it.leads_to(address));
+        self.system.route(address.is_ipv6(), leads)
     }
 
     /// Returns the link called in question by a connection to `address`, and at most
@@ -147,6 +154,23 @@ impl LinkDecision {
         let others = others.take(MAX_COMPARED).map(|it| Arc::clone(&it.link));
         let others: Vec<Arc<Link>> = others.collect();
         (it.standing != Standing::Suspect && !others.is_empty()).then_some((it, others))
+    }
+}
+
+impl SystemRoutes {
+    /// Returns the way to addresses of a family to which candidates lead or not.
+    pub(crate) fn route(&self, is_ipv6: bool, candidates_lead: bool) -> Route {
+        let [v4, v6] = [0, 1].map(|family| (self.is_left[family], self.leads[family]));
+        let (is_left, leads) = if is_ipv6 { v6 } else { v4 };
+        if is_left {
+            Route::System
+        } else if candidates_lead {
+            Route::Links
+        } else if leads || !self.is_open {
+            Route::Closed
+        } else {
+            Route::System
+        }
     }
 }
 

@@ -14,7 +14,8 @@ use hawser_sched::connection::{ConnectionPolicy, ConnectionScheduler, GatewayUse
 use hawser_types::{ByteCount, Instant, Link, LinkIndex};
 
 use super::decision::{
-    Decision, GatewayDecision, LinkDecision, NO_STORY, Question, Standing, leads_to,
+    Decision, GatewayDecision, LinkDecision, NO_STORY, Outlook, Question, Route, Standing,
+    SystemRoutes, leads_to,
 };
 use super::demands::Demands;
 use super::exits::{Exits, Over};
@@ -106,7 +107,10 @@ impl Director {
 
     /// Sets the user's rules for connections.
     pub fn set_rules(&mut self, rules: Arc<RuleSet>) {
-        self.rules = rules;
+        if self.rules != rules {
+            self.rules = rules;
+            self.is_changed = true;
+        }
     }
 
     /// Sets the user's rules for links.
@@ -257,6 +261,39 @@ impl Director {
         })
     }
 
+    /// Returns what is left of the way of an attempt to reach `address` over `link`, which was as
+    /// this says when it was decided; without a link: as the system's routes have it.
+    pub fn outlook(
+        &self,
+        request: &ConnectionRequest,
+        address: IpAddr,
+        link: Option<&Link>,
+    ) -> Outlook {
+        let judgement = self.judge(request);
+        let is_open = |record: &LinkRecord| {
+            let leads = leads_to(record.link(), address.is_ipv6());
+            leads && judgement.is_open(record, &self.link_rules)
+        };
+        let Some(link) = link else {
+            let candidates_lead = self.exits.links.iter().any(is_open);
+            let system = self.system_routes(&judgement);
+            return match system.route(address.is_ipv6(), candidates_lead) {
+                Route::System => Outlook::Open,
+                Route::Links => Outlook::Gone,
+                Route::Closed => Outlook::Forbidden,
+            };
+        };
+        if !judgement.is_allowed(link, &self.link_rules) {
+            return Outlook::Forbidden;
+        }
+        let record = self.exits.links.get(link.index);
+        let same = record.filter(|record| record.link().name == link.name);
+        match same.is_some_and(is_open) {
+            true => Outlook::Open,
+            false => Outlook::Gone,
+        }
+    }
+
     fn insert(&mut self, flow: Flow) -> FlowId {
         self.exits.charge(flow.over(), flow.charge());
         self.flows.insert(flow)
@@ -319,16 +356,11 @@ impl Director {
             &self.link_rules,
             rates,
         );
-        let links = &self.exits.links;
-        let leads = |v6: bool| links.iter().any(|record| leads_to(record.link(), v6));
-        let verdict = judgement.verdict();
         let decision = LinkDecision {
-            candidates: placed.candidates(links),
+            candidates: placed.candidates(&self.exits.links),
             trial: placed.trial.clone(),
             expected: judgement.expected().clone(),
-            leads: [leads(false), leads(true)],
-            is_open: !links.are_named() && verdict.links == LinkChoice::Any,
-            is_left: judgement.is_left(),
+            system: self.system_routes(judgement),
             story: NO_STORY,
         };
         let story = told.unwrap_or_else(|| {
@@ -337,6 +369,16 @@ impl Director {
             self.stories.begin(story)
         });
         LinkDecision { story, ..decision }
+    }
+
+    fn system_routes(&self, judgement: &Judgement<'_>) -> SystemRoutes {
+        let links = &self.exits.links;
+        let leads = |v6: bool| links.iter().any(|record| leads_to(record.link(), v6));
+        SystemRoutes {
+            leads: [leads(false), leads(true)],
+            is_open: !links.are_named() && judgement.verdict().links == LinkChoice::Any,
+            is_left: judgement.is_left(),
+        }
     }
 
     /// The story of a connection as it begins.

@@ -94,10 +94,14 @@ impl<'a> Judgement<'a> {
         let link = record.link();
         let mut families = self.families();
         let leads = families.any(|(v6, is_left)| !is_left && leads_to(link, v6));
+        leads && self.is_allowed(link, rules)
+    }
+
+    /// True if rules let the connection take the link, wherever it leads.
+    pub(crate) fn is_allowed(&self, link: &Link, rules: &AllLinkRules) -> bool {
         let among = self.request.among.as_ref();
         let is_among = |among: &Vec<LinkIndex>| among.contains(&link.index);
-        leads
-            && among.is_none_or(is_among)
+        among.is_none_or(is_among)
             && self.verdict.links.allows(&link.name)
             && !rules.permission(link).is_forbidden()
     }

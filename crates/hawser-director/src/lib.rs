@@ -38,7 +38,9 @@ mod testing;
 mod weighing;
 
 pub use decision::leads_to;
-pub use decision::{Candidate, Decision, GatewayDecision, LinkDecision, Question, Route, Standing};
+pub use decision::{
+    Candidate, Decision, GatewayDecision, LinkDecision, Outlook, Question, Route, Standing,
+};
 pub use director::Director;
 pub use exits::Over;
 pub use flows::{FlowId, Progress};

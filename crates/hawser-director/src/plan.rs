@@ -160,7 +160,7 @@ mod tests {
     fn what_no_link_leads_to_goes_as_the_system_has_it_unless_links_are_forbidden() {
         assert_eq!(planned(vec![], &["192.0.2.1"]), ["192.0.2.1 system"]);
         let mut closed = decision(vec![]);
-        closed.leads = [true, false];
+        closed.system.leads = [true, false];
         let addresses = ["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()];
         let attempts = plan(&closed, &addresses, &[]);
         assert_eq!(attempts.len(), 1);

@@ -12,7 +12,7 @@ use hawser_types::{Link, LinkIndex, LinkKind};
 
 pub(crate) use rig::{Rig, RigFlow};
 
-use super::decision::{Candidate, LinkDecision, NO_STORY, Standing};
+use super::decision::{Candidate, LinkDecision, NO_STORY, Standing, SystemRoutes};
 use super::expected::Expected;
 
 /// A link that leads everywhere; its index is the sum of its name's bytes.
@@ -54,9 +54,11 @@ pub(crate) fn decision(candidates: Vec<Candidate>) -> LinkDecision {
             demand: Demand::default(),
             site: None,
         },
-        leads: [false; 2],
-        is_open: true,
-        is_left: [false; 2],
+        system: SystemRoutes {
+            leads: [false; 2],
+            is_open: true,
+            is_left: [false; 2],
+        },
         story: NO_STORY,
     }
 }

@@ -33,6 +33,7 @@ pub use names::RememberingResolver;
 pub use origin::Origin;
 pub(crate) use over_links::{OverLinks, resolved};
 pub use prober::{ProbeBudget, Prober};
+pub(crate) use race::Decided;
 pub use via::{TcpVia, Via};
 #[cfg(test)]
 pub(crate) use who::tests::silent;

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::bonded::{BondDialer, SessionDialer as _};
 use crate::connect::ConnectOptions;
 use crate::connection::{
-    Counted, Origin, OverLinks, RememberingResolver, SharedDirector, TcpVia, Via, resolved,
+    Counted, Decided, Origin, OverLinks, RememberingResolver, SharedDirector, TcpVia, Via, resolved,
 };
 use crate::destination::{Destination, Host};
 use crate::either::{EitherStream, Loss, dial_either};
@@ -127,6 +127,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         let known = addresses.as_deref().unwrap_or_default();
         let mut request = resolved(origin.towards(destination), known);
         loop {
+            let changes = self.director().changes();
             let decision = self.director().decide(&Question {
                 request: &request,
                 is_near,
@@ -138,8 +139,9 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
                     return self.dial_over_gateway(gateway, to, &decision).await;
                 }
                 (Decision::Links(decision), Some(addresses)) => {
-                    let dialed = self.links.dial(request, addresses, Some(decision));
-                    return dialed.await.map(EitherStream::Direct);
+                    let decided = Decided { decision, changes };
+                    let dialed = self.links.dial_decided(request, addresses, decided).await;
+                    return dialed.map(EitherStream::Direct);
                 }
                 // Not the gateway's, as far as the name says: its addresses may say more.
                 _ => {
@@ -160,7 +162,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
     ) -> Result<Opened<V, P>, DialError> {
         let addresses = self.links.resolve(destination).await?;
         let request: ConnectionRequest = resolved(origin.towards(destination), &addresses);
-        let dialed = self.links.dial(request, addresses, None).await;
+        let dialed = self.links.dial(request, addresses).await;
         dialed.map(EitherStream::Direct)
     }
 

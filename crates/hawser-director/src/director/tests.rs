@@ -9,7 +9,6 @@ use hawser_sched::rules::LinkRules;
 use hawser_types::{LimitedBy, LinkKind, Permission};
 
 use super::*;
-use crate::decision::Route;
 use crate::health::Health;
 use crate::testing::{Rig, RigFlow, index, link};
 
@@ -254,7 +253,7 @@ fn rules_choose_links_and_name_their_order() {
     assert_eq!(order(&director, &by("x")), ["c"]);
     director.set_rule(rule(links(LinkChoice::Only(names(&["gone"])))));
     let decision = director.decide(&by("x"));
-    assert!(decision.candidates.is_empty() && !decision.is_open);
+    assert!(decision.candidates.is_empty() && !decision.system.is_open);
 }
 
 #[test]
@@ -286,7 +285,7 @@ fn links_that_were_named_are_the_only_ones_even_while_they_are_away() {
     assert_eq!(order(&director, &by("x")), ["b"]);
     set_links(&director, &["a"]);
     let decision = director.decide(&by("x"));
-    assert!(decision.candidates.is_empty() && !decision.is_open);
+    assert!(decision.candidates.is_empty() && !decision.system.is_open);
 }
 
 #[test]
@@ -412,4 +411,33 @@ fn lookups_are_left_to_the_system_unless_a_rule_names_links() {
         ..Action::default()
     }));
     assert_eq!(order(&director, &lookup), ["b"]);
+}
+
+#[test]
+fn the_way_of_an_attempt_may_be_gone_or_forbidden_by_the_time_it_is_made() {
+    let director = director(ConnectionPolicy::RoundRobin, &["a", "b"]);
+    let request = by("x");
+    let remote = request.remote.unwrap();
+    let outlook = |link: Option<&str>| {
+        let link = link.map(crate::testing::link);
+        director.with(|it, _| it.outlook(&request, remote, link.as_deref()))
+    };
+    assert_eq!(outlook(Some("a")), Outlook::Open);
+    assert_eq!(outlook(None), Outlook::Gone, "links lead there now");
+    let only = |name: &str| {
+        director.set_rule(rule(Action {
+            links: Some(LinkChoice::Only(names(&[name]))),
+            ..Action::default()
+        }));
+    };
+    only("b");
+    assert_eq!(outlook(Some("a")), Outlook::Forbidden);
+    assert_eq!(outlook(Some("b")), Outlook::Open);
+    only("c");
+    assert_eq!(outlook(None), Outlook::Forbidden);
+    director.set_rule(Rule::default());
+    set_links(&director, &["b"]);
+    assert_eq!(outlook(Some("a")), Outlook::Gone);
+    set_links(&director, &[]);
+    assert_eq!(outlook(None), Outlook::Open);
 }

@@ -229,7 +229,7 @@ impl SharedDirector {
     }
 
     /// Changes whenever connections that are being made may have to go another way.
-    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.shared.changes.subscribe()
     }
 

@@ -2,11 +2,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use hawser_director::{ConnectionRequest, LinkDecision};
+use hawser_director::ConnectionRequest;
 use tokio::time::timeout;
 
 use super::counted::Counted;
-use super::race::Race;
+use super::race::{Decided, Race, Targets};
 use super::via::{TcpVia, Via};
 use super::{RememberingResolver, SharedDirector};
 use crate::connect::{ConnectOptions, interleave};
@@ -61,24 +61,33 @@ impl<V: Via, R: Resolve> OverLinks<V, R> {
         Ok(interleave(&canonical))
     }
 
-    /// Dials those of `addresses` that `decision` leads to; without one, what the director decides
-    /// once it is known which addresses go by routes of their own.
+    /// Dials those of `addresses` that links lead to, as the director decides.
     pub(crate) async fn dial(
         &self,
         request: ConnectionRequest,
         addresses: Vec<IpAddr>,
-        decision: Option<LinkDecision>,
+    ) -> Result<Counted<V::Stream>, DialError> {
+        let changes = self.director.changes();
+        let decision = self.director.decide_links(&request);
+        self.dial_decided(request, addresses, Decided { decision, changes })
+            .await
+    }
+
+    /// Dials those of `addresses` that what was decided leads to.
+    pub(crate) async fn dial_decided(
+        &self,
+        request: ConnectionRequest,
+        addresses: Vec<IpAddr>,
+        decided: Decided,
     ) -> Result<Counted<V::Stream>, DialError> {
         let asked = addresses.iter().map(|it| self.via.is_near(*it));
         let by_routes = join_all(asked).await;
-        let decision = decision.unwrap_or_else(|| self.director.decide_links(&request));
-        let race = Race::new(
-            &self.director,
-            &self.via,
+        let targets = Targets {
             request,
-            (addresses, by_routes),
-            decision,
-        );
+            addresses,
+            by_routes,
+        };
+        let race = Race::new(&self.director, &self.via, targets, decided);
         timeout(self.options.timeout, race.run())
             .await
             .unwrap_or(Err(DialError::TimedOut))

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use futures_util::future::BoxFuture;
+use futures_util::future::{AbortHandle, Aborted, BoxFuture, abortable};
 use futures_util::stream::FuturesUnordered;
-use hawser_director::{Attempt, ConnectionRequest, LinkDecision, Route, leads_to, plan};
-use hawser_types::LinkIndex;
+use hawser_director::{Attempt, ConnectionRequest, LinkDecision, Outlook, Route, leads_to, plan};
+use hawser_types::{Link, LinkIndex};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::counted::Counted;
@@ -28,45 +29,70 @@ use crate::transport::DialError;
 pub(super) struct Race<'a, V: Via> {
     director: &'a SharedDirector,
     via: &'a Arc<V>,
-    request: ConnectionRequest,
-    addresses: Vec<IpAddr>,
-    by_routes: Vec<bool>,
+    targets: Targets,
     decision: LinkDecision,
+    changes: watch::Receiver<u64>,
+    /// Links or rules have changed since the decision.
+    is_outdated: bool,
     waiting: VecDeque<Attempt>,
     begun: Vec<Begun>,
-    running: FuturesUnordered<BoxFuture<'static, (usize, io::Result<V::Stream>)>>,
+    running: FuturesUnordered<BoxFuture<'static, (usize, Ended<V::Stream>)>>,
     most_telling: Option<DialError>,
 }
+
+/// A connection that is wanted, with the addresses in the order in which to try them.
+#[derive(Debug)]
+pub(crate) struct Targets {
+    pub(crate) request: ConnectionRequest,
+    pub(crate) addresses: Vec<IpAddr>,
+    /// True for each address that goes as the system has it.
+    pub(crate) by_routes: Vec<bool>,
+}
+
+/// A decision, and the changes since it was asked for.
+#[derive(Debug)]
+pub(crate) struct Decided {
+    pub(crate) decision: LinkDecision,
+    pub(crate) changes: watch::Receiver<u64>,
+}
+
+/// The end of an attempt, unless it was withdrawn.
+type Ended<S> = Result<io::Result<S>, Aborted>;
 
 /// An attempt that has begun.
 struct Begun {
     address: IpAddr,
-    link: Option<LinkIndex>,
+    link: Option<Arc<Link>>,
     at: Instant,
     patience: Duration,
     flow: Option<Flow>,
-    /// Why it failed; `None` while it runs.
-    failed: Option<DialError>,
+    abort: AbortHandle,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Running,
+    Failed(DialError),
+    /// Rules forbid it by now.
+    Withdrawn,
 }
 
 impl<'a, V: Via> Race<'a, V> {
-    /// `addresses` in the order in which to try them, of which those in `by_routes` go as the
-    /// system has it.
     pub(super) fn new(
         director: &'a SharedDirector,
         via: &'a Arc<V>,
-        request: ConnectionRequest,
-        (addresses, by_routes): (Vec<IpAddr>, Vec<bool>),
-        decision: LinkDecision,
+        targets: Targets,
+        Decided { decision, changes }: Decided,
     ) -> Self {
-        let waiting = plan(&decision, &addresses, &by_routes);
+        let waiting = plan(&decision, &targets.addresses, &targets.by_routes);
         Self {
             director,
             via,
-            request,
-            addresses,
-            by_routes,
+            targets,
             decision,
+            changes,
+            is_outdated: false,
             waiting,
             begun: Vec::new(),
             running: FuturesUnordered::new(),
@@ -76,9 +102,11 @@ impl<'a, V: Via> Race<'a, V> {
 
     /// Tries until one is answered or all have failed.
     pub(super) async fn run(mut self) -> Result<Counted<V::Stream>, DialError> {
-        let mut changes = self.director.changes();
-        self.try_again();
         let mut due = Instant::now();
+        if self.changes.has_changed().is_ok_and(|it| it) {
+            self.review();
+        }
+        self.try_again();
         loop {
             if Instant::now() >= due && self.is_only_slow() {
                 due = Instant::now() + LOOK_AGAIN;
@@ -89,6 +117,10 @@ impl<'a, V: Via> Race<'a, V> {
                 continue;
             }
             if self.running.is_empty() {
+                if self.is_outdated {
+                    self.decide_again();
+                    continue;
+                }
                 let error = self.most_telling.unwrap_or(DialError::NetworkUnreachable);
                 self.director.with(|director, _| {
                     director.handle_outcome(None);
@@ -98,19 +130,20 @@ impl<'a, V: Via> Race<'a, V> {
             }
             tokio::select! {
                 biased;
-                Some((number, ended)) = self.running.next() => match ended {
-                    Ok(stream) => return Ok(self.won(number, stream)),
-                    Err(error) => {
-                        self.lost(number, DialError::from_io(&error));
-                        due = due.min(self.next_after_failure());
-                    }
-                },
-                Ok(()) = changes.changed() => {
-                    if !self.is_hopeful() {
-                        self.decide_again();
+                // First: what is answered over a link that is forbidden now is not taken.
+                Ok(()) = self.changes.changed() => {
+                    if self.review() {
                         due = Instant::now();
                     }
                 }
+                Some((number, ended)) = self.running.next() => match ended {
+                    Ok(Ok(stream)) => return Ok(self.won(number, stream)),
+                    Ok(Err(error)) => {
+                        self.lost(number, DialError::from_io(&error));
+                        due = due.min(self.next_after_failure());
+                    }
+                    Err(Aborted) => {}
+                },
                 () = sleep_until(due), if !self.waiting.is_empty() => {}
             }
         }
@@ -124,7 +157,7 @@ impl<'a, V: Via> Race<'a, V> {
         };
         // What goes by routes of its own may not be there over this link, and what is left to the
         // system is not to be seen there.
-        let asked = self.addresses.iter().zip(&self.by_routes);
+        let asked = self.targets.addresses.iter().zip(&self.targets.by_routes);
         let mut asked = asked.filter(|(address, by_routes)| {
             let over_links = !**by_routes && self.decision.route(**address) == Route::Links;
             over_links && leads_to(&link, address.is_ipv6())
@@ -132,53 +165,59 @@ impl<'a, V: Via> Race<'a, V> {
         let Some(address) = asked.next().map(|(address, _)| *address) else {
             return;
         };
-        let remote = SocketAddr::new(address, self.request.port);
+        let remote = SocketAddr::new(address, self.targets.request.port);
         trial::try_again(self.director, self.via, link, remote);
     }
 
     /// Begins an attempt; when the next one is due.
     fn begin(&mut self, attempt: Attempt) -> Instant {
         let number = self.begun.len();
-        let link = attempt.link.as_ref().map(|link| link.index);
+        let Attempt {
+            address,
+            link,
+            patience,
+            ..
+        } = attempt;
         let now = Instant::now();
         if link.is_none() {
             self.director
                 .with(|director, now| director.note_by_system(now, &self.decision));
         }
+        let (via, over) = (Arc::clone(self.via), link.clone());
+        let remote = SocketAddr::new(address, self.targets.request.port);
+        let (connecting, abort) =
+            abortable(async move { via.connect(over.as_deref(), remote).await });
+        let open = |link: &Arc<Link>| self.director.open(&self.decision, link.index);
         self.begun.push(Begun {
-            address: attempt.address,
+            address,
+            flow: link.as_ref().map(open),
             link,
             at: now,
-            patience: attempt.patience,
-            flow: link.map(|link| self.director.open(&self.decision, link)),
-            failed: None,
+            patience,
+            abort,
+            state: State::Running,
         });
-        let (via, port) = (Arc::clone(self.via), self.request.port);
-        self.running.push(Box::pin(async move {
-            let address = SocketAddr::new(attempt.address, port);
-            let connected = via.connect(attempt.link.as_deref(), address).await;
-            (number, connected)
-        }));
+        let connecting = async move { (number, connecting.await) };
+        self.running.push(Box::pin(connecting));
         let reserve = self.waiting.front().map_or(Duration::ZERO, |it| it.reserve);
-        now + attempt.patience.max(reserve)
+        now + patience.max(reserve)
     }
 
     /// A failure makes the next attempt due at once, unless others are running that may still be
     /// answered: those have the rest of their time.
     fn next_after_failure(&self) -> Instant {
-        let running = self.begun.iter().filter(|it| it.failed.is_none());
-        let patient = running.map(|it| it.at + it.patience).max();
+        let patient = self.attempts().map(|it| it.at + it.patience).max();
         patient.unwrap_or_else(Instant::now)
     }
 
     fn lost(&mut self, number: usize, error: DialError) {
         self.most_telling = tell_more(self.most_telling, error);
         if let Some(begun) = self.begun.get_mut(number) {
-            begun.failed = Some(error);
+            begun.state = State::Failed(error);
             if let Some(flow) = begun.flow.take() {
                 flow.failed(error);
             }
-            if let (DialError::ConnectionRefused, Some(link)) = (error, begun.link) {
+            if let (DialError::ConnectionRefused, Some(link)) = (error, begun.index()) {
                 let took = Some(begun.at.elapsed());
                 self.director
                     .with(|director, now| director.handle_answer(now, link, took));
@@ -192,14 +231,14 @@ impl<'a, V: Via> Race<'a, V> {
         let Some(winner) = self.begun.get_mut(number) else {
             return Counted::new(stream, None);
         };
-        let (link, flow, latency) = (winner.link, winner.flow.take(), winner.at.elapsed());
+        let (link, flow, latency) = (winner.index(), winner.flow.take(), winner.at.elapsed());
         if let Some(flow) = &flow {
             flow.connected(Some(latency));
             self.director
                 .with(|director, _| director.handle_outcome(Some(number == 0)));
         }
-        for begun in self.begun.iter().filter(|it| it.link != link) {
-            if let (Some(other), true) = (begun.link, begun.is_miss()) {
+        for begun in self.begun.iter().filter(|it| it.index() != link) {
+            if let (Some(other), true) = (begun.index(), begun.is_miss()) {
                 let waited = begun.at.elapsed();
                 self.director
                     .with(|director, now| director.handle_miss(now, other, waited));
@@ -211,24 +250,66 @@ impl<'a, V: Via> Race<'a, V> {
     /// Whether any attempt runs over a link that is not known to be dead.
     fn is_hopeful(&self) -> bool {
         let is_hopeful = |link| self.director.with(|director, _| director.is_hopeful(link));
-        let mut running = self.begun.iter().filter(|it| it.failed.is_none());
-        running.any(|it| it.link.is_none_or(is_hopeful))
+        self.attempts().any(|it| it.index().is_none_or(is_hopeful))
+    }
+
+    /// The attempts that run.
+    fn attempts(&self) -> impl Iterator<Item = &Begun> {
+        let begun = self.begun.iter();
+        begun.filter(|it| it.state == State::Running)
     }
 
     /// Whether any attempt runs over a link that answers late since it has so much to carry.
     fn is_only_slow(&self) -> bool {
-        let mut running = self.begun.iter().filter(|it| it.failed.is_none());
-        running.any(|it| {
-            let link = it.link;
+        self.attempts().any(|it| {
+            let link = it.index();
             link.is_some_and(|link| self.director.is_only_slow(link, it.at.elapsed()))
         })
     }
 
-    /// The links have changed under attempts that are now without hope.
+    /// Links or rules have changed: ends the attempts that are forbidden now, and drops those that
+    /// have not begun and have no way any more. Decides again where nothing is to be hoped of the
+    /// others, and says so.
+    fn review(&mut self) -> bool {
+        self.changes.mark_unchanged();
+        self.is_outdated = true;
+        let (director, targets) = (self.director, &self.targets);
+        let outlook = |address, link: Option<&Arc<Link>>| {
+            // Whatever links there are.
+            if targets.is_by_routes(address) {
+                return Outlook::Open;
+            }
+            let link = link.map(Arc::as_ref);
+            director.with(|director, _| director.outlook(&targets.request, address, link))
+        };
+        for begun in &mut self.begun {
+            let is_running = begun.state == State::Running;
+            if is_running && outlook(begun.address, begun.link.as_ref()) == Outlook::Forbidden {
+                begun.withdraw();
+            }
+        }
+        let is_open = |it: &Attempt| outlook(it.address, it.link.as_ref()) == Outlook::Open;
+        self.waiting.retain(is_open);
+        let is_untried = self.begun.is_empty() && !self.waiting.is_empty();
+        let is_lost = !is_untried && !self.is_hopeful();
+        if is_lost {
+            self.decide_again();
+        }
+        is_lost
+    }
+
+    /// Decides anew under attempts that are now without hope.
     fn decide_again(&mut self) {
-        self.decision = self.director.decide_again(&self.request, &self.decision);
-        let tried: BTreeSet<_> = self.begun.iter().map(|it| (it.address, it.link)).collect();
-        self.waiting = plan(&self.decision, &self.addresses, &self.by_routes);
+        self.is_outdated = false;
+        let Targets {
+            request,
+            addresses,
+            by_routes,
+        } = &self.targets;
+        self.decision = self.director.decide_again(request, &self.decision);
+        let begun = self.begun.iter().filter(|it| it.state != State::Withdrawn);
+        let tried: BTreeSet<_> = begun.map(|it| (it.address, it.index())).collect();
+        self.waiting = plan(&self.decision, addresses, by_routes);
         self.waiting.retain(|attempt| {
             let link = attempt.link.as_ref().map(|link| link.index);
             !tried.contains(&(attempt.address, link))
@@ -236,13 +317,32 @@ impl<'a, V: Via> Race<'a, V> {
     }
 }
 
+impl Targets {
+    fn is_by_routes(&self, address: IpAddr) -> bool {
+        let mut all = self.addresses.iter().zip(&self.by_routes);
+        all.any(|(one, by_routes)| *one == address && *by_routes)
+    }
+}
+
 impl Begun {
+    fn index(&self) -> Option<LinkIndex> {
+        self.link.as_ref().map(|link| link.index)
+    }
+
+    /// Ends it, and gives its link back what that was charged.
+    fn withdraw(&mut self) {
+        self.state = State::Withdrawn;
+        self.flow = None;
+        self.abort.abort();
+    }
+
     /// Whether it should have been answered by now, since another was: it was silent for longer
     /// than its link ever takes, or the way there is closed.
     fn is_miss(&self) -> bool {
-        match self.failed {
-            None => self.at.elapsed() >= self.patience,
-            Some(error) => error.is_miss(),
+        match self.state {
+            State::Running => self.at.elapsed() >= self.patience,
+            State::Failed(error) => error.is_miss(),
+            State::Withdrawn => false,
         }
     }
 }

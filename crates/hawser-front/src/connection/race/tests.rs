@@ -102,7 +102,7 @@ async fn dial(links: &Links, to: &str) -> Result<Counted<tokio::io::Empty>, Dial
     let to: Destination = to.parse().unwrap();
     let addresses = links.resolve(&to).await?;
     let request = resolved(Origin::default().towards(&to), &addresses);
-    links.dial(request, addresses, None).await
+    links.dial(request, addresses).await
 }
 
 struct Bench {
@@ -396,4 +396,123 @@ async fn a_connection_that_is_given_up_leaves_nothing_behind() {
     assert_eq!(bench.director.with(|it, _| it.open_count()), 0);
     let report = bench.director.report();
     assert!(report.links.iter().all(|it| it.load.connections == 0));
+}
+
+/// Rules by which these links are never used.
+fn never(names: &[&str]) -> AllLinkRules {
+    use hawser_sched::rules::LinkRules;
+    use hawser_types::{LimitedBy, Permission};
+    let forbidden = LinkRules {
+        up: Permission::Forbidden(LimitedBy::Choice),
+        ..LinkRules::default()
+    };
+    AllLinkRules {
+        by_name: names
+            .iter()
+            .map(|name| ((*name).to_owned(), forbidden))
+            .collect(),
+        metered: Vec::new(),
+    }
+}
+
+/// Dials, and changes something after 50 ms; says how long it took.
+async fn dial_while(bench: &Bench, change: impl FnOnce(&SharedDirector)) -> (String, u128) {
+    let change = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        change(&bench.director);
+    };
+    let (dialed, ()) = tokio::join!(bench.dial(PLACE), change);
+    dialed.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_over_a_link_that_is_forbidden_meanwhile_ends_and_the_next_begins() {
+    let bench = Bench::new(&[("a", Does::Answer(150)), ("b", Does::Answer(20))]);
+    let forbid = |director: &SharedDirector| director.set_link_rules(never(&["a"]));
+    assert_eq!(dial_while(&bench, forbid).await, on("b", 70));
+    assert_eq!(bench.attempts(), [on("a", 0), on("b", 50)]);
+    let stories = bench.director.stories(10).1;
+    assert_eq!(stories.len(), 1);
+    assert_eq!(stories[0].decided_again, 1);
+    let report = bench.director.report();
+    let loads = report.links.iter().map(|it| it.load.connections);
+    assert_eq!(loads.sum::<u32>(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_holds_for_rules_for_connections() {
+    use hawser_policy::{Action, LinkChoice, Rule, RuleSet};
+    let bench = Bench::new(&[("a", Does::Answer(150)), ("b", Does::Answer(20))]);
+    let rule = Rule {
+        then: Action {
+            links: Some(LinkChoice::Only(vec!["b".to_owned()])),
+            ..Action::default()
+        },
+        ..Rule::default()
+    };
+    let rules = Arc::new(RuleSet::new([rule]));
+    let taken = dial_while(&bench, |director| director.set_rules(rules)).await;
+    assert_eq!(taken, on("b", 70));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_that_is_forbidden_or_gone_meanwhile_is_not_the_next() {
+    let does = [
+        ("a", Does::Nothing),
+        ("b", Does::Answer(20)),
+        ("c", Does::Answer(20)),
+    ];
+    let bench = Bench::new(&does);
+    let forbid = |director: &SharedDirector| director.set_link_rules(never(&["b"]));
+    assert_eq!(dial_while(&bench, forbid).await, on("c", 270));
+    let bench = Bench::new(&does);
+    let left = ["a", "c"].map(|name| Link::clone(&link(name)));
+    let remove = |director: &SharedDirector| director.set_links(&left);
+    assert_eq!(dial_while(&bench, remove).await, on("c", 270));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_forbidden_everywhere_meanwhile_has_no_way() {
+    let bench = Bench::new(&[("a", Does::Answer(150))]);
+    let forbid = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        bench.director.set_link_rules(never(&["a"]));
+    };
+    let (dialed, ()) = tokio::join!(bench.dial(PLACE), forbid);
+    assert_eq!(dialed, Err(DialError::NetworkUnreachable));
+}
+
+/// What changes after the decision and before the first attempt.
+async fn dial_after(bench: &Bench, change: impl FnOnce(&SharedDirector)) -> Option<LinkIndex> {
+    let to: Destination = PLACE.parse().unwrap();
+    let addresses = bench.dialer.resolve(&to).await.unwrap();
+    let request = resolved(Origin::default().towards(&to), &addresses);
+    let decided = Decided {
+        changes: bench.director.changes(),
+        decision: bench.director.decide_links(&request),
+    };
+    change(&bench.director);
+    let dialed = bench.dialer.dial_decided(request, addresses, decided);
+    dialed
+        .await
+        .unwrap()
+        .flow()
+        .and_then(super::super::Flow::link)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changes_between_the_decision_and_the_first_attempt_counts() {
+    let does = [("a", Does::Answer(20)), ("b", Does::Answer(20))];
+    let b = Some(link("b").index);
+    let bench = Bench::new(&does);
+    let forbid = |director: &SharedDirector| director.set_link_rules(never(&["a"]));
+    assert_eq!(dial_after(&bench, forbid).await, b);
+    assert_eq!(bench.attempts(), [on("b", 0)]);
+    for before in [&["a"][..], &[]] {
+        let bench = Bench::new(&does);
+        bench.set_links(before);
+        let comes = [Link::clone(&link("b"))];
+        let come = |director: &SharedDirector| director.set_links(&comes);
+        assert_eq!(dial_after(&bench, come).await, b, "{before:?}");
+    }
 }
