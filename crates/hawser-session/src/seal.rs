@@ -1,4 +1,4 @@
-//! Keys, sealed records, and the way from received bytes back to records; and sealed datagrams.
+//! Keys, sealing of records, reading of records from received bytes, and sealed datagrams.
 
 pub mod datagram;
 
@@ -13,8 +13,8 @@ use zeroize::Zeroizing;
 use crate::Payload;
 use crate::arena::Arena;
 
-/// The AEAD that seals records: the one of the TLS suite that the handshake agreed on, which is
-/// what both CPUs do well.
+/// The AEAD that seals records: that of the TLS suite that the handshake agreed on, so that both
+/// CPUs are good at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aead {
     /// AES-128-GCM.
@@ -25,17 +25,17 @@ pub enum Aead {
     ChaCha20Poly1305,
 }
 
-/// Which way a record goes.
+/// Direction of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From the side that began the session.
+    /// From the side that began the session to the other.
     ClientToGateway,
-    /// Towards it.
+    /// To the side that began the session.
     GatewayToClient,
 }
 
 impl Direction {
-    /// The other way.
+    /// Returns the opposite direction.
     pub const fn reverse(self) -> Self {
         match self {
             Self::ClientToGateway => Self::GatewayToClient,
@@ -44,49 +44,50 @@ impl Direction {
     }
 }
 
-/// The secret that both ends have once the TLS handshake is done; every key comes from it.
+/// The secret that both ends share after the TLS handshake. Every key is derived from it.
 pub struct SessionKeys {
     exporter: Zeroizing<[u8; 32]>,
     aead: Aead,
 }
 
-/// A record that must not be believed. The connection that carried it is closed.
+/// Reason to refuse a record. The connection that carried it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
     /// The header does not follow the protocol.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// The record was not sealed with the key and number that are due: forged, altered, replayed
+    /// The record was not sealed with the expected key and number: it is forged, altered, replayed
     /// or out of order.
     #[error("record is not sealed with the key and number that are due")]
     Forged,
-    /// The record is not sealed, and this side did not allow that.
+    /// The record is not sealed, and this side does not allow that.
     #[error("record is not sealed, though encryption is required")]
     Plain,
 }
 
 impl SessionKeys {
-    /// Keys from what TLS exported under the label `EXPORTER-hawser-1`.
+    /// Creates the keys from the secret that TLS exports under the label `EXPORTER-hawser-1`.
     pub fn new(exporter: Zeroizing<[u8; 32]>, aead: Aead) -> Self {
         Self { exporter, aead }
     }
 
-    /// The public name of the session.
+    /// Returns the public name of the session.
     pub fn session_id(&self) -> SessionId {
         let mut id = [0; 16];
         expand(&self.exporter[..], &[b"hawser session id"], &mut id);
         SessionId::new(id)
     }
 
-    /// Returns what an enrolling client signs with its own key, of no use in another session.
+    /// Returns the challenge that an enrolling client signs with its own key. It is valid in this
+    /// session only.
     pub fn enrolment_challenge(&self) -> [u8; 32] {
         let mut challenge = [0; 32];
         expand(&self.exporter[..], &[b"hawser enrolment"], &mut challenge);
         challenge
     }
 
-    /// Seals the records of one direction of a channel.
+    /// Creates the sealer for the records of one direction of a channel.
     pub fn sealer(&self, channel: ChannelId, direction: Direction) -> Sealer {
         Sealer {
             ratchet: self.ratchet(channel, direction),
@@ -95,8 +96,8 @@ impl SessionKeys {
         }
     }
 
-    /// Opens the records of one direction of a channel. `accepts_plain`: unsealed ones too, from
-    /// the second record on.
+    /// Creates the reader for the records of one direction of a channel. `accepts_plain`: from the
+    /// second record on, unsealed records are accepted too.
     pub fn reader(
         &self,
         channel: ChannelId,
@@ -127,24 +128,24 @@ impl std::fmt::Debug for SessionKeys {
     }
 }
 
-/// Seals the records that one side sends on one channel, numbering them.
+/// Numbers and seals the records that one side sends on one channel.
 pub struct Sealer {
     ratchet: Ratchet,
     number: u64,
     epoch: Option<Epoch>,
 }
 
-/// Time and record at which a key came into use.
+/// First record and first time of use of a key.
 struct Epoch {
     first: u64,
     began: Instant,
 }
 
 impl Sealer {
-    /// Appends one record to `out`: `head` and `payload`, sealed.
+    /// Appends one sealed record of `head` and `payload` to `out`.
     ///
-    /// The body must not be larger than [`MAX_RECORD_BODY`] less the tag; the session's chunks
-    /// never are.
+    /// The body must not be larger than [`MAX_RECORD_BODY`] less the tag. The session's chunks are
+    /// always smaller.
     pub fn seal(&mut self, now: Instant, head: &[u8], payload: &Payload, out: &mut BytesMut) {
         self.ratchet_when_due(now);
         let body = head.len() + payload.iter().map(Bytes::len).sum::<usize>();
@@ -174,8 +175,8 @@ impl Sealer {
         self.number += 1;
     }
 
-    /// Appends the header and `head` of a record whose body stays as it is; `payload` bytes of
-    /// payload have to follow it.
+    /// Appends the header and `head` of an unsealed record. The caller has to append `payload`
+    /// bytes of payload.
     pub fn plain(&mut self, head: &[u8], payload: usize, out: &mut BytesMut) {
         let flags = RecordFlags {
             key_phase: self.ratchet.phase,
@@ -213,8 +214,7 @@ impl Sealer {
     }
 }
 
-/// Turns the bytes of one direction of a channel back into records, in the buffer that they were
-/// received in.
+/// Reads records from the bytes of one direction of a channel, in the buffer that received them.
 pub struct RecordReader {
     ratchet: Ratchet,
     number: u64,
@@ -223,40 +223,40 @@ pub struct RecordReader {
 }
 
 impl RecordReader {
-    /// Returns the buffer that received bytes are to be appended to.
+    /// Returns the buffer for received bytes, which have to be appended.
     pub fn buffer(&mut self) -> &mut BytesMut {
         self.memory.bytes_mut()
     }
 
-    /// Makes room for `additional` bytes behind those that wait, in memory of earlier records
-    /// that nobody holds any more where there is some.
+    /// Makes room for `additional` bytes after those in the buffer. It reuses the memory of earlier
+    /// records if they were dropped.
     pub fn reserve(&mut self, additional: usize) {
         self.memory.reserve(additional);
     }
 
-    /// Returns the size of the buffer that the next record is a slice of, for
+    /// Returns the size of the buffer of which the next record is a slice, for
     /// [`Session::handle_record_in`](crate::Session::handle_record_in).
     pub fn buffer_size(&self) -> ByteCount {
         ByteCount::from(self.memory.size())
     }
 
-    /// Gives back memory that was not needed since the last call. Call it about once a second
-    /// while [`RecordReader::holds_memory`].
+    /// Frees memory that was not used since the last call. Call it about once a second while
+    /// [`RecordReader::holds_memory`] returns true.
     pub fn trim(&mut self) {
         self.memory.trim();
     }
 
-    /// True if there is memory that [`RecordReader::trim`] could give back, now or later.
+    /// True if there is memory that [`RecordReader::trim`] can free, now or later.
     pub fn holds_memory(&self) -> bool {
         self.memory.holds_memory()
     }
 
-    /// True if the connection would end inside a record if it ended now.
+    /// True if a part of a record has arrived and the rest has not.
     pub fn is_mid_record(&self) -> bool {
         !self.memory.bytes().is_empty()
     }
 
-    /// Returns how many more bytes the record at the front needs; 0 when it is whole.
+    /// Returns the number of bytes missing of the first record in the buffer; 0 if it is complete.
     pub fn missing(&self) -> usize {
         let bytes = self.memory.bytes();
         let Some((header, body)) = bytes.split_first_chunk() else {
@@ -268,8 +268,8 @@ impl RecordReader {
         }
     }
 
-    /// The body of the next whole record, opened; `None` until more bytes come. After an error
-    /// the reader must not be used any more.
+    /// Returns the opened body of the next record; `None` until it is complete. After an error the
+    /// reader must not be used any more.
     pub fn next_record(&mut self) -> Result<Option<Bytes>, RecordError> {
         let Some((bytes, body)) = self.memory.bytes().split_first_chunk() else {
             return Ok(None);
@@ -283,7 +283,7 @@ impl RecordReader {
         let mut record = self.memory.bytes_mut().split_to(whole);
         bytes::Buf::advance(&mut record, RECORD_HEADER_LENGTH);
         if header.flags.plain {
-            // The first record proves who joined, so it is always sealed.
+            // The first record authenticates the sender, so it is always sealed.
             if !self.accepts_plain || self.number == 0 {
                 return Err(RecordError::Plain);
             }
@@ -316,7 +316,7 @@ impl RecordReader {
     }
 }
 
-/// One direction's key and the secret that the next one comes from.
+/// Key of one direction, and the secret from which the next key is derived.
 struct Ratchet {
     secret: Zeroizing<[u8; 32]>,
     aead: Aead,
@@ -352,7 +352,7 @@ impl Ratchet {
         }
     }
 
-    /// The record's number, xored into the end of the iv. Source: RFC 8446 §5.3.
+    /// Returns the IV with the record's number xored into its end. Source: RFC 8446 §5.3.
     fn nonce(&self, number: u64) -> aead::Nonce {
         let mut nonce = self.iv;
         for (byte, number) in nonce[4..].iter_mut().zip(number.to_be_bytes()) {
@@ -386,10 +386,10 @@ fn expand(secret: &[u8], info: &[&[u8]], out: &mut [u8]) {
         .expect("every key is far shorter than what HKDF can give");
 }
 
-/// Bytes that sealing adds to a body.
+/// Number of bytes that sealing adds to a body.
 pub const TAG_LENGTH: usize = 16;
-/// With records of 64 KiB this stays below the 2^34.5 blocks that AES-GCM is good for under one
-/// key (RFC 8446 §5.5).
+/// Maximum number of records under one key. With records of 64 KiB these are fewer than the 2^34.5
+/// blocks that are the limit of AES-GCM (RFC 8446 §5.5).
 const MAX_RECORDS_PER_KEY: u64 = 1 << 22;
 const MAX_KEY_AGE: Duration = Duration::from_secs(3600);
 const _: () = assert!(MAX_RECORD_BODY < 1 << 24);

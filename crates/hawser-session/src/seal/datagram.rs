@@ -1,7 +1,8 @@
-//! Packets that are sealed each by itself, for transports that lose, repeat and reorder them.
+//! Packets that are sealed one by one, for transports that lose, repeat and reorder them.
 //!
-//! Both ends of a datagram channel have a [`DatagramSealer`] for what they send, over whichever
-//! link, and a [`DatagramOpener`] for what comes. What does not open is not answered.
+//! Each end of a datagram channel has a [`DatagramSealer`] for the packets that it sends and a
+//! [`DatagramOpener`] for those that it receives, over all links. A datagram that cannot be opened
+//! is not answered.
 
 mod window;
 
@@ -16,15 +17,15 @@ use zeroize::Zeroizing;
 
 use super::{Aead, Direction, Ratchet, SessionKeys, TAG_LENGTH, expand};
 
-/// Which keys a datagram is sealed with: one direction of one datagram channel.
+/// Identifier of the keys of a datagram: those of one direction of one datagram channel.
 ///
-/// It stands in the clear at the front of every datagram and is no secret. Nobody without the
-/// session's secret can tell which session or number it belongs to, or that two belong together.
+/// It is the unencrypted beginning of every datagram. Without the session's secret it does not
+/// reveal the session or the channel, nor that two identifiers belong to the same session.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId([u8; KEY_ID_LENGTH]);
 
 impl KeyId {
-    /// What `datagram` says; `None` if it is too short to be sealed at all.
+    /// Reads the identifier of `datagram`; `None` if it is too short for a sealed datagram.
     pub fn of(datagram: &[u8]) -> Option<Self> {
         let id = datagram.first_chunk().copied().map(Self);
         id.filter(|_| datagram.len() >= OVERHEAD)
@@ -38,10 +39,10 @@ impl std::fmt::Debug for KeyId {
 }
 
 impl SessionKeys {
-    /// Seals what goes in one direction of a datagram channel, over all links.
+    /// Creates the sealer for one direction of a datagram channel, over all links.
     ///
-    /// Make one for each number and direction, ever: numbers of datagrams, and so nonces, would
-    /// repeat otherwise.
+    /// Create only one for each channel number and direction. With two, numbers of datagrams would
+    /// repeat, and so would nonces.
     pub fn datagram_sealer(&self, channel: ChannelId, direction: Direction) -> DatagramSealer {
         let (id, ratchet) = self.datagram_ratchet(channel, direction);
         DatagramSealer {
@@ -52,7 +53,7 @@ impl SessionKeys {
         }
     }
 
-    /// Opens what comes in one direction of a datagram channel, over all links.
+    /// Creates the opener for one direction of a datagram channel, over all links.
     pub fn datagram_opener(&self, channel: ChannelId, direction: Direction) -> DatagramOpener {
         let (id, ratchet) = self.datagram_ratchet(channel, direction);
         DatagramOpener {
@@ -77,17 +78,17 @@ impl SessionKeys {
     }
 }
 
-/// Seals packets, numbering them; see [`SessionKeys::datagram_sealer`].
+/// Numbers and seals packets; see [`SessionKeys::datagram_sealer`].
 pub struct DatagramSealer {
     id: KeyId,
     key: Arc<DatagramKey>,
-    /// Of the next datagram.
+    /// Number of the next datagram.
     number: u64,
     /// Time when the key was first used.
     began: Option<Instant>,
 }
 
-/// A datagram channel has sealed as many datagrams as it may; go on with one of another number.
+/// A datagram channel has used all its numbers. Another channel has to take its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the datagram channel has no numbers left")]
 pub struct Exhausted;
@@ -98,7 +99,7 @@ impl DatagramSealer {
         self.id
     }
 
-    /// Appends `packet`, sealed, to `out`: [`OVERHEAD`] bytes more than it has.
+    /// Appends the sealed `packet` to `out`, which is [`OVERHEAD`] bytes longer.
     ///
     /// # Errors
     /// When the numbers are used up; nothing was appended then.
@@ -114,17 +115,15 @@ impl DatagramSealer {
         Ok(())
     }
 
-    /// The key of the datagram that is prepared next, at the same instant.
+    /// Returns the key of the datagram that is prepared next, at the same instant.
     pub fn key(&mut self, now: Instant) -> &Arc<DatagramKey> {
         self.ratchet_when_due(now);
         &self.key
     }
 
-    /// Appends to `out` what [`DatagramKey::seal`] makes a sealed datagram of, once: `packet` with
-    /// the
-    /// next number in front and room behind. So datagrams can be numbered in one place, and sealed
-    /// later
-    /// by whoever sends them, with the [`Self::key`] that they had here.
+    /// Appends an unsealed datagram to `out`: the next number, `packet`, and room for the tag. It
+    /// has to be sealed once by [`DatagramKey::seal`], with the key that [`Self::key`] returned
+    /// before this call. So one place can number datagrams, and others can seal them later.
     ///
     /// # Errors
     /// When the numbers are used up; nothing was appended then.
@@ -145,7 +144,8 @@ impl DatagramSealer {
         Ok(())
     }
 
-    /// A key that has become old leaves the rest of its numbers unused.
+    /// Changes to the next key if the numbers of this one are used up, or if it is too old; then
+    /// the rest of its numbers stays unused.
     fn ratchet_when_due(&mut self, now: Instant) {
         if now.since(*self.began.get_or_insert(now)) >= MAX_KEY_AGE {
             self.number = (self.key.phase + 1) * NUMBERS_PER_KEY;
@@ -166,17 +166,17 @@ impl std::fmt::Debug for DatagramSealer {
     }
 }
 
-/// A key for sealing what [`DatagramSealer::prepare`] has prepared.
+/// Key that seals datagrams of [`DatagramSealer::prepare`].
 pub struct DatagramKey {
     ratchet: Ratchet,
-    /// Which of the row it is.
+    /// Position of the key in the sequence of keys.
     phase: u64,
 }
 
 impl DatagramKey {
-    /// Seals a datagram where it is. A second time would give away what is in it.
+    /// Seals a datagram in place. Sealing it a second time would reveal its content.
     ///
-    /// What no datagram can be is left alone.
+    /// Bytes that are too short for a datagram are not changed.
     pub fn seal(&self, datagram: &mut [u8]) {
         let Some((header, rest)) = datagram.split_first_chunk_mut::<HEADER_LENGTH>() else {
             return;
@@ -201,40 +201,42 @@ impl std::fmt::Debug for DatagramKey {
     }
 }
 
-/// Opens datagrams, each of them once; see [`SessionKeys::datagram_opener`].
+/// Opens each datagram once; see [`SessionKeys::datagram_opener`].
 pub struct DatagramOpener {
     id: KeyId,
-    /// Which key of the row is `latest`.
+    /// Position of `latest` in the sequence of keys.
     phase: u64,
-    /// Datagrams that were overtaken by the first one under `latest`, and until when they may come.
+    /// The key before `latest`, and the end of its use. Datagrams that the first one under `latest`
+    /// has overtaken may arrive until then.
     previous: Option<(Key, Instant)>,
     latest: Key,
-    /// Kept ready, so that a forged datagram costs no more than any other.
+    /// The key after `latest`. It is derived in advance, so that a forged datagram costs no more
+    /// than others.
     next: Key,
     forgeries: u64,
     most_forgeries: u64,
 }
 
-/// A datagram that must be dropped without an answer.
+/// Reason to drop a datagram without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejected {
-    /// Too short to be sealed.
+    /// It is too short for a sealed datagram.
     #[error("{0} bytes are too few for a sealed datagram")]
     TooShort(usize),
-    /// Sealed with the keys of something else.
+    /// It names other keys.
     #[error("{0:?} is another's")]
     OtherKey(KeyId),
-    /// Its number belongs to a key that is not used yet, or was forgotten.
+    /// Its number belongs to a key that is not used yet, or not any more.
     #[error("datagram {0} belongs to a key that is not used now")]
     Phase(u64),
-    /// Its number was there before, or so many larger ones were that nobody knows.
+    /// Its number has arrived before, or is too old to tell.
     #[error("datagram {0} is a repetition, or too late")]
     Repeated(u64),
-    /// Forged or altered.
+    /// It is forged or altered.
     #[error("datagram {0} does not open")]
     Forged(u64),
-    /// More forgeries have come than the keys may be tried with; nothing opens any more.
+    /// The number of forgeries has reached the limit of the AEAD. No datagram is opened any more.
     #[error("too many forged datagrams")]
     Exhausted,
 }
@@ -245,15 +247,15 @@ impl DatagramOpener {
         self.id
     }
 
-    /// Returns how many datagrams had its key id and did not open.
+    /// Returns the number of datagrams with its key id that were forged.
     pub fn forgeries(&self) -> u64 {
         self.forgeries
     }
 
-    /// The packet inside `datagram`, opened in its own memory.
+    /// Opens `datagram` in place and returns its packet.
     ///
     /// # Errors
-    /// When it must not be believed. The opener remains good for others.
+    /// When the datagram has to be dropped. The opener can still open others.
     pub fn open(&mut self, now: Instant, mut datagram: BytesMut) -> Result<Bytes, Rejected> {
         let id = KeyId::of(&datagram).ok_or(Rejected::TooShort(datagram.len()))?;
         if id != self.id {
@@ -281,8 +283,8 @@ impl DatagramOpener {
         Ok(datagram.freeze())
     }
 
-    /// Which phase a number means that says it by its last digits: of the three for which there are
-    /// keys one at most, and otherwise one for which there is none.
+    /// Returns the phase of the transmitted low bits of a number. They match at most one of the
+    /// three phases that have keys; otherwise the result is a phase without a key.
     fn phase_of(&self, said: u64) -> u64 {
         let ahead = (said / NUMBERS_PER_KEY).wrapping_sub(self.phase) % PHASES_TOLD;
         match self.phase.checked_sub(1) {
@@ -318,7 +320,7 @@ impl std::fmt::Debug for DatagramOpener {
     }
 }
 
-/// A key for opening, and which of its numbers have come.
+/// Key that opens datagrams, and its numbers that have arrived.
 struct Key {
     ratchet: Ratchet,
     seen: Window,
@@ -338,7 +340,7 @@ impl Key {
         number: u64,
         sealed: &mut BytesMut,
     ) -> Result<(), Rejected> {
-        // Before the costly part: repeating what was overheard is the cheapest attack.
+        // This is checked before decryption, since the cheapest attack is to repeat datagrams.
         if !self.seen.is_new(number % NUMBERS_PER_KEY) {
             return Err(Rejected::Repeated(number));
         }
@@ -355,8 +357,8 @@ impl Key {
 }
 
 impl Aead {
-    /// How many forged datagrams a channel may try before forging one becomes likely enough to
-    /// count.
+    /// Returns the maximum number of forged datagrams on a channel; with more, the chance that one
+    /// is accepted becomes too high.
     ///
     /// Source: RFC 9001 §6.6.
     fn most_forgeries(self) -> u64 {
@@ -367,7 +369,7 @@ impl Aead {
     }
 }
 
-/// What a number is under a key of this phase that says so much of itself.
+/// Returns the full number of a datagram from the phase of its key and its transmitted low bits.
 fn number_of(phase: u64, said: u64) -> u64 {
     phase * NUMBERS_PER_KEY + said % NUMBERS_PER_KEY
 }
@@ -380,23 +382,24 @@ fn header(id: KeyId, number: u64) -> [u8; HEADER_LENGTH] {
     header
 }
 
-/// Bytes that a sealed datagram has beyond its packet.
+/// Number of bytes that sealing adds to a packet.
 pub const OVERHEAD: usize = HEADER_LENGTH + TAG_LENGTH;
 const HEADER_LENGTH: usize = KEY_ID_LENGTH + NUMBER_LENGTH;
 const KEY_ID_LENGTH: usize = 4;
-/// Of what is said of a number: all that it is under its key, and enough of which key that is.
+/// Length of the transmitted low bits of a number: the number under its key, and the low bits of
+/// the key's phase.
 const NUMBER_LENGTH: usize = 3;
-/// How many phases in a row can be told from each other: the previous, the latest, the next, and
-/// others.
+/// Number of consecutive phases that the transmitted bits distinguish: the previous, the latest,
+/// the next, and one without a key.
 const PHASES_TOLD: u64 = (1 << (8 * NUMBER_LENGTH)) / NUMBERS_PER_KEY;
 const _: () = assert!(PHASES_TOLD == 4);
-/// The first number that is never used.
+/// Limit of numbers, which is not used itself.
 const END: u64 = 1 << 48;
-/// Half of what AES-GCM is good for under one key with datagrams of any size (RFC 9001 §6.6). A
-/// power of two, so that a number says by itself which key it belongs to.
+/// Numbers under one key: half of the limit of AES-GCM for packets of any size (RFC 9001 §6.6). It
+/// is a power of two, so that the high bits of a number are the phase of its key.
 const NUMBERS_PER_KEY: u64 = 1 << 22;
 const MAX_KEY_AGE: Duration = Duration::from_secs(3600);
-/// How long datagrams that were overtaken may be in flight.
+/// Time for which the previous key is kept, for datagrams that others have overtaken.
 const PREVIOUS_KEPT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

@@ -1,15 +1,16 @@
-/// Which of the numbers under one key have come, as far back as one can remember.
+/// The recent numbers under one key that have arrived.
 ///
-/// Source: RFC 6479 (a ring of words, cleared a word at a time).
+/// Source: RFC 6479 (a ring of words, cleared one word at a time).
 #[derive(Debug, Default)]
 pub(super) struct Window {
     newest: Option<u64>,
-    /// Empty until the first number: most keys that are kept ready are not used for long.
+    /// Bits of the recent numbers. Empty until the first number, since most keys that were derived
+    /// in advance are not used for long.
     words: Vec<u64>,
 }
 
 impl Window {
-    /// Whether `number` has certainly not come yet.
+    /// True if `number` has certainly not arrived yet.
     pub(super) fn is_new(&self, number: u64) -> bool {
         match self.newest {
             Some(newest) if number <= newest => {
@@ -19,7 +20,7 @@ impl Window {
         }
     }
 
-    /// `number` has come.
+    /// Notes that `number` has arrived.
     pub(super) fn insert(&mut self, number: u64) {
         self.words.resize(WORDS, 0);
         if self.newest.is_none_or(|newest| number > newest) {
@@ -44,10 +45,12 @@ fn bit(number: u64) -> u64 {
 }
 
 const BITS: u64 = u64::BITS as u64;
-/// 8 KiB. At 1 Gbit/s that is three quarters of a second in packets of 1400 bytes, more than paths
-/// differ by that such a rate is spread over; what comes later still is lost, as in any queue.
+/// Length of the ring: 8 KiB. At 1 Gbit/s with packets of 1400 bytes it covers three quarters of a
+/// second. That is more than the delays of paths for such a rate differ by. Later datagrams are
+/// lost, as in a full queue.
 const WORDS: usize = 1024;
-/// How far behind the newest a number may come: the newest's own word is only partly used.
+/// Maximum distance of a number from the newest. One word is not counted, since the newest number's
+/// own word is only partly used.
 pub(super) const REACH: u64 = (WORDS as u64 - 1) * BITS;
 
 #[cfg(test)]
