@@ -1,8 +1,8 @@
-//! The flight recorder: every decision with its reason and all that the policy knew, in bounded
-//! memory.
+//! The flight recorder: every decision with its reason and with the facts that the policy had, in
+//! bounded memory.
 //!
-//! Two things are kept. The `Ring` has the latest decisions whole, so that they can be replayed;
-//! counts by stream and link reach back to the beginning, for [`Recorder::summary`].
+//! It keeps two things. The `Ring` holds the latest decisions in full, so that they can be
+//! replayed. Counts by stream and link cover the whole session, for [`Recorder::summary`].
 
 mod block;
 mod bytes;
@@ -32,26 +32,26 @@ pub use summary::{LinkSummary, Summary};
 use tally::Tallies;
 pub use tally::Verdict;
 
-/// Keeps what a session decided, and why.
+/// Records the decisions of a session and their reasons.
 ///
-/// Memory is taken when it is needed, up to what was allowed; then the oldest decisions make room.
-/// A decision costs no allocation once the channels are known.
+/// Memory is allocated when it is needed, up to the limit. Then new decisions replace the oldest. A
+/// decision needs no allocation once the channels are known.
 #[derive(Debug)]
 pub struct Recorder {
     on: bool,
     began: Instant,
     ring: Ring,
-    /// What is rare, apart: many decisions shall not push it out.
+    /// Rare notes, kept apart so that decisions do not replace them.
     notes: VecDeque<(Instant, Note)>,
     tallies: Tallies,
-    /// Counts decisions, since arrivals are reckoned for a part of them.
+    /// Number of decisions. Arrivals are calculated for some of them only.
     decisions: u64,
-    /// When each channel's last sample was kept.
+    /// Time of the last recorded sample of each channel.
     sampled: Vec<(ChannelId, Instant)>,
 }
 
 impl Recorder {
-    /// Keeps at most about `memory`; nothing when that is zero.
+    /// Creates a recorder that uses about `memory` at most; with zero it records nothing.
     pub fn new(now: Instant, memory: ByteCount) -> Self {
         let memory = memory.as_usize();
         Self {
@@ -65,12 +65,12 @@ impl Recorder {
         }
     }
 
-    /// Whether anything is kept.
+    /// True if anything is recorded.
     pub fn is_on(&self) -> bool {
         self.on
     }
 
-    /// The memory that it has taken.
+    /// Returns the memory in use.
     pub fn held(&self) -> ByteCount {
         let notes = self.notes.capacity() * size_of::<(Instant, Note)>();
         ByteCount::from(self.ring.held() + self.tallies.held() + notes)
@@ -81,7 +81,7 @@ impl Recorder {
         self.ring.blocks().flat_map(block::Block::new)
     }
 
-    /// Keeps a decision, as it was taken over these views.
+    /// Records a decision and the views that it was based on.
     pub fn on_decision(
         &mut self,
         now: Instant,
@@ -108,7 +108,7 @@ impl Recorder {
             .push(|context, out| context.put_decision(out, taken));
     }
 
-    /// Counts a chunk's bytes that were given to a channel; `copy` when another one has them
+    /// Counts bytes of a chunk that were given to a channel. `copy`: another channel has them
     /// already.
     pub(crate) fn on_given(&mut self, stream: StreamId, to: &Channel, bytes: usize, copy: bool) {
         if self.on {
@@ -117,7 +117,7 @@ impl Recorder {
         }
     }
 
-    /// Keeps what happened beside decisions.
+    /// Records an event that is no decision.
     pub fn note(&mut self, now: Instant, note: Note) {
         if !self.on {
             return;
@@ -145,12 +145,12 @@ impl Recorder {
             .push(|context, out| context.put_note(out, now, note));
     }
 
-    /// Keeps that a channel came.
+    /// Records a new channel.
     pub(crate) fn on_added(&mut self, now: Instant, channel: &Channel) {
         self.note(now, added(channel));
     }
 
-    /// Keeps that the link below a channel has become known. The counts of `unknown` are its.
+    /// Records that the link of a channel has become known. It takes over the counts of `unknown`.
     pub(crate) fn on_link_known(&mut self, now: Instant, channel: &Channel, unknown: LinkIndex) {
         let link = channel.link();
         self.tallies.on_lost(unknown, false);
@@ -160,14 +160,14 @@ impl Recorder {
         self.keep(now, added(channel));
     }
 
-    /// What the user and the governor allow a link, if that has changed.
+    /// Records the permission of the user and the governor for a link, if it has changed.
     pub(crate) fn on_standing(&mut self, now: Instant, link: LinkIndex, standing: Standing) {
         if self.on && self.tallies.on_standing(link, standing) {
             self.keep(now, Note::Standing { link, standing });
         }
     }
 
-    /// A channel is gone.
+    /// Records the end of a channel.
     pub(crate) fn on_lost(&mut self, now: Instant, channel: &Channel) {
         let suspect = channel.is_suspect();
         self.tallies.on_lost(channel.link(), suspect);
@@ -183,7 +183,7 @@ impl Recorder {
         );
     }
 
-    /// A channel fell silent.
+    /// Records that a channel is suspect.
     pub(crate) fn on_suspect(&mut self, now: Instant, channel: &Channel) {
         self.note(
             now,
@@ -196,7 +196,7 @@ impl Recorder {
         );
     }
 
-    /// So many chunks of a channel that has stalled go again.
+    /// Records the reinjection of this many chunks of a stalled channel.
     pub(crate) fn on_stalled(&mut self, now: Instant, channel: &Channel, chunks: u64) {
         if !self.on {
             return;
@@ -207,7 +207,7 @@ impl Recorder {
             link: channel.link(),
             chunks,
         };
-        // Reinjections come in bursts: one note tells of all of them.
+        // Reinjections come in bursts, which share one note.
         if let Some((
             at,
             Note::Stalled {
@@ -227,7 +227,7 @@ impl Recorder {
         self.keep(now, note);
     }
 
-    /// The kernel has said how a channel stands.
+    /// Records the kernel's figures of a channel.
     pub(crate) fn on_sample(&mut self, now: Instant, channel: &Channel) {
         if !self.on {
             return;
@@ -265,14 +265,14 @@ fn added(channel: &Channel) -> Note {
     }
 }
 
-/// Returns the number of chunks that a channel was given and that the peer has not acknowledged.
+/// Returns the number of chunks of a channel that the peer has not acknowledged.
 fn chunks(channel: &Channel) -> u64 {
     channel.outbound().chunk_count() as u64
 }
 
-/// One part in so many of the memory is for counts.
+/// Fraction of the memory (1/8) that is for counts.
 const TALLIES: usize = 8;
-/// Arrivals are reckoned for one decision in so many; reckoning them costs more than the rest.
+/// Number of decisions of which one has its arrivals calculated: that costs more than the rest.
 const ARRIVALS_EACH: u64 = 16;
 const MAX_NOTES: usize = 128;
 const SAMPLE_EACH: Duration = Duration::from_millis(200);

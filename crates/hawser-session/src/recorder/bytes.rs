@@ -1,6 +1,7 @@
-//! Numbers as bytes: little ones take few.
+//! Numbers as bytes: small numbers take few.
 
-/// Appends a number, seven bits a byte, the low ones first; the highest bit says that more follow.
+/// Appends a number, seven bits in each byte, the lowest first. The highest bit of a byte is set if
+/// another follows.
 #[inline]
 pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
@@ -10,21 +11,21 @@ pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Appends by how much a number differs from one that the reader knows.
+/// Appends the difference of a number from one that the reader knows.
 #[inline]
 pub(super) fn put_change(out: &mut Vec<u8>, new: u64, old: u64) {
     let change = new.wrapping_sub(old) as i64;
-    // Small changes either way become small numbers.
+    // Small differences of either sign become small numbers.
     put(out, ((change << 1) ^ (change >> 63)) as u64);
 }
 
-/// Appends bytes with their number.
+/// Appends the number of bytes, and the bytes.
 pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Takes numbers off the front of bytes.
+/// Reads numbers from bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
@@ -55,20 +56,20 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// A number of at most `most`.
+    /// Reads a number; `None` if it exceeds `most`.
     pub(super) fn bounded(&mut self, most: usize) -> Option<usize> {
         let number = usize::try_from(self.number()?).ok()?;
         (number <= most).then_some(number)
     }
 
-    /// What [`put_change`] wrote of a number that was `old`.
+    /// Reads the number whose difference from `old` was written by [`put_change`].
     pub(super) fn change(&mut self, old: u64) -> Option<u64> {
         let folded = self.number()?;
         let change = (folded >> 1) as i64 ^ -((folded & 1) as i64);
         Some(old.wrapping_add(change as u64))
     }
 
-    /// What [`put_bytes`] wrote, of at most `most` bytes.
+    /// Reads the bytes written by [`put_bytes`]; `None` for more than `most`.
     pub(super) fn bytes(&mut self, most: usize) -> Option<&'a [u8]> {
         let length = self.bounded(most)?;
         let (taken, rest) = self.0.split_at_checked(length)?;

@@ -1,4 +1,4 @@
-//! Decisions and notes as bytes, each told by what differs from the one before.
+//! Encoding of decisions and notes, each as its difference from the one before.
 
 use hawser_sched::PathView;
 use hawser_sched::chunk::{ChunkUnit, Decision, Reason};
@@ -10,17 +10,17 @@ use super::note::{Note, Words};
 use super::view::{change_view, put_view, unknown};
 use crate::by_role::slot;
 
-/// Something that was recorded.
+/// A decision or a note of a recording.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
     /// A decision.
     Decision(Recorded),
-    /// Something else.
+    /// An event that is no decision, and its time.
     Note(Instant, Note),
 }
 
 impl Entry {
-    /// When it was.
+    /// Returns its time.
     pub fn at(&self) -> Instant {
         match self {
             Self::Decision(recorded) => recorded.now,
@@ -29,24 +29,25 @@ impl Entry {
     }
 }
 
-/// One decision, with all that the policy knew.
+/// A decision with the facts that the policy had.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
-    /// When it was taken.
+    /// Time of the decision.
     pub now: Instant,
-    /// The kind of chunk, which tells the policy that was asked.
+    /// The kind of chunk, which determines the policy.
     pub role: ChannelRole,
-    /// Whose bytes they were.
+    /// Stream of the chunk.
     pub stream: StreamId,
-    /// The unit that was to be placed.
+    /// The unit that the policy placed.
     pub unit: ChunkUnit,
-    /// The channels that the policy could choose from.
+    /// Channels that the policy chose from.
     pub views: Vec<PathView>,
-    /// What it decided.
+    /// The policy's decision.
     pub decision: Decision,
 }
 
-/// What reader and writer of one block both know at one point of it.
+/// State of a block that its writer and its reader share: the values from which the next entry
+/// differs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Context {
     now: Instant,
@@ -62,7 +63,7 @@ struct Latest {
     views: Vec<PathView>,
 }
 
-/// A decision that is to be written; borrows the views.
+/// A decision to be written, which borrows the views.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Taken<'a> {
     pub(super) now: Instant,
@@ -74,7 +75,7 @@ pub(super) struct Taken<'a> {
 }
 
 impl Context {
-    /// Knows nothing again, as at the beginning of a block; keeps its memory.
+    /// Resets the state to that at the beginning of a block, and keeps its memory.
     pub(super) fn clear(&mut self) {
         self.now = Instant::ZERO;
         for latest in &mut self.roles {
@@ -83,8 +84,8 @@ impl Context {
         }
     }
 
-    /// Appends a decision. `false`: it names a channel that is not among the views, and nothing
-    /// was appended.
+    /// Appends a decision. Returns `false`, and appends nothing, if it names a channel that is not
+    /// among the views.
     pub(super) fn put_decision(&mut self, out: &mut Vec<u8>, taken: Taken<'_>) -> bool {
         let Some(outcome) = Outcome::of(&taken) else {
             return false;
@@ -134,7 +135,7 @@ impl Context {
         true
     }
 
-    /// Appends a note; always `true`.
+    /// Appends a note; always returns `true`.
     pub(super) fn put_note(&mut self, out: &mut Vec<u8>, now: Instant, note: Note) -> bool {
         let (kind, words) = note.to_words();
         put(out, (kind << 1) | NOTE);
@@ -145,8 +146,8 @@ impl Context {
         true
     }
 
-    /// The next entry; `Some(None)` for a kind of note that is not known here, `None` when the
-    /// bytes are none.
+    /// Reads the next entry; `Some(None)` for an unknown kind of note, `None` if the bytes are
+    /// invalid.
     pub(super) fn read(&mut self, reader: &mut Reader<'_>) -> Option<Option<Entry>> {
         let tag = reader.number()?;
         self.now = Instant::from_nanos(reader.change(self.now.as_nanos())?);
@@ -205,7 +206,7 @@ impl Context {
 }
 
 impl Latest {
-    /// Takes over the views of those channels that are known, in the new order.
+    /// Sets the list of channels. Views of channels that were listed before are kept.
     fn relist(&mut self, channels: impl Iterator<Item = ChannelId>) {
         let known = self.views.len();
         for channel in channels {
@@ -216,7 +217,7 @@ impl Latest {
         self.views.drain(..known);
     }
 
-    /// Appends which views have changed, and how.
+    /// Appends the differences of all views that have changed.
     fn put_views(&mut self, out: &mut Vec<u8>, views: &[PathView]) {
         let mut place = 0;
         for (n, (old, new)) in self.views.iter_mut().zip(views).enumerate() {
@@ -242,7 +243,7 @@ impl Latest {
     }
 }
 
-/// A decision, with places among the views instead of channels.
+/// A decision with indices of views instead of channels.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     reason: Reason,
@@ -313,11 +314,11 @@ impl Outcome {
     }
 }
 
-/// The lowest bit of an entry's first number.
+/// Values of the lowest bit of an entry's first number.
 const DECISION: u64 = 0;
 const NOTE: u64 = 1;
 
-// The other bits of a decision's.
+// Other bits of that number, in a decision.
 const EXPRESS: u64 = 1;
 const MORE: u64 = 1 << 1;
 const AGAIN: u64 = 1 << 2;
@@ -327,7 +328,7 @@ const SIZE: u64 = 1 << 5;
 const CHANNELS: u64 = 1 << 6;
 const UNKNOWN: u64 = 1 << 7;
 
-/// More than a session ever has.
+/// Maximum number of channels, more than a session ever has.
 const MAX_CHANNELS: usize = 128;
-/// Numbers of one note.
+/// Maximum number of values in a note.
 const MAX_WORDS: usize = 64;

@@ -1,4 +1,4 @@
-//! What happens beside decisions.
+//! Events that are no decisions.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::transport::{Transport, TransportReason};
 
-/// Something that happened to a channel, a link or the session, other than a decision.
+/// An event of a channel, a link or the session that is no decision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Note {
@@ -20,10 +20,10 @@ pub enum Note {
         channel: ChannelId,
         /// The link below it.
         link: LinkIndex,
-        /// Kind of chunks that it is for.
+        /// Kind of its chunks.
         role: ChannelRole,
     },
-    /// A channel is gone: its connection ended, its link went, or it was given up.
+    /// A channel ended: its connection ended, its link vanished, or it was given up.
     Lost {
         /// The channel.
         channel: ChannelId,
@@ -31,10 +31,10 @@ pub enum Note {
         link: LinkIndex,
         /// Chunks on it that the peer had not acknowledged.
         chunks: u64,
-        /// Time for which it had been silent, where something was due.
+        /// Time for which it had been silent although an answer was overdue.
         silence: Duration,
     },
-    /// A channel fell silent against expectation.
+    /// A channel became suspect: it is silent although an answer is overdue.
     Suspect {
         /// The channel.
         channel: ChannelId,
@@ -46,26 +46,26 @@ pub enum Note {
         /// Time for which it had been silent.
         silence: Duration,
     },
-    /// A suspect channel speaks again.
+    /// A suspect channel has answered.
     Recovered {
         /// The channel.
         channel: ChannelId,
         /// The link below it.
         link: LinkIndex,
-        /// For how long it was suspect.
+        /// Time for which it was suspect.
         after: Duration,
     },
-    /// Nothing has come of what a channel carries for long, although its link may live: what holds
-    /// up the head of a line goes again.
+    /// Chunks of a channel are overdue although its link may be alive. Those that cause
+    /// head-of-line blocking are reinjected.
     Stalled {
         /// The channel.
         channel: ChannelId,
         /// The link below it.
         link: LinkIndex,
-        /// Chunks that go again, of this time and those that followed within a second.
+        /// Reinjected chunks, with those of the following second.
         chunks: u64,
     },
-    /// Bulk chunks are placed by this policy from now on.
+    /// This policy places bulk chunks from now on.
     Policy(ChunkPolicy),
     /// The user's and the governor's permission for a link has changed.
     Standing {
@@ -74,23 +74,22 @@ pub enum Note {
         /// Permission from now on.
         standing: Standing,
     },
-    /// A chunk that is in flight was given to an idle channel as well.
+    /// A chunk in flight was also given to an idle channel.
     Helped {
         /// The chunk's stream.
         stream: StreamId,
-        /// The channel that helps.
+        /// The idle channel.
         channel: ChannelId,
         /// The chunk's bytes.
         bytes: ByteCount,
     },
-    /// Chunks go over another transport than before.
+    /// The transport of chunks has changed.
     Transport {
         /// Transport of bulk from now on.
         transport: Transport,
         /// Reason for it.
         reason: TransportReason,
-        /// What TCP channels and the association delivered when they were last measured; zero where
-        /// they were not.
+        /// Rates of TCP channels and of the association when last measured; zero if not measured.
         measured: [Rate; 2],
     },
     /// Figures of a channel, at most five times a second.
@@ -103,30 +102,30 @@ pub enum Note {
         rate: Rate,
         /// Smoothed round-trip time.
         rtt: Duration,
-        /// That of the empty path.
+        /// Round-trip time of the empty path.
         min_rtt: Duration,
         /// Segments sent again, in total.
         retransmissions: u64,
-        /// Segments that the peer's kernel has, in total; 0 where the kernel does not say.
+        /// Segments that the peer's kernel has, in total; 0 if the kernel does not report it.
         delivered: u64,
         /// Bytes that the peer's kernel has not acknowledged.
         unacknowledged: ByteCount,
-        /// Of a million segments, those that the path loses without congestion.
+        /// Share of segments that the path loses without congestion, in millionths.
         lost_ppm: u64,
     },
 }
 
-/// A note as numbers.
+/// The values of a note as numbers.
 pub(super) type Words = SmallVec<[u64; 9]>;
 
 impl Note {
-    /// True if it is kept apart as well, so that many decisions do not push it out.
+    /// True if the note is rare, so that it is also kept apart from decisions.
     pub(super) fn is_rare(&self) -> bool {
         !matches!(self, Self::Helped { .. } | Self::Sample { .. })
     }
 
     // long: an arm for each kind.
-    /// Its kind, and the rest of it as numbers.
+    /// Returns the number of its kind, and its values as numbers.
     pub(super) fn to_words(self) -> (u64, Words) {
         match self {
             Self::Added {
@@ -198,7 +197,7 @@ impl Note {
     }
 
     // long: an arm for each kind.
-    /// The note of this kind with these numbers; `None` when they make none.
+    /// Returns the note of this kind with these values; `None` if they are invalid.
     pub(super) fn from_words(kind: u64, words: &[u64]) -> Option<Self> {
         Some(match (kind, words) {
             (0, [channel, link, role]) => Self::Added {
@@ -272,7 +271,7 @@ impl Note {
     }
 }
 
-/// A span as a number of nanoseconds.
+/// Returns the nanoseconds of a duration.
 pub(super) fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,11 +1,11 @@
-//! Blocks of entries, of which the oldest is given up for the next.
+//! Blocks of entries. A new block replaces the oldest.
 
 use std::collections::VecDeque;
 
 use super::entry::Context;
 
-/// A bounded number of blocks. Each can be read without those before it, so that the oldest can
-/// go at any time.
+/// A bounded number of blocks. Each can be read without those before it, so that the oldest can be
+/// dropped at any time.
 #[derive(Debug)]
 pub(super) struct Ring {
     blocks: VecDeque<Vec<u8>>,
@@ -13,12 +13,12 @@ pub(super) struct Ring {
     block_size: usize,
     lost: bool,
     context: Context,
-    /// The entry that is being made.
+    /// Scratch memory for the next entry.
     entry: Vec<u8>,
 }
 
 impl Ring {
-    /// At most `bytes` bytes, which are taken block by block when they are needed.
+    /// Creates a ring of at most `bytes` bytes, which are allocated block by block when needed.
     pub(super) fn new(bytes: usize) -> Self {
         let block_size = (bytes / BLOCKS).clamp(MIN_BLOCK, MAX_BLOCK);
         Self {
@@ -31,8 +31,8 @@ impl Ring {
         }
     }
 
-    /// Appends the entry that `make` makes; `make` is called again when a new block begins, since
-    /// what the reader knows begins anew there. `false`: it made none, or one that fits no block.
+    /// Appends the entry that `make` encodes. If a new block begins, `make` is called again, since
+    /// the context is empty there. Returns `false` if it encodes none, or one too long for a block.
     pub(super) fn push(&mut self, make: impl Fn(&mut Context, &mut Vec<u8>) -> bool) -> bool {
         if self.blocks.is_empty() {
             self.begin_block();
@@ -50,7 +50,7 @@ impl Ring {
         if let Some(block) = self.blocks.back_mut().filter(|_| fits) {
             block.extend_from_slice(&self.entry);
         } else {
-            // The reader did not see what this entry says.
+            // The entry has changed the context, but the reader does not see it.
             self.lost = true;
             self.context.clear();
             self.begin_block();
@@ -58,17 +58,17 @@ impl Ring {
         fits
     }
 
-    /// The blocks, the oldest first.
+    /// Returns the blocks, the oldest first.
     pub(super) fn blocks(&self) -> impl Iterator<Item = &[u8]> {
         self.blocks.iter().map(Vec::as_slice)
     }
 
-    /// Whether any entry had to go, or did not fit.
+    /// True if any entry was dropped, or did not fit.
     pub(super) fn has_lost(&self) -> bool {
         self.lost
     }
 
-    /// The memory that it has taken.
+    /// Returns the memory in use.
     pub(super) fn held(&self) -> usize {
         self.blocks.len() * self.block_size
     }
@@ -91,8 +91,8 @@ impl Ring {
     }
 }
 
-/// How many blocks the memory is cut into, so that a sixteenth of it goes at a time.
+/// Number of blocks, so that a sixteenth of the memory is dropped at a time.
 const BLOCKS: usize = 16;
-/// Enough for the first decision of a block, which says everything of every channel.
+/// Minimum size of a block. The first decision of a block has all fields of every channel.
 const MIN_BLOCK: usize = 8 * 1024;
 const MAX_BLOCK: usize = 64 * 1024;

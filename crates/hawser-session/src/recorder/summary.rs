@@ -1,4 +1,4 @@
-//! What a recorder has counted, for people and programs.
+//! Summary of a recorder's counts, for people and programs.
 
 use std::time::Duration;
 
@@ -8,47 +8,47 @@ use hawser_types::{ByteCount, Instant, LinkIndex, StreamId};
 use super::tally::{LinkTally, StreamTally, Verdict};
 use super::{Note, Recorder};
 
-/// Why links were used or not, for a session or one of its streams.
+/// Reasons why links were used or not, for a session or one of its streams.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// When the session began.
+    /// Time when the session began.
     pub began: Instant,
-    /// Each link that the session has or had.
+    /// All links that the session has or had.
     pub links: Vec<LinkSummary>,
-    /// The streams that are counted by themselves, with what was sent of each, copies left out.
+    /// Streams that are counted separately, each with its bytes sent, without copies.
     pub streams: Vec<(StreamId, ByteCount)>,
-    /// The latest that happened to channels and links, in order.
+    /// Latest events of channels and links, in order.
     pub notes: Vec<(Instant, Note)>,
 }
 
-/// Why one link was used or not.
+/// Reasons why one link was used or not.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkSummary {
     /// The link.
     pub link: LinkIndex,
-    /// Its channels now.
+    /// Number of its channels now.
     pub channels: u32,
-    /// Those of them that are silent.
+    /// Number of its suspect channels.
     pub suspect: u32,
-    /// Payload that it carried, copies left out.
+    /// Payload that it carried, without copies.
     pub bytes: ByteCount,
-    /// Payload that it was given as a copy.
+    /// Payload of copies that it was given.
     pub copied: ByteCount,
-    /// Chunks that were placed while the link could be judged.
+    /// Chunks that were placed while the link was known.
     pub decisions: u64,
-    /// How many of these, by what became of the link; none are left out that are zero.
+    /// Numbers of these by verdict, without those that are zero.
     pub verdicts: Vec<(Verdict, u64)>,
-    /// How many chunks were placed here, by the reason.
+    /// Numbers of chunks placed on this link, by reason.
     pub chosen: Vec<(Reason, u64)>,
-    /// For how long it was ready and nothing was sent, by the reason.
+    /// Time for which it was ready and nothing was sent, by reason.
     pub held: Vec<(Reason, Duration)>,
-    /// Where a chunk would have been later than by the link that was chosen: how long it would
-    /// have taken here, and took there, on average.
+    /// Mean delay of chunks that would have been later over this link than over the chosen one:
+    /// over this one, and over the chosen one.
     pub later: Option<(Duration, Duration)>,
 }
 
 impl Recorder {
-    /// What was counted of one stream, or of all; `None` when nothing is known of the stream.
+    /// Returns the summary of one stream, or of all; `None` for an unknown stream.
     pub fn summary(&self, stream: Option<StreamId>) -> Option<Summary> {
         let (streams, rest) = self.tallies.streams();
         let mut all = StreamTally::default();

@@ -1,4 +1,4 @@
-//! What became of the chunks of each stream on each link, counted from its beginning.
+//! Counts of decisions for each stream and link, from the beginning of the stream.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Every verdict; `verdict as usize` is its place.
+    /// Every verdict; `verdict as usize` is its index.
     pub const ALL: [Self; 9] = [
         Self::Carried,
         Self::Later,
@@ -49,7 +49,7 @@ impl Verdict {
         Self::Gone,
     ];
 
-    /// The word that stands for it in JSON.
+    /// Returns the name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Carried => "carried",
@@ -64,7 +64,7 @@ impl Verdict {
         }
     }
 
-    /// For people: why the link did not get a chunk.
+    /// Returns the text for people: why the link did not get a chunk.
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Carried => "it carried the chunk",
@@ -84,27 +84,27 @@ impl Verdict {
 #[derive(Clone, Debug, Default)]
 pub(super) struct StreamTally {
     pub(super) stream: StreamId,
-    /// Counts up with each use, so that the one that was not used for longest can go.
+    /// Number of its latest use, so that the least recently used can be dropped.
     used: u64,
-    /// One for each link that is known, in the order in which links became known.
+    /// Counts of each known link, in the order in which links became known.
     pub(super) links: [LinkTally; MAX_LINKS],
 }
 
 /// Counts of one stream on one link.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LinkTally {
-    /// Payload given to it, copies left out.
+    /// Payload given to it, without copies.
     pub(super) bytes: u64,
     /// Payload given to it that another link carried already.
     pub(super) copied: u64,
-    /// Decisions that placed a chunk somewhere, by what they meant for this link.
+    /// Decisions that placed a chunk on any link, by their verdict on this one.
     pub(super) verdicts: [u32; Verdict::ALL.len()],
     /// Decisions that placed a chunk here, by their reason.
     pub(super) chosen: [u32; REASONS],
-    /// For how long it was ready and nothing was sent, in nanoseconds by the reason.
+    /// Nanoseconds for which it was ready and nothing was sent, by reason.
     pub(super) held: [u64; REASONS],
-    /// Of a part of the decisions that found it later: how many, and the sums of the nanoseconds
-    /// that the chunk would have taken here and took there.
+    /// For some of the decisions that found it later: their number, and the sums of the delays in
+    /// nanoseconds over this link and over the chosen one.
     pub(super) later: (u32, u64, u64),
 }
 
@@ -122,16 +122,16 @@ pub(super) struct LinkState {
 pub(super) struct Tallies {
     streams: Vec<StreamTally>,
     most: usize,
-    /// The place of the stream that was used last.
+    /// Index of the stream that was used last.
     latest: usize,
     uses: u64,
-    /// Those of streams that had to go.
+    /// Counts of all streams that were dropped.
     rest: Box<StreamTally>,
     links: Vec<LinkState>,
     held: [Option<Held>; 2],
 }
 
-/// A time in which nothing is sent although links are ready.
+/// A period in which nothing is sent although links are ready.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Held {
     since: hawser_types::Instant,
@@ -142,7 +142,7 @@ struct Held {
 }
 
 impl Tallies {
-    /// Counts of as many streams as fit `bytes`, four at least.
+    /// Creates counts of as many streams as fit `bytes`, at least four.
     pub(super) fn new(bytes: usize) -> Self {
         Self {
             streams: Vec::new(),
@@ -155,7 +155,7 @@ impl Tallies {
         }
     }
 
-    /// A channel of this link came.
+    /// Counts a new channel of this link.
     pub(super) fn on_added(&mut self, link: LinkIndex) {
         if let Some(state) = self.state(link) {
             state.channels += 1;
@@ -169,8 +169,8 @@ impl Tallies {
         }
     }
 
-    /// What was counted of `old`, which has no channel left, was `new`'s, and `new` has a channel
-    /// more. `false`: it is not so.
+    /// Moves the counts of `old`, which has no channel left, to `new`, which has a channel more.
+    /// Returns `false` if that is not the case.
     pub(super) fn rename(&mut self, old: LinkIndex, new: LinkIndex) -> bool {
         let is_free = |from: &usize| old != new && self.links[*from].channels == 0;
         let Some(from) = self.slot(old).filter(is_free) else {
@@ -184,8 +184,8 @@ impl Tallies {
         true
     }
 
-    /// Counts what was counted of the link at `from` as that of the one at `to`, which had another
-    /// channel before it was known that they are one.
+    /// Adds the counts of the link at index `from` to those of the one at `to`: they have turned
+    /// out to be the same link.
     fn fold(&mut self, from: usize, to: usize) {
         for tally in self.streams.iter_mut().chain([&mut *self.rest]) {
             let moved = std::mem::take(&mut tally.links[from]);
@@ -197,7 +197,7 @@ impl Tallies {
         self.held = [None; 2];
     }
 
-    /// A channel of this link went.
+    /// Counts the end of a channel of this link.
     pub(super) fn on_lost(&mut self, link: LinkIndex, was_suspect: bool) {
         if let Some(state) = self.state(link) {
             state.channels = state.channels.saturating_sub(1);
@@ -211,7 +211,7 @@ impl Tallies {
         state.is_some_and(|state| std::mem::replace(&mut state.standing, standing) != standing)
     }
 
-    /// A channel of this link became suspect, or is so no more.
+    /// Counts a channel of this link that became suspect, or has recovered.
     pub(super) fn on_suspect(&mut self, link: LinkIndex, suspect: bool) {
         if let Some(state) = self.state(link) {
             state.suspect = match suspect {
@@ -268,7 +268,7 @@ impl Tallies {
                 continue;
             };
             let verdict = verdict(view, best, chosen, reason);
-            // Of the channels of one link the one that came furthest counts.
+            // Of all channels of a link, the one nearest to being chosen counts.
             verdicts[slot] = Some(verdicts[slot].map_or(verdict, |old: Verdict| old.min(verdict)));
         }
         for (verdict, state) in verdicts.iter_mut().zip(&self.links) {
@@ -279,8 +279,8 @@ impl Tallies {
         verdicts
     }
 
-    /// For each link over which the chunk would have been later: in how long it would have been
-    /// there, and in how long it is by `best`.
+    /// Returns for each link over which the chunk would have been later its delay over that link,
+    /// and its delay over `best`.
     fn arrivals(
         &self,
         taken: &Taken<'_>,
@@ -299,7 +299,7 @@ impl Tallies {
         later
     }
 
-    /// Counts bytes of a stream that were given to a link; `copy` when another has them already.
+    /// Counts bytes of a stream that were given to a link. `copy`: another link has them already.
     pub(super) fn on_given(&mut self, stream: StreamId, link: LinkIndex, bytes: u64, copy: bool) {
         if let Some(slot) = self.slot(link) {
             let tally = &mut self.stream(stream).links[slot];
@@ -310,22 +310,22 @@ impl Tallies {
         }
     }
 
-    /// The links, in the order of a tally's.
+    /// Returns the links, in the order of their counts in a tally.
     pub(super) fn links(&self) -> &[LinkState] {
         &self.links
     }
 
-    /// The streams that are counted by themselves, and all others together.
+    /// Returns the streams that are counted separately, and all others together.
     pub(super) fn streams(&self) -> (&[StreamTally], &StreamTally) {
         (&self.streams, &self.rest)
     }
 
-    /// The memory that it has taken.
+    /// Returns the memory in use.
     pub(super) fn held(&self) -> usize {
         (self.streams.capacity() + 1) * size_of::<StreamTally>()
     }
 
-    /// Books the time for which links were ready and nothing was sent.
+    /// Counts the time for which links were ready and nothing was sent.
     fn settle(&mut self, taken: &Taken<'_>) {
         let role = slot(taken.role);
         let now = match taken.decision {
@@ -373,7 +373,7 @@ impl Tallies {
         self.links.iter_mut().find(|state| state.link == link)
     }
 
-    /// The tally of a stream; the one that was not used for longest makes room for it.
+    /// Returns the tally of a stream. A new one replaces the least recently used.
     fn stream(&mut self, id: StreamId) -> &mut StreamTally {
         self.uses += 1;
         let known = match self.streams.get(self.latest) {
@@ -403,7 +403,7 @@ impl Tallies {
 }
 
 impl LinkState {
-    /// What a decision meant for the link when none of its channels was to choose from.
+    /// Returns the verdict on a link of which no channel was among the views.
     fn verdict(&self, preferred: bool) -> Option<Verdict> {
         match self.standing {
             _ if self.channels == 0 => Some(Verdict::Gone),
@@ -415,7 +415,7 @@ impl LinkState {
 }
 
 impl StreamTally {
-    /// Adds what was counted of another stream.
+    /// Adds the counts of another stream.
     pub(super) fn add(&mut self, other: &Self) {
         for (sum, link) in self.links.iter_mut().zip(&other.links) {
             sum.add(link);
@@ -424,12 +424,13 @@ impl StreamTally {
 }
 
 impl LinkTally {
-    /// The decisions that placed a chunk while the link was there to be judged.
+    /// Returns the number of decisions that placed a chunk while the link was known.
     pub(super) fn decisions(&self) -> u64 {
         self.verdicts.iter().map(|count| u64::from(*count)).sum()
     }
 
-    /// How long a chunk would have taken here and took there, where it would have been later.
+    /// Returns the mean delays over this link and over the chosen one, of chunks that would have
+    /// been later over this one.
     pub(super) fn arrivals(&self) -> Option<(Duration, Duration)> {
         let (count, here, there) = self.later;
         let mean = |sum: u64| sum.checked_div(count.into()).map(Duration::from_nanos);
@@ -473,7 +474,7 @@ fn verdict(view: &PathView, best: &PathView, chosen: [ChannelId; 2], reason: Rea
 }
 
 const REASONS: usize = Reason::ALL.len();
-/// What waits is asked for again sooner, unless its stream is over.
+/// Maximum time counted for one wait. While a stream has data, its next decision comes sooner.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// Links that are told apart.
+/// Maximum number of links that are counted.
 const MAX_LINKS: usize = 8;

@@ -1,4 +1,4 @@
-//! Views of channels as numbers, and what has changed of them.
+//! Encoding of views of channels: the fields that have changed, as numbers.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use hawser_types::{ByteCount, ChannelId, LinkIndex, Rate};
 use super::bytes::{Reader, put, put_change};
 use super::note::nanos;
 
-/// A value of a view as a number, and back.
+/// Value of a view that can be written as a number.
 trait Word: Copy {
     fn to_word(self) -> u64;
     fn from_word(word: u64) -> Option<Self>;
@@ -17,13 +17,13 @@ trait Word: Copy {
 
 macro_rules! fields {
     ($($field:ident: $type:ty),+ $(,)?) => {
-        /// The names of a view's fields, in the order of their bits.
+        /// Names of a view's fields, in the order of their bits.
         pub(super) const FIELDS: &[&str] = &[$(stringify!($field)),+];
 
-        /// Says what of `new` differs from `old`: a bit for each field, then the changes. The
-        /// channel's number is said elsewhere.
+        /// Appends the difference of `new` from `old`: a bit for each field, then the changes.
+        /// The channel's number is written elsewhere.
         pub(super) fn put_view(out: &mut Vec<u8>, new: &PathView, old: &PathView) {
-            // Whoever adds a field has to name it here.
+            // A new field does not compile until it is listed below.
             let PathView { channel: _, $($field),+ } = new;
             let mut changed = 0_u64;
             let mut bit = 1_u64;
@@ -45,7 +45,7 @@ macro_rules! fields {
             let _ = rest;
         }
 
-        /// Applies what [`put_view`] said; `None` when it makes no view.
+        /// Applies a difference written by [`put_view`]; `None` if it is invalid.
         pub(super) fn change_view(reader: &mut Reader<'_>, view: &mut PathView) -> Option<()> {
             let mut rest = reader.number()?;
             $(
@@ -60,7 +60,7 @@ macro_rules! fields {
     };
 }
 
-// New fields go to the end: recordings that were made without them stay readable.
+// New fields are added at the end, so that older recordings stay readable.
 fields! {
     link: LinkIndex,
     ready: bool,
@@ -85,7 +85,7 @@ fields! {
     beside: ByteCount,
 }
 
-/// The view of a channel of which nothing was said yet.
+/// Returns the view of a channel before its first difference.
 pub(super) fn unknown(channel: ChannelId) -> PathView {
     PathView {
         channel,
@@ -144,7 +144,7 @@ impl Word for bool {
 }
 
 impl Word for f64 {
-    /// The bits the other way round: what is round in binary becomes small.
+    /// Returns the bits in reverse order: values with few significant bits become small numbers.
     fn to_word(self) -> u64 {
         self.to_bits().reverse_bits()
     }
