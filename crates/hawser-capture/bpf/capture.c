@@ -1,7 +1,7 @@
-/* Binds sockets to links as they connect. `cargo xtask bpf` makes capture.o of it.
+/* Binds sockets to links when they connect. `cargo xtask bpf` compiles it to capture.o.
  *
- * Whatever goes wrong in here, the connection is made as without Hawser. The only ones refused are
- * those that the user's rules leave no link. */
+ * After any error here, the connection proceeds as without Hawser. It is refused only if the user's
+ * rules leave it no link. */
 #include <linux/bpf.h>
 #include <linux/in.h>
 #include <linux/socket.h>
@@ -10,7 +10,7 @@
 
 #include "decide.h"
 
-/* Without type information, so that any kernel and any loader takes it. */
+/* Tables have no type information (BTF), so that every kernel and loader accepts them. */
 struct bpf_map_def {
 	__u32 type;
 	__u32 key_size;
@@ -39,7 +39,7 @@ TRIE(RULE_PROGRAMS, struct program_key, 4096);
 HASH(RULE_USERS, __u32, __u64, 1024);
 HASH(RULE_CGROUPS, __u64, __u64, 1024);
 HASH(APPLICATIONS, struct application_key, struct application, 4096);
-/* What has not been asked for longest makes room. */
+/* A new entry replaces the least recently used. */
 TABLE(DEMANDS, BPF_MAP_TYPE_LRU_HASH, sizeof(struct demand_key), sizeof(struct demand), 8192, 0);
 HASH(PEERS, struct peer_key, __u32, 4096);
 HASH(FLOWS, __u64, struct flow, 65536);
@@ -75,7 +75,7 @@ static __always_inline void count(__u32 what)
 		*counter += 1;
 }
 
-/* Never below nothing: the user's side may have corrected the load meanwhile. */
+/* Subtracts, but not below zero: the daemon may have corrected the load meanwhile. */
 static __always_inline void take_from(__u64 *from, __u64 amount)
 {
 	__u64 before = *(volatile __u64 *)from;
@@ -100,7 +100,7 @@ static __always_inline void give_back(__u64 cookie, const struct flow *flow)
 	__u64 connections = left ? left->connections : 1;
 	struct load *load;
 
-	/* The place may be another link's by now. */
+	/* The place may belong to another link now. */
 	if (!links || !loads || !flow->link || links->at[place].index != flow->link)
 		return;
 	load = &loads->at[place];
@@ -133,7 +133,7 @@ static __always_inline void report(__u32 kind, __u64 cookie, const struct flow *
 
 static __always_inline void forget_origin(const struct flow *flow)
 {
-	/* Mapped IPv4 is redirected to an IPv4 address. */
+	/* Mapped IPv4 addresses are redirected to an IPv4 address. */
 	const __u32 *words = (const __u32 *)flow->remote;
 	struct origin_key key = { flow->local_port,
 				  !(!words[0] && !words[1] && words[2] == bpf_htonl(0xffff)) };
@@ -141,7 +141,7 @@ static __always_inline void forget_origin(const struct flow *flow)
 		bpf_map_delete_elem(&ORIGINS, &key);
 }
 
-/* Once for each connection, whoever comes first; gives whether it was this time. */
+/* Ends a connection. Only the first call for a connection has an effect, and returns 1. */
 static __always_inline int end(__u64 cookie, struct flow *flow, __u64 up, __u64 down,
 			       __u32 latency)
 {
@@ -157,9 +157,9 @@ static __always_inline int end(__u64 cookie, struct flow *flow, __u64 up, __u64 
 	return 1;
 }
 
-/* The position of the lowest bit; 64 if there is none. Counts the bits below it, in pairs, fours,
- * bytes and all: the kernel has no instruction for it, and with branches the verifier would follow
- * the rest of the program once for each position. */
+/* Returns the position of the lowest bit; 64 if none is set. It counts the bits below it, in groups
+ * of two, four, eight and 64. BPF has no instruction for it, and with branches the verifier would
+ * follow the rest of the program once for each position. */
 static __always_inline __u32 lowest(__u64 mask)
 {
 	__u64 below = ~mask & (mask - 1);
@@ -172,7 +172,7 @@ static __always_inline __u32 lowest(__u64 mask)
 struct connection {
 	struct flow flow;
 	__u64 cookie;
-	__u32 ipv4; /* by the way its packets go */
+	__u32 ipv4; /* its packets are IPv4 */
 };
 
 static __always_inline __u64 found(const __u64 *mask, __u64 otherwise)
@@ -194,7 +194,7 @@ static __always_inline __u64 fitting_cgroups(const struct rules *rules)
 	return fitting;
 }
 
-/* The rules that apply to a connection, its class left out. */
+/* Returns the rules that fit a connection, without regard to its class. */
 static __always_inline __u64 fitting_rules(const struct rules *rules, const struct connection *c)
 {
 	const struct flow *flow = &c->flow;
@@ -263,8 +263,8 @@ static __always_inline void judge(const struct rules *rules, const struct connec
 	}
 }
 
-/* The links that carry calls. Without branches: the verifier would follow every combination of
- * them. */
+/* Returns the links that carry calls. Without branches, since the verifier would follow every
+ * combination of links. */
 static __always_inline __u32 with_calls(const struct loads *loads)
 {
 	__u32 mask = 0;
@@ -283,7 +283,7 @@ static __always_inline __u32 avoided(const struct links *links, const struct loa
 	return avoid & AVOID_CALLS ? mask | with_calls(loads) : mask;
 }
 
-/* Those of `mask` that the verdict leaves, by preference none of `avoid`. */
+/* Returns the links of `mask` that the verdict allows; without those of `avoid` if any remain. */
 static __always_inline __u32 allowed(const struct verdict *verdict, __u32 mask, __u32 avoid)
 {
 	__u32 left;
@@ -307,8 +307,8 @@ static __always_inline void unbind(struct bpf_sock_addr *ctx)
 	bpf_setsockopt(ctx, SOL_SOCKET, SO_BINDTODEVICE, nothing, sizeof(nothing));
 }
 
-/* By name, since that fails for a device that is gone; the index then tells whether the name has
- * not gone over to another. */
+/* Binds by name, since that fails for a device that is gone. The index then shows whether another
+ * device has taken the name. */
 static __always_inline int bind_to(struct bpf_sock_addr *ctx, const struct link *link)
 {
 	char name[16];
@@ -384,8 +384,8 @@ static __always_inline enum way bind_by(struct bpf_sock_addr *ctx, struct connec
 			costs, among);
 	if (choice.place < 0)
 		return AS_IT_IS;
-	/* Another program on this processor may have put its own there; that one is taken only if it is
-	 * allowed. */
+	/* Another program on this processor may have overwritten the place. Its place is taken only if it
+	 * is allowed. */
 	place = forgotten(&costs->place, choice.place);
 	if (place >= MAX_LINKS || !(among >> place & 1))
 		return AS_IT_IS;
@@ -425,11 +425,11 @@ static __always_inline enum way place(struct bpf_sock_addr *ctx, struct connecti
 	c->flow.any_link = verdict.links >> 31;
 	there = c->ipv4 ? links->ipv4 : links->ipv6;
 	avoid = avoided(links, loads, verdict.avoid);
-	/* A session goes over every link: what rules keep to some links, or off some, takes one of those
-	 * here. Where there is none, the daemon may know why. */
+	/* A session uses every link. So a connection whose rules select or avoid links is bound to one
+	 * link here. If no link is usable, it is redirected, and the daemon handles it. */
 	if (!(there && (verdict.sets_links || avoid)) && is_bonded(settings, c, verdict.mode))
 		return redirect(c);
-	/* A provider's resolvers often answer over its own link only. */
+	/* Resolvers of a provider often answer over that provider's link only. */
 	if (c->flow.port == DNS_PORT && !verdict.sets_links)
 		return AS_IT_IS;
 	among = allowed(&verdict, there, avoid);
@@ -442,7 +442,7 @@ static __always_inline enum way place(struct bpf_sock_addr *ctx, struct connecti
 	return REFUSED;
 }
 
-/* Whether the socket is to be left as it is; otherwise it is free to be bound. */
+/* Returns 1 if the socket must not be bound. */
 static __always_inline int is_taken(struct bpf_sock_addr *ctx, struct connection *c,
 				    int has_address)
 {
@@ -455,8 +455,8 @@ static __always_inline int is_taken(struct bpf_sock_addr *ctx, struct connection
 	earlier = bpf_map_lookup_elem(&FLOWS, &c->cookie);
 	if (!earlier)
 		return sk->bound_dev_if || has_address;
-	/* It has connected before. A datagram socket that still has the address of its link keeps
-	 * to that link, and remains charged. */
+	/* It has connected before. A datagram socket that still has the address of its link stays on
+	 * that link, and stays charged. */
 	if (has_address && !earlier->redirected)
 		return 1;
 	link = earlier->link;
@@ -464,8 +464,8 @@ static __always_inline int is_taken(struct bpf_sock_addr *ctx, struct connection
 	bpf_map_delete_elem(&FLOWS, &c->cookie);
 	if (sk->bound_dev_if && sk->bound_dev_if != link)
 		return 1;
-	/* The kernel refuses that where the program lacks CAP_NET_RAW. Then binding will fail, too, and
-	 * the socket keeps to its link. */
+	/* The kernel refuses to unbind if the process lacks CAP_NET_RAW. Then binding fails too, and the
+	 * socket stays on its link. */
 	if (sk->bound_dev_if)
 		unbind(ctx);
 	return 0;
@@ -548,7 +548,7 @@ int connect6(struct bpf_sock_addr *ctx)
 	remote[2] = ctx->user_ip6[2];
 	remote[3] = ctx->user_ip6[3];
 	c.ipv4 = !remote[0] && !remote[1] && remote[2] == bpf_htonl(0xffff);
-	/* Bound to the mapped "any" is bound to no address. */
+	/* A socket bound to the mapped unspecified address is bound to no address. */
 	if (sk)
 		has_address = sk->src_ip6[0] || sk->src_ip6[1] || sk->src_ip6[3] ||
 			      (sk->src_ip6[2] && sk->src_ip6[2] != bpf_htonl(0xffff));
@@ -657,7 +657,7 @@ int socket_event(struct bpf_sock_ops *ctx)
 }
 
 /* Counts the payload of a datagram for the captured socket that sends or receives it. The packet
- * begins with its IP header; one that is to be segmented later (GSO) has the headers once. */
+ * begins with its IP header. A packet that will be segmented later (GSO) has the headers once. */
 static __always_inline int meter(struct __sk_buff *packet, int is_sent)
 {
 	struct bpf_sock *sk = packet->sk;
@@ -694,8 +694,8 @@ int datagram_received(struct __sk_buff *packet)
 	return meter(packet, 0);
 }
 
-/* When the application has let go of the socket for good. TCP may have data to send still; then
- * whoever comes last of this and its end takes it off the table. */
+/* Called when the application has closed the socket. TCP may still have data to send. Then the
+ * later of this call and the connection's end removes the flow from the table. */
 SEC("cgroup/sock_release")
 int socket_release(struct bpf_sock *ctx)
 {

@@ -1,5 +1,5 @@
-/* Which link a connection takes: the policies of hawser-sched/src/connection in whole numbers. The
- * test `decide` compiles this header for the machine it runs on and compares the two.
+/* Choice of the link of a connection: the policies of hawser-sched/src/connection in whole numbers.
+ * The test `decide` compiles this header for the host and compares both.
  *
  * Source: DBAS §II.D. */
 #ifndef HAWSER_DECIDE_H
@@ -17,7 +17,7 @@
 #define ROLLED
 #endif
 
-#define FALLBACK_RATE 1250000ull /* bytes a second */
+#define FALLBACK_RATE 1250000ull /* bytes per second */
 #define MAX_LOAD 8000000000ull
 #define MAX_SHARING 10000ull
 #define MAX_WEIGHT 1000000000ull
@@ -29,7 +29,7 @@ struct choice {
 	__u32 reason;
 };
 
-/* Room to compare in: the kernel's stack is small. */
+/* Memory for comparisons: the kernel's stack is small. */
 struct costs {
 	__u64 at[MAX_LINKS];
 	__s64 price;
@@ -39,8 +39,8 @@ struct costs {
 	__u32 unused;
 };
 
-/* The same by way of memory, so that the verifier forgets which value it is: what follows is then
- * followed once, and not once for each value. */
+/* Returns the value by way of memory, so that the verifier does not know it. It then checks the
+ * code that follows once, and not once for each value. */
 static __always_inline __u32 forgotten(volatile __u32 *memory, __u32 value)
 {
 	*memory = value;
@@ -53,8 +53,8 @@ static __always_inline __u64 saturating_add(__u64 a, __u64 b)
 	return sum < a ? ~0ull : sum;
 }
 
-/* At most MAX_LOAD, more makes no difference; without it the product has 128 bits, which the
- * kernel lacks. */
+/* Multiplies at most MAX_LOAD bytes, so that the product fits 64 bits: the kernel has no 128-bit
+ * numbers. */
 static __always_inline __u64 shared(__u64 bytes, __u64 share)
 {
 	return (bytes > MAX_LOAD ? MAX_LOAD : bytes) * share;
@@ -99,7 +99,7 @@ static __always_inline int is_short(__u32 class, const struct demand *demand)
 	return class == CLASS_INTERACTIVE && larger(demand->up, demand->down) <= SHORT;
 }
 
-/* The links in `among` that answer about as soon as the first of them: within an eighth. */
+/* Returns the links in `among` whose answers take at most an eighth longer than the fastest. */
 static __always_inline __u32 answer_soon(const struct demand *demand, const struct links *links,
 					 const struct loads *loads, struct costs *costs,
 					 __u32 among)
@@ -113,8 +113,8 @@ static __always_inline __u32 answer_soon(const struct demand *demand, const stru
 		if ((among >> i & 1) && costs->at[i] < soonest)
 			soonest = costs->at[i];
 	soonest = saturating_add(soonest, soonest >> 3);
-	/* Without branches, or the verifier would follow every combination of links. No time is so long
-	 * that its highest bit is set, but the difference's is where it is below nothing. */
+	/* Without branches, since the verifier would follow every combination of links. The highest
+	 * bit of a time is never set; that of the difference is set if it is negative. */
 	ROLLED for (int i = 0; i < MAX_LINKS; i++) {
 		__u64 spare = soonest - costs->at[i];
 		asm volatile("" : "+r"(spare));
@@ -123,14 +123,15 @@ static __always_inline __u32 answer_soon(const struct demand *demand, const stru
 	return soon & among;
 }
 
-/* What each link costs by a policy, as a number of which the smallest is best. */
+/* Sets the cost of each link by its rate; the smallest cost is best. */
 static __always_inline void rate_costs(const struct links *links, struct costs *costs)
 {
 	ROLLED for (int i = 0; i < MAX_LINKS; i++)
 		costs->at[i] = ~saturating_add(links->at[i].down, links->at[i].up);
 }
 
-/* First the indices above that of the link that had the last turn, then all others. */
+/* Sets costs by turns: indices above that of the link with the last turn come first, then all
+ * others. */
 static __always_inline void turn_costs(const struct links *links, const struct turns *turns,
 				       struct costs *costs)
 {
@@ -152,7 +153,7 @@ static __always_inline __s64 weight_of(const struct demand *demand, const struct
 	return rate > MAX_WEIGHT ? MAX_WEIGHT : rate;
 }
 
-/* Gives what the link that is chosen has to pay. */
+/* Sets costs by weighted turns. Returns the credit that the chosen link has to pay. */
 static __always_inline __s64 weighted_costs(const struct demand *demand, const struct links *links,
 					    struct turns *turns, struct costs *costs, __u32 among)
 {
@@ -176,11 +177,11 @@ static __always_inline void finish_costs(const struct demand *demand, const stru
 		costs->at[i] = time_to_finish(demand, &links->at[i], &loads->at[i]);
 }
 
-/* The place of the smallest cost, then of the smallest latency if that counts, then of the lowest
- * index.
+/* Returns the place with the smallest cost; of equal ones that with the smallest latency, if that
+ * counts, and then with the lowest index.
  *
- * Costs come first, all of them, then this: the verifier follows every way through a loop, and each
- * loop has few ways only if the other does the other half. */
+ * All costs are calculated before, in a loop of their own: the verifier follows every path through
+ * a loop, and two simple loops have fewer paths than one. */
 static __always_inline __s32 cheapest(const struct links *links, const struct costs *costs,
 				      __u32 among, int by_latency)
 {
@@ -204,7 +205,7 @@ static __always_inline __s32 cheapest(const struct links *links, const struct co
 	return best;
 }
 
-/* Which of the links in the mask `among` the connection takes. */
+/* Chooses one of the links in the mask `among` for the connection. */
 static __always_inline struct choice choose(__u32 policy, __u32 class, const struct demand *demand,
 					    const struct links *links, const struct loads *loads,
 					    struct turns *turns, struct costs *costs, __u32 among)
@@ -240,7 +241,7 @@ static __always_inline struct choice choose(__u32 policy, __u32 class, const str
 	return choice;
 }
 
-/* Ports that are used alike, as hawser-path/src/demand.rs has them. */
+/* Returns the class of a port, as hawser-sched/src/demand.rs defines it. */
 static __always_inline __u32 port_class(__u32 port)
 {
 	if (port == 80 || port == 443 || port == 8000 || port == 8008 || port == 8080 ||

@@ -1,8 +1,8 @@
-/* What the program in the kernel and the user's side share. `src/tables.rs` has the same again; the
- * test `layout` compares them.
+/* Types that the programs in the kernel share with the daemon. `src/tables.rs` declares the same
+ * types; the test `layout` compares them.
  *
  * Addresses are 16 bytes in network order, IPv4 mapped into IPv6 (RFC 4291 §2.5.5.2). Ports are in
- * host order. Times are nanoseconds of the monotonic clock, rates bytes a second. */
+ * host order. Times are nanoseconds of the monotonic clock; rates are bytes per second. */
 #ifndef HAWSER_TABLES_H
 #define HAWSER_TABLES_H
 
@@ -14,7 +14,7 @@
 #define CLASSES 4
 #define PORT_CLASSES 7
 
-/* One link; a place in the table that has no link is all zeros. A link keeps its place. */
+/* One link. Places of the table without a link are all zeros. A link keeps its place. */
 struct link {
 	__u64 up;
 	__u64 down;
@@ -33,7 +33,8 @@ struct links {
 	__u32 unused;
 };
 
-/* What is on a link. Charged and given back as connections come and go, corrected by the user's side. */
+/* Load of a link. Connections are charged when they begin and given back when they end; the daemon
+ * corrects the sum. */
 struct load {
 	__u64 up;
 	__u64 down;
@@ -45,10 +46,10 @@ struct loads {
 	struct load at[MAX_LINKS];
 };
 
-/* Whose turn it is. Races between processors only make turns uneven. */
+/* State of policies that take turns. Races between processors only make turns uneven. */
 struct turns {
 	__s64 credit[MAX_LINKS];
-	__u32 owner[MAX_LINKS]; /* the link that the credit is of */
+	__u32 owner[MAX_LINKS]; /* the link that has the credit */
 	__u32 last;             /* the link that had the last turn */
 	__u32 unused;
 };
@@ -84,38 +85,39 @@ struct demand_key {
 #define MODE_BONDED 2u
 
 struct settings {
-	__u64 netns;        /* cookie of the network namespace that this is for */
-	__u64 introduction; /* cookie of the socket by which the daemon shows its number; 0: none */
-	struct demand demand[CLASSES]; /* where nothing is known of the program */
-	__u32 redirect4;    /* where bonded connections go, network order; port 0: nowhere */
+	__u64 netns;        /* cookie of the network namespace with captured sockets */
+	__u64 introduction; /* cookie of the socket that identifies the daemon; 0: none */
+	struct demand demand[CLASSES]; /* of programs with unknown demand, by class */
+	__u32 redirect4;    /* address for bonded connections, network order; port 0: none */
 	__u32 redirect6[4];
 	__u16 redirect4_port;
 	__u16 redirect6_port;
 	__u32 policy;
-	__u32 auto_mode;    /* what MODE_AUTO means for destinations that are no peers */
-	__u32 process;      /* the daemon's number, written by the program */
+	__u32 auto_mode;    /* meaning of MODE_AUTO for destinations that are no peers */
+	__u32 process;      /* the daemon's process number, written by the program */
 	__u32 unused;
 };
 
 #define RULE_ORDER 8
 
-/* What a rule says; of what it says nothing the masks of `struct rules` tell. */
+/* Action of a rule. The masks `sets_…` of `struct rules` tell which fields the rule sets. */
 struct action {
 	__u32 class;
 	__u32 mode;
 	__u32 avoid;  /* AVOID_ */
 	__u32 links;  /* one bit for each place in the table of links; all 32: any link */
-	__u8 order[RULE_ORDER]; /* places, the first that lives is taken; 0xff: no more */
+	__u8 order[RULE_ORDER]; /* places; the first usable one is taken; 0xff: no more */
 };
 
 #define AVOID_METERED 1u
 #define AVOID_CALLS 2u
 #define NO_PLACE 0xffu
 
-/* Each mask has one bit for each rule, the lowest is asked first. For every field of a rule's condition
- * there is a mask of the rules that do not ask for it, and a way to find those that it fits. */
+/* Each mask has one bit for each rule; the lowest bit is the first rule. For every field of a
+ * condition there is a mask of the rules without that condition, and a table of the rules that each
+ * value fits. */
 struct rules {
-	__u64 protocol[2]; /* 0: TCP, 1: UDP; those that fit and those that do not ask */
+	__u64 protocol[2]; /* 0: TCP, 1: UDP; rules that fit, and rules without the condition */
 	__u64 dscp[64];    /* likewise */
 	__u64 class[CLASSES];
 	__u64 class_free;
@@ -132,7 +134,8 @@ struct rules {
 	struct action at[MAX_RULES];
 };
 
-/* Keys of tries: the longest prefix wins, so each value holds those of all shorter ones, too. */
+/* Keys of tries. A lookup finds only the longest prefix, so its value includes those of all shorter
+ * prefixes. */
 struct address_key {
 	__u32 bits;
 	__u8 address[16];
@@ -148,24 +151,24 @@ struct program_key {
 	char program[COMM_LENGTH];
 };
 
-/* What the user's side has found out of an application. */
+/* Rules that fit an application, as the daemon has found out. */
 struct application_key {
 	char program[COMM_LENGTH];
 	__u32 user;
 };
 
 struct application {
-	__u64 program;    /* rules whose patterns for the name fit, those the trie can't hold */
-	__u64 executable; /* rules that fit its file */
+	__u64 program;    /* by name, for patterns that the trie cannot hold */
+	__u64 executable; /* by executable */
 };
 
-/* What is known of one socket, by its cookie. */
+/* State of one socket, by its cookie. */
 struct flow {
-	struct demand demand; /* what its link was charged with */
+	struct demand demand; /* charged to its link */
 	__u64 cgroup;
 	__u64 began;
 	__u64 established; /* 0: never */
-	__u8 remote[16];   /* where the application wants to go */
+	__u8 remote[16];   /* destination that the application asked for */
 	char program[COMM_LENGTH];
 	__u32 process;
 	__u32 user;
@@ -178,14 +181,14 @@ struct flow {
 	__u8 reason;
 	__u8 protocol; /* IPPROTO_ */
 	__u8 redirected;
-	__u16 links;   /* one bit for each place: those that rules leave it, usable or not */
+	__u16 links;   /* one bit for each place that the rules allow, usable or not */
 	__u8 dscp;
 	__u8 any_link; /* 1: no rule names links */
 	__u64 sent;     /* payload of datagrams; TCP counts its own */
 	__u64 received;
 };
 
-/* What is left of a flow's demand, where the user's side has looked: its link is charged with that. */
+/* The rest of a flow's demand, which is charged to its link once the daemon has updated it. */
 struct remaining {
 	__u64 up;
 	__u64 down;
@@ -193,7 +196,7 @@ struct remaining {
 };
 
 #define FLOW_STARTED 1u  /* its SYN was about to be sent */
-#define FLOW_ENDED 2u    /* given back and reported */
+#define FLOW_ENDED 2u    /* its load was given back, and its end reported */
 #define FLOW_RELEASED 4u /* the application has closed it */
 
 struct origin_key {
@@ -201,7 +204,7 @@ struct origin_key {
 	__u16 ipv6;
 };
 
-/* Where a redirected connection was to go. */
+/* Original destination of a redirected connection. */
 struct origin {
 	__u8 remote[16];
 	__u64 cookie;
@@ -234,7 +237,7 @@ struct event {
 
 /* Counters, one array for each processor. */
 #define COUNT_LOST_EVENTS 0u /* the ring was full */
-#define COUNT_FULL 1u        /* no room for another flow; left alone */
+#define COUNT_FULL 1u        /* no room for another flow, which was not captured */
 #define COUNT_UNBOUND 2u     /* binding failed; connected as without Hawser */
 #define COUNT_REFUSED 3u     /* the rules left no link */
 #define COUNT_PLACED 4u      /* bound to a link, or redirected */
