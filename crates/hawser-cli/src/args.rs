@@ -1,7 +1,7 @@
 //! The command line, parsed without side effects.
 //!
-//! What a flag says goes over what the configuration file says: each `apply_to` does that for one
-//! command, once.
+//! The command line. Flags take precedence over the configuration file: each `apply_to` merges them
+//! for one command, once.
 
 mod events;
 mod manual;
@@ -39,10 +39,10 @@ pub(crate) use web::WebArgs;
 #[derive(Debug, Parser)]
 #[command(name = "hawser", version, term_width = 79, max_term_width = 79)]
 pub(crate) struct Cli {
-    /// What holds for every command.
+    /// Options of every command.
     #[command(flatten)]
     pub(crate) global: Global,
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -50,14 +50,14 @@ pub(crate) struct Cli {
 /// Flags that stand before or after the command.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Global {
-    /// Where keys, peers and the daemon's socket are kept [default: the XDG state directory, or
+    /// Directory of keys, peers and the daemon's socket [default: the XDG state directory, or
     /// /var/lib/hawser for root]
     #[arg(long, global = true, value_name = "DIR", help_heading = GLOBAL)]
     pub(crate) state: Option<PathBuf>,
     /// Read this configuration file
     #[arg(long, global = true, value_name = "F", help_heading = GLOBAL)]
     pub(crate) config: Option<PathBuf>,
-    /// How much to log on standard error [default: info for daemons, else warn]
+    /// Level of the log on standard error [default: info for daemons, else warn]
     #[arg(
         long,
         global = true,
@@ -66,7 +66,7 @@ pub(crate) struct Global {
         help_heading = GLOBAL
     )]
     pub(crate) log: Option<LogLevel>,
-    /// How to log: text, or json, an object a line [default: text]
+    /// Format of the log: text, or json, an object a line [default: text]
     #[arg(
         long,
         global = true,
@@ -77,22 +77,22 @@ pub(crate) struct Global {
     pub(crate) log_format: Option<LogFormat>,
 }
 
-/// What a line of the log looks like.
+/// Format of the log's lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// For people.
+    /// Text, for people.
     #[default]
     Text,
-    /// For programs.
+    /// JSON, for programs.
     Json,
 }
 
-/// How much is logged.
+/// Level of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogLevel {
-    /// Nothing.
+    /// Log nothing.
     Off,
-    /// What went wrong.
+    /// Log errors.
     Error,
     /// And what looks wrong.
     Warn,
@@ -118,7 +118,7 @@ impl LogLevel {
     }
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a gateway: the far end for clients
@@ -166,7 +166,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Whether it runs until it is told to end.
+    /// Returns whether it runs until it is told to end.
     pub(crate) fn is_daemon(&self) -> bool {
         matches!(self, Self::Serve(_) | Self::Up(_) | Self::Receive(_))
     }
@@ -175,7 +175,7 @@ impl Command {
 /// `hawser serve`.
 #[derive(Args, Debug)]
 pub(crate) struct ServeArgs {
-    /// Where clients connect.
+    /// Addresses for clients.
     #[command(flatten)]
     pub(crate) door: DoorArgs,
     /// Let clients reach this private, link-local or loopback network; may be repeated
@@ -186,7 +186,7 @@ pub(crate) struct ServeArgs {
     pub(crate) web: Option<SocketAddr>,
 }
 
-/// Where the far end listens, and what invites say.
+/// Addresses at which the far end listens, and those in invites.
 #[derive(Args, Debug)]
 pub(crate) struct DoorArgs {
     /// Listen at this address [default: [::]:7443]
@@ -249,7 +249,7 @@ pub(crate) struct UpArgs {
 /// `hawser send`.
 #[derive(Args, Debug)]
 pub(crate) struct SendArgs {
-    /// What to send
+    /// Files to send
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     /// The invite that `hawser receive` printed, or a file that holds it
@@ -267,7 +267,7 @@ pub(crate) struct ReceiveArgs {
     /// Write files into this directory
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
-    /// Where senders connect.
+    /// Addresses for senders.
     #[command(flatten)]
     pub(crate) door: DoorArgs,
 }
@@ -275,7 +275,7 @@ pub(crate) struct ReceiveArgs {
 /// `hawser invite`.
 #[derive(Args, Debug)]
 pub(crate) struct InviteArgs {
-    /// How long the invite holds, such as 30min or 24h
+    /// Time for which the invite is valid, such as 30min or 24h
     #[arg(long, value_name = "DURATION", value_parser = time_to_live)]
     pub(crate) ttl: Option<Duration>,
 }
@@ -284,15 +284,15 @@ pub(crate) struct InviteArgs {
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct PeersArgs {
-    /// What to do with them; lists them when missing.
+    /// Action on the clients; lists them when missing.
     #[command(subcommand)]
     pub(crate) action: Option<PeersAction>,
-    /// How to show them.
+    /// Format of the table.
     #[command(flatten)]
     pub(crate) table: TableArgs,
 }
 
-/// What to do with a gateway's clients.
+/// Actions on a gateway's clients.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PeersAction {
     /// Forget a client and end its sessions
@@ -345,7 +345,7 @@ pub(crate) struct WhyArgs {
     /// Put into the file where streams lead
     #[arg(long, requires = "dump")]
     pub(crate) destinations: bool,
-    /// How to show it.
+    /// Format of the table.
     #[command(flatten)]
     pub(crate) table: TableArgs,
 }
@@ -356,7 +356,7 @@ pub(crate) struct BenchArgs {
     /// Send so much in each measurement, such as 20MB [default: what suits the links]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub(crate) size: Option<ByteCount>,
-    /// How to show the result.
+    /// Format of the result.
     #[command(flatten)]
     pub(crate) table: TableArgs,
 }

@@ -1,5 +1,5 @@
-//! What the long-running commands have in common: one of them in a state directory, a control
-//! socket, and books over what moves.
+//! Common parts of the long-running commands: one daemon for each state directory, a control
+//! socket, and accounts of the traffic.
 
 mod answers;
 mod books;

@@ -17,17 +17,17 @@ use crate::setup::Setup;
 pub(crate) struct RuleFiles {
     /// None when no configuration is named.
     pub(crate) config: Option<PathBuf>,
-    /// In the state directory; need not be there.
+    /// The file in the state directory; it may be missing.
     pub(crate) own: PathBuf,
 }
 
-/// What they say.
+/// The rules of the files.
 #[derive(Debug, PartialEq)]
 pub(crate) struct UserRules {
     pub(crate) profile: Profile,
-    /// In the configuration; they come first.
+    /// Rules in the configuration; they come first.
     pub(crate) configured: Vec<Rule>,
-    /// In the state directory.
+    /// Rules in the state directory.
     pub(crate) own: Vec<Rule>,
 }
 
@@ -73,16 +73,17 @@ impl UserRules {
     }
 }
 
-/// What was said to a daemon while it runs, and ends with it.
+/// Run-time changes, which end with the daemon.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
     /// Ahead of those in files.
     pub(crate) rules: Vec<Rule>,
-    /// In place of the one in the configuration.
+    /// Profile in place of the one in the configuration.
     pub(crate) profile: Option<Profile>,
 }
 
-/// What differs when a file was written or replaced: inode, size, and time of its last change.
+/// Values that differ after a file was written or replaced: inode, size, and time of its last
+/// change.
 pub(crate) type Stamp = (u64, u64, i64, i64);
 
 fn stamp(path: &Path) -> Option<Stamp> {
@@ -94,5 +95,5 @@ fn is_missing(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::NotFound
 }
 
-/// In the state directory.
+/// Name of the file in the state directory.
 const OWN: &str = "rules.toml";

@@ -1,4 +1,4 @@
-//! What every command needs first: the configuration, the state directory, the log.
+//! The first needs of every command: the configuration, the state directory, the log.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -152,7 +152,8 @@ pub(crate) fn link_list(links: &[Link], wanted: &[String], is_near: bool) -> Vec
     links.iter().filter(is_shown).map(describe).collect()
 }
 
-/// Which of the links that the user has named are not there, as a sentence; none where all are.
+/// Returns a sentence with the links that the user has named and that are missing; none where all
+/// are there.
 pub(crate) fn missing_links(wanted: &[String], links: &[Link]) -> Option<String> {
     let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
     let wanted = wanted.iter().map(String::as_str);
@@ -201,14 +202,14 @@ pub(crate) fn explained(error: &anyhow::Error) -> String {
     text
 }
 
-/// Whether the user has to say something else, in the configuration or on the command line.
+/// Returns whether the user has to say something else, in the configuration or on the command line.
 pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
     let config = error.downcast_ref::<ConfigError>();
     let is_content = config.is_some_and(|error| !matches!(error, ConfigError::Read { .. }));
     is_content || error.is::<Usage>()
 }
 
-/// Whether the output's reader has gone, which is no failure.
+/// Returns whether the output's reader has gone, which is no failure.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<io::Error>()

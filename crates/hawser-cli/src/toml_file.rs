@@ -16,7 +16,7 @@ use toml_edit::{DocumentMut, Item, Table, TableLike, TomlError, Value};
 
 use crate::setup::Usage;
 
-/// What a file holds.
+/// Content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     /// A configuration, which has to be there.
@@ -118,7 +118,7 @@ impl Place {
     }
 }
 
-/// Opens a file, and nothing else: no link leads elsewhere, and no pipe keeps anybody waiting.
+/// Opens a regular file only: it follows no symbolic link and does not wait for a pipe.
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened = OpenOptions::new()
@@ -142,7 +142,7 @@ fn read(file: &File) -> io::Result<String> {
     Ok(text)
 }
 
-/// Locks the folder, which anybody who may read it can hold for as long as they like.
+/// Locks the folder. Another process that may read the folder can hold the lock for any time.
 fn take(folder: &File) -> io::Result<()> {
     let begun = Instant::now();
     loop {

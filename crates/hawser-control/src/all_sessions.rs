@@ -10,19 +10,19 @@ use crate::session_status::{ChannelState, PathState, SessionState, SessionStatus
 /// All sessions of a daemon together, those that are not listed included.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AllSessions {
-    /// How many sessions are in each state.
+    /// Number of sessions in each state.
     pub states: BTreeMap<SessionState, u64>,
-    /// How many of their paths are.
+    /// Number of their paths in each state.
     pub paths: BTreeMap<PathState, u64>,
-    /// How many of their channels are.
+    /// Number of their channels in each state.
     pub channels: BTreeMap<ChannelState, u64>,
     /// Streams that are open.
     pub stream_count: u64,
-    /// What waits for a channel.
+    /// Bytes that wait for a channel.
     pub unsent_bytes: ByteCount,
-    /// What was sent and is not acknowledged yet.
+    /// Bytes sent and not acknowledged yet.
     pub unacknowledged_bytes: ByteCount,
-    /// What is under way on channels.
+    /// Bytes in flight on channels.
     pub in_flight_bytes: ByteCount,
     /// Memory held for their data.
     pub memory_bytes: ByteCount,

@@ -7,7 +7,7 @@ use crate::{
     Scheduled, SessionState, SessionStatus, StatusSnapshot,
 };
 
-/// What has changed from one picture of a daemon to a later one, links before sessions.
+/// Returns the changes from one snapshot of a daemon to a later one, links before sessions.
 ///
 /// What has come and gone between them is not seen.
 pub fn changes_between(before: &StatusSnapshot, after: &StatusSnapshot) -> Vec<Change> {
@@ -20,7 +20,7 @@ pub fn changes_between(before: &StatusSnapshot, after: &StatusSnapshot) -> Vec<C
     changes
 }
 
-/// What has changed in how a daemon chooses links.
+/// Returns the changes in how a daemon chooses links.
 pub fn policy_changes(before: &PolicyStatus, after: &PolicyStatus) -> Vec<Change> {
     let scheduler = |of: Scheduled, from: &String, to: &String| {
         (from != to).then(|| Change::Scheduler {
@@ -129,7 +129,7 @@ fn sessions(changes: &mut Vec<Change>, before: &[SessionStatus], after: &[Sessio
     }
 }
 
-/// Those that have got so far that they have a name of their own.
+/// Returns the sessions that are far enough established to have a name of their own.
 fn begun(sessions: &[SessionStatus]) -> BTreeMap<&str, &SessionStatus> {
     let mut all = by(sessions, |it| &it.id);
     all.retain(|_, session| session.state != SessionState::Connecting);

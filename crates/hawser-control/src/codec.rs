@@ -15,9 +15,9 @@ pub fn encode<T: Serialize>(body: &T) -> Result<Vec<u8>, CodecError> {
     Ok(line)
 }
 
-/// Like [`encode`]; a snapshot that is too long is shortened until it fits. Of connections that
-/// were placed the oldest are left out, of events the latest, so that whoever follows them can ask
-/// for those next; of rules the last, which are asked last.
+/// Like [`encode`]; a response that is too long is shortened until it fits. Of placed connections
+/// the oldest are left out; of events the latest, so that a reader can ask for those next; of rules
+/// the last, which are evaluated last.
 pub fn encode_response(response: &Response) -> Result<Vec<u8>, CodecError> {
     let mut outcome = encode(response);
     let snapshot = match response {
@@ -52,7 +52,7 @@ pub fn decode<T: DeserializeOwned>(message: &[u8]) -> Result<T, CodecError> {
 #[derive(Debug, Default)]
 pub struct LineDecoder {
     buffer: Vec<u8>,
-    /// How much of the buffer is known to hold no line end.
+    /// Length of the part of the buffer that is known to hold no line end.
     searched: usize,
 }
 
@@ -91,26 +91,26 @@ impl LineDecoder {
         decode(&line).map(Some)
     }
 
-    /// Whether the beginning of a line has come whose end has not.
+    /// Returns whether the buffer holds the beginning of a line without its end.
     pub fn is_within_line(&self) -> bool {
         !self.buffer.is_empty()
     }
 }
 
-/// Why a line could not be made or read.
+/// Reason why a line could not be made or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
     /// The line is longer than [`MAX_LINE`].
     #[error("a message of {length} bytes or more; allowed are {MAX_LINE}")]
     TooLong {
-        /// How much there is of it.
+        /// Length of the line.
         length: usize,
     },
     /// The line is not JSON, or not a message that is known here.
     #[error("not a message: {message}")]
     Malformed {
-        /// What the parser said.
+        /// Error of the parser.
         message: String,
     },
     /// The other side speaks another version.

@@ -10,7 +10,7 @@ pub struct ConnectionsStatus {
     pub scheduler: String,
     /// Connections that came about so far.
     pub placed: u64,
-    /// Of these, over another link than the one that was tried first.
+    /// Of these, the connections over another link than the one that was tried first.
     pub moved_over: u64,
     /// Destinations that answered over no link.
     pub unanswered: u64,
@@ -28,25 +28,25 @@ pub struct ConnectionsStatus {
     pub links: Vec<PlacingStatus>,
 }
 
-/// What goes over the gateway, and what is known of it.
+/// Use and state of the gateway.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct GatewayStatus {
-    /// What it is used for where no rule says it: `always`, `auto` or `never`.
+    /// Use of the gateway where no rule decides: `always`, `auto` or `never`.
     #[serde(rename = "use")]
     pub usage: String,
-    /// Whether a session with it runs.
+    /// True if a session with it runs.
     pub is_up: bool,
     /// Connections that came about over it so far.
     pub placed: u64,
-    /// Of these, such as are open.
+    /// Of these, the open ones.
     pub open: u64,
-    /// What it was seen to send on; 0 while unknown.
+    /// Rate at which it was seen to send on; 0 while unknown.
     #[serde(rename = "up_bps", with = "crate::units::bits_per_second")]
     pub up: Rate,
-    /// What it was seen to bring back; 0 while unknown.
+    /// Rate at which it was seen to bring data back; 0 while unknown.
     #[serde(rename = "down_bps", with = "crate::units::bits_per_second")]
     pub down: Rate,
-    /// How long connecting by it takes.
+    /// Time to connect through it.
     #[serde(
         rename = "latency_ms",
         with = "crate::units::milliseconds::option",
@@ -55,25 +55,25 @@ pub struct GatewayStatus {
     pub latency: Option<Duration>,
 }
 
-/// What is known of one link that connections are placed on.
+/// State of one link that connections are placed on.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct PlacingStatus {
     /// The interface's name.
     pub name: String,
     /// The kernel's number for it.
     pub index: LinkIndex,
-    /// `sound`; `suspect`, when it did not answer where others did; or `portal`, when somebody on
-    /// it answers in the name of others.
+    /// `sound`; `suspect`, when it did not answer where others did; or `portal`, when another host
+    /// answers on it in the name of the destination.
     pub state: String,
-    /// What it can send, as estimated; 0 while unknown.
+    /// Estimated rate that it can send; 0 while unknown.
     #[serde(rename = "up_bps", with = "crate::units::bits_per_second")]
     pub up: Rate,
-    /// What it can receive, as estimated; 0 while unknown.
+    /// Estimated rate that it can receive; 0 while unknown.
     #[serde(rename = "down_bps", with = "crate::units::bits_per_second")]
     pub down: Rate,
-    /// How much is to be thought of `up_bps`, from 0 to 1.
+    /// Confidence in `up_bps`, from 0 to 1.
     pub up_confidence: f64,
-    /// How much is to be thought of `down_bps`, from 0 to 1.
+    /// Confidence in `down_bps`, from 0 to 1.
     pub down_confidence: f64,
     /// Its round-trip time as it is now.
     #[serde(
@@ -86,16 +86,16 @@ pub struct PlacingStatus {
     /// of the other direction.
     #[serde(default)]
     pub up_loss: Option<f64>,
-    /// How much is to be thought of `up_loss`, from 0 to 1.
+    /// Confidence in `up_loss`, from 0 to 1.
     #[serde(default)]
     pub up_loss_confidence: f64,
     /// Connections on it that are open.
     pub open: u64,
-    /// Of these, such as moved something lately.
+    /// Of these, the ones that moved data lately.
     pub active: u64,
-    /// What they are expected to send still.
+    /// Bytes that they are still expected to send.
     pub up_bytes: ByteCount,
-    /// What they are expected to receive still.
+    /// Bytes that they are still expected to receive.
     pub down_bytes: ByteCount,
     /// Connections placed on it so far.
     pub placed: u64,

@@ -3,19 +3,20 @@ use serde::{Deserialize, Serialize};
 use crate::{LinkState, PathState, SessionState};
 use hawser_types::LinkUse;
 
-/// Something that has changed in a daemon.
+/// A change in a daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// Counts from 1, without gaps; begins anew with the daemon.
     pub id: u64,
-    /// When it was noticed, in milliseconds since 1970-01-01 00:00 UTC, by the daemon's clock.
+    /// Time at which it was noticed, in milliseconds since 1970-01-01 00:00 UTC, by the daemon's
+    /// clock.
     pub at_unix_ms: u64,
-    /// What it is.
+    /// The change.
     #[serde(flatten)]
     pub what: Change,
 }
 
-/// What has changed.
+/// The kinds of changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -24,7 +25,7 @@ pub enum Change {
     LinkAppeared {
         /// The interface's name.
         link: String,
-        /// Whether it can be used.
+        /// State of the link.
         state: LinkState,
     },
     /// A link is there no more.
@@ -36,21 +37,22 @@ pub enum Change {
     LinkState {
         /// The interface's name.
         link: String,
-        /// What it was.
+        /// The state before.
         from: LinkState,
-        /// What it is.
+        /// The state now.
         to: LinkState,
-        /// Why, where there is something to say.
+        /// Reason, where one is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// A link answers again, or not, or somebody on it answers in the name of others.
+    /// A link answers again, or does not, or another host answers on it in the name of
+    /// destinations.
     LinkHealth {
         /// The interface's name.
         link: String,
         /// As [`PlacingStatus::state`](crate::PlacingStatus::state) has it.
         from: String,
-        /// What it is now.
+        /// The state now.
         to: String,
     },
     /// The user has said when to use a link.
@@ -66,8 +68,8 @@ pub enum Change {
     Allowance {
         /// The interface's name.
         link: String,
-        /// What that means, as [`LinkAllowed::limit`](crate::LinkAllowed::limit) has it; none when
-        /// there is some of it again.
+        /// Effect of that, as in [`LinkAllowed::limit`](crate::LinkAllowed::limit); none when some
+        /// allowance is left again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<String>,
     },
@@ -82,9 +84,9 @@ pub enum Change {
     SessionState {
         /// Its name.
         session: String,
-        /// What it was.
+        /// The state before.
         from: SessionState,
-        /// What it is.
+        /// The state now.
         to: SessionState,
     },
     /// A session is over.
@@ -98,38 +100,38 @@ pub enum Change {
         session: String,
         /// Its link.
         link: String,
-        /// What it was.
+        /// The state before.
         from: PathState,
-        /// What it is.
+        /// The state now.
         to: PathState,
-        /// Why, where there is something to say.
+        /// Reason, where one is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
     /// Another policy chooses links.
     Scheduler {
-        /// For what.
+        /// The traffic that the policy is for.
         of: crate::Scheduled,
-        /// Which it was.
+        /// The policy before.
         from: String,
-        /// Which it is.
+        /// The policy now.
         to: String,
     },
     /// The gateway can be reached, or not.
     Gateway {
-        /// Whether it can.
+        /// True if it can.
         is_up: bool,
     },
     /// Other rules for connections are in force.
     Rules {
-        /// How many are the user's.
+        /// Number of the user's rules.
         count: u64,
         /// The profile in force.
         profile: String,
     },
-    /// So many events were forgotten before they were asked for.
+    /// Events were forgotten before they were asked for.
     Missed {
-        /// How many.
+        /// Number of forgotten events.
         count: u64,
     },
 }

@@ -13,8 +13,8 @@ impl EventLog {
     /// The most that are remembered.
     pub const MAX_EVENTS: usize = 1000;
 
-    /// Something has changed, noticed so many milliseconds after 1970-01-01 00:00 UTC. The oldest
-    /// event makes room where there is none.
+    /// Adds a change, noticed so many milliseconds after 1970-01-01 00:00 UTC. A full log forgets
+    /// its oldest event.
     pub fn note(&mut self, at_unix_ms: u64, what: Change) {
         self.latest += 1;
         if self.events.len() >= Self::MAX_EVENTS {
@@ -32,8 +32,9 @@ impl EventLog {
         self.latest
     }
 
-    /// What came after the event with this number, the oldest first. Where some of it is forgotten,
-    /// a [`Change::Missed`] stands before the rest, with the number of the last of those.
+    /// Returns the events after the one with this number, the oldest first. When some of them are
+    /// forgotten, a [`Change::Missed`] precedes the rest, with the number of the last forgotten
+    /// one.
     pub fn after(&self, id: u64) -> Vec<Event> {
         let first = self.events.front();
         let missed = first.and_then(|first| {

@@ -3,18 +3,18 @@ use hawser_types::Rate;
 use crate::{LinkStatus, LinkTraffic, StatusSnapshot};
 
 impl StatusSnapshot {
-    /// What leaves by all links now.
+    /// Returns the rate that leaves by all links now.
     pub fn up(&self) -> Rate {
         self.links.iter().map(|link| link.traffic.up).sum()
     }
 
-    /// What arrives by all links now.
+    /// Returns the rate that arrives by all links now.
     pub fn down(&self) -> Rate {
         self.links.iter().map(|link| link.traffic.down).sum()
     }
 
-    /// What all links carry now, divided by what the busiest of them carries, both directions
-    /// together: 1 where one link does it all. None while nothing moves.
+    /// Returns the rate of all links now, divided by that of the busiest one, both directions
+    /// together: 1 when one link carries everything. None while nothing moves.
     pub fn gain(&self) -> Option<f64> {
         let all = self.links.iter().map(|link| link.traffic.both());
         let busiest = all.max()?;
@@ -29,7 +29,7 @@ impl StatusSnapshot {
 }
 
 impl LinkTraffic {
-    /// What leaves and arrives by it now.
+    /// Returns the rate that leaves and arrives by the link now.
     pub fn both(&self) -> Rate {
         self.up + self.down
     }

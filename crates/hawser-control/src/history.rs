@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{LinkState, LinkStatus};
 
-/// What each link has carried over the last minutes, in samples at equal distances.
+/// Rates of each link over the last minutes, in samples at equal distances.
 ///
 /// Every list has one entry for each sample, the oldest first, so all of them are equally long.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct HistoryReport {
-    /// When the latest sample was taken, in milliseconds since 1970-01-01 00:00 UTC, by the
-    /// daemon's clock.
+    /// Time of the latest sample, in milliseconds since 1970-01-01 00:00 UTC, by the daemon's
+    /// clock.
     pub at_unix_ms: u64,
-    /// How far samples are apart.
+    /// Time between two samples.
     #[serde(rename = "every_ms", with = "crate::units::milliseconds")]
     pub every: Duration,
     /// The links that could be used, or carried something, at any of the samples, in the order of
@@ -22,17 +22,17 @@ pub struct HistoryReport {
     pub links: Vec<LinkHistory>,
 }
 
-/// What one link has carried.
+/// Rates of one link.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct LinkHistory {
     /// The interface's name.
     pub name: String,
     /// The kernel's number for it.
     pub index: LinkIndex,
-    /// What left by it; 0 where the link was not there.
+    /// Rate that left by it; 0 while the link was not there.
     #[serde(rename = "up_bps", with = "crate::units::bits_per_second::list")]
     pub up: Vec<Rate>,
-    /// What arrived by it, likewise.
+    /// Rate that arrived by it; 0 while the link was not there.
     #[serde(rename = "down_bps", with = "crate::units::bits_per_second::list")]
     pub down: Vec<Rate>,
     /// Its round-trip time, where one was known.
@@ -56,9 +56,9 @@ pub struct History {
 #[derive(Clone, Debug)]
 struct Track {
     index: LinkIndex,
-    /// As many as the history holds.
+    /// Samples; at most as many as the history holds.
     samples: VecDeque<Sample>,
-    /// How many of the latest it was not there for.
+    /// Number of latest samples during which the link was not there.
     gone_for: usize,
 }
 
@@ -70,7 +70,7 @@ struct Sample {
 }
 
 impl History {
-    /// How far samples are apart.
+    /// Time between two samples.
     pub const EVERY: Duration = Duration::from_secs(1);
 
     /// The most that are kept.
@@ -155,7 +155,7 @@ impl History {
         });
     }
 
-    /// How many samples are missing before the one of this time.
+    /// Returns the number of samples that are missing before the one of this time.
     fn missed(&self, at_unix_ms: u64) -> usize {
         let span = Duration::from_millis(at_unix_ms.saturating_sub(self.at_unix_ms));
         if self.length == 0 || span < ASLEEP {

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Event, HistoryReport, PolicyStatus, Scheduled, StatusSnapshot, WhyReport};
 
-/// What a daemon can be asked.
+/// The requests that a daemon takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Request {
-    /// What it is doing. Answered with [`Response::Status`]. What is not shown need not be asked
-    /// for: it costs the daemon as much as what is.
+    /// Asks for the daemon's state. Answered with [`Response::Status`]. Sessions and streams that
+    /// are not shown need not be asked for: each costs the daemon as much as one that is.
     Status {
         /// At most so many sessions, the busiest; 64 when missing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -21,7 +21,7 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         streams: Option<u64>,
     },
-    /// Why links were used or not. Answered with [`Response::Why`].
+    /// Asks why links were used or not. Answered with [`Response::Why`].
     Why {
         /// The session's name; all sessions when missing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,37 +32,36 @@ pub enum Request {
         /// One connection that was placed by itself, by its number, and nothing else.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         connection: Option<u64>,
-        /// So many of the latest of those; some when missing.
+        /// Number of the latest placed connections to return; some when missing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         connections: Option<u64>,
     },
-    /// For what a session has recorded. Answered with [`Response::Recording`].
+    /// Asks for the recording of a session. Answered with [`Response::Recording`].
     Recording {
         /// The session's name; may be missing where there is only one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<String>,
-        /// Whether it shall name where streams lead.
+        /// True if it shall name where streams lead.
         #[serde(default)]
         destinations: bool,
-        /// How much of it the asker has. With 0 the daemon takes a new copy, which it keeps for as
+        /// Bytes of it that the client has. With 0 the daemon takes a new copy, which it keeps as
         /// long as the connection lasts.
         offset: u64,
     },
     /// To end in good order. Answered with [`Response::Stopping`].
     Stop,
-    /// What links have carried over the last minutes. Answered with [`Response::History`].
+    /// Asks for the links' rates over the last minutes. Answered with [`Response::History`].
     History {
-        /// So many of the latest samples; all when missing.
+        /// Number of the latest samples to return; all when missing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         samples: Option<u64>,
     },
-    /// What has changed since an event. Answered with [`Response::Events`], at once if something
-    /// has.
+    /// Asks for the changes since an event. Answered with [`Response::Events`], at once if there
+    /// are any.
     Events {
         /// The number of the latest event that is known; 0 for all that are remembered.
         after: u64,
-        /// How long to wait for something to change, at most; 25 s are waited whatever is asked,
-        /// and not at all when missing.
+        /// Longest time to wait for a change, at most 25 s; without it, the answer comes at once.
         #[serde(
             rename = "wait_ms",
             with = "crate::units::milliseconds::option",
@@ -71,14 +70,14 @@ pub enum Request {
         )]
         wait: Option<Duration>,
     },
-    /// How it chooses links. Answered with [`Response::Policy`].
+    /// Asks how the daemon chooses links. Answered with [`Response::Policy`].
     Policy,
     /// To use a link otherwise; clients only. What is missing stays as it is. Answered with
     /// [`Response::Done`].
     SetLink(LinkChange),
     /// To choose links by another policy; clients only. Answered with [`Response::Done`].
     SetScheduler {
-        /// For what.
+        /// The traffic that the policy is for.
         of: Scheduled,
         /// The policy's name, as the configuration has it.
         scheduler: String,
@@ -134,12 +133,12 @@ pub enum Request {
         #[serde(default)]
         save: bool,
     },
-    /// To read the token of its dashboard again, which somebody has replaced. Answered with
-    /// [`Response::Done`], also where it serves none.
+    /// Makes the daemon read the token of its dashboard again after it was replaced. Answered with
+    /// [`Response::Done`], also by a daemon without a dashboard.
     ReadToken,
-    /// For a new invite; gateways only. Answered with [`Response::Invite`].
+    /// Asks for a new invite; gateways only. Answered with [`Response::Invite`].
     Invite {
-        /// How long the invite holds; the daemon's own choice when missing.
+        /// Time for which the invite is valid; the daemon's default when missing.
         #[serde(
             rename = "ttl_ms",
             with = "crate::units::milliseconds::option",
@@ -148,7 +147,7 @@ pub enum Request {
         )]
         ttl: Option<Duration>,
     },
-    /// Who is enrolled; gateways only. Answered with [`Response::Peers`].
+    /// Asks for the enrolled clients; gateways only. Answered with [`Response::Peers`].
     Peers,
     /// To forget a peer and end its sessions; gateways only. Answered with [`Response::Revoked`].
     RevokePeer {
@@ -158,40 +157,40 @@ pub enum Request {
 }
 
 impl Request {
-    /// For what it is doing, without sessions.
+    /// Asks for the daemon's state without sessions.
     pub const STATUS_WITHOUT_SESSIONS: Self = Self::Status {
         sessions: Some(0),
         streams: Some(0),
     };
 
-    /// For what it is doing, with as many sessions and streams as a daemon tells unasked.
+    /// Asks for the daemon's state with the default number of sessions and streams.
     pub const STATUS: Self = Self::Status {
         sessions: None,
         streams: None,
     };
 }
 
-/// What a daemon answers.
+/// The answers of a daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "response", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Response {
-    /// What it is doing.
+    /// The daemon's state.
     Status(Box<StatusSnapshot>),
-    /// Why links were used or not.
+    /// The reasons why links were used or not.
     Why(Box<WhyReport>),
     /// A piece of a recording.
     Recording {
         /// The piece in base64, as RFC 4648 §4 has it.
         piece: String,
-        /// How much follows after it.
+        /// Bytes that follow after it.
         left_bytes: u64,
     },
     /// It is about to end.
     Stopping,
-    /// What links have carried.
+    /// Rates of links.
     History(Box<HistoryReport>),
-    /// What has changed.
+    /// The changes.
     Events {
         /// The events, the oldest first; a [`Change::Missed`](crate::Change::Missed) before them
         /// stands for those that are forgotten.
@@ -199,9 +198,9 @@ pub enum Response {
         /// The number of the latest event there is.
         latest: u64,
     },
-    /// How it chooses links.
+    /// How the daemon chooses links.
     Policy(Box<PolicyStatus>),
-    /// What was asked is done, and holds from now on.
+    /// The change is made, and is in force from now on.
     Done {
         /// The file it was written to, where it was to be.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -211,11 +210,11 @@ pub enum Response {
     Invite {
         /// `hawser://host:port/#…`
         url: String,
-        /// How long it holds.
+        /// Time for which it is valid.
         #[serde(rename = "ttl_ms", with = "crate::units::milliseconds")]
         ttl: Duration,
     },
-    /// Who is enrolled.
+    /// The enrolled clients.
     Peers {
         /// One entry for each key.
         peers: Vec<PeerStatus>,
@@ -229,30 +228,29 @@ pub enum Response {
     Error {
         /// The kind of fault, for programs.
         reason: ErrorReason,
-        /// What happened, for people.
+        /// The error in words.
         message: String,
     },
 }
 
-/// How to use a link from now on; what is missing stays as it is.
+/// The use of a link from now on; missing fields stay as they are.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LinkChange {
     /// The interface's name.
     pub name: String,
-    /// When it is used to send.
+    /// Use of the link to send.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up: Option<LinkUse>,
-    /// When it is used to receive.
+    /// Use of the link to receive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub down: Option<LinkUse>,
-    /// What weighted policies multiply its rate with, from 1 to 1000.
+    /// Factor by which weighted policies multiply its rate, from 1 to 1000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u64>,
-    /// What a gigabyte costs, as the configuration has it: `2.5EUR/GB`; `0` is free.
+    /// Price of a gigabyte, as in the configuration: `2.5EUR/GB`; `0` is free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<String>,
-    /// How much may go over it in a month, as the configuration has it: `10GB`; `none`: as much as
-    /// wanted.
+    /// Bytes that may go over it in a month, as in the configuration: `10GB`; `none` for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowance: Option<String>,
     /// To write it to the configuration, too; without, it holds until the daemon ends.
@@ -260,7 +258,7 @@ pub struct LinkChange {
     pub save: bool,
 }
 
-/// Why a request was not done.
+/// Reason why a request was not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -271,7 +269,7 @@ pub enum ErrorReason {
     Unsupported,
     /// It may not be asked for by this way, but at the control socket.
     Forbidden,
-    /// What the request names does not exist.
+    /// The object that the request names does not exist.
     NotFound,
     /// A value in the request is not among those that are allowed.
     Invalid,
@@ -284,7 +282,7 @@ pub enum ErrorReason {
 pub struct PeerStatus {
     /// Its public key.
     pub key: String,
-    /// What it calls itself, if anything.
+    /// The name that it gives itself, if any.
     #[serde(default)]
     pub name: Option<String>,
     /// Time since it enrolled.

@@ -1,20 +1,21 @@
 use serde::{Deserialize, Serialize};
 
-/// How a daemon chooses links: all that can be changed while it runs, but for links themselves,
-/// which [`StatusSnapshot::links`](crate::StatusSnapshot::links) has.
+/// How a daemon chooses links: all settings that can change while it runs. The settings of single
+/// links are in [`StatusSnapshot::links`](crate::StatusSnapshot::links).
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PolicyStatus {
-    /// What chooses links for the chunks of a session.
+    /// Policy that chooses links for the chunks of a session.
     pub sessions: String,
     /// Every name that may stand there.
     pub sessions_known: Vec<String>,
-    /// What chooses links for connections that go over one each; none where there are no such.
+    /// Policy that chooses links for connections that go over one each; none on a daemon without
+    /// such.
     #[serde(default)]
     pub connections: Option<String>,
     /// Every name that may stand there.
     #[serde(default)]
     pub connections_known: Vec<String>,
-    /// What sessions travel over, both ways; none where that is the far end's to say.
+    /// Transport of sessions in both directions; none where the far end decides.
     #[serde(default)]
     pub transport: Option<String>,
     /// Every name that may stand there.
@@ -26,14 +27,14 @@ pub struct PolicyStatus {
     /// Every name that may stand there.
     #[serde(default)]
     pub profiles_known: Vec<String>,
-    /// What the gateway is used for where no rule says it: `always`, `auto` or `never`; none where
-    /// no gateway is enrolled.
+    /// Use of the gateway where no rule decides: `always`, `auto` or `never`; none where no gateway
+    /// is enrolled.
     #[serde(default)]
     pub gateway: Option<String>,
     /// The rules for connections that are not built in, in the order in which they are asked.
     #[serde(default)]
     pub rules: Vec<RuleStatus>,
-    /// How many there are. Where they would make a message too long, the last ones are not listed.
+    /// Number of rules. When they would make a message too long, the last ones are not listed.
     #[serde(default)]
     pub rule_count: u64,
     /// The file that changes can be saved to; none where no configuration was named. Rules can be
@@ -52,16 +53,16 @@ pub struct RuleStatus {
     /// Its name, where it has one.
     #[serde(default)]
     pub name: Option<String>,
-    /// What it applies to, in words.
+    /// Conditions of the rule, in words.
     pub when: String,
-    /// What it says, in words.
+    /// Effect of the rule, in words.
     pub then: String,
     /// Its keys and values, as [`Request::AddRule`](crate::Request::AddRule) takes them.
     #[serde(default)]
     pub rule: String,
 }
 
-/// What a policy chooses links for.
+/// The traffic that a policy chooses links for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]

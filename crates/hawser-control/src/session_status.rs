@@ -1,4 +1,4 @@
-//! What a daemon tells of its sessions, their paths, channels and streams.
+//! A daemon's sessions, their paths, channels and streams.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -16,17 +16,17 @@ pub struct SessionStatus {
     pub id: String,
     /// The far end: its address or the name of its key.
     pub peer: String,
-    /// How far it has come.
+    /// Progress of the session.
     pub state: SessionState,
     /// The policy that chooses links.
     pub scheduler: String,
     /// Time since it began.
     #[serde(rename = "age_ms", with = "crate::units::milliseconds")]
     pub age: Duration,
-    /// What leaves now.
+    /// Rate that leaves now.
     #[serde(rename = "up_bps", with = "crate::units::bits_per_second")]
     pub up: Rate,
-    /// What arrives now.
+    /// Rate that arrives now.
     #[serde(rename = "down_bps", with = "crate::units::bits_per_second")]
     pub down: Rate,
     /// Data sent, each byte counted once.
@@ -36,36 +36,36 @@ pub struct SessionStatus {
     /// Memory held for its data: what was sent and is not acknowledged, and what the far end was
     /// allowed to send beyond each stream's own share.
     pub memory_bytes: ByteCount,
-    /// What was sent and is not acknowledged yet.
+    /// Bytes sent and not acknowledged yet.
     pub unacknowledged_bytes: ByteCount,
-    /// What was counted since it began, by name: chunks sent again, duplicates, lost channels.
+    /// Counters since its beginning, by name: chunks sent again, duplicates, lost channels.
     #[serde(default)]
     pub counters: BTreeMap<String, u64>,
-    /// What its data travels over.
+    /// Transport of its data.
     #[serde(default)]
     pub transport: TransportStatus,
     /// Its ways to the far end.
     pub paths: Vec<PathStatus>,
-    /// How many streams are open, also when not all are listed.
+    /// Number of open streams, also when not all are listed.
     pub stream_count: u64,
     /// Its streams.
     pub streams: Vec<StreamStatus>,
 }
 
-/// What the data of a session travels over.
+/// The transports of a session's data.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TransportStatus {
-    /// What its user wants: `tcp`, `sctp` or `auto`.
+    /// Transport that its user wants: `tcp`, `sctp` or `auto`.
     pub wanted: String,
-    /// What large amounts that this end sends go over now.
+    /// Transport of large amounts that this end sends now.
     pub in_use: Transport,
     /// It is tried, to compare it with the other one.
     pub trying: bool,
-    /// Why there is no association, where one is wanted.
+    /// Reason why there is no association although one is wanted.
     pub problem: Option<String>,
 }
 
-/// What carries data.
+/// A transport of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -83,7 +83,7 @@ impl Transport {
     }
 }
 
-/// How far a session has come.
+/// Progress of a session.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -97,7 +97,7 @@ pub enum SessionState {
     Established,
     /// Every path is lost, and the session waits for one to come back.
     Interrupted,
-    /// What is left is being delivered.
+    /// The remaining data is being delivered.
     Closing,
 }
 
@@ -114,17 +114,17 @@ pub struct PathStatus {
     pub address: Option<IpAddr>,
     /// The address at the far end.
     pub remote: Option<SocketAddr>,
-    /// Whether it is relied on.
+    /// State of the path.
     pub state: PathState,
-    /// Why it is in that state, or gets no data, where there is something to say.
+    /// Reason for that state, or for getting no data, where one is known.
     pub reason: Option<String>,
-    /// What this end may send by it.
+    /// Data that this end may send by it.
     #[serde(default)]
     pub standing: PathStanding,
-    /// What leaves by it now.
+    /// Rate that leaves by it now.
     #[serde(rename = "up_bps", with = "crate::units::bits_per_second")]
     pub up: Rate,
-    /// What arrives by it now.
+    /// Rate that arrives by it now.
     #[serde(rename = "down_bps", with = "crate::units::bits_per_second")]
     pub down: Rate,
     /// Bytes of records sent by it since the session began, repetitions included.
@@ -133,22 +133,22 @@ pub struct PathStatus {
     /// Bytes of records received by it, likewise.
     #[serde(default)]
     pub bytes_received: ByteCount,
-    /// What queues add to the delay of what is sent by it, as the far end sees it; `None` until
-    /// that has said so.
+    /// Delay that queues add to data sent by it, as the far end sees it; `None` until the far end
+    /// has reported.
     #[serde(
         rename = "up_queue_ms",
         with = "crate::units::milliseconds::option",
         default
     )]
     pub up_queue: Option<Duration>,
-    /// What queues add to the delay of what comes by it; `None` until it is known.
+    /// Delay that queues add to data received by it; `None` until it is known.
     #[serde(
         rename = "down_queue_ms",
         with = "crate::units::milliseconds::option",
         default
     )]
     pub down_queue: Option<Duration>,
-    /// How fast data came by it at the far end, when that last said so.
+    /// Rate at which data arrived by it at the far end, by the far end's latest report.
     #[serde(
         rename = "arriving_bps",
         with = "crate::units::bits_per_second",
@@ -162,7 +162,7 @@ pub struct PathStatus {
     pub channels: Vec<ChannelStatus>,
 }
 
-/// Whether a path is relied on.
+/// State of a path.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -180,19 +180,19 @@ pub enum PathState {
     Dead,
 }
 
-/// What may be sent by a path.
+/// Data that may be sent by a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum PathStanding {
-    /// What the policy wants.
+    /// All data, as the policy decides.
     #[default]
     Full,
     /// The same, ahead of other paths.
     Preferred,
     /// A chunk now and then, since it did harm.
     Probing,
-    /// Nothing, since the user or an allowance wants it so.
+    /// No data, because of the user's rules or an allowance.
     Excluded,
 }
 
@@ -201,9 +201,9 @@ pub enum PathStanding {
 pub struct ChannelStatus {
     /// Its number.
     pub id: ChannelId,
-    /// What it carries.
+    /// Role of the channel.
     pub kind: ChannelKind,
-    /// How far it has come.
+    /// Progress of the channel.
     pub state: ChannelState,
     /// The kernel's smoothed round-trip time.
     #[serde(
@@ -214,7 +214,7 @@ pub struct ChannelStatus {
     pub rtt: Option<Duration>,
     /// The congestion window.
     pub cwnd_bytes: ByteCount,
-    /// What the far end was seen to receive.
+    /// Rate at which the far end was seen to receive.
     #[serde(rename = "delivery_rate_bps", with = "crate::units::bits_per_second")]
     pub delivery_rate: Rate,
     /// Bytes sent, headers and repetitions of this layer included.
@@ -227,12 +227,12 @@ pub struct ChannelStatus {
     pub in_flight_bytes: ByteCount,
     /// The congestion control in use, such as `bbr`.
     pub congestion: String,
-    /// What carries it; said only of what is no TCP connection.
+    /// Transport of the channel; written only when it is not a TCP connection.
     #[serde(default, skip_serializing_if = "Transport::is_tcp")]
     pub transport: Transport,
 }
 
-/// What a channel carries.
+/// Role of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -240,11 +240,11 @@ pub enum ChannelKind {
     /// Large amounts.
     #[default]
     Bulk,
-    /// What is small or urgent.
+    /// Small or urgent data.
     Express,
 }
 
-/// How far a channel has come.
+/// Progress of a channel.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -269,8 +269,8 @@ pub enum ChannelState {
 pub struct StreamStatus {
     /// Its number.
     pub id: StreamId,
-    /// Where it leads, as the application asked: `example.org:443`. None for streams that lead
-    /// nowhere further.
+    /// Destination as the application gave it: `example.org:443`. None for streams that end at the
+    /// peer.
     pub destination: Option<String>,
     /// Bytes that the application here has sent.
     pub bytes_sent: ByteCount,
@@ -282,7 +282,7 @@ pub struct StreamStatus {
     /// The program that asked for it, where that is known.
     #[serde(default)]
     pub program: Option<String>,
-    /// What it sends and receives now.
+    /// Rate that it sends and receives now.
     #[serde(rename = "rate_bps", with = "crate::units::bits_per_second", default)]
     pub rate: Rate,
 }

@@ -1,4 +1,4 @@
-//! What a daemon is doing, without its sessions.
+//! The state of a daemon, without its sessions.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +12,7 @@ use crate::connections::ConnectionsStatus;
 use crate::session_status::SessionStatus;
 use crate::words::words;
 
-/// What a daemon is doing, at one moment.
+/// The state of a daemon at one moment.
 ///
 /// Lists come in the order in which the daemon shows them. Not all sessions and streams need be
 /// listed, and a snapshot too large for one line is shortened by
@@ -21,16 +21,16 @@ use crate::words::words;
 pub struct StatusSnapshot {
     /// The daemon's version, such as `0.1.0`.
     pub version: String,
-    /// What it was started as.
+    /// Role in which it was started.
     pub role: Role,
     /// Its process.
     pub process_id: u32,
     /// Time since it was started.
     #[serde(rename = "uptime_ms", with = "crate::units::milliseconds")]
     pub uptime: Duration,
-    /// Where it takes connections from applications or clients.
+    /// Addresses at which it takes connections of applications or clients.
     pub listen: Vec<SocketAddr>,
-    /// Where its dashboard is served, if it is.
+    /// Address of its dashboard, if it serves one.
     #[serde(default)]
     pub web: Option<SocketAddr>,
     /// The links of this machine that it knows.
@@ -38,21 +38,21 @@ pub struct StatusSnapshot {
     /// Connections that each go over one link; none where they go over a gateway.
     #[serde(default)]
     pub connections: Option<ConnectionsStatus>,
-    /// How many sessions there are, also when not all are listed.
+    /// Number of sessions, also when not all are listed.
     pub session_count: u64,
     /// All sessions together, as they were a moment ago.
     #[serde(default)]
     pub all_sessions: AllSessions,
     /// The sessions, each with its own far end.
     pub sessions: Vec<SessionStatus>,
-    /// What was counted since the start, by name: refusals, faults, retries.
+    /// Counters since the start, by name: refusals, faults, retries.
     pub counters: BTreeMap<String, u64>,
     /// Memory in use.
     pub memory: MemoryStatus,
 }
 
 impl StatusSnapshot {
-    /// How many streams are open that are not listed.
+    /// Returns the number of open streams that are not listed.
     pub fn unlisted_streams(&self) -> u64 {
         let listed: usize = self.sessions.iter().map(|it| it.streams.len()).sum();
         // The list is later than the total by a moment.
@@ -60,7 +60,7 @@ impl StatusSnapshot {
     }
 }
 
-/// What a daemon was started as.
+/// Role of a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -85,26 +85,26 @@ pub struct LinkStatus {
     pub index: LinkIndex,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
-    /// Whether it can be used.
+    /// State of the link.
     pub state: LinkState,
-    /// Why it is in that state, where there is something to say.
+    /// Reason for that state, where one is known.
     pub reason: Option<String>,
-    /// What the user allows on it, and what went over it; clients only.
+    /// The user's rules for it, and its traffic of the month; clients only.
     #[serde(default)]
     pub allowed: Option<LinkAllowed>,
-    /// What moves over it.
+    /// Its traffic now.
     #[serde(default)]
     pub traffic: LinkTraffic,
 }
 
-/// What moves over a link on behalf of this daemon: chunks of its sessions, and connections that it
-/// has placed there.
+/// Traffic of this daemon over a link: chunks of its sessions, and connections that it has placed
+/// there.
 #[derive(Clone, Copy, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct LinkTraffic {
-    /// What leaves by it now.
+    /// Rate that leaves by it now.
     #[serde(rename = "up_bps", with = "crate::units::bits_per_second")]
     pub up: Rate,
-    /// What arrives by it now.
+    /// Rate that arrives by it now.
     #[serde(rename = "down_bps", with = "crate::units::bits_per_second")]
     pub down: Rate,
     /// Bytes sent by it since the daemon was started.
@@ -134,12 +134,12 @@ pub struct LinkTraffic {
     pub cwnd_bytes: ByteCount,
 }
 
-/// What the user allows on a link, and what has gone over it this month.
+/// The user's rules for a link, and its traffic of the month.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct LinkAllowed {
-    /// When it is used to send.
+    /// Use of the link to send.
     pub up: LinkUse,
-    /// When it is used to receive.
+    /// Use of the link to receive.
     pub down: LinkUse,
     /// The day on which this month began, such as `2026-11-01`.
     pub since: String,
@@ -147,22 +147,22 @@ pub struct LinkAllowed {
     pub sent_bytes: ByteCount,
     /// Bytes of records received, likewise.
     pub received_bytes: ByteCount,
-    /// How much may go over it in a month, both ways together.
+    /// Bytes that may go over it in a month, both ways together.
     pub allowance_bytes: Option<ByteCount>,
     /// Its allowance is used up, and what that means: `stopped`, `backup` or `continues`.
     pub limit: Option<String>,
-    /// What this month's use has cost, with its unit, where it has a price.
+    /// Cost of this month's use, with its unit, where it has a price.
     pub cost: Option<String>,
-    /// What a gigabyte costs, as [`LinkChange::price`](crate::LinkChange::price) takes it; none
-    /// where it is free.
+    /// Price of a gigabyte, as [`LinkChange::price`](crate::LinkChange::price) takes it; none where
+    /// it is free.
     #[serde(default)]
     pub price: Option<String>,
-    /// What weighted policies multiply its rate with, from 1 to 1000; none while nobody has told.
+    /// Factor by which weighted policies multiply its rate, from 1 to 1000; none unless it was set.
     #[serde(default)]
     pub weight: Option<u64>,
 }
 
-/// Whether a link can be used.
+/// State of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! How quantities look in JSON: plain numbers, with the unit in the field's name.
+//! The form of quantities in JSON: plain numbers, with the unit in the field's name.
 
 /// A span as milliseconds with a fraction.
 pub(crate) mod milliseconds {

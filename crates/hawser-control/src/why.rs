@@ -5,21 +5,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::{PlacedReport, Role};
 
-/// Why links were used or not, as far as a daemon decided that itself: for what it sends.
+/// The reasons why links were used or not, as far as this daemon decided: for the data that it
+/// sends.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct WhyReport {
-    /// What it was started as.
+    /// Role in which it was started.
     pub role: Role,
     /// The sessions that were asked for.
     pub sessions: Vec<WhySession>,
-    /// How many there are, also when not all are listed.
+    /// Number of sessions, also when not all are listed.
     pub session_count: u64,
     /// Connections that it places over one link each, where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placed: Option<PlacedReport>,
 }
 
-/// Why the links of one session were used or not.
+/// The reasons why the links of one session were used or not.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct WhySession {
     /// The session's name, as `hawser status` shows it.
@@ -33,9 +34,9 @@ pub struct WhySession {
     pub age: Duration,
     /// The stream that this is about; none where it is about all of them.
     pub stream: Option<StreamId>,
-    /// Where the stream leads.
+    /// Destination of the stream.
     pub destination: Option<String>,
-    /// What came from the far end, which chose the links for it.
+    /// Bytes from the far end, which chose the links for them.
     pub bytes_received: ByteCount,
     /// The links that the session has or had.
     pub links: Vec<WhyLink>,
@@ -45,18 +46,18 @@ pub struct WhySession {
     pub events: Vec<WhyEvent>,
 }
 
-/// Why one link was used or not.
+/// The reasons why one link was used or not.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct WhyLink {
     /// Its name.
     pub link: String,
     /// The kernel's number for it.
     pub index: LinkIndex,
-    /// What was sent over it, copies left out.
+    /// Bytes sent over it, without copies.
     pub bytes_sent: ByteCount,
-    /// That as a part of what was sent over all links, from 0 to 1.
+    /// Share of these in the bytes sent over all links, from 0 to 1.
     pub share: f64,
-    /// What was sent over it although another link carried it too.
+    /// Bytes sent over it although another link carried them too.
     pub bytes_copied: ByteCount,
     /// The chunks that were placed, here or elsewhere, while it was known.
     pub chunks: u64,
@@ -64,36 +65,35 @@ pub struct WhyLink {
     pub chosen: Vec<WhyCount>,
     /// The chunks that were placed elsewhere, by what kept this link from getting them.
     pub passed_over: Vec<WhyCount>,
-    /// For how long it was ready and nothing was sent, by the reason.
+    /// Time for which it was ready and nothing was sent, by the reason.
     pub held_back: Vec<WhySpan>,
-    /// Where chunks would have arrived later than over the link that was chosen: in how long, here
-    /// and there.
+    /// Chunks that would have arrived later than over the chosen link: the times for both.
     pub later: Option<WhyLater>,
     /// Its channels now.
     pub channel_count: u64,
-    /// Those of them that are silent where an answer was due.
+    /// Number of those that are silent although an answer is overdue.
     pub suspect_count: u64,
 }
 
-/// How often something was the reason.
+/// Number of times that something was the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct WhyCount {
     /// The reason, for programs.
     pub why: String,
     /// The reason, for people: goes on after "since".
     pub meaning: String,
-    /// How many chunks.
+    /// Number of chunks.
     pub chunks: u64,
 }
 
-/// For how long something was the reason.
+/// Time for which something was the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct WhySpan {
     /// The reason, for programs.
     pub why: String,
     /// The reason, for people: goes on after "since".
     pub meaning: String,
-    /// How long.
+    /// The time.
     #[serde(rename = "span_ms", with = "crate::units::milliseconds")]
     pub span: Duration,
 }
@@ -101,10 +101,10 @@ pub struct WhySpan {
 /// Two ways compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct WhyLater {
-    /// In how long a chunk would have been there by this link, on average.
+    /// Average time in which a chunk would have arrived by this link.
     #[serde(rename = "here_ms", with = "crate::units::milliseconds")]
     pub here: Duration,
-    /// In how long by the one that was chosen.
+    /// Average time by the link that was chosen.
     #[serde(rename = "there_ms", with = "crate::units::milliseconds")]
     pub there: Duration,
 }
@@ -114,19 +114,19 @@ pub struct WhyLater {
 pub struct WhyStream {
     /// Its number; 0 carries the session's own commands.
     pub id: StreamId,
-    /// Where it leads; none once it is over.
+    /// Destination; none once it is over.
     pub destination: Option<String>,
-    /// What was sent of it, copies left out.
+    /// Bytes sent of it, without copies.
     pub bytes_sent: ByteCount,
 }
 
-/// Something that happened to a channel or a link.
+/// An event of a channel or a link.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct WhyEvent {
-    /// When, in milliseconds since 1970-01-01 00:00 UTC, by the daemon's clock.
+    /// Time of the event, in milliseconds since 1970-01-01 00:00 UTC, by the daemon's clock.
     pub at_unix_ms: u64,
-    /// What: `added`, `lost`, `silent`, `recovered`, `stalled`, `standing`, `policy`; more may
-    /// follow.
+    /// Kind of the event: `added`, `lost`, `silent`, `recovered`, `stalled`, `standing`, `policy`;
+    /// more may follow.
     pub what: String,
     /// The link's name, where it is about one.
     pub link: Option<String>,
@@ -134,7 +134,7 @@ pub struct WhyEvent {
     pub channel: Option<ChannelId>,
     /// Chunks on it that the far end had not acknowledged.
     pub chunks: Option<u64>,
-    /// How long it had been silent by then, or for how long it was.
+    /// Time for which it had been silent by then, or for which the silence lasted.
     #[serde(
         rename = "span_ms",
         with = "crate::units::milliseconds::option",

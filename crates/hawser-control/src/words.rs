@@ -4,7 +4,7 @@
 macro_rules! words {
     ($($kind:ident { $($variant:ident => $word:literal),+ $(,)? })+) => {$(
         impl $kind {
-            /// Every one that is known here.
+            /// All known values.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
         }
 

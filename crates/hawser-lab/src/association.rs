@@ -22,7 +22,7 @@ use crate::statistics::median;
 use crate::text_table::aligned;
 use crate::topology::Lab;
 
-/// In which scenarios, and what to do.
+/// Scenarios and options.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -45,7 +45,7 @@ struct Options {
         value_parser = clap::value_parser!(u32).range(1..=1_000_000)
     )]
     message: u32,
-    /// Which way
+    /// Direction of the bytes
     #[arg(long, default_value = "put")]
     direction: Directions,
     /// Only these pairs, as SENDER-RECEIVER
@@ -57,7 +57,7 @@ struct Options {
     /// Drop everything on link 1 from a fifth of a second after the first byte on
     #[arg(long)]
     cut: bool,
-    /// How often
+    /// Repetitions
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
 }

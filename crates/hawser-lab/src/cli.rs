@@ -70,7 +70,7 @@ enum Command {
     AssociationSpeed(association::speed::Arguments),
     /// Measure many clients at one gateway at the same time, without limits
     Crowd(CrowdOptions),
-    /// Let links fail and return, under load and at rest
+    /// Let links fail and return, under load and without
     Failover(Arguments<failover::Options>),
     /// Time objects of 20 kB to 1 MB on a warm session, beside plain TCP
     Objects(Arguments<objects::Options>),

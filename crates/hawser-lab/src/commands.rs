@@ -46,7 +46,7 @@ pub(crate) fn verdicts(folder: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What every report has; those that nothing is asked of have no verdicts.
+/// The common fields of reports; a report without bounds has no verdicts.
 #[derive(Debug, serde::Deserialize)]
 struct Judged {
     experiment: String,

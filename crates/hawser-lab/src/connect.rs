@@ -16,13 +16,13 @@ use crate::meter::{self, Congestion, FirstAnswer, Order};
 use crate::scenario::{Direction, Scenario};
 use crate::topology::Lab;
 
-/// What to do.
+/// Options of the experiment.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// The scenario file
     #[arg(default_value = "scenarios/wifi-lte.toml")]
     pub(crate) scenario: PathBuf,
-    /// How many connections of each kind
+    /// Number of connections of each kind
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repeat: u32,
 }
@@ -189,7 +189,7 @@ impl Measured<'_> {
     }
 }
 
-/// What is sent, and sent back.
+/// Bytes that are sent, and sent back.
 const BLOCK: u64 = 100;
 /// A restart of the gateway may cost a client some seconds of its own pauses.
 const MAX_RESTARTS: u32 = 5;
@@ -197,5 +197,5 @@ const SETTLING: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between attempts of an application that was refused.
 const RETRY: Duration = Duration::from_millis(20);
-/// How soon an opened port is noticed.
+/// Time between two attempts to find an opened port.
 const POLL: Duration = Duration::from_micros(200);

@@ -19,7 +19,7 @@ use crate::experiment::{Common, Findings, Head, begin};
 use crate::measure::Programs;
 use crate::scenario::{Point, Workload};
 
-/// What to do.
+/// Options of the experiment.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConnectionArguments {
     /// Scenario files with a workload

@@ -1,4 +1,4 @@
-//! Who carries the bytes of an experiment.
+//! The contenders of an experiment, which carry its bytes.
 
 use std::fmt;
 
@@ -43,7 +43,7 @@ impl Contender {
         available_controls().into_iter().map(Self::Mptcp).collect()
     }
 
-    /// What Hawser needs beside the bench; nothing for the others.
+    /// Starts Hawser's session; nothing for other contenders.
     pub(crate) fn session(
         self,
         bench: &Bench,
@@ -66,7 +66,7 @@ impl fmt::Display for Contender {
     }
 }
 
-/// What contenders need: a lab, Hawser's session where there is one, and plain TCP's link.
+/// Needs of contenders: a lab, Hawser's session where there is one, and plain TCP's link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Equipment<'a> {
     pub(crate) bench: &'a Bench,

@@ -1,9 +1,9 @@
-//! What processes use: processor time, memory, descriptors.
+//! Use of resources by processes: processor time, memory, descriptors.
 
 use std::io;
 use std::time::Duration;
 
-/// What this process has used so far, in user and kernel mode, in seconds.
+/// Returns the processor time of this process so far, in user and kernel mode, in seconds.
 pub(crate) fn of_this_process() -> f64 {
     // SAFETY: all-zero is a valid value, and the kernel fills it in.
     let usage = unsafe {
@@ -15,7 +15,7 @@ pub(crate) fn of_this_process() -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
-/// What another process has used so far, all its threads together.
+/// Returns the processor time of another process so far, all its threads together.
 pub(crate) fn of(process: u32) -> io::Result<Duration> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
     let ticks = ticks_in(&text).ok_or(io::ErrorKind::InvalidData)?;
@@ -35,7 +35,7 @@ pub(crate) fn resident(process: u32) -> io::Result<u64> {
     Ok(kib.ok_or(io::ErrorKind::InvalidData)? * 1024)
 }
 
-/// How many descriptors a process has open.
+/// Returns the number of descriptors that a process has open.
 pub(crate) fn descriptors(process: u32) -> io::Result<usize> {
     Ok(std::fs::read_dir(format!("/proc/{process}/fd"))?.count())
 }

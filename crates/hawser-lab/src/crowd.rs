@@ -18,21 +18,21 @@ use crate::statistics::median;
 use crate::text_table::aligned;
 use crate::topology::Lab;
 
-/// What to measure.
+/// Options of the measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CrowdOptions {
     #[command(flatten)]
     common: Common,
-    /// How many clients, each with a session of its own
+    /// Number of clients, each with a session of its own
     #[arg(long, default_value_t = 200)]
     clients: u32,
     /// Bytes of each client's transfer
     #[arg(long, default_value = "10MB")]
     size: ByteCount,
-    /// How often each transfer is made
+    /// Repetitions of each transfer
     #[arg(long, default_value_t = 3)]
     repeat: u32,
-    /// Which way
+    /// Direction of the bytes
     #[arg(long, default_value = "both")]
     direction: Directions,
 }

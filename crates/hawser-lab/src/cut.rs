@@ -81,7 +81,7 @@ impl Findings for CutReport {
     }
 }
 
-/// Those that were asked for, or all.
+/// Returns the values that were asked for, or all.
 fn chosen<T: ValueEnum + Copy>(asked: &[T]) -> Vec<T> {
     match asked {
         [] => T::value_variants().to_vec(),

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 #[derive(Debug)]
 pub(crate) struct Dialogue {
     child: Child,
-    /// Nothing once it was told that no more comes.
+    /// None once the input was closed.
     to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
 }

@@ -120,7 +120,7 @@ pub struct LinkBytes {
 }
 
 impl LinkBytes {
-    /// What was carried between `before` and now.
+    /// Returns the bytes carried between `before` and now.
     pub fn since(self, before: Self) -> Self {
         Self {
             up: self.up.saturating_sub(before.up),
@@ -129,7 +129,7 @@ impl LinkBytes {
     }
 }
 
-/// What the emulator did.
+/// The emulator's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Counters {

@@ -1,4 +1,4 @@
-//! What happens to a transfer, and to a session at rest, when a link fails, and when it is back.
+//! Failures and returns of a link: their effect on a transfer, and on an idle session.
 
 mod case;
 mod options;

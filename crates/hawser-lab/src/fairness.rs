@@ -1,4 +1,4 @@
-//! Hawser beside one plain TCP on a link that both use: who gets how much of it? (PAT-E4)
+//! Hawser beside one plain TCP on a link that both use: the share of each. (PAT-E4)
 
 mod options;
 mod report;

@@ -1,4 +1,4 @@
-//! What somebody with two links gains without any server: files, packages and a page, loaded from
+//! Gain of a user with two links and no server of his own: files, packages and a page, loaded from
 //! an ordinary web server over each link alone, over links that take turns, and by `hawser run`.
 
 mod apt;
@@ -28,10 +28,10 @@ use crate::scenario::Scenario;
 use crate::topology::Lab;
 use crate::verdict::Verdict;
 
-/// What to do.
+/// Options of the experiment.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// How often each task is done each way; the first time nothing is known of the links
+    /// Repetitions of each task each way; the first time nothing is known of the links
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=100))]
     rounds: u8,
     /// Only these tasks
@@ -94,7 +94,7 @@ pub(crate) fn run(
     })
 }
 
-/// Does a task by all ways in turns; who is first changes from round to round.
+/// Does a task by all ways in turns; another one is first in each round.
 fn repeat(
     runner: &mut Runner<'_>,
     (task, load): (Task, &dyn Load),

@@ -20,14 +20,14 @@ use crate::statistics::Spread;
 use crate::topology::Lab;
 use crate::verdict::{Asked, Verdict};
 
-/// What to do.
+/// Options of the experiment.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     // The stream runs as long without bulk.
     /// Seconds that bulk takes over all links
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(3..=3600))]
     seconds: u64,
-    /// How often each phase
+    /// Repetitions of each phase
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
     /// Leave plain TCP and MPTCP out
@@ -146,7 +146,7 @@ impl Subject<'_> {
                 Instant::now()
             }
         };
-        // Slow start fills queues once, whoever does it.
+        // Slow start fills queues once with every contender.
         let from = if self.bulk.is_some() {
             from + SETTLING
         } else {

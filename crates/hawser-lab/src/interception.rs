@@ -1,5 +1,5 @@
-//! What it costs that the kernel's programs place connections: of the time of connect(2), and of
-//! the speed of one connection.
+//! Cost of placing connections by the kernel's programs: added time of connect(2), and speed of one
+//! connection.
 
 mod asker;
 mod report;
@@ -23,16 +23,16 @@ use crate::statistics::{Spread, interval_of_median};
 use crate::topology::{Lab, SERVER};
 use crate::verdict::{Asked, Verdict};
 
-/// What to do.
+/// Options of the experiment.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// How often connections are made in a row, with the programs and without, in turns
+    /// Rounds of connections in a row, with the programs and without, in turns
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
-    /// How many connections in a row
+    /// Number of connections in a row
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
-    /// How many transfers with iperf3, each with the programs and without, in turns
+    /// Number of transfers with iperf3, each with the programs and without, in turns
     #[arg(long, default_value_t = 10)]
     transfers: u32,
     /// Seconds of each transfer
@@ -40,9 +40,9 @@ pub(crate) struct Options {
     seconds: u32,
 }
 
-/// What iperf3 has seen.
+/// Figures of iperf3.
 struct Transferred {
-    /// In Gbit/s.
+    /// Speed in Gbit/s.
     speed: f64,
     bytes: u64,
 }
@@ -134,7 +134,7 @@ fn entry(interface: &str) -> LinkEntry {
     }
 }
 
-/// Takes connections at the server, and lets go of them at once.
+/// Accepts connections at the server, and closes them at once.
 fn serve(lab: &Lab) -> io::Result<SocketAddrV4> {
     let listener = lab.server().run(|| TcpListener::bind((SERVER, 0)))?;
     let port = listener.local_addr()?.port();
@@ -146,7 +146,7 @@ fn serve(lab: &Lab) -> io::Result<SocketAddrV4> {
     Ok(SocketAddrV4::new(SERVER, port))
 }
 
-/// Connections in turns; who is first changes from round to round.
+/// Makes connections both ways in turns; another one is first in each round.
 fn compare(
     protocol: &'static str,
     options: &Options,
@@ -289,13 +289,14 @@ fn judge(connects: &[Connects], transfers: &Transfers) -> Vec<Verdict> {
 }
 
 const LINKS: usize = 2;
-/// For iperf3's server to listen.
+/// Time for iperf3's server to listen.
 const PATIENCE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(100);
 const IPERF_PORT: &str = "5201";
 /// Microseconds.
 const MOST_ADDED: f64 = 20.0;
-/// Nothing is to be lost. Transfers differ by more than this from one to the next.
+/// Transfers differ by more than this from one to the next, so no loss of speed is measurable above
+/// it.
 const LEAST_OF_PLAIN: f64 = 0.99;
 /// A few for each of a transfer's two connections, and none for what it carries.
 const MOST_RUNS: f64 = 50.0;

@@ -18,7 +18,7 @@ impl TemporaryFolder {
         Ok(Self(folder))
     }
 
-    /// Where it is.
+    /// Returns the folder's path.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
@@ -76,7 +76,7 @@ pub fn kill_descendants() {
             return;
         }
         for child in children {
-            // SAFETY: a plain system call on a child that nobody has waited for yet.
+            // SAFETY: a plain system call on a child that was not waited for yet.
             unsafe {
                 libc::kill(child, libc::SIGKILL);
                 libc::waitpid(child, std::ptr::null_mut(), 0);

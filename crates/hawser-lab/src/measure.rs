@@ -34,20 +34,20 @@ use crate::meter::{Congestion, Outcome};
 use crate::scenario::{Direction, Link, Scenario};
 use crate::statistics::median;
 
-/// What is measured, and how often.
+/// The transfers to measure, and their number.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many times each.
+    /// Number of times each.
     pub repeat: u32,
-    /// Which ways; the scenario's own when empty.
+    /// Directions of the bytes; the scenario's own when empty.
     pub directions: Vec<Direction>,
-    /// Which others than Hawser.
+    /// Contenders to measure beside Hawser.
     pub contenders: Vec<ContenderKind>,
     /// Transfers on the warm Hawser session per repetition.
     pub warm: u32,
     /// The Hawser binary; without it Hawser is not measured.
     pub hawser: Option<Programs>,
-    /// What a transfer carries.
+    /// Payload of a transfer.
     pub payload: Payload,
     /// After the first repetition, only the congestion control that is ahead so far.
     pub quick: bool,
@@ -70,19 +70,19 @@ impl Options {
     }
 }
 
-/// What one transfer over all links carries.
+/// Payload of one transfer over all links.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload {
     /// The scenario's payload.
     Own,
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(ByteCount),
-    /// What all links carry in this time, but 64 KiB at least; scenarios with events keep their
-    /// own.
+    /// Bytes that all links carry in this time, but 64 KiB at least; scenarios with events keep
+    /// their own.
     Span(Duration),
 }
 
-/// Who carries the bytes.
+/// Kinds of contenders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum ContenderKind {
     /// Plain TCP on each link alone.
@@ -132,9 +132,9 @@ impl std::fmt::Display for Kind {
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Samples {
-    /// Those that finished.
+    /// Transfers that finished.
     pub outcomes: Vec<Outcome>,
-    /// Why the others did not.
+    /// Errors of the others.
     pub failures: Vec<String>,
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn quickest_link(scenario: &Scenario) -> (usize, Duration) {
         .unwrap_or_default()
 }
 
-/// How many links there are when all are the same; else none.
+/// Returns the number of links when all are equal; else none.
 pub(crate) fn alike(scenario: &Scenario, direction: Direction) -> usize {
     let lines = || scenario.links.iter().map(|link| link.line(direction));
     let first = lines().next();
@@ -173,7 +173,7 @@ pub(crate) fn alike(scenario: &Scenario, direction: Direction) -> usize {
     }
 }
 
-/// What full-size TCP segments can carry of a link's rate: 1448 of 1500 bytes.
+/// Part of a link's rate that full-size TCP segments can carry: 1448 of 1500 bytes.
 pub(crate) const TCP_SHARE: f64 = 1448.0 / 1500.0;
 /// Less measures connection set-up rather than links.
 pub(crate) const MIN_PAYLOAD: ByteCount = ByteCount::from_kib(64);

@@ -19,7 +19,7 @@ use crate::text_table::aligned;
 use crate::topology::Lab;
 use crate::verdict::{Asked, Verdict};
 
-/// What to do.
+/// Options of the experiment.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Streams in all, of which one sends messages and the others as much as they can
@@ -28,7 +28,7 @@ pub(crate) struct Options {
     /// Seconds for which messages are sent
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(5..=3600))]
     seconds: u64,
-    /// How often each
+    /// Repetitions of each
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
 }
@@ -45,14 +45,14 @@ pub(crate) struct MessagesReport {
     rows: Vec<Row>,
 }
 
-/// What one transport did.
+/// Results of one transport.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct Row {
     transport: &'static str,
     /// Seconds from sending a message to its arrival; of all runs together.
     delay_seconds: Option<Spread>,
-    /// What the busy streams carried together, in each run.
+    /// Rate of the busy streams together, in each run.
     busy_mbps: Vec<f64>,
     /// Every message's delay in order.
     samples: Vec<f64>,
@@ -119,7 +119,7 @@ fn measure(
         }
         std::thread::sleep(POLL);
     }
-    // Slow start fills queues once, whoever does it.
+    // Slow start fills queues once with every transport.
     std::thread::sleep(SETTLING);
     let (before, began) = (sink.busy_bytes(), Instant::now());
     let sent = stage::send(client, socks, Duration::from_secs(options.seconds))?;
@@ -215,7 +215,7 @@ impl Findings for MessagesReport {
 }
 
 const TRANSPORTS: [TransportChoice; 2] = [TransportChoice::Tcp, TransportChoice::Sctp];
-/// How many times quicker the one in a hundred is to be.
+/// Number of times quicker the one in a hundred is to be.
 const ASKED: f64 = 3.0;
 const SETTLING: Duration = Duration::from_secs(3);
 const LIMIT: Duration = Duration::from_secs(60);

@@ -40,11 +40,11 @@ pub use server::{port, serve, serve_until_ended};
 /// One transfer to make.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// Which way the bytes go.
+    /// Direction of the bytes.
     pub direction: Direction,
     /// The meter's server.
     pub server: SocketAddrV4,
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: u64,
     /// Bind to this address.
     pub source: Option<Ipv4Addr>,
@@ -60,11 +60,11 @@ pub struct Order {
     pub patience: Duration,
 }
 
-/// What one transfer came to.
+/// The results of one transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Outcome {
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: u64,
     /// Seconds until the connection stood.
     pub connect_seconds: f64,
@@ -72,7 +72,7 @@ pub struct Outcome {
     pub seconds: f64,
     /// Megabits of payload a second over that time.
     pub mbps: f64,
-    /// Whether count and CRC were right.
+    /// True if count and CRC were right.
     pub ok: bool,
     /// The longest time without a byte at the receiver, in seconds.
     pub worst_gap: f64,
@@ -80,16 +80,16 @@ pub struct Outcome {
     pub timeline: Vec<u64>,
     /// Processor time that the measuring client's process had taken by the end, in seconds.
     pub cpu_seconds: f64,
-    /// IP bytes that each link carried meanwhile; the meter itself does not know them.
+    /// IP bytes that each link carried meanwhile; filled in by the bench, which sees the links.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wire: Vec<LinkBytes>,
-    /// What both ends of Hawser have counted since their session began, by name; empty for others.
+    /// Counters of both ends of Hawser since their session began, by name; empty for others.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hawser: BTreeMap<String, u64>,
 }
 
 impl Outcome {
-    /// What a transfer that began at `start` and ended now came to.
+    /// Returns the results of a transfer that began at `start` and ended now.
     fn new(bytes: u64, start: Instant, connected: Duration, receipt: Receipt) -> Self {
         let seconds = start.elapsed().as_secs_f64();
         Self {
@@ -107,7 +107,7 @@ impl Outcome {
     }
 }
 
-/// What the receiver of a put tells the sender.
+/// The receiver's answer to the sender of a put.
 #[derive(Debug, Serialize, Deserialize)]
 struct Receipt {
     ok: bool,

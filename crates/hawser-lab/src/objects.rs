@@ -21,20 +21,20 @@ use crate::statistics::Spread;
 use crate::topology::Lab;
 use crate::verdict::Verdict;
 
-/// What to do.
+/// Options of the experiment.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     // All directions and contenders together.
     /// Seconds for each size, as long as each kind has its least number by then
     #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=36_000))]
     seconds: u64,
-    /// As many of each kind at least, if that takes no more than five times as long
+    /// Least number of each kind, if that takes no more than five times as long
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     least: u32,
-    /// Which sizes
+    /// Sizes of the objects
     #[arg(long, value_delimiter = ',', default_value = "20kB,100kB,1MB")]
     sizes: Vec<ByteCount>,
-    /// Which way
+    /// Direction of the bytes
     #[arg(long, default_value = "both")]
     direction: Directions,
 }
@@ -81,7 +81,7 @@ pub(crate) fn run(
     })
 }
 
-/// Where objects are fetched and put.
+/// The lab in which objects are fetched and put.
 #[derive(Clone, Copy, Debug)]
 struct Objects<'a> {
     scenario: &'a Scenario,
@@ -174,5 +174,5 @@ impl Findings for ObjectsReport {
 }
 
 const PAUSE: Duration = Duration::from_millis(20);
-/// So many spans at most for the least number of objects.
+/// Most spans for the least number of objects.
 const MOST: u32 = 5;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
-/// Why no lab can be built here.
+/// Reason why no lab can be built here.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "no network namespace can be made here, neither directly ({direct}) nor in a user namespace \

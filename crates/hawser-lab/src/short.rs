@@ -17,16 +17,16 @@ use crate::process::Program;
 use crate::scenario::Scenario;
 use crate::topology::{Lab, SERVER};
 
-/// What to do.
+/// Options of the experiment.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// The scenario file
     #[arg(default_value = "scenarios/eq-50.toml")]
     pub(crate) scenario: PathBuf,
-    /// How many connections
+    /// Number of connections
     #[arg(long, default_value_t = 10_000)]
     connections: u64,
-    /// How many at once
+    /// Number of connections at once
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..=2000))]
     parallel: u16,
 }

@@ -1,4 +1,4 @@
-//! How times are spread.
+//! The spread of times.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Nothing of nothing.
+    /// Returns the spread; none without samples.
     pub(crate) fn of(samples: &[f64]) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -39,8 +39,8 @@ pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     }
 }
 
-/// Where the median of what `samples` are drawn from lies, with 95 % confidence or a little more:
-/// between two of them, by the sign test. Nothing for less than six.
+/// Returns an interval that holds the median of the samples' distribution with 95 % confidence or a
+/// little more: between two samples, by the sign test. None for less than six.
 pub(crate) fn interval_of_median(samples: &[f64]) -> Option<[f64; 2]> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! What transfers had received over time, as charts.
+//! Charts of the bytes that transfers had received over time.
 
 use std::time::Duration;
 

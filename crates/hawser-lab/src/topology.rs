@@ -31,7 +31,7 @@ pub struct LabLink {
     pub interface: String,
     /// The client's gateway on the link.
     pub gateway: Ipv4Addr,
-    /// Whether the client's address stands on another link too, so that it says nothing.
+    /// True if the client's address stands on another link too, so that it says nothing.
     pub ambiguous: bool,
     subnet: Subnet,
     address: Mutex<Ipv4Addr>,
@@ -44,7 +44,7 @@ impl LabLink {
     }
 }
 
-/// What goes wrong while a lab is built or changed.
+/// Errors of building or changing a lab.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
@@ -54,15 +54,15 @@ pub enum LabError {
     /// A system call.
     #[error("{step}: {reason}")]
     System {
-        /// What was being done.
+        /// The step that failed.
         step: String,
-        /// What the system said.
+        /// The system's error.
         reason: io::Error,
     },
     /// A scenario asks for what only the simulator has.
     #[error("link {link} has a translation that forgets (`nat`): only hawser-sim can do that")]
     Forgetful {
-        /// Which link, from 1.
+        /// Number of the link, from 1.
         link: usize,
     },
     /// The links together exceed what they share in front of the server.
@@ -214,7 +214,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Whether MPTCP can be measured here: the kernel has it, and the client's addresses differ.
+    /// Returns whether MPTCP can be measured here: the kernel has it, and the client's addresses
+    /// differ.
     pub fn speaks_mptcp(&self) -> bool {
         std::path::Path::new("/proc/sys/net/mptcp/enabled").exists()
             && !self.links.iter().any(|link| link.ambiguous)
@@ -235,7 +236,7 @@ impl Lab {
         &self.links
     }
 
-    /// What the emulator did so far; all zero without one.
+    /// Returns the emulator's counters so far; all zero without one.
     pub fn counters(&self) -> Counters {
         self.emulator
             .as_ref()
@@ -327,7 +328,7 @@ impl LabLink {
     }
 }
 
-/// What only the simulator has.
+/// Refuses features that only the simulator has.
 fn refuse(scenario: &Scenario) -> Result<(), LabError> {
     if let Some(forgets) = scenario.links.iter().position(|link| link.nat.is_some()) {
         return Err(LabError::Forgetful { link: forgets + 1 });

@@ -1,5 +1,5 @@
-//! What a session carries over TCP channels, over an association, and where it chooses by itself,
-//! beside usrsctp with its concurrent multipath transfer: all in one run.
+//! Goodput of a session over TCP channels, over an association, and with its own choice, beside
+//! usrsctp with its concurrent multipath transfer: all in one run.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ use crate::text_table::aligned;
 use crate::topology::Lab;
 use crate::verdict::{Asked, Verdict};
 
-/// In which scenarios, and what to do.
+/// Scenarios and options.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -30,10 +30,10 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Args)]
 struct Options {
-    /// Which way
+    /// Direction of the bytes
     #[arg(long, default_value = "both")]
     direction: Directions,
-    /// How often each
+    /// Repetitions of each
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
     /// Bytes of each transfer; else what the scenario says
@@ -44,7 +44,7 @@ struct Options {
     only_hawser: bool,
 }
 
-/// What carries the bytes.
+/// The transports that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Transport {
@@ -62,7 +62,7 @@ struct Row {
     transport: Transport,
     /// Median goodput, Mbit/s, of sessions that have just begun.
     first: Option<f64>,
-    /// Likewise, of the same sessions' second transfers.
+    /// The same of the sessions' second transfers.
     warm: Option<f64>,
     /// Every transfer's goodput: the first, and the second.
     samples: Vec<[f64; 2]>,
@@ -198,7 +198,7 @@ impl Row {
         }
     }
 
-    /// Of first transfers, and of second ones.
+    /// Returns the medians of first transfers, and of second ones.
     fn medians(&self) -> [Option<f64>; 2] {
         [self.first, self.warm]
     }
@@ -230,7 +230,7 @@ impl Transport {
     }
 }
 
-/// Whether a transport of its own is to gain something there.
+/// Returns whether a transport of its own is to gain something there.
 fn is_lossy_or_long(scenario: &Scenario) -> bool {
     let lines = scenario
         .links
@@ -306,7 +306,7 @@ impl Findings for TransportsReport {
 const SOME_LOSS: f64 = 0.001;
 /// From here on a round trip is a long one.
 const LONG: Duration = Duration::from_millis(150);
-/// What is asked where there is nothing to gain.
+/// Least ratio where there is nothing to gain.
 const OTHERWISE: f64 = 0.95;
 /// Between the transfers of a session.
 const PAUSE: Duration = Duration::from_millis(300);

@@ -84,7 +84,7 @@ fn measure(options: &Options, bench: &Bench, direction: Direction) -> Vec<Row> {
     rows
 }
 
-/// What the transfers of one kind came to.
+/// The transfers of one kind.
 #[derive(Debug, Default)]
 struct Tally {
     speeds: Vec<f64>,

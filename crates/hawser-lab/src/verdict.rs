@@ -1,4 +1,4 @@
-//! What is asked of Hawser, and whether it is reached: the last lines of every report.
+//! Bounds for Hawser, and whether they are met: the last lines of every report.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use crate::text_table::aligned;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Verdict {
-    /// What was measured, such as `put first: of the sum`; a time says its unit.
+    /// Name of the figure, such as `put first: of the sum`; a time names its unit.
     pub what: String,
-    /// What came out; nothing when it was never reached.
+    /// The figure; none when it was never reached.
     pub figure: Option<f64>,
-    /// What is asked of it.
+    /// The bound for the figure.
     #[serde(flatten)]
     pub asked: Asked,
-    /// Whether the figure is good enough.
+    /// True if the figure is good enough.
     pub met: bool,
 }
 
@@ -44,7 +44,7 @@ impl Verdict {
         }
     }
 
-    /// What is missing; zero or less when nothing is.
+    /// Returns the distance to the bound; zero or less when it is met.
     fn short_by(&self) -> Option<f64> {
         self.figure.map(|figure| match self.asked {
             Asked::AtLeast(bound) => bound - figure,

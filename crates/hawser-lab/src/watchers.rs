@@ -1,4 +1,4 @@
-//! Who looks at a daemon, and what transfers over its session lose by that.
+//! Clients that monitor a daemon, and their cost to transfers over its session.
 
 mod case;
 mod client;
@@ -69,7 +69,7 @@ impl Findings for WatchersReport {
     }
 }
 
-/// Those that were asked for, or all.
+/// Returns the crowds that were asked for, or all.
 fn chosen(asked: &[Crowd]) -> Vec<Crowd> {
     match asked {
         [] => Crowd::value_variants().to_vec(),

@@ -8,7 +8,7 @@ use crate::measure::wait_for_port;
 use crate::netns::NetNs;
 use crate::process::Program;
 
-/// Where the files are that a server with this folder serves.
+/// Returns the folder of the files that a server with this folder serves.
 pub(crate) fn root(folder: &Path) -> PathBuf {
     folder.join("www")
 }

@@ -1,5 +1,5 @@
-//! What a daemon is doing, on a terminal, in a browser and as metrics: renderings of
-//! `hawser-control`. And charts, for reports too.
+//! The state of a daemon on a terminal, in a browser and as metrics: renderings of
+//! `hawser-control`. Also charts, for reports too.
 #![forbid(unsafe_code)]
 
 pub mod metrics;

@@ -1,4 +1,4 @@
-//! What a daemon is doing, as metrics for Prometheus.
+//! The state of a daemon as metrics for Prometheus.
 //!
 //! `docs/metrics.md` says what each of them means. Labels are names of links, at most [`MAX_LINKS`]
 //! of them, and fixed words: nothing is labelled by connection, destination, session or program, so
@@ -28,5 +28,5 @@ pub fn render(snapshot: &StatusSnapshot) -> String {
     text.into_string()
 }
 
-/// What [`render`] makes, for the header `Content-Type`.
+/// Value of the header `Content-Type` for the text that [`render`] returns.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -11,31 +11,31 @@ use serde::Serialize;
 /// A report as a page.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
-    /// What it is about, in a few words.
+    /// The subject of the page, in a few words.
     pub title: String,
-    /// What it says in text of fixed width, such as tables.
+    /// Text of fixed width, such as tables.
     pub text: String,
-    /// What it shows, in this order.
+    /// Charts below the text, in this order.
     pub charts: Vec<Chart>,
 }
 
 /// Rates over time, one line for each of those that are compared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chart {
-    /// What is shown.
+    /// Title of the chart.
     pub title: String,
-    /// What each value stands for: the mean of such a span. The first begins with what is shown.
+    /// Span of which each value is the mean. The first span begins at the start of the measurement.
     pub step: Duration,
-    /// Those that are compared. Up to eight are told apart by colour and by dashes.
+    /// The series to compare. Up to eight differ by colour and by dashes.
     pub series: Vec<Series>,
 }
 
 /// A rate over time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// Whose.
+    /// Name of the series.
     pub name: String,
-    /// In bit/s, one for each step, to the end of what is known.
+    /// Rates in bit/s, one for each step, up to the last one known.
     pub rates: Vec<f64>,
 }
 
@@ -55,7 +55,7 @@ impl Page {
         let text = escaped(&self.text);
         let script = format!("\n{CHART}\n{DRAW}");
         let hash = STANDARD.encode(digest(&SHA256, script.as_bytes()));
-        // It runs what comes with it, and asks nobody for anything.
+        // The page runs its own script and loads nothing.
         let policy =
             format!("default-src 'none'; script-src 'sha256-{hash}'; style-src 'unsafe-inline'");
         format!(

@@ -1,8 +1,8 @@
 //! The control API and the dashboard over HTTP, for browsers on the same machine.
 //!
-//! [`Server`] listens on loopback only, knows its users by a [`Token`] or what only those who have
-//! it can make of it, and does nothing while nobody looks. Everything is bounded by [`Limits`]: who
-//! is slow, silent or many takes a place from others of his kind, never from the daemon.
+//! [`Server`] listens on loopback only. Its users show a [`Token`] or a pass made from it. It does
+//! nothing while no client is connected. [`Limits`] bound everything: clients that are slow, silent
+//! or many take places from other clients, never from the daemon.
 
 mod assets;
 mod daemon;
@@ -93,13 +93,13 @@ impl Server {
         self
     }
 
-    /// Where it listens, with the real port.
+    /// Returns the address that the server listens at, with the real port.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `shutdown` resolves. Then feeds end in order, and answers that are under way
-    /// get a short time.
+    /// Serves until `shutdown` resolves. Then feeds end in order, and answers in progress get a
+    /// short time.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let (closing, closed) = watch::channel(());
         let site = Site {
@@ -131,7 +131,7 @@ impl Server {
     }
 }
 
-/// Why an address is not listened at.
+/// Reason why the server cannot listen at an address.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
@@ -142,13 +142,13 @@ pub enum BindError {
         address.port(), address.port(), address.port()
     )]
     Exposed {
-        /// What was asked for.
+        /// The address that was asked for.
         address: SocketAddr,
     },
     /// The system refuses.
     #[error("can't serve the dashboard at {address}: {source}")]
     Io {
-        /// What was asked for.
+        /// The address that was asked for.
         address: SocketAddr,
         /// Its answer.
         source: io::Error,
@@ -158,7 +158,7 @@ pub enum BindError {
     NoRandomness,
 }
 
-/// What waits in the kernel for one reader, at most; Linux doubles it.
+/// Most bytes that wait in the kernel for one reader; Linux doubles the figure.
 const SEND_BUFFER: u32 = 128 * 1024;
 /// Bytes.
 const RUN: usize = 32;

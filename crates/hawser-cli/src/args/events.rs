@@ -8,7 +8,7 @@ pub(crate) struct EventsArgs {
     /// Go on with what changes from now on, until the daemon ends
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// How to show them: as JSON, one event stands on each line.
+    /// Format of the table; as JSON, one event stands on each line.
     #[command(flatten)]
     pub(crate) table: TableArgs,
 }

@@ -6,7 +6,7 @@ use clap_complete::Shell;
 /// `hawser completions`.
 #[derive(Args, Debug)]
 pub(crate) struct CompletionsArgs {
-    /// For which shell
+    /// Name of the shell
     #[arg(value_name = "SHELL")]
     pub(crate) shell: Shell,
 }

@@ -14,12 +14,12 @@ use super::shared::{TableArgs, link_name, network};
 /// `hawser rule`.
 #[derive(Args, Debug)]
 pub(crate) struct RuleArgs {
-    /// What to do with the rules.
+    /// Action on the rules.
     #[command(subcommand)]
     pub(crate) action: RuleAction,
 }
 
-/// What to do with the rules for connections.
+/// Actions on the rules for connections.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RuleAction {
     /// List the rules in the order in which they are asked, a running daemon's too
@@ -27,7 +27,7 @@ pub(crate) enum RuleAction {
         /// Show those of the profile and the built-in ones too
         #[arg(long)]
         builtin: bool,
-        /// How to show them.
+        /// Format of the table.
         #[command(flatten)]
         table: TableArgs,
     },
@@ -46,7 +46,7 @@ pub(crate) enum RuleAction {
 /// `hawser rule test`.
 #[derive(Args, Debug)]
 pub(crate) struct RuleTestArgs {
-    /// Where it goes, such as example.org:443
+    /// Destination, such as example.org:443
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     pub(crate) to: HostPort,
     /// It goes there with datagrams
@@ -76,7 +76,7 @@ pub(crate) struct RuleTestArgs {
     /// Show the rules that do not apply too
     #[arg(long)]
     pub(crate) all: bool,
-    /// How to show it.
+    /// Format of the table.
     #[command(flatten)]
     pub(crate) table: TableArgs,
 }
@@ -100,16 +100,16 @@ pub(crate) struct RuleAddArgs {
     /// Call the rule so
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
-    /// For these programs; * stands for any characters
+    /// Apply to these programs; * stands for any characters
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = Pattern::from_str)]
     program: Vec<Pattern>,
-    /// For these paths of programs; * stands for any characters
+    /// Apply to these paths of programs; * stands for any characters
     #[arg(long, value_name = "PATH", value_delimiter = ',', value_parser = Pattern::from_str)]
     executable: Vec<Pattern>,
-    /// For what these users run, by name or number
+    /// Apply to programs of these users, by name or number
     #[arg(long, value_name = "USER", value_delimiter = ',', value_parser = read_user)]
     user: Vec<User>,
-    /// For what is in these control groups, or below
+    /// Apply to programs in these control groups, or below
     #[arg(long, value_name = "PATH", value_delimiter = ',', value_parser = CgroupPath::from_str)]
     cgroup: Vec<CgroupPath>,
     /// To these names; *.example.org for all below
@@ -127,7 +127,7 @@ pub(crate) struct RuleAddArgs {
     /// With these code points, such as 46 or ef
     #[arg(long, value_name = "DSCP", value_delimiter = ',', value_parser = Dscp::from_str)]
     dscp: Vec<Dscp>,
-    /// For what the rules take for this class
+    /// Apply to connections that the rules take for this class
     #[arg(long, value_name = "CLASS", value_delimiter = ',', value_parser = Class::from_str)]
     of_class: Vec<Class>,
     /// Take it for real-time, interactive, bulk or unknown
@@ -183,7 +183,7 @@ pub(crate) struct RuleAddArgs {
     mode: Option<Mode>,
 }
 
-/// Where a rule is put among those of the user.
+/// Place of a rule among those of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Spot {
     /// Behind the others.
@@ -195,7 +195,7 @@ pub(crate) enum Spot {
 }
 
 impl RuleAddArgs {
-    /// Where the rule is to be put.
+    /// Returns the place for the rule.
     pub(crate) fn spot(&self) -> Spot {
         match (&self.before, self.first) {
             (Some(rule), _) => Spot::Before(rule.clone()),

@@ -25,7 +25,7 @@ pub(crate) struct RunArgs {
     /// gateway
     #[arg(long, value_name = "MODE", default_value_t, hide_default_value = true)]
     pub(crate) mode: Mode,
-    /// How its connections are taken: kernel, shim (a library that is loaded into it), or auto: in
+    /// Way to capture its connections: kernel, shim (a library that is loaded into it), or auto: in
     /// the kernel where that is permitted
     #[arg(
         long,
@@ -40,7 +40,7 @@ pub(crate) struct RunArgs {
     command: Vec<OsString>,
 }
 
-/// How connections of a program are taken.
+/// Ways to capture the connections of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Via {
     /// In the kernel where that is permitted, else by the library.
@@ -70,7 +70,7 @@ impl RunArgs {
             .map_or(OsStr::new(""), OsString::as_os_str)
     }
 
-    /// What it is to be told.
+    /// Returns the program's arguments.
     pub(crate) fn arguments(&self) -> &[OsString] {
         self.command.get(1..).unwrap_or_default()
     }

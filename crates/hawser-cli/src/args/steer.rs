@@ -15,7 +15,7 @@ pub(crate) struct LinkArgs {
     /// The interface
     #[arg(value_name = "NAME", value_parser = link_name)]
     pub(crate) name: String,
-    /// In both directions: normal, prefer, backup or never
+    /// Use in both directions: normal, prefer, backup or never
     #[arg(long = "use", value_name = "WHEN", value_parser = link_use, group = "says")]
     pub(crate) both: Option<LinkUse>,
     /// To send
@@ -32,10 +32,10 @@ pub(crate) struct LinkArgs {
         group = "says"
     )]
     pub(crate) weight: Option<u64>,
-    /// What a gigabyte costs, such as 2.5EUR/GB, or 0
+    /// Price of a gigabyte, such as 2.5EUR/GB, or 0
     #[arg(long, value_name = "PRICE", group = "says")]
     pub(crate) price: Option<String>,
-    /// How much may go over it in a month, such as 10GB, or none for as much as wanted
+    /// Most bytes over it in a month, such as 10GB, or none for as much as wanted
     #[arg(long, value_name = "SIZE", group = "says")]
     pub(crate) allowance: Option<String>,
     /// Write it to the daemon's configuration, too
@@ -47,15 +47,15 @@ pub(crate) struct LinkArgs {
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct PolicyArgs {
-    /// What to do with it; shows it when missing.
+    /// Action on the policy; shows it when missing.
     #[command(subcommand)]
     pub(crate) action: Option<PolicyAction>,
-    /// How to show it.
+    /// Format of the table.
     #[command(flatten)]
     pub(crate) table: TableArgs,
 }
 
-/// What to do with what chooses links.
+/// Changes of the policy.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyAction {
     /// Choose links otherwise from now on, until the daemon ends

@@ -62,8 +62,8 @@ impl Conversation {
         }
     }
 
-    /// Has it do otherwise, and says where that was written down, if it was. What it does not know,
-    /// or does not allow, is for the user to say otherwise.
+    /// Asks the daemon for a change. Returns the file that it was saved in, if any. A daemon that
+    /// does not know or allow the change reports an error to the user.
     pub(crate) async fn change(&mut self, request: &Request) -> anyhow::Result<()> {
         use ErrorReason::{Invalid, NotFound};
         match self.answer(Duration::ZERO, request).await? {
@@ -113,7 +113,7 @@ impl Conversation {
 #[error("the daemon ended before it answered")]
 pub(crate) struct DaemonEnded;
 
-/// One that is killed leaves no clean end.
+/// Describes an error of a connection that a killed daemon leaves behind.
 fn ended(error: io::Error) -> anyhow::Error {
     use io::ErrorKind::{BrokenPipe, ConnectionReset};
     match error.kind() {
@@ -140,10 +140,10 @@ pub(crate) fn width() -> usize {
     }
 }
 
-/// What a daemon answers that was asked something else.
+/// Error for an answer of another kind than the request's.
 pub(crate) const OTHER_ANSWER: &str = "the daemon answers something else than was asked";
 
 const PATIENCE: Duration = Duration::from_secs(5);
 const READ_SIZE: usize = 64 * 1024;
-/// Of files and pipes.
+/// Width of files and pipes.
 const DEFAULT_WIDTH: usize = 100;

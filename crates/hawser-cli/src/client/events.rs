@@ -63,9 +63,9 @@ fn line(event: &Event, json: bool) -> serde_json::Result<String> {
     Ok(text + "\n")
 }
 
-/// How long the daemon may wait for news.
+/// Longest time that the daemon may wait for news.
 const WAIT: Duration = Duration::from_secs(25);
-/// In milliseconds.
+/// A day in milliseconds.
 const DAY: u64 = 86_400_000;
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub(crate) async fn run(setup: &Setup, args: &PolicyArgs) -> anyhow::Result<()> 
     }
 }
 
-/// How the daemon chooses links.
+/// Returns how the daemon chooses links.
 async fn ask(conversation: &mut Conversation) -> anyhow::Result<PolicyStatus> {
     match conversation.ask(&Request::Policy).await? {
         Response::Policy(policy) => Ok(*policy),
@@ -33,8 +33,8 @@ async fn ask(conversation: &mut Conversation) -> anyhow::Result<PolicyStatus> {
     }
 }
 
-/// The same; none where the daemon has no choice, or has not connected yet, or is too old to be
-/// asked: then nobody has told it to choose otherwise.
+/// Like `ask`, but none where the daemon has no choice, has not connected yet, or is too old for
+/// the question: then no change was made at run time.
 pub(crate) async fn ask_if_any(
     conversation: &mut Conversation,
 ) -> anyhow::Result<Option<PolicyStatus>> {

@@ -25,7 +25,7 @@ pub(crate) async fn run(setup: &Setup, args: TableArgs) -> anyhow::Result<()> {
     }
 }
 
-/// What the daemon of `state` is doing, as far as it is `wanted`; `None` where there is none.
+/// Returns the `wanted` part of the status of the daemon of `state`; `None` where none runs.
 pub(crate) async fn ask(
     state: &StateDir,
     wanted: &Request,
@@ -36,7 +36,7 @@ pub(crate) async fn ask(
     }
 }
 
-/// What the daemon is doing that is at the other end, as far as it is `wanted`.
+/// Returns the `wanted` part of the status of the daemon at the other end.
 pub(crate) async fn status(
     conversation: &mut Conversation,
     wanted: &Request,
@@ -47,7 +47,7 @@ pub(crate) async fn status(
     }
 }
 
-/// For the status with all sessions that there are.
+/// Request for the status with all sessions.
 pub(crate) const ALL_SESSIONS: Request = Request::Status {
     sessions: Some(u64::MAX),
     streams: None,

@@ -44,7 +44,7 @@ async fn placed(
     }
 }
 
-/// What is open, as JSON has it.
+/// The open flows, as JSON.
 #[derive(Serialize)]
 struct Open<'a> {
     sessions: Vec<OfSession<'a>>,

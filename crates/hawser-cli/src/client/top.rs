@@ -17,7 +17,7 @@ pub(crate) async fn run(setup: &Setup, args: TopArgs) -> anyhow::Result<()> {
     if !stdout().is_terminal() {
         bail!("`hawser top` needs a terminal; `hawser status` says once what is going on");
     }
-    // Nobody waits for a daemon that was never there.
+    // A daemon that never ran is not waited for.
     Conversation::with_daemon(&setup.state).await?;
     let found = Look::of(|name| std::env::var(name).ok());
     let look = Look {

@@ -27,7 +27,7 @@ pub(crate) async fn run(setup: &Setup, args: WebArgs) -> anyhow::Result<()> {
     }
 }
 
-/// From now on nobody is let in by the token that was.
+/// Replaces the token; the old one is refused from now on.
 async fn renew(state: &StateDir) -> anyhow::Result<()> {
     renew_token(state)?;
     if let Some(mut daemon) = Conversation::begin(state).await? {

@@ -58,7 +58,7 @@ pub(crate) async fn run(setup: &Setup, args: &BenchArgs) -> anyhow::Result<()> {
     }
 }
 
-/// What is measured.
+/// A measurement to make.
 struct Bench {
     config: ClientConfig,
     rules: Arc<LinkRuleStore>,
@@ -67,14 +67,14 @@ struct Bench {
     amount: Amount,
 }
 
-/// How long one measurement goes on.
+/// Amount of data or time of one measurement.
 #[derive(Clone, Copy)]
 enum Amount {
     Size(u64),
     Time(Duration),
 }
 
-/// What was measured.
+/// The results of a measurement.
 #[derive(Debug, Serialize)]
 struct Report {
     gateway: String,
@@ -288,7 +288,7 @@ async fn begin(client: &Client, purpose: Purpose) -> anyhow::Result<BondStream> 
 }
 
 impl Amount {
-    /// How much to move next, at most `most`; none when it is enough.
+    /// Returns the number of bytes to move next, at most `most`; none when it is enough.
     fn next(self, moved: u64, begun: Instant, most: usize) -> Option<usize> {
         match self {
             Self::Size(size) => {

@@ -1,4 +1,4 @@
-//! What people see of transfers: bars on a terminal, a line for each file elsewhere.
+//! Progress of transfers: bars on a terminal, a line for each file elsewhere.
 
 use std::io::{IsTerminal as _, stderr};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::setup::show;
 
-/// Where transfers are shown.
+/// Display of the transfers.
 #[derive(Clone)]
 pub(crate) struct Board {
     bars: Option<MultiProgress>,
@@ -64,7 +64,7 @@ impl Place {
         self.bar.set_prefix(printable(text));
     }
 
-    /// How much of the file is done.
+    /// Returns the bytes of the file that are done.
     pub(crate) fn done(&self) -> u64 {
         self.bar.position()
     }

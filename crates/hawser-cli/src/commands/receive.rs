@@ -31,7 +31,7 @@ pub(crate) async fn run(setup: &Setup, args: &ReceiveArgs) -> anyhow::Result<()>
     args.door.apply_to(&mut config);
     // That is the gateway's, which may run beside.
     config.web = None;
-    // Whoever may send files is not thereby a client of the gateway, nor the other way round.
+    // Permission to send files does not make a client of the gateway, nor the other way round.
     let state = substate(&setup.state, STATE)?;
     let far_end = FarEnd {
         setup,

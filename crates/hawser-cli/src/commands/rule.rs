@@ -136,13 +136,13 @@ fn test(setup: &Setup, files: &RuleFiles, told: &Told, args: &RuleTestArgs) -> a
     }
 }
 
-/// What the daemon of the state directory has been told, where one runs.
+/// Changes made at run time to the daemon of the state directory, if one runs.
 #[derive(Default)]
 struct Told {
     said: Said,
     /// Its configuration, if it has one with a name that can be shown.
     config: Option<PathBuf>,
-    /// What the gateway is used for, where there is one.
+    /// Use of the gateway, where there is one.
     gateway: Option<GatewayUse>,
 }
 
@@ -169,7 +169,7 @@ async fn told(setup: &Setup) -> anyhow::Result<Told> {
     })
 }
 
-/// What the gateway is for, where this machine has enrolled with one.
+/// Returns the use of the gateway, where this machine has enrolled with one.
 fn gateway(setup: &Setup) -> Option<GatewayUse> {
     let store = ClientStore::open(&setup.state).ok()?;
     store.default_gateway()?;

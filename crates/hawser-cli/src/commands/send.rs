@@ -153,7 +153,7 @@ async fn send_one(client: &Client, path: &Path, board: &Board) -> anyhow::Result
     }
 }
 
-/// Why one attempt failed.
+/// Reason why one attempt failed.
 #[derive(Debug, thiserror::Error)]
 enum AttemptError {
     #[error(transparent)]
@@ -167,7 +167,7 @@ enum AttemptError {
 }
 
 impl AttemptError {
-    /// Whether another attempt would fail the same way.
+    /// Returns whether another attempt would fail the same way.
     fn is_final(&self) -> bool {
         match self {
             Self::Open(error) => {

@@ -42,7 +42,7 @@ pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
         .await
 }
 
-/// What connects to destinations, and to which.
+/// Returns the relay that connects to destinations, with the destinations that it may reach.
 async fn relay(config: &ServeConfig) -> anyhow::Result<Relay<impl Connect>> {
     let links = list_links().await?;
     let own: Vec<IpAddr> = links.into_iter().flat_map(|link| link.addresses).collect();

@@ -258,5 +258,5 @@ impl Port<'_> {
     }
 }
 
-/// How long a session may take to end in order.
+/// Longest time for a session to end in order.
 pub(crate) const END_PATIENCE: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! What a daemon answers at once.
+//! Answers that need no waiting.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ impl State {
         }
     }
 
-    /// What the daemon is doing.
+    /// Returns the daemon's state.
     fn status(&self, most: Most) -> StatusSnapshot {
         let subject = self.subject();
         let seen = subject.map(|subject| self.picture(subject, most));
@@ -90,8 +90,7 @@ impl State {
         }
     }
 
-    /// The same as [`State::answer`]; programs that nobody has asked for yet get a moment to be
-    /// found.
+    /// Like [`State::answer`], but gives programs that are not known yet a moment to be found.
     pub(super) async fn answer_named(&self, request: &Request) -> Response {
         let mut response = self.answer(request);
         let sought = self.subject().and_then(|subject| subject.sought());

@@ -1,4 +1,4 @@
-//! How much has moved, and how fast.
+//! Amounts and rates of the traffic.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,16 +18,16 @@ pub(super) struct Books {
     sessions: BTreeMap<String, Account>,
 }
 
-/// What is known of one session.
+/// The account of one session.
 pub(super) struct Account {
-    /// When it was first seen.
+    /// Time at which it was first seen.
     pub(super) begun: Instant,
     /// An association is one for each of its links.
     channels: BTreeMap<(ChannelId, LinkIndex), Meter>,
     streams: BTreeMap<StreamId, Meter>,
-    /// Those included that are not listed.
+    /// Streams, also those that are not listed.
     stream_count: usize,
-    /// What channels had moved that are gone.
+    /// Traffic of channels that are gone.
     gone: Moved,
 }
 
@@ -62,13 +62,13 @@ impl Books {
         busiest.map(|(_, id)| id.clone()).collect()
     }
 
-    /// How many streams the sessions had at the last entry whose names are `wanted`.
+    /// Returns the number of streams that the sessions with `wanted` names had at the last entry.
     pub(super) fn stream_counts(&self, wanted: impl Fn(&str) -> bool) -> Vec<usize> {
         let all = self.sessions.iter().filter(|(id, _)| wanted(id));
         all.map(|(_, account)| account.stream_count).collect()
     }
 
-    /// What is known of the session `id`.
+    /// Returns the account of the session `id`.
     pub(super) fn account(&self, id: &str) -> Option<&Account> {
         self.sessions.get(id)
     }
@@ -114,19 +114,20 @@ impl Account {
         }
     }
 
-    /// What the channel moves now.
+    /// Returns the channel's current traffic.
     pub(super) fn channel(&self, channel: &ChannelSnapshot) -> Meter {
         let meter = self.channels.get(&key(channel));
         meter.copied().unwrap_or_default()
     }
 
-    /// What the stream moves now, both paths together; zero until it was seen for a second.
+    /// Returns the stream's current traffic, both directions together; zero until it was seen for a
+    /// second.
     pub(super) fn stream(&self, stream: &StreamSnapshot) -> Rate {
         let meter = self.streams.get(&stream.id);
         meter.map_or(Rate::ZERO, |meter| meter.up + meter.down)
     }
 
-    /// What the session has moved by channels that are gone.
+    /// Returns the traffic of the session by channels that are gone.
     pub(super) fn gone(&self, channels: &[ChannelSnapshot]) -> Moved {
         let mut gone = self.gone;
         for (id, channel) in &self.channels {
@@ -138,7 +139,7 @@ impl Account {
     }
 }
 
-/// What a channel has moved.
+/// Returns the traffic of a channel.
 pub(super) fn moved(channel: &ChannelSnapshot) -> Moved {
     Moved::new(channel.sent, channel.received)
 }

@@ -1,4 +1,4 @@
-//! What has changed in a daemon so far.
+//! The changes in a daemon so far.
 
 use hawser_control::{EventLog, PolicyStatus, StatusSnapshot};
 
@@ -15,6 +15,6 @@ pub(super) struct ChangeLog {
 pub(super) struct Picture {
     /// Links, connections and sessions.
     pub(super) status: StatusSnapshot,
-    /// How links are chosen, where they are.
+    /// The policy, where there is one.
     pub(super) policy: Option<PolicyStatus>,
 }

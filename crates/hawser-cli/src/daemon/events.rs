@@ -1,4 +1,4 @@
-//! What changes in a daemon, noticed a few times a second.
+//! The changes in a daemon, noticed a few times a second.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +22,8 @@ pub(super) async fn watch(state: Arc<State>) {
     }
 }
 
-/// How long to rest after a look of this length. One that lasted since the machine was busy with
-/// something else must not leave the daemon without eyes for long.
+/// Returns the time to rest after a look of this length. A look that was long because the machine
+/// was busy must not keep the daemon from looking for long.
 fn rest_after(look: Duration) -> Duration {
     look.saturating_mul(REST).clamp(LOOK_EVERY, LOOK_AT_LEAST)
 }
@@ -65,7 +65,7 @@ impl State {
         self.has_changed();
     }
 
-    /// What has log after the event with this number.
+    /// Returns the events after the one with this number.
     pub(super) fn events(&self, after: u64) -> Response {
         let log = self.change_log();
         Response::Events {
@@ -90,7 +90,7 @@ impl State {
 /// People take what comes sooner for immediate.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const LOOK_AT_LEAST: Duration = Duration::from_secs(5);
-/// For each moment of looking so many of rest: two per cent of a core.
+/// Rest for each unit of time spent looking: two per cent of a core.
 const REST: u32 = 50;
 /// Within the patience of a conversation.
 const MAX_WAIT: Duration = Duration::from_secs(25);

@@ -1,4 +1,4 @@
-//! What moves over each link of this machine, whoever moves it.
+//! Traffic of each link of this machine, from all sources.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,11 +19,11 @@ pub(super) struct LinkBooks {
     links: BTreeMap<String, Account>,
     /// The channels of sessions, by these.
     sessions: BTreeMap<String, BTreeMap<(ChannelId, LinkIndex), Seen>>,
-    /// What connections had moved that were placed on links.
+    /// Traffic of connections that were placed on links, by link.
     placed: BTreeMap<String, Moved>,
 }
 
-/// What is known of one link.
+/// The account of one link.
 #[derive(Default)]
 struct Account {
     total: Moved,
@@ -32,7 +32,7 @@ struct Account {
     channels: Channels,
 }
 
-/// What the channels on a link show at the last entry.
+/// The channels of a link at the last entry.
 #[derive(Default)]
 struct Channels {
     rtt: Option<Duration>,
@@ -40,7 +40,7 @@ struct Channels {
     cwnd: ByteCount,
 }
 
-/// What was known of a channel at the last entry.
+/// The state of a channel at the last entry.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     moved: Moved,
@@ -139,8 +139,8 @@ impl LinkBooks {
         }
     }
 
-    /// What sessions or else connections have seen, whoever has seen more; none where that is too
-    /// little.
+    /// Returns the loss that sessions or connections have measured, from those with more traffic;
+    /// none where there is too little.
     fn loss(&self, account: &Account, placing: Option<&PlacingStatus>) -> Option<f64> {
         let own = (account.loss.confidence(self.now), account.loss.rate());
         let placed = placing.map_or((0.0, None), |it| (it.up_loss_confidence, it.up_loss));

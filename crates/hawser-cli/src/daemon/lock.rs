@@ -51,7 +51,7 @@ impl Lock {
                 return Err(error).with_context(|| format!("can't lock {}", path.display()));
             }
         }
-        // For whoever finds it taken; the lock is good without.
+        // Written for other processes that find the lock taken; the lock holds without it.
         let note = format!("{role}, process {}\n", std::process::id());
         let noted = file.set_len(0).and_then(|()| file.rewind());
         if let Err(error) = noted.and_then(|()| file.write_all(note.as_bytes())) {

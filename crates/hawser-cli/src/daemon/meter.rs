@@ -11,7 +11,7 @@ pub(super) struct Moved {
     pub(super) received: u64,
 }
 
-/// What something had moved at the last entry, and how fast it did so.
+/// The traffic of an object up to the last entry, and its rate.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Meter {
     pub(super) last: Moved,
@@ -32,7 +32,7 @@ impl Moved {
         self.received = self.received.saturating_add(other.received);
     }
 
-    /// What has come on top of `before`.
+    /// Returns the difference to `before`.
     pub(super) const fn since(self, before: Self) -> Self {
         Self {
             sent: self.sent.saturating_sub(before.sent),
@@ -50,8 +50,8 @@ impl Meter {
         }
     }
 
-    /// It has moved so much in all by now, `span` after the last entry. What was not there then has
-    /// moved all of it since.
+    /// Enters the total traffic by now, `span` after the last entry. An object that was not there
+    /// then has moved all of it since.
     pub(super) fn enter(&mut self, now: Moved, span: Duration) {
         let new = now.since(self.last);
         let rate = |bytes: u64| match span.is_zero() {

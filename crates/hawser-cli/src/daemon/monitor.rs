@@ -1,4 +1,4 @@
-//! What monitors that run in the daemon see of it.
+//! The daemon's interface to monitors that run in it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::state::State;
 use crate::setup::explained;
 
 impl Daemon {
-    /// What a web server shows and steers.
+    /// Returns the daemon as a web server sees it.
     pub(crate) fn for_web(&self) -> Arc<dyn hawser_monitor::web::Daemon> {
         self.state.clone()
     }

@@ -135,7 +135,7 @@ fn shown(link: Option<&LinkSnapshot>) -> PathStanding {
     }
 }
 
-/// Why a link gets less than the policy would give it.
+/// Returns the reason why a link gets less than the policy would give it.
 fn why(link: Option<&LinkSnapshot>) -> Option<String> {
     let why = match link?.standing {
         Standing::Full => return None,
@@ -148,7 +148,7 @@ fn why(link: Option<&LinkSnapshot>) -> Option<String> {
     Some(why.to_owned())
 }
 
-/// Which links a link shares its bottleneck with.
+/// Returns the links with which a link shares its bottleneck.
 fn shares_with(view: &View, link: &LinkSnapshot, links: &[LinkSnapshot]) -> Option<String> {
     let number = Some(link.bottleneck?);
     let others = links
@@ -213,7 +213,7 @@ fn stream(stream: &StreamSnapshot, account: Option<&Account>) -> StreamStatus {
     }
 }
 
-/// What a stream is for, from the metadata that it was opened with.
+/// Returns the destination of a stream, from the metadata that it was opened with.
 pub(super) fn destination(metadata: &[u8]) -> Option<String> {
     match Purpose::of(metadata)? {
         Purpose::Connect => Some(Destination::decode(metadata).ok()?.to_string()),

@@ -15,7 +15,7 @@ use super::state::State;
 use super::subject::View;
 use super::why::off;
 
-/// What one connection has asked for, kept until it has all of it.
+/// The recording that one connection has asked for, kept until all of it is fetched.
 #[derive(Default)]
 pub(super) struct Copy(Vec<u8>);
 
@@ -103,10 +103,10 @@ fn head(role: Role, view: &View, destinations: bool, now: Instant) -> Head {
     }
 }
 
-/// Whether there is more than one session shows in two.
+/// Two sessions are enough to tell whether there is more than one.
 const MOST: Most = Most {
     sessions: 2,
     streams: MAX_STREAMS,
 };
-/// What fits a line of the control API once it is in base64.
+/// Bytes of a piece; in base64 it fits a line of the control API.
 const PIECE: usize = 512 * 1024;

@@ -1,4 +1,4 @@
-//! Why a daemon does not make a change that it was asked for.
+//! Reasons why a daemon refuses a change.
 
 use std::path::PathBuf;
 
@@ -11,10 +11,10 @@ use hawser_sched::{chunk, connection};
 use crate::rule_files::edit::RulesChanged;
 use crate::setup::{explained, is_usage};
 
-/// Where a change was written down, if it was to be, or why it was not done.
+/// File in which a change was saved, if one was, or the reason why the change was refused.
 pub(crate) type Changed = Result<Option<PathBuf>, Refused>;
 
-/// Why a change was not done.
+/// Reason why a change was refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
     /// The request says nothing.
@@ -23,9 +23,9 @@ pub(crate) enum Refused {
     /// Neither this machine nor the configuration has such a link.
     #[error("no link is called {name}; there are {known}")]
     UnknownLink {
-        /// What was said.
+        /// The name that was given.
         name: String,
-        /// Those that are there.
+        /// The known names.
         known: String,
     },
     /// A value that is not allowed.
@@ -33,12 +33,12 @@ pub(crate) enum Refused {
     Value {
         /// The key as in the configuration.
         key: String,
-        /// What was said.
+        /// The value that was given.
         got: String,
-        /// What may be said.
+        /// The allowed values.
         allowed: String,
     },
-    /// What was said makes no sense as a part of a configuration.
+    /// The value is not valid in a configuration.
     #[error(transparent)]
     Config(ConfigError),
     /// No policy for chunks has this name.
@@ -47,7 +47,7 @@ pub(crate) enum Refused {
     /// No policy for connections has this name.
     #[error(transparent)]
     ConnectionScheduler(#[from] connection::UnknownPolicy),
-    /// Nothing that sessions may travel over has this name.
+    /// No transport has this name.
     #[error(transparent)]
     TransportChoice(#[from] UnknownTransport),
     /// A gateway can't be used so.
@@ -71,9 +71,9 @@ pub(crate) enum Refused {
     /// No rule that ends with the daemon has this number.
     #[error("there is no rule {number} that ends with the daemon; there are {count}")]
     UnknownRule {
-        /// What was said.
+        /// The number that was given.
         number: u64,
-        /// How many such rules there are.
+        /// Number of such rules.
         count: usize,
     },
     /// Another rule has that number by now.
@@ -91,9 +91,9 @@ pub(crate) enum Refused {
     /// It was written down, but can't be put in force.
     #[error("it is saved to {}, but the rules in force stay as they were: {error}", path.display())]
     Unread {
-        /// Where it was written down.
+        /// The file.
         path: PathBuf,
-        /// Why the rules can't be read again.
+        /// Error of reading the rules again.
         error: Box<ConfigError>,
     },
     /// Some other request.

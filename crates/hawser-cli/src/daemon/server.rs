@@ -28,7 +28,8 @@ impl Drop for SocketFile {
 ///
 /// Only the holder of the directory's lock may call this.
 pub(super) fn listen(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> {
-    // Under another name first: whoever finds it shall be answered.
+    // The socket is made under another name and then renamed, so that clients that find it are
+    // answered.
     let fresh = path.with_extension("new");
     let _ = std::fs::remove_file(&fresh);
     let open = || -> std::io::Result<UnixListener> {
@@ -82,7 +83,7 @@ pub(super) async fn serve(listener: UnixListener, state: Arc<State>) {
     }
 }
 
-/// Whether it is the daemon's own user, or root, who asks.
+/// Returns whether the client is the daemon's own user, or root.
 fn is_trusted(stream: &UnixStream) -> bool {
     let own = rustix::process::geteuid().as_raw();
     stream
@@ -188,7 +189,7 @@ const BACKLOG: u32 = 128;
 /// Some wait for events all the time.
 const MAX_CONNECTIONS: usize = 64;
 const READ_SIZE: usize = 4096;
-/// For a question and its answer.
+/// Time for a question and its answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 

@@ -1,5 +1,5 @@
-//! What the service manager hears that has started this daemon, where there is one that listens
-//! (systemd's `Type=notify`).
+//! Messages to the service manager that has started this daemon, where one listens (systemd's
+//! `Type=notify`).
 
 use std::net::SocketAddr;
 

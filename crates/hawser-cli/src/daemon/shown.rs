@@ -1,4 +1,5 @@
-//! How much of a daemon is shown, so that looking costs what is seen, however much there is.
+//! The part of a daemon's state that is shown, so that the cost follows what is shown and not what
+//! exists.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +18,7 @@ pub(super) struct Most {
 }
 
 impl Most {
-    /// What is told unasked.
+    /// The default amounts.
     pub(super) const DEFAULT: Self = Self {
         sessions: MAX_SESSIONS,
         streams: MAX_STREAMS,
@@ -29,7 +30,7 @@ impl Most {
         streams: 0,
     };
 
-    /// What a request for the status asks for.
+    /// Returns the amounts that a request for the status asks for.
     pub(super) fn asked(request: &Request) -> Self {
         let Request::Status { sessions, streams } = request else {
             return Self::DEFAULT;
@@ -62,7 +63,7 @@ impl State {
         subject.sessions(&is_shown, most.streams.min(share))
     }
 
-    /// Those sessions as they are shown unasked, and then all others without their streams.
+    /// Returns the sessions that are shown by default, and then all others without their streams.
     pub(super) fn all_views(&self, subject: &dyn Subject) -> Vec<View> {
         let mut views = self.views(subject, Most::DEFAULT);
         if views.len() < subject.session_count() {
@@ -73,8 +74,8 @@ impl State {
     }
 }
 
-/// How many streams may be listed of each session, so that there are [`MAX_STREAMS`] in all where
-/// sessions have so many streams; what some have too few for is for the others.
+/// Returns the number of streams that may be listed of each session, so that there are
+/// [`MAX_STREAMS`] in all. Sessions with few streams leave room to the others.
 fn fair_share(mut counts: Vec<usize>) -> usize {
     counts.sort_unstable();
     let mut left = MAX_STREAMS;

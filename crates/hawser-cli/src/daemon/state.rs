@@ -29,7 +29,7 @@ pub(crate) struct State {
     stop: Notify,
 }
 
-/// What is written down of what moves.
+/// The traffic that is recorded.
 #[derive(Default)]
 pub(super) struct Record {
     pub(super) sessions: Books,
@@ -65,7 +65,7 @@ impl State {
         self.started.elapsed()
     }
 
-    /// What the daemon shows, once it shows something.
+    /// Returns the subject, once there is one.
     pub(super) fn subject(&self) -> Option<&dyn Subject> {
         self.subject.get().map(|subject| &**subject)
     }

@@ -4,7 +4,7 @@ use hawser_control::{ErrorReason, Request, Response};
 
 use super::state::State;
 
-/// How links are chosen.
+/// Returns how links are chosen.
 pub(super) fn policy(state: &State) -> Response {
     let policy = state.subject().and_then(|subject| subject.policy());
     policy.map_or_else(no_choice, |policy| Response::Policy(Box::new(policy)))

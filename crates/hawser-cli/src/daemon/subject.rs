@@ -1,5 +1,4 @@
-//! What a daemon shows of itself and lets others change: [`Subject`] and the types that it speaks
-//! of.
+//! The parts of a daemon that can be shown and changed: [`Subject`] and its types.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -13,13 +12,13 @@ use tokio::sync::watch;
 
 use super::refusal::Changed;
 
-/// What a daemon shows of itself.
+/// The parts of a daemon that can be shown and changed.
 pub(crate) trait Subject: Send + Sync + 'static {
     /// Its sessions whose names are `wanted`, each with at most `max_streams` of its streams. The
     /// others cost nothing.
     fn sessions(&self, wanted: &dyn Fn(&str) -> bool, max_streams: usize) -> Vec<View>;
 
-    /// How many sessions it has.
+    /// Returns the number of sessions.
     fn session_count(&self) -> usize;
 
     /// The programs that asked for these streams of the session with this name, as far as they are
@@ -28,7 +27,7 @@ pub(crate) trait Subject: Send + Sync + 'static {
         BTreeMap::new()
     }
 
-    /// How many programs are being looked for, where that is done.
+    /// Returns the number of programs that are being looked for, where that is done.
     fn sought(&self) -> Option<watch::Receiver<usize>> {
         None
     }
@@ -36,23 +35,23 @@ pub(crate) trait Subject: Send + Sync + 'static {
     /// The links of this machine.
     fn links(&self) -> Vec<LinkStatus>;
 
-    /// How it places connections on links, where it does.
+    /// Returns how it places connections on links, where it does.
     fn connections(&self) -> Option<ConnectionsStatus> {
         None
     }
 
-    /// What connections have moved over each link since the start that it has placed on links, by
-    /// the links' names: sent and received.
+    /// Returns the bytes that placed connections have sent and received over each link since the
+    /// start, by the links' names.
     fn moved(&self) -> BTreeMap<String, [ByteCount; 2]> {
         BTreeMap::new()
     }
 
-    /// How it chooses links, where it does.
+    /// Returns how it chooses links, where it does.
     fn policy(&self) -> Option<PolicyStatus> {
         None
     }
 
-    /// What it remembers of connections that it has placed on links, where it does that.
+    /// Returns the connections that it has placed on links and remembers, where it does that.
     fn placed(&self, _which: PlacedRange) -> Option<PlacedReport> {
         None
     }
@@ -66,7 +65,7 @@ pub(crate) trait Subject: Send + Sync + 'static {
     /// Lets `read` see what the session with this name has recorded. `false`: there is none.
     fn recorder(&self, session: &str, read: &mut dyn FnMut(&Recorder, Instant)) -> bool;
 
-    /// What it has counted since it was started.
+    /// Returns its counters since the start.
     fn counters(&self) -> BTreeMap<String, u64>;
 }
 
@@ -74,7 +73,7 @@ pub(crate) trait Subject: Send + Sync + 'static {
 pub(crate) struct View {
     /// Tells it from others.
     pub(crate) id: String,
-    /// Whose it is.
+    /// The far end.
     pub(crate) peer: String,
     /// Its paths, by the index of their links.
     pub(crate) paths: BTreeMap<u32, PathFacts>,
@@ -85,7 +84,7 @@ pub(crate) struct View {
     /// The addresses of this machine that its channels use, where its links are the far end's to
     /// know.
     pub(crate) addresses: BTreeMap<(ChannelId, LinkIndex), IpAddr>,
-    /// Why there is no association, where one is wanted.
+    /// Reason why there is no association although one is wanted.
     pub(crate) transport_problem: Option<String>,
     /// The session; none while it is being made.
     pub(crate) session: Option<SessionSnapshot>,
@@ -101,7 +100,7 @@ impl View {
     }
 }
 
-/// What the daemon knows of one path to the far end, beside the path's channels.
+/// The daemon's knowledge of one path to the far end, beside the path's channels.
 #[derive(Default)]
 pub(crate) struct PathFacts {
     pub(crate) link: String,

@@ -1,4 +1,4 @@
-//! What all sessions together have counted since the daemon began.
+//! The counters of all sessions together since the daemon began.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(super) struct Totals {
     sessions: BTreeMap<String, Seen>,
 }
 
-/// What a session had counted.
+/// The counters of one session.
 #[derive(Default)]
 struct Seen {
     counters: Counters,
@@ -68,7 +68,7 @@ impl Totals {
     }
 }
 
-/// What the kernel counts of the channels.
+/// The kernel's counter of segments sent again on the channels.
 const SEGMENTS: &str = "segments-again";
 
 #[cfg(test)]

@@ -36,8 +36,7 @@ impl Web {
         let web = server.local_addr();
         daemon.set_web(Dashboard::new(web, state, tokens));
         tracing::info!(%web, "the dashboard is served; `hawser web` prints its address with the token");
-        // What a log or a file would keep is not for the token; who sits at the terminal may see
-        // it.
+        // The token must not get into logs and files; a user at the terminal may see it.
         if io::stdout().is_terminal() {
             show(&format!("{}\n", token.url(web)))?;
         }

@@ -17,8 +17,8 @@ use super::state::State;
 use super::subject::View;
 use crate::daemon::subject::PlacedRange;
 
-/// Why the links of the session with this name, or of all, were used or not; for one stream, or
-/// for all together.
+/// Returns why the links of the session with this name, or of all, were used or not; for one
+/// stream, or for all together.
 pub(super) fn answer(state: &State, session: Option<&str>, stream: Option<StreamId>) -> Response {
     let Some(subject) = state.subject() else {
         return Response::Why(Box::new(report(state.role(), Vec::new())));
@@ -66,7 +66,7 @@ pub(super) fn answer(state: &State, session: Option<&str>, stream: Option<Stream
     }))
 }
 
-/// Where connections went that were placed on links by themselves, and why.
+/// Returns the links of connections that were placed by themselves, with the reasons.
 pub(super) fn answer_placed(state: &State, which: PlacedRange) -> Response {
     let placed = state.subject().and_then(|it| it.placed(which));
     let Some(placed) = placed else {
@@ -208,7 +208,7 @@ fn events(view: &View, summary: &Summary, now: Instant) -> Vec<WhyEvent> {
 }
 
 // long: an arm for each kind.
-/// What happened, without the time.
+/// Returns the event without its time.
 fn of_note(note: &Note, view: &View) -> Option<WhyEvent> {
     let about = |what: &str, link: LinkIndex, channel: Option<ChannelId>| WhyEvent {
         what: what.to_owned(),

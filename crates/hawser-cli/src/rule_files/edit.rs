@@ -121,7 +121,7 @@ impl Standing {
 )]
 pub(crate) struct RulesChanged;
 
-/// Whether the rule is the one with this [`text`].
+/// Returns whether the rule is the one with this [`text`].
 pub(crate) fn is_meant(rule: &Rule, meant: &str) -> bool {
     text(rule).trim_end() == meant.trim_end()
 }
@@ -133,7 +133,7 @@ fn not_there(other: &str, read: &UserRules) -> Usage {
     ))
 }
 
-/// What stood at the end of the file stays where it was: ahead of its first rule.
+/// Keeps the text at the end of the file in its place: ahead of its first rule.
 fn keep_ahead(document: &mut DocumentMut) {
     let end = document.trailing().as_str().unwrap_or_default().to_owned();
     let rules = document
@@ -222,8 +222,7 @@ fn no_tables(path: &Path) -> Usage {
     ))
 }
 
-/// What stood above the rule that is gone from `place`, apart from it by a blank line, stays where
-/// it was.
+/// Keeps the text above the rule that was removed from `place`, when a blank line separates them.
 fn keep_remarks(document: &mut DocumentMut, removed: &Table, place: usize) {
     let above = removed.decor().prefix().and_then(RawString::as_str);
     let above = above.unwrap_or_default();

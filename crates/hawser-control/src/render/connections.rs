@@ -7,7 +7,7 @@ use hawser_types::Rate;
 use super::table::{Side, Table, clip, printable};
 use crate::connections::{ConnectionsStatus, GatewayStatus, PlacingStatus};
 
-/// Where connections are placed, as lines of at most `width` columns.
+/// Returns the placing of connections, as lines of at most `width` columns.
 pub(crate) fn connections(status: &ConnectionsStatus, width: usize) -> Vec<String> {
     let title = format!(
         "CONNECTIONS over one link each, {}: {} placed, {} moved over, {} unanswered",
@@ -78,7 +78,7 @@ fn row(link: &PlacingStatus) -> [String; 10] {
     ]
 }
 
-/// What is not known is not zero.
+/// Returns a rate, or a dash for an unknown one.
 fn rate(rate: Rate) -> String {
     match rate {
         Rate::ZERO => "?".to_owned(),
@@ -86,7 +86,7 @@ fn rate(rate: Rate) -> String {
     }
 }
 
-/// What had to be sent again, where enough was sent to say so.
+/// Returns the part that was sent again, where enough was sent to tell.
 fn loss(link: &PlacingStatus) -> String {
     match link.up_loss {
         Some(loss) if link.up_loss_confidence >= ENOUGH => format!("{:.1} %", loss * 100.0),

@@ -4,7 +4,7 @@ use super::table::printable;
 use crate::{Change, Scheduled};
 use hawser_types::LinkUse;
 
-/// What has changed, in words, on one line.
+/// Returns a change in words, on one line.
 pub fn render_change(change: &Change) -> String {
     let text = match change {
         Change::LinkAppeared { link, state } => format!("{link} has come: {state}"),

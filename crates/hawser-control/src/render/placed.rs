@@ -1,4 +1,4 @@
-//! Where connections went, in `hawser why`.
+//! Placed connections in `hawser why`.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use super::figures::{clock, milliseconds_with_unit, seconds, size, wrap};
 use super::table::{Side, Table, printable};
 use crate::placed::{PlacedCandidate, PlacedConnection, PlacedReport, PlacedRule, PlacedTry};
 
-/// Where connections went, as lines of at most `width` columns: one in full, several in a table.
+/// Returns placed connections as lines of at most `width` columns: a single one in full, several in
+/// a table.
 pub(crate) fn placed(report: &PlacedReport, width: usize) -> Vec<String> {
     match &report.connections[..] {
         [] => vec!["No connection was placed yet.".to_owned()],
@@ -174,7 +175,7 @@ fn rules(rules: &[PlacedRule]) -> Option<String> {
     (!all.is_empty()).then(|| format!("Rules: {}.", all.join(", ")))
 }
 
-/// What was tried, unless the first try says it all.
+/// Returns the attempts, unless the first one tells everything.
 fn tries(one: &PlacedConnection) -> Option<String> {
     let is_plain = |it: &PlacedTry| matches!(it.state.as_str(), "connected" | "waiting" | "untold");
     if one.tries.len() <= 1 && one.decided_again == 0 && one.tries.iter().all(is_plain) {

@@ -4,8 +4,8 @@ use super::figures::{left_out, wrap};
 use super::table::{Side, Table, printable};
 use crate::PolicyStatus;
 
-/// How links are chosen, as text of at most `width` columns a line, 40 at least, ended with a line
-/// end.
+/// Returns how links are chosen, as text of at most `width` columns a line, 40 at least, ended with
+/// a line end.
 pub fn render_policy(policy: &PolicyStatus, width: usize) -> String {
     let width = width.max(MIN_WIDTH);
     let mut lines = Vec::new();
@@ -66,7 +66,7 @@ pub fn render_policy(policy: &PolicyStatus, width: usize) -> String {
 }
 
 const MIN_WIDTH: usize = 40;
-/// What a gateway is used for.
+/// The uses of a gateway.
 const GATEWAY: [&str; 3] = ["always", "auto", "never"];
 
 #[cfg(test)]

@@ -111,7 +111,7 @@ fn link_row(link: &LinkStatus) -> [String; 7] {
     ]
 }
 
-/// What has gone over a link this month, of how much, at what cost.
+/// Returns the month's traffic of a link, with its allowance and cost.
 fn month(allowed: &LinkAllowed) -> String {
     let mut text = size(allowed.sent_bytes + allowed.received_bytes);
     if let Some(allowance) = allowed.allowance_bytes {
@@ -171,7 +171,7 @@ fn paths(paths: &[PathStatus], width: usize) -> Vec<String> {
     unless_empty(&table, width)
 }
 
-/// What was sent more than once, of what was sent.
+/// Returns the part of the sent bytes that was sent more than once.
 fn twice(session: &SessionStatus) -> Option<String> {
     let counted = |name| session.counters.get(name).copied().unwrap_or(0);
     let sent = session.bytes_sent.as_u64();
@@ -182,7 +182,7 @@ fn twice(session: &SessionStatus) -> Option<String> {
     })
 }
 
-/// What data travels over, where that is not TCP alone.
+/// Returns the transports in use, unless TCP alone is.
 fn transport(transport: &TransportStatus) -> Option<String> {
     let now = match transport.in_use {
         Transport::Tcp => "TCP",
@@ -196,7 +196,7 @@ fn transport(transport: &TransportStatus) -> Option<String> {
     is_told.then(|| format!("  transport {wanted}: sends over {now}{trying}{problem}"))
 }
 
-/// How much of all goes by each path, and how it looks from both ends.
+/// Returns the share of each path, and its state as both ends see it.
 fn shares(paths: &[PathStatus], width: usize) -> Vec<String> {
     let mut table = Table::new([
         ("PATH", Side::Left),
@@ -296,7 +296,7 @@ fn part_of(part: u64, all: u64) -> Option<String> {
     (all > 0).then(|| percent(part as f64 / all as f64))
 }
 
-/// How many streams of a session [`render_status`] shows at most.
+/// Number of streams of a session [`render_status`] shows at most.
 pub const STREAMS_SHOWN: usize = 20;
 
 #[cfg(test)]

@@ -7,9 +7,8 @@ use super::placed::why_in_short;
 use super::table::{Side, Table, clip, printable};
 use crate::{PathState, PlacedConnection, PlacedReport, SessionStatus, StatusSnapshot};
 
-/// What goes where, the busiest first: the streams of each session, and the connections that go
-/// over one link each and are open. As text of at most `width` columns a line, ended with a line
-/// end.
+/// Returns all open flows, the busiest first: the streams of each session, and the connections that
+/// go over one link each. The text has at most `width` columns a line and ends with a line end.
 pub fn render_streams(
     snapshot: &StatusSnapshot,
     placed: Option<&PlacedReport>,
@@ -44,7 +43,7 @@ impl SessionStatus {
 }
 
 impl PlacedConnection {
-    /// Whether it is open, or being made, and no session lists it among its streams.
+    /// Returns whether it is open, or being made, and no session lists it among its streams.
     pub fn is_open_by_itself(&self) -> bool {
         matches!(self.state.as_str(), "open" | "connecting") && !self.is_streamed()
     }

@@ -1,6 +1,6 @@
 //! Columns of text.
 
-/// Which side of its column a text stands on.
+/// Alignment of a text in its column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Left,
@@ -75,7 +75,7 @@ impl<const N: usize> Table<N> {
         widths
     }
 
-    /// Whether it is a flexible column with nothing but its head.
+    /// Returns whether it is a flexible column with nothing but its head.
     fn is_bare(&self, place: usize) -> bool {
         let mut cells = self.rows.iter().skip(1).filter_map(|row| row.get(place));
         self.sides.get(place) == Some(&Side::Flexible) && cells.all(String::is_empty)

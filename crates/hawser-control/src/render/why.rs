@@ -111,7 +111,7 @@ fn link_text(link: &WhyLink, events: &[WhyEvent]) -> String {
     text
 }
 
-/// What happened to a link, the latest of it.
+/// Returns the latest events of a link.
 fn own_events(link: &WhyLink, events: &[WhyEvent]) -> String {
     let mut text = String::new();
     let own: Vec<_> = events
@@ -180,7 +180,7 @@ fn streams(streams: &[WhyStream], width: usize) -> Vec<String> {
     lines
 }
 
-/// Who knows about what came from the far end.
+/// Returns a note on where the reasons for the received data are known.
 fn the_other_way(session: &WhySession, role: Role) -> Option<String> {
     if session.bytes_received == ByteCount::ZERO {
         return None;

@@ -32,7 +32,7 @@ impl Usrsctp {
     }
 }
 
-/// What an end is to do.
+/// The task of one end.
 #[derive(Debug)]
 pub(super) struct End<'a> {
     pub(super) stack: Stack,

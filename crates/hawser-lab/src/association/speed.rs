@@ -20,7 +20,7 @@ use crate::text_table::aligned;
 use crate::topology::Lab;
 use crate::verdict::{Asked, Verdict};
 
-/// What to measure.
+/// Options of the measurement.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -41,13 +41,13 @@ struct Options {
         value_parser = clap::value_parser!(u32).range(1..=1_000_000)
     )]
     message: u32,
-    /// Which way
+    /// Direction of the bytes
     #[arg(long, default_value = "put")]
     direction: Directions,
     /// Only these, as STACK-LINKS, such as "hawser-sealed-2,quinn-1"
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// How often each transfer is made, in turns
+    /// Repetitions of each transfer, in turns
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
 }

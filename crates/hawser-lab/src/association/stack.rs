@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
-/// What speaks SCTP, or is measured beside it.
+/// SCTP stacks, and QUIC to compare with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Stack {
     /// `hawser-sctp`.
     Hawser,
-    /// Likewise, under a seal.
+    /// `hawser-sctp` under a seal.
     HawserSealed,
     /// usrsctp as it is: one path at a time.
     Usrsctp,

@@ -41,7 +41,7 @@ pub(super) enum MeterCommand {
     LibraryServe {
         listen: SocketAddr,
         invites: PathBuf,
-        /// How many invites
+        /// Number of invites
         #[arg(long, default_value_t = 1)]
         count: u32,
         #[command(flatten)]

@@ -14,10 +14,10 @@ pub(super) struct RunArguments {
     several: Several,
     #[command(flatten)]
     common: Common,
-    /// How often each transfer is made
+    /// Repetitions of each transfer
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
-    /// Which way; the scenario's own when not given
+    /// Direction of the bytes; the scenario's own when not given
     #[arg(long)]
     direction: Option<Directions>,
     /// Only these contenders

@@ -14,10 +14,10 @@ pub(super) struct UnshapedArguments {
     /// Bytes of each transfer
     #[arg(long, default_value = "4GB")]
     size: ByteCount,
-    /// How often each transfer is made
+    /// Repetitions of each transfer
     #[arg(long, default_value_t = 3)]
     repeat: u32,
-    /// Which way
+    /// Direction of the bytes
     #[arg(long, default_value = "both")]
     direction: Directions,
     /// Only these, as the table names them, such as "mptcp,library plain"

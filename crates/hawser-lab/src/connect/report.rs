@@ -36,7 +36,7 @@ pub(super) struct Phase {
     pub(super) refused: u32,
 }
 
-/// How connections come about.
+/// State of Hawser when a connection is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Kind {

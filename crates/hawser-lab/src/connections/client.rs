@@ -77,6 +77,6 @@ fn fetch(arrival: &Arrival) -> io::Result<()> {
     }
 }
 
-/// Nothing at all comes for so long: it is given up.
+/// A connection fails when nothing arrives for this long.
 const PATIENCE: Duration = Duration::from_secs(300);
 const MAX_HEAD: usize = 16 * 1024;

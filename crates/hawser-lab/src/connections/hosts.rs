@@ -16,7 +16,7 @@ use crate::scenario::{Scenario, Workload};
 use crate::topology::{Lab, SERVER};
 use crate::web;
 
-/// How the daemon carries connections.
+/// Route of the daemon's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
     /// Each takes one link, as this policy says.
@@ -126,7 +126,7 @@ fn start_web(host: &NetNs, folder: &Path) -> io::Result<Program> {
     web::start(host, folder, &addresses, "")
 }
 
-/// Where an application's server listens.
+/// Returns the port of an application's server.
 pub(super) fn port_of(application: usize) -> u16 {
     PORTS[application % PORTS.len()]
 }
@@ -164,7 +164,7 @@ impl FromStr for Method {
     }
 }
 
-/// Of different kinds, since demands are learnt for each kind of port.
+/// Ports of different kinds, since demands are learned for each kind of port.
 const PORTS: [u16; 3] = [80, 9000, 143];
-/// What scenarios allow at most.
+/// Largest size that scenarios allow.
 const LARGEST: u64 = 8_000_000_000;

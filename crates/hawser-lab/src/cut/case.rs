@@ -16,7 +16,7 @@ use crate::statistics::Spread;
 use crate::topology::Lab;
 use crate::verdict::{Asked, Verdict};
 
-/// What came of one loss. Times are in seconds.
+/// The results of one loss. Times are in seconds.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Case {
@@ -24,9 +24,9 @@ pub(super) struct Case {
     pub(super) cut: Cut,
     /// From the beginning to the answer, of those that were answered before the loss.
     pub(super) before: Option<Spread>,
-    /// Likewise of those begun a second after it, or later.
+    /// From the beginning to the answer, of connections begun a second after the loss, or later.
     pub(super) later: Option<Spread>,
-    /// How many of these were begun.
+    /// Number of these connections.
     pub(super) later_begun: usize,
     pub(super) later_failed: usize,
     pub(super) caught: Caught,
@@ -36,7 +36,8 @@ pub(super) struct Case {
     visits: Vec<(f64, f64, u8)>,
 }
 
-/// Those begun before the loss and not answered by then, and those begun in the second after it.
+/// Connections begun before the loss and not answered by then, and those begun in the second after
+/// it.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Caught {
@@ -46,25 +47,25 @@ pub(super) struct Caught {
     pub(super) late: usize,
     /// The longest time of those that were answered.
     pub(super) longest: f64,
-    /// Those that were told that they have failed.
+    /// Connections that got an error.
     pub(super) failed: usize,
     /// The longest time until they were.
     pub(super) longest_failed: f64,
-    /// Those that stood on the link when it was lost, and wait for an answer.
+    /// Established on the link when it was lost, and waiting for an answer.
     pub(super) lost: usize,
-    /// Those that did not stand, and were never told.
+    /// Not established, and without an error until the end.
     pub(super) untold: usize,
-    /// What they were told.
+    /// Errors, with their numbers.
     pub(super) errors: BTreeMap<String, usize>,
 }
 
-/// Those that were open all the time.
+/// Connections that were open all the time.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Old {
     /// On links that live.
     pub(super) living: usize,
-    /// Of these, with a request that was not answered.
+    /// Of these, connections with a request that was not answered.
     pub(super) broken: usize,
     /// The longest that one of their requests took.
     pub(super) longest: f64,
@@ -144,7 +145,7 @@ impl Case {
         format!("{}, {}", name(self.way), name(self.cut))
     }
 
-    /// What matters, in a line.
+    /// Returns the main figures as a line.
     pub(super) fn line(&self) -> String {
         let Caught { late, failed, .. } = self.caught;
         let longest = self.later.map_or(f64::NAN, |later| later.max * 1e3);
@@ -208,7 +209,8 @@ impl Caught {
         caught
     }
 
-    /// The longest that anybody waited who was to be told; infinite where somebody never was.
+    /// Returns the longest time until an answer or an error; infinite where a connection got
+    /// neither.
     fn worst(&self) -> f64 {
         match self.untold {
             0 => self.longest.max(self.longest_failed),
@@ -233,12 +235,12 @@ impl Old {
     }
 }
 
-/// What is later than this beyond the longest before had to wait for something. The least that a
-/// link is waited for is 100 ms.
+/// An answer that is later than the latest one before the loss by more than this had to wait for
+/// something. A link is waited for 100 ms at least.
 const LATE: f64 = 0.05;
-/// Nobody waits for the lost link any more.
+/// Most delay when no connection waits for the lost link any more.
 const DELAY: f64 = 0.1;
-/// What "at once" is, for those that were caught.
+/// Longest time that counts as "at once" for the connections that were caught.
 const AT_ONCE: f64 = 1.0;
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::measure::{
 use crate::process::Program;
 use crate::topology::SERVER;
 
-/// Who starts them.
+/// Starts the programs on the hosts.
 pub(super) struct Hosts<'a> {
     pub(super) bench: &'a Bench,
     pub(super) programs: &'a Programs,
@@ -28,7 +28,7 @@ pub(super) struct Application {
 }
 
 impl Hosts<'_> {
-    /// Starts nginx, which tells whoever asks for his address.
+    /// Starts nginx, which answers each client with the client's address.
     pub(super) fn serve(&self) -> io::Result<Program> {
         let folder = self.bench.folder().join("web");
         std::fs::create_dir_all(folder.join("temp"))?;

@@ -1,4 +1,4 @@
-//! What is asked of `hawser-lab cut`.
+//! Options of `hawser-lab cut`.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::scenario::Action;
 
-/// What to do.
+/// Options of the experiment.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// The scenario file
@@ -32,18 +32,18 @@ pub(crate) struct Options {
     /// Seconds of new connections after it
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=60))]
     pub(super) after: u32,
-    /// Which link is lost; link 1 has the default route
+    /// Link that is lost; link 1 has the default route
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     pub(super) link: u8,
     /// The policy that places connections
     #[arg(long, default_value_t = ConnectionPolicy::RoundRobin)]
     pub(super) scheduler: ConnectionPolicy,
-    /// How often
+    /// Repetitions
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(super) repeat: u32,
 }
 
-/// How connections come to be placed.
+/// Ways of connections into Hawser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum EntryPoint {
@@ -55,7 +55,7 @@ pub(super) enum EntryPoint {
     Kernel,
 }
 
-/// What becomes of the link.
+/// Kinds of loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Cut {

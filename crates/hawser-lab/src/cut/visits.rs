@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::meter::socks;
 
-/// What it is to do.
+/// Arguments of the application.
 #[derive(Debug, clap::Args)]
 pub(crate) struct VisitArguments {
     server: SocketAddrV4,
@@ -31,7 +31,7 @@ pub(crate) struct VisitArguments {
     socks: Option<SocketAddrV4>,
 }
 
-/// What became of all of them. Times are of the machine's monotonic clock, in seconds.
+/// The outcomes of all connections. Times are of the machine's monotonic clock, in seconds.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Visits {
     pub(super) held: Vec<Held>,
@@ -43,11 +43,11 @@ pub(super) struct Visits {
 pub(super) struct Held {
     /// The address that the server sees.
     pub(super) from: Ipv4Addr,
-    /// How many requests were answered.
+    /// Number of requests that were answered.
     pub(super) answers: u32,
     /// The longest of them.
     pub(super) longest: f64,
-    /// Why a request was not answered.
+    /// Reason why a request was not answered.
     pub(super) error: Option<String>,
 }
 
@@ -55,9 +55,9 @@ pub(super) struct Held {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Visit {
     pub(super) began: f64,
-    /// When it stood, as far as the application can see.
+    /// Time at which it was established, as far as the application can see.
     pub(super) connected: Option<f64>,
-    /// When it was answered, or failed.
+    /// Time at which it was answered, or failed.
     pub(super) ended: f64,
     /// The address that the server saw.
     pub(super) from: Option<Ipv4Addr>,
@@ -69,7 +69,7 @@ pub(crate) fn visit(arguments: &VisitArguments) -> io::Result<()> {
     let is_over = AtomicBool::new(false);
     let visits = std::thread::scope(|scope| {
         let held = open(scope, arguments, &is_over);
-        // Whoever holds connections ends in any case, or the scope would not.
+        // Threads that hold connections end in any case, or the scope would not.
         let visits = held.and_then(|held| Ok((held, come_and_go(scope, arguments)?)));
         is_over.store(true, Ordering::Relaxed);
         let (held, visits) = visits?;
@@ -97,7 +97,7 @@ fn open<'scope>(
             let stream = connect(arguments)
                 .and_then(|mut stream| ask(&mut stream).map(|from| (stream, from)));
             let from = stream.as_ref().map(|(_, from)| *from);
-            // Whoever listens no longer has heard of another that failed.
+            // When the receiver is gone, another thread has failed and was reported.
             let _ = opened.send(from.map_err(in_words));
             drop(opened);
             stream.map(|(stream, from)| hold(stream, from, is_over))
@@ -221,7 +221,7 @@ fn address_in(answer: &[u8]) -> io::Result<Option<Ipv4Addr>> {
     }
 }
 
-/// What went wrong, without what differs from one to the next.
+/// Describes an error without the parts that differ from one to the next.
 fn in_words(error: &io::Error) -> String {
     match error.kind() {
         // What a read gives that has had its time.
@@ -244,7 +244,7 @@ fn thread() -> Builder {
     Builder::new().stack_size(256 * 1024)
 }
 
-/// All of it is there, or nothing.
+/// Writes the whole file or nothing.
 fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let part = path.with_extension("part");
     std::fs::write(&part, bytes)?;
@@ -262,9 +262,9 @@ pub(super) fn monotonic() -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
-/// Nothing came for as long as the application waits.
+/// Error of a connection that got nothing for as long as the application waits.
 pub(super) const SILENT: &str = "silence";
-/// How long the application waits for anything.
+/// Time that the application waits for anything.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// On each connection that is kept open.
 const REQUEST_EVERY: Duration = Duration::from_secs(2);

@@ -23,7 +23,7 @@ pub(super) struct Cable {
     directions: Vec<OneWay>,
     spare: Vec<Vec<u8>>,
     switches: Arc<Switches>,
-    /// How long the busy thread sleeps between rounds.
+    /// Time that the busy thread sleeps between rounds.
     gather: Duration,
 }
 
@@ -35,7 +35,7 @@ struct OneWay {
     direction: Direction,
     line: LineState,
     translation: Option<Translation>,
-    /// What is taken out of TCP's headers.
+    /// Options that are removed from TCP's headers.
     strip: Vec<TcpOption>,
     last_arrival: Instant,
     /// Frames on the way, in order of delivery.

@@ -1,4 +1,4 @@
-//! Where things are in a frame.
+//! Places of the fields of a frame.
 
 /// The IPv4 packet of an Ethernet frame.
 pub(super) fn ipv4(frame: &mut [u8]) -> Option<&mut [u8]> {

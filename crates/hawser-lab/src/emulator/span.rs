@@ -11,8 +11,8 @@ pub struct Span {
     pub client: PacketSocket,
     /// The end where the server's frames come in.
     pub server: PacketSocket,
-    /// What happens in between.
+    /// Delay, rate, queue and loss in between.
     pub link: Link,
-    /// How the modem translates the client's address, when there is one.
+    /// Translation of the client's address by the modem, when there is one.
     pub translation: Option<Translation>,
 }

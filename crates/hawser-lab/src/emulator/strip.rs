@@ -30,7 +30,7 @@ fn pad(mut options: &mut [u8], unwanted: &[TcpOption]) {
             [] | [END, ..] => return,
             [PADDING, ..] => 1,
             [_, length, ..] if usize::from(length) >= 2 => usize::from(length),
-            // Malformed: whoever receives it will say so.
+            // Malformed: the receiver will report it.
             _ => return,
         };
         let Some((option, rest)) = options.split_at_mut_checked(length) else {

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::watch::Watch;
 
-/// What the owner of an emulator and its thread share.
+/// The shared state of an emulator's owner and its thread.
 #[derive(Debug)]
 pub(super) struct Switches {
     pub(super) stop: AtomicBool,

@@ -1,4 +1,4 @@
-//! How much of what reaches the other end of a link belongs to one connection.
+//! The share of one connection in the packets that reach the other end of a link.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -30,7 +30,7 @@ pub struct Watch {
 pub struct Rates {
     /// Of the connection that is watched.
     pub watched: f64,
-    /// Of all others on the link.
+    /// Bytes of all other connections on the link.
     pub others: f64,
 }
 
@@ -108,7 +108,7 @@ impl Watch {
     }
 }
 
-/// Where a bin has the connection's bytes.
+/// Index of the connection's bytes in a bin.
 const WATCHED: usize = 1;
 const BIN: Duration = Duration::from_millis(10);
 /// A day of them: nothing is watched for longer.

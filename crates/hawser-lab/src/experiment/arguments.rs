@@ -1,4 +1,4 @@
-//! What experiments are asked for on the command line.
+//! Arguments of experiments on the command line.
 
 use std::path::Path;
 use std::process::ExitCode;

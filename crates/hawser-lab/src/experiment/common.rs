@@ -69,7 +69,7 @@ impl Common {
         })
     }
 
-    /// What data of sessions is to travel over, also where programs embed the library.
+    /// Returns the transport of sessions, also for programs that embed the library.
     pub(crate) fn transport(&self) -> TransportChoice {
         self.tested.transport.unwrap_or_default()
     }

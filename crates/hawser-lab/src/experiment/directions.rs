@@ -2,7 +2,7 @@
 
 use crate::scenario::Direction;
 
-/// Which ways bytes go.
+/// Directions of the bytes.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum Directions {
     Put,

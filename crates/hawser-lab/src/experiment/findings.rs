@@ -9,13 +9,13 @@ use crate::verdict::{self, Verdict};
 
 /// A report of an experiment.
 pub(crate) trait Findings: Serialize {
-    /// What every report begins with.
+    /// Returns the head of the report.
     fn head(&self) -> &Head;
 
     /// The figures as text.
     fn table(&self) -> String;
 
-    /// What of it is shown as charts.
+    /// Returns the charts of the report.
     fn charts(&self) -> Vec<Chart> {
         Vec::new()
     }
@@ -28,7 +28,7 @@ pub(crate) trait Findings: Serialize {
         self.failures().len()
     }
 
-    /// What was asked, and whether it is reached.
+    /// Returns the bounds, and whether they are met.
     fn verdicts(&self) -> &[Verdict] {
         &[]
     }
@@ -68,7 +68,7 @@ pub(crate) fn named(name: &str, failures: &[String]) -> Vec<String> {
     lines.map(|failure| format!("{name}: {failure}")).collect()
 }
 
-/// What every report begins with.
+/// The first part of every report.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Head {
@@ -76,7 +76,7 @@ pub struct Head {
     pub experiment: &'static str,
     /// The scenario's name.
     pub scenario: String,
-    /// That command with the arguments that say what was measured.
+    /// The command line, with the arguments that say what was measured.
     pub command: String,
     /// Seconds since 1970.
     pub unix_time: u64,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::interrupt::TemporaryFolder;
 
-/// Where one experiment's logs and state are.
+/// The folder of one experiment's logs and state.
 #[derive(Debug)]
 pub(crate) enum RunFolder {
     Kept(PathBuf),

@@ -6,7 +6,7 @@ use hawser_types::Rate;
 
 use crate::scenario::{self, Scenario};
 
-/// Which scenarios to measure, and how many at once.
+/// The scenarios to measure, and the number at once.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Several {
     /// The scenario files

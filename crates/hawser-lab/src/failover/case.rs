@@ -1,4 +1,4 @@
-//! One failure of one link, under load or at rest.
+//! One failure of one link, under load or idle.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use crate::measure::{StepError, recovery};
 use crate::meter::{self, Order};
 use crate::scenario::{Direction, Event, Scenario, promise};
 
-/// What is to be measured.
+/// The case to measure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Subject<'a> {
     pub(super) scenario: &'a Scenario,
@@ -120,7 +120,7 @@ fn ask(stream: &mut TcpStream) -> io::Result<Duration> {
 }
 
 const REQUEST: &[u8; 100] = &[b'?'; 100];
-/// From the failure of a link at rest to the request: nothing has told of it but the kernel.
+/// Time from the failure of an idle link to the request: only the kernel has noticed it by then.
 const UNNOTICED: Duration = Duration::from_millis(500);
 /// Full rate: this part of what the receiver had before.
 const FULL: f64 = promise::OF_FULL_RATE as f64 / 1e3;

@@ -1,13 +1,13 @@
-//! What is asked of `hawser-lab failover`.
+//! Options of `hawser-lab failover`.
 
 use serde::Serialize;
 
 use crate::scenario::{Action, Direction};
 
-/// What to do.
+/// Options of the experiment.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// How often each case; the links take turns in failing
+    /// Repetitions of each case; the links take turns in failing
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) repeat: u32,
     /// Only these troubles
@@ -24,7 +24,7 @@ pub(crate) struct Options {
     pub(super) only_hawser: bool,
 }
 
-/// How a link fails.
+/// Kinds of failure of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Trouble {
@@ -36,7 +36,7 @@ pub(crate) enum Trouble {
     AddressChange,
 }
 
-/// What flows when it fails.
+/// Traffic while the link fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Load {
@@ -44,7 +44,7 @@ pub(crate) enum Load {
     Put,
     /// A transfer to the client.
     Get,
-    /// Nothing, and half a second later a request on an open connection.
+    /// No traffic, and half a second later a request on an open connection.
     Idle,
 }
 
@@ -67,7 +67,7 @@ impl Trouble {
         }
     }
 
-    /// Nothing for what stays.
+    /// Returns the action that ends the trouble; none for one that stays.
     pub(super) fn end(self) -> Option<Action> {
         match self {
             Self::BlackHole => Some(Action::Pass),

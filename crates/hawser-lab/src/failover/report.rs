@@ -37,10 +37,10 @@ pub(super) struct Case {
 pub(super) struct Sample {
     /// The link that failed, from 1.
     pub(super) link: usize,
-    /// Under load the longest silence at the receiver; at rest the time from a request to the first
-    /// byte of its answer.
+    /// Under load the longest silence at the receiver; when idle the time from a request to the
+    /// first byte of its answer.
     pub(super) gap_seconds: f64,
-    /// What is asked of that: 200 ms and a round trip of the quickest link that is left.
+    /// Longest allowed gap: 200 ms and a round trip of the quickest link that is left.
     pub(super) allowed_seconds: f64,
     /// Under load: from the link's return (or change of address) until the receiver has half a
     /// second at 0.95 of what it had in the second before the trouble; nothing when that was never
@@ -60,7 +60,7 @@ impl Case {
         self.by == Contender::Hawser.to_string()
     }
 
-    /// What is asked of Hawser, of the worst of all times.
+    /// Judges Hawser's worst times.
     pub(super) fn verdicts(&self) -> Vec<Verdict> {
         if !self.is_own() {
             return Vec::new();

@@ -1,14 +1,14 @@
-//! What is asked of `hawser-lab fairness`.
+//! Options of `hawser-lab fairness`.
 
 use crate::experiment::Directions;
 
-/// What to do.
+/// Options of the experiment.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// How often each pair
+    /// Repetitions of each pair
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) repeat: u32,
-    /// Which way
+    /// Direction of the bytes
     #[arg(long, default_value = "both")]
     pub(super) direction: Directions,
     /// Seconds that plain TCP takes at half of the link's rate

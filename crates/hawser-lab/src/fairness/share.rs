@@ -15,7 +15,7 @@ use crate::meter::Congestion;
 use crate::scenario::{Direction, Scenario};
 use crate::topology::Lab;
 
-/// Who shares the link with plain TCP.
+/// A contender that shares the link with plain TCP.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair<'a> {
     pub(super) scenario: &'a Scenario,
@@ -26,7 +26,7 @@ pub(super) struct Pair<'a> {
     pub(super) direction: Direction,
 }
 
-/// What each had of the link while both were there, in IP bytes that reached its other end.
+/// Rates of both on the link while both were there, in IP bytes that reached its other end.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Share {
@@ -34,12 +34,12 @@ pub(super) struct Share {
     pub(super) tcp_mbps: f64,
     /// All others' in the transfers' direction.
     pub(super) own_mbps: f64,
-    /// Of these two: 1 when they are the same, 0.5 when one has all.
+    /// Jain's index of these two: 1 when they are equal, 0.5 when one has everything.
     pub(super) jain: f64,
-    /// How much of the link's rate the other one took when plain TCP had ended.
+    /// Part of the link's rate that the other one took when plain TCP had ended.
     pub(super) taken_after: f64,
-    /// How much of their rates the other links carried meanwhile, together; nothing when there is
-    /// none.
+    /// Part of their rates that the other links carried meanwhile, together; none when there are no
+    /// others.
     pub(super) others: Option<f64>,
 }
 
@@ -126,13 +126,13 @@ fn jain(a: f64, b: f64) -> f64 {
     }
 }
 
-/// How long plain TCP has the link alone.
+/// Time for which plain TCP has the link alone.
 const LEAD: Duration = Duration::from_secs(2);
 /// Until both have found their rates.
 const SETTLING: Duration = Duration::from_secs(2);
-/// How long the other one is watched when plain TCP has ended.
+/// Time for which the other one is watched when plain TCP has ended.
 const AFTER: Duration = Duration::from_secs(4);
-/// So many times what it needs at an equal share is what plain TCP may take.
+/// Most time that plain TCP may take, as a multiple of its need at an equal share.
 const LIMIT: u32 = 8;
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ impl Load for Apt {
     }
 }
 
-/// What a file's package is called.
+/// Returns the name of a file's package.
 fn package(file: &File) -> &str {
     file.name.trim_end_matches(".deb")
 }
@@ -117,7 +117,8 @@ fn index(repository: &Path, files: &[File]) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Nothing of the machine's own apt is read or written, and no other user takes part.
+/// Configures apt so that it neither reads nor writes the machine's own state and runs as this
+/// user.
 fn configuration(folder: &Path) -> String {
     let at = folder.display();
     format!(

@@ -101,7 +101,7 @@ pub(super) fn empty(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)
 }
 
-/// Configurations of whoever runs this have no say.
+/// Options that keep curl from reading the user's configuration.
 const CURL: [&str; 7] = [
     "curl",
     "--disable",

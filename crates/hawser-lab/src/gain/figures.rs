@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::variant::Sample;
 use crate::statistics::median;
 
-/// What one way has, beside others in the same rounds.
+/// Figures of one way, beside those of others in the same rounds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Figures {
@@ -14,13 +14,13 @@ pub(super) struct Figures {
     pub(super) later_seconds: Option<f64>,
     /// Mbit/s of payload at the median.
     pub(super) later_mbps: Option<f64>,
-    /// How many times as fast as the best link alone.
+    /// Speed as a multiple of the best link's alone.
     pub(super) of_best_link: Gain,
-    /// How many times as fast as round robin.
+    /// Speed as a multiple of round robin's.
     pub(super) of_round_robin: Gain,
 }
 
-/// How many times as fast as something else that was done in the same round.
+/// Speed as a multiple of another way's in the same round.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Gain {

@@ -1,4 +1,4 @@
-//! What there is to load: files whose sizes and bytes come from a seed.
+//! Files to load, with sizes and bytes from a seed.
 
 use std::io;
 use std::path::Path;
@@ -56,7 +56,7 @@ pub(super) fn parts(count: usize, percent: Percent) -> Vec<usize> {
     sizes.collect()
 }
 
-/// What they hold together.
+/// Returns the bytes of all files.
 pub(super) fn total(files: &[File]) -> ByteCount {
     ByteCount::new(files.iter().map(|file| file.size as u64).sum())
 }
@@ -110,7 +110,7 @@ const SEED: u64 = 4;
 const MIXED: [f64; 8] = [6e4, 1.2e5, 2.5e5, 5e5, 9e5, 1.8e6, 3.5e6, 3.8e6];
 const PACKAGES: usize = 30;
 const PACKAGE_MEDIAN: f64 = 1.5e5;
-/// Of the logarithm: one in six is more than four times the median.
+/// Standard deviation of the logarithm: one in six is more than four times the median.
 const PACKAGE_SPREAD: f64 = 1.4;
 const SMALLEST_PACKAGE: f64 = 2e4;
 const LARGEST_PACKAGE: f64 = 4e6;

@@ -18,12 +18,12 @@ pub(super) struct Page {
     folder: PathBuf,
 }
 
-/// What the page says of how it was loaded.
+/// The page's report on its loading.
 #[derive(Debug, Deserialize)]
 struct Said {
     /// From the start of the navigation to its load event.
     milliseconds: f64,
-    /// How many are whole.
+    /// Number of parts that arrived whole.
     parts: usize,
 }
 
@@ -97,7 +97,7 @@ impl Load for Page {
     }
 }
 
-/// What a part of the page is.
+/// Kinds of parts of the page.
 #[derive(Clone, Copy, Debug)]
 enum Part {
     Style,
@@ -123,8 +123,8 @@ impl Part {
         }
     }
 
-    /// Something of this kind that has as many bytes, or as few more as it needs. What the page
-    /// looks for stands at its end.
+    /// Returns a part of this kind with as many bytes, or as few more as it needs. The mark that
+    /// the page checks stands at its end.
     fn of_size(self, number: usize, size: usize) -> String {
         let (start, end) = match self {
             Self::Style => ("/*", format!("*/:root{{--part{number}:1}}")),

@@ -14,9 +14,9 @@ use crate::verdict::Verdict;
 pub(crate) struct GainReport {
     #[serde(flatten)]
     pub(super) head: Head,
-    /// What round robin was done by.
+    /// Way by which round robin was done.
     pub(super) round_robin_via: &'static str,
-    /// Why nothing was placed in the kernel, where that is so.
+    /// Reason why nothing was placed in the kernel, where that is so.
     pub(super) no_kernel: Option<String>,
     pub(super) tasks: Vec<Done>,
     pub(super) failures: Vec<String>,

@@ -16,7 +16,7 @@ use crate::web;
 
 /// A task whose files are on the server.
 pub(super) trait Load {
-    /// What it has to bring.
+    /// Returns the bytes that the task has to load.
     fn bytes(&self) -> ByteCount;
 
     /// The program and its arguments for this round, with nothing left of what was loaded before.
@@ -30,9 +30,9 @@ pub(super) trait Load {
 /// The server with its files.
 pub(super) struct Site<'a> {
     pub(super) lab: &'a Lab,
-    /// What the client keeps.
+    /// Folder of the client's files.
     pub(super) folder: &'a Path,
-    /// What the server has.
+    /// Folder of the server's files.
     pub(super) root: PathBuf,
     pub(super) percent: Percent,
     web: Program,

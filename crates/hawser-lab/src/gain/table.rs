@@ -51,7 +51,8 @@ fn row(done: &Done, row: &Row) -> Vec<String> {
     cells
 }
 
-/// What part of what came in each link carried, after the first round if there are others.
+/// Returns the percentage of the received bytes that each link carried, after the first round if
+/// there are others.
 fn shares(samples: &[Sample]) -> String {
     let is_alone = samples.len() == 1;
     let later = samples.iter().filter(|it| it.round > 1 || is_alone);

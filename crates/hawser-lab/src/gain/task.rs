@@ -1,4 +1,4 @@
-//! What the client loads, and by which programs.
+//! The tasks of the client, and their programs.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use super::downloads::Downloads;
 use super::page::Page;
 use super::site::{Load, Site};
 
-/// What is loaded.
+/// A task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Task {
@@ -73,7 +73,7 @@ pub(super) fn check_programs(tasks: &[Task]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether it would be found; as root also where only root looks.
+/// Returns whether it would be found; as root also where only root looks.
 fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())

@@ -1,4 +1,4 @@
-//! How the client's connections go: over one link, in turns, or as Hawser places them.
+//! The ways of the client's connections: over one link, in turns, or as Hawser places them.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -55,12 +55,12 @@ pub(super) struct Sample {
     pub(super) carried: Vec<LinkBytes>,
 }
 
-/// Who does tasks in one lab.
+/// Does tasks in one lab.
 pub(super) struct Runner<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) site: Site<'a>,
     pub(super) programs: &'a Programs,
-    /// Whether connections can be placed in the kernel here.
+    /// True if connections can be placed in the kernel here.
     pub(super) by_kernel: bool,
 }
 
@@ -84,7 +84,7 @@ impl Variant {
         ways
     }
 
-    /// Whether Hawser decides as it does for its users.
+    /// Returns whether Hawser decides as it does for its users.
     pub(super) fn is_hawser(self) -> bool {
         matches!(self, Self::Shim | Self::Kernel)
     }
@@ -130,7 +130,7 @@ impl Runner<'_> {
         })
     }
 
-    /// What stands before the program.
+    /// Returns the command that precedes the program.
     fn command(&self, task: Task, way: Variant) -> anyhow::Result<Command> {
         let client = self.site.client();
         let (via, scheduler) = match way {
@@ -148,7 +148,7 @@ impl Runner<'_> {
         Ok(command)
     }
 
-    /// What Hawser has learned of one task by one way.
+    /// Returns the folder with Hawser's knowledge of one task by one way.
     fn state(&self, task: Task, way: Variant) -> PathBuf {
         let name = format!("state-{}-{way}", task.name());
         self.site.folder.join(name)
@@ -161,7 +161,7 @@ impl Runner<'_> {
     }
 }
 
-/// Why connections can't be placed in the kernel here, if they can't.
+/// Returns the reason why connections can't be placed in the kernel here, if they can't.
 pub(super) fn try_kernel() -> Result<(), CaptureError> {
     let group = RunGroup::create()?;
     Capture::start(group.path(), &Settings::default()).map(drop)
@@ -191,7 +191,8 @@ impl Drop for DefaultRoute<'_> {
     }
 }
 
-/// How long after `clock` the program began, by the file that it wrote then.
+/// Returns the time from `clock` to the start of the program, by the file that the program wrote
+/// then.
 fn began_after(stamp: &std::path::Path, clock: SystemTime) -> anyhow::Result<f64> {
     let text = std::fs::read_to_string(stamp).context("the program did not begin")?;
     let nanos: u64 = text.trim().parse().context("date says nothing")?;
@@ -214,7 +215,7 @@ impl fmt::Display for Variant {
 const STAMP: &str = "date +%s%N >\"$0\"; exec \"$@\"";
 /// Ahead of the lab's own default routes.
 const AHEAD: u32 = 50;
-/// What programs would take for a proxy to go through.
+/// Variables that would make programs use a proxy.
 const PROXIES: [&str; 5] = [
     "http_proxy",
     "https_proxy",

@@ -27,7 +27,7 @@ pub(crate) struct InteractiveReport {
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Phase {
     pub(super) by: String,
-    /// Which way the bulk went; nothing without bulk.
+    /// Direction of the bulk; none without bulk.
     pub(super) bulk: Option<Direction>,
     /// From sending a block to having its echo; of all runs together.
     pub(super) echo_seconds: Option<Spread>,
@@ -44,7 +44,7 @@ impl Phase {
         format!("{}, bulk {bulk}", self.by)
     }
 
-    /// How much later than the middle one without bulk all but one in a hundred are, in seconds.
+    /// Returns the 99th percentile minus the median without bulk, in seconds.
     pub(super) fn added(&self, alone: Option<&Phase>) -> Option<f64> {
         let alone = alone?.echo_seconds?;
         Some(self.echo_seconds?.p99 - alone.median)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::meter::{self, Order};
 use crate::netns::NetNs;
 
-/// A stream under way; it goes on until it is ended or dropped.
+/// A running stream; it goes on until it is ended or dropped.
 #[derive(Debug)]
 pub(super) struct Stream {
     ended: Arc<AtomicBool>,
@@ -51,7 +51,7 @@ impl Drop for Stream {
     }
 }
 
-/// When every block was sent, and when it was back.
+/// Times at which every block was sent, and was back.
 #[derive(Debug)]
 pub(super) struct Echoes {
     sent: Vec<Instant>,

@@ -25,7 +25,7 @@ impl Asker {
         Dialogue::start(command).map(Self)
     }
 
-    /// What the calls took that `question` asks for, in seconds.
+    /// Returns the times of the calls that `question` asks for, in seconds.
     pub(super) fn ask(&mut self, question: &str) -> io::Result<Vec<f64>> {
         self.0.say(question)?;
         let nanos: Vec<u64> = serde_json::from_str(&self.0.hear()?)?;

@@ -26,9 +26,9 @@ pub(super) struct Connects {
     pub(super) captured: Option<Spread>,
     /// The median over the rounds of the difference between a round's medians.
     pub(super) added_to_median: Option<f64>,
-    /// Likewise of a round's 99th percentiles.
+    /// The median over the rounds of the difference between a round's 99th percentiles.
     pub(super) added_to_p99: Option<f64>,
-    /// Of each round: median and 99th percentile without the programs, then with them.
+    /// Median and 99th percentile of each round: without the programs, then with them.
     pub(super) rounds: Vec<[f64; 4]>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Transfers {
     pub(super) of_plain: Option<f64>,
     /// The 95 % interval of that median, by the order of the ratios.
     pub(super) interval: Option<[f64; 2]>,
-    /// How often the programs ran for one captured transfer more, from its first connection to its
-    /// end; and the bytes that it moved.
+    /// Number of times that the programs ran for one captured transfer more, from its first
+    /// connection to its end; and the bytes that it moved.
     pub(super) runs: Option<(u64, u64)>,
 }

@@ -61,7 +61,7 @@ impl Bench {
         &self.lab
     }
 
-    /// Where logs and state of the programs go.
+    /// Returns the folder of the programs' logs and state.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -167,7 +167,7 @@ impl Bench {
         self.meter.id()
     }
 
-    /// Where the meter's server takes plain TCP.
+    /// Returns the address at which the meter's server takes plain TCP.
     pub fn server_address(&self) -> SocketAddrV4 {
         SocketAddrV4::new(SERVER, meter::port(false, None))
     }
@@ -263,8 +263,8 @@ pub(crate) fn wait_for_port(
     }
 }
 
-/// How long a transfer may take: several times what it would at the rate, and more for events and
-/// on `lossy` links.
+/// Returns the limit for the time of a transfer: several times the time at the rate, and more for
+/// events and on `lossy` links.
 pub(crate) fn limit_for(bytes: ByteCount, rate: Rate, events: &[Event], lossy: bool) -> Duration {
     let ideal = rate
         .time_for(bytes)

@@ -64,7 +64,7 @@ impl Findings for RunReport {
     }
 }
 
-/// Who is compared with others, by whatever congestion control.
+/// The contenders of a chart, by whatever congestion control.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Contestant {
     Link(usize),

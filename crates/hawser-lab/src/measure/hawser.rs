@@ -16,13 +16,13 @@ use crate::netns::NetNs;
 use crate::process::{self, Program};
 use crate::topology::SERVER;
 
-/// Where the binary under test is.
+/// The binary under test, and its options.
 #[derive(Clone, Debug)]
 pub struct Programs {
     hawser: PathBuf,
     /// Runs without the right to choose any congestion control.
     restricted: bool,
-    /// What clients are told that data is to travel over.
+    /// Transport that clients are told to use.
     transport: Option<TransportChoice>,
 }
 
@@ -44,7 +44,7 @@ pub enum ProgramsError {
          net.ipv4.tcp_allowed_congestion_control, which is {0}"
     )]
     BbrForAll(String),
-    /// The lab does not know its own place.
+    /// The path of the lab's own binary is unknown.
     #[error("cannot find the lab's own place: {0}")]
     Own(#[from] io::Error),
 }
@@ -153,7 +153,7 @@ pub struct Session {
     folder: PathBuf,
     /// Arguments of the client beyond those that every client has.
     more: Vec<String>,
-    /// How many programs were started, for the names of their logs.
+    /// Number of programs that were started, for the names of their logs.
     starts: u32,
 }
 
@@ -163,7 +163,7 @@ impl Session {
         Self::start_with(bench, programs, number, &[])
     }
 
-    /// Likewise, with `more` arguments for the client.
+    /// Starts a session with `more` arguments for the client.
     pub(crate) fn start_with(
         bench: &Bench,
         programs: &Programs,
@@ -272,7 +272,7 @@ impl Session {
         SOCKS
     }
 
-    /// Where the client keeps what outlives it.
+    /// Returns the folder that the client keeps between runs.
     pub(crate) fn client_state(&self) -> PathBuf {
         self.folder.join("client")
     }
@@ -291,8 +291,8 @@ impl Session {
         [&self.client, &self.gateway].map(|program| program.as_ref().map_or(0, Program::id))
     }
 
-    /// What client and gateway have counted about the session, such as `client bytes-again`;
-    /// nothing when they do not say.
+    /// Returns the counters of client and gateway for the session, such as `client bytes-again`;
+    /// empty when they give none.
     pub(crate) fn counters(&self, programs: &Programs) -> BTreeMap<String, u64> {
         let mut all = BTreeMap::new();
         for end in ["client", "gateway"] {

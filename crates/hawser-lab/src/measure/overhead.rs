@@ -1,4 +1,4 @@
-//! What transfers cost in bytes, beside what plain TCP costs.
+//! Cost of transfers in bytes, beside that of plain TCP.
 
 use serde::Serialize;
 
@@ -11,9 +11,9 @@ use crate::statistics::median;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct WireCost {
-    /// In the direction of the payload.
+    /// Bytes in the direction of the payload.
     pub one_way: f64,
-    /// In both directions.
+    /// Bytes in both directions.
     pub both_ways: f64,
 }
 

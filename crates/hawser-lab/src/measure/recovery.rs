@@ -1,4 +1,4 @@
-//! How soon a transfer is back at full rate after a link's trouble has ended.
+//! Time from the end of a link's trouble until a transfer is back at full rate.
 
 use std::time::Duration;
 

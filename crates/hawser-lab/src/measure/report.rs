@@ -1,4 +1,4 @@
-//! What a run found, raw and summed up.
+//! The results of a run, raw and summed up.
 
 use serde::Serialize;
 
@@ -14,18 +14,18 @@ use crate::verdict::Verdict;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RunReport {
-    /// Which scenario, when and where.
+    /// Scenario, time and place.
     #[serde(flatten)]
     pub head: Head,
-    /// How often each transfer was made.
+    /// Repetitions of each transfer.
     pub repeat: u32,
     /// The figures of each direction.
     pub summaries: Vec<Summary>,
-    /// What is asked of Hawser, and whether it is reached.
+    /// The bounds for Hawser, and whether they are met.
     pub verdicts: Vec<Verdict>,
-    /// What was left out, and why.
+    /// The parts that were left out, with the reasons.
     pub notes: Vec<String>,
-    /// What the emulator did.
+    /// The emulator's counters.
     pub emulator: Counters,
     /// Every transfer.
     pub samples: Vec<Entry>,
@@ -35,16 +35,16 @@ pub struct RunReport {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Entry {
-    /// Which way.
+    /// Direction of the bytes.
     pub direction: Direction,
-    /// Who carried them.
+    /// Contender that carried them.
     #[serde(flatten)]
     pub kind: Kind,
     /// The transfers.
     #[serde(flatten)]
     pub samples: Samples,
     /// For each transfer that went through a scenario's events: seconds from the end of the last
-    /// trouble to full rate, nothing when it was not reached again.
+    /// trouble to full rate, none when it was not reached again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recovery: Vec<Option<f64>>,
 }

@@ -112,9 +112,9 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the other congestion control is so much better that this one's median cannot be the
-    /// one that counts; when quick, whether it is better at all so far. Only the first repetition
-    /// is measured then: with loss it takes minutes.
+    /// Returns whether the other congestion control is so much better that this one's median cannot
+    /// be the one that counts; when quick, whether it is better at all so far. Only the first
+    /// repetition is measured then: with loss it takes minutes.
     fn is_hopeless(
         &mut self,
         direction: Direction,

@@ -11,13 +11,13 @@ use crate::scenario::{Direction, Scenario};
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Summary {
-    /// Which way.
+    /// Direction of the bytes.
     pub direction: Direction,
     /// Bytes of a transfer over all links.
     pub payload: u64,
     /// Each link alone, all at the same time, with its better congestion control.
     pub singles: Vec<Option<f64>>,
-    /// Their sum; nothing unless every link was measured.
+    /// Their sum; none unless every link was measured.
     pub sum: Option<f64>,
     /// The best single link.
     pub best_single: Option<f64>,
@@ -33,7 +33,7 @@ pub struct Summary {
     pub hawser_first_wire: Option<WireCost>,
     /// The same of a later one.
     pub hawser_warm_wire: Option<WireCost>,
-    /// How much a later Hawser transfer costs beyond plain TCP; 0.01 is one part in a hundred.
+    /// Cost of a later Hawser transfer beyond that of plain TCP; 0.01 is one part in a hundred.
     pub overhead: Option<WireCost>,
 }
 

@@ -1,4 +1,4 @@
-//! What is asked of Hawser's transfers in every scenario.
+//! Bounds for Hawser's transfers in every scenario.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use super::{Summary, alike};
 use crate::scenario::{Direction, Link, Scenario, promise};
 use crate::verdict::{Asked, Verdict};
 
-/// All that can be judged. Single links do not suffer from events: those that something happens
-/// to are no measure of what can be carried meanwhile.
+/// Returns all verdicts that are possible. Single links are measured without events, so links with
+/// events are no measure of what can be carried meanwhile.
 pub(super) fn of(scenario: &Scenario, summary: &Summary) -> Vec<Verdict> {
     let mut all = Vec::new();
     let transfers = [
@@ -33,7 +33,7 @@ pub(super) fn of(scenario: &Scenario, summary: &Summary) -> Vec<Verdict> {
     all
 }
 
-/// What a transfer is compared with: its name, Mbit/s, and the part of it that is asked.
+/// A figure that a transfer is compared with: its name, Mbit/s, and the part of it that is asked.
 type Base = (&'static str, f64, f64);
 
 fn bases(scenario: &Scenario, summary: &Summary) -> Vec<Base> {
@@ -64,7 +64,8 @@ fn bases(scenario: &Scenario, summary: &Summary) -> Vec<Base> {
     all
 }
 
-/// What the first transfer of the strongest open peer came to, with a payload that was no smaller.
+/// Returns the rate of the first transfer by the strongest open competitor, with a payload that was
+/// no smaller.
 fn vpn(scenario: &Scenario, summary: &Summary) -> Option<f64> {
     let known = |(name, way, _): &&(&str, Direction, f64)| {
         *name == scenario.name && *way == summary.direction
@@ -102,14 +103,14 @@ fn asked_of_sum(scenario: &Scenario, summary: &Summary) -> Option<f64> {
     Some(least as f64 / 1e3)
 }
 
-/// What the links carry by their rates, in full-size TCP segments: asked where the sum is.
+/// Returns the rate that the links can carry in full-size TCP segments: asked where the sum is.
 fn of_rates(scenario: &Scenario, summary: &Summary) -> Option<Base> {
     asked_of_sum(scenario, summary)?;
     let rate = scenario.total_rate(summary.direction);
     Some(("the links' rates", payload_mbps(rate), OF_RATES))
 }
 
-/// Where some links lose packets: what those that do not would carry, when they are two at least.
+/// Returns, where some links lose packets, the rate of the others when they are two at least.
 fn sound_links(scenario: &Scenario, summary: &Summary) -> Option<f64> {
     let sound = |link: &Link| link.up.loss.mean.max(link.down.loss.mean) < FAULTY;
     let count = scenario.links.iter().filter(|link| sound(link)).count();
@@ -124,7 +125,7 @@ fn sound_links(scenario: &Scenario, summary: &Summary) -> Option<f64> {
         .sum()
 }
 
-/// Whether the payload is more than the sixth of 4 MB for each link.
+/// Returns whether the payload is more than the sixth of 4 MB for each link.
 fn is_long(summary: &Summary) -> bool {
     summary.payload >= summary.singles.len() as u64 * LONG
 }
@@ -152,7 +153,7 @@ const ROOM: f64 = 0.93;
 const AHEAD: f64 = 1.05;
 /// Loss of a faulty link.
 const FAULTY: f64 = 0.01;
-/// So many equal links have to come to 5.5 parts of six of as many times one.
+/// From this number on, equal links have to reach 5.5 sixths of their sum.
 const MANY: usize = 3;
 const OF_EACH: f64 = 5.5 / 6.0;
 const LONG: u64 = 4_000_000 / 6;

@@ -15,7 +15,7 @@ use crate::meter::socks;
 use crate::netns::NetNs;
 use crate::topology::SERVER;
 
-/// Who takes what is sent, on the server's host.
+/// Takes the sent bytes, on the server's host.
 #[derive(Debug)]
 pub(super) struct Sink {
     listener: Socket,
@@ -61,12 +61,12 @@ impl Sink {
         self.taken.busy_bytes.load(Ordering::Relaxed)
     }
 
-    /// How many busy streams have begun.
+    /// Returns the number of busy streams that have begun.
     pub(super) fn busy_streams(&self) -> u64 {
         self.taken.busy_streams.load(Ordering::Relaxed)
     }
 
-    /// When each message was there, of so many.
+    /// Returns the time at which each of so many messages arrived.
     pub(super) fn arrivals(&self, count: usize, limit: Duration) -> io::Result<Vec<Instant>> {
         let deadline = Instant::now() + limit;
         let next = |number| {
@@ -190,7 +190,7 @@ fn message(number: u64) -> [u8; MESSAGE] {
 pub(super) const MESSAGE: usize = 1000;
 const INTERVAL: Duration = Duration::from_millis(100);
 const PLACE: SocketAddrV4 = SocketAddrV4::new(SERVER, 5901);
-/// For anything to come or to be taken.
+/// Longest time without progress of a connection.
 const PATIENCE: Duration = Duration::from_secs(60);
 const BUSY: u8 = b'b';
 const MESSAGES: u8 = b'm';

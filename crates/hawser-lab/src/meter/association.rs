@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 use super::places::{bytes_at, wrong_at};
 use crate::cpu;
 
-/// What an end of an association, or of its like, is to do.
+/// The task of one end of an association, or of its like.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AssociationOrder {
     /// This end's addresses
@@ -39,7 +39,7 @@ pub(crate) struct AssociationOrder {
     sealed: bool,
 }
 
-/// What came of it.
+/// The results of one end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct AssociationOutcome {
@@ -47,7 +47,7 @@ pub(crate) struct AssociationOutcome {
     pub(crate) role: String,
     /// Bytes of payload that were sent, or came.
     pub(crate) bytes: u64,
-    /// How many of them were not what they should be.
+    /// Number of bytes that differ from the expected ones.
     pub(crate) wrong: u64,
     /// From the first byte to the last.
     pub(crate) seconds: f64,
@@ -97,7 +97,7 @@ impl AssociationOrder {
             let seal = seal(Direction::GatewayToClient);
             endpoint.expect(AssociationConfig::default(), seal)
         });
-        // Whoever started this waits for the line.
+        // The parent process waits for the line.
         println!("listening");
         Ok(match expected.transpose()? {
             Some(expected) => expected.accept().await,
@@ -152,12 +152,13 @@ impl AssociationOrder {
         }
         let began = began.unwrap_or_else(Instant::now);
         let outcome = self.outcome("receive", place, wrong, began);
-        // The last word of the peer may be lost with its link, and nobody is there to say it again.
+        // The last packet of the peer may be lost with its link, and the peer has ended and cannot
+        // send it again.
         let _ = tokio::time::timeout(GOODBYE, association.closed()).await;
         Ok(outcome)
     }
 
-    /// How long the message is that begins at `place`.
+    /// Returns the length of the message that begins at `place`.
     pub(super) fn message_at(&self, place: u64) -> usize {
         usize::try_from(self.bytes - place).map_or(self.message, |rest| rest.min(self.message))
     }

@@ -44,20 +44,20 @@ impl Source {
     }
 }
 
-/// What a receiver keeps of a transfer.
+/// A receiver's record of a transfer.
 #[derive(Debug)]
 pub(crate) struct Sink {
     crc: crc32fast::Hasher,
     start: Instant,
     last: Instant,
-    /// How many bytes came.
+    /// Number of bytes that arrived.
     pub(crate) bytes: u64,
     worst: Duration,
     bins: Vec<u64>,
 }
 
 impl Sink {
-    /// Nothing yet; the time of the first byte counts from now.
+    /// Creates an empty record; the time of the first byte counts from now.
     pub(crate) fn new() -> Self {
         let now = Instant::now();
         Self {

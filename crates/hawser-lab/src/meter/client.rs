@@ -36,7 +36,7 @@ pub fn open_echo(order: &Order) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// How long a new connection takes, counted from the call to connect.
+/// Times of a new connection, counted from the call to connect.
 #[derive(Clone, Copy, Debug)]
 pub struct FirstAnswer {
     /// Until the application may send: behind a proxy, when that has told of success.

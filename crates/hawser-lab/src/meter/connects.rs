@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
 
-/// For each line, `tcp COUNT` or `udp COUNT`, makes so many connections one after the other and
-/// answers with what each call took, in nanoseconds, as a JSON list.
+/// For each line, `tcp COUNT` or `udp COUNT`, makes so many connections one after the other. The
+/// answer is a JSON list with the time of each call, in nanoseconds.
 pub(crate) fn connects(server: SocketAddrV4) -> io::Result<()> {
     for line in io::stdin().lock().lines() {
         let line = line?;

@@ -27,7 +27,7 @@ pub(crate) struct CrowdOrder {
     pub(crate) how: Embedding,
 }
 
-/// What the transfers of all clients came to.
+/// The results of the transfers of all clients.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct CrowdOutcome {
@@ -41,7 +41,7 @@ pub(crate) struct CrowdOutcome {
     pub(crate) each: Vec<f64>,
     /// Processor time of this process between the common start and the last end, in seconds.
     pub(crate) cpu_seconds: f64,
-    /// Whether all bytes of all clients arrived unchanged.
+    /// True if all bytes of all clients arrived unchanged.
     pub(crate) ok: bool,
 }
 

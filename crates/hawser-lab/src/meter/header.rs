@@ -5,10 +5,10 @@ use std::io;
 
 use crate::scenario::Direction;
 
-/// How long a header is.
+/// Bytes of a header.
 pub(super) const HEADER: usize = 9;
 
-/// What a client wants.
+/// The request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) operation: Operation,
@@ -16,7 +16,7 @@ pub(super) struct Header {
     pub(super) size: u64,
 }
 
-/// What to do with the bytes.
+/// The operation on the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Put,

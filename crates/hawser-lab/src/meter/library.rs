@@ -30,7 +30,7 @@ pub(crate) struct LibraryOrder {
     pub(crate) how: Embedding,
 }
 
-/// What both ends of transfers are built with.
+/// Options of the library at both ends of transfers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Embedding {
     pub(crate) encryption: Encryption,

@@ -22,7 +22,7 @@ pub(super) fn bytes_at(place: u64, size: usize) -> Bytes {
     row().slice(start..start + size)
 }
 
-/// How many bytes of `received` are not what is sent at `place`.
+/// Returns the number of bytes of `received` that differ from those sent at `place`.
 pub(super) fn wrong_at(place: u64, received: &[u8]) -> u64 {
     let (mut wrong, mut place) = (0, place);
     for piece in received.chunks(LONGEST) {

@@ -21,7 +21,7 @@ use super::association::AssociationOutcome;
 use super::places::{bytes_at, wrong_at};
 use crate::cpu;
 
-/// What an end of the connections is to do.
+/// The task of one end of the connections.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct QuicOrder {
     /// This end's addresses, one for each connection
@@ -46,7 +46,7 @@ pub(crate) fn run(order: &QuicOrder) -> anyhow::Result<AssociationOutcome> {
     runtime.block_on(order.run())
 }
 
-/// What one connection came to.
+/// The results of one connection.
 struct Part {
     bytes: u64,
     wrong: u64,
@@ -74,7 +74,7 @@ impl QuicOrder {
             };
         }
         if receives {
-            // Whoever started this waits for the line.
+            // The parent process waits for the line.
             println!("listening");
         }
         let mut done = Vec::new();
@@ -204,7 +204,7 @@ fn crypto_provider() -> Arc<CryptoProvider> {
     Arc::new(provider)
 }
 
-/// In a lab, who answers is the peer.
+/// Accepts any certificate: in a lab only the peer can answer.
 #[derive(Debug)]
 struct Anybody;
 

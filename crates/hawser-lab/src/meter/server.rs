@@ -44,7 +44,7 @@ pub fn port(mptcp: bool, congestion: Option<Congestion>) -> u16 {
 pub(crate) fn serve_all() -> io::Result<()> {
     let mut listeners = Vec::new();
     let controls = Congestion::ALL.map(Some);
-    // The default last: who waits for it finds the others open too.
+    // The default last: a program that waits for it then finds the others open too.
     for congestion in controls.into_iter().chain([None]) {
         for mptcp in [true, false] {
             match serve(port(mptcp, congestion), mptcp, congestion) {

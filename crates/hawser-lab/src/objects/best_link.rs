@@ -1,4 +1,4 @@
-//! Which link is the best one for an object over plain TCP.
+//! The choice of the best link for an object over plain TCP.
 
 use std::time::Duration;
 

@@ -15,10 +15,10 @@ use crate::verdict::{Asked, Verdict};
 pub(crate) struct ObjectsReport {
     #[serde(flatten)]
     pub(super) head: Head,
-    /// For each size.
+    /// Seconds for each size.
     pub(super) span_seconds: f64,
     pub(super) verdicts: Vec<Verdict>,
-    /// What went wrong beside single objects.
+    /// Failures other than those of single objects.
     pub(super) failures: Vec<String>,
     pub(super) groups: Vec<Group>,
 }
@@ -34,7 +34,7 @@ pub(super) struct Group {
     pub(super) rows: Vec<Row>,
 }
 
-/// Those that one contender took.
+/// Objects of one contender.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Row {

@@ -21,26 +21,26 @@ use crate::verdict::{Asked, Verdict};
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Found {
-    /// How long connections had been made before.
+    /// Time for which connections had been made before.
     pub(super) before_seconds: f64,
     /// From when the peer listens until a connection is made that turns out to be bonded; nothing
     /// when there was none in time.
     pub(super) bonded_after_seconds: Option<f64>,
-    /// How many connections were made from the beginning until then.
+    /// Number of connections from the beginning until then.
     connections: u32,
     /// One download before, over a link, and one that began after.
     pub(super) direct_mbps: f64,
     pub(super) bonded_mbps: f64,
-    /// The download that was under way all the while.
+    /// The download that was in progress all the while.
     old: Old,
 }
 
-/// What became of it.
+/// Results of that download.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct Old {
     mbps: f64,
-    /// How long it went on after the first bonded connection; less than nothing if it had ended.
+    /// Time from the first bonded connection to its end; negative if it had ended before.
     outlasted_by_seconds: f64,
     longest_gap_seconds: f64,
 }
@@ -121,7 +121,7 @@ impl Watch<'_> {
         Ok(bonded)
     }
 
-    /// How long it takes from now until one is bonded, counted to when that was begun.
+    /// Returns the time from now until the start of the first connection that is bonded.
     fn bonded_after(&mut self, limit: Duration) -> Result<Option<Duration>, StepError> {
         let start = Instant::now();
         loop {
@@ -167,7 +167,7 @@ fn order(hosts: &Hosts<'_>, bytes: ByteCount) -> Order {
     hosts.bench.socks_order(socks, Direction::Get, bytes)
 }
 
-/// What is asked of all starts together, of which `broken` failed.
+/// Judges all starts together, of which `broken` failed.
 pub(super) fn verdicts(
     all: &[Found],
     options: &Options,
@@ -201,15 +201,15 @@ pub(super) fn verdicts(
     ]
 }
 
-/// How long a peer may take to be found at all.
+/// Longest time for finding a peer.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two connections.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How much longer than between two probes the old download goes on.
+/// Time that the old download goes on beyond the time between two probes.
 const MARGIN: Duration = Duration::from_secs(4);
 /// Beside the time between two probes: the wait for the next connection, which asks for the probe,
 /// the probe, the session, and the connection that uses it, on links that are full.
 const TO_FIND: Duration = Duration::from_secs(2);
-/// What a packet of 1500 bytes carries.
+/// Part of a packet of 1500 bytes that is payload.
 const FULL_PACKETS: f64 = 1448.0 / 1500.0;
 const LEAST_OF_RATES: f64 = 0.9;

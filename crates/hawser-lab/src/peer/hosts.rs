@@ -13,7 +13,7 @@ use crate::measure::{Bench, Programs, StepError, wait_for_file, wait_for_port};
 use crate::process::{Program, output_of};
 use crate::topology::{LabLink, SERVER};
 
-/// Who starts them.
+/// Starts the programs on the hosts.
 pub(super) struct Hosts<'a> {
     pub(super) bench: &'a Bench,
     pub(super) programs: &'a Programs,
@@ -149,7 +149,7 @@ impl Hosts<'_> {
     }
 }
 
-/// Where peers listen.
+/// Address of peers.
 pub(super) const PEER: SocketAddrV4 = SocketAddrV4::new(SERVER, 7443);
 const PATIENCE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(50);

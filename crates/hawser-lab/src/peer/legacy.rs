@@ -27,9 +27,9 @@ pub(super) struct Legacy {
     pub(super) off: Option<Spread>,
     /// With it.
     pub(super) auto: Option<Spread>,
-    /// How often the kernel or the stranger saw somebody come to the port.
+    /// Number of connections to the port that the kernel or the other server saw.
     pub(super) attempts: u64,
-    /// Of each connection, in the order in which they were made.
+    /// Times of each connection, in the order in which they were made.
     pub(super) off_samples: Vec<f64>,
     pub(super) auto_samples: Vec<f64>,
 }
@@ -139,12 +139,12 @@ impl Legacy {
     }
 }
 
-/// All of it is the server host's.
+/// Network of which the server host has every address.
 const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
 /// As often as can be asked for.
 const SHORTEST: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
-/// What two runs of the same differ by on a machine that does other things too.
+/// Difference between two equal runs on a machine that does other things too.
 const MOST_OF_MEDIAN: f64 = 1.03;
 const MOST_OF_P90: f64 = 1.1;

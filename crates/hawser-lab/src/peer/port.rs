@@ -14,15 +14,15 @@ use super::hosts::PEER;
 use crate::netns::NetNs;
 use crate::topology::Lab;
 
-/// What happens to those who connect to it.
+/// Answers to connections to the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Answer {
-    /// Nothing.
+    /// No answer.
     Silence,
     /// It is refused.
     Refusal,
-    /// Something that is no Hawser answers, as portals do.
+    /// Another server than Hawser answers, as portals do.
     Stranger,
 }
 
@@ -42,7 +42,7 @@ impl Answer {
 pub(super) struct Port<'a> {
     lab: &'a Lab,
     kind: Kind,
-    /// What was counted before.
+    /// The counter before.
     before: u64,
 }
 
@@ -167,7 +167,7 @@ fn value(text: &str, protocol: &str, name: &str) -> Option<u64> {
     values.split_whitespace().nth(place)?.parse().ok()
 }
 
-/// When nobody has answered on this machine for so long, the queue is full.
+/// When no answer has come on this machine for so long, the queue is full.
 const FULL: Duration = Duration::from_millis(200);
 const MAX_QUEUE: usize = 16;
 

@@ -13,7 +13,7 @@ pub(crate) struct PeerReport {
     #[serde(flatten)]
     pub(super) head: Head,
     pub(super) legacy: Vec<Legacy>,
-    /// How long a host without a peer is left alone while peers are started.
+    /// Seconds for which a host without a peer is not probed again while peers are started.
     pub(super) retry_seconds: u8,
     pub(super) found: Vec<Found>,
     pub(super) failures: Vec<String>,

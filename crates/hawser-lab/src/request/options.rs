@@ -1,19 +1,19 @@
-//! What is asked of `hawser-lab request`.
+//! Options of `hawser-lab request`.
 
 use std::path::PathBuf;
 
 use crate::meter;
 
-/// What to do.
+/// Options of the experiment.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// The scenario file
     #[arg(default_value = "scenarios/lossy-both.toml")]
     pub(crate) scenario: PathBuf,
-    /// How many requests, one after another
+    /// Number of requests, one after another
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) count: u32,
-    /// How often each phase, each time with other random numbers
+    /// Repetitions of each phase, each with other random numbers
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeat: u32,
     /// Bytes of a request and of its answer

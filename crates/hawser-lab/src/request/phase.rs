@@ -45,7 +45,7 @@ impl Subject<'_> {
         run
     }
 
-    /// What was measured before a failure is kept.
+    /// Measures one phase. Results from before a failure are kept.
     fn measure(&self, scenario: &Scenario, place: &Path, run: &mut Run) -> Result<(), StepError> {
         std::fs::create_dir_all(place)?;
         let bench = Bench::new(Lab::shaped(scenario)?, place)?;
@@ -177,7 +177,7 @@ impl Requests {
     }
 }
 
-/// What the kernel counted on an interface, from the text of `/proc/net/dev`.
+/// Returns the kernel's counters of an interface, from the text of `/proc/net/dev`.
 fn interface_bytes(text: &str, interface: &str, direction: Direction) -> Option<u64> {
     let field = match direction {
         Direction::Get => RECEIVED_FIELD,
@@ -192,7 +192,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// One answer that takes longer ends the phase.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What all requests together may take, for each of them.
+/// Longest time for all requests together, for each of them.
 const LIMIT_EACH: Duration = Duration::from_secs(1);
 /// From the bulk's start to the first request: past slow start, with the queues as they stay.
 const SETTLING: Duration = Duration::from_secs(3);

@@ -27,9 +27,9 @@ pub(crate) struct RequestReport {
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Phase {
     pub(super) by: String,
-    /// Which way the bulk went; nothing without bulk.
+    /// Direction of the bulk; none without bulk.
     pub(super) bulk: Option<Direction>,
-    /// Of all runs together; nothing when no answer came.
+    /// Round-trip times of all runs together; none when no answer came.
     pub(super) rtt_seconds: Option<Spread>,
     pub(super) p99_over_base_rtt: Option<f64>,
     pub(super) runs: Vec<Run>,
@@ -48,12 +48,12 @@ impl Phase {
 pub(super) struct Run {
     /// Of the scenario's loss and of the pauses.
     pub(super) seed: u64,
-    /// What passed each link meanwhile in the bulk's direction, in Mbit/s with all headers.
+    /// Rate over each link meanwhile in the bulk's direction, in Mbit/s with all headers.
     pub(super) link_mbps: Vec<f64>,
     pub(super) failure: Option<String>,
-    /// What the emulator did in the run's lab; nothing when there was none.
+    /// The emulator's counters in the run's lab; none when there was no lab.
     pub(super) emulator: Option<Counters>,
-    /// What client and gateway have counted; empty without Hawser.
+    /// Counters of client and gateway; empty without Hawser.
     pub(super) hawser: std::collections::BTreeMap<String, u64>,
     /// Every round trip in seconds, in order.
     pub(super) samples: Vec<f64>,

@@ -1,4 +1,4 @@
-//! Who carries a transfer over unshaped links, with the programs that it takes.
+//! The candidates that carry a transfer over unshaped links, with the programs that they need.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::topology::SERVER;
 
 /// One way to carry transfers, ready to be measured.
 pub(super) struct Candidate {
-    /// What reports call it.
+    /// Name in reports.
     pub(super) by: &'static str,
     /// Processes whose time counts, beside that of the measuring client.
     pub(super) watched: Vec<(&'static str, u32)>,

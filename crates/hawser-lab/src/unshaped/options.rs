@@ -1,4 +1,4 @@
-//! What is asked of `hawser-lab unshaped`.
+//! Options of `hawser-lab unshaped`.
 
 use hawser_session::TransportChoice;
 use hawser_types::ByteCount;
@@ -6,20 +6,20 @@ use hawser_types::ByteCount;
 use crate::measure::Programs;
 use crate::scenario::Direction;
 
-/// What to measure.
+/// Options of the measurement.
 #[derive(Debug)]
 pub(crate) struct Options {
     /// Bytes of each transfer.
     pub(crate) bytes: ByteCount,
-    /// How often each.
+    /// Repetitions of each.
     pub(crate) repeat: u32,
-    /// Which ways.
+    /// Directions of the bytes.
     pub(crate) directions: Vec<Direction>,
     /// Only these, by the name that the table shows; all when empty.
     pub(crate) only: Vec<String>,
     /// The Hawser binary, when it is to be measured.
     pub(crate) hawser: Option<Programs>,
-    /// What programs that embed the library let data travel over.
+    /// Transport of programs that embed the library.
     pub(crate) transport: TransportChoice,
 }
 

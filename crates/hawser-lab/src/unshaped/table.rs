@@ -1,4 +1,4 @@
-//! Who was how fast beside whom, and the table.
+//! Comparisons of the candidates, and the table.
 
 use hawser_types::ByteCount;
 

@@ -11,7 +11,7 @@ use crate::statistics::interval_of_median;
 use crate::statistics::median;
 use crate::verdict::{Asked, Verdict};
 
-/// Transfers in pairs, one while a crowd looks and one while nobody does.
+/// Transfers in pairs, one with a crowd and one without.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Case {
@@ -54,8 +54,8 @@ struct Pair {
 }
 
 impl Case {
-    /// Measures pair after pair; who is first changes. A transfer that fails is told, and its pair
-    /// left out.
+    /// Measures pair after pair; the order changes each time. A transfer that fails is reported,
+    /// and its pair left out.
     pub(super) fn measure(
         stage: &mut Stage<'_>,
         crowd: Crowd,
@@ -158,7 +158,7 @@ impl Pair {
 }
 
 impl Figures {
-    /// Of how many transfers.
+    /// Returns the number of transfers.
     pub(super) fn count(&self) -> usize {
         self.samples.len()
     }
@@ -175,9 +175,9 @@ impl Figures {
     }
 }
 
-/// What nobody notices.
+/// A loss of goodput that no user notices.
 const LEAST_OF_WITHOUT: f64 = 0.99;
-/// Of 10^6 bytes: all connections with heads and bodies as long as they may be, and as much again.
+/// Megabytes: all connections with heads and bodies of the largest size, and as much again.
 const MOST_MEMORY: f64 = 10.0;
 /// The daemon's limits, as docs/control-api.md has them: as many again may be about to leave.
 const MOST_CONNECTIONS: f64 = 128.0;

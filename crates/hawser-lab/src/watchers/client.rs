@@ -1,4 +1,4 @@
-//! Those who look at a daemon: a process of its own on the client host.
+//! The clients that monitor a daemon: a process of its own on the client host.
 
 mod flood;
 mod outcome;
@@ -20,7 +20,7 @@ use crate::output::print;
 pub(super) use outcome::WatcherOutcome;
 pub(super) use site::READY;
 
-/// What to do.
+/// Arguments of the process.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WatchArguments {
     crowd: Crowd,
@@ -35,7 +35,8 @@ pub(crate) struct WatchArguments {
     rate: u16,
 }
 
-/// Looks until the input ends: says `ready` when everybody has come, and at the end what they saw.
+/// Monitors the daemon until the input ends. Prints `ready` when all clients are connected, and at
+/// the end their results.
 pub(crate) fn watch(arguments: &WatchArguments) -> anyhow::Result<()> {
     let is_over = AtomicBool::new(false);
     let token = std::fs::read_to_string(&arguments.token)?;
@@ -55,7 +56,7 @@ pub(crate) fn watch(arguments: &WatchArguments) -> anyhow::Result<()> {
             Crowd::Page => page::look(&site),
             Crowd::Flood => flood::knock(&site, arguments.rate),
         };
-        // The thread above would wait for whoever has to hear of the error.
+        // The thread above would wait, so that the parent process would not hear of the error.
         seen.unwrap_or_else(|error| fail(&error))
     });
     print(&serde_json::to_string(&WatcherOutcome {

@@ -1,4 +1,4 @@
-//! What is asked of `hawser-lab watchers`.
+//! Options of `hawser-lab watchers`.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -6,19 +6,19 @@ use serde::Serialize;
 use crate::experiment::Directions;
 use crate::scenario::Scenario;
 
-/// What to do.
+/// Options of the experiment.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Only these who look
     #[arg(long, value_delimiter = ',', value_enum)]
     pub(super) crowds: Vec<Crowd>,
-    /// How many pairs of transfers, one with them and one without
+    /// Number of pairs of transfers, one with them and one without
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(super) rounds: u16,
     /// About how long a transfer takes
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=60))]
     pub(super) seconds: u8,
-    /// Which way
+    /// Direction of the bytes
     #[arg(long, default_value = "both")]
     pub(super) direction: Directions,
     /// Feeds that are asked for and not read
@@ -29,7 +29,7 @@ pub(crate) struct Options {
     pub(super) rate: u16,
 }
 
-/// Those who look.
+/// Kinds of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Crowd {
@@ -41,17 +41,17 @@ pub(crate) enum Crowd {
     Flood,
 }
 
-/// What transfers go over.
+/// Links of the lab.
 #[derive(Debug)]
 pub(crate) enum Links {
-    /// Those of a scenario.
+    /// The links of a scenario.
     Of(Box<Scenario>),
     /// Virtual cables without limits.
     Unshaped,
 }
 
 impl Links {
-    /// What reports call them.
+    /// Returns the name in reports.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Of(scenario) => &scenario.name,

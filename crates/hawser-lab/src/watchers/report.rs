@@ -12,7 +12,7 @@ pub(crate) struct WatchersReport {
     #[serde(flatten)]
     pub(super) head: Head,
     pub(super) cases: Vec<Case>,
-    /// Resident memory of the daemon in bytes: before anybody looked, and when all were gone.
+    /// Resident memory of the daemon in bytes: before the first client, and after the last.
     pub(super) memory: [u64; 2],
     pub(super) failures: Vec<String>,
     pub(super) verdicts: Vec<Verdict>,

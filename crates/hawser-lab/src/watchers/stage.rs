@@ -119,7 +119,7 @@ impl<'a> Stage<'a> {
         Ok((sample?, seen))
     }
 
-    /// Those who look, on their way.
+    /// Starts the clients.
     fn send(&self, crowd: Crowd) -> io::Result<Dialogue> {
         let mut command = self.bench.lab().client().command(own_program()?);
         command.args(["meter", "watch", crowd.name(), &WEB.to_string()]);
@@ -134,7 +134,7 @@ impl<'a> Stage<'a> {
         cpu::resident(self.session.ids()[0])
     }
 
-    /// Waits until the daemon has let go of those who are gone.
+    /// Waits until the daemon has closed the connections of clients that are gone.
     fn wait_until_alone(&self) -> anyhow::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -178,7 +178,7 @@ fn most_of(process: u32) -> io::Result<[u64; 2]> {
     Ok([cpu::resident(process)?, cpu::descriptors(process)? as u64])
 }
 
-/// How many connections a listener there has, by the kernel's table.
+/// Returns the number of connections of a listener there, by the kernel's table.
 fn held_at(listener: SocketAddrV4, table: &str) -> usize {
     let port = format!(":{:04X}", listener.port());
     let is_held = |line: &&str| {
@@ -191,10 +191,10 @@ fn held_at(listener: SocketAddrV4, table: &str) -> usize {
 }
 
 const WEB: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7480);
-/// In the client's state directory.
+/// Name of the file in the client's state directory.
 const TOKEN: &str = "web-token";
 const CABLES: usize = 2;
-/// What is carried at first where nothing says how much is a second's.
+/// Bytes of the first transfer where no scenario tells how many a second takes.
 const FIRST: ByteCount = ByteCount::new(200_000_000);
 const LIMIT: Duration = Duration::from_secs(300);
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -37,7 +37,7 @@ fn process(text: &mut Text, snapshot: &StatusSnapshot) {
     .put(&[], memory.used_bytes);
 }
 
-/// What goes through the proxy port of a client, or to destinations from a gateway.
+/// Writes the traffic through a client's proxy port, or from a gateway to destinations.
 fn relayed(text: &mut Text, snapshot: &StatusSnapshot) {
     let count = |name: &str| snapshot.counters.get(name).copied().unwrap_or(0);
     let mut family = text.counter(
@@ -76,7 +76,7 @@ const RELAYED: [(&str, [&str; 2]); 2] = [
     ("down", ["proxy-bytes-down", "gateway-bytes-down"]),
 ];
 
-/// Those among the counters that may fall.
+/// The counters that may fall, and so are gauges.
 const GAUGES: [(&str, &str, &str); 3] = [
     (
         "proxy-current",

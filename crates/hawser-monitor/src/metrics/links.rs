@@ -38,13 +38,13 @@ pub(super) fn write(text: &mut Text, snapshot: &StatusSnapshot) {
 struct Shown<'a> {
     list: Vec<Link<'a>>,
     omitted: u64,
-    /// Whether connections are placed on links here.
+    /// True if connections are placed on links here.
     is_placing: bool,
 }
 
 struct Link<'a> {
     status: &'a LinkStatus,
-    /// What is known of connections on it; none while they can't be placed on it.
+    /// Figures of connections on this link; none while connections can't be placed on it.
     placing: Option<&'a PlacingStatus>,
 }
 
@@ -95,7 +95,7 @@ impl<'a> Shown<'a> {
         self.put(window, |link| Some(link.status.traffic.cwnd_bytes));
     }
 
-    /// What the user allows.
+    /// Writes the user's rules for the link.
     fn uses(&self, text: &mut Text) {
         let mut family = text.gauge(
             "hawser_link_use",
@@ -151,7 +151,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// What links are thought to carry, which no counter says.
+    /// Writes the estimated rates of links, which no counter tells.
     fn estimates(&self, text: &mut Text) {
         let capacity = "What a link is thought to carry; 0 while unknown.";
         let capacity = text.gauge("hawser_link_capacity_bytes_per_second", capacity);
@@ -201,7 +201,8 @@ impl<'a> Link<'a> {
         self.status.allowed.as_ref()
     }
 
-    /// Interfaces that are nobody's way out come and go with containers, under ever new names.
+    /// Leaves out interfaces without a route: containers make and remove them, under ever new
+    /// names.
     fn is_worth_it(&self) -> bool {
         let traffic = self.status.traffic;
         self.status.state != LinkState::Unused

@@ -15,7 +15,7 @@ pub(super) fn write(text: &mut Text, snapshot: &StatusSnapshot) {
     }
 }
 
-/// Whether the daemon's counter with this name is written here.
+/// Returns whether the daemon's counter with this name is written here.
 pub(super) fn has(counter: &str) -> bool {
     COUNTED.iter().any(|(name, ..)| *name == counter)
 }
@@ -31,7 +31,7 @@ fn states(text: &mut Text, all: &AllSessions) {
         .put_counts("state", ChannelState::ALL, of(&all.channels));
 }
 
-/// How many are in a state.
+/// Returns the number of entries in a state.
 fn of<T: Ord>(counts: &BTreeMap<T, u64>) -> impl Fn(&T) -> u64 {
     |state| counts.get(state).copied().unwrap_or(0)
 }

@@ -25,7 +25,7 @@ impl Text {
         self.begin("gauge", name, help)
     }
 
-    /// All of it.
+    /// Returns the whole text.
     pub(super) fn into_string(self) -> String {
         self.0
     }

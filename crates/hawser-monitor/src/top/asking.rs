@@ -1,4 +1,4 @@
-//! What is asked of the daemon, one request after the other.
+//! The queue of requests to the daemon; one is in progress at a time.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ impl Asking {
         }
     }
 
-    /// Asks for a change, before any questions. Whether there was room for it.
+    /// Asks for a change, before any questions. Returns whether there was room for it.
     pub(super) fn change(&mut self, request: Request, words: String) -> bool {
         let has_room = self.changes.len() < MAX_CHANGES;
         if has_room {
@@ -38,7 +38,7 @@ impl Asking {
         has_room
     }
 
-    /// Whether all questions are answered.
+    /// Returns whether all questions are answered.
     pub(super) fn is_idle(&self) -> bool {
         self.current.is_none() && self.changes.is_empty() && self.questions.is_empty()
     }
@@ -57,7 +57,7 @@ impl Asking {
         self.current.as_ref().map(|asked| asked.request.clone())
     }
 
-    /// What the answer that has come is to.
+    /// Takes the request that the answer belongs to.
     pub(super) fn answered(&mut self) -> Option<Asked> {
         self.current.take()
     }
@@ -74,5 +74,5 @@ impl Asking {
     }
 }
 
-/// More than anybody asks for within the time of one answer.
+/// More changes than a user makes within the time of one answer.
 const MAX_CHANGES: usize = 16;

@@ -1,4 +1,4 @@
-//! Which entry of a list is selected, while entries come, go and change places.
+//! The selected entry of a list whose entries come, go and change places.
 
 /// A selection that follows its entry by its key, and stays where it was when that is gone.
 #[derive(Debug)]

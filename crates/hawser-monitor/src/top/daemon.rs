@@ -8,17 +8,17 @@ pub trait Ask {
     fn ask(&self, request: Request) -> impl Future<Output = Result<Response, NoAnswer>>;
 }
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoAnswer {
-    /// There is nobody to ask.
+    /// No daemon runs.
     #[error("no daemon runs")]
     NoDaemon,
-    /// Somebody was asked, in vain.
+    /// The daemon was asked and gave no answer.
     #[error("the daemon does not answer: {why}")]
     Failed {
-        /// What happened.
+        /// The error.
         why: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What has changed, the latest first.
+//! The view of events, the latest first.
 
 use hawser_control::{Event, clock, render_change};
 use ratatui::Frame;

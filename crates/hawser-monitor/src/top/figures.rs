@@ -32,7 +32,8 @@ pub(super) fn percent(part: Option<f64>) -> String {
     part.map_or_else(|| UNKNOWN.to_owned(), |part| format!("{:.0} %", part * 1e2))
 }
 
-/// When a link is used: a word, or a letter for each direction, which is also the key that sets it.
+/// Returns the use of a link: one word, or a letter for each direction. The letter is also the key
+/// that sets the use.
 pub(super) fn usage(allowed: &LinkAllowed) -> String {
     match allowed.up == allowed.down {
         true => allowed.up.to_string(),
@@ -49,7 +50,7 @@ fn letter(usage: LinkUse) -> char {
     }
 }
 
-/// What went over a link this month, of how much, at what cost.
+/// Returns the month's traffic of a link, with its allowance and cost.
 pub(super) fn month(allowed: &LinkAllowed) -> String {
     let mut text = size(allowed.sent_bytes + allowed.received_bytes);
     if let Some(allowance) = allowed.allowance_bytes {

@@ -1,4 +1,4 @@
-//! What applications move: streams of sessions, and connections that go over one link each.
+//! Traffic of applications: streams of sessions, and connections that go over one link each.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -24,18 +24,18 @@ pub(super) struct Flow {
     pub(super) destination: String,
     /// The link or links that it uses.
     pub(super) over: String,
-    /// Why it does.
+    /// Reason why it uses them.
     pub(super) why: String,
     pub(super) rate: Rate,
     pub(super) moved: ByteCount,
     pub(super) age: Duration,
-    /// Whether it is over.
+    /// True if it is over.
     pub(super) is_over: bool,
-    /// What became of it, where it is not just open.
+    /// State of the flow, unless it is plainly open.
     pub(super) state: Option<String>,
 }
 
-/// What comes first.
+/// Order of the list.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Order {
     #[default]
@@ -68,7 +68,7 @@ impl Order {
     }
 }
 
-/// All that moves, or has moved lately, in this order; what is over comes last.
+/// Returns all flows, also those that ended lately, in this order; ended ones come last.
 pub(super) fn flows(seen: &Seen, order: Order, filter: &str) -> Vec<Flow> {
     let sessions = seen.status.iter().flat_map(|status| &status.sessions);
     let streams = sessions.flat_map(|session| {

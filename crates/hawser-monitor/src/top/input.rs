@@ -6,7 +6,7 @@ use hawser_control::{LinkChange, Request, Scheduled};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde::Serialize;
 
-/// What takes the keys, in place of the view.
+/// The dialog that takes the keys in place of the view.
 #[derive(Debug)]
 pub(super) enum Input {
     Line(Line),
@@ -31,7 +31,7 @@ pub(super) struct List {
     pub(super) then: Then,
 }
 
-/// What a key did.
+/// Effect of a key on a dialog.
 #[derive(Debug, PartialEq)]
 pub(super) enum Entered {
     Nothing,
@@ -40,7 +40,7 @@ pub(super) enum Entered {
     Text(String),
 }
 
-/// What is done with the text.
+/// Use of the text that was entered.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Then {
     Filter,
@@ -57,12 +57,12 @@ pub(super) enum Then {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct DoomedRule {
     pub(super) number: u64,
-    /// What it said.
+    /// Text of the rule.
     pub(super) rule: String,
     pub(super) is_written: bool,
 }
 
-/// What of a link is filled in.
+/// Quantity of a link that the user enters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Quantity {
     Weight,
@@ -70,7 +70,7 @@ pub(super) enum Quantity {
     Allowance,
 }
 
-/// Whose connections a rule is for.
+/// Connections that a rule applies to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Whose {
     Program(String),

@@ -1,4 +1,4 @@
-//! What keys do.
+//! The effects of keys.
 
 use hawser_control::{LinkState, Scheduled};
 use hawser_types::{LinkIndex, LinkUse};
@@ -11,10 +11,10 @@ use super::settings::PolicyKey;
 use super::state::{State, View};
 use super::{events, help, settings, why};
 
-/// What the terminal is to do after a key.
+/// Request to the terminal after a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Wish {
-    /// Nothing but to show what has changed.
+    /// Draw the changes; nothing else.
     Show,
     /// To be drawn wholly anew.
     Repaint,

@@ -72,7 +72,7 @@ fn columns(width: u16) -> Vec<Column> {
     columns
 }
 
-/// How wide the bars of one direction are.
+/// Returns the width of the bars of one direction.
 fn bars_width(width: u16) -> u16 {
     let fixed = if width >= WIDE { 100 } else { 58 };
     (width.saturating_sub(fixed) / 2).clamp(1, 60)
@@ -117,7 +117,7 @@ fn row(state: &State, link: &LinkStatus, tops: &Tops, bars: u16) -> Vec<Span<'st
         .status
         .as_ref()
         .is_some_and(|it| it.role == Role::Client);
-    // Of what nobody has said anything of.
+    // Links that no rule mentions.
     let unsaid = || match is_client && link.state != LinkState::Unused {
         true => LinkUse::Normal.to_string(),
         false => String::new(),
@@ -148,7 +148,7 @@ fn state_style(look: Look, state: LinkState) -> Style {
     }
 }
 
-/// All that is known of one link.
+/// Draws the details of one link.
 fn draw_one(state: &State, link: &LinkStatus, frame: &mut Frame<'_>, area: Rect) {
     let look = state.look;
     let chart = (area.height.saturating_sub(1 + TEXT_LINES) / 3).clamp(1, MAX_CHART);
@@ -232,7 +232,7 @@ fn draw_title(state: &State, link: &LinkStatus, frame: &mut Frame<'_>, area: Rec
     frame.render_widget(Line::styled(text, look.head()), area);
 }
 
-/// What went on lately, as bars with a label before them.
+/// Recent values of a quantity, as bars with a label before them.
 struct Chart {
     label: String,
     values: Vec<Option<u64>>,
@@ -263,7 +263,7 @@ fn draw_chart(look: Look, frame: &mut Frame<'_>, area: Rect, chart: &Chart) {
     frame.render_widget(bars_of, bars);
 }
 
-/// What bars do not show.
+/// Returns the details that bars do not show.
 fn words(link: &LinkStatus) -> Vec<String> {
     let traffic = &link.traffic;
     let mut lines = vec![format!(

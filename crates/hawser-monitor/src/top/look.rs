@@ -1,22 +1,22 @@
-//! How things look: with colours or without, with the characters that the terminal knows.
+//! Appearance: with colours or without, with the characters that the terminal can show.
 
 use hawser_control::printable;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::symbols::{bar, border};
 
-/// What the terminal can show.
+/// Abilities of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// Whether colours are used. What they say is said in words, too.
+    /// True if colours are used. What they say is said in words, too.
     pub colour: bool,
-    /// Whether only ASCII is shown.
+    /// True if only ASCII is shown.
     pub ascii: bool,
 }
 
 impl Look {
-    /// What the environment asks for, where `variable` gives the value of one of its variables: no
-    /// colour with `NO_COLOR` or on a terminal that knows none, ASCII unless the locale is one of
-    /// UTF-8.
+    /// Reads the environment; `variable` returns the value of one of its variables. There is no
+    /// colour with `NO_COLOR` or on a terminal without colours, and ASCII only unless the locale
+    /// uses UTF-8.
     pub fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
         let variable = |name: &&str| variable(name).filter(|value| !value.is_empty());
         let terminal = variable(&"TERM").unwrap_or_default();
@@ -29,7 +29,7 @@ impl Look {
         }
     }
 
-    /// What may be shown of a text that others wrote.
+    /// Returns a text from outside without characters that must not reach the terminal.
     pub(super) fn text(self, text: &str) -> String {
         let text = printable(text);
         match self.ascii {
@@ -89,7 +89,7 @@ impl Look {
         self.tint(Color::Green)
     }
 
-    /// What somebody should look at.
+    /// Style of text that needs the user's attention.
     pub(super) fn notable(self) -> Style {
         self.tint(Color::Yellow).add_modifier(Modifier::BOLD)
     }

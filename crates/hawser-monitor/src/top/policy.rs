@@ -1,4 +1,4 @@
-//! How the daemon chooses links, and what else it could do.
+//! The view of policies: how the daemon chooses links, and the alternatives.
 
 use hawser_control::PolicyStatus;
 use ratatui::Frame;
@@ -10,7 +10,7 @@ use super::settings::{PolicyKey, choice, keys};
 use super::state::State;
 use super::table::{Column, Table};
 
-/// All of it.
+/// Draws the view.
 pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let (title, list) = split_top(area, 1);
     let file = state

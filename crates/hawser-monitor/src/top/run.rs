@@ -74,7 +74,7 @@ pub async fn run(look: Look, daemon: impl Ask) -> io::Result<()> {
     }
 }
 
-/// Something that the daemon was asked.
+/// The answer to a request in progress.
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<Response, NoAnswer>> + 'a>>;
 
 /// The answer, when something was asked.

@@ -100,7 +100,7 @@ fn tabs(state: &State, frame: &mut Frame<'_>, area: Rect) {
     frame.render_widget(modes.right_aligned(), area);
 }
 
-/// What is being filled in, else what goes wrong, else what came of the last change.
+/// Draws the entry line, else the current problem, else the outcome of the last change.
 fn note(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let look = state.look;
     if let Some(Input::Line(input)) = &state.input {
@@ -180,7 +180,7 @@ fn pick(look: Look, list: &List, frame: &mut Frame<'_>, area: Rect) {
     }
 }
 
-/// Nothing can be listed in so little room; the sum of it all can be told.
+/// Draws the totals alone: there is no room for lists.
 fn too_small(state: &State, frame: &mut Frame<'_>) {
     let area = frame.area();
     let total = state

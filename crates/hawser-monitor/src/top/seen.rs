@@ -1,4 +1,4 @@
-//! What is known of the daemon.
+//! The daemon's latest answers.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use hawser_control::{
     StatusSnapshot, WhyReport,
 };
 
-/// What the daemon has said last.
+/// The daemon's latest answers.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) status: Option<StatusSnapshot>,
@@ -28,21 +28,21 @@ impl Seen {
         self.status.as_ref().map_or(&[], |status| &status.links)
     }
 
-    /// What a link has carried.
+    /// Returns the history of a link's rates.
     pub(super) fn history(&self, link: &LinkStatus) -> Option<&LinkHistory> {
         // One that is plugged in again has another number.
         let mut all = self.history.links.iter();
         all.find(|it| it.name == link.name)
     }
 
-    /// Whether connections are placed by themselves.
+    /// Returns whether connections are placed by themselves.
     pub(super) fn places(&self) -> bool {
         let status = self.status.as_ref();
         status.is_some_and(|status| status.connections.is_some())
     }
 
-    /// Takes what the daemon is doing. Whether it is another daemon than before, of which nothing
-    /// else is known.
+    /// Takes what the daemon is doing. Returns whether it is another daemon than before, of which
+    /// nothing else is known.
     pub(super) fn handle_status(&mut self, status: StatusSnapshot) -> bool {
         let is_other = self.status.as_ref().is_some_and(|before| {
             before.process_id != status.process_id || before.uptime > status.uptime

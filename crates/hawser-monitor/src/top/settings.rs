@@ -14,7 +14,7 @@ pub(super) enum PolicyKey {
     Rule(u64),
 }
 
-/// What one line may be changed to.
+/// Values that one line may have.
 pub(super) struct Choice {
     pub(super) title: &'static str,
     pub(super) now: Option<String>,
@@ -32,7 +32,7 @@ pub(super) fn keys(policy: Option<&PolicyStatus>) -> Vec<PolicyKey> {
     SETTINGS.into_iter().chain(rules).collect()
 }
 
-/// What one of the settings may be; none for a rule.
+/// Returns the values that a setting may have; none for a rule.
 pub(super) fn choice(policy: &PolicyStatus, key: &PolicyKey) -> Option<Choice> {
     let choice = |title, now, known, then| Choice {
         title,

@@ -13,7 +13,7 @@ use super::look::Look;
 use super::seen::Seen;
 use super::settings::PolicyKey;
 
-/// What is shown and what is asked.
+/// The state of the program: everything that it shows and asks.
 ///
 /// Tell it of keys ([`handle_key`](Self::handle_key)), of answers
 /// ([`handle_answer`](Self::handle_answer)), of the terminal's size
@@ -30,18 +30,18 @@ pub(super) struct State {
     pub(super) flows: Cursor<FlowKey>,
     pub(super) policy: Cursor<PolicyKey>,
     pub(super) order: Order,
-    /// In small letters.
+    /// Text that entries must contain, in small letters; empty for all.
     pub(super) filter: String,
-    /// What `why` is asked about; none for all.
+    /// The flow that `why` explains; none for all of them.
     pub(super) about: Option<FlowKey>,
     /// Lines of text above those that are shown.
     pub(super) scroll: usize,
     pub(super) direction: Direction,
-    /// Whether changes are written to the configuration.
+    /// True if changes are written to the configuration.
     pub(super) save: bool,
     pub(super) input: Option<Input>,
     pub(super) note: Option<Note>,
-    /// Why the daemon does not answer, while it doesn't.
+    /// Reason why the daemon does not answer, while it does not.
     pub(super) silence: Option<String>,
     /// The terminal's columns and lines.
     pub(super) size: (u16, u16),
@@ -50,7 +50,7 @@ pub(super) struct State {
     until_policy: u8,
 }
 
-/// What fills the screen.
+/// A view that fills the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum View {
     #[default]
@@ -61,7 +61,7 @@ pub(super) enum View {
     Policy,
 }
 
-/// Which way of a link is changed.
+/// Direction of a link that changes apply to.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Direction {
     #[default]
@@ -70,7 +70,7 @@ pub(super) enum Direction {
     Down,
 }
 
-/// What came of the last change.
+/// Outcome of the last change.
 #[derive(Debug)]
 pub(super) struct Note {
     pub(super) text: String,
@@ -245,7 +245,7 @@ impl State {
         links.get(self.links.place(&keys)?).copied()
     }
 
-    /// What applications move, as it is listed.
+    /// Returns the flows in the order of the list.
     pub(super) fn shown_flows(&self) -> Vec<Flow> {
         flows(&self.seen, self.order, &self.filter)
     }
@@ -275,7 +275,7 @@ impl State {
         });
     }
 
-    /// What the daemon is doing, as far as it is shown.
+    /// Returns the request for the daemon's status, with sessions if the view shows them.
     fn question_status(&self) -> Request {
         match self.view {
             View::Traffic => Request::STATUS,
@@ -283,7 +283,7 @@ impl State {
         }
     }
 
-    /// What the view shows beside the status.
+    /// Asks for the data that the view shows beside the status.
     fn ask_for_view(&mut self) {
         match self.view {
             View::Links => self.asking.question(Request::History {
@@ -309,7 +309,7 @@ impl State {
         }
     }
 
-    /// Why what the user asks about goes where it goes.
+    /// Returns the request for the reasons that the user wants to see.
     fn question_why(&self) -> Request {
         let (session, stream, connection) = match &self.about {
             None => (None, None, None),
@@ -324,7 +324,7 @@ impl State {
         }
     }
 
-    /// What came of a change.
+    /// Shows the outcome of a change.
     fn handle_outcome(&mut self, change: &str, response: Response) {
         match response {
             Response::Done { saved: Some(file) } => self.say(format!("{change}; saved in {file}")),
@@ -359,7 +359,7 @@ impl State {
                 self.seen.placed = report.placed.map_or(Vec::new(), |it| it.connections);
             }
             (_, Response::Error { message, .. }) if is_why => self.seen.why = Some(Err(message)),
-            // An older daemon, or one of another role, does not know of everything.
+            // An older daemon, or one of another role, does not support all requests.
             (
                 _,
                 Response::Error {
@@ -391,7 +391,7 @@ impl Note {
 
 const NOTE_SECONDS: u8 = 10;
 const POLICY_SECONDS: u8 = 5;
-/// Of history: as many as the widest bars that are drawn.
+/// Samples of history: as many as the widest bars have columns.
 const SAMPLES: u64 = 240;
 /// Connections placed by themselves that are listed at most.
 const CONNECTIONS: u64 = 256;

@@ -37,9 +37,9 @@ impl Column {
 pub(super) struct Table<'a> {
     pub(super) columns: &'a [Column],
     pub(super) selected: Option<usize>,
-    /// How many rows there are.
+    /// Number of rows.
     pub(super) count: usize,
-    /// What is said where there are none.
+    /// Text in place of the rows when there are none.
     pub(super) empty: &'static str,
 }
 

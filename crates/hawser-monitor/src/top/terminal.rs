@@ -75,7 +75,7 @@ impl Drop for Screen {
     }
 }
 
-/// What the terminal has to say from now on: keys and new sizes.
+/// Returns the terminal's events from now on: keys and new sizes.
 pub(super) fn listen() -> mpsc::Receiver<io::Result<Event>> {
     let (sender, receiver) = mpsc::channel(KEYS);
     // It ends with the process: nothing else ends waiting for a key.
@@ -102,7 +102,7 @@ fn give_back() -> io::Result<()> {
     restored
 }
 
-/// What a panic says is to be read.
+/// Gives the terminal back before a panic prints its message, so that the message can be read.
 fn give_back_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

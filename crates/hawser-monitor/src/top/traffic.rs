@@ -36,7 +36,7 @@ pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect) {
     });
 }
 
-/// How many there are, in one line.
+/// Returns the number of flows, as one line.
 fn summary(state: &State, flows: &[Flow]) -> String {
     let over = flows.iter().filter(|flow| flow.is_over).count();
     let status = state.seen.status.iter();

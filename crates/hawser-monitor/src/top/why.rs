@@ -1,4 +1,4 @@
-//! Why links were used or not, in words.
+//! The view of reasons why links were used or not.
 
 use hawser_control::render_why;
 use ratatui::Frame;
@@ -8,7 +8,7 @@ use super::flows::FlowKey;
 use super::layout::draw_lines;
 use super::state::State;
 
-/// All of it in lines as wide as the terminal.
+/// Returns the text in lines as wide as the terminal.
 pub(super) fn lines(state: &State) -> Vec<String> {
     let width = usize::from(state.size.0);
     let about = match &state.about {

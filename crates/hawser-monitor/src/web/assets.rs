@@ -16,7 +16,7 @@ pub(super) struct Asset {
     tag: String,
 }
 
-/// Every one.
+/// Returns all files of the dashboard.
 pub(super) fn all() -> impl Iterator<Item = Asset> {
     FILES.iter().map(|(name, text)| {
         let hash = digest(&SHA256, text.as_bytes());
@@ -62,7 +62,7 @@ macro_rules! files {
     };
 }
 
-/// All that is in the folder.
+/// All files of the folder.
 const FILES: &[(&str, &str)] = files![
     "api.js",
     "app.js",

@@ -3,7 +3,7 @@
 use hawser_control::{Request, Response};
 use tokio::sync::watch;
 
-/// What is shown and steered.
+/// The daemon that is shown and controlled.
 pub trait Daemon: Send + Sync + 'static {
     /// Answers at once. To [`Request::Events`] too: how long that wants to wait is ignored.
     fn answer(&self, request: &Request) -> Response;

@@ -25,7 +25,7 @@ pub(super) struct Hub {
     picture: Mutex<Picture>,
 }
 
-/// What all readers are shown alike.
+/// Frames that are the same for all readers.
 #[derive(Clone, Default)]
 struct Picture {
     /// The number of the change that it shows, and when it was made.
@@ -80,7 +80,7 @@ impl Hub {
         Some(unfold(feed, next))
     }
 
-    /// What there is to see after the change with this number, or a later one.
+    /// Returns the frames after the change with this number, or a later one.
     async fn picture(&self, change: u64) -> Picture {
         let mut picture = self.picture.lock().await;
         if let Some((shown, made)) = picture.of {
@@ -115,7 +115,7 @@ impl Hub {
     }
 }
 
-/// What one reader is sent.
+/// The feed of one reader.
 struct Feed {
     hub: Arc<Hub>,
     changes: watch::Receiver<u64>,
@@ -158,7 +158,7 @@ impl Feed {
         }
     }
 
-    /// The events that the reader does not know, as one piece.
+    /// Returns the events that the reader has not had, as one piece.
     fn new_events(&mut self) -> Option<Bytes> {
         let mut after = self.after;
         let events = loop {

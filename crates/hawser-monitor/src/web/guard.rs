@@ -1,4 +1,5 @@
-//! Who may ask: pages of this server, by its own name, and those who hold the token.
+//! Access control: requests must come from this server's own pages, by its own name, and show the
+//! token.
 
 use std::sync::Arc;
 
@@ -61,7 +62,7 @@ pub(super) async fn token_holders(
     next.run(request).await
 }
 
-/// What is answered to who has not shown the token.
+/// Returns the answer to a request without the token.
 pub(super) fn turned_away() -> Response {
     let ask_for_it = [(WWW_AUTHENTICATE, "Bearer")];
     (StatusCode::UNAUTHORIZED, ask_for_it, NO_TOKEN).into_response()

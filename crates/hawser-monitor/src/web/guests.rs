@@ -17,7 +17,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::limits::Limits;
 use super::patient::Patient;
 
-/// Who is connected.
+/// The connected clients.
 pub(super) struct Guests {
     router: Router,
     limits: Limits,
@@ -59,7 +59,7 @@ impl Badge {
 }
 
 impl Guests {
-    /// Nobody yet. Connections end in order once the sender of `closed` is gone.
+    /// Creates an empty list. Connections end in order once the sender of `closed` is gone.
     pub(super) fn new(router: Router, limits: Limits, closed: watch::Receiver<()>) -> Self {
         Self {
             router,
@@ -70,14 +70,14 @@ impl Guests {
         }
     }
 
-    /// Whether there is memory for one more, those included that were told to leave and have not
-    /// yet.
+    /// Returns whether there is memory for one more, those included that were told to leave and
+    /// have not yet.
     pub(super) fn has_room(&self) -> bool {
         self.tasks.len() < 2 * self.limits.connections
     }
 
-    /// Serves one more, in place of the oldest unknown one where there are too many: so who says
-    /// nothing, or has no token, keeps nobody out.
+    /// Serves one more connection. When there are too many, it ends the oldest one that has not
+    /// shown the token: so clients that are silent, or have no token, keep no others out.
     pub(super) fn admit(&mut self, stream: TcpStream) {
         self.list.retain(|guest| !guest.task.is_finished());
         if self.list.len() >= self.limits.connections {
@@ -99,7 +99,7 @@ impl Guests {
         self.list.push_back(Guest { task, badge });
     }
 
-    /// Resolves when somebody has left; none when nobody is there.
+    /// Resolves when a client has left; none when no client is connected.
     pub(super) async fn gone(&mut self) -> Option<()> {
         self.tasks.join_next().await.map(drop)
     }
@@ -146,7 +146,7 @@ async fn converse(
 }
 
 const MAX_HEADERS: usize = 64;
-/// Of a request; all of its lines together.
+/// Bytes of a request's head, all of its lines together.
 const MAX_HEAD: usize = 16 * 1024;
 const END_PATIENCE: Duration = Duration::from_secs(1);
 const UNKNOWN: u8 = 0;

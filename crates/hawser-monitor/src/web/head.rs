@@ -1,18 +1,18 @@
-//! What the head of a request says: the name of the server, the page that asks, the token.
+//! The head of a request: the name of the server, the page that asks, the token.
 
 use std::net::SocketAddr;
 
 use axum::http::Uri;
 use axum::http::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN};
 
-/// What a request calls this server, in lower case as pages know it.
+/// Returns the name by which a request calls this server, in lower case as pages know it.
 pub(super) fn host(headers: &HeaderMap) -> Option<String> {
     let host = std::str::from_utf8(only(headers, &HOST)?).ok()?;
     Some(host.to_ascii_lowercase())
 }
 
-/// What this server is called by pages that are its own. A name that somebody else's resolver leads
-/// here is none of them.
+/// The names of this server in its own pages. A foreign name that resolves to this address is not
+/// one of them.
 pub(super) struct OwnNames(Vec<String>);
 
 impl OwnNames {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How much of everything.
+/// Limits of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections at once. One more ends the oldest that has not shown the token yet; where all
@@ -10,8 +10,8 @@ pub struct Limits {
     pub connections: usize,
     /// Feeds at once; one more is refused.
     pub feeds: usize,
-    /// For the head of a request, from the moment of connecting or of the answer before; for a
-    /// body; and for a reader to take anything of what waits for it.
+    /// Time for the head of a request, from the connection or from the answer before; time for a
+    /// body; and time for a reader to take anything of what waits for it.
     pub patience: Duration,
 }
 

@@ -68,8 +68,8 @@ async fn prove(
     (kind, answer.to_string()).into_response()
 }
 
-/// Whether a host is not an address. A name has several, of which another program may have one, and
-/// pass on to this server what it is asked itself.
+/// Returns whether a host is not an address. A name has several, of which another program may have
+/// one, and pass on to this server what it is asked itself.
 fn is_name(host: &str) -> bool {
     host.starts_with("localhost")
 }
@@ -99,7 +99,7 @@ async fn ask(
     }
 }
 
-/// What goes on, as it goes on.
+/// Streams the events of the daemon.
 async fn feed(
     State(site): State<Arc<Site>>,
     Extension(token): Extension<watch::Receiver<Token>>,
@@ -118,7 +118,7 @@ async fn feed(
     }
 }
 
-/// What the daemon is doing, for Prometheus.
+/// Returns the daemon's metrics, for Prometheus.
 async fn scrape(State(site): State<Arc<Site>>) -> Response {
     match site.daemon.answer(&Request::STATUS_WITHOUT_SESSIONS) {
         hawser_control::Response::Status(snapshot) => {
@@ -129,9 +129,8 @@ async fn scrape(State(site): State<Arc<Site>>) -> Response {
     }
 }
 
-/// Whether a request is too much for whoever has seen the token: it ends the daemon, lets others in
-/// or locks them out, or gives away what was recorded. New ones are, until somebody has thought
-/// about them.
+/// Returns whether the token is not enough for a request: it ends the daemon, enrols or revokes
+/// peers, or returns a recording. New requests are refused until they are added here.
 fn is_for_the_socket(request: &Request) -> bool {
     !matches!(
         request,
@@ -158,7 +157,7 @@ async fn read(body: Body, patience: Duration) -> Result<Bytes, (StatusCode, &'st
         return Err(too_long);
     }
     match timeout(patience, to_bytes(body, MAX_BODY)).await {
-        // Where the connection is broken instead, nobody gets to see this.
+        // When the connection is broken instead, this answer reaches no reader.
         Ok(read) => read.map_err(|_| too_long),
         Err(_) => Err((StatusCode::REQUEST_TIMEOUT, TOO_SLOW)),
     }
@@ -190,7 +189,7 @@ fn told(status: StatusCode, response: &hawser_control::Response) -> Response {
     }
 }
 
-/// Of a request.
+/// Bytes of a request's body.
 const MAX_BODY: usize = 64 * 1024;
 /// Characters of base64url.
 const NONCE: RangeInclusive<usize> = 16..=64;

@@ -11,7 +11,7 @@ use super::daemon::Daemon;
 use super::feed::Hub;
 use super::head::OwnNames;
 
-/// What is served, and to whom.
+/// The state that requests share.
 pub(super) struct Site {
     pub(super) address: SocketAddr,
     pub(super) names: OwnNames,
@@ -20,6 +20,6 @@ pub(super) struct Site {
     pub(super) run: String,
     pub(super) daemon: Arc<dyn Daemon>,
     pub(super) feeds: Arc<Hub>,
-    /// For a request's body.
+    /// Time for a request's body.
     pub(super) patience: Duration,
 }

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
 use subtle::ConstantTimeEq as _;
 
-/// What a user of the server has to show: a secret of 256 random bits, as text.
+/// The secret that users of the server show: 256 random bits, as text.
 #[derive(Clone)]
 pub struct Token(String);
 
@@ -16,28 +16,28 @@ impl Token {
         Self(text.into())
     }
 
-    /// Where the dashboard is, with the token behind `#`, which browsers keep to themselves. A
-    /// secret: show it to the user only.
+    /// Returns the address of the dashboard with the token behind `#`, which browsers never send.
+    /// It is a secret: show it to the user only.
     pub fn url(&self, server: SocketAddr) -> String {
         format!("http://{server}/#token={}", self.0)
     }
 
-    /// Whether `shown` is it, or the pass of this host and run. Takes equally long whatever is
-    /// wrong.
+    /// Returns whether `shown` is it, or the pass of this host and run. Takes equally long whatever
+    /// is wrong.
     pub(super) fn lets_in(&self, shown: &[u8], host: &str, run: &str) -> bool {
         let is_token = self.0.as_bytes().ct_eq(shown);
         let is_pass = self.pass(host, run).as_bytes().ct_eq(shown);
         (is_token | is_pass).into()
     }
 
-    /// What pages show instead of the token. It tells nothing of the token, and is worth something
-    /// only to the server that calls itself `host` and has drawn `run`: whoever has its port later
-    /// has no use for it.
+    /// Returns the pass that pages show instead of the token. The token cannot be found from it. It
+    /// is valid only for the server that calls itself `host` and has drawn `run`, so it is useless
+    /// to a program that takes the port later.
     pub(super) fn pass(&self, host: &str, run: &str) -> String {
         mac(&self.0, &["hawser-pass", host, run])
     }
 
-    /// What only a server can answer to the number `nonce` that knows the token, and so the pass.
+    /// Returns the answer to the number `nonce`, which only a server that knows the token can give.
     pub(super) fn proof(&self, host: &str, run: &str, nonce: &str) -> String {
         mac(&self.pass(host, run), &["hawser-proof", nonce])
     }

@@ -1,4 +1,4 @@
-//! What one check of `hawser doctor` says.
+//! The result of one check of `hawser doctor`.
 
 use serde::Serialize;
 
@@ -8,9 +8,9 @@ pub(super) struct Check {
     /// The thing checked.
     pub(super) name: String,
     pub(super) status: Status,
-    /// What the check found.
+    /// Result of the check.
     pub(super) finding: String,
-    /// What to do about it.
+    /// Advice to the user.
     pub(super) remedy: Option<String>,
 }
 

@@ -75,7 +75,8 @@ fn of_link(link: &Link, chosen: &[Link], wanted: &[String]) -> Option<Check> {
             ),
         });
     }
-    // What nobody asked for and cannot be used is not worth a line, unless it looks like a way out.
+    // Of unusable links that the user has not named, those are left out that are virtual or
+    // switched off.
     let asked_for = wanted.contains(&link.name);
     let unusable = link.why_unusable()?;
     match asked_for {
@@ -130,7 +131,7 @@ fn bindable(link: &Link) -> Check {
     }
 }
 
-/// Whether a gateway with several links answers by the one that was asked.
+/// Returns whether a gateway with several links answers by the one that was asked.
 fn answers(listen: SocketAddr, can_bind: bool) -> Check {
     let name = "answers of `hawser serve`";
     if !listen.ip().is_unspecified() {

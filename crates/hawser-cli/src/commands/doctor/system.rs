@@ -1,4 +1,4 @@
-//! What the kernel allows and how it is set.
+//! Checks of the kernel's permissions and settings.
 
 use hawser_capture::{Capture, RunGroup, Settings};
 use hawser_net::bind::{allowed_congestion, available_congestion, best_congestion};
@@ -80,7 +80,8 @@ fn buffer(name: &str, most: ByteCount) -> Check {
     }
 }
 
-/// Whether `hawser run` and `hawser up --capture` can do without a proxy in the way of the data.
+/// Returns whether `hawser run` and `hawser up --capture` can do without a proxy in the way of the
+/// data.
 fn capturing() -> Check {
     let name = "capturing in the kernel";
     let group = RunGroup::create();

@@ -50,8 +50,8 @@ pub(super) fn list_json(
     json!({ "rules": shown.map(rule).collect::<Vec<_>>() })
 }
 
-/// What the rules make of a connection; with `all`, what each has to do with it. With a gateway for
-/// `gateway`, also which way it takes.
+/// Describes the verdict of the rules on a connection; with `all`, the effect of each rule. With a
+/// gateway in use as `gateway`, also the route.
 pub(super) fn test_text(
     set: &RuleSet,
     facts: &Facts<'_>,
@@ -115,8 +115,8 @@ pub(super) fn test_json(set: &RuleSet, facts: &Facts<'_>, gateway: Option<Gatewa
     json!({ "verdict": fields.map(field).collect::<Map<_, _>>(), "way": way, "rules": rules })
 }
 
-/// Which way such a connection takes where there is a gateway, and why, as far as that can be told
-/// without the links of the moment.
+/// Returns the route of such a connection where there is a gateway, with the reason, as far as both
+/// are known without the current links.
 fn way(usage: GatewayUse, verdict: &Verdict) -> (&'static str, String) {
     let (by, why) = ruled(usage, verdict, false, false);
     let way = match by {
@@ -131,7 +131,7 @@ fn way(usage: GatewayUse, verdict: &Verdict) -> (&'static str, String) {
     (way, format!("{why}{unless}"))
 }
 
-/// What a verdict says, field by field, and the places of the rules for it.
+/// Returns the fields of a verdict, with the places of the rules for each.
 fn fields(verdict: &Verdict) -> [(&'static str, String, Option<usize>); 4] {
     let avoid: Vec<&str> = verdict.avoid.iter().map(|avoid| avoid.name()).collect();
     let avoid = match avoid.is_empty() {

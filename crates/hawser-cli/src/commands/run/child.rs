@@ -77,7 +77,7 @@ fn code(status: ExitStatus) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
-/// Where the system would find `program`.
+/// Returns the path at which the system would find `program`.
 pub(super) fn find(program: &OsStr) -> Option<PathBuf> {
     let path = Path::new(program);
     if path.components().count() > 1 || path.is_absolute() {
@@ -123,7 +123,7 @@ impl Signals {
     }
 }
 
-/// Whether a terminal sends what is typed there to our process group.
+/// Returns whether a terminal sends what is typed there to our process group.
 fn in_foreground() -> bool {
     let own = Some(getpgrp());
     let terminals = [

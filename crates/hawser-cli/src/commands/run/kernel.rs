@@ -24,7 +24,7 @@ pub(super) struct Kernel {
     group: RunGroup,
 }
 
-/// What the kernel's tables are filled from.
+/// Sources of the kernel's tables.
 pub(super) struct Sources<'a> {
     pub(super) direct: &'a Direct,
     pub(super) links: Links,

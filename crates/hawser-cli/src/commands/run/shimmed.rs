@@ -57,7 +57,7 @@ pub(super) async fn run<D: Dialer>(
     Ok(code)
 }
 
-/// Waits for connections of what the program has left running; whoever asks us to end ends them.
+/// Waits for the connections of processes that the program has left running; a signal ends them.
 async fn outlive(registry: &Registry) {
     let mut left = registry.living();
     if left > 0 {
@@ -81,7 +81,7 @@ pub(super) struct LeadsOut {
     pub(super) links: Links,
     /// Names of links; empty for all.
     pub(super) wanted: Vec<String>,
-    /// What no link leads to, the gateway may.
+    /// True if connections that no link can carry may go over the gateway.
     pub(super) by_gateway: bool,
     pub(super) routes: Routes,
 }
@@ -114,7 +114,7 @@ fn say_if_unaffected(args: &RunArgs) {
     }
 }
 
-/// Where the library may lie: programs of other users must reach it too.
+/// Returns the folders for the library: programs of other users must be able to read it.
 fn folders(setup: &Setup) -> Vec<PathBuf> {
     let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let mut folders = vec![env::temp_dir(), setup.state.path().to_owned()];

@@ -23,9 +23,9 @@ use crate::setup::{Setup, show};
 pub(crate) struct Door {
     /// Accepts sessions and hands out their streams.
     pub(crate) gateway: Gateway,
-    /// Who may come in.
+    /// The clients that may connect.
     pub(crate) store: Arc<GatewayStore>,
-    /// Where it listens, with the real port.
+    /// Address at which it listens, with the real port.
     pub(crate) listen: SocketAddr,
     /// Good for one client.
     pub(crate) invite: Invite,
@@ -121,7 +121,7 @@ pub(crate) async fn watch_peers(gateway: Weak<Gateway>, store: Arc<GatewayStore>
     }
 }
 
-/// What `--advertise` says, checked before anything is opened.
+/// Returns the addresses of `--advertise`, checked before anything is opened.
 fn told_addresses(config: &ServeConfig) -> anyhow::Result<Vec<hawser_config::HostPort>> {
     let told = config.advertise.clone();
     ensure!(
@@ -218,7 +218,7 @@ impl Admission for Enrolled {
 
 /// The file that remembers what invites advertise.
 pub(crate) const ADDRESSES: &str = "addresses.json";
-/// How long an invite is good for when nobody says.
+/// Default time for which an invite is valid.
 pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(24 * 3600);
 const PEERS_PERIOD: Duration = Duration::from_secs(1);
 const MAX_UNUSED_INVITES: usize = 1000;

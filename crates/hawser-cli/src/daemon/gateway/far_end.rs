@@ -1,4 +1,4 @@
-//! What `serve` and `receive` share: a daemon whose port is open to clients.
+//! Common parts of `serve` and `receive`: a daemon whose port is open to clients.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,11 +31,11 @@ pub(crate) struct FarEnd<'a> {
     pub(crate) state: &'a StateDir,
     pub(crate) config: &'a ServeConfig,
     pub(crate) role: Role,
-    /// Where the invite is written to.
+    /// File into which the invite is written.
     pub(crate) invite_file: Option<&'a Path>,
-    /// What a client does with the invite.
+    /// Command that a client runs with the invite.
     pub(crate) command: &'a str,
-    /// What `hawser status` shows beside the door.
+    /// Counters that `hawser status` shows beside the port's.
     pub(crate) relay: Option<Arc<GatewayCounters>>,
 }
 
@@ -50,7 +50,7 @@ impl FarEnd<'_> {
             .context("can't follow the links")?;
         let door = Door::open(self.setup, self.state, self.config, links.clone()).await?;
         door.announce(self.invite_file, self.command)?;
-        // Whoever sees the address finds the invite.
+        // The invite is written before the address appears, so that readers of the address find it.
         daemon.set_listen(door.listen);
         let gateway = Arc::new(door.gateway);
         daemon.show(GatewaySubject {
@@ -82,7 +82,7 @@ async fn accept(daemon: &Daemon, gateway: &Gateway, serve: impl Fn(Incoming)) {
     }
 }
 
-/// What `hawser status` shows of a gateway.
+/// The parts of a gateway that `hawser status` shows.
 struct GatewaySubject {
     gateway: Weak<Gateway>,
     relay: Option<Arc<GatewayCounters>>,

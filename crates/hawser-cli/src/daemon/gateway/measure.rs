@@ -1,4 +1,4 @@
-//! What `hawser bench` measures against, at the gateway's end.
+//! The gateway's end of the measurements of `hawser bench`.
 
 use hawser_front::bonded::Bonded;
 use hawser_front::gateway::IncomingStream as _;

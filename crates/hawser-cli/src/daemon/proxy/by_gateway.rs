@@ -52,7 +52,7 @@ impl Drop for ByGateway {
     }
 }
 
-/// What the director has done with the gateway, as it is shown.
+/// Returns the director's record of the gateway, in the form of the control API.
 pub(crate) fn status(report: &GatewayReport) -> GatewayStatus {
     GatewayStatus {
         usage: report.usage.name().to_owned(),

@@ -18,13 +18,13 @@ use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Whose connections are captured.
+/// Programs whose connections are captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Those of every program of this host.
+    /// All programs of this host.
     System,
-    /// Those of the programs in a control group and below it: a folder, or a path from the root of
-    /// the hierarchy.
+    /// The programs in a control group and below it: a folder, or a path from the root of the
+    /// hierarchy.
     Group(PathBuf),
 }
 
@@ -39,13 +39,13 @@ impl Scope {
     }
 }
 
-/// What is captured by, and what is known when it begins.
+/// The parts of a capture, and the facts known as it begins.
 pub(crate) struct Capturing<'a> {
     pub(crate) scope: &'a Scope,
     pub(crate) policy: ConnectionPolicy,
     pub(crate) director: SharedDirector,
     pub(crate) rules: watch::Receiver<Arc<RuleSet>>,
-    /// What the gateway is for, where there is one.
+    /// Use of the gateway, where there is one.
     pub(crate) gateway: Option<GatewayUse>,
 }
 
@@ -85,8 +85,8 @@ impl Capturing<'_> {
 }
 
 impl Captured {
-    /// Ends it: new connections are made as without it first, and only then nobody takes what is
-    /// redirected.
+    /// Ends the capture. First new connections are no longer redirected; only then the port for
+    /// redirected ones closes.
     pub(crate) async fn end(mut self) {
         self.places.abort();
         // The programs in the kernel go with it.

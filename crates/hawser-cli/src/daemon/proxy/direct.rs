@@ -98,8 +98,8 @@ impl Direct {
     }
 }
 
-/// What the director knows, as it is shown, where so many connections went over sessions with their
-/// destinations.
+/// Returns the director's state, in the form of the control API; `over_peers` connections went over
+/// sessions with their destinations.
 pub(crate) fn status(director: &SharedDirector, over_peers: u64) -> ConnectionsStatus {
     let report = director.report();
     let placing = |link: &LinkReport| PlacingStatus {
@@ -176,7 +176,8 @@ fn probe(
     Prober::new(director, &config.connection, budget).run()
 }
 
-/// What measuring may still move today, as the ledger has it; nothing where that can't be used.
+/// Bytes that measurements may still move today, by the usage database; nothing where that cannot
+/// be used.
 struct Budget {
     ledger: Option<SharedLedger>,
     daily: ByteCount,
@@ -195,7 +196,7 @@ impl ProbeBudget for Budget {
     }
 }
 
-/// What is counted and learned, and where it is kept.
+/// Counters and estimates, and the place where they are kept.
 #[derive(Clone)]
 struct Books {
     director: SharedDirector,
@@ -229,7 +230,7 @@ async fn obey(director: SharedDirector, mut rules: ConnectionRules) {
     }
 }
 
-/// What is remembered from one run to the next; nothing where the ledger can't be used.
+/// The memory from one run to the next; nothing where the usage database cannot be used.
 #[derive(Clone)]
 struct Memory(Option<SharedLedger>);
 

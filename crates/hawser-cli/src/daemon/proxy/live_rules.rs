@@ -30,7 +30,7 @@ struct Shared {
 
 #[derive(Debug)]
 struct Known {
-    /// What the files said when they were last read.
+    /// The rules of the files when they were last read.
     read: UserRules,
     said: Said,
     seen: [Option<Stamp>; 2],
@@ -60,7 +60,7 @@ impl LiveRules {
         self.shared.set.subscribe()
     }
 
-    /// Where the user's are kept.
+    /// Returns the files of the user's rules.
     pub(crate) fn files(&self) -> &RuleFiles {
         &self.shared.files
     }
@@ -70,7 +70,8 @@ impl LiveRules {
         self.shared.lock().said.rules.len()
     }
 
-    /// Puts a rule ahead of all others until the daemon ends. Whether there is room for one more.
+    /// Puts a rule ahead of all others until the daemon ends. Returns whether there is room for one
+    /// more.
     pub(crate) fn add(&self, rule: Rule) -> bool {
         self.shared.change(|known| {
             let rules = &mut known.said.rules;
@@ -190,7 +191,7 @@ async fn watch(shared: Weak<Shared>) {
 }
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// As many as the kernel's program asks at all.
+/// The most rules that the kernel's program evaluates.
 const MAX_SAID: usize = 64;
 
 #[cfg(test)]

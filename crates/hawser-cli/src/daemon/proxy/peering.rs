@@ -23,7 +23,7 @@ use crate::daemon::proxy::rules::LinkRuleStore;
 use crate::daemon::proxy::session::{Choice, ClientMaker, ENROL_PATIENCE, Target};
 use crate::setup::Setup;
 
-/// What peers are dialed with, and watched by.
+/// The parts that dial and watch peers.
 pub(crate) struct Peering {
     pub(crate) finder: PeerFinder,
     pub(crate) sessions: PeerSessions,

@@ -10,7 +10,7 @@ use hawser_types::{ByteCount, Instant, Rate};
 
 use crate::daemon::subject::PlacedRange;
 
-/// What is remembered of them; `since_1970` is now.
+/// Returns the remembered connections; `since_1970` is now.
 pub(crate) fn report(
     director: &SharedDirector,
     which: PlacedRange,
@@ -83,7 +83,7 @@ fn destination(story: &Story) -> String {
     }
 }
 
-/// Why it went where it went first, for programs and for people.
+/// Returns the reason for the first choice, for programs and for people.
 fn why(story: &Story) -> (&'static str, String) {
     let is_systems = story
         .tries
@@ -119,7 +119,7 @@ fn why(story: &Story) -> (&'static str, String) {
     }
 }
 
-/// What the rules said of it, where they said anything.
+/// Returns the rules that applied to it.
 fn rules(story: &Story) -> Vec<PlacedRule> {
     let verdict = &story.verdict;
     let avoid: Vec<&str> = verdict.avoid.iter().map(|avoid| avoid.name()).collect();

@@ -65,12 +65,12 @@ impl LinkRuleStore {
         self.ledger.clone()
     }
 
-    /// What the rules come to today.
+    /// Returns the effect of the rules today.
     pub(crate) fn in_force(&self) -> BTreeMap<String, LinkRules> {
         self.lock().in_force(today())
     }
 
-    /// What they come to today for connections that go over one link each.
+    /// Returns the effect of the rules today on connections that go over one link each.
     pub(crate) fn for_director(&self) -> AllLinkRules {
         let inner = self.lock();
         let costs = |rule: &Rule| rule.price > 0.0 || rule.allowance.is_some();
@@ -94,7 +94,7 @@ impl LinkRuleStore {
         self.write().await;
     }
 
-    /// What is allowed on a link, and what it has used; none where there is no rule and no use.
+    /// Returns the rules for a link, and its use; none where there is no rule and no use.
     pub(crate) fn allowed(&self, name: &str) -> Option<LinkAllowed> {
         self.lock().allowed(name, today())
     }
@@ -190,7 +190,7 @@ impl LinkRuleStore {
     }
 }
 
-/// What was counted of one client's sessions, one after the other.
+/// The counted traffic of one client's sessions, one after the other.
 #[derive(Debug, Default)]
 struct Counted {
     session: String,
@@ -201,8 +201,8 @@ struct Counted {
 }
 
 impl Counted {
-    /// What is new of what the session has `moved` by now over its links, by their names; of links
-    /// that are `there`, or were while the session had them.
+    /// Returns the new part of the traffic that the session has `moved` by now over its links, by
+    /// their names; for links that are `there`, or were while the session had them.
     fn news(
         &mut self,
         session: &str,
@@ -224,7 +224,7 @@ impl Counted {
     }
 }
 
-/// What keeps one client to the rules.
+/// The task that keeps one client to the rules.
 pub(crate) struct Keeping {
     rules: Arc<LinkRuleStore>,
     links: Links,

@@ -1,4 +1,4 @@
-//! What is said to a daemon, written into its configuration.
+//! Run-time changes, written into the daemon's configuration.
 
 use std::path::Path;
 
@@ -47,7 +47,7 @@ pub(crate) fn set_link(config: &Path, said: &CheckedChange) -> anyhow::Result<()
     })
 }
 
-/// Which of the `[[link]]` speaks of the link.
+/// Returns the index of the `[[link]]` with this name.
 fn place_of(document: &DocumentMut, name: &str, config: &Path) -> Result<Option<usize>, Usage> {
     let is_it = |link: &Table| link.get("name").and_then(Item::as_str) == Some(name);
     match document.get(LINK) {

@@ -18,12 +18,12 @@ use super::links::Links;
 use super::rules::LinkRuleStore;
 use crate::setup::Setup;
 
-/// What is chosen for all sessions of a daemon, later ones too.
+/// The choices for all sessions of a daemon, later ones too.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionChoice {
-    /// What places their chunks.
+    /// Policy for their chunks.
     pub(crate) scheduler: ChunkPolicy,
-    /// What they travel over.
+    /// Their transport.
     pub(crate) transport: TransportChoice,
 }
 
@@ -40,7 +40,7 @@ impl SessionChoice {
     }
 }
 
-/// How to reach a gateway, and whether it knows this client.
+/// Address of a gateway, and whether it knows this client.
 pub(crate) struct Target {
     /// The gateway, and the invite where one was given.
     pub(crate) config: ClientConfig,
@@ -98,7 +98,7 @@ impl Target {
     }
 }
 
-/// What the clients of one daemon have in common.
+/// Common parts of the clients of one daemon.
 pub(crate) struct ClientMaker {
     state: StateDir,
     session: SessionConfig,
@@ -106,7 +106,7 @@ pub(crate) struct ClientMaker {
 }
 
 impl ClientMaker {
-    /// For clients with the key of `state`, over those `links`, or over all.
+    /// Creates clients with the key of `state`, over those `links`, or over all.
     pub(crate) fn new(setup: &Setup, state: &StateDir, links: &[String]) -> Self {
         Self {
             state: state.clone(),
@@ -151,7 +151,7 @@ fn machine_name() -> String {
     name.trim().to_owned()
 }
 
-/// How many streams a gateway may open here at once.
+/// Number of streams a gateway may open here at once.
 const MAX_STREAMS: u32 = 1024;
-/// How long enrolling may take.
+/// Longest time for enrolling.
 pub(crate) const ENROL_PATIENCE: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! What can be changed of `hawser up` while it runs: links, policies, the gateway, rules.
+//! Changes of `hawser up` while it runs: links, policies, the gateway, rules.
 //!
 //! Each change is checked first, then written down where that is asked for, then done: where
 //! something is wrong with it nothing has changed. Only what is wrong with another file shows too
@@ -20,7 +20,7 @@ use crate::daemon::refusal::{Changed, MAX_RULE, Refused};
 use crate::rule_files::edit;
 
 impl ClientSubject {
-    /// How links are chosen, and how else they may be.
+    /// Returns how links are chosen, and the alternatives.
     pub(crate) fn policy_status(&self) -> PolicyStatus {
         let director = self.director.as_ref();
         let name = |it: &str| it.to_owned();

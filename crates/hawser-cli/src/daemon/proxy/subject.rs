@@ -1,4 +1,4 @@
-//! What `hawser up` shows of itself.
+//! The state that `hawser up` shows.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -23,11 +23,11 @@ use crate::daemon::refusal::Changed;
 use crate::daemon::subject::{PathFacts, PlacedRange, Subject, View};
 use crate::setup::{Setup, link_list};
 
-/// What `hawser status` shows of `hawser up`.
+/// The parts of `hawser up` that `hawser status` shows.
 pub(crate) struct ClientSubject {
     /// None where there is no gateway.
     pub(crate) client: Option<Weak<Client>>,
-    /// Who places connections on links, and decides which go straight.
+    /// Places connections on links, and decides which bypass the gateway.
     pub(crate) director: Option<SharedDirector>,
     /// Sessions with destinations themselves.
     pub(crate) peers: Option<PeerSessions>,
@@ -46,7 +46,7 @@ pub(crate) struct ClientSubject {
 }
 
 impl ClientSubject {
-    /// Of a daemon that has neither sessions nor connections yet.
+    /// Creates the state of a daemon that has neither sessions nor connections yet.
     pub(crate) fn new(
         setup: &Setup,
         wanted: &[String],

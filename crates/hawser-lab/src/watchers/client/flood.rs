@@ -23,7 +23,7 @@ pub(super) fn knock(site: &Site<'_>, rate: u16) -> anyhow::Result<WatcherOutcome
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     WrongToken,
-    /// The token is right, but the page is somebody else's.
+    /// The token is right, but the page is another server's.
     OtherHost,
     /// The token is right, but what is asked is long.
     LongBody,
@@ -66,7 +66,7 @@ fn once(site: &Site<'_>, kind: Kind) -> io::Result<Option<u16>> {
     Ok(status(&answer[..count]))
 }
 
-/// As far as it is taken: who refuses it does not wait for its end.
+/// Sends the body as far as it is taken: a server that refuses it does not read it to its end.
 fn send_body(stream: &mut TcpStream) {
     let block = vec![b'x'; 64 << 10];
     let mut left = BODY;

@@ -1,14 +1,14 @@
-//! What those who look have seen.
+//! The results of the clients.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What became of it.
+/// The results of the clients.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(in crate::watchers) struct WatcherOutcome {
-    /// How many requests had each answer, such as `feed: 503`.
+    /// Number of requests with each answer, such as `feed: 503`.
     pub(in crate::watchers) answers: BTreeMap<String, u64>,
     /// The most feeds that were open at once and not read.
     pub(in crate::watchers) most_feeds: usize,
@@ -26,7 +26,7 @@ impl WatcherOutcome {
         *self.answers.entry(format!("{what}: {status}")).or_default() += 1;
     }
 
-    /// How many requests had an answer that is for those who may ask.
+    /// Returns the number of requests whose answer is for permitted clients only.
     pub(in crate::watchers) fn let_in(&self) -> u64 {
         let granted = |(what, _): &(&String, &u64)| what.ends_with(": 200");
         self.answers
@@ -36,7 +36,7 @@ impl WatcherOutcome {
             .sum()
     }
 
-    /// What became of both.
+    /// Returns the sum of both.
     pub(in crate::watchers) fn and(mut self, other: Self) -> Self {
         for (answer, count) in other.answers {
             *self.answers.entry(answer).or_default() += count;

@@ -62,10 +62,10 @@ pub(super) const FEED: &str = "GET /api/v1/feed";
 
 pub(super) const ASK: &str = "POST /api/v1/ask";
 
-/// For an answer to come.
+/// Time for an answer to come.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Said when everybody has come.
+/// Printed when all clients are connected.
 pub(in crate::watchers) const READY: &str = "ready";
 
 #[cfg(test)]

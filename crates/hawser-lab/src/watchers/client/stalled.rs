@@ -1,4 +1,4 @@
-//! Feeds that nobody reads.
+//! Feeds that are not read.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use super::outcome::WatcherOutcome;
 use super::site::{FEED, Site, say_ready, status};
 
-/// Asks for so many feeds, and reads none of them. Whoever is refused, or sent away, comes back as
-/// he is told to: so there are as many who want one all the time.
+/// Asks for so many feeds, and reads none of them. A client that is refused or cut off comes back
+/// after the time that refusals name, so that there are always as many.
 pub(super) fn stall(site: &Site<'_>, feeds: u16) -> anyhow::Result<WatcherOutcome> {
     let mut seen = WatcherOutcome::default();
     let mut seats: Vec<Seat> = (0..feeds).map(|_| Seat::take(site, &mut seen)).collect();
@@ -41,7 +41,7 @@ pub(super) fn stall(site: &Site<'_>, feeds: u16) -> anyhow::Result<WatcherOutcom
 }
 
 enum Seat {
-    /// Until somebody comes again.
+    /// Empty until this time.
     Empty(Instant),
     Taken(Feed),
 }
@@ -128,5 +128,5 @@ const WHAT: &str = "feed";
 /// Bytes; the kernel takes at least its own minimum.
 const ROOM: usize = 4096;
 const PAUSE: Duration = Duration::from_millis(100);
-/// What a refusal says (`Retry-After`).
+/// Pause that a refusal names (`Retry-After`).
 const RETRY: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! What is said of a link while a daemon runs.
+//! Changes of a link's rules while a daemon runs.
 
 use hawser_config::{Config, ConfigError};
 use hawser_control::LinkChange;
@@ -16,7 +16,7 @@ pub(crate) struct CheckedChange {
     pub(crate) up: Option<LinkUse>,
     pub(crate) down: Option<LinkUse>,
     weight: Option<f64>,
-    /// Of a gigabyte, and what it is counted in.
+    /// Price of a gigabyte, and its currency.
     price: Option<(f64, String)>,
     /// Within: none, as much as wanted.
     allowance: Option<Option<ByteCount>>,
@@ -56,14 +56,14 @@ impl CheckedChange {
         })
     }
 
-    /// Whether it says nothing at all.
+    /// Returns whether it says nothing at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.up.is_none() && self.down.is_none() && self.keys.is_empty()
     }
 }
 
 impl LinkRuleStore {
-    /// Whether anything was said of a link with this name, in the configuration or since.
+    /// Returns whether anything was said of a link with this name, in the configuration or since.
     pub(crate) fn knows(&self, name: &str) -> bool {
         self.lock().rules.contains_key(name)
     }
@@ -115,7 +115,7 @@ impl LinkRuleStore {
     }
 }
 
-/// What the configuration is to say of the link, but for when it is used.
+/// Returns the keys of the link for the configuration, except its use.
 fn keys(change: &LinkChange) -> Vec<(&'static str, Option<Value>)> {
     let mut keys = Vec::new();
     if let Some(weight) = change.weight {

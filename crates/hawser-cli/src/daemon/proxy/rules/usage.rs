@@ -1,18 +1,18 @@
-//! How much has gone over each link this month.
+//! Traffic of each link this month.
 
 use std::collections::BTreeMap;
 
 use hawser_sched::rules::{Date, Direction, Usage};
 use hawser_types::ByteCount;
 
-/// What every link has used, and what of it is not in the ledger yet.
+/// The traffic of every link, and the part of it that is not in the usage database yet.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
     usage: BTreeMap<String, Usage>,
     pending: BTreeMap<String, Usage>,
 }
 
-/// What one who moves bytes had sent and received over each link when last looked at.
+/// The bytes that one source had sent and received over each link at the last look.
 #[derive(Debug)]
 pub(super) struct Seen<Link>(BTreeMap<Link, [ByteCount; 2]>);
 
@@ -23,7 +23,7 @@ impl<Link> Default for Seen<Link> {
 }
 
 impl<Link: Ord> Seen<Link> {
-    /// What is new of what was `moved` over a link in all.
+    /// Returns the new part of the traffic that was `moved` over a link in all.
     pub(super) fn news(&mut self, link: Link, moved: [ByteCount; 2]) -> [ByteCount; 2] {
         let before = self.0.insert(link, moved).unwrap_or_default();
         [moved[0] - before[0], moved[1] - before[1]]
@@ -39,7 +39,7 @@ impl Accounts {
         }
     }
 
-    /// What a link has used this month.
+    /// Returns the month's traffic of a link.
     pub(super) fn usage(&self, link: &str, today: Date, reset_day: u8) -> Usage {
         let known = self.usage.get(link).copied();
         let mut usage = known.unwrap_or_else(|| Usage::begin(today, reset_day));
@@ -65,7 +65,7 @@ impl Accounts {
         add(&mut self.pending, link, &new);
     }
 
-    /// What is to be written to the ledger; give it back when that fails.
+    /// Takes the part that is not in the usage database yet; give it back when writing fails.
     pub(super) fn take_pending(&mut self) -> BTreeMap<String, Usage> {
         std::mem::take(&mut self.pending)
     }
