@@ -1,6 +1,6 @@
 //! The experiments as commands, each short, on the real kernel and with the real Hawser binary:
-//! they measure something of everybody they name. Where namespaces cannot be made each test says so
-//! and is skipped.
+//! they measure something of every contender that they name. Where namespaces cannot be made each
+//! test says so and is skipped.
 
 mod common;
 
@@ -269,8 +269,8 @@ fn a_lost_link_costs_only_what_was_on_it_in_each_way() {
             return;
         };
         let case = &report["cases"][0];
-        // How soon nobody is caught any more is recorded, and not asserted: it is long over by
-        // then.
+        // The time until no connection is caught any more is recorded, and not asserted: it is over
+        // long before this.
         let number = |visit: &Value, place: usize| visit[place].as_f64().unwrap();
         let all = list(&case["visits"]).iter();
         let late: Vec<_> = all.filter(|visit| number(visit, 0) > 2.5).collect();

@@ -75,7 +75,7 @@ function show({ refused }) {
 
 let isPainting = false;
 
-/** Shows all at the next frame; a page that nobody sees is not drawn. */
+/** Shows all at the next frame; a page that is not visible is not drawn. */
 function paint() {
   if (isPainting) return;
   isPainting = true;

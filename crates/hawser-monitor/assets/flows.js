@@ -24,7 +24,7 @@ export function showFlows(latest) {
   find('flow-table').hidden = flows.length === 0;
 }
 
-/** Asks for connections and reasons from time to time, while somebody looks. */
+/** Asks for connections and reasons from time to time, while the page is visible. */
 export function watchFlows() {
   find('filter').addEventListener('input', () => status && showFlows(status));
   setInterval(() => {
@@ -170,7 +170,7 @@ function whyPlaced(one) {
   const chose = first && one.candidates.length ? `${who} chose ${first}` : 'It went as the system’s routes have it';
   const user = one.user === null || one.user === undefined ? '' : `, run by user ${one.user}`;
   const parts = [
-    h('p', {}, printable(`${clock(one.at_unix_ms)}: ${one.program ?? 'somebody'}${user}, to ${one.destination} by ` +
+    h('p', {}, printable(`${clock(one.at_unix_ms)}: ${one.program ?? 'an unknown program'}${user}, to ${one.destination} by ` +
       `${one.protocol}, ${one.class}; expected to send ${size(one.expected_up_bytes)} and receive ` +
       `${size(one.expected_down_bytes)}. ${chose}, since ${one.meaning}.`)),
   ];

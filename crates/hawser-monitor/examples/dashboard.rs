@@ -31,7 +31,7 @@ async fn main() -> ExitCode {
     };
     let daemon = Arc::new(Made::new(wanted));
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, wanted.port));
-    // Nobody's secret: there is nothing behind it.
+    // No secret: there is nothing behind it.
     let token = Token::new("example");
     let (_tokens, tokens) = watch::channel(token.clone());
     let server = match Server::bind(address, tokens, daemon.clone()) {

@@ -53,7 +53,8 @@ fn a_link_that_falls_silent_is_left_out_until_it_answers_again() {
             codes.push(code);
         }
         assert_eq!(in_a_row, 6, "{codes:?} {}", stage.log());
-        // Whoever waited for an answer over it was told, and nobody had to wait for a time-out.
+        // Connections that waited for an answer over it got an error, and none had to wait for a
+        // time-out.
         let told = codes.iter().filter(|code| **code == NOT_CONNECTED).count();
         assert!(told > 0 && !codes.contains(&TIMED_OUT), "{codes:?}");
         assert_eq!(stage.state("dsl"), "suspect");
@@ -87,7 +88,7 @@ fn what_rules_keep_off_a_link_is_asked_for_over_it_by_nobody() {
     captured(name, |stage| {
         let (group, neighbour) = (&stage.group, &stage.neighbour);
         neighbour.ip("route add blackhole 10.1.0.2/32");
-        // Only by lte anybody could have found out that dsl is silent.
+        // Only a connection over lte could show that dsl is silent.
         let url = format!("http://{SERVER}:{KEPT_OFF_LTE}/");
         let codes = [(); 2].map(|()| ask(group, &url, 2).0);
         assert_eq!(codes, [TIMED_OUT; 2], "{}", stage.log());
@@ -329,7 +330,7 @@ pub(crate) fn in_hierarchy(group: &RunGroup) -> String {
 }
 
 const SERVER: &str = "10.99.0.1";
-/// Nobody listens there, so that it answers with a refusal.
+/// No program listens there, so that it answers with a refusal.
 const KEPT_OFF_LTE: u16 = 82;
 /// The server sends back the datagrams that come here.
 const ECHO: u16 = 9007;

@@ -231,7 +231,7 @@ fn cut(cut: impl FnOnce(&Neighbour)) {
         let caught = connect_many(proxy, 100, EVERY).await.len();
         assert_eq!(caught, 100, "{}", daemon.log());
         let moved_over = status(&place)["moved_over"].as_u64();
-        // Then none is caught any more: nobody has waited for the lost link.
+        // Then none is caught any more: no connection has waited for the lost link.
         let later = connect_many(proxy, 200, EVERY).await.len();
         assert_eq!(later, 200, "{}", daemon.log());
         let after = status(&place);
@@ -322,7 +322,7 @@ pub(crate) fn serve_there(
     is_ready.recv().unwrap();
 }
 
-/// Serves much in the neighbour, but sends whoever comes by dsl to sign in.
+/// Serves much in the neighbour, but redirects clients on dsl to sign in.
 pub(crate) fn serve_web(neighbour: &Neighbour) {
     serve(neighbour, ("0.0.0.0", 81), |mut stream| async move {
         let by_dsl = stream.peer_addr()?.ip().to_string() == "10.1.0.2";

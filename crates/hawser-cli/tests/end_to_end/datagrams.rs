@@ -52,7 +52,7 @@ fn a_gateway_carries_datagrams_to_addresses_and_names_and_nowhere_else() {
         let client = Client::associate(proxy).await;
         let by_address = [&[1, 127, 0, 0, 1][..], &port].concat();
         let by_name = [&b"\x03\x09localhost"[..], &port].concat();
-        // Where the gateway lets nobody go.
+        // A destination that the gateway refuses.
         client.send(&[1, 10, 0, 0, 1, 0, 53], b"lost").await;
         for (payload, to) in [
             (&b"first"[..], &by_address),

@@ -142,7 +142,7 @@ fn a_stream_shows_the_program_that_asked_for_it() {
     }
     let place = Place::new();
     let _gateway = place.serve();
-    // Everything goes over the gateway: at first nobody needs to know who asks, then a rule says
+    // Everything goes over the gateway: at first the programs need not be known, then a rule says
     // more of ways, which is not so much that connections wait for long.
     for rules in ["", "[[rule]]\nport = 1\nmode = \"direct\"\n"] {
         let config = place.path("hawser.toml");
@@ -157,7 +157,7 @@ fn a_stream_shows_the_program_that_asked_for_it() {
             .arg(format!("http://{silent}/"))
             .spawn()
             .unwrap();
-        // It was open before anybody looked.
+        // It was open before the first look.
         let _destination = listener.accept().unwrap();
         let stream = || json(&place, "streams")["sessions"][0]["streams"][0].clone();
         let is_named = || stream()["program"] == "curl";

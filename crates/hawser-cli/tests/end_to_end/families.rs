@@ -186,7 +186,7 @@ fn add_link(neighbour: &Neighbour, net: u8, name: &str, families: Families) {
         ));
     }
     if families.v6 {
-        // Without one of these nobody looks whether a neighbour is still there.
+        // Without one of these the kernel does not check whether a neighbour is still there.
         neighbour.ip(&format!("address add fe80::1/64 dev {name} nodad"));
         ip(&format!("address add fe80::2/64 dev {name} nodad"));
         let at = format!("2001:db8:{net}::");

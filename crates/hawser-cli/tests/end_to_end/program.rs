@@ -96,7 +96,7 @@ impl Place {
         format!("@{}", self.path("invite").display())
     }
 
-    /// What `hawser status --json` says; none when nobody answers.
+    /// What `hawser status --json` says; none when no daemon answers.
     pub(crate) fn status(&self, state: &str) -> Option<Value> {
         let ended = self.run(state, &["status", "--json"]);
         (ended.code == 0).then(|| serde_json::from_str(&ended.out).unwrap())

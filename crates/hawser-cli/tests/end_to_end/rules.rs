@@ -73,7 +73,7 @@ fn the_rules_are_those_of_the_daemon_that_runs() {
         let words: Vec<&str> = line.split_whitespace().collect();
         place.run("client", &words)
     };
-    // Nobody names the configuration again.
+    // The configuration is not named again.
     let list = run("rule list").out;
     assert!(list.contains("1 user: program bulk: class bulk"), "{list}");
     let tested = run("rule test --program bulk --to 192.0.2.1:9").out;

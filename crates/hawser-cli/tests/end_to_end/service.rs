@@ -152,8 +152,8 @@ fn root_looks_after_the_gateway_that_runs_as_another_user() {
     gateway.end();
 }
 
-/// The invite's secret part, both ends' private keys and the dashboard's token, in every way that
-/// somebody might write them.
+/// The invite's secret part, both ends' private keys and the dashboard's token, in every
+/// encoding that might be written.
 fn secrets(place: &Place) -> Vec<String> {
     let invite = read(&place.path("invite"));
     let (_, fragment) = invite.trim().split_once('#').unwrap();
@@ -180,5 +180,5 @@ fn secrets(place: &Place) -> Vec<String> {
     written.chain(texts).collect()
 }
 
-/// Nobody in particular.
+/// A user without rights of its own.
 const SERVICE: u32 = 61_234;

@@ -230,7 +230,7 @@ pub(crate) fn shape(neighbour: &Neighbour, link: &str, rate: &str) -> bool {
     tc.status().is_ok_and(|status| status.success())
 }
 
-/// Serves more than anybody waits for, to whoever comes, on port 81.
+/// Serves endless bodies to all clients on port 81.
 fn serve_much(neighbour: &Neighbour) {
     serve_there(neighbour, async move |ready| {
         let listener = TcpListener::bind("10.99.0.1:81").await.unwrap();

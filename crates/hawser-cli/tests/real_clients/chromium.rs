@@ -48,7 +48,7 @@ impl Chromium {
         let family = Family::start(&mut command);
         let mut chromium = Self {
             _family: family,
-            // Opened for both, it waits for nobody.
+            // Opened for reading and writing, so that opening does not wait.
             to: OpenOptions::new().read(true).write(true).open(&to).unwrap(),
             from: messages(&from),
             events: Vec::new(),

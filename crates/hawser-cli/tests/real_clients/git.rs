@@ -47,7 +47,7 @@ fn publish(place: &Place, nginx: &Nginx) {
     std::os::unix::fs::symlink(nginx.path("work.git"), work.join(".git")).unwrap();
 }
 
-/// Runs git without anybody's settings, and returns what it wrote.
+/// Runs git without settings of users or the system, and returns what it wrote.
 fn git(place: &Place, arguments: &[&str]) -> String {
     let mut git = Command::new("git");
     git.args(arguments)

@@ -30,7 +30,7 @@ impl Nginx {
         started.unwrap_or_else(|| panic!("nginx: {}", read(&folder.join("error.log"))))
     }
 
-    /// Starts it in another network, where nobody else takes its port.
+    /// Starts it in another network, where no other program takes its port.
     pub(crate) fn start_in(network: &Namespace, place: &Place, address: SocketAddr) -> Self {
         let folder = folder(place);
         let command = network.command(find("nginx").unwrap());

@@ -18,7 +18,7 @@ pub fn render_change(change: &Change) -> String {
         Change::LinkHealth { link, to, .. } => match to.as_str() {
             "sound" => format!("{link} answers again"),
             "suspect" => format!("{link} does not answer where others do"),
-            "portal" => format!("somebody on {link} answers in the name of others"),
+            "portal" => format!("another host on {link} answers in the name of destinations"),
             other => format!("{link} is {other}"),
         },
         Change::LinkUse { link, up, down } => format!("{link} is used: {}", usage(*up, *down)),

@@ -81,7 +81,7 @@ fn head(one: &PlacedConnection) -> String {
         (Some(program), Some(user)) => format!("{program}, run by user {user},"),
         (Some(program), None) => program.clone(),
         (None, Some(user)) => format!("a program of user {user}"),
-        (None, None) => "somebody".to_owned(),
+        (None, None) => "an unknown program".to_owned(),
     };
     let address = match one.address {
         Some(address) if !one.destination.contains(&address.to_string()) => format!(" ({address})"),
@@ -219,7 +219,7 @@ fn end(one: &PlacedConnection) -> String {
     match one.state.as_str() {
         "open" => format!("It is open: {}.", moved()),
         "ended" if one.bytes_sent + one.bytes_received == ByteCount::ZERO => {
-            "It has ended; nobody knows what it moved, if anything.".to_owned()
+            "It has ended; the bytes that it moved are unknown.".to_owned()
         }
         "ended" => format!("It has ended: {}.", moved()),
         "failed" => match &one.error {

@@ -80,7 +80,7 @@ impl Pair<'_> {
             Ok::<_, StepError>((joined, ended))
         })?;
         let watch = emulator.end_watch();
-        let watch = watch.ok_or_else(|| broken("somebody else watched the links"))?;
+        let watch = watch.ok_or_else(|| broken("another watch has replaced this one"))?;
         Ok(self.share(&watch, joined, ended))
     }
 

@@ -147,7 +147,7 @@ async fn send(
 }
 
 async fn receive(endpoint: Endpoint) -> anyhow::Result<Part> {
-    let incoming = endpoint.accept().await.context("nobody came")?;
+    let incoming = endpoint.accept().await.context("no connection arrived")?;
     let connection = incoming.await?;
     let mut stream = connection.accept_uni().await?;
     let (mut began, mut place, mut wrong) = (None, 0, 0);
@@ -189,7 +189,7 @@ fn client_crypto() -> anyhow::Result<QuicClientConfig> {
     let config = rustls::ClientConfig::builder_with_provider(crypto_provider())
         .with_protocol_versions(&[&TLS13])?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anybody))
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate))
         .with_no_client_auth();
     Ok(QuicClientConfig::try_from(config)?)
 }
@@ -206,9 +206,9 @@ fn crypto_provider() -> Arc<CryptoProvider> {
 
 /// Accepts any certificate: in a lab only the peer can answer.
 #[derive(Debug)]
-struct Anybody;
+struct AnyCertificate;
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _key: &CertificateDer<'_>,

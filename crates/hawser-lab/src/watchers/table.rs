@@ -43,7 +43,7 @@ pub(super) fn render(report: &WatchersReport) -> String {
     }
     let [before, after] = report.memory.map(|bytes| bytes as f64 / 1e6);
     text.push_str(&format!(
-        "the daemon's memory: {before:.1} MB before anybody looked, {after:.1} MB when all were gone\n"
+        "the daemon's memory: {before:.1} MB before the first client, {after:.1} MB after the last\n"
     ));
     text
 }

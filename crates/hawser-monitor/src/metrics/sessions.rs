@@ -44,7 +44,7 @@ fn data(text: &mut Text, all: &AllSessions) {
     .put(&[], all.unacknowledged_bytes);
     text.gauge(
         "hawser_channels_in_flight_bytes",
-        "Bytes under way on channels.",
+        "Bytes in flight on channels.",
     )
     .put(&[], all.in_flight_bytes);
     text.gauge(

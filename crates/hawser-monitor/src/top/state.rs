@@ -377,7 +377,7 @@ impl State {
         let mut undone = self.asking.give_up();
         undone.extend(asked.and_then(|asked| asked.change));
         if let Some(change) = undone.pop() {
-            self.complain(&format!("{change}: nobody knows whether that was done"));
+            self.complain(&format!("{change}: it is unknown whether that was done"));
         }
     }
 }

@@ -158,7 +158,7 @@ async fn a_thousand_silent_connections_keep_nobody_out() {
     gets_an_answer(&server).await;
     // Who has shown the token keeps his place.
     assert_eq!(known.ask(ASK, &request("\"policy\"")).await.status, 200);
-    // Most of them are gone, though nobody has waited for anything to pass.
+    // Most of them are gone, though the test has not waited for any time-out.
     let many = silent.len() - 2 * Limits::default().connections;
     for client in &mut silent[..many] {
         client.ended().await;

@@ -57,7 +57,7 @@ fn directory(state: &StateDir) -> Check {
         return Check::fail(name, format!("{path} is no directory"), "give --state DIR");
     }
     match mode {
-        _ if mode & 0o002 != 0 => Check::fail(name, format!("everybody may write {path}"), close),
+        _ if mode & 0o002 != 0 => Check::fail(name, format!("every user may write {path}"), close),
         _ if mode & 0o077 != 0 => {
             let finding = format!("{path} has mode {mode:04o}, others may look into it");
             Check::warn(name, finding, close)

@@ -110,7 +110,7 @@ fn only_the_rule_that_was_meant_goes() {
         own.map(|rule| rule.name.unwrap()).collect()
     };
     let second = text(&mode(Mode::Auto, "b"));
-    // Somebody has removed the first meanwhile: the second is the first now.
+    // Another program has removed the first meanwhile: the second is the first now.
     remove(&files, 1, 0, None).unwrap();
     let error = remove(&files, 2, 0, Some(&second)).unwrap_err();
     assert!(error.is::<RulesChanged>(), "{error}");

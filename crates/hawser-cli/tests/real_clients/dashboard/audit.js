@@ -1,4 +1,4 @@
-// What would keep somebody from reading or using the page as it is shown now: one line for each.
+// Obstacles to reading or using the page as it is shown now: one line for each.
 (() => {
   const found = [];
   const say = (what, node) => found.push(`${what}: ${node.cloneNode(false).outerHTML ?? node}`.slice(0, 240));

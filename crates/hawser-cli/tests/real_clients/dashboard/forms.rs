@@ -28,7 +28,7 @@ fn the_policy_form_says_and_sets_what_is_in_force() {
     stage.wait_for("the page tells of it", event);
     assert!(!stage.config().contains("ecf"));
 
-    // What somebody else sets is shown, but for what the user is about to change.
+    // Values that another program sets are shown, except those that the user is about to change.
     let choose = "const select = document.querySelector('#policy-form [name=sessions]');
         select.value = 'blest';";
     stage.page.eval(&format!("{{ {choose} 1 }}"));

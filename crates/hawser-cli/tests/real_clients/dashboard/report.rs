@@ -1,4 +1,4 @@
-//! A report as a page: a file, with nobody to ask.
+//! A report as a page: a file without a server.
 
 use std::time::Duration;
 

@@ -105,7 +105,7 @@ impl Stage {
         self.curl(&curl, &["--output", file.to_str().unwrap(), &self.file()])
     }
 
-    /// Begins to download the same file so many times, for nobody.
+    /// Begins to download the same file so many times, and drops what arrives.
     pub(super) fn downloads(&self, times: u32) -> Family {
         let urls = format!("{}?[1-{times}]", self.file());
         self.curl("curl".as_ref(), &["--output", "/dev/null", &urls])

@@ -333,7 +333,7 @@ fn what_comes_of_a_change_is_said() {
     };
     assert_eq!(answered(Ok(refused)), "! dsl: never: gateways? choose none");
     let silent = answered(Err(NoAnswer::NoDaemon));
-    assert_eq!(silent, "! dsl: never: nobody knows whether that was done");
+    assert_eq!(silent, "! dsl: never: it is unknown whether that was done");
 }
 
 #[test]
