@@ -41,7 +41,7 @@ enum Command {
     Demo(Tested),
     /// Measure without limits: speed, and processor time of each process
     Unshaped(UnshapedArguments),
-    /// Measure what it costs that the kernel's programs place connections
+    /// Measure the cost of placing connections by the kernel's programs
     Interception(InterceptionArguments),
     /// Make many short connections through Hawser's port
     Short(Single<short::Options>),
@@ -54,17 +54,17 @@ enum Command {
     /// Let curl, apt-get and a browser load from nginx: over each link, in turns, and by `hawser
     /// run`
     Gain(Arguments<gain::Options>),
-    /// Look for peers among destinations: what it delays, and when one is found
+    /// Look for peers among destinations: added delay, and time until one is found
     Peer(Single<peer::Options>),
-    /// Lose a link with connections open on it and new ones coming, placed in each way
+    /// Lose a link while connections are open on it and new ones are made
     Cut(Single<cut::Options>),
-    /// Measure what transfers lose while many look at the daemon, and some knock who may not
+    /// Measure what transfers lose while many clients monitor the daemon
     Watchers(WatcherArguments),
     /// Send over associations of all links, between Hawser's SCTP and usrsctp
     Association(association::Arguments),
     /// Measure how long messages take beside many busy streams, over TCP and over an association
     Messages(Arguments<messages::Options>),
-    /// Carry sessions over TCP, over associations and over what is chosen, beside usrsctp
+    /// Carry sessions over TCP, over associations and by automatic choice, beside usrsctp
     Transports(transports::Arguments),
     /// Measure associations without limits: speed and processor time, beside usrsctp and QUIC
     AssociationSpeed(association::speed::Arguments),
@@ -84,7 +84,7 @@ enum Command {
         #[arg(default_value = "scenarios")]
         folder: PathBuf,
     },
-    /// Say what the reports of a folder found of what is asked
+    /// List the verdicts of all reports in a folder
     Verdicts {
         /// The folder
         folder: PathBuf,
@@ -110,7 +110,7 @@ enum Command {
 }
 
 impl Cli {
-    /// Does what the arguments ask; the exit code says whether all of it went well.
+    /// Runs the command; the exit code says whether everything was measured.
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Meter(command) => command.execute(),

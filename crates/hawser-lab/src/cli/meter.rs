@@ -33,9 +33,9 @@ pub(super) enum MeterCommand {
     },
     /// Time calls of connect, as the input asks
     Connects { server: SocketAddrV4 },
-    /// Keep connections open and make new ones, and write down what becomes of them
+    /// Keep connections open and make new ones, and write down their outcomes
     Visits(VisitArguments),
-    /// Look at a daemon over HTTP until the input ends, and tell what it answered
+    /// Monitor a daemon over HTTP until the input ends, and print its answers
     Watch(WatchArguments),
     /// Serve transfers as a program that embeds the library
     LibraryServe {

@@ -12,7 +12,7 @@ pub(super) struct WatcherArguments {
     /// The scenario file
     #[arg(default_value = "scenarios/eq-50.toml")]
     scenario: PathBuf,
-    /// Take two virtual cables without limits instead, so that processors are what is short
+    /// Take two virtual cables without limits instead, so that processors are the limit
     #[arg(long, conflicts_with = "scenario")]
     unshaped: bool,
     #[command(flatten)]
