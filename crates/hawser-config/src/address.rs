@@ -1,8 +1,8 @@
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-use hawser_types::Host;
+use hawser_types::{Host, HostPortParts, PortPart};
 use ipnet::IpNet;
 
 /// A host to connect to, with an optional port: `gw.example`, `gw.example:7443`, `203.0.113.5`,
@@ -57,24 +57,20 @@ impl FromStr for HostPort {
 
     fn from_str(text: &str) -> Result<Self, HostPortError> {
         let wrong = || HostPortError(text.chars().take(MAX_SHOWN).collect());
-        if let Ok(address) = text.parse::<Ipv6Addr>() {
-            return Ok(Self {
-                host: Host::Ip(address.into()),
-                port: None,
-            });
-        }
-        // A colon within brackets belongs to the address.
-        let end = text.find(']').map_or(0, |bracket| bracket + 1);
-        let (host, port) = match text[end..].split_once(':') {
-            Some((rest, port)) => (&text[..end + rest.len()], Some(port)),
-            None => (text, None),
-        };
-        let host = host.parse().map_err(|_| wrong())?;
-        if matches!(&host, Host::Name(name) if name.has_hyphen_at_edge()) {
+        let parts = HostPortParts::parse(text).map_err(|_| wrong())?;
+        if matches!(&parts.host, Host::Name(name) if name.has_hyphen_at_edge()) {
             return Err(wrong());
         }
-        let port = port.map(|p| read_port(p).ok_or_else(wrong)).transpose()?;
-        Ok(Self { host, port })
+        let port = match parts.port {
+            PortPart::Absent | PortPart::Ambiguous(_) => None,
+            // Nothing can be connected to at port 0.
+            PortPart::Empty | PortPart::Number(0) => return Err(wrong()),
+            PortPart::Number(port) => Some(port),
+        };
+        Ok(Self {
+            host: parts.host,
+            port,
+        })
     }
 }
 
@@ -90,12 +86,6 @@ pub fn read_network(text: &str) -> Option<IpNet> {
     let network = text.parse().ok();
     let network = network.or_else(|| text.parse().ok().map(|ip: IpAddr| IpNet::from(ip)))?;
     (network == network.trunc()).then_some(network)
-}
-
-/// Reads a port to connect to: never 0; digits only.
-fn read_port(text: &str) -> Option<u16> {
-    let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|port| is_digits && *port != 0)
 }
 
 /// Characters of a wrong text in its error: the longest name of the DNS.

@@ -20,8 +20,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use hawser_types::HostError;
 pub use hawser_types::{Host, HostName};
+use hawser_types::{HostError, HostPortFault, HostPortParts, PortPart};
 use serde::{Deserialize, Serialize};
 
 /// A host and a port to connect to.
@@ -45,31 +45,17 @@ impl Destination {
     /// # Errors
     /// The part at fault; [`DestinationError::Port`] when there is neither a port nor a default.
     pub fn parse(text: &str, default_port: Option<u16>) -> Result<Self, DestinationError> {
-        let (host, port) = match text.strip_prefix('[') {
-            Some(rest) => {
-                let (address, port) = rest.split_once(']').ok_or(DestinationError::Address)?;
-                let address: Ipv6Addr = address.parse().map_err(|_| DestinationError::Address)?;
-                let port = match port {
-                    "" => None,
-                    port => Some(port.strip_prefix(':').ok_or(DestinationError::Port)?),
-                };
-                (Host::Ip(address.into()), port)
-            }
-            None => match text.split_once(':') {
-                Some((_, port)) if port.contains(':') => return Err(DestinationError::Address),
-                Some((host, port)) => (host.parse()?, Some(port)),
-                None => (text.parse()?, None),
-            },
-        };
-        let port = match port {
+        let parts = HostPortParts::parse(text)?;
+        let port = match parts.port {
+            PortPart::Number(port) => port,
             // RFC 3986 allows the colon without a port.
-            None | Some("") => default_port.ok_or(DestinationError::Port)?,
-            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                digits.parse().map_err(|_| DestinationError::Port)?
-            }
-            Some(_) => return Err(DestinationError::Port),
+            PortPart::Absent | PortPart::Empty => default_port.ok_or(DestinationError::Port)?,
+            PortPart::Ambiguous(_) => return Err(DestinationError::Address),
         };
-        Ok(Self { host, port })
+        Ok(Self {
+            host: parts.host,
+            port,
+        })
     }
 
     /// Appends the encoding to `out`.
@@ -188,6 +174,18 @@ pub enum DestinationError {
     /// No port, or not one from 0 to 65535.
     #[error("port missing or not a number up to 65535")]
     Port,
+}
+
+impl From<HostPortFault<'_>> for DestinationError {
+    fn from(fault: HostPortFault<'_>) -> Self {
+        match fault {
+            // Without brackets, several colons are an IPv6 address.
+            HostPortFault::Host(part, _) if part.contains(':') => Self::Address,
+            HostPortFault::Host(_, error) => error.into(),
+            HostPortFault::Unclosed => Self::Address,
+            HostPortFault::BehindBrackets | HostPortFault::Port(_) => Self::Port,
+        }
+    }
 }
 
 impl From<HostError> for DestinationError {

@@ -1,10 +1,10 @@
 //! Where a gateway listens: an IP address or a DNS name, and a port.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use hawser_types::Host;
+use hawser_types::{Host, HostPortFault, HostPortParts, PortPart};
 use serde::{Deserialize, Serialize};
 
 /// An IP address or a DNS name with a port.
@@ -28,9 +28,7 @@ impl HostPort {
             return Err(ParseHostPortError::host(name.as_str()));
         }
         match port {
-            0 => Err(ParseHostPortError::Port {
-                got: "0".to_owned(),
-            }),
+            0 => Err(ParseHostPortError::port("0")),
             _ => Ok(Self { host, port }),
         }
     }
@@ -56,20 +54,21 @@ impl HostPort {
     /// Reads `HOST:PORT`, or `HOST` with `default_port`. An IPv6 address without a port may do
     /// without its brackets.
     pub fn parse(text: &str, default_port: Option<u16>) -> Result<Self, ParseHostPortError> {
-        if let Ok(ip) = text.parse::<Ipv6Addr>() {
-            // Without brackets the last group cannot be told from a port.
-            let port = default_port.ok_or(ParseHostPortError::Brackets { ip })?;
-            return Self::new(Host::from(IpAddr::V6(ip)), port);
-        }
-        let (host, port) = match split_port(text)? {
-            (host, Some(port)) => (host, parse_port(port)?),
-            (host, None) => (
-                host,
-                default_port.ok_or_else(|| ParseHostPortError::no_port(text))?,
-            ),
+        let parts = HostPortParts::parse(text).map_err(|fault| match fault {
+            HostPortFault::Host(part, _) => ParseHostPortError::host(part),
+            HostPortFault::Port(part) => ParseHostPortError::port(part),
+            HostPortFault::Unclosed | HostPortFault::BehindBrackets => {
+                ParseHostPortError::host(text)
+            }
+        })?;
+        let port = match (parts.port, default_port) {
+            (PortPart::Number(port), _) => port,
+            (PortPart::Absent | PortPart::Ambiguous(_), Some(port)) => port,
+            (PortPart::Absent, None) => return Err(ParseHostPortError::no_port(text)),
+            (PortPart::Ambiguous(ip), None) => return Err(ParseHostPortError::Brackets { ip }),
+            (PortPart::Empty, _) => return Err(ParseHostPortError::port("")),
         };
-        let host = host.parse().map_err(|_| ParseHostPortError::host(host))?;
-        Self::new(host, port)
+        Self::new(parts.host, port)
     }
 }
 
@@ -145,6 +144,10 @@ impl ParseHostPortError {
         Self::Host { got: excerpt(got) }
     }
 
+    fn port(got: &str) -> Self {
+        Self::Port { got: excerpt(got) }
+    }
+
     fn no_port(got: &str) -> Self {
         Self::NoPort { got: excerpt(got) }
     }
@@ -155,38 +158,12 @@ pub(crate) fn excerpt(text: &str) -> String {
     text.chars().take(MAX_EXCERPT).collect()
 }
 
-/// Host and port of `HOST[:PORT]`, the host with its brackets if it has any.
-fn split_port(text: &str) -> Result<(&str, Option<&str>), ParseHostPortError> {
-    if text.starts_with('[') {
-        let end = text
-            .find(']')
-            .ok_or_else(|| ParseHostPortError::host(text))?;
-        let (host, rest) = text.split_at(end + 1);
-        return match rest.strip_prefix(':') {
-            Some(port) => Ok((host, Some(port))),
-            None if rest.is_empty() => Ok((host, None)),
-            None => Err(ParseHostPortError::host(text)),
-        };
-    }
-    Ok(match text.rsplit_once(':') {
-        Some((host, port)) => (host, Some(port)),
-        None => (text, None),
-    })
-}
-
-fn parse_port(text: &str) -> Result<u16, ParseHostPortError> {
-    let error = || ParseHostPortError::Port { got: excerpt(text) };
-    // Rust's own parser would take "+1" as well.
-    if !text.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(error());
-    }
-    text.parse().map_err(|_| error())
-}
-
 const MAX_EXCERPT: usize = 40;
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::net::IpAddr;
+
     use proptest::prelude::*;
 
     use super::*;
