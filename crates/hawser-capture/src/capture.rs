@@ -11,11 +11,11 @@ use hawser_sched::PortClass;
 use hawser_sched::connection::ConnectionPolicy;
 use ipnet::IpNet;
 
-use crate::apply::RuleTables;
 use crate::attach::{attach, check_kernel, open_group};
 use crate::diag::Diagnosis;
 use crate::maps::{MAPPED, Trie, prefix, replace, replace_trie, snapshot, take};
-use crate::recount::Seen;
+use crate::rule_tables::RuleTables;
+use crate::seen::Seen;
 use crate::settings::policy_number;
 use crate::sys::Ring;
 use crate::tables::{
@@ -180,7 +180,7 @@ impl Capture {
         let stay = places(stays);
         // Rules name links, which the kernel knows by slot.
         self.rules.due |= stay != places(|_| true);
-        self.look_for_groups();
+        self.rules.look_for_groups();
         if self.rules.due {
             let mut first = table;
             first.ipv4 &= before.ipv4 & stay;

@@ -12,19 +12,9 @@ use hawser_types::{ByteCount, LinkIndex};
 
 use crate::diag::Found;
 use crate::maps::{missing_is_fine, snapshot};
+use crate::seen::Seen;
 use crate::tables::{FLOW_ENDED, FLOW_RELEASED, FlowRow, Links, LoadRow, Loads, RemainingRow};
 use crate::{Bytes, Capture, CaptureError, sys};
-
-/// State of a flow at the last recount.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen {
-    moved: (u64, u64),
-    /// Time of its last progress.
-    at: u64,
-    /// Time of the last packet from the peer; 0 if unknown.
-    heard: u64,
-    segments: Option<Segments>,
-}
 
 /// Progress of a captured connection at the last recount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

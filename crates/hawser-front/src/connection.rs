@@ -6,6 +6,7 @@
 //!
 //! Source: DBAS §II (connection-oriented mode).
 
+mod asker;
 mod counted;
 mod counters;
 mod datagrams;
@@ -24,6 +25,7 @@ mod trial;
 mod via;
 mod who;
 
+pub use asker::{Asker, known, nobody};
 pub use counted::{Counted, Observation, Observe};
 pub use datagrams::DatagramPlace;
 pub use director::SharedDirector;
@@ -37,4 +39,4 @@ pub(crate) use race::Decided;
 pub use via::{TcpVia, Via};
 #[cfg(test)]
 pub(crate) use who::tests::silent;
-pub use who::{Asker, Sought, UnknownAsker, Who, known, nobody};
+pub use who::{Sought, UnknownAsker, Who};

@@ -209,7 +209,7 @@ impl Serving<'_> {
             Some(capturing) => Some(capturing.start(&dialer).await?),
             None => None,
         };
-        let who = Who::start().inspect_err(|error| {
+        let who = Who::start(port.proxy.max_connections).inspect_err(|error| {
             tracing::warn!(%error, "which programs ask can't be found out");
         });
         let rules = self.connection_rules.clone();
