@@ -21,7 +21,7 @@ use hawser_config::{
     UpConfig,
 };
 use hawser_net::identity::PublicKey;
-use hawser_session::TransportChoice;
+use hawser_session::{SctpPaths, TransportChoice};
 use hawser_types::{ByteCount, StreamId};
 
 use crate::daemon::proxy::captured::Scope;
@@ -237,6 +237,10 @@ pub(crate) struct UpArgs {
     /// more) [default: tcp]
     #[arg(long, value_name = "NAME")]
     pub(crate) transport: Option<TransportChoice>,
+    /// Let what is sent over SCTP take these paths: all (those that answer) or paper (the quickest,
+    /// as in the paper) [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) sctp_paths: Option<SctpPaths>,
     /// Take the connections of other programs, too, in the kernel: of all (system), or of those in
     /// a control group; needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON
     #[arg(long, value_name = "system|cgroup:PATH")]

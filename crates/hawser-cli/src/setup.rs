@@ -9,7 +9,7 @@ use hawser_config::{Config, ConfigError};
 use hawser_control::{LinkState, LinkStatus};
 use hawser_net::links::{Link, usable};
 use hawser_net::store::StateDir;
-use hawser_session::TransportChoice;
+use hawser_session::{SctpPaths, TransportChoice};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::EnvFilter;
 
@@ -69,6 +69,13 @@ impl Setup {
     pub(crate) fn with_transport(&self, named: Option<TransportChoice>) -> Self {
         let mut setup = self.clone();
         setup.config.session.transport = named.unwrap_or(setup.config.session.transport);
+        setup
+    }
+
+    /// With these paths for associations, where they were named on the command line.
+    pub(crate) fn with_sctp_paths(&self, named: Option<SctpPaths>) -> Self {
+        let mut setup = self.clone();
+        setup.config.session.sctp_paths = named.unwrap_or(setup.config.session.sctp_paths);
         setup
     }
 }

@@ -29,7 +29,9 @@ pub use error::ConfigError;
 pub use gateway::{GatewaySource, GatewaySourceError};
 pub use hawser_sched::chunk::ChunkPolicy;
 pub use hawser_sched::connection::{ConnectionPolicy, GatewayUse};
-pub use hawser_session::{ChunkSize, TransportChoice, UnknownTransport};
+pub use hawser_session::{
+    ChunkSize, SctpPaths, TransportChoice, UnknownSctpPaths, UnknownTransport,
+};
 pub use http_url::{HttpUrl, HttpUrlError};
 pub use ipnet::IpNet;
 pub use link::{LinkConfig, read_link_name};

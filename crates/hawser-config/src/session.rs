@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use hawser_sched::chunk::ChunkPolicy;
-use hawser_session::{ChunkSize, Spread, TransportChoice};
+use hawser_session::{ChunkSize, SctpPaths, Spread, TransportChoice};
 use hawser_types::{ByteCount, parse_duration};
 
 use crate::ConfigError;
@@ -35,6 +35,8 @@ pub struct SessionConfig {
     pub express: bool,
     /// `transport`: transport of data, in both directions; the client decides. Default `"tcp"`.
     pub transport: TransportChoice,
+    /// `sctp-paths`: paths that carry this end's data where it travels over SCTP. Default `"all"`.
+    pub sctp_paths: SctpPaths,
 }
 
 /// Encryption of data.
@@ -82,6 +84,7 @@ impl SessionConfig {
             recorder: self.recorder,
             survive: self.survive,
             plain: self.encryption == Encryption::None,
+            sctp_paths: self.sctp_paths,
         }
     }
 }
@@ -99,6 +102,7 @@ impl Default for SessionConfig {
             congestion: Congestion::default(),
             express: true,
             transport: TransportChoice::default(),
+            sctp_paths: SctpPaths::default(),
         }
     }
 }
@@ -118,6 +122,7 @@ impl TryFrom<Section<'_>> for SessionConfig {
             "congestion",
             "express",
             "transport",
+            "sctp-paths",
         ])?;
         let mut config = Self::default();
         if let Some(field) = section.field("scheduler") {
@@ -157,6 +162,9 @@ impl TryFrom<Section<'_>> for SessionConfig {
         }
         if let Some(field) = section.field("transport") {
             config.transport = field.word(&TransportChoice::ALL.map(|it| (it.name(), it)))?;
+        }
+        if let Some(field) = section.field("sctp-paths") {
+            config.sctp_paths = field.word(&SctpPaths::ALL.map(|it| (it.name(), it)))?;
         }
         Ok(config)
     }

@@ -53,6 +53,7 @@ fn every_key_reaches_its_place() {
         congestion = "bbr"
         express = false
         transport = "auto"
+        sctp-paths = "paper"
         [[link]]
         name = "wwan0"
         use = "backup"
@@ -109,8 +110,10 @@ fn every_key_reaches_its_place() {
         congestion: Congestion::Named("bbr".to_owned()),
         express: false,
         transport: hawser_session::TransportChoice::Auto,
+        sctp_paths: SctpPaths::Paper,
     };
     assert_eq!(config.session, session);
+    assert_eq!(session.for_session(1).sctp_paths, SctpPaths::Paper);
     let rule = Rule {
         up: LinkUse::Backup,
         down: LinkUse::Prefer,

@@ -1,3 +1,4 @@
+use std::str::FromStr;
 use std::time::Duration;
 
 use hawser_sched::Spread;
@@ -27,7 +28,48 @@ pub struct SessionConfig {
     pub survive: Duration,
     /// Records may travel unsealed when both ends allow it. Joins stay authenticated.
     pub plain: bool,
+    /// Paths of associations that carry what this end sends.
+    pub sctp_paths: SctpPaths,
 }
+
+/// Paths of an association that carry data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SctpPaths {
+    /// Every path that answers; the scheduler avoids slow ones.
+    #[default]
+    All,
+    /// The quickest: at most as many as the end with more addresses has, none slower than four
+    /// times the fastest, and each address once where possible. Source: SCTP aggregation §3.2.
+    Paper,
+}
+
+impl SctpPaths {
+    /// All choices.
+    pub const ALL: [Self; 2] = [Self::All, Self::Paper];
+
+    /// Returns the name in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Paper => "paper",
+        }
+    }
+}
+
+impl FromStr for SctpPaths {
+    type Err = UnknownSctpPaths;
+
+    fn from_str(name: &str) -> Result<Self, UnknownSctpPaths> {
+        let mut all = Self::ALL.into_iter();
+        let named = all.find(|paths| paths.name() == name);
+        named.ok_or_else(|| UnknownSctpPaths(name.to_owned()))
+    }
+}
+
+/// Not the name of a choice of paths.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown choice of paths `{0}`: allowed are all paper")]
+pub struct UnknownSctpPaths(String);
 
 /// Size of chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +95,7 @@ impl Default for SessionConfig {
             recorder: DEFAULT_RECORDER,
             survive: DEFAULT_SURVIVE,
             plain: false,
+            sctp_paths: SctpPaths::default(),
         }
     }
 }

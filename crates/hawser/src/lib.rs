@@ -44,7 +44,8 @@
 //! | [`EitherStream`] | bonded, or plain TCP where the peer does not know Hawser |
 //! | [`Invite`], [`PeerAddress`], [`HostPort`] | where a peer is, and what lets this host in |
 //! | [`PublicKey`], [`Identity`] | a peer's key, and a host's own |
-//! | [`SessionConfig`], [`Encryption`], [`TransportChoice`], [`AcceptLimits`] | configuration |
+//! | [`SessionConfig`], [`Encryption`], [`AcceptLimits`] | configuration |
+//! | [`TransportChoice`], [`SctpPaths`] | what data travels over |
 //! | [`ConnectionStats`], [`PathStats`], [`ChannelStats`], [`StreamStats`] | measurements |
 //! | [`ConnectError`], [`ConnectionError`] | why a connection did not come about, or ended |
 //! | [`ReadError`], [`WriteError`], [`SendDatagramError`] | why a stream fails, with codes |
@@ -162,7 +163,10 @@ pub use hawser_net::gateway::{AcceptLimits, GatewayCounters};
 #[doc(inline)]
 pub use hawser_sched::chunk::ChunkPolicy;
 #[doc(inline)]
-pub use hawser_session::{ChunkSize, SessionConfig, Spread, TransportChoice, UnknownTransport};
+pub use hawser_session::{
+    ChunkSize, SctpPaths, SessionConfig, Spread, TransportChoice, UnknownSctpPaths,
+    UnknownTransport,
+};
 
 // Units and numbers.
 #[doc(inline)]

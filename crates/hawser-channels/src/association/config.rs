@@ -1,6 +1,6 @@
-use hawser_sctp::{AssociationConfig, Checksum, ConnectStrategy, Framing};
+use hawser_sctp::{AssociationConfig, Checksum, ConnectStrategy, Framing, Selection};
 use hawser_session::seal::datagram::OVERHEAD;
-use hawser_session::{SessionConfig, Side};
+use hawser_session::{SctpPaths, SessionConfig, Side};
 use hawser_types::ByteCount;
 
 /// Returns the configuration of an association that carries a channel of a session.
@@ -10,6 +10,7 @@ use hawser_types::ByteCount;
 pub fn association_config(session: &SessionConfig, side: Side) -> AssociationConfig {
     AssociationConfig {
         policy: session.scheduler,
+        selection: selection(session.sctp_paths),
         max_message: MAX_RECORD,
         connect: ConnectStrategy::AtOnce,
         max_init_retransmissions: 5,
@@ -29,6 +30,15 @@ pub fn below_seal(config: AssociationConfig) -> AssociationConfig {
     }
 }
 
+fn selection(paths: SctpPaths) -> Selection {
+    match paths {
+        SctpPaths::All => Selection::Answering,
+        SctpPaths::Paper => Selection::Paper { theta: THETA },
+    }
+}
+
+/// A path may be so many times as slow as the fastest. Source: SCTP aggregation §3.2 (θ).
+const THETA: f64 = 4.0;
 /// More than a record has, whose chunk has 64 KiB at most.
 const MAX_RECORD: ByteCount = ByteCount::new(256 * 1024);
 
@@ -51,5 +61,19 @@ mod tests {
             assert_eq!(config.announces_links, side == Side::Client);
             assert_eq!(config.framing, Framing::Compact);
         }
+    }
+
+    #[test]
+    fn the_papers_paths_are_taken_where_they_are_wanted() {
+        let selected = |sctp_paths| {
+            let session = SessionConfig {
+                sctp_paths,
+                ..SessionConfig::default()
+            };
+            association_config(&session, Side::Client).selection
+        };
+        assert_eq!(selected(SctpPaths::All), Selection::Answering);
+        let paper = AssociationConfig::paper().selection;
+        assert_eq!(selected(SctpPaths::Paper), paper);
     }
 }

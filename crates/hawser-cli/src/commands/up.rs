@@ -30,7 +30,9 @@ use crate::setup::{Setup, missing_links};
 
 /// Runs the proxy until it is asked to end.
 pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
-    let setup = &setup.with_transport(args.transport);
+    let setup = &setup
+        .with_transport(args.transport)
+        .with_sctp_paths(args.sctp_paths);
     let mut whole = setup.config.clone();
     args.apply_to(&mut whole.up, &mut whole.connection);
     let config = whole.up.clone();
