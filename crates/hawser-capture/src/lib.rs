@@ -66,7 +66,7 @@ pub use error::CaptureError;
 pub use events::{Connection, End, Event, Events, Origin, OriginTable, Origins};
 pub use group::{RunGroup, mount_point, own_group};
 pub use handshake::Handshake;
-pub use recount::Progress;
+pub use recount::CapturedProgress;
 pub use runs::RunCount;
 pub use settings::{Bytes, LinkEntry, Settings, Unruled};
 pub use tables::{MAX_LINKS, MAX_RULES};

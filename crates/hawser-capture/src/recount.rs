@@ -18,7 +18,7 @@ use crate::{Bytes, Capture, CaptureError, sys};
 
 /// Progress of a captured connection at the last recount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct CapturedProgress {
     /// Bytes that it had moved.
     pub moved: Bytes,
     /// Time since the last packet from the peer, to a hundredth of a second; `None` if not counted.
@@ -72,9 +72,9 @@ impl Capture {
 
     /// Returns the progress of a captured connection at the last [`Self::recount`]; `None` if it
     /// was not open then.
-    pub fn progress(&self, cookie: u64) -> Option<Progress> {
+    pub fn progress(&self, cookie: u64) -> Option<CapturedProgress> {
         let now = sys::monotonic_nanos();
-        self.seen.get(&cookie).map(|seen| Progress {
+        self.seen.get(&cookie).map(|seen| CapturedProgress {
             moved: Bytes {
                 up: ByteCount::new(seen.moved.0),
                 down: ByteCount::new(seen.moved.1),

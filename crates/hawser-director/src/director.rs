@@ -27,7 +27,7 @@ use super::link_record::LinkRecord;
 use super::link_rules::AllLinkRules;
 use super::links::Links;
 use super::placing::Placed;
-use super::report::{LinkReport, Report};
+use super::report::{DirectorReport, LinkReport};
 use super::request::ConnectionRequest;
 use super::story::{LeftTo, MAX_PROMISES, Promise, Stories, Story, Subject, TryRoute};
 use super::weighing::Weighing;
@@ -218,7 +218,7 @@ impl Director {
     }
 
     /// Returns everything that is known at this moment.
-    pub fn report(&mut self, now: Instant) -> Report {
+    pub fn report(&mut self, now: Instant) -> DirectorReport {
         self.sweep(now);
         let rates = self.rates.effective(now, &self.exits.links);
         let links = self.exits.links.iter().map(|record| {
@@ -228,7 +228,7 @@ impl Director {
         let gateway = self.exits.gateway.as_ref();
         let over_gateway = self.flows.count_over(Over::Gateway);
         let tunnels = self.exits.links.tunnels(&self.link_rules);
-        Report {
+        DirectorReport {
             policy: self.scheduler.policy(),
             gateway: gateway.map(|gateway| gateway.report(over_gateway)),
             links: links.collect(),

@@ -48,7 +48,7 @@ pub use gateway::SessionView;
 pub use health::Health;
 pub use link_rules::{AllLinkRules, rank};
 pub use plan::{Attempt, plan};
-pub use report::{GatewayReport, LinkReport, Report};
+pub use report::{DirectorReport, GatewayReport, LinkReport};
 pub use request::ConnectionRequest;
 pub use story::{LeftTo, Promise, Story, Subject, Try, TryRoute, TryState};
 pub use weighing::ruled;

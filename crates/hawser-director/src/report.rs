@@ -8,7 +8,7 @@ use super::health::Health;
 
 /// The director's state at one moment.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct DirectorReport {
     /// The policy that chooses links.
     pub policy: ConnectionPolicy,
     /// The links that connections may be placed on, by index.

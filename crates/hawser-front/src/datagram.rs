@@ -24,7 +24,7 @@ use crate::transport::DialError;
 pub use bonded::{BondLimits, BondPorts};
 pub use choice::ChoicePorts;
 pub use direct::{DirectLimits, DirectPorts};
-pub use place::{Books, Place, Placement, Target};
+pub use place::{Books, PlaceFlows, Placement, Target};
 
 /// Opens ports.
 pub trait DatagramPorts: Send + Sync + 'static {

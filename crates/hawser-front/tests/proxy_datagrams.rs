@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{FakeDialer, in_time, read_exactly};
-use hawser_front::datagram::{DirectPorts, Place, Placement, Target};
+use hawser_front::datagram::{DirectPorts, PlaceFlows, Placement, Target};
 use hawser_front::proxy::{Malformed, ProxyConfig, ProxyCounters, ProxyServer};
 use hawser_front::transport::DialError;
 use hawser_net::links::Link;
@@ -19,7 +19,7 @@ use tokio::net::{TcpStream, UdpSocket};
 /// As the system's routes have it.
 struct Routes;
 
-impl Place for Routes {
+impl PlaceFlows for Routes {
     type Books = ();
 
     fn place(&self, _target: Target<'_>, _tried: &[LinkIndex]) -> Result<Placement<()>, DialError> {

@@ -10,8 +10,8 @@ use hawser_types::{ByteCount, DialError, Instant, Link, LinkIndex};
 
 use super::link;
 use crate::{
-    AllLinkRules, ConnectionRequest, Decision, Director, FlowId, GatewayDecision, LinkDecision,
-    Over, Progress, Question, Report, SessionView, Story,
+    AllLinkRules, ConnectionRequest, Decision, Director, DirectorReport, FlowId, GatewayDecision,
+    LinkDecision, Over, Progress, Question, SessionView, Story,
 };
 
 /// A director with a clock that tests move, and connections that tell their progress in time.
@@ -125,7 +125,7 @@ impl Rig {
         self.flow(id, Over::Gateway)
     }
 
-    pub(crate) fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> DirectorReport {
         self.telling_if_due(|director, now| director.report(now))
     }
 

@@ -8,7 +8,7 @@ use hawser_policy::Protocol;
 use hawser_types::{ByteCount, LinkIndex};
 
 use super::{Flow, SharedDirector};
-use crate::datagram::{Books, Place, Placement, Target};
+use crate::datagram::{Books, PlaceFlows, Placement, Target};
 use crate::destination::{Destination, Host};
 use crate::transport::DialError;
 
@@ -39,7 +39,7 @@ impl DatagramPlace {
     }
 }
 
-impl Place for DatagramPlace {
+impl PlaceFlows for DatagramPlace {
     type Books = Option<Flow>;
 
     fn place(

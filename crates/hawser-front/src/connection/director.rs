@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hawser_director::{
-    AllLinkRules, ConnectionRequest, Decision, Director, FlowId, LinkDecision, Question, Report,
-    SessionView, Story,
+    AllLinkRules, ConnectionRequest, Decision, Director, DirectorReport, FlowId, LinkDecision,
+    Question, SessionView, Story,
 };
 use hawser_path::{KnownLink, LinkKey};
 use hawser_policy::RuleSet;
@@ -179,7 +179,7 @@ impl SharedDirector {
     }
 
     /// Returns everything that is known at this moment.
-    pub fn report(&self) -> Report {
+    pub fn report(&self) -> DirectorReport {
         self.telling(Tell::IfDue, |state, now| state.director.report(now))
     }
 

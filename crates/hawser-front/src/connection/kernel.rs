@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_capture::{Bytes, Capture, CaptureError, Connection, End, Event, Events, Unruled};
-use hawser_director::{ConnectionRequest, Health, Report};
+use hawser_director::{ConnectionRequest, DirectorReport, Health};
 use hawser_net::links::PrefixMonitor;
 use hawser_policy::{Protocol, RuleSet};
 use hawser_sched::PortClass;
@@ -27,8 +27,8 @@ use super::trial::Comparison;
 use super::via::TcpVia;
 use crate::transport::DialError;
 use entries::{entries, index};
-use placed::Placed;
-use surroundings::Surroundings;
+use placed::KernelFlow;
+use surroundings::NearNetworks;
 use unanswered::{LOOK_EVERY, Question, Unanswered};
 
 /// Connections that the kernel's programs place, on a director's books.
@@ -42,7 +42,7 @@ pub struct KernelPlaces {
     events: Events,
     director: SharedDirector,
     /// By the sockets' cookies.
-    flows: BTreeMap<u64, Placed>,
+    flows: BTreeMap<u64, KernelFlow>,
     /// When it was last looked what these have moved.
     counted: Instant,
     unanswered: Unanswered,
@@ -53,7 +53,7 @@ pub struct KernelPlaces {
     sound: Vec<LinkIndex>,
     /// Whether the kernel ends sockets for others.
     can_abort: bool,
-    surroundings: Surroundings,
+    surroundings: NearNetworks,
     /// What was last in the way of keeping the tables up to date; empty where nothing is.
     complaint: String,
 }
@@ -74,7 +74,7 @@ impl KernelPlaces {
             asking: JoinSet::new(),
             sound: Vec::new(),
             can_abort: true,
-            surroundings: Surroundings::default(),
+            surroundings: NearNetworks::default(),
             complaint: String::new(),
         })
     }
@@ -213,7 +213,7 @@ impl KernelPlaces {
 
     /// Ends what waits for an answer on links that are lost: no new connection takes these any
     /// more.
-    fn abort_on_lost(&mut self, report: &Report) {
+    fn abort_on_lost(&mut self, report: &DirectorReport) {
         let sound = report.links.iter().filter(|it| it.health == Health::Sound);
         let sound: Vec<LinkIndex> = sound.map(index).collect();
         let before = std::mem::replace(&mut self.sound, sound);
@@ -277,7 +277,7 @@ impl KernelPlaces {
         self.teach(connection, Bytes::from(decision.demand()));
         if self.flows.len() < MAX_FLOWS {
             let flow = self.director.open(&decision, link);
-            let placed = Placed::new(flow, connection.udp, self.director.now());
+            let placed = KernelFlow::new(flow, connection.udp, self.director.now());
             self.flows.insert(connection.cookie, placed);
             if !connection.udp {
                 let (cookie, now) = (connection.cookie, self.director.now());

@@ -18,9 +18,9 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use flows::{Flow, Flows, link_of};
 use sockets::Sockets;
-use ways::Ways;
+use ways::Addresses;
 
-use super::{DatagramPort, DatagramPorts, Place, Placement, Target};
+use super::{DatagramPort, DatagramPorts, PlaceFlows, Placement, Target};
 use crate::connection::Origin;
 use crate::destination::{Destination, Host, HostName};
 use crate::resolve::{Resolve, SystemResolver};
@@ -56,14 +56,14 @@ impl Default for DirectLimits {
     }
 }
 
-impl<P: Place> DirectPorts<P> {
+impl<P: PlaceFlows> DirectPorts<P> {
     /// Ports with the system's resolver and the default limits.
     pub fn new(place: P) -> Self {
         Self::with_resolver(place, SystemResolver::new(), DirectLimits::default())
     }
 }
 
-impl<P: Place, R: Resolve> DirectPorts<P, R> {
+impl<P: PlaceFlows, R: Resolve> DirectPorts<P, R> {
     /// Ports with all their parts given.
     pub fn with_resolver(place: P, resolver: R, limits: DirectLimits) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl<P: Place, R: Resolve> DirectPorts<P, R> {
     }
 }
 
-impl<P: Place, R: Resolve> DatagramPorts for DirectPorts<P, R> {
+impl<P: PlaceFlows, R: Resolve> DatagramPorts for DirectPorts<P, R> {
     fn open(&self, asker: Origin) -> Result<Box<dyn DatagramPort>, DialError> {
         let mut sweep = interval(self.limits.idle.max(MIN_SWEEP) / 4);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -84,23 +84,23 @@ impl<P: Place, R: Resolve> DatagramPorts for DirectPorts<P, R> {
             limits: self.limits,
             sockets: Sockets::default(),
             flows: Flows::default(),
-            ways: Ways::new(Arc::clone(&self.place), Arc::clone(&self.resolver)),
+            ways: Addresses::new(Arc::clone(&self.place), Arc::clone(&self.resolver)),
             sweep,
         }))
     }
 }
 
-struct DirectPort<P: Place, R> {
+struct DirectPort<P: PlaceFlows, R> {
     asker: Arc<Origin>,
     place: Arc<P>,
     limits: DirectLimits,
     sockets: Sockets,
     flows: Flows<P::Books>,
-    ways: Ways<P, R>,
+    ways: Addresses<P, R>,
     sweep: Interval,
 }
 
-impl<P: Place, R: Resolve> DatagramPort for DirectPort<P, R> {
+impl<P: PlaceFlows, R: Resolve> DatagramPort for DirectPort<P, R> {
     fn send(&mut self, destination: &Destination, payload: &[u8]) -> bool {
         let Destination { host, port } = destination;
         if let Host::Ip(ip) = host
@@ -148,7 +148,7 @@ impl<P: Place, R: Resolve> DatagramPort for DirectPort<P, R> {
     }
 }
 
-impl<P: Place, R: Resolve> DirectPort<P, R> {
+impl<P: PlaceFlows, R: Resolve> DirectPort<P, R> {
     /// Sends to the first address of a host that a link leads to, and to the same one from then on.
     fn transmit_to_host(&mut self, host: &Host, port: u16, payload: &[u8]) -> bool {
         let domain = match host {

@@ -11,7 +11,7 @@ use crate::destination::HostName;
 use crate::transport::DialError;
 
 /// Places flows on links.
-pub trait Place: Send + Sync + 'static {
+pub trait PlaceFlows: Send + Sync + 'static {
     /// What counts a flow.
     type Books: Books;
 
@@ -49,7 +49,7 @@ pub struct Target<'a> {
     pub domain: Option<&'a HostName>,
     /// The application.
     pub asker: &'a Origin,
-    /// What [`Place::goes_by_routes`] says of it.
+    /// What [`PlaceFlows::goes_by_routes`] says of it.
     pub by_routes: bool,
 }
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use hawser_capture::LinkEntry;
-use hawser_director::{Health, LinkReport, Report, rank};
+use hawser_director::{DirectorReport, Health, LinkReport, rank};
 use hawser_types::LinkIndex;
 
 pub(super) fn index(link: &LinkReport) -> LinkIndex {
@@ -13,7 +13,7 @@ pub(super) fn index(link: &LinkReport) -> LinkIndex {
 /// The links as the kernel's program is to see them: of those that lead to a family only the ones
 /// that are to be used before the others.
 /// None leads to a family that a VPN takes.
-pub(super) fn entries(report: &Report) -> Vec<LinkEntry> {
+pub(super) fn entries(report: &DirectorReport) -> Vec<LinkEntry> {
     let links = &report.links;
     let [vpn4, vpn6] = report.tunnels.each_ref().map(Option::is_some);
     let leads = |link: &LinkReport, remote: IpAddr| {

@@ -1,13 +1,13 @@
 use std::time::Duration;
 
-use hawser_capture::{Bytes, Progress};
+use hawser_capture::{Bytes, CapturedProgress};
 use hawser_types::{ByteCount, Instant};
 
 use super::super::Flow;
 
 /// A connection on both books.
 #[derive(Debug)]
-pub(super) struct Placed {
+pub(super) struct KernelFlow {
     pub(super) flow: Flow,
     /// What the director knows that it has moved.
     known: Bytes,
@@ -21,7 +21,7 @@ pub(super) struct Placed {
     missing: Option<Instant>,
 }
 
-impl Placed {
+impl KernelFlow {
     pub(super) fn new(flow: Flow, is_datagrams: bool, now: Instant) -> Self {
         Self {
             flow,
@@ -46,7 +46,7 @@ impl Placed {
     /// Takes in how far it has come by what the kernel has just counted, and gives whether it goes
     /// on. What the kernel has known nothing of for a while has ended, and the event that said so
     /// was lost; it knows nothing of those either whose event is still to be read.
-    pub(super) fn goes_on(&mut self, progress: Option<Progress>, now: Instant) -> bool {
+    pub(super) fn goes_on(&mut self, progress: Option<CapturedProgress>, now: Instant) -> bool {
         let Some(progress) = progress else {
             return now.since(*self.missing.get_or_insert(now)) < GONE_FOR;
         };
@@ -55,7 +55,7 @@ impl Placed {
         true
     }
 
-    fn advance(&mut self, progress: &Progress, now: Instant) {
+    fn advance(&mut self, progress: &CapturedProgress, now: Instant) {
         if let Some(segments) = progress.segments {
             self.flow.sent(segments);
         }
@@ -119,12 +119,12 @@ mod tests {
         director.set_links(&[Link::clone(&link("a"))]);
         let decision = director.decide_links(&Default::default());
         let flow = director.open(&decision, link("a").index);
-        let mut places = vec![Placed::new(flow, false, at(0))];
-        let mut counted = |progress: Option<Progress>, now: Instant| {
+        let mut places = vec![KernelFlow::new(flow, false, at(0))];
+        let mut counted = |progress: Option<CapturedProgress>, now: Instant| {
             places.retain_mut(|placed| placed.goes_on(progress, now));
             director.with(|director, _| director.open_count())
         };
-        let there = Progress {
+        let there = CapturedProgress {
             moved: Bytes::default(),
             heard: None,
             segments: None,

@@ -3,7 +3,7 @@ use std::future::pending;
 use std::net::IpAddr;
 
 use hawser_capture::LinkEntry;
-use hawser_director::Report;
+use hawser_director::DirectorReport;
 use hawser_net::links::particular_prefixes;
 use hawser_types::LinkIndex;
 use ipnet::IpNet;
@@ -15,7 +15,7 @@ use super::entries::index;
 ///
 /// Routes are listed beside everything else, since there may be many of them.
 #[derive(Debug, Default)]
-pub(super) struct Surroundings {
+pub(super) struct NearNetworks {
     /// The links of which it is known, as they were then.
     known: Addresses,
     listing: Option<Listing>,
@@ -31,7 +31,7 @@ struct Listing {
     found: JoinHandle<Option<Vec<IpNet>>>,
 }
 
-impl Surroundings {
+impl NearNetworks {
     /// It is known what is on these links.
     pub(super) fn know(&mut self, links: Addresses) {
         self.known = links;
@@ -39,7 +39,7 @@ impl Surroundings {
 
     /// Takes links out of use of which nothing is known yet, and has that found out. Needs a tokio
     /// runtime.
-    pub(super) fn hold_back(&mut self, entries: &mut [LinkEntry], report: &Report) {
+    pub(super) fn hold_back(&mut self, entries: &mut [LinkEntry], report: &DirectorReport) {
         for entry in entries {
             if !self.known.contains_key(&entry.index) {
                 (entry.usable, entry.ipv4, entry.ipv6) = (false, false, false);
@@ -71,7 +71,7 @@ impl Surroundings {
 }
 
 /// The links there are.
-pub(super) fn addresses(report: &Report) -> Addresses {
+pub(super) fn addresses(report: &DirectorReport) -> Addresses {
     let links = report.links.iter();
     links
         .map(|link| (index(link), link.link.addresses.clone()))
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     /// The links that may be used.
-    fn usable(surroundings: &mut Surroundings, director: &SharedDirector) -> Vec<String> {
+    fn usable(surroundings: &mut NearNetworks, director: &SharedDirector) -> Vec<String> {
         let report = director.report();
         let mut entries = entries(&report);
         surroundings.hold_back(&mut entries, &report);
@@ -110,7 +110,7 @@ mod tests {
         let director = SharedDirector::new(ConnectionPolicy::default(), Vec::new());
         let links = ["a", "b"].map(|name| Link::clone(&link(name)));
         director.set_links(&links[..1]);
-        let mut surroundings = Surroundings::default();
+        let mut surroundings = NearNetworks::default();
         surroundings.know(addresses(&director.report()));
         assert_eq!(usable(&mut surroundings, &director), ["a"]);
         director.set_links(&links);

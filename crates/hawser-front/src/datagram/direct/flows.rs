@@ -10,7 +10,7 @@ use hawser_types::{ByteCount, LinkIndex};
 use tokio::time::Instant;
 
 use super::sockets::SocketKey;
-use crate::datagram::{Books, Place};
+use crate::datagram::{Books, PlaceFlows};
 
 /// One flow, on its link.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl<B: Books> Flow<B> {
         self.books.on_moved(length, ByteCount::ZERO);
     }
 
-    fn on_received(&mut self, place: &impl Place, now: Instant, length: ByteCount) {
+    fn on_received(&mut self, place: &impl PlaceFlows, now: Instant, length: ByteCount) {
         self.used = now;
         self.books.on_moved(ByteCount::ZERO, length);
         let waited = self
@@ -151,7 +151,7 @@ impl<B: Books> Flows<B> {
     /// Source: RFC 4787 §5, address-dependent filtering.
     pub(super) fn on_received(
         &mut self,
-        place: &impl Place,
+        place: &impl PlaceFlows,
         from: SocketAddr,
         length: ByteCount,
     ) -> bool {

@@ -24,7 +24,7 @@ struct Script {
 
 const ADDRESSES: [&str; 2] = ["127.0.0.9", "127.0.0.10"];
 
-impl Place for Arc<Script> {
+impl PlaceFlows for Arc<Script> {
     type Books = ();
 
     fn place(&self, _target: Target<'_>, tried: &[LinkIndex]) -> Result<Placement<()>, DialError> {

@@ -10,28 +10,28 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
 
 use crate::connect::DEFAULT_RESOLVE_TIMEOUT;
-use crate::datagram::Place;
+use crate::datagram::PlaceFlows;
 use crate::datagram::questions::{Questions, Waiting};
 use crate::destination::Host;
 use crate::resolve::{Resolve, addresses_of};
 
 /// One address of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct FoundAddress {
     pub(super) ip: IpAddr,
     /// It is reached as the system's routes have it.
     pub(super) by_routes: bool,
 }
 
-/// Ways that were found, and lookups with the datagrams that wait for them.
-pub(super) struct Ways<P, R> {
+/// Addresses that were found, and lookups with the datagrams that wait for them.
+pub(super) struct Addresses<P, R> {
     place: Arc<P>,
     resolver: Arc<R>,
-    found: BTreeMap<Host, (Instant, Vec<Way>)>,
-    lookups: Questions<Vec<Way>>,
+    found: BTreeMap<Host, (Instant, Vec<FoundAddress>)>,
+    lookups: Questions<Vec<FoundAddress>>,
 }
 
-impl<P: Place, R: Resolve> Ways<P, R> {
+impl<P: PlaceFlows, R: Resolve> Addresses<P, R> {
     pub(super) fn new(place: Arc<P>, resolver: Arc<R>) -> Self {
         Self {
             place,
@@ -42,7 +42,7 @@ impl<P: Place, R: Resolve> Ways<P, R> {
     }
 
     /// The ways to a host, if they were found lately.
-    pub(super) fn known(&self, host: &Host) -> Option<&[Way]> {
+    pub(super) fn known(&self, host: &Host) -> Option<&[FoundAddress]> {
         let (at, ways) = self.found.get(host)?;
         (at.elapsed() < KEPT).then_some(ways)
     }
@@ -76,13 +76,17 @@ impl<P: Place, R: Resolve> Ways<P, R> {
     }
 }
 
-async fn find<P: Place, R: Resolve>(place: Arc<P>, resolver: Arc<R>, host: Host) -> Vec<Way> {
+async fn find<P: PlaceFlows, R: Resolve>(
+    place: Arc<P>,
+    resolver: Arc<R>,
+    host: Host,
+) -> Vec<FoundAddress> {
     let found = timeout(DEFAULT_RESOLVE_TIMEOUT, addresses_of(&*resolver, &host)).await;
     let addresses = found.ok().and_then(Result::ok).unwrap_or_default();
     let ways = addresses.into_iter().map(async |ip| {
         let ip = ip.to_canonical();
         let by_routes = place.goes_by_routes(ip).await;
-        Way { ip, by_routes }
+        FoundAddress { ip, by_routes }
     });
     join_all(ways).await
 }
