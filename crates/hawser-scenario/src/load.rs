@@ -13,7 +13,7 @@ impl Scenario {
     }
 
     /// Reads a scenario from its text. `read` returns the text of a trace file, by its name in the
-    /// scenario; [`no_files`] is for a text without traces.
+    /// scenario; [`no_files`](crate::no_files) is for a text without traces.
     pub fn parse(name: &str, text: &str, read: ReadText<'_>) -> Result<Self, InvalidScenario> {
         file::parse(name, text, read)
     }
