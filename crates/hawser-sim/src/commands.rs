@@ -1,15 +1,20 @@
-//! Commands with a file of their own.
+//! The commands, one file each.
 
+mod arguments;
 mod association;
 mod connections;
 mod failover;
 mod fairness;
 mod hunt;
+mod objects;
 mod replay;
+mod run;
 
 pub(crate) use association::AssociationArguments;
 pub(crate) use connections::ConnectionArguments;
 pub(crate) use failover::FailoverArguments;
 pub(crate) use fairness::FairnessArguments;
 pub(crate) use hunt::HuntArguments;
+pub(crate) use objects::ObjectArguments;
 pub(crate) use replay::ReplayArguments;
+pub(crate) use run::RunArguments;

@@ -11,7 +11,7 @@ use hawser_types::{ByteCount, ChannelId, Instant};
 
 use crate::queue::Queue;
 use crate::tcp::{Packet, Tcp, TcpConfig};
-use middlebox::Mapping;
+use middlebox::{Mapping, Outward};
 
 /// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -392,6 +392,32 @@ impl Network {
         self.tcp_mut(end).handle_packet(now, &packet);
         self.pump(end);
         Some(Happening::End(end))
+    }
+
+    /// A packet from the client comes to the translation of its link. Whether it goes on.
+    fn leaves(&mut self, to: End, packet: &Packet) -> bool {
+        let now = self.now;
+        let connection = &mut self.connections[to.connection];
+        let link = connection.link;
+        let outward = connection
+            .mapping
+            .on_outward(now, self.links[link].nat, packet);
+        if outward == Outward::Refused {
+            // The server knows no such connection.
+            self.put(link, 1, Cargo::Segment(to.other(), Packet::reset(now)));
+        }
+        outward == Outward::Passes
+    }
+
+    /// A packet from the server comes to the translation of its link. Whether it goes on.
+    fn enters(&mut self, from: End) -> bool {
+        let connection = &mut self.connections[from.connection];
+        let nat = self.links[connection.link].nat;
+        let passes = connection.mapping.on_inward(self.now, nat);
+        if !passes {
+            self.counters.lost += 1;
+        }
+        passes
     }
 
     /// Where a packet goes that has passed a link on its way to an end; `None`: it is there.

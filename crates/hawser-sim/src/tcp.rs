@@ -16,6 +16,7 @@ mod repair;
 mod rtt;
 mod send;
 mod switch;
+mod window;
 
 use std::time::Duration;
 

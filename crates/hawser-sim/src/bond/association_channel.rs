@@ -4,20 +4,36 @@
 use std::net::SocketAddr;
 
 use hawser_channels::association::{
-    AssociationWriter, Next, association_config, below_seal, record_of,
+    AssociationBackOff, AssociationWriter, Next, association_config, below_seal, record_of,
 };
 use hawser_sctp::{Handled, Local, Route, Transmit};
 use hawser_session::seal::datagram;
-use hawser_session::{ChannelSpec, Side, TransportChoice};
+use hawser_session::{ChannelSpec, SessionConfig, Side};
 use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex};
 
 use super::association_end::AssociationEnd;
-use super::{Bond, Token, place};
+use super::host::Host;
+use super::side::place;
+use super::token::Token;
 use crate::association::{client_local, server_local};
-use crate::network::Datagram;
+use crate::network::{Datagram, Network};
+
+/// The association of a session, one after another.
+///
+/// Where a function returns true, or the side that it returns, has work to do: a run of that end
+/// is [`Associations::start`], [`Associations::run_once`] until it returns [`Ran::Nothing`], and
+/// [`Associations::stop`]. After each the session is to be asked what it has to tell.
+pub(super) struct Associations {
+    current: Option<AssociationChannel>,
+    back_off: AssociationBackOff,
+    /// Time from which another may begin.
+    next: Instant,
+    /// Links of the client.
+    links: usize,
+}
 
 /// Both ends of an association, from its first datagram on.
-pub(super) struct AssociationChannel {
+struct AssociationChannel {
     channel: ChannelId,
     began: Instant,
     /// The gateway's end, the client's.
@@ -26,267 +42,261 @@ pub(super) struct AssociationChannel {
     expected: bool,
 }
 
-impl Bond {
-    /// The client may begin an association, if it is to have one and has none.
-    pub(super) fn begin_association(&mut self) {
-        let now = self.now();
-        let wanted = self.config.transport != TransportChoice::Tcp;
-        if !wanted || self.association.is_some() || now < self.next_association {
-            return;
+/// What a run of one end came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ran {
+    /// There was nothing to do.
+    Nothing,
+    /// There may be more to do.
+    Something,
+    /// The association is over, and the channel with it.
+    Lost(ChannelId),
+}
+
+impl Associations {
+    pub(super) fn new(links: usize) -> Self {
+        Self {
+            current: None,
+            back_off: AssociationBackOff::default(),
+            next: Instant::ZERO,
+            links,
         }
-        let session = &mut self.hosts[place(Side::Client)].session;
-        let Some(channel) = session.take_grant() else {
-            return;
-        };
-        session.set_transport(now, self.config.transport);
-        session.begin_association(now, channel);
-        let session = &self.config.session;
+    }
+
+    /// True if there is none, and another may begin.
+    pub(super) fn may_begin(&self, now: Instant) -> bool {
+        self.current.is_none() && now >= self.next
+    }
+
+    /// Begins one as this channel, from these addresses of the client.
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        session: &SessionConfig,
+        locals: &[Local],
+        seed: u64,
+    ) {
         let config = |side| below_seal(association_config(session, side));
-        let up = self.keepers.iter().enumerate();
-        let up = up.filter(|(_, keeper)| keeper.up);
-        let locals: Vec<Local> = up.map(|(link, _)| client_local(link)).collect();
         let server = server_local(0);
-        let seed = self.seed ^ u64::from(channel.value()) << 8;
+        let seed = seed ^ u64::from(channel.value()) << 8;
         let own = config(Side::Client);
-        let mut client = AssociationEnd::new(&own, &locals, seed ^ 1);
+        let mut client = AssociationEnd::new(&own, locals, seed ^ 1);
         let gateway = AssociationEnd::new(&config(Side::Gateway), &[server], seed ^ 2);
         let remote = SocketAddr::new(server.address, PORT);
-        client.association = client.endpoint.connect(now, own, &locals, &[remote]).ok();
-        self.association = Some(AssociationChannel {
+        client.association = client.endpoint.connect(now, own, locals, &[remote]).ok();
+        self.current = Some(AssociationChannel {
             channel,
             began: now,
             ends: [gateway, client],
             expected: false,
         });
-        self.settle(Side::Client);
-        self.run_association(Side::Client);
+    }
+
+    /// The channel that it is; `None` while there is none.
+    pub(super) fn channel(&self) -> Option<ChannelId> {
+        self.current.as_ref().map(|own| own.channel)
     }
 
     /// The gateway has heard that it comes.
-    pub(super) fn expect_association(&mut self, channel: ChannelId) {
-        if let Some(own) = self.association.as_mut().filter(|it| it.channel == channel) {
+    pub(super) fn expect(&mut self, channel: ChannelId) {
+        if let Some(own) = self.current.as_mut().filter(|it| it.channel == channel) {
             own.expected = true;
         }
     }
 
-    /// It is over for both; the client begins another after a while.
-    pub(super) fn end_association(&mut self, channel: ChannelId) {
-        let now = self.now();
-        if let Some(own) = self.association.take_if(|it| it.channel == channel) {
-            let age = now.since(own.began);
-            let pause = self.association_back_off.next_pause(age);
-            self.plan_association(now + pause);
+    /// It is over for both; another may begin after a while.
+    pub(super) fn end(&mut self, network: &mut Network, channel: ChannelId) {
+        if let Some(own) = self.current.take_if(|it| it.channel == channel) {
+            let age = network.now().since(own.began);
+            let pause = self.back_off.next_pause(age);
+            self.plan(network, network.now() + pause);
         }
     }
 
-    /// Links have come or gone for the client: an association that did not come about may do so
-    /// now.
-    pub(super) fn retry_association(&mut self) {
-        if self.association.is_none() {
-            self.association_back_off.reset();
-            self.plan_association(self.now());
-        }
-    }
-
-    fn plan_association(&mut self, at: Instant) {
-        self.next_association = at;
-        self.network.set_alarm(at, Token::BeginAssociation.pack());
+    fn plan(&mut self, network: &mut Network, at: Instant) {
+        self.next = at;
+        network.set_alarm(at, Token::BeginAssociation.pack());
     }
 
     /// The session names a channel. Returns true if that is the association, which has work then.
-    pub(super) fn wake_association(&mut self, side: Side, channel: ChannelId) -> bool {
-        let own = self.association.as_mut().filter(|it| it.channel == channel);
-        let Some(own) = own else {
+    pub(super) fn wake(&mut self, side: Side, channel: ChannelId) -> bool {
+        self.channel() == Some(channel) && self.wake_any(side)
+    }
+
+    /// Something has changed for the writer of one end. Returns true if there is an association.
+    pub(super) fn wake_any(&mut self, side: Side) -> bool {
+        let own = self.current.as_mut();
+        own.is_some_and(|own| {
+            own.ends[place(side)].is_woken = true;
+            true
+        })
+    }
+
+    /// A datagram has come. Returns the side that has work then.
+    pub(super) fn handle_datagram(
+        &mut self,
+        network: &mut Network,
+        datagram: Datagram,
+    ) -> Option<Side> {
+        let links = self.links;
+        let own = self.current.as_mut();
+        let own = own.filter(|it| it.channel == datagram.channel)?;
+        own.handle_datagram(network, links, datagram)
+    }
+
+    /// The alarm of one end's timer has come. Returns true if that end has work then.
+    pub(super) fn on_alarm(&mut self, now: Instant, side: Side) -> bool {
+        let Some(own) = &mut self.current else {
             return false;
         };
-        own.ends[place(side)].is_woken = true;
-        self.run_association(side);
+        let end = &mut own.ends[place(side)];
+        // An earlier alarm has taken the place of this one: it would set one of its own.
+        if end.planned.take_if(|planned| *planned <= now).is_none() {
+            return false;
+        }
+        if let Some((_, association)) = &mut end.association
+            && association.poll_timeout().is_some_and(|at| at <= now)
+        {
+            association.handle_timeout(now);
+        }
         true
     }
 
-    pub(super) fn on_datagram(&mut self) {
-        let now = self.now();
-        while let Some(datagram) = self.network.take_datagram() {
-            let own = self.association.as_mut();
-            let Some(own) = own.filter(|it| it.channel == datagram.channel) else {
-                continue;
-            };
-            let side = match datagram.to_server {
-                true => Side::Gateway,
-                false => Side::Client,
-            };
-            // What opens with no key that is known is not answered.
-            if side == Side::Gateway && !own.expected {
-                continue;
-            }
-            let (local, remote) = match side {
-                Side::Gateway => (server_local(0), client_local(datagram.link)),
-                Side::Client => (client_local(datagram.link), server_local(0)),
-            };
-            let remote = SocketAddr::new(remote.address, PORT);
-            let route = Route { local, remote };
-            let end = &mut own.ends[place(side)];
-            match end.endpoint.handle_datagram(now, route, datagram.payload) {
-                Handled::Ignored(_) => {}
-                Handled::Reply(transmit) => self.put_on_link(side, transmit),
-                Handled::Accepted(id, association) => {
-                    end.association = Some((id, *association));
-                }
-                Handled::For(id, packet) => {
-                    if let Some((own, association)) = &mut end.association
-                        && *own == id
-                    {
-                        association.handle_packet(now, route, &packet);
-                    }
-                }
-            }
-            self.run_association(side);
-        }
-    }
-
-    /// A timer of an association may be due.
-    pub(super) fn fire_association(&mut self, side: Side) {
-        let now = self.now();
-        if let Some(own) = &mut self.association {
-            let end = &mut own.ends[place(side)];
-            // An earlier alarm has taken the place of this one: it would set one of its own.
-            if end.planned.take_if(|planned| *planned <= now).is_none() {
-                return;
-            }
-            if let Some((_, association)) = &mut end.association
-                && association.poll_timeout().is_some_and(|at| at <= now)
-            {
-                association.handle_timeout(now);
-            }
-            self.run_association(side);
-        }
-    }
-
-    /// A link has come or gone for the client.
-    pub(super) fn move_association(&mut self, link: usize, is_there: bool) {
-        let now = self.now();
-        let Some(own) = &mut self.association else {
-            return self.retry_association();
+    /// A link has come or gone for the client. An association that did not come about may do so
+    /// now. Returns true if the client's end has work then.
+    pub(super) fn move_link(&mut self, network: &mut Network, link: usize, is_there: bool) -> bool {
+        let now = network.now();
+        let Some(own) = &mut self.current else {
+            self.back_off.reset();
+            self.plan(network, now);
+            return false;
         };
         let local = client_local(link);
-        if let Some((_, association)) = &mut own.ends[place(Side::Client)].association {
-            match is_there {
-                true => association.add_local(now, local),
-                false => association.remove_local(now, local),
-            }
-            self.run_association(Side::Client);
+        let Some((_, association)) = &mut own.ends[place(Side::Client)].association else {
+            return false;
+        };
+        match is_there {
+            true => association.add_local(now, local),
+            false => association.remove_local(now, local),
         }
+        true
     }
 
-    /// What holds for links has changed for one side.
-    pub(super) fn tell_links(&mut self, side: Side) {
-        self.hosts[place(side)].path_links.mark_stale();
-        if let Some(own) = &mut self.association {
-            own.ends[place(side)].is_woken = true;
-            self.run_association(side);
-        }
-    }
-
-    /// Tells both sessions what is known of the association now, as the driver does before it makes
-    /// a snapshot: otherwise they hear of it only while they use it.
-    pub fn sample_associations(&mut self) {
-        if let Some(channel) = self.association.as_ref().map(|own| own.channel) {
-            self.sample_association(Side::Gateway, channel);
-            self.sample_association(Side::Client, channel);
-        }
-    }
-
-    /// Tells the session's side what is known of the association.
-    pub(super) fn sample_association(&mut self, side: Side, channel: ChannelId) {
-        let now = self.now();
-        let own = self.association.as_ref().filter(|it| it.channel == channel);
+    /// Tells a side's session what is known of the association, if it is this channel.
+    pub(super) fn sample(&self, now: Instant, side: Side, channel: ChannelId, host: &mut Host) {
+        let own = self.current.as_ref().filter(|it| it.channel == channel);
         if let Some(state) = own.and_then(|it| it.ends[place(side)].state(now)) {
-            let host = &mut self.hosts[place(side)];
-            state.report(now, &mut host.session, channel, &mut host.path_links);
+            let (session, links) = host.session_and_links();
+            state.report(now, session, channel, links);
         }
     }
 
-    /// Does for one end what there is to do.
-    fn run_association(&mut self, side: Side) {
-        let Some(own) = &mut self.association else {
-            return;
+    /// Begins a run of one end. Returns false where there is none, or one goes on: its own work has
+    /// led here, and it looks again when that is done.
+    pub(super) fn start(&mut self, side: Side) -> bool {
+        let Some(own) = &mut self.current else {
+            return false;
         };
         let end = &mut own.ends[place(side)];
         end.notified = true;
-        if std::mem::replace(&mut end.running, true) {
-            // Its own work has led here: it looks again when that is done.
-            return;
+        !std::mem::replace(&mut end.running, true)
+    }
+
+    /// Does once what there is to do for one end.
+    pub(super) fn run_once(&mut self, side: Side, host: &mut Host, network: &mut Network) -> Ran {
+        let links = self.links;
+        let Some(own) = &mut self.current else {
+            return Ran::Nothing;
+        };
+        let end = &mut own.ends[place(side)];
+        if !std::mem::take(&mut end.notified) {
+            return Ran::Nothing;
         }
-        while self.run_association_once(side) {}
-        if let Some(own) = &mut self.association {
+        if !end.take_events() {
+            return Ran::Lost(own.channel);
+        }
+        if end.is_established {
+            let now = network.now();
+            own.add_to_session(now, side, host);
+            own.take_messages(now, side, host);
+            own.write(now, side, host);
+        }
+        own.transmit(network, links, side);
+        Ran::Something
+    }
+
+    /// Ends a run of one end.
+    pub(super) fn stop(&mut self, side: Side) {
+        if let Some(own) = &mut self.current {
             own.ends[place(side)].running = false;
         }
     }
+}
 
-    /// Returns true if there may be more to do.
-    fn run_association_once(&mut self, side: Side) -> bool {
-        let Some(own) = &mut self.association else {
-            return false;
+impl AssociationChannel {
+    fn handle_datagram(
+        &mut self,
+        network: &mut Network,
+        links: usize,
+        datagram: Datagram,
+    ) -> Option<Side> {
+        let now = network.now();
+        let side = match datagram.to_server {
+            true => Side::Gateway,
+            false => Side::Client,
         };
-        let (channel, end) = (own.channel, &mut own.ends[place(side)]);
-        if !std::mem::take(&mut end.notified) {
-            return false;
+        // What opens with no key that is known is not answered.
+        if side == Side::Gateway && !self.expected {
+            return None;
         }
-        if !end.take_events() {
-            self.lose_association(channel);
-            return false;
+        let (local, remote) = match side {
+            Side::Gateway => (server_local(0), client_local(datagram.link)),
+            Side::Client => (client_local(datagram.link), server_local(0)),
+        };
+        let remote = SocketAddr::new(remote.address, PORT);
+        let route = Route { local, remote };
+        let end = &mut self.ends[place(side)];
+        match end.endpoint.handle_datagram(now, route, datagram.payload) {
+            Handled::Ignored(_) => {}
+            Handled::Reply(transmit) => self.put_on_link(network, links, side, transmit),
+            Handled::Accepted(id, association) => {
+                end.association = Some((id, *association));
+            }
+            Handled::For(id, packet) => {
+                if let Some((own, association)) = &mut end.association
+                    && *own == id
+                {
+                    association.handle_packet(now, route, &packet);
+                }
+            }
         }
-        if end.is_established {
-            self.add_association(side, channel);
-            self.take_messages(side, channel);
-            self.write_association(side);
-        }
-        self.transmit(side);
-        self.settle(side);
-        true
-    }
-
-    fn lose_association(&mut self, channel: ChannelId) {
-        let now = self.network.now();
-        for side in [Side::Gateway, Side::Client] {
-            let session = &mut self.hosts[place(side)].session;
-            session.handle_channel_lost(now, channel);
-        }
-        self.end_association(channel);
-        self.settle(Side::Gateway);
-        self.settle(Side::Client);
+        Some(side)
     }
 
     /// Adds the channel to the session, once.
-    fn add_association(&mut self, side: Side, channel: ChannelId) {
-        let now = self.network.now();
-        let host = &mut self.hosts[place(side)];
-        let Some(own) = &mut self.association else {
-            return;
-        };
-        let end = &mut own.ends[place(side)];
+    fn add_to_session(&mut self, now: Instant, side: Side, host: &mut Host) {
+        let end = &mut self.ends[place(side)];
         if let Some((_, association)) = &end.association
             && end.writer.is_none()
         {
             let streams = association.outbound_streams();
-            end.writer = Some((AssociationWriter::new(now, channel, streams), now));
-            host.path_links.mark_stale();
-            host.session
-                .add_channel(now, ChannelSpec::association(channel));
-            host.session.handle_writable(now, channel);
+            end.writer = Some((AssociationWriter::new(now, self.channel, streams), now));
+            let (session, links) = host.session_and_links();
+            links.mark_stale();
+            session.add_channel(now, ChannelSpec::association(self.channel));
+            session.handle_writable(now, self.channel);
         }
     }
 
     /// Hands messages that have come to the session.
-    fn take_messages(&mut self, side: Side, channel: ChannelId) {
-        let now = self.network.now();
-        while let Some(own) = &mut self.association
-            && let Some((_, association)) = &mut own.ends[place(side)].association
+    fn take_messages(&mut self, now: Instant, side: Side, host: &mut Host) {
+        while let Some((_, association)) = &mut self.ends[place(side)].association
             && let Some(received) = association.receive()
         {
             let record = record_of(&received).expect("records are short");
-            let session = &mut self.hosts[place(side)].session;
-            if let Err(fault) = session.handle_record(now, channel, record) {
+            let session = host.session_mut();
+            if let Err(fault) = session.handle_record(now, self.channel, record) {
                 // Sessions of one program never misunderstand each other.
                 unreachable!("{fault}");
             }
@@ -294,13 +304,8 @@ impl Bond {
     }
 
     /// Moves records from the session to the association, as the driver's writing task does.
-    fn write_association(&mut self, side: Side) {
-        let now = self.network.now();
-        let host = &mut self.hosts[place(side)];
-        let Some(own) = &mut self.association else {
-            return;
-        };
-        let end = &mut own.ends[place(side)];
+    fn write(&mut self, now: Instant, side: Side, host: &mut Host) {
+        let end = &mut self.ends[place(side)];
         while end.is_writer_due() {
             end.is_woken = false;
             let is_due = |(writer, _): &(AssociationWriter, Instant)| writer.is_sample_due(now);
@@ -314,7 +319,7 @@ impl Bond {
             else {
                 return;
             };
-            let (session, links) = (&mut host.session, &mut host.path_links);
+            let (session, links) = host.session_and_links();
             let queued = association.queued();
             let state = state.flatten();
             let mut step = writer.step(now, session, links, state.as_ref(), queued);
@@ -332,20 +337,16 @@ impl Bond {
     }
 
     /// Puts on the links what the association has to send, and plans its timer.
-    fn transmit(&mut self, side: Side) {
-        let now = self.network.now();
-        while let Some(own) = &mut self.association
-            && let Some((_, association)) = &mut own.ends[place(side)].association
+    fn transmit(&mut self, network: &mut Network, links: usize, side: Side) {
+        let now = network.now();
+        while let Some((_, association)) = &mut self.ends[place(side)].association
             && let Some(transmit) = association.poll_transmit(now)
         {
             // Room in its queue is room for records.
-            own.ends[place(side)].notified |= own.ends[place(side)].is_established;
-            self.put_on_link(side, transmit);
+            self.ends[place(side)].notified |= self.ends[place(side)].is_established;
+            self.put_on_link(network, links, side, transmit);
         }
-        let Some(own) = &mut self.association else {
-            return;
-        };
-        let end = &mut own.ends[place(side)];
+        let end = &mut self.ends[place(side)];
         let due = end
             .association
             .as_ref()
@@ -354,11 +355,11 @@ impl Bond {
             && end.planned.is_none_or(|planned| at < planned)
         {
             end.planned = Some(at);
-            self.network.set_alarm(at, Token::Association(side).pack());
+            network.set_alarm(at, Token::Association(side).pack());
         }
     }
 
-    fn put_on_link(&mut self, side: Side, transmit: Transmit) {
+    fn put_on_link(&self, network: &mut Network, links: usize, side: Side, transmit: Transmit) {
         // No link of a scenario is too narrow for a packet.
         let Transmit {
             route, datagram, ..
@@ -367,14 +368,10 @@ impl Bond {
             Side::Client => route.local.link,
             Side::Gateway => link_of(&route),
         };
-        let Some(link) = (link.value() as usize).checked_sub(1) else {
-            return;
-        };
-        if let Some(own) = &self.association
-            && link < self.keepers.len()
-        {
-            self.network.send_datagram(Datagram {
-                channel: own.channel,
+        let link = (link.value() as usize).checked_sub(1);
+        if let Some(link) = link.filter(|link| *link < links) {
+            network.send_datagram(Datagram {
+                channel: self.channel,
                 link,
                 to_server: side == Side::Client,
                 payload: datagram,

@@ -1,53 +1,64 @@
 //! Plain TCP of others on the links of a bond, always with something to send.
 
+use std::collections::BTreeMap;
+
 use hawser_scenario::{Congestion, Direction};
 use hawser_types::{ByteCount, Instant};
 
-use super::Bond;
 use crate::arrivals::Arrivals;
-use crate::network::End;
+use crate::network::{End, Network};
 use crate::tcp::TcpConfig;
 
-/// One such connection.
+/// The connections of others, by their number.
+#[derive(Debug, Default)]
+pub(super) struct Rivals(BTreeMap<usize, Rival>);
+
 #[derive(Debug)]
-pub(super) struct Rival {
+struct Rival {
     from: End,
     began: Instant,
     arrivals: Arrivals,
 }
 
-impl Bond {
-    /// Begins a connection of somebody else over a link, which sends for ever.
-    pub fn add_rival(&mut self, link: usize, congestion: Congestion, direction: Direction) {
-        let client = self.network.connect(link, TcpConfig::new(congestion));
+impl Rivals {
+    /// Begins a connection over a link, which sends for ever.
+    pub(super) fn add(
+        &mut self,
+        network: &mut Network,
+        link: usize,
+        congestion: Congestion,
+        direction: Direction,
+    ) {
+        let client = network.connect(link, TcpConfig::new(congestion));
         let rival = Rival {
             from: End {
                 client: direction == Direction::Put,
                 ..client
             },
-            began: self.network.now(),
+            began: network.now(),
             arrivals: Arrivals::default(),
         };
-        self.rivals.insert(client.connection, rival);
+        self.0.insert(client.connection, rival);
     }
 
-    /// What has come over each of the others' connections, in the order in which they began.
-    pub fn rivals(&self) -> impl Iterator<Item = &Arrivals> {
-        self.rivals.values().map(|rival| &rival.arrivals)
+    /// What has come over each, in the order in which they began.
+    pub(super) fn arrivals(&self) -> impl Iterator<Item = &Arrivals> {
+        self.0.values().map(|rival| &rival.arrivals)
     }
 
-    pub(super) fn on_rival(&mut self, end: End) {
-        let Some(rival) = self.rivals.get_mut(&end.connection) else {
+    /// A connection has moved; one that is no rival's does not matter.
+    pub(super) fn on_end(&mut self, network: &mut Network, end: End) {
+        let Some(rival) = self.0.get_mut(&end.connection) else {
             return;
         };
         if end == rival.from {
-            self.network.write(end, CHUNK);
+            network.write(end, CHUNK);
             return;
         }
-        let arrived = ByteCount::new(self.network.arrived(end));
+        let arrived = ByteCount::new(network.arrived(end));
         let fresh = arrived - rival.arrivals.total();
         if fresh > ByteCount::ZERO {
-            let age = self.network.now().since(rival.began);
+            let age = network.now().since(rival.began);
             rival.arrivals.note(age, fresh);
         }
     }

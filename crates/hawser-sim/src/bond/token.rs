@@ -1,7 +1,7 @@
 use hawser_session::Side;
 use hawser_types::ChannelId;
 
-use super::place;
+use super::side::place;
 
 /// The purpose of an alarm of the network.
 #[derive(Clone, Copy, Debug)]

@@ -19,7 +19,7 @@ use hawser_sim::experiment::{Options, Singles};
 use hawser_sim::table::{Comparisons, DelayTable};
 use hawser_types::parse_duration;
 
-use crate::{Way, load, show};
+use super::arguments::{Way, load, show};
 
 #[derive(Debug, Args)]
 pub(crate) struct AssociationArguments {

@@ -7,7 +7,7 @@ use hawser_scenario::Point;
 use hawser_scenario::figures::Table;
 use hawser_sim::connections::{self, Method, Rates};
 
-use crate::show;
+use super::arguments::show;
 
 #[derive(Debug, Args)]
 pub(crate) struct ConnectionArguments {

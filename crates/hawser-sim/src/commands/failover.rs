@@ -8,7 +8,8 @@ use hawser_sim::failover::{self, Failure};
 use hawser_sim::table::Failovers;
 use hawser_types::parse_duration;
 
-use crate::{BondArguments, Way, load, show, trace};
+use super::arguments::{BondArguments, Way, load, show};
+use crate::trace;
 
 #[derive(Debug, Args)]
 pub(crate) struct FailoverArguments {

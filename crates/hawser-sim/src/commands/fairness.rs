@@ -7,7 +7,7 @@ use hawser_sim::experiment::Options;
 use hawser_sim::fairness;
 use hawser_sim::table::Fairness;
 
-use crate::{BondArguments, Way, load, show};
+use super::arguments::{BondArguments, Way, load, show};
 
 #[derive(Debug, Args)]
 pub(crate) struct FairnessArguments {

@@ -6,7 +6,7 @@ use clap::Args;
 use hawser_sim::hunt::{self, Finding, Promise};
 use hawser_sim::table::Findings;
 
-use crate::{BondArguments, show};
+use super::arguments::{BondArguments, show};
 
 #[derive(Debug, Args)]
 pub(crate) struct HuntArguments {

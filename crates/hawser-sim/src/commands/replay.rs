@@ -7,7 +7,7 @@ use hawser_sched::chunk::ChunkPolicy;
 use hawser_session::recorder::Recording;
 use hawser_sim::replay::{conditions::Conditions, replay};
 
-use crate::show;
+use super::arguments::show;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArguments {

@@ -6,7 +6,7 @@ use hawser_scenario::promise::{self, ADDED_DELAY, FULL_RATE};
 use hawser_scenario::{Direction, Line, Link, Scenario, Service};
 use hawser_types::ByteCount;
 
-use super::{Kept, Promise};
+use super::promise::{Kept, Promise};
 use crate::experiment::Report;
 use crate::failover::FailoverReport;
 use crate::objects::ObjectReport;

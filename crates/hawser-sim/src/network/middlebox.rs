@@ -1,9 +1,10 @@
 //! A translation of addresses that forgets connections. It stands between a link and the server.
 
-use hawser_scenario::Forgotten;
+use std::time::Duration;
+
+use hawser_scenario::{Forgotten, Nat};
 use hawser_types::Instant;
 
-use super::{Cargo, End, Network};
 use crate::tcp::Packet;
 
 /// What a translation knows of a connection: when its last packet came, from either side.
@@ -17,52 +18,61 @@ pub(super) enum Mapping {
     Gone,
 }
 
+/// What becomes of a packet from the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outward {
+    Passes,
+    /// It vanishes.
+    Dropped,
+    /// It reaches the server under another port, which answers with a reset.
+    Refused,
+}
+
 impl Mapping {
     pub(super) fn new(now: Instant) -> Self {
         Self::Known(now)
     }
-}
 
-impl Network {
-    /// A packet from the client comes to the translation. Whether it goes on.
-    pub(super) fn leaves(&mut self, to: End, packet: &Packet) -> bool {
-        let link = self.connections[to.connection].link;
-        if self.is_mapped(to) || packet.is_greeting() {
-            self.connections[to.connection].mapping = Mapping::Known(self.now);
-            return true;
+    /// A packet from the client comes to the translation `nat` of its link.
+    pub(super) fn on_outward(
+        &mut self,
+        now: Instant,
+        nat: Option<Nat>,
+        packet: &Packet,
+    ) -> Outward {
+        self.forget(now, nat.map(|nat| nat.forget));
+        if self.is_known() || packet.is_greeting() {
+            *self = Self::Known(now);
+            return Outward::Passes;
         }
-        let then = self.links[link].nat.map(|nat| nat.then);
-        if then == Some(Forgotten::Reset) && !packet.is_reset() {
-            // The server knows no such connection.
-            let reset = Packet::reset(self.now);
-            self.put(link, 1, Cargo::Segment(to.other(), reset));
+        let is_reset = nat.is_some_and(|nat| nat.then == Forgotten::Reset);
+        match is_reset && !packet.is_reset() {
+            true => Outward::Refused,
+            false => Outward::Dropped,
         }
-        false
     }
 
-    /// A packet from the server comes to the translation. Whether it goes on.
-    pub(super) fn enters(&mut self, from: End) -> bool {
-        let mapped = self.is_mapped(from);
-        if mapped {
-            self.connections[from.connection].mapping = Mapping::Known(self.now);
-        } else {
-            self.counters.lost += 1;
+    /// A packet from the server comes to the translation `nat` of the link. Returns true if it
+    /// goes on.
+    pub(super) fn on_inward(&mut self, now: Instant, nat: Option<Nat>) -> bool {
+        self.forget(now, nat.map(|nat| nat.forget));
+        let is_known = self.is_known();
+        if is_known {
+            *self = Self::Known(now);
         }
-        mapped
+        is_known
     }
 
-    /// Whether the translation still knows a connection; what is too old is forgotten.
-    fn is_mapped(&mut self, end: End) -> bool {
-        let now = self.now;
-        let connection = &mut self.connections[end.connection];
-        let Some(nat) = self.links[connection.link].nat else {
-            return true;
-        };
-        if let Mapping::Known(last) = connection.mapping
-            && now.since(last) > nat.forget
+    fn is_known(self) -> bool {
+        matches!(self, Self::Known(_))
+    }
+
+    /// Forgets a connection that was silent for longer than the translation remembers.
+    fn forget(&mut self, now: Instant, after: Option<Duration>) {
+        if let (Self::Known(last), Some(after)) = (*self, after)
+            && now.since(last) > after
         {
-            connection.mapping = Mapping::Gone;
+            *self = Self::Gone;
         }
-        matches!(connection.mapping, Mapping::Known(_))
     }
 }

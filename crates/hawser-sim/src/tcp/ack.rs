@@ -6,9 +6,9 @@ use std::time::Duration;
 use hawser_types::Instant;
 use smallvec::SmallVec;
 
-use super::control::{Phase, Progress};
 use super::packet::{Packet, SEGMENT};
 use super::send::{Segment, Sender};
+use super::window::{Phase, Progress};
 
 /// What one acknowledgement has delivered.
 #[derive(Debug, Default)]

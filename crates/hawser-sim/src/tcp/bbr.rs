@@ -1,4 +1,4 @@
-mod begin;
+mod aggregation;
 mod max_filter;
 
 use std::time::Duration;
@@ -7,11 +7,10 @@ use hawser_types::Instant;
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-use super::control::{INITIAL_WINDOW, Phase, Progress, Window};
 use super::packet::SEGMENT;
-use super::send::burst;
-use begin::first_pacing;
-use max_filter::MaxFilter;
+use super::window::{INITIAL_WINDOW, Phase, Progress, Window};
+use aggregation::Aggregation;
+use max_filter::{BANDWIDTH_SHIFT, MaxFilter};
 
 /// BBR, version 1, without its model of token-bucket policers.
 ///
@@ -49,16 +48,6 @@ enum Mode {
     ProbeRtt,
 }
 
-/// What arrives beyond the estimated bandwidth, in bursts.
-#[derive(Debug, Default)]
-struct Aggregation {
-    epoch: Instant,
-    acknowledged: u64,
-    extra: [u32; 2],
-    slot: usize,
-    rounds: u32,
-}
-
 impl Bbr {
     pub(super) fn new(rng: SmallRng) -> Self {
         Self {
@@ -85,9 +74,34 @@ impl Bbr {
         }
     }
 
+    /// The handshake has measured a round trip.
+    pub(super) fn on_established(&mut self, now: Instant, rtt: Duration, window: &mut Window) {
+        self.min_rtt = Some((rtt, now));
+        self.seen_rtt = true;
+        self.cycle_began = now;
+        self.aggregation.begin(now);
+        window.pacing = Some(first_pacing(window.congestion, rtt, SEGMENT));
+    }
+
+    /// It takes over a connection that has carried data.
+    pub(super) fn take_over(
+        &mut self,
+        now: Instant,
+        (lowest, smoothed): (Duration, Duration),
+        delivered: u64,
+        window: &mut Window,
+    ) {
+        window.threshold = u32::MAX;
+        self.on_established(now, smoothed, window);
+        self.min_rtt = Some((lowest, now));
+        self.next_round_delivered = delivered;
+    }
+
     pub(super) fn on_progress(&mut self, p: &Progress, window: &mut Window) {
         self.update_bandwidth(p);
-        self.update_aggregation(p, window.congestion);
+        let bandwidth = self.bandwidth.max();
+        self.aggregation
+            .on_progress(p, self.round_start, bandwidth, window.congestion);
         self.update_cycle(p, window);
         self.check_full(p);
         self.check_drain(p, window);
@@ -121,8 +135,7 @@ impl Bbr {
 
     pub(super) fn on_restart(&mut self, now: Instant, window: &mut Window) {
         self.idle_restart = true;
-        self.aggregation.epoch = now;
-        self.aggregation.acknowledged = 0;
+        self.aggregation.restart(now);
         match self.mode {
             Mode::ProbeBandwidth => self.set_pacing(UNIT, None, SEGMENT, window),
             Mode::ProbeRtt => self.check_probe_done(now, now, window),
@@ -146,34 +159,6 @@ impl Bbr {
         if !p.sample.app_limited || measured >= self.bandwidth.max() {
             self.bandwidth.add(self.round, measured);
         }
-    }
-
-    fn update_aggregation(&mut self, p: &Progress, congestion: u32) {
-        if p.delivered_now == 0 || !p.sample.any || p.sample.delivered == 0 {
-            return;
-        }
-        let bandwidth = self.bandwidth.max();
-        let state = &mut self.aggregation;
-        if self.round_start {
-            state.rounds += 1;
-            if state.rounds >= AGGREGATION_ROUNDS {
-                state.rounds = 0;
-                state.slot ^= 1;
-                state.extra[state.slot] = 0;
-            }
-        }
-        let micros = p.delivered_at.since(state.epoch).as_micros() as u64;
-        let mut expected = bandwidth.saturating_mul(micros) >> BANDWIDTH_SHIFT;
-        let now = u64::from(p.delivered_now);
-        if state.acknowledged <= expected || state.acknowledged + now >= 1 << 20 {
-            state.acknowledged = 0;
-            state.epoch = p.delivered_at;
-            expected = 0;
-        }
-        state.acknowledged += now;
-        let extra = (state.acknowledged - expected).min(u64::from(congestion)) as u32;
-        let kept = &mut state.extra[state.slot];
-        *kept = (*kept).max(extra);
     }
 
     fn update_cycle(&mut self, p: &Progress, window: &Window) {
@@ -375,7 +360,7 @@ impl Bbr {
     }
 
     fn with_budget(&self, segments: u32, window: &Window) -> u32 {
-        let mut segments = segments + 3 * burst(window);
+        let mut segments = segments + 3 * window.burst();
         segments = (segments + 1) & !1;
         if self.mode == Mode::ProbeBandwidth && self.cycle == 0 {
             segments += 2;
@@ -392,17 +377,25 @@ impl Bbr {
             return 0;
         }
         let most = (self.bandwidth.max() * 100_000) >> BANDWIDTH_SHIFT;
-        let extra = self.aggregation.extra[0].max(self.aggregation.extra[1]);
-        extra.min(u32::try_from(most).unwrap_or(u32::MAX))
+        self.aggregation
+            .extra()
+            .min(u32::try_from(most).unwrap_or(u32::MAX))
     }
 
     /// Segments that will be in the network when the next one may leave.
     fn in_net(&self, p: &Progress, in_flight: u32, gain: u64, window: &Window) -> u32 {
         let wait = p.departure.since(p.now).as_micros() as u64;
         let gone = (self.bandwidth.max() * wait) >> BANDWIDTH_SHIFT;
-        let more = if gain > UNIT { burst(window) } else { 0 };
+        let more = if gain > UNIT { window.burst() } else { 0 };
         (in_flight + more).saturating_sub(u32::try_from(gone).unwrap_or(u32::MAX))
     }
+}
+
+/// The rate before any is measured: the window in one round trip, times the gain of the start.
+fn first_pacing(congestion: u32, rtt: Duration, segment: u32) -> u64 {
+    let micros = (rtt.as_micros() as u64).max(1);
+    let rate = u64::from(congestion) * u64::from(segment) * 1_000_000 / micros;
+    (((rate * HIGH_GAIN) >> GAIN_SHIFT) * 99 / 100).max(MIN_PACING)
 }
 
 /// Gains are in 256ths.
@@ -420,9 +413,6 @@ const CYCLE: [u64; 8] = [
     UNIT,
     UNIT,
 ];
-/// Bandwidth is in segments per microsecond, times two to this.
-const BANDWIDTH_SHIFT: u32 = 24;
-const AGGREGATION_ROUNDS: u32 = 5;
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
 const MIN_WINDOW: u32 = 4;

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use hawser_types::Instant;
 
-use super::control::{Phase, Progress, Window};
+use super::window::{Phase, Progress, Window};
 
 /// CUBIC with fast convergence, the Reno-friendly region and HyStart.
 ///

@@ -6,10 +6,10 @@
 use hawser_types::Instant;
 
 use super::ack::Delivered;
-use super::control::Phase;
 use super::packet::{Kind, Packet};
 use super::repair::DUPLICATES;
 use super::send::Sender;
+use super::window::Phase;
 
 impl Sender {
     /// An acknowledgement that says nothing new: some segment beyond the first has arrived.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use hawser_types::Instant;
 
-use super::control::Phase;
 use super::packet::Packet;
 use super::send::{Forced, Sender};
+use super::window::Phase;
 
 impl Sender {
     /// Declares lost what left before the newest delivered segment. Returns how many segments.

@@ -7,11 +7,12 @@ use hawser_scenario::Congestion;
 use hawser_types::{Instant, RangeSet};
 use rand::rngs::SmallRng;
 
-use super::control::{Control, INITIAL_WINDOW, Phase, Window};
+use super::control::Control;
 use super::packet::SEGMENT;
 use super::rate::{Departure, RateEstimator};
 use super::receive::WINDOW;
 use super::rtt::RttEstimator;
+use super::window::{INITIAL_WINDOW, Phase, Window};
 
 /// One direction of a connection, as its sender keeps it.
 #[derive(Debug)]
@@ -387,7 +388,7 @@ impl Sender {
             return false;
         }
         self.timers.pacing = None;
-        self.burst_left = burst(&self.window);
+        self.burst_left = self.window.burst();
         true
     }
 
@@ -424,18 +425,6 @@ impl Repair {
             forced: None,
         }
     }
-}
-
-/// Segments that leave together when the connection is paced: about a millisecond's worth.
-///
-/// Source: Linux `tcp_tso_autosize`, `bbr_min_tso_segs`.
-pub(super) fn burst(window: &Window) -> u32 {
-    let rate = window.pacing.unwrap_or(0);
-    let least = if rate < 150_000 { 1 } else { 2 };
-    let bytes = (rate >> 10).min(64_000);
-    u32::try_from(bytes / u64::from(SEGMENT))
-        .unwrap_or(least)
-        .max(least)
 }
 
 /// `net.ipv4.tcp_wmem`'s largest.

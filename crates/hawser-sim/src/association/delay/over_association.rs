@@ -4,7 +4,7 @@ use hawser_wire::sctp::StreamNumber;
 
 use super::super::fabric::Fabric;
 use super::super::transfer::{self, CLIENT, SERVER};
-use super::{EVERY, Ledger, Load, MESSAGE, PATIENCE, WARM_UP, written_at};
+use super::messages::{EVERY, Ledger, Load, MESSAGE, PATIENCE, WARM_UP, written_at};
 use crate::experiment;
 
 /// Stream 0 is the idle one.
@@ -24,7 +24,7 @@ pub(super) fn run(
     let mut ledger = Ledger::default();
     let (mut number, mut refused) = (0, 0);
     let mut turn = 0;
-    while fabric.now() < end + PATIENCE && (fabric.now() < end || !ledger.in_flight.is_empty()) {
+    while fabric.now() < end + PATIENCE && (fabric.now() < end || !ledger.is_settled()) {
         let now = fabric.now();
         while now < end && began + written_at(number) <= now {
             ledger.on_written(now);
@@ -61,7 +61,7 @@ fn read(fabric: &mut Fabric, ledger: &mut Ledger, counts: bool) {
         if received.stream == IDLE {
             ledger.on_read(now, length);
         } else if counts {
-            ledger.bulk += length;
+            ledger.on_bulk(length);
         }
     }
     fabric.pump(SERVER);

@@ -3,7 +3,7 @@ use hawser_scenario::Scenario;
 use hawser_session::{Event, ReadOutcome, Side};
 use hawser_types::{Instant, StreamId};
 
-use super::{Ledger, Load, MESSAGE, PATIENCE, WARM_UP, written_at};
+use super::messages::{Ledger, Load, MESSAGE, PATIENCE, WARM_UP, written_at};
 use crate::bond::{Bond, BondConfig, Signal};
 use crate::experiment::{self, Options};
 
@@ -43,7 +43,7 @@ pub(super) fn run(scenario: &Scenario, load: &Load, config: &BondConfig, seed: u
 
 impl Run {
     fn is_over(&self) -> bool {
-        self.bond.now() >= self.end && self.ledger.in_flight.is_empty()
+        self.bond.now() >= self.end && self.ledger.is_settled()
     }
 
     fn on_signal(&mut self, signal: &Signal) {
@@ -107,7 +107,7 @@ impl Run {
         if id == self.idle {
             self.ledger.on_read(now, read);
         } else if now >= self.began + WARM_UP && now < self.end {
-            self.ledger.bulk += read;
+            self.ledger.on_bulk(read);
         }
     }
 }

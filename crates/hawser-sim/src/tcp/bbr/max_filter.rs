@@ -38,3 +38,6 @@ impl MaxFilter {
 }
 
 const BANDWIDTH_ROUNDS: u64 = 10;
+
+/// Bandwidth is in segments per microsecond, times two to this.
+pub(super) const BANDWIDTH_SHIFT: u32 = 24;

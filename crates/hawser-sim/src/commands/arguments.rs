@@ -1,0 +1,90 @@
+//! Arguments that several commands have, and how they load and print.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::path::Path;
+
+use clap::{Args, ValueEnum};
+use hawser_scenario::{Congestion, Direction, Scenario};
+use hawser_sched::chunk::ChunkPolicy;
+use hawser_session::{SessionConfig, TransportChoice};
+use hawser_sim::bond::BondConfig;
+use hawser_types::ByteCount;
+use serde::Serialize;
+
+#[derive(Debug, Args)]
+pub(super) struct BondArguments {
+    /// The policy that places bulk chunks
+    #[arg(long, default_value_t)]
+    scheduler: ChunkPolicy,
+    /// One congestion control for all of Hawser's channels, instead of each one's own choice
+    #[arg(long, value_name = "CONTROL")]
+    congestion: Option<Congestion>,
+    /// What chunks go over: TCP channels, an association, or whichever delivers more
+    #[arg(long, default_value = "tcp")]
+    transport: Carried,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Carried {
+    Tcp,
+    Sctp,
+    Auto,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Way {
+    Put,
+    Get,
+    Both,
+}
+
+impl Way {
+    pub(super) fn directions(self) -> Vec<Direction> {
+        match self {
+            Self::Put => vec![Direction::Put],
+            Self::Get => vec![Direction::Get],
+            Self::Both => vec![Direction::Put, Direction::Get],
+        }
+    }
+}
+
+impl BondArguments {
+    pub(super) fn config(&self) -> BondConfig {
+        BondConfig {
+            session: SessionConfig {
+                scheduler: self.scheduler,
+                ..BondConfig::default().session
+            },
+            congestion: self.congestion,
+            transport: match self.transport {
+                Carried::Tcp => TransportChoice::Tcp,
+                Carried::Sctp => TransportChoice::Sctp,
+                Carried::Auto => TransportChoice::Auto,
+            },
+        }
+    }
+
+    /// As [`Self::config`], with a recorder that loses nothing.
+    pub(super) fn recording(&self) -> BondConfig {
+        let mut config = self.config();
+        config.session.recorder = ByteCount::from_mib(256);
+        config
+    }
+}
+
+pub(super) fn load(path: &Path) -> anyhow::Result<Scenario> {
+    Ok(Scenario::load(path, &|file| std::fs::read_to_string(file))?)
+}
+
+/// Prints reports as JSON, or as text.
+pub(super) fn show(json: bool, reports: &impl Serialize, text: impl Display) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut out, reports)?;
+        writeln!(out)?;
+    } else {
+        write!(out, "{text}")?;
+    }
+    Ok(())
+}
