@@ -36,23 +36,26 @@ struct Circle {
     imports: Vec<Import>,
 }
 
-/// Returns what is wrong with the circles of all crates under `root`.
+/// Returns what is wrong with the files of all crates under `root`: every circle.
 pub(crate) fn problems(root: &Path) -> Result<Vec<String>> {
     let circles = find_all(root)?;
-    let mut problems = judge_listed(&circles);
-    problems.extend(judge_unlisted(&circles));
-    Ok(problems)
+    Ok(circles.iter().map(problem).collect())
+}
+
+fn problem(circle: &Circle) -> String {
+    let Circle { package, files, .. } = circle;
+    format!(
+        "{package}: these files import each other (cargo xtask layers --circles prints the lines): \
+         {}",
+        files.join(", ")
+    )
 }
 
 /// Prints every circle with the lines that import.
 pub(crate) fn print(root: &Path) -> Result<()> {
     let circles = find_all(root)?;
     for circle in &circles {
-        let state = match reason_of(circle) {
-            Some(reason) => format!("listed: {reason}"),
-            None => "not listed".to_owned(),
-        };
-        println!("{}: {} files ({state})", circle.package, circle.files.len());
+        println!("{}: {} files", circle.package, circle.files.len());
         for import in &circle.imports {
             let Import {
                 from,
@@ -113,72 +116,6 @@ fn find(package: &str, imports: &[Import]) -> Vec<Circle> {
     }
     circles
 }
-
-fn reason_of(circle: &Circle) -> Option<&'static str> {
-    let listed = EXCEPTIONS
-        .iter()
-        .find(|(package, files, _)| circle.is(package, files));
-    listed.map(|(_, _, reason)| *reason)
-}
-
-impl Circle {
-    fn is(&self, package: &str, files: &[&str]) -> bool {
-        self.package == package && self.files == files
-    }
-}
-
-/// An exception whose circle is gone leaves the list, so that it does not come back.
-fn judge_listed(circles: &[Circle]) -> Vec<String> {
-    let gone = EXCEPTIONS
-        .iter()
-        .filter(|(package, files, _)| !circles.iter().any(|c| c.is(package, files)));
-    gone.map(|(package, files, _)| {
-        format!(
-            "{package}: {} are no circle any more: remove them from EXCEPTIONS in \
-             xtask/src/circles.rs",
-            files.join(", ")
-        )
-    })
-    .collect()
-}
-
-/// Circles without a reason are refused beyond the number of files that `UNFINISHED` allows.
-fn judge_unlisted(circles: &[Circle]) -> Vec<String> {
-    let mut problems = Vec::new();
-    let mut found: BTreeMap<&str, Vec<&Circle>> = BTreeMap::new();
-    for circle in circles.iter().filter(|c| reason_of(c).is_none()) {
-        found.entry(&circle.package).or_default().push(circle);
-    }
-    for (package, _) in UNFINISHED {
-        found.entry(package).or_default();
-    }
-    for (package, circles) in found {
-        let allowed = UNFINISHED.iter().find(|(name, _)| *name == package);
-        let allowed = allowed.map_or(0, |(_, files)| *files);
-        let files: usize = circles.iter().map(|c| c.files.len()).sum();
-        if files > allowed {
-            problems.push(format!(
-                "{package}: {files} files import each other in circles, {allowed} are allowed \
-                 (cargo xtask layers --circles prints the lines):"
-            ));
-            let listed = circles.iter().map(|c| format!("  {}", c.files.join(", ")));
-            problems.extend(listed);
-        } else if files < allowed {
-            problems.push(format!(
-                "{package}: only {files} files are in circles now: write {files} for {allowed} in \
-                 UNFINISHED in xtask/src/circles.rs"
-            ));
-        }
-    }
-    problems
-}
-
-/// Circles that stay: the crate, its files below `src` in order, and the reason. At most five, and
-/// the list only shrinks.
-const EXCEPTIONS: [(&str, &[&str], &str); 0] = [];
-
-/// Crates that still have circles, each with the number of files in them. The number only falls.
-const UNFINISHED: [(&str, usize); 0] = [];
 
 #[cfg(test)]
 mod tests;

@@ -97,7 +97,7 @@ fn layers() -> Result<()> {
     if !problems.is_empty() {
         bail!("crates or files are out of their layers");
     }
-    eprintln!("crates keep to their layers, and files import in no unlisted circle");
+    eprintln!("crates keep to their layers, and no files import each other in a circle");
     Ok(())
 }
 
