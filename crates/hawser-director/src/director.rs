@@ -271,7 +271,8 @@ impl Director {
     ) -> Outlook {
         let judgement = self.judge(request);
         let is_open = |record: &LinkRecord| {
-            let leads = leads_to(record.link(), address.is_ipv6());
+            let v6 = address.is_ipv6();
+            let leads = leads_to(record.link(), v6) && !judgement.leaves_to_system(v6);
             leads && judgement.is_open(record, &self.link_rules)
         };
         let Some(link) = link else {

@@ -132,6 +132,11 @@ impl<'a> Judgement<'a> {
         })
     }
 
+    /// True if the system's routes are to have the connection in this family of addresses.
+    pub(crate) fn leaves_to_system(&self, v6: bool) -> bool {
+        self.families().any(|family| family == (v6, true))
+    }
+
     /// The families of addresses that the connection may go to: true for IPv6, and true if it is
     /// left to the system there.
     fn families(&self) -> impl Iterator<Item = (bool, bool)> + use<> {

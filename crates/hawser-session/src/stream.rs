@@ -144,9 +144,8 @@ impl Stream {
         self.send.open(Bytes::new());
         self.send.finish();
         self.abandoned = true;
-        let unread = self.receive.ready_bytes() > 0;
         self.read_out |= self.receive.is_complete();
-        unread && !self.read_out && self.send.is_acknowledged()
+        self.has_data_for_nothing()
     }
 
     /// True if the application has let go of the stream.
@@ -155,9 +154,11 @@ impl Stream {
     }
 
     /// True if the application has let go of the stream, the peer holds what was written, and data
-    /// lies here that nothing reads.
+    /// lies here that nothing reads, with more to come. Without more, the stream just ends: a reset
+    /// would destroy what the peer holds and has not read.
     pub(crate) fn has_data_for_nothing(&self) -> bool {
-        self.abandoned && self.send.is_acknowledged() && self.receive.ready_bytes() > 0
+        let unread = !self.read_out && self.receive.ready_bytes() > 0;
+        self.abandoned && unread && self.send.is_acknowledged()
     }
 
     /// Notes that the peer reads no more, and said so with `code`.

@@ -13,8 +13,8 @@ use crate::transport::{ByteStream, ResetCode};
 pub(super) struct Direction {
     /// Bytes that were read and not yet written.
     held: Bytes,
-    /// Length of the slice that `held` is the rest of.
-    whole: usize,
+    /// Bytes of memory that `held` keeps, at most.
+    memory: usize,
     /// How much to ask for in the next read. Grows when a read fills it, so that only streams that
     /// are fast can fill large buffers.
     read_size: usize,
@@ -43,7 +43,7 @@ impl Direction {
     /// A direction that writes `early` before anything else.
     pub(super) fn new(early: Vec<u8>) -> Self {
         Self {
-            whole: early.len(),
+            memory: early.len(),
             held: early.into(),
             read_size: MIN_READ,
             source: Source::Open,
@@ -124,7 +124,7 @@ impl Direction {
                 } else if bytes.len() < self.read_size / 4 {
                     self.read_size = (self.read_size / 2).max(MIN_READ);
                 }
-                self.whole = bytes.len();
+                self.memory = MAX_HELD;
                 self.held = bytes;
             }
             Err(error) => self.source = Source::Broken(ResetCode::from_io(&error)),
@@ -160,11 +160,11 @@ impl Direction {
         Poll::Ready(Ok(()))
     }
 
-    /// Copies a small rest, so that others can use the memory of the whole.
+    /// Copies what is little of the memory that it keeps, so that others can use that.
     fn shrink(&mut self) {
-        if self.held.len() <= self.whole / 4 {
+        if self.held.len() <= self.memory / 4 {
             self.held = Bytes::copy_from_slice(&self.held);
-            self.whole = self.held.len();
+            self.memory = self.held.len();
         }
     }
 

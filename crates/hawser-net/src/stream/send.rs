@@ -141,10 +141,10 @@ impl SendStream {
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
         }
+        self.core.answer();
         let id = self.core.id;
         let driver = &self.core.driver;
         if bytes.len() < SHORT_WRITE {
-            self.core.answer();
             return driver.poll_stream(cx, id, Waiting::Write, |session, now| {
                 let written = session.write_slice(now, id, bytes)?;
                 Ok((written > 0).then_some(written))

@@ -90,7 +90,7 @@ impl Session {
         }
         self.drop_unheld(id);
         if !self.refuse_unread(now, id) {
-            self.retire_ended_by_peer(id);
+            self.retire_ended_by_peer(id, code);
         }
         Ok(())
     }
@@ -117,16 +117,24 @@ impl Session {
         if stream.peer_metadata().is_some() {
             self.events.push(Event::SendingReset(id, code));
         }
-        self.retire_ended_by_peer(id);
+        self.retire_ended_by_peer(id, code);
         Ok(())
     }
 
-    /// Forgets a stream if the peer has ended both of its directions. The owner hears of that: a
-    /// stream that nobody has accepted yet would stay in its queue otherwise, without a limit.
-    fn retire_ended_by_peer(&mut self, id: StreamId) {
+    /// Forgets a stream if the peer has ended both of its directions; `code` is that of the end
+    /// that came last. The owner hears of that: a stream that no application has accepted yet would
+    /// stay in its queue otherwise, without a limit, and an application would wait without end for
+    /// the answer to a stream that the peer ended before its answer came.
+    fn retire_ended_by_peer(&mut self, id: StreamId, code: u32) {
+        let stream = self.streams.get(id);
+        let waits_for_answer =
+            self.streams.is_mine(id) && stream.is_some_and(|it| it.peer_metadata().is_none());
         self.retire_if_over(id);
         if !self.streams.contains(id) {
-            self.events.push(Event::Over(id));
+            self.events.push(match waits_for_answer {
+                true => Event::Reset(id, code),
+                false => Event::Over(id),
+            });
         }
     }
 
@@ -156,6 +164,11 @@ impl Session {
     /// Drops chunks of a stream, in flight or not. Returns how many it has left. Links are not to
     /// be judged by chunks that nothing waits for any more.
     pub(super) fn drop_chunks(&mut self, id: StreamId, dropped: Dropped) -> u64 {
+        // The passes below look at every chunk in flight.
+        let stream = self.streams.get(id);
+        if stream.is_some_and(|stream| !stream.send().has_unacknowledged()) {
+            return 0;
+        }
         let chunks = &self.unacknowledged;
         for channel in self.channels.iter_mut() {
             let outbound = channel.outbound_mut();

@@ -98,8 +98,9 @@ impl SendStream {
         }
     }
 
-    /// Takes as much of `bytes` as the buffer has room for, without copying. The opening chunk
-    /// waits no longer.
+    /// Takes as much of `bytes` as the buffer has room for, without copying unless they are few, or
+    /// among the first of the stream: what a short stream leaves waiting must not keep others'
+    /// memory. The opening chunk waits no longer.
     pub(crate) fn write(&mut self, bytes: &mut Bytes) -> Result<usize, StreamError> {
         let room = self.room()?;
         self.open(Bytes::new());
@@ -109,7 +110,11 @@ impl SendStream {
             self.gather(&taken);
         } else {
             self.flush_tail();
-            self.queue.push_back(taken);
+            let is_beginning = self.sent() + self.queued < EXPRESS_BYTES;
+            self.queue.push_back(match is_beginning {
+                true => Bytes::copy_from_slice(&taken),
+                false => taken,
+            });
         }
         self.queued += length as u64;
         Ok(length)
@@ -203,6 +208,11 @@ impl SendStream {
     pub(crate) fn is_acknowledged(&self) -> bool {
         let is_cut = matches!(self.end, End::Cut | End::Early);
         is_cut && self.unacknowledged == 0 && self.opening.is_none()
+    }
+
+    /// True if chunks were sent that the peer does not hold yet.
+    pub(crate) fn has_unacknowledged(&self) -> bool {
+        self.unacknowledged > 0
     }
 
     /// The buffer has room again after being full.

@@ -72,12 +72,16 @@ impl Lone {
 
     /// Takes in a chunk of the peer.
     fn take(&mut self, id: StreamId, offset: u64, open: bool, payload: &[u8]) {
+        self.take_flagged(id, offset, ChunkFlags { open, fin: false }, payload);
+    }
+
+    fn take_flagged(&mut self, id: StreamId, offset: u64, flags: ChunkFlags, payload: &[u8]) {
         let mut body = BytesMut::new();
         ChunkHeader {
             stream: id,
             segment: SegmentNumber::new(0),
             offset: StreamOffset::new(offset),
-            flags: ChunkFlags { open, fin: false },
+            flags,
             metadata: Bytes::new(),
         }
         .encode(&mut body);
@@ -162,6 +166,41 @@ fn a_stop_that_comes_before_the_opening_is_told_right_after_it() {
         ];
         assert_eq!(lone.events(), told);
     }
+}
+
+#[test]
+fn a_stream_that_the_peer_ends_before_it_answers_is_over_for_who_opened_it() {
+    for ends in [[0, 1], [1, 0]] {
+        let mut lone = Lone::new(Side::Client).greeted(true);
+        let id = lone.session.open_stream(lone.now, Bytes::new()).unwrap();
+        lone.session.write_slice(lone.now, id, b"data").unwrap();
+        lone.sent();
+        lone.acknowledge();
+        lone.events();
+        let ends = ends.map(|which| [stop(id), reset_sending(id)][which].clone());
+        lone.hear(&ends).unwrap();
+        // Whoever waits for the answer would wait without end.
+        assert_eq!(lone.events().last(), Some(&Event::Reset(id, CODE)));
+        assert_eq!(lone.streams(), 0);
+    }
+}
+
+#[test]
+fn a_request_that_was_not_read_to_its_end_does_not_destroy_the_answer() {
+    let mut lone = Lone::new(Side::Gateway).greeted(true);
+    let id = of_peer(Side::Gateway, 0);
+    let whole = ChunkFlags {
+        open: true,
+        fin: true,
+    };
+    lone.take_flagged(id, 0, whole, b"request");
+    lone.session.write_slice(lone.now, id, b"answer").unwrap();
+    lone.session.abandon(lone.now, id);
+    lone.sent();
+    lone.acknowledge();
+    // The peer holds the answer, and may not have read it yet.
+    assert_eq!(commands(&lone.sent()), []);
+    assert_eq!(lone.streams(), 0);
 }
 
 #[test]
