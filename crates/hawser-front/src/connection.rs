@@ -1,7 +1,7 @@
 //! Whole connections placed on links, towards servers that know nothing of Hawser.
 //!
 //! A [`SharedDirector`] decides which link a connection takes; its rules are those of
-//! `hawser-director`. [`OverLinks`] opens connections by its advice: it races links and address
+//! `hawser-director`. `OverLinks` opens connections by its advice: it races links and address
 //! families, and tries on the next link what fails on one, before the application hears of it.
 //!
 //! Source: DBAS §II (connection-oriented mode).
