@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 /// whose memory is used again once they are gone.
 ///
 /// Memory that the kernel has just given is costly: every page of it faults once. So buffers that
-/// are full are remembered, up to [`MOST_KEPT`] bytes, and the oldest that nobody holds a slice of
+/// are full are remembered, up to 4 MiB, and the oldest of which no slice lives
 /// any more takes the place of a new one.
 #[derive(Debug, Default)]
 pub struct Arena {
@@ -58,8 +58,8 @@ impl Arena {
         self.retire(full, size);
     }
 
-    /// Returns an empty buffer to append at most [`PIECE`] bytes to, with room for at least `least`
-    /// of them (at most [`PIECE`]). [`Arena::take`] gives what was appended.
+    /// Returns an empty buffer to append at most 128 KiB to, with room for at least `least` bytes
+    /// (at most 128 KiB). [`Arena::take`] gives what was appended.
     pub fn piece(&mut self, least: usize) -> &mut BytesMut {
         if self.current.capacity() < least {
             self.reserve(PIECE);
