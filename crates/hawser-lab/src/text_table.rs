@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::scenario::Direction;
+
 /// Rows as lines with their columns aligned: the first two to the left, figures to the right.
 pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -25,6 +27,11 @@ pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Returns the name of a row: what `by` did beside bulk of this direction, or beside none.
+pub(crate) fn beside_bulk(by: &str, bulk: Option<Direction>) -> String {
+    format!("{by}, bulk {}", bulk.map_or("none", Direction::name))
 }
 
 #[cfg(test)]

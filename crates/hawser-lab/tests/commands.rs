@@ -226,9 +226,11 @@ fn files_and_packages_are_loaded_by_every_way() {
             match way["way"].as_str().unwrap() {
                 "link 1" => assert!(carried(1) < 1_000, "{way}"),
                 "link 2" => assert!(carried(0) < 1_000, "{way}"),
-                // apt's four small connections may follow one another so closely in time, or so far
-                // apart, that Hawser rightly gives one link all of them.
-                _ if task["task"] == "apt" => assert!(carried(0) + carried(1) > 20_000, "{way}"),
+                // By its own choice Hawser may give one link all of apt's four small connections,
+                // as time would have it; in turns it may not.
+                "shim" | "kernel" if task["task"] == "apt" => {
+                    assert!(carried(0) + carried(1) > 20_000, "{way}");
+                }
                 _ => assert!(carried(0) > 10_000 && carried(1) > 10_000, "{way}"),
             }
         }

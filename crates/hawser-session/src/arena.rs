@@ -5,9 +5,8 @@ use bytes::{Bytes, BytesMut};
 /// A buffer that is filled from front to back while slices of what it held live on elsewhere, and
 /// whose memory is used again once they are gone.
 ///
-/// Memory that the kernel has just given is costly: every page of it faults once. So buffers that
-/// are full are remembered, up to 4 MiB, and the oldest of which no slice lives
-/// any more takes the place of a new one.
+/// Memory that the kernel has just given is costly: every page of it faults once. So full buffers
+/// are remembered, up to 4 MiB. The oldest whose slices are all gone takes the place of a new one.
 #[derive(Debug, Default)]
 pub struct Arena {
     current: BytesMut,

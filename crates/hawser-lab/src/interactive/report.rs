@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::experiment::Head;
 use crate::scenario::Direction;
 use crate::statistics::Spread;
+use crate::text_table::beside_bulk;
 use crate::verdict::Verdict;
 
 #[derive(Debug, Serialize)]
@@ -40,8 +41,7 @@ pub(super) struct Phase {
 
 impl Phase {
     pub(super) fn name(&self) -> String {
-        let bulk = self.bulk.map_or("none", Direction::name);
-        format!("{}, bulk {bulk}", self.by)
+        beside_bulk(&self.by, self.bulk)
     }
 
     /// Returns the 99th percentile minus the median without bulk, in seconds.

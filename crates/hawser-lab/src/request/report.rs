@@ -6,6 +6,7 @@ use crate::emulator::Counters;
 use crate::experiment::Head;
 use crate::scenario::Direction;
 use crate::statistics::Spread;
+use crate::text_table::beside_bulk;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -37,8 +38,7 @@ pub(super) struct Phase {
 
 impl Phase {
     pub(super) fn name(&self) -> String {
-        let bulk = self.bulk.map_or("none", Direction::name);
-        format!("{}, bulk {bulk}", self.by)
+        beside_bulk(&self.by, self.bulk)
     }
 }
 

@@ -9,7 +9,8 @@ use super::*;
 use crate::identity::Identity;
 use crate::tls::client_handshake;
 
-struct Everybody;
+/// Admits every client.
+pub(super) struct Everybody;
 
 impl Admission for Everybody {
     fn admits(&self, _: &PublicKey) -> bool {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use hawser_session::SHORT_WRITE;
-use hawser_types::StreamId;
+use hawser_session::{SHORT_WRITE, Session, StreamError};
+use hawser_types::{Instant, StreamId};
 use tokio::io::AsyncWrite;
 
 use super::{Core, Failure, ReadError, SendDatagramError, WriteError};
@@ -23,11 +23,17 @@ use crate::thread_memory;
 pub struct SendStream {
     core: Arc<Core>,
     ended: bool,
+    /// Bytes that were written in slices, whose memory the session keeps.
+    kept: u64,
 }
 
 impl SendStream {
     pub(super) fn new(core: Arc<Core>) -> Self {
-        Self { core, ended: false }
+        Self {
+            core,
+            ended: false,
+            kept: 0,
+        }
     }
 
     /// The stream's number in its session.
@@ -120,16 +126,11 @@ impl SendStream {
         cx: &mut Context<'_>,
         bytes: &mut Bytes,
     ) -> Poll<Result<usize, Failure>> {
-        if bytes.is_empty() {
-            return Poll::Ready(Ok(0));
+        if bytes.len() >= SHORT_WRITE && self.is_beginning() {
+            // The send buffer has room for all of the beginning, so this is done once.
+            *bytes = Bytes::copy_from_slice(bytes);
         }
-        self.core.answer();
-        let id = self.core.id;
-        let driver = &self.core.driver;
-        driver.poll_stream(cx, id, Waiting::Write, |session, now| {
-            let written = session.write(now, id, bytes)?;
-            Ok((written > 0).then_some(written))
-        })
+        self.poll_write_kept(cx, bytes)
     }
 
     /// Writes some of `bytes`. What is long is copied outside the session's lock.
@@ -138,24 +139,57 @@ impl SendStream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<Result<usize, Failure>> {
-        if bytes.is_empty() {
+        let id = self.core.id;
+        if bytes.len() < SHORT_WRITE {
+            return self.poll_some(cx, bytes.len(), |session, now| {
+                session.write_slice(now, id, bytes)
+            });
+        }
+        let room = ready!(self.poll_some(cx, bytes.len(), |session, _| session.send_room(id)))?;
+        let taken = &bytes[..bytes.len().min(room)];
+        let mut copy = match self.is_beginning() {
+            true => Bytes::copy_from_slice(taken),
+            false => thread_memory::copy(taken),
+        };
+        self.poll_write_kept(cx, &mut copy)
+    }
+
+    /// Writes some of `bytes`, whose memory is kept until the peer has acknowledged them.
+    fn poll_write_kept(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &mut Bytes,
+    ) -> Poll<Result<usize, Failure>> {
+        let (id, wanted) = (self.core.id, bytes.len());
+        let write = |session: &mut Session, now| session.write(now, id, bytes);
+        let written = ready!(self.poll_some(cx, wanted, write))?;
+        self.kept = self.kept.saturating_add(written as u64);
+        Poll::Ready(Ok(written))
+    }
+
+    /// Asks the session for a number of bytes of the `wanted`, until it is not 0. Nothing wanted is
+    /// nothing done.
+    fn poll_some(
+        &self,
+        cx: &mut Context<'_>,
+        wanted: usize,
+        attempt: impl FnOnce(&mut Session, Instant) -> Result<usize, StreamError>,
+    ) -> Poll<Result<usize, Failure>> {
+        if wanted == 0 {
             return Poll::Ready(Ok(0));
         }
         self.core.answer();
-        let id = self.core.id;
         let driver = &self.core.driver;
-        if bytes.len() < SHORT_WRITE {
-            return driver.poll_stream(cx, id, Waiting::Write, |session, now| {
-                let written = session.write_slice(now, id, bytes)?;
-                Ok((written > 0).then_some(written))
-            });
-        }
-        let room = ready!(driver.poll_stream(cx, id, Waiting::Write, |session, _| {
-            let room = session.send_room(id)?;
-            Ok((room > 0).then_some(room))
-        }))?;
-        let mut copy = thread_memory::copy(&bytes[..bytes.len().min(room)]);
-        self.poll_write_bytes(cx, &mut copy)
+        driver.poll_stream(cx, self.core.id, Waiting::Write, |session, now| {
+            let bytes = attempt(session, now)?;
+            Ok((bytes > 0).then_some(bytes))
+        })
+    }
+
+    /// True for the first bytes, which are copied into memory of their own: what a short stream
+    /// leaves waiting must not keep memory that others could use.
+    fn is_beginning(&self) -> bool {
+        self.kept < BEGINNING
     }
 
     pub(super) fn mark_ended(&mut self) {
@@ -215,3 +249,6 @@ impl Drop for SendStream {
         }
     }
 }
+
+/// Bytes of a stream that are copied into memory of their own.
+const BEGINNING: u64 = 64 * 1024;

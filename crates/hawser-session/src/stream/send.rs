@@ -98,9 +98,8 @@ impl SendStream {
         }
     }
 
-    /// Takes as much of `bytes` as the buffer has room for, without copying unless they are few, or
-    /// among the first of the stream: what a short stream leaves waiting must not keep others'
-    /// memory. The opening chunk waits no longer.
+    /// Takes as much of `bytes` as the buffer has room for, without copying unless they are few.
+    /// The opening chunk waits no longer.
     pub(crate) fn write(&mut self, bytes: &mut Bytes) -> Result<usize, StreamError> {
         let room = self.room()?;
         self.open(Bytes::new());
@@ -110,11 +109,7 @@ impl SendStream {
             self.gather(&taken);
         } else {
             self.flush_tail();
-            let is_beginning = self.sent() + self.queued < EXPRESS_BYTES;
-            self.queue.push_back(match is_beginning {
-                true => Bytes::copy_from_slice(&taken),
-                false => taken,
-            });
+            self.queue.push_back(taken);
         }
         self.queued += length as u64;
         Ok(length)

@@ -179,15 +179,20 @@ async fn the_first_connection_is_direct_and_later_ones_are_bonded() {
     assert!(scene.is_bonded(&named).await);
 }
 
-#[tokio::test]
-async fn a_peer_without_a_session_keeps_nobody_waiting() {
-    let scene = scene(Answer::Nothing).await;
+/// A connection goes over a link because of `answer`, and the next one over the session.
+async fn is_used_again_after(answer: Answer) {
+    let scene = scene(answer).await;
     let origin = scene.origin.to_string();
     assert!(!scene.is_bonded(&origin).await);
     scene.found().await;
     assert!(!scene.is_bonded(&origin).await);
     *scene.sessions.answer.lock().unwrap() = Answer::Opens;
     assert!(scene.is_bonded(&origin).await);
+}
+
+#[tokio::test]
+async fn a_peer_without_a_session_keeps_nobody_waiting() {
+    is_used_again_after(Answer::Nothing).await;
 }
 
 #[tokio::test]
@@ -206,13 +211,7 @@ async fn what_fails_over_a_session_goes_over_a_link_and_the_peer_rests() {
 
 #[tokio::test]
 async fn a_port_where_nothing_listens_does_not_speak_against_the_peer() {
-    let scene = scene(Answer::Refuses(DialError::ConnectionRefused)).await;
-    let origin = scene.origin.to_string();
-    assert!(!scene.is_bonded(&origin).await);
-    scene.found().await;
-    assert!(!scene.is_bonded(&origin).await);
-    *scene.sessions.answer.lock().unwrap() = Answer::Opens;
-    assert!(scene.is_bonded(&origin).await);
+    is_used_again_after(Answer::Refuses(DialError::ConnectionRefused)).await;
 }
 
 #[tokio::test]

@@ -9,9 +9,10 @@ use hawser_session::SessionConfig;
 use super::*;
 use crate::client::{Client, ClientConfig};
 use crate::gateway::port_links::MAX_LINKS;
-use crate::gateway::{AcceptLimits, Admission, Gateway, GatewayConfig};
+use crate::gateway::tests::Everybody;
+use crate::gateway::{AcceptLimits, Gateway, GatewayConfig};
 use crate::host_port::HostPort;
-use crate::identity::{Identity, PublicKey};
+use crate::identity::Identity;
 use crate::links::{LinkKind, LinkMonitor};
 use hawser_skip::namespace::{Neighbour, in_namespace, ip};
 
@@ -102,20 +103,6 @@ async fn gateway(address: &str) -> (Gateway, LinkMonitor) {
     };
     let gateway = Gateway::start(config, vec![listener], Arc::new(Everybody)).unwrap();
     (gateway.following(links), monitor)
-}
-
-struct Everybody;
-
-impl Admission for Everybody {
-    fn admits(&self, _: &PublicKey) -> bool {
-        true
-    }
-    fn is_enrolled(&self, _: &PublicKey) -> bool {
-        true
-    }
-    fn enrol(&self, _: PublicKey, _: PublicKey, _: &str) -> Result<(), String> {
-        Ok(())
-    }
 }
 
 /// The client's side: fails unless both links get both of their channels.
