@@ -384,8 +384,8 @@ static __always_inline enum way bind_by(struct bpf_sock_addr *ctx, struct connec
 			costs, among);
 	if (choice.place < 0)
 		return AS_IT_IS;
-	/* Another program on this processor may have overwritten the place. Its place is taken only if it
-	 * is allowed. */
+	/* Another program on this processor may have overwritten the place. Its place is taken only
+	 * if it is allowed. */
 	place = forgotten(&costs->place, choice.place);
 	if (place >= MAX_LINKS || !(among >> place & 1))
 		return AS_IT_IS;
@@ -425,8 +425,8 @@ static __always_inline enum way place(struct bpf_sock_addr *ctx, struct connecti
 	c->flow.any_link = verdict.links >> 31;
 	there = c->ipv4 ? links->ipv4 : links->ipv6;
 	avoid = avoided(links, loads, verdict.avoid);
-	/* A session uses every link. So a connection whose rules select or avoid links is bound to one
-	 * link here. If no link is usable, it is redirected, and the daemon handles it. */
+	/* A session uses every link. So a connection whose rules select or avoid links is bound to
+	 * one link here. If no link is usable, it is redirected, and the daemon handles it. */
 	if (!(there && (verdict.sets_links || avoid)) && is_bonded(settings, c, verdict.mode))
 		return redirect(c);
 	/* Resolvers of a provider often answer over that provider's link only. */
@@ -455,8 +455,8 @@ static __always_inline int is_taken(struct bpf_sock_addr *ctx, struct connection
 	earlier = bpf_map_lookup_elem(&FLOWS, &c->cookie);
 	if (!earlier)
 		return sk->bound_dev_if || has_address;
-	/* It has connected before. A datagram socket that still has the address of its link stays on
-	 * that link, and stays charged. */
+	/* It has connected before. A datagram socket that still has the address of its link stays
+	 * on that link, and stays charged. */
 	if (has_address && !earlier->redirected)
 		return 1;
 	link = earlier->link;
@@ -464,8 +464,8 @@ static __always_inline int is_taken(struct bpf_sock_addr *ctx, struct connection
 	bpf_map_delete_elem(&FLOWS, &c->cookie);
 	if (sk->bound_dev_if && sk->bound_dev_if != link)
 		return 1;
-	/* The kernel refuses to unbind if the process lacks CAP_NET_RAW. Then binding fails too, and the
-	 * socket stays on its link. */
+	/* The kernel refuses to unbind if the process lacks CAP_NET_RAW. Then binding fails too,
+	 * and the socket stays on its link. */
 	if (sk->bound_dev_if)
 		unbind(ctx);
 	return 0;

@@ -1,9 +1,9 @@
 // The daemon: who it is, questions and the feed.
 //
-// The token itself is never sent, and is nowhere but in this page's memory: another program may hold the
-// daemon's port when that has ended. Each connection begins with the daemon's proof that it knows the token.
-// What is shown to it then is a pass, which is made of the token for this run of the daemon, and is worth
-// nothing to anybody else.
+// The token itself is never sent, and is kept only in this page's memory: another program may hold
+// the daemon's port after the daemon has ended. Each connection begins with the daemon's proof that
+// it knows the token. The page then shows a pass, made from the token for this run of the daemon;
+// no other reader can use it.
 
 let token = null;
 /** Of the daemon that has proved itself; null while none has. */
@@ -39,9 +39,9 @@ export async function ask(request) {
   return answer;
 }
 
-/** Follows the feed for ever. `handlers`: `connected()`, `lost(why, ms)` until the next try, `refused()`
- * where who answers does not know the token, and one for each kind of message. Gives a function that tries
- * again at once. */
+/** Follows the feed for ever. `handlers`: `connected()`, `lost(why, ms)` until the next try,
+ * `refused()` where who answers does not know the token, and one for each kind of message. Gives
+ * a function that tries again at once. */
 export function follow(handlers) {
   let wake = () => {};
   const pause = (ms) =>
@@ -84,7 +84,10 @@ async function readFeed(handlers, onMessage) {
   alive();
   try {
     pass = await passFor(controller.signal);
-    const response = await fetch('/api/v1/feed', { headers: authorization(), signal: controller.signal });
+    const response = await fetch('/api/v1/feed', {
+      headers: authorization(),
+      signal: controller.signal,
+    });
     if (response.status === 401 || response.status === 403) throw new Refused();
     if (!response.ok) throw new Answered(response.status);
     handlers.connected();
@@ -94,7 +97,9 @@ async function readFeed(handlers, onMessage) {
     }
   } catch (error) {
     if ([Refused, Answered, SyntaxError].some((kind) => error instanceof kind)) throw error;
-    throw new Error(controller.signal.aborted ? 'the daemon is silent' : 'the daemon does not answer');
+    throw new Error(
+      controller.signal.aborted ? 'the daemon is silent' : 'the daemon does not answer',
+    );
   } finally {
     clearTimeout(timer);
     controller.abort();
@@ -109,7 +114,9 @@ async function passFor(signal) {
   if (!response.ok) throw new Answered(response.status);
   const { run, proof } = await response.json();
   // A page that was loaded anew has the former pass only, which holds until the daemon ends.
-  const made = token ? await mac(token, `hawser-pass\n${location.host}\n${run}`) : sessionStorage.getItem(PASS);
+  const made = token
+    ? await mac(token, `hawser-pass\n${location.host}\n${run}`)
+    : sessionStorage.getItem(PASS);
   if (!made || (await mac(made, `hawser-proof\n${nonce}`)) !== proof) throw new Refused();
   sessionStorage.setItem(PASS, made);
   return made;
@@ -149,7 +156,9 @@ async function* messages(body, onBytes) {
     for (const block of blocks) {
       const lines = block.split('\n');
       const field = (name) =>
-        lines.filter((line) => line.startsWith(`${name}:`)).map((line) => line.slice(name.length + 1).trimStart());
+        lines
+          .filter((line) => line.startsWith(`${name}:`))
+          .map((line) => line.slice(name.length + 1).trimStart());
       const data = field('data');
       if (data.length) yield [field('event')[0] ?? 'message', data.join('\n')];
     }
@@ -164,7 +173,9 @@ class Refused extends Error {}
 
 class Answered extends Error {
   constructor(status) {
-    super(status === 503 ? 'as many pages are open as there may be' : `the daemon answered ${status}`);
+    super(
+      status === 503 ? 'as many pages are open as there may be' : `the daemon answered ${status}`,
+    );
   }
 }
 

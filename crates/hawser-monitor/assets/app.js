@@ -103,7 +103,10 @@ function drawCharts() {
 function showNow(status) {
   const sum = (what) => status.links.reduce((all, link) => all + link.traffic[what], 0);
   const [down, up] = [sum('down_bps'), sum('up_bps')];
-  const busiest = Math.max(0, ...status.links.map(({ traffic }) => traffic.down_bps + traffic.up_bps));
+  const busiest = Math.max(
+    0,
+    ...status.links.map(({ traffic }) => traffic.down_bps + traffic.up_bps),
+  );
   setText(find('now-down'), rate(down));
   setText(find('now-up'), rate(up));
   setText(find('now-gain'), busiest > 0 ? `× ${((down + up) / busiest).toFixed(2)}` : '–');

@@ -28,8 +28,8 @@ export const DELAY = {
 };
 
 export class TimeChart {
-  /** `options`: `title`; `unit`, RATE or DELAY; `stacked`, else lines; `height` in pixels; `fromStart`:
-   * time counts from the first moment shown, else back from the last. */
+  /** `options`: `title`; `unit`, RATE or DELAY; `stacked`, else lines; `height` in pixels;
+   * `fromStart`: time counts from the first moment shown, else back from the last. */
   constructor(host, options) {
     adoptStyle();
     this.options = { height: 170, ...options };
@@ -142,7 +142,9 @@ export class TimeChart {
       parts.push(shape('line', { x1: LEFT, x2: right, y1: at, y2: at }));
       const last = value + step > top * 1.001;
       const text = `${tidy(value / divisor)}${last ? ` ${name}` : ''}`;
-      parts.push(label(text, last ? LEFT : LEFT - 6, last ? at - 5 : at + 4, last ? 'start' : 'end'));
+      parts.push(
+        label(text, last ? LEFT : LEFT - 6, last ? at - 5 : at + 4, last ? 'start' : 'end'),
+      );
     }
     const apart = niceSpan((to - from) / (right - LEFT < 360 ? 3 : 5));
     const { fromStart } = this.options;
@@ -234,7 +236,8 @@ export class TimeChart {
     const { from, to, times, series } = this.data;
     if (!times.length) return `${title}: nothing yet`;
     const names = series.map(({ name }) => name).join(', ');
-    if (fromStart) return `${title} over ${spanWords(to - from)}: ${names}; highest ${unit.format(frame.highest)}`;
+    if (fromStart)
+      return `${title} over ${spanWords(to - from)}: ${names}; highest ${unit.format(frame.highest)}`;
     const last = times.length - 1;
     const now = series.map(({ name, values }) => {
       const value = values[last];
@@ -250,7 +253,11 @@ export class TimeChart {
     const { title, unit } = this.options;
     const { times, series, from } = this.data;
     const caption = element('caption', '', title);
-    const head = row('th', [this.options.fromStart ? 'Whose' : 'Link', 'Latest', 'Mean', 'Highest'], 'col');
+    const head = row(
+      'th',
+      [this.options.fromStart ? 'Whose' : 'Link', 'Latest', 'Mean', 'Highest'],
+      'col',
+    );
     const first = firstShown(times, from);
     const rows = series.map(({ name, values }) => {
       const known = values.slice(first).filter((value) => value !== null && value !== undefined);
@@ -320,7 +327,12 @@ function fillPattern(slot, id) {
   pattern.append(ground);
   const strokes = PATTERNS[slot % PATTERNS.length];
   if (strokes) {
-    const mark = shape('path', { d: strokes, fill: 'none', 'stroke-width': 1.6, 'stroke-linecap': 'round' });
+    const mark = shape('path', {
+      d: strokes,
+      fill: 'none',
+      'stroke-width': 1.6,
+      'stroke-linecap': 'round',
+    });
     mark.style.stroke = colour;
     pattern.append(mark);
   }
@@ -426,7 +438,8 @@ const TOP = 18;
 const BOTTOM = 22;
 const SPANS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600].map((s) => s * 1000);
 
-/** At least 3:1 against white and against the dark ground; told apart by those who see few colours. */
+/** At least 3:1 against white and against the dark ground; told apart by those who see few
+ * colours. */
 const COLOURS = [
   'light-dark(#0b62a4, #62b2f2)',
   'light-dark(#b4540a, #f0a050)',
@@ -456,18 +469,21 @@ const STYLE = `
 .chart-grid line { stroke: currentColor; stroke-opacity: .18; }
 .chart-cursor { stroke: currentColor; stroke-dasharray: 3 2; }
 .chart-head { display: flex; justify-content: space-between; gap: 1em; min-height: 1.5em; }
-.chart-legend { display: flex; flex-wrap: wrap; gap: .1em 1.1em; margin: 0; padding: 0; list-style: none; }
+.chart-legend { display: flex; flex-wrap: wrap; gap: .1em 1.1em;
+  margin: 0; padding: 0; list-style: none; }
 .chart-legend b { font-variant-numeric: tabular-nums; }
 .chart-name { overflow-wrap: anywhere; }
 .chart-moment { white-space: nowrap; }
 .chart-swatch { width: 1em; height: .75em; margin-inline-end: .4em; }
 .chart-slider { display: block; box-sizing: border-box; height: 16px; margin: 0;
-  width: calc(100% - ${LEFT + RIGHT}px); margin-inline-start: ${LEFT}px; appearance: none; background: none; }
+  width: calc(100% - ${LEFT + RIGHT}px); margin-inline-start: ${LEFT}px;
+  appearance: none; background: none; }
 .chart-slider::-webkit-slider-runnable-track { height: 2px; background: currentColor; opacity: .8; }
 .chart-slider::-moz-range-track { height: 2px; background: currentColor; opacity: .8; }
-.chart-slider::-webkit-slider-thumb { appearance: none; width: 12px; height: 12px; margin-top: -5px; border-radius: 6px;
+.chart-slider::-webkit-slider-thumb { appearance: none; width: 12px; height: 12px;
+  margin-top: -5px; border-radius: 6px; background: currentColor; }
+.chart-slider::-moz-range-thumb { width: 12px; height: 12px; border: 0; border-radius: 6px;
   background: currentColor; }
-.chart-slider::-moz-range-thumb { width: 12px; height: 12px; border: 0; border-radius: 6px; background: currentColor; }
 .chart-figures td { text-align: end; font-variant-numeric: tabular-nums; }
 .chart-figures th[scope=row] { text-align: start; font-weight: inherit; }
 `;

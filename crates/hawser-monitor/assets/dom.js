@@ -9,7 +9,8 @@ export function h(name, properties = {}, ...children) {
   for (const [key, value] of Object.entries(properties)) {
     if (key.startsWith('on')) made.addEventListener(key.slice(2), value);
     else if (value === true) made.setAttribute(key, '');
-    else if (value !== false && value !== null && value !== undefined) made.setAttribute(key, value);
+    else if (value !== false && value !== null && value !== undefined)
+      made.setAttribute(key, value);
   }
   made.append(...children.filter((child) => child !== null && child !== undefined));
   return made;
@@ -26,10 +27,11 @@ export function setClass(node, name) {
 }
 
 /** Names from strangers, without characters that move or hide what stands beside them. */
-export const printable = (text) => String(text ?? '').replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '\u{fffd}');
+export const printable = (text) =>
+  String(text ?? '').replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '\u{fffd}');
 
-/** Makes the children of `parent` those of `items`, in this order. What is there already stays and is
- * updated, so that it keeps the focus. `make(item)` gives `{ node, update(item) }`. */
+/** Makes the children of `parent` those of `items`, in this order. What is there already stays
+ * and is updated, so that it keeps the focus. `make(item)` gives `{ node, update(item) }`. */
 export function keep(parent, items, keyOf, make) {
   const former = parent.kept ?? new Map();
   const now = new Map();
@@ -71,7 +73,8 @@ export const rate = (bits) => RATE.format(bits);
 
 export const delay = (ms) => (ms === null || ms === undefined ? '–' : DELAY.format(ms));
 
-export const percent = (part) => (part === null || part === undefined ? '–' : `${(part * 100).toFixed(1)} %`);
+export const percent = (part) =>
+  part === null || part === undefined ? '–' : `${(part * 100).toFixed(1)} %`;
 
 /** A count in at most seven characters: `512 B`, `12.3 kB`, `1.20 MB`. */
 export function size(bytes) {
@@ -97,7 +100,8 @@ export function span(ms) {
 }
 
 /** Short spans: `280 ms`, `1.2 s`. */
-export const shortSpan = (ms) => (ms < 999.5 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`);
+export const shortSpan = (ms) =>
+  ms < 999.5 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
 
 /** The time of day here, to the second. */
 export const clock = (unixMs) => new Date(unixMs).toLocaleTimeString('en-GB');

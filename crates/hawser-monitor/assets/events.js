@@ -19,30 +19,54 @@ export function clearEvents() {
 export function showEvents() {
   find('events-none').hidden = events.length > 0;
   find('events').hidden = events.length === 0;
-  keep(find('events'), events, (event) => `${event.id} ${event.at_unix_ms} ${event.event}`, (event) => {
-    const time = h('time', { datetime: new Date(event.at_unix_ms).toISOString() }, clock(event.at_unix_ms));
-    return { node: h('li', {}, time, ' ', printable(words(event))), update() {} };
-  });
+  keep(
+    find('events'),
+    events,
+    (event) => `${event.id} ${event.at_unix_ms} ${event.event}`,
+    (event) => {
+      const time = h(
+        'time',
+        { datetime: new Date(event.at_unix_ms).toISOString() },
+        clock(event.at_unix_ms),
+      );
+      return { node: h('li', {}, time, ' ', printable(words(event))), update() {} };
+    },
+  );
 }
 
 function words(event) {
   const why = event.reason ? `: ${event.reason}` : '';
   switch (event.event) {
-    case 'link-appeared': return `Link ${event.link} is there, ${event.state}.`;
-    case 'link-gone': return `Link ${event.link} is gone.`;
-    case 'link-state': return `Link ${event.link} was ${event.from} and is ${event.to}${why}.`;
-    case 'link-health': return `Link ${event.link} was ${event.from} and is ${event.to}.`;
-    case 'link-use': return `Link ${event.link} is used so: up ${event.up}, down ${event.down}.`;
-    case 'allowance': return `Allowance of ${event.link}: ${event.limit ?? 'there is some again'}.`;
-    case 'session-began': return `Session ${event.session} with ${event.peer} began.`;
-    case 'session-state': return `Session ${event.session} was ${event.from} and is ${event.to}.`;
-    case 'session-ended': return `Session ${event.session} is over.`;
-    case 'path-state': return `Path ${event.link} of session ${event.session} was ${event.from} and is ${event.to}${why}.`;
-    case 'scheduler': return `Scheduler of ${event.of}: ${event.to} instead of ${event.from}.`;
-    case 'gateway': return event.is_up ? 'The gateway can be reached.' : 'The gateway can’t be reached.';
-    case 'rules': return `Rules in force: ${event.count} of the user’s, profile ${event.profile}.`;
-    case 'missed': return `${event.count} earlier events are forgotten.`;
-    default: return event.event;
+    case 'link-appeared':
+      return `Link ${event.link} is there, ${event.state}.`;
+    case 'link-gone':
+      return `Link ${event.link} is gone.`;
+    case 'link-state':
+      return `Link ${event.link} was ${event.from} and is ${event.to}${why}.`;
+    case 'link-health':
+      return `Link ${event.link} was ${event.from} and is ${event.to}.`;
+    case 'link-use':
+      return `Link ${event.link} is used so: up ${event.up}, down ${event.down}.`;
+    case 'allowance':
+      return `Allowance of ${event.link}: ${event.limit ?? 'there is some again'}.`;
+    case 'session-began':
+      return `Session ${event.session} with ${event.peer} began.`;
+    case 'session-state':
+      return `Session ${event.session} was ${event.from} and is ${event.to}.`;
+    case 'session-ended':
+      return `Session ${event.session} is over.`;
+    case 'path-state':
+      return `Path ${event.link} of session ${event.session} was ${event.from} and is ${event.to}${why}.`;
+    case 'scheduler':
+      return `Scheduler of ${event.of}: ${event.to} instead of ${event.from}.`;
+    case 'gateway':
+      return event.is_up ? 'The gateway can be reached.' : 'The gateway can’t be reached.';
+    case 'rules':
+      return `Rules in force: ${event.count} of the user’s, profile ${event.profile}.`;
+    case 'missed':
+      return `${event.count} earlier events are forgotten.`;
+    default:
+      return event.event;
   }
 }
 

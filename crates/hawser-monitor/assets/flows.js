@@ -1,7 +1,20 @@
 // Where applications go: streams of sessions, and connections that go over one link each.
 
 import { ask } from './api.js';
-import { clock, delay, find, h, keep, percent, printable, rate, setText, shortSpan, size, span } from './dom.js';
+import {
+  clock,
+  delay,
+  find,
+  h,
+  keep,
+  percent,
+  printable,
+  rate,
+  setText,
+  shortSpan,
+  size,
+  span,
+} from './dom.js';
 
 let status = null;
 let placed = [];
@@ -13,7 +26,8 @@ const opened = new Set();
 export function showFlows(latest) {
   status = latest;
   const wanted = find('filter').value.trim().toLowerCase();
-  const isWanted = (flow) => `${flow.program ?? ''} ${flow.destination ?? ''}`.toLowerCase().includes(wanted);
+  const isWanted = (flow) =>
+    `${flow.program ?? ''} ${flow.destination ?? ''}`.toLowerCase().includes(wanted);
   const flows = [...streams(), ...connections()].filter(isWanted);
   keep(find('flow-table'), flows.slice(0, MOST), (flow) => flow.key, makeFlow);
   const listed = status.sessions.reduce((all, one) => all + one.streams.length, 0);
@@ -60,19 +74,24 @@ function streams() {
 /** Connections, the latest first; but for those over a session, which are among its streams. */
 function connections() {
   const state = (one) => (one.state === 'open' ? '' : `, ${one.state}`);
-  const isStreamed = (one) => ['gateway', 'peer'].includes(one.why) && !['ended', 'failed'].includes(one.state);
-  const flows = placed.filter((one) => !isStreamed(one)).map((one) => ({
-    key: `connection ${one.id}`,
-    placed: one,
-    program: one.program,
-    destination: one.destination,
-    over: (one.link ?? one.tries[0]?.link ?? (one.why === 'peer' ? 'session' : 'system')) + state(one),
-    rate: one.state === 'open' ? rate(one.now_bps) : '–',
-    sent: one.bytes_sent,
-    received: one.bytes_received,
-    lasted: one.lasted_ms === null || one.lasted_ms === undefined ? '–' : span(one.lasted_ms),
-    isOver: one.state !== 'open' && one.state !== 'connecting',
-  }));
+  const isStreamed = (one) =>
+    ['gateway', 'peer'].includes(one.why) && !['ended', 'failed'].includes(one.state);
+  const flows = placed
+    .filter((one) => !isStreamed(one))
+    .map((one) => ({
+      key: `connection ${one.id}`,
+      placed: one,
+      program: one.program,
+      destination: one.destination,
+      over:
+        (one.link ?? one.tries[0]?.link ?? (one.why === 'peer' ? 'session' : 'system')) +
+        state(one),
+      rate: one.state === 'open' ? rate(one.now_bps) : '–',
+      sent: one.bytes_sent,
+      received: one.bytes_received,
+      lasted: one.lasted_ms === null || one.lasted_ms === undefined ? '–' : span(one.lasted_ms),
+      isOver: one.state !== 'open' && one.state !== 'connecting',
+    }));
   return flows.reverse();
 }
 
@@ -124,7 +143,9 @@ function makeFlow(first) {
       node.className = flow.isOver ? 'over' : '';
       setText(program, printable(flow.program ?? '?'));
       setText(over, printable(flow.over));
-      [flow.rate, size(flow.sent), size(flow.received), flow.lasted].forEach((text, at) => setText(numbers[at], text));
+      [flow.rate, size(flow.sent), size(flow.received), flow.lasted].forEach((text, at) =>
+        setText(numbers[at], text),
+      );
     },
   };
   const toggle = () => {
@@ -141,7 +162,8 @@ function makeFlow(first) {
 /** Why the links of a stream were used or not. */
 function whyStream(session) {
   if (!session) return [h('p', {}, 'Nothing is known of it any more.')];
-  const chunks = (list) => list.map((one) => `${one.chunks} since ${one.meaning}`).join('; ') || '–';
+  const chunks = (list) =>
+    list.map((one) => `${one.chunks} since ${one.meaning}`).join('; ') || '–';
   const rows = session.links.map((link) => [
     link.link,
     percent(link.share),
@@ -154,11 +176,29 @@ function whyStream(session) {
   if (session.links.every((link) => link.chunks === 0)) {
     parts[0].textContent = 'Nothing was sent yet, so that no link was chosen.';
   } else {
-    parts.push(table(['Link', 'Share', 'Sent', 'Chunks that it got', 'Chunks that others got', 'Ready and unused'], rows));
+    parts.push(
+      table(
+        [
+          'Link',
+          'Share',
+          'Sent',
+          'Chunks that it got',
+          'Chunks that others got',
+          'Ready and unused',
+        ],
+        rows,
+      ),
+    );
   }
   if (session.bytes_received > 0) {
     const other = status.role === 'client' ? 'the gateway' : 'the client';
-    parts.push(h('p', {}, `${size(session.bytes_received)} came the other way; ${other} chose the links for that.`));
+    parts.push(
+      h(
+        'p',
+        {},
+        `${size(session.bytes_received)} came the other way; ${other} chose the links for that.`,
+      ),
+    );
   }
   return parts;
 }
@@ -167,21 +207,38 @@ function whyStream(session) {
 function whyPlaced(one) {
   const first = one.tries[0]?.link ?? one.candidates[0]?.link;
   const who = one.in_kernel ? `The kernel’s program, by ${one.scheduler},` : one.scheduler;
-  const chose = first && one.candidates.length ? `${who} chose ${first}` : 'It went as the system’s routes have it';
+  const chose =
+    first && one.candidates.length
+      ? `${who} chose ${first}`
+      : 'It went as the system’s routes have it';
   const user = one.user === null || one.user === undefined ? '' : `, run by user ${one.user}`;
   const parts = [
-    h('p', {}, printable(`${clock(one.at_unix_ms)}: ${one.program ?? 'an unknown program'}${user}, to ${one.destination} by ` +
-      `${one.protocol}, ${one.class}; expected to send ${size(one.expected_up_bytes)} and receive ` +
-      `${size(one.expected_down_bytes)}. ${chose}, since ${one.meaning}.`)),
+    h(
+      'p',
+      {},
+      printable(
+        `${clock(one.at_unix_ms)}: ${one.program ?? 'an unknown program'}${user}, to ${one.destination} by ` +
+          `${one.protocol}, ${one.class}; expected to send ${size(one.expected_up_bytes)} and receive ` +
+          `${size(one.expected_down_bytes)}. ${chose}, since ${one.meaning}.`,
+      ),
+    ),
   ];
   if (one.candidates.length) parts.push(candidates(one.candidates));
   if (one.rules.length) {
-    const rules = one.rules.map((rule) => `${rule.field} ${rule.value} by ${rule.number} (${rule.source}${rule.name ? ` ${rule.name}` : ''})`);
+    const rules = one.rules.map(
+      (rule) =>
+        `${rule.field} ${rule.value} by ${rule.number} (${rule.source}${rule.name ? ` ${rule.name}` : ''})`,
+    );
     parts.push(h('p', {}, printable(`Rules: ${rules.join(', ')}.`)));
   }
   if (one.tries.length > 1 || one.error) {
-    const tries = one.tries.map((it) => `${it.link ?? 'the system’s routes'} after ${shortSpan(it.after_ms)} (${it.error ?? it.state})`);
-    parts.push(h('p', {}, printable(`Tried: ${tries.join(', ')}.${one.error ? ` ${one.error}.` : ''}`)));
+    const tries = one.tries.map(
+      (it) =>
+        `${it.link ?? 'the system’s routes'} after ${shortSpan(it.after_ms)} (${it.error ?? it.state})`,
+    );
+    parts.push(
+      h('p', {}, printable(`Tried: ${tries.join(', ')}.${one.error ? ` ${one.error}.` : ''}`)),
+    );
   }
   return parts;
 }
@@ -203,9 +260,19 @@ function candidates(list) {
 
 function table(heads, rows) {
   const head = h('tr', {}, ...heads.map((text) => h('th', { scope: 'col' }, text)));
-  const line = ([link, ...rest]) => h('tr', {}, h('th', { scope: 'row' }, h('bdi', {}, printable(link))),
-    ...rest.map((text, at) => h('td', { 'data-label': heads[at + 1] }, printable(text))));
-  return h('table', { class: 'cards inner' }, h('thead', {}, head), h('tbody', {}, ...rows.map(line)));
+  const line = ([link, ...rest]) =>
+    h(
+      'tr',
+      {},
+      h('th', { scope: 'row' }, h('bdi', {}, printable(link))),
+      ...rest.map((text, at) => h('td', { 'data-label': heads[at + 1] }, printable(text))),
+    );
+  return h(
+    'table',
+    { class: 'cards inner' },
+    h('thead', {}, head),
+    h('tbody', {}, ...rows.map(line)),
+  );
 }
 
 /** Rows shown. */

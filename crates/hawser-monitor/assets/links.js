@@ -2,7 +2,20 @@
 
 import { sendFields } from './change.js';
 import { swatch } from './chart.js';
-import { delay, find, h, isChanged, keep, offer, percent, printable, rate, setClass, setText, size } from './dom.js';
+import {
+  delay,
+  find,
+  h,
+  isChanged,
+  keep,
+  offer,
+  percent,
+  printable,
+  rate,
+  setClass,
+  setText,
+  size,
+} from './dom.js';
 
 /** Shows the links of a status. */
 export function showLinks(status, samples) {
@@ -26,11 +39,15 @@ function standing(link, paths, placing) {
   if (link.state === 'unused') return { word: 'unused', why: link.reason, kind: '' };
   if (link.state !== 'up') return { word: link.state, why: link.reason, kind: ' bad' };
   const own = paths.filter((path) => path.index === link.index);
-  const bad = own.find((path) => path.state === 'dead') ?? own.find((path) => path.state === 'suspect');
+  const bad =
+    own.find((path) => path.state === 'dead') ?? own.find((path) => path.state === 'suspect');
   if (bad) return { word: bad.state, why: bad.reason ?? link.reason, kind: ' bad' };
   const placed = placing.find((one) => one.index === link.index);
-  if (placed && placed.state !== 'sound') return { word: placed.state, why: link.reason, kind: ' bad' };
-  const lesser = own.find((path) => path.standing === 'excluded') ?? own.find((path) => path.standing === 'probing');
+  if (placed && placed.state !== 'sound')
+    return { word: placed.state, why: link.reason, kind: ' bad' };
+  const lesser =
+    own.find((path) => path.standing === 'excluded') ??
+    own.find((path) => path.standing === 'probing');
   const word = lesser ? `up, ${lesser.standing}` : 'up';
   return { word, why: lesser?.reason ?? link.reason, kind: ' good' };
 }
@@ -41,7 +58,8 @@ function makeLink({ link, slot }) {
   const why = h('small');
   const name = h('bdi', {}, printable(link.name));
   const cells = {};
-  const cell = (key, label, kind = 'number') => (cells[key] = h('td', { class: kind, 'data-label': label }));
+  const cell = (key, label, kind = 'number') =>
+    (cells[key] = h('td', { class: kind, 'data-label': label }));
   const bar = h('span', { class: 'bar', 'aria-hidden': 'true' }, h('i'));
   const month = h('span');
   const button = h('button', { 'aria-expanded': 'false', onclick: () => toggle() }, 'Change');
@@ -79,7 +97,8 @@ function makeLink({ link, slot }) {
     setText(cells.queue, delay(traffic.queue_ms));
     setText(month, allowed ? monthWords(allowed) : '–');
     bar.hidden = !allowed?.allowance_bytes;
-    if (!bar.hidden) bar.firstChild.style.width = `${Math.min(100, (100 * used(allowed)) / allowed.allowance_bytes)}%`;
+    if (!bar.hidden)
+      bar.firstChild.style.width = `${Math.min(100, (100 * used(allowed)) / allowed.allowance_bytes)}%`;
     button.hidden = !isClient || (link.state === 'unused' && !allowed);
   };
   return { node, update };
@@ -96,28 +115,48 @@ function monthWords(allowed) {
   return printable(`${size(used(allowed))}${of}${cost}${limit}`);
 }
 
-/** Says when to use a link, and what it costs: as it is now, as far as the user is not about to change it. */
+/** Says when to use a link, and what it costs: as it is now, as far as the user is not about to
+ * change it. */
 function changeForm(link) {
   const choice = (name) => h('select', { name }, ...USES.map((use) => h('option', {}, use)));
   const said = h('p', { class: 'said', role: 'status' });
   const field = (label, input) => h('label', {}, `${label} `, input);
   const text = (name) => h('input', { name, size: 12, autocomplete: 'off', required: true });
-  const node = h('form', { class: 'fields', onsubmit: (event) => submit(event) },
-    h('fieldset', {}, h('legend', {}, `Use of ${printable(link.name)}`),
+  const node = h(
+    'form',
+    { class: 'fields', onsubmit: (event) => submit(event) },
+    h(
+      'fieldset',
+      {},
+      h('legend', {}, `Use of ${printable(link.name)}`),
       field('Down', choice('down')),
       field('Up', choice('up')),
-      field('Weight, 1 to 1000', h('input', { name: 'weight', type: 'number', min: 1, max: 1000, placeholder: 'not said' })),
+      field(
+        'Weight, 1 to 1000',
+        h('input', { name: 'weight', type: 'number', min: 1, max: 1000, placeholder: 'not said' }),
+      ),
       field('Price, as 2.5EUR/GB; 0 is free', text('price')),
       field('Allowance a month, as 10GB, or none', text('allowance')),
-      h('label', { class: 'check' }, h('input', { name: 'save', type: 'checkbox' }), ' save to the configuration'),
-      h('button', {}, 'Apply')), said);
+      h(
+        'label',
+        { class: 'check' },
+        h('input', { name: 'save', type: 'checkbox' }),
+        ' save to the configuration',
+      ),
+      h('button', {}, 'Apply'),
+    ),
+    said,
+  );
   const update = ({ allowed }) => {
     for (const [name, value] of Object.entries(offered(allowed))) offer(node.elements[name], value);
   };
   const submit = (event) => {
     event.preventDefault();
-    const changed = FIELDS.map((name) => node.elements[name]).filter((field) => field.value.trim() && isChanged(field));
-    if (changed.length) sendFields(said, changed, [linkChange(link.name, changed, node.elements.save.checked)]);
+    const changed = FIELDS.map((name) => node.elements[name]).filter(
+      (field) => field.value.trim() && isChanged(field),
+    );
+    if (changed.length)
+      sendFields(said, changed, [linkChange(link.name, changed, node.elements.save.checked)]);
     else setText(said, 'Nothing was changed.');
   };
   update(link);

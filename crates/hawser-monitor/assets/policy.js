@@ -5,15 +5,18 @@ import { find, h, isChanged, keep, offer, printable, setChoices, setText } from 
 
 let links = '';
 
-/** Shows the policy, as far as the user is not about to change it; none where the daemon has no links to
- * choose from. */
+/** Shows the policy, as far as the user is not about to change it; none where the daemon has no
+ * links to choose from. */
 export function showPolicy(policy, status) {
   const isChoosing = policy !== null && status.role === 'client';
   find('policy').hidden = !isChoosing;
   if (!isChoosing) return;
   for (const select of choices()) showChoice(select, policy);
   const more = (policy.rule_count ?? 0) - policy.rules.length;
-  setText(find('rules-rest'), more > 0 ? `And ${more} more, which hawser rule list shows.` : 'None but the built-in ones.');
+  setText(
+    find('rules-rest'),
+    more > 0 ? `And ${more} more, which hawser rule list shows.` : 'None but the built-in ones.',
+  );
   find('rules-rest').hidden = policy.rules.length > 0 && more <= 0;
   find('rule-table').hidden = policy.rules.length === 0;
   keep(find('rule-table'), policy.rules, (rule) => JSON.stringify(rule), makeRule);
@@ -41,7 +44,9 @@ function applyPolicy(event) {
   event.preventDefault();
   const form = find('policy-form');
   const save = form.elements.save.checked;
-  const told = choices().filter((select) => !select.closest('label').hidden && (save || isChanged(select)));
+  const told = choices().filter(
+    (select) => !select.closest('label').hidden && (save || isChanged(select)),
+  );
   const requests = told.map(({ name: of, value }) => {
     if (of === 'gateway') return { request: 'set-gateway', usage: value, save };
     if (of === 'transport') return { request: 'set-transport', transport: value, save };
@@ -63,7 +68,12 @@ function makeRule(rule) {
       isSure = true;
       return setText(button, 'Remove it from the configuration');
     }
-    const done = await send(said, { request: 'remove-rule', number: rule.number, rule: rule.rule, save: isWritten });
+    const done = await send(said, {
+      request: 'remove-rule',
+      number: rule.number,
+      rule: rule.rule,
+      save: isWritten,
+    });
     if (done) find('rules-title').focus();
   } }, 'Remove');
   button.addEventListener('blur', () => {
@@ -71,7 +81,8 @@ function makeRule(rule) {
     setText(button, 'Remove');
   });
   const name = rule.name ? `${rule.name}: ` : '';
-  const cell = (label, kind, text) => h('td', { class: kind, 'data-label': label }, h('bdi', {}, printable(text)));
+  const cell = (label, kind, text) =>
+    h('td', { class: kind, 'data-label': label }, h('bdi', {}, printable(text)));
   const act = h('td', { class: 'act' }, rule.source === 'profile' ? null : button, said);
   return { node: h('tbody', {}, h('tr', {}, cell('No.', 'number', rule.number),
     cell('Applies to', 'words', name + rule.when), cell('Says', 'words', rule.then),
@@ -89,7 +100,9 @@ function showTargets() {
 function ruleText() {
   const { key, value, effect, target, name } = find('rule-form').elements;
   const isNumber = (text) => NUMBERED.includes(key.value) && /^\d+$/.test(text);
-  const values = value.value.split(',').map((one) => (isNumber(one.trim()) ? one.trim() : quote(one.trim())));
+  const values = value.value
+    .split(',')
+    .map((one) => (isNumber(one.trim()) ? one.trim() : quote(one.trim())));
   const list = values.length > 1 ? `[${values.join(', ')}]` : values[0];
   const lines = [`${key.value} = ${list}`, `${EFFECTS[effect.value].key} = ${quote(target.value)}`];
   if (name.value.trim()) lines.unshift(`name = ${quote(name.value.trim())}`);

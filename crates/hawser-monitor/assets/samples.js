@@ -1,7 +1,7 @@
 // What links have carried over the last minutes.
 
-/** Samples of all links at the same moments. A link keeps its place, and with it colour and pattern, for
- * as long as the page lives. */
+/** Samples of all links at the same moments. A link keeps its place, and with it colour and
+ * pattern, for as long as the page lives. */
 export class Samples {
   times = [];
   #links = new Map();
@@ -55,7 +55,9 @@ export class Samples {
   /** `down`, `up` or `rtt` for a chart, of every link that can be used or has carried something. */
   series(what) {
     const isShown = ([name, one]) => this.#present.has(name) || one[what].some((value) => value);
-    return [...this.#links].filter(isShown).map(([name, one]) => ({ name, slot: this.slot(name), values: one[what] }));
+    return [...this.#links]
+      .filter(isShown)
+      .map(([name, one]) => ({ name, slot: this.slot(name), values: one[what] }));
   }
 
   #shift() {

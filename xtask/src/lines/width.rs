@@ -8,7 +8,6 @@
 //! - everywhere, where all that stands behind the indentation and the marks of a comment or of a
 //!   list is one word, such as an address.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -16,31 +15,21 @@ use anyhow::{Context, Result};
 
 use crate::source::Source;
 
-/// Returns every line that is too long, outside the folders that still have such lines.
+/// Returns every line that is too long.
 pub(super) fn problems(root: &Path) -> Result<Vec<String>> {
     let mut files = Vec::new();
     collect(root, &mut files)?;
     files.sort();
     let mut problems = Vec::new();
-    let mut unfinished: BTreeSet<&str> = BTreeSet::new();
     for file in files {
         let shown = file.strip_prefix(root).unwrap_or(&file).display();
         let shown = shown.to_string();
         let text = fs::read_to_string(&file).with_context(|| shown.clone())?;
         let extension = file.extension().and_then(|it| it.to_str());
         let long = long_lines(extension.unwrap_or_default(), &text);
-        let folder = UNFINISHED.iter().find(|folder| shown.starts_with(**folder));
-        if let Some(folder) = folder {
-            unfinished.extend((!long.is_empty()).then_some(*folder));
-            continue;
-        }
         let places = long.iter().map(|line| format!("{shown}:{line}"));
         problems.extend(places.map(|place| format!("{place}: more than {COLUMNS} columns")));
     }
-    let finished = UNFINISHED.iter().filter(|it| !unfinished.contains(*it));
-    problems.extend(finished.map(|folder| {
-        format!("{folder} has no long line any more: remove it from UNFINISHED in {HERE}")
-    }));
     Ok(problems)
 }
 
@@ -124,19 +113,10 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-const HERE: &str = "xtask/src/lines/width.rs";
 const COLUMNS: usize = 100;
 /// Folders that hold nothing that people write.
 pub(super) const SKIPPED_FOLDERS: [&str; 3] = ["target", "corpus", "artifacts"];
 const EXTENSIONS: [&str; 5] = ["rs", "md", "c", "h", "js"];
-
-/// Files and folders that still have longer lines. The list only shrinks.
-const UNFINISHED: [&str; 4] = [
-    "crates/hawser-capture/bpf/",
-    "crates/hawser-capture/tests/native/",
-    "crates/hawser-cli/tests/real_clients/dashboard/",
-    "crates/hawser-monitor/assets/",
-];
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,8 @@ int main(void)
 	struct turns turns = {};
 	struct costs costs;
 
-	while (scanf("%llu %llu %llu %llu %llu %llu", &fresh, &policy, &class, &up, &down, &count) == 6) {
+	while (scanf("%llu %llu %llu %llu %llu %llu", &fresh, &policy, &class, &up, &down,
+		     &count) == 6) {
 		struct demand demand = { up, down };
 		struct links links = {};
 		struct loads loads = {};
@@ -18,16 +19,24 @@ int main(void)
 		if (fresh)
 			turns = (struct turns){};
 		for (; count; count--) {
-			unsigned long long place, index, up, down, latency, load_up, load_down, open, may;
-			if (scanf("%llu %llu %llu %llu %llu %llu %llu %llu %llu", &place, &index, &up,
-				  &down, &latency, &load_up, &load_down, &open, &may) != 9)
+			unsigned long long place, index, up, down, latency;
+			unsigned long long load_up, load_down, open, may;
+
+			if (scanf("%llu %llu %llu %llu %llu %llu %llu %llu %llu", &place, &index,
+				  &up, &down, &latency, &load_up, &load_down, &open, &may) != 9)
 				return 1;
-			links.at[place] = (struct link){ .up = up, .down = down, .latency = latency, .index = index };
-			loads.at[place] = (struct load){ .up = load_up, .down = load_down, .connections = open };
+			links.at[place] = (struct link){
+				.up = up, .down = down, .latency = latency, .index = index
+			};
+			loads.at[place] = (struct load){
+				.up = load_up, .down = load_down, .connections = open
+			};
 			among |= may << place;
 		}
-		struct choice choice = choose(policy, class, &demand, &links, &loads, &turns, &costs, among);
-		printf("%d %u\n", choice.place == NOBODY ? 0 : links.at[choice.place].index, choice.reason);
+		struct choice choice =
+			choose(policy, class, &demand, &links, &loads, &turns, &costs, among);
+		printf("%d %u\n", choice.place == NOBODY ? 0 : links.at[choice.place].index,
+		       choice.reason);
 	}
 	for (int port = 0; port < 65536; port++)
 		printf("%u\n", port_class(port));

@@ -1,15 +1,18 @@
 // Obstacles to reading or using the page as it is shown now: one line for each.
 (() => {
   const found = [];
-  const say = (what, node) => found.push(`${what}: ${node.cloneNode(false).outerHTML ?? node}`.slice(0, 240));
+  const say = (what, node) =>
+    found.push(`${what}: ${node.cloneNode(false).outerHTML ?? node}`.slice(0, 240));
   const all = (selector) => [...document.querySelectorAll(selector)];
-  const isShown = (node) => node.checkVisibility({ visibilityProperty: true, opacityProperty: true });
+  const isShown = (node) =>
+    node.checkVisibility({ visibilityProperty: true, opacityProperty: true });
   const shown = (selector) => all(selector).filter(isShown);
 
   if (!document.documentElement.lang) found.push('the page has no language');
   if (!document.title) found.push('the page has no title');
   const ids = all('[id]').map((node) => node.id);
-  for (const id of ids) if (ids.indexOf(id) !== ids.lastIndexOf(id)) found.push(`the id ${id} stands twice`);
+  for (const id of ids)
+    if (ids.indexOf(id) !== ids.lastIndexOf(id)) found.push(`the id ${id} stands twice`);
   for (const attribute of ['aria-labelledby', 'aria-describedby', 'aria-controls', 'for']) {
     for (const node of all(`[${attribute}]`)) {
       for (const id of node.getAttribute(attribute).split(/\s+/)) {
@@ -26,13 +29,19 @@
     (node.getAttribute('aria-labelledby') ?? '').split(/\s+/).filter(Boolean)
       .map((id) => document.getElementById(id)?.textContent ?? '').join(' ');
   const name = (node) =>
-    (labelled(node) || node.getAttribute('aria-label') || [...(node.labels ?? [])].map((label) => label.textContent).join(' ')
-      || (/^(BUTTON|A|SUMMARY)$/.test(node.tagName) ? node.textContent : '')).trim();
-  for (const node of shown('button, a[href], select, input, textarea, summary')) if (!name(node)) say('no name', node);
+    (
+      labelled(node) ||
+      node.getAttribute('aria-label') ||
+      [...(node.labels ?? [])].map((label) => label.textContent).join(' ') ||
+      (/^(BUTTON|A|SUMMARY)$/.test(node.tagName) ? node.textContent : '')
+    ).trim();
+  for (const node of shown('button, a[href], select, input, textarea, summary'))
+    if (!name(node)) say('no name', node);
   for (const node of shown('section')) if (!name(node)) say('no name', node);
   for (const node of all('img')) if (!node.hasAttribute('alt')) say('no alternative text', node);
   for (const node of shown('svg')) {
-    if (!node.closest('[aria-hidden=true]') && !(node.getAttribute('role') === 'img' && name(node))) say('no name', node);
+    if (!node.closest('[aria-hidden=true]') && !(node.getAttribute('role') === 'img' && name(node)))
+      say('no name', node);
   }
 
   // Headings and tables.
@@ -54,7 +63,8 @@
     const width = table.tHead?.rows[0].cells.length;
     for (const row of table.querySelectorAll('tbody > tr')) {
       const cells = [...row.cells].reduce((sum, cell) => sum + cell.colSpan, 0);
-      if (row.closest('table') === table && cells !== width) say(`a row of ${cells} where ${width} are`, row);
+      if (row.closest('table') === table && cells !== width)
+        say(`a row of ${cells} where ${width} are`, row);
     }
   }
 
@@ -72,12 +82,16 @@
     return { r: mix('r'), g: mix('g'), b: mix('b'), a: 1 };
   };
   const ground = (node) => {
-    if (!node) return read(getComputedStyle(document.documentElement).colorScheme === 'dark' ? 'black' : 'white');
+    if (!node)
+      return read(
+        getComputedStyle(document.documentElement).colorScheme === 'dark' ? 'black' : 'white',
+      );
     const own = read(getComputedStyle(node).backgroundColor);
     return own.a >= 1 ? own : over(own, ground(node.parentElement));
   };
   const light = ({ r, g, b }) => {
-    const part = (value) => (value /= 255) <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+    const part = (value) =>
+      (value /= 255) <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
     return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
   };
   const contrast = (colour, node) => {
@@ -95,25 +109,32 @@
     if (!texts.currentNode.data.trim() || !isShown(node) || node.closest(':disabled')) continue;
     const style = getComputedStyle(node);
     const ratio = contrast(node.namespaceURI.endsWith('svg') ? style.fill : style.color, node);
-    if (ratio < least(style)) say(`contrast ${ratio.toFixed(2)} of "${texts.currentNode.data.trim()}"`, node);
+    if (ratio < least(style))
+      say(`contrast ${ratio.toFixed(2)} of "${texts.currentNode.data.trim()}"`, node);
   }
   for (const node of shown('input[placeholder]')) {
     const ratio = contrast(getComputedStyle(node, '::placeholder').color, node);
     if (ratio < 4.5) say(`contrast ${ratio.toFixed(2)} of what stands in`, node);
   }
-  for (const node of shown('button, select, input:not([type=range], [type=checkbox], [type=radio])')) {
+  for (const node of shown(
+    'button, select, input:not([type=range], [type=checkbox], [type=radio])',
+  )) {
     const ratio = contrast(getComputedStyle(node).borderTopColor, node.parentElement);
     if (ratio < 3) say(`contrast ${ratio.toFixed(2)} of the border`, node);
   }
   for (const node of shown('figure svg[role=img] path')) {
     const { stroke } = getComputedStyle(node);
-    if (stroke !== 'none' && contrast(stroke, node.closest('figure')) < 3) say('contrast of a line', node);
+    if (stroke !== 'none' && contrast(stroke, node.closest('figure')) < 3)
+      say('contrast of a line', node);
   }
 
   // Room.
   const root = document.documentElement;
-  if (root.scrollWidth > innerWidth) found.push(`${root.scrollWidth} pixels wide in a window of ${innerWidth}`);
-  for (const node of shown('button, select, input:not([type=range], [type=checkbox], [type=radio])')) {
+  if (root.scrollWidth > innerWidth)
+    found.push(`${root.scrollWidth} pixels wide in a window of ${innerWidth}`);
+  for (const node of shown(
+    'button, select, input:not([type=range], [type=checkbox], [type=radio])',
+  )) {
     const { width, height } = node.getBoundingClientRect();
     if (Math.min(width, height) < 24) say(`only ${width} × ${height}`, node);
   }

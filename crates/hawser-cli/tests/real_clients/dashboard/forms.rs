@@ -271,7 +271,8 @@ fn submit(stage: &mut Stage, form: &str, fields: &Value) -> String {
             for (const [name, value] of Object.entries({fields})) {{
                 const field = form.elements[name];
                 field[field.type === 'checkbox' ? 'checked' : 'value'] = value;
-                for (const kind of ['input', 'change']) field.dispatchEvent(new Event(kind, {{ bubbles: true }}));
+                for (const kind of ['input', 'change'])
+                    field.dispatchEvent(new Event(kind, {{ bubbles: true }}));
             }}
             form.querySelector('.said').textContent = '…';
             form.requestSubmit();
