@@ -32,7 +32,7 @@ struct Group {
 impl Group {
     /// Reads the medians of the downloads from a report of `hawser-lab run`.
     fn read(path: &Path, label: &'static str) -> Result<Self> {
-        let report: Report = serde_json::from_str(&fs::read_to_string(path)?)?;
+        let report: ChartData = serde_json::from_str(&fs::read_to_string(path)?)?;
         let is_download = |s: &&Summary| s.direction == "get";
         let summary = report.summaries.iter().find(is_download);
         let summary = summary.context("the report has no downloads")?;
@@ -56,7 +56,7 @@ impl Group {
 
 /// The part of a report of `hawser-lab run` that the chart shows.
 #[derive(Deserialize)]
-struct Report {
+struct ChartData {
     summaries: Vec<Summary>,
 }
 

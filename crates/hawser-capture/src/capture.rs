@@ -15,7 +15,7 @@ use crate::attach::{attach, check_kernel, open_group};
 use crate::diag::Diagnosis;
 use crate::maps::{MAPPED, Trie, prefix, replace, replace_trie, snapshot, take};
 use crate::rule_tables::RuleTables;
-use crate::seen::Seen;
+use crate::seen::FlowState;
 use crate::settings::policy_number;
 use crate::sys::Ring;
 use crate::tables::{
@@ -43,7 +43,7 @@ pub struct Capture {
     pub(crate) rules: RuleTables,
     pub(crate) diagnosis: Diagnosis,
     /// Progress of each open connection at the last look.
-    pub(crate) seen: BTreeMap<u64, Seen>,
+    pub(crate) seen: BTreeMap<u64, FlowState>,
     settings: SettingsRow,
     events: Option<Ring>,
     origins: Origins,

@@ -12,7 +12,7 @@ use hawser_types::{ByteCount, LinkIndex};
 
 use crate::diag::Found;
 use crate::maps::{missing_is_fine, snapshot};
-use crate::seen::Seen;
+use crate::seen::FlowState;
 use crate::tables::{FLOW_ENDED, FLOW_RELEASED, FlowRow, Links, LoadRow, Loads, RemainingRow};
 use crate::{Bytes, Capture, CaptureError, sys};
 
@@ -163,15 +163,15 @@ fn is_stale(flow: &FlowRow, now: u64) -> bool {
 fn left(
     flow: &FlowRow,
     socket: Option<&Found>,
-    seen: Option<&Seen>,
+    seen: Option<&FlowState>,
     now: u64,
-) -> (RemainingRow, Seen) {
+) -> (RemainingRow, FlowState) {
     let moved = match i32::from(flow.protocol) {
         // The socket's diagnosis has no such counters.
         libc::IPPROTO_UDP => (flow.sent, flow.received),
         _ => socket.and_then(|socket| socket.moved).unwrap_or_default(),
     };
-    let mut latest = seen.copied().unwrap_or(Seen {
+    let mut latest = seen.copied().unwrap_or(FlowState {
         moved: (0, 0),
         at: flow.began,
         heard: 0,

@@ -2,7 +2,7 @@ use hawser_path::Segments;
 
 /// State of a flow at the last recount.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct FlowState {
     pub(crate) moved: (u64, u64),
     /// Time of its last progress.
     pub(crate) at: u64,

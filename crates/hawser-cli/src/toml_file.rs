@@ -31,7 +31,7 @@ pub(crate) fn change(
     content: Content,
     edit: impl FnOnce(&mut DocumentMut) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let place = Place::of(path, content);
+    let place = EditedFile::of(path, content);
     let folder = File::open(&place.folder).with_context(|| place.folder.display().to_string())?;
     // Given back with the file; two changes at once would undo one another.
     take(&folder).with_context(|| place.folder.display().to_string())?;
@@ -76,12 +76,12 @@ impl Content {
 }
 
 /// The file that is to be changed, and its folder.
-struct Place {
+struct EditedFile {
     target: PathBuf,
     folder: PathBuf,
 }
 
-impl Place {
+impl EditedFile {
     fn of(path: &Path, content: Content) -> Self {
         let target = match content {
             // A link stays one, and what it leads to is replaced.

@@ -38,13 +38,13 @@ struct Slot {
 /// The right to write one name, until dropped.
 #[derive(Debug)]
 pub(super) struct Claim {
-    place: Place,
+    place: ClaimedName,
     lock: OwnedMutexGuard<()>,
 }
 
 /// A place in the table: vacated when dropped, unless another transfer took it over.
 #[derive(Debug)]
-struct Place {
+struct ClaimedName {
     claims: Arc<Claims>,
     name: String,
     generation: u64,
@@ -68,7 +68,7 @@ impl Claims {
         self: &Arc<Self>,
         name: &FileName,
         identity: Identity,
-    ) -> Option<(Place, Arc<AsyncMutex<()>>)> {
+    ) -> Option<(ClaimedName, Arc<AsyncMutex<()>>)> {
         // By the part's name: that is the file that two transfers would both write.
         let name = name.part();
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +90,7 @@ impl Claims {
             lock: Arc::clone(&lock),
         };
         slots.by_name.insert(name.clone(), slot);
-        let place = Place {
+        let place = ClaimedName {
             claims: Arc::clone(self),
             name,
             generation,
@@ -113,7 +113,7 @@ impl Drop for Claim {
     }
 }
 
-impl Drop for Place {
+impl Drop for ClaimedName {
     fn drop(&mut self) {
         let mut slots = self
             .claims

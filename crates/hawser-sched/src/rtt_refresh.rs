@@ -17,7 +17,7 @@ use hawser_types::{ByteCount, Instant};
 /// Follows one connection's estimate of the lowest round-trip time, and says when to pause.
 #[derive(Debug, Default)]
 pub struct RttRefresh {
-    seen: Option<Seen>,
+    seen: Option<RttSample>,
     last_sample: Option<Instant>,
     /// Segments sent again by the last sample, and when there were more of them than before.
     retransmissions: u64,
@@ -37,7 +37,7 @@ enum Pause {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct RttSample {
     min_rtt: Duration,
     /// The estimate was last renewed after this …
     after: Instant,
@@ -66,7 +66,7 @@ impl RttRefresh {
             let acknowledged = now - sample.since_ack;
             let after = self.last_sample.unwrap_or(acknowledged - UNCERTAINTY);
             let before = acknowledged.max(after);
-            self.seen = Some(Seen {
+            self.seen = Some(RttSample {
                 min_rtt,
                 after: after.max(before - sample.rtt.max(UNCERTAINTY)),
                 before,

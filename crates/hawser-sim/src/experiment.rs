@@ -63,7 +63,7 @@ pub enum Singles {
 /// on every machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Report {
+pub struct TransferReport {
     /// The scenario's name.
     pub scenario: String,
     /// Which way the payload went.
@@ -118,7 +118,7 @@ impl Single {
     }
 }
 
-impl Report {
+impl TransferReport {
     /// The sum of the single links' better goodputs, where all are known.
     pub fn sum(&self) -> Option<u64> {
         let all: Option<u64> = self.singles.iter().map(Single::best).sum();
@@ -132,12 +132,16 @@ impl Report {
 }
 
 /// Simulates a scenario in one direction.
-pub fn run(scenario: &Scenario, direction: Direction, options: &Options) -> Report {
+pub fn run(scenario: &Scenario, direction: Direction, options: &Options) -> TransferReport {
     record(scenario, direction, options).0
 }
 
 /// As [`run`]; gives as well what the sender has recorded, as far as its recorder has memory.
-pub fn record(scenario: &Scenario, direction: Direction, options: &Options) -> (Report, Recording) {
+pub fn record(
+    scenario: &Scenario,
+    direction: Direction,
+    options: &Options,
+) -> (TransferReport, Recording) {
     let mut scenario = scenario.clone();
     scenario.payload = options.payload.unwrap_or(scenario.payload);
     let mut alone = scenario.clone();
@@ -150,7 +154,7 @@ pub fn record(scenario: &Scenario, direction: Direction, options: &Options) -> (
             .map(|index| single(&alone, direction, index, options.seed))
             .collect(),
     };
-    let mut report = Report {
+    let mut report = TransferReport {
         scenario: scenario.name.clone(),
         direction,
         seed: options.seed,
@@ -237,7 +241,7 @@ fn single(scenario: &Scenario, direction: Direction, index: usize, seed: u64) ->
     }
 }
 
-fn judge(report: &Report, outcome: &Outcome, payload: ByteCount) -> Transfer {
+fn judge(report: &TransferReport, outcome: &Outcome, payload: ByteCount) -> Transfer {
     let goodput = outcome.took.map(|took| kilobits(payload, took));
     let over = |whole: Option<u64>| {
         let whole = whole.filter(|whole| *whole > 0)?;

@@ -14,7 +14,7 @@ pub use draw::{draw, text};
 pub use promise::{Kept, Promise};
 
 use crate::bond::BondConfig;
-use crate::experiment::{self, Options, Report, Singles};
+use crate::experiment::{self, Options, Singles, TransferReport};
 use crate::failover::{self, Failure};
 use crate::objects;
 
@@ -25,7 +25,7 @@ pub struct Finding {
     /// Draws this set again.
     pub seed: u64,
     /// The bulk transfers.
-    pub report: Report,
+    pub report: TransferReport,
     /// Every promise that the set is good for, the one that was kept worst first.
     pub outcomes: Vec<Kept>,
 }

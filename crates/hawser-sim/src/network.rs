@@ -92,14 +92,14 @@ pub struct Counters {
 #[derive(Debug)]
 struct LinkState {
     /// Towards the server, towards the client.
-    ways: [Way; 2],
+    ways: [LinkDirection; 2],
     black_hole: bool,
     nat: Option<Nat>,
     strip: Vec<TcpOption>,
 }
 
 #[derive(Debug)]
-struct Way {
+struct LinkDirection {
     line: LineState,
     /// What has come to the other end.
     carried: ByteCount,
@@ -138,7 +138,7 @@ impl Network {
     /// `server`, if that is a bottleneck of its own. `seed` draws loss, jitter and service.
     pub fn new(links: &[Link], server: Option<&Link>, seed: u64) -> Self {
         let (now, count) = (START, links.len());
-        let way = |line: &hawser_scenario::Line, number: u64| Way {
+        let way = |line: &hawser_scenario::Line, number: u64| LinkDirection {
             // As the lab seeds its lines.
             line: LineState::new(line.clone(), seed.wrapping_mul(1_000_003) ^ number, now),
             carried: ByteCount::ZERO,

@@ -6,7 +6,7 @@ use std::fmt::{self, Display};
 
 use hawser_scenario::promise::{FIRST_BYTE, FULL_RATE};
 
-use crate::experiment::{Report, Single, Transfer};
+use crate::experiment::{Single, Transfer, TransferReport};
 use crate::failover::FailoverReport;
 use crate::fairness::{self, FairnessReport};
 use crate::hunt::{self, Finding};
@@ -16,7 +16,7 @@ pub use association::{Comparisons, DelayTable};
 
 /// Reports, one a line, with a heading.
 #[derive(Debug)]
-pub struct Table<'a>(pub &'a [Report]);
+pub struct Table<'a>(pub &'a [TransferReport]);
 
 impl Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

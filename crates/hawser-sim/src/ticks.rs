@@ -16,11 +16,11 @@ pub(crate) struct Ticks {
     began: Instant,
     accepted: bool,
     /// By who sends: the client, the gateway.
-    ways: [Way; 2],
+    ways: [TickDirection; 2],
 }
 
 #[derive(Debug, Default)]
-struct Way {
+struct TickDirection {
     /// When ticks left that have not arrived whole.
     in_flight: VecDeque<Instant>,
     arrived: u64,

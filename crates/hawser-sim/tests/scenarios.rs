@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use hawser_scenario::{Congestion, Direction, Scenario};
 use hawser_sim::bond::BondConfig;
-use hawser_sim::experiment::{self, Options, Report, Singles};
+use hawser_sim::experiment::{self, Options, Singles, TransferReport};
 use hawser_sim::failover::{self, FailoverReport, Failure};
 use hawser_sim::fairness;
 use hawser_sim::table::{Failovers, Fairness, Table};
@@ -27,7 +27,7 @@ const FAILING: [&str; 6] = [
 
 #[test]
 fn bulk_gives_the_committed_table() {
-    let reports: Vec<Report> = shipped()
+    let reports: Vec<TransferReport> = shipped()
         .iter()
         .flat_map(|s| both_ways(s, &options))
         .collect();
@@ -51,7 +51,7 @@ fn what_hunts_have_found_gives_the_committed_table() {
         experiment::run(scenario, direction, &options)
     };
     let found = all_in(&folder().join("hunt"));
-    let reports: Vec<Report> = found.iter().map(run).collect();
+    let reports: Vec<TransferReport> = found.iter().map(run).collect();
     let arguments = "run scenarios/hunt/*.toml";
     compare(
         &Table(&reports),
@@ -63,7 +63,7 @@ fn what_hunts_have_found_gives_the_committed_table() {
 
 #[test]
 fn an_interactive_stream_beside_bulk_gives_the_committed_table() {
-    let reports: Vec<Report> = shipped()
+    let reports: Vec<TransferReport> = shipped()
         .iter()
         .flat_map(|s| both_ways(s, &beside_ticks))
         .collect();
@@ -187,7 +187,7 @@ const SHARED: [&str; 4] = ["black-hole-20-20", "pat-e2-16m", "wifi-lte", "adsl-a
 
 type MakeOptions = dyn Fn(&Scenario, Direction) -> Options;
 
-fn both_ways(scenario: &Scenario, options: &MakeOptions) -> Vec<Report> {
+fn both_ways(scenario: &Scenario, options: &MakeOptions) -> Vec<TransferReport> {
     let run = |direction| experiment::run(scenario, direction, &options(scenario, direction));
     [Direction::Put, Direction::Get].map(run).into()
 }

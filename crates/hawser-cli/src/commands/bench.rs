@@ -76,7 +76,7 @@ enum Amount {
 
 /// The results of a measurement.
 #[derive(Debug, Serialize)]
-struct Report {
+struct BenchReport {
     gateway: String,
     links: Vec<Measured>,
     together: Measured,
@@ -95,7 +95,7 @@ struct Measured {
 }
 
 impl Bench {
-    async fn measure_all(&self) -> Report {
+    async fn measure_all(&self) -> BenchReport {
         let mut links = Vec::new();
         for name in &self.names {
             let config = ClientConfig {
@@ -111,7 +111,7 @@ impl Bench {
             let singles: u64 = links.iter().filter_map(of).sum();
             (singles > 0).then(|| Some(of(&together)? as f64 / singles as f64))?
         };
-        Report {
+        BenchReport {
             gateway: self.config.gateway.to_string(),
             up_utilisation: utilisation(|it| it.up_bps),
             down_utilisation: utilisation(|it| it.down_bps),
@@ -155,7 +155,7 @@ impl Bench {
     }
 }
 
-impl std::fmt::Display for Report {
+impl std::fmt::Display for BenchReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let megabits = |rate: Option<u64>| match rate {
             Some(rate) => format!("{:.2}", rate as f64 / 1e6),
@@ -330,7 +330,7 @@ mod tests {
             up_bps: up,
             ..Measured::default()
         };
-        let report = Report {
+        let report = BenchReport {
             gateway: String::new(),
             links: vec![measured("eth0", Some(10_000_000)), measured("wwan0", None)],
             together: measured("together", Some(9_500_000)),

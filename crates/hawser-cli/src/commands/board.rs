@@ -26,12 +26,12 @@ impl Board {
     }
 
     /// A place for one file, which goes when it is dropped.
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> FileBar {
         let bar = match &self.bars {
             Some(bars) => bars.add(ProgressBar::new(0).with_style(style())),
             None => ProgressBar::hidden(),
         };
-        Place { bar }
+        FileBar { bar }
     }
 
     /// A line on standard output, above the bars.
@@ -54,11 +54,11 @@ impl Board {
 }
 
 /// The bar of one file.
-pub(crate) struct Place {
+pub(crate) struct FileBar {
     bar: ProgressBar,
 }
 
-impl Place {
+impl FileBar {
     /// Says what is waited for.
     pub(crate) fn note(&self, text: &str) {
         self.bar.set_prefix(printable(text));
@@ -70,7 +70,7 @@ impl Place {
     }
 }
 
-impl Progress for Place {
+impl Progress for FileBar {
     fn begin(&self, name: &FileName, total: ByteCount) {
         self.bar.set_message(printable(name.as_str()));
         self.bar.set_length(total.as_u64());
@@ -93,7 +93,7 @@ impl Progress for Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for FileBar {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

@@ -16,7 +16,7 @@ use hawser_net::stream::ResetByPeer;
 use hawser_types::ByteCount;
 
 use crate::args::SendArgs;
-use crate::commands::board::{Board, Place, amount};
+use crate::commands::board::{Board, FileBar, amount};
 use crate::daemon::proxy::rules::LinkRuleStore;
 use crate::daemon::proxy::session::Target;
 use crate::setup::{Setup, asked_to_end, substate};
@@ -186,7 +186,7 @@ impl AttemptError {
     }
 }
 
-async fn attempt(client: &Client, path: &Path, place: &Place) -> Result<Sent, AttemptError> {
+async fn attempt(client: &Client, path: &Path, place: &FileBar) -> Result<Sent, AttemptError> {
     // Else the receiver would hear of a transfer that never begins.
     tokio::fs::File::open(path).await.map_err(|source| {
         let path = path.to_path_buf();

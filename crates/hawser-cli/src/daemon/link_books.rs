@@ -18,7 +18,7 @@ pub(super) struct LinkBooks {
     now: Instant,
     links: BTreeMap<String, Account>,
     /// The channels of sessions, by these.
-    sessions: BTreeMap<String, BTreeMap<(ChannelId, LinkIndex), Seen>>,
+    sessions: BTreeMap<String, BTreeMap<(ChannelId, LinkIndex), ChannelTotals>>,
     /// Traffic of connections that were placed on links, by link.
     placed: BTreeMap<String, Moved>,
 }
@@ -42,7 +42,7 @@ struct Channels {
 
 /// The state of a channel at the last entry.
 #[derive(Clone, Copy, Default)]
-struct Seen {
+struct ChannelTotals {
     moved: Moved,
     segments: Segments,
 }
@@ -90,7 +90,7 @@ impl LinkBooks {
     fn enter_session(
         &mut self,
         view: &View,
-        before: &BTreeMap<(ChannelId, LinkIndex), Seen>,
+        before: &BTreeMap<(ChannelId, LinkIndex), ChannelTotals>,
         links: &[LinkStatus],
     ) {
         let mut seen = BTreeMap::new();
@@ -104,7 +104,7 @@ impl LinkBooks {
                 continue;
             };
             let before = before.unwrap_or_default();
-            let now = Seen {
+            let now = ChannelTotals {
                 moved: Moved::new(channel.sent, channel.received),
                 segments: Segments {
                     delivered: channel.segments_delivered.unwrap_or_default(),

@@ -14,12 +14,12 @@ use super::subject::View;
 pub(super) struct Totals {
     sums: BTreeMap<&'static str, u64>,
     /// By their names, those that there were at the last entry.
-    sessions: BTreeMap<String, Seen>,
+    sessions: BTreeMap<String, SessionCounters>,
 }
 
 /// The counters of one session.
 #[derive(Default)]
-struct Seen {
+struct SessionCounters {
     counters: Counters,
     /// Segments that the kernel had sent again, for each channel.
     segments: BTreeMap<ChannelId, u64>,
@@ -44,7 +44,11 @@ impl Totals {
         counters.extend(self.sums.iter().map(named));
     }
 
-    fn enter_session(&mut self, before: &Seen, session: &SessionSnapshot) -> Seen {
+    fn enter_session(
+        &mut self,
+        before: &SessionCounters,
+        session: &SessionSnapshot,
+    ) -> SessionCounters {
         let counters = counted(&before.counters).into_iter();
         for ((_, before), (name, now)) in counters.zip(counted(&session.counters)) {
             self.add(name, before, now);
@@ -56,7 +60,7 @@ impl Totals {
             let before = before.segments.get(channel).copied();
             self.add(SEGMENTS, before.unwrap_or_default(), *now);
         }
-        Seen {
+        SessionCounters {
             counters: session.counters,
             segments,
         }

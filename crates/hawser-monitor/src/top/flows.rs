@@ -7,7 +7,7 @@ use hawser_control::{PathStanding, PathState, PlacedConnection, SessionStatus, S
 use hawser_types::{ByteCount, Rate, StreamId};
 
 use super::filter::contains;
-use super::seen::Seen;
+use super::seen::LatestAnswers;
 
 /// Tells streams and connections apart.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,7 +69,7 @@ impl Order {
 }
 
 /// Returns all flows, also those that ended lately, in this order; ended ones come last.
-pub(super) fn flows(seen: &Seen, order: Order, filter: &str) -> Vec<Flow> {
+pub(super) fn flows(seen: &LatestAnswers, order: Order, filter: &str) -> Vec<Flow> {
     let sessions = seen.status.iter().flat_map(|status| &status.sessions);
     let streams = sessions.flat_map(|session| {
         let over = transports(session);

@@ -9,7 +9,7 @@ use hawser_control::{
 
 /// The daemon's latest answers.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct LatestAnswers {
     pub(super) status: Option<StatusSnapshot>,
     pub(super) history: HistoryReport,
     pub(super) policy: Option<PolicyStatus>,
@@ -23,7 +23,7 @@ pub(super) struct Seen {
     pub(super) why: Option<Result<WhyReport, String>>,
 }
 
-impl Seen {
+impl LatestAnswers {
     pub(super) fn links(&self) -> &[LinkStatus] {
         self.status.as_ref().map_or(&[], |status| &status.links)
     }

@@ -10,7 +10,7 @@ use super::filter::contains;
 use super::flows::{Flow, FlowKey, Order, flows};
 use super::input::Input;
 use super::look::Look;
-use super::seen::Seen;
+use super::seen::LatestAnswers;
 use super::settings::PolicyKey;
 
 /// The state of the program: everything that it shows and asks.
@@ -24,7 +24,7 @@ use super::settings::PolicyKey;
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) look: Look,
-    pub(super) seen: Seen,
+    pub(super) seen: LatestAnswers,
     pub(super) view: View,
     pub(super) links: Cursor<LinkIndex>,
     pub(super) flows: Cursor<FlowKey>,
@@ -122,7 +122,7 @@ impl State {
     pub(super) fn new(look: Look, size: (u16, u16)) -> Self {
         Self {
             look,
-            seen: Seen::default(),
+            seen: LatestAnswers::default(),
             view: View::default(),
             links: Cursor::default(),
             flows: Cursor::default(),

@@ -6,14 +6,14 @@ use serde::Serialize;
 
 use super::fabric::Fabric;
 use super::transfer::Transfer;
-use crate::experiment::{self, Options, Report};
+use crate::experiment::{self, Options, TransferReport};
 
 /// What a scenario came to in one direction. All numbers are whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Comparison {
     /// TCP on each link, and a session with TCP channels over all.
-    pub session: Report,
+    pub session: TransferReport,
     /// The transfers over an association, in order; the first is that of a fresh one.
     pub association: Vec<Carried>,
 }

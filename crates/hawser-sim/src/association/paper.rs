@@ -81,7 +81,7 @@ pub struct Setup {
 /// What came of a row.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Report {
+pub struct RowReport {
     /// The row.
     pub row: Row,
     /// How it was run.
@@ -100,7 +100,7 @@ pub struct Report {
 }
 
 /// Runs all rows of both tables in each of these ways; `None`: no association came to be.
-pub fn run_all(variants: &[Variant], setup: &Setup) -> Option<Vec<Report>> {
+pub fn run_all(variants: &[Variant], setup: &Setup) -> Option<Vec<RowReport>> {
     let rows = TABLE_3.into_iter().chain(TABLE_4);
     let each = rows.flat_map(|row| variants.iter().map(move |variant| (row, *variant)));
     each.map(|(row, variant)| run(row, variant, setup))
@@ -108,7 +108,7 @@ pub fn run_all(variants: &[Variant], setup: &Setup) -> Option<Vec<Report>> {
 }
 
 /// Runs a row; `None`: no association came to be.
-pub fn run(row: Row, variant: Variant, setup: &Setup) -> Option<Report> {
+pub fn run(row: Row, variant: Variant, setup: &Setup) -> Option<RowReport> {
     let span = setup.span;
     let scale = if variant == Variant::Hawser { 8 } else { 1 };
     let packet = ByteCount::new(PACKET_BITS / 8 * scale);
@@ -131,7 +131,7 @@ pub fn run(row: Row, variant: Variant, setup: &Setup) -> Option<Report> {
     let total: f64 = carried.iter().sum();
     let megabits = |rate: Rate| rate.bits_per_second() as f64 / 1e6;
     let whole = packet.as_u64() as f64 / payload.as_u64() as f64;
-    Some(Report {
+    Some(RowReport {
         row,
         variant,
         used: 100.0 * megabits(outcome.goodput()) / sum as f64 * whole,
@@ -156,11 +156,11 @@ impl Setup {
 
 /// A row of the paper a line, with what each variant used of the sum, what it sent, and the links'
 /// shares of that, in percent.
-pub struct Table<'a>(pub &'a [Report]);
+pub struct Table<'a>(pub &'a [RowReport]);
 
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_same = |a: &Report, b: &Report| a.row == b.row;
+        let is_same = |a: &RowReport, b: &RowReport| a.row == b.row;
         let mut rows = self.0.chunk_by(is_same).peekable();
         write!(
             f,

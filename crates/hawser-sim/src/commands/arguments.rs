@@ -33,13 +33,13 @@ enum Carried {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum Way {
+pub(super) enum DirectionChoice {
     Put,
     Get,
     Both,
 }
 
-impl Way {
+impl DirectionChoice {
     pub(super) fn directions(self) -> Vec<Direction> {
         match self {
             Self::Put => vec![Direction::Put],

@@ -19,7 +19,7 @@ use hawser_sim::experiment::{Options, Singles};
 use hawser_sim::table::{Comparisons, DelayTable};
 use hawser_types::parse_duration;
 
-use super::arguments::{Way, load, show};
+use super::arguments::{DirectionChoice, load, show};
 
 #[derive(Debug, Args)]
 pub(crate) struct AssociationArguments {
@@ -74,7 +74,7 @@ struct RunArguments {
     seed: Option<u64>,
     /// Which way the payload goes; the scenario's choice by default
     #[arg(long)]
-    direction: Option<Way>,
+    direction: Option<DirectionChoice>,
     /// As much payload as the links' rates carry in this many seconds, instead of the scenario's
     #[arg(long)]
     seconds: Option<u32>,

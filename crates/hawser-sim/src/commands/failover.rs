@@ -8,7 +8,7 @@ use hawser_sim::failover::{self, Failure};
 use hawser_sim::table::Failovers;
 use hawser_types::parse_duration;
 
-use super::arguments::{BondArguments, Way, load, show};
+use super::arguments::{BondArguments, DirectionChoice, load, show};
 use crate::trace;
 
 #[derive(Debug, Args)]
@@ -24,7 +24,7 @@ pub(crate) struct FailoverArguments {
     failure: Vec<Failure>,
     /// Which way the payload goes
     #[arg(long, default_value = "both")]
-    direction: Way,
+    direction: DirectionChoice,
     /// Draws what is random, instead of the scenario's seed
     #[arg(long)]
     seed: Option<u64>,

@@ -7,7 +7,7 @@ use hawser_sim::experiment::Options;
 use hawser_sim::fairness;
 use hawser_sim::table::Fairness;
 
-use super::arguments::{BondArguments, Way, load, show};
+use super::arguments::{BondArguments, DirectionChoice, load, show};
 
 #[derive(Debug, Args)]
 pub(crate) struct FairnessArguments {
@@ -22,7 +22,7 @@ pub(crate) struct FairnessArguments {
     rivals: Vec<NonZeroUsize>,
     /// Which way everything goes
     #[arg(long, default_value = "get")]
-    direction: Way,
+    direction: DirectionChoice,
     #[command(flatten)]
     bond: BondArguments,
     /// Print the report as JSON

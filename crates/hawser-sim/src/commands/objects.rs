@@ -6,7 +6,7 @@ use hawser_sim::objects;
 use hawser_sim::table::Objects;
 use hawser_types::ByteCount;
 
-use super::arguments::{BondArguments, Way, load, show};
+use super::arguments::{BondArguments, DirectionChoice, load, show};
 
 #[derive(Debug, Args)]
 pub(crate) struct ObjectArguments {
@@ -21,7 +21,7 @@ pub(crate) struct ObjectArguments {
     count: u64,
     /// Which way they go; both by default
     #[arg(long, default_value = "both")]
-    direction: Way,
+    direction: DirectionChoice,
     #[command(flatten)]
     bond: BondArguments,
     /// Print the report as JSON

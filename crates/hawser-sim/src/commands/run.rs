@@ -8,7 +8,7 @@ use hawser_sim::experiment::{self, Options, Singles};
 use hawser_sim::table::Table;
 use hawser_types::{ByteCount, parse_duration};
 
-use super::arguments::{BondArguments, Way, load, show};
+use super::arguments::{BondArguments, DirectionChoice, load, show};
 use crate::trace;
 
 #[derive(Debug, Args)]
@@ -21,7 +21,7 @@ pub(crate) struct RunArguments {
     seed: Option<u64>,
     /// Which way the payload goes; the scenario's choice by default
     #[arg(long)]
-    direction: Option<Way>,
+    direction: Option<DirectionChoice>,
     /// Payload of one transfer, instead of the scenario's
     #[arg(long, conflicts_with = "seconds")]
     size: Option<ByteCount>,

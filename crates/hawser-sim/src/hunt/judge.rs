@@ -7,11 +7,11 @@ use hawser_scenario::{Direction, Line, Link, Scenario, Service};
 use hawser_types::ByteCount;
 
 use super::promise::{Kept, Promise};
-use crate::experiment::Report;
+use crate::experiment::TransferReport;
 use crate::failover::FailoverReport;
 use crate::objects::ObjectReport;
 
-pub(super) fn bulk(scenario: &Scenario, report: &Report) -> Vec<Kept> {
+pub(super) fn bulk(scenario: &Scenario, report: &TransferReport) -> Vec<Kept> {
     let sum = sum_promise(scenario, report);
     let mut outcomes = Vec::new();
     for (index, transfer) in report.transfers.iter().enumerate() {
@@ -37,7 +37,7 @@ pub(super) fn bulk(scenario: &Scenario, report: &Report) -> Vec<Kept> {
 }
 
 /// Which part of the sum is promised for a link set, in thousandths, if any.
-fn sum_promise(scenario: &Scenario, report: &Report) -> Option<u64> {
+fn sum_promise(scenario: &Scenario, report: &TransferReport) -> Option<u64> {
     if !scenario.events.is_empty() {
         return None;
     }
@@ -73,7 +73,11 @@ pub(super) fn is_good_for_delay(scenario: &Scenario) -> bool {
     scenario.events.is_empty() && best.is_some_and(|link| calm(&link.up) && calm(&link.down))
 }
 
-pub(super) fn delay(scenario: &Scenario, direction: Direction, report: &Report) -> Option<Kept> {
+pub(super) fn delay(
+    scenario: &Scenario,
+    direction: Direction,
+    report: &TransferReport,
+) -> Option<Kept> {
     let best = shortest(scenario.links.iter())?;
     let jitter = best.up.jitter.max(best.down.jitter);
     let allowed = ADDED_DELAY + jitter + packets(best.line(direction), 2);

@@ -49,7 +49,7 @@ struct Silence {
 
 /// What is gathered of a link.
 #[derive(Debug, Default)]
-struct Seen {
+struct LinkObservations {
     /// The latest bulk rate of each channel.
     latest: BTreeMap<ChannelId, Rate>,
     /// The highest rate of all bulk channels together, by second.
@@ -66,7 +66,7 @@ struct Seen {
 impl Conditions {
     /// What the recording says of its links; `None` when it says nothing of any.
     pub fn of(recording: &Recording) -> Option<Self> {
-        let mut links: BTreeMap<LinkIndex, Seen> = BTreeMap::new();
+        let mut links: BTreeMap<LinkIndex, LinkObservations> = BTreeMap::new();
         let mut roles: BTreeMap<ChannelId, ChannelRole> = BTreeMap::new();
         let mut began = None;
         let mut last = Instant::ZERO;
@@ -121,7 +121,7 @@ impl Conditions {
     }
 }
 
-impl Seen {
+impl LinkObservations {
     fn on_note(&mut self, at: Instant, note: &Note, roles: &BTreeMap<ChannelId, ChannelRole>) {
         match *note {
             Note::Added { .. } => {

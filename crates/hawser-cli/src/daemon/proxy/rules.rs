@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::daemon::proxy::links::Links;
 pub(crate) use change::CheckedChange;
-use usage::{Accounts, Seen};
+use usage::{Accounts, ByteTotals};
 
 /// The rules in force, by the names of links, and the accounts that go with them.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ struct Inner {
     currencies: BTreeMap<String, String>,
     accounts: Accounts,
     /// By the names of links, what connections over one link each have moved.
-    connections: Seen<String>,
+    connections: ByteTotals<String>,
 }
 
 impl LinkRuleStore {
@@ -195,7 +195,7 @@ impl LinkRuleStore {
 struct Counted {
     session: String,
     /// By index: a link that comes back under its name counts from nothing.
-    seen: Seen<u32>,
+    seen: ByteTotals<u32>,
     /// Of the session's links, some of which may be gone.
     names: BTreeMap<u32, String>,
 }

@@ -14,15 +14,15 @@ pub(super) struct Accounts {
 
 /// The bytes that one source had sent and received over each link at the last look.
 #[derive(Debug)]
-pub(super) struct Seen<Link>(BTreeMap<Link, [ByteCount; 2]>);
+pub(super) struct ByteTotals<Link>(BTreeMap<Link, [ByteCount; 2]>);
 
-impl<Link> Default for Seen<Link> {
+impl<Link> Default for ByteTotals<Link> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<Link: Ord> Seen<Link> {
+impl<Link: Ord> ByteTotals<Link> {
     /// Returns the new part of the traffic that was `moved` over a link in all.
     pub(super) fn news(&mut self, link: Link, moved: [ByteCount; 2]) -> [ByteCount; 2] {
         let before = self.0.insert(link, moved).unwrap_or_default();
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn what_was_seen_is_not_new() {
-        let mut seen = Seen::default();
+        let mut seen = ByteTotals::default();
         assert_eq!(seen.news("a", bytes(100, 10)), bytes(100, 10));
         assert_eq!(seen.news("b", bytes(7, 0)), bytes(7, 0));
         assert_eq!(seen.news("a", bytes(150, 10)), bytes(50, 0));
