@@ -16,19 +16,20 @@ use hawser_wire::ChannelRole;
 
 use crate::channel::Channel;
 use crate::channels::Channels;
-use crate::stream::{ArrivedDatagrams, Taken};
+use crate::stream::{ArrivedDatagrams, Taken, datagram_cost};
 use crate::transports::carries;
 
 /// Datagrams that wait to be sent, and the turns of links.
 #[derive(Debug, Default)]
 pub(crate) struct Datagrams {
     waiting: VecDeque<(StreamId, Bytes)>,
-    waiting_bytes: usize,
+    /// What they cost together.
+    waiting_cost: usize,
     /// Lead or lag of each link, measured in the common weight.
     turns: BTreeMap<LinkIndex, i128>,
     /// Links of the latest choice.
     lanes: Vec<Lane>,
-    /// Bytes that came and were not taken, over all streams.
+    /// Cost of those that came and were not taken, over all streams.
     held: usize,
 }
 
@@ -47,14 +48,14 @@ struct Lane {
 impl Datagrams {
     /// Queues a datagram.
     pub(crate) fn push(&mut self, stream: StreamId, payload: Bytes) {
-        self.waiting_bytes += payload.len();
+        self.waiting_cost += datagram_cost(payload.len());
         self.waiting.push_back((stream, payload));
     }
 
     /// Drops the oldest datagrams while too many wait. Returns how many.
     pub(crate) fn drop_oldest(&mut self) -> u64 {
         let mut dropped = 0;
-        while self.waiting_bytes > MAX_WAITING || self.waiting.len() > MAX_COUNT_WAITING {
+        while self.waiting_cost > MAX_WAITING || self.waiting.len() > MAX_COUNT_WAITING {
             self.take_oldest();
             dropped += 1;
         }
@@ -92,25 +93,22 @@ impl Datagrams {
     /// Takes in a datagram that came for a stream, as far as there is room.
     pub(crate) fn on_arrival(&mut self, payload: &[u8], arrived: &mut ArrivedDatagrams) -> Taken {
         let taken = arrived.push(payload, MAX_HELD.saturating_sub(self.held));
-        self.held -= taken.freed();
-        if taken.is_kept() {
-            self.held += payload.len();
-        }
+        self.held = self.held + taken.cost() - taken.freed();
         taken
     }
 
-    /// Notes that so many bytes were taken by their reader, or dropped with their stream.
-    pub(crate) fn on_taken(&mut self, bytes: usize) {
-        self.held -= bytes;
+    /// Notes that datagrams of this cost were taken by their reader, or dropped with their stream.
+    pub(crate) fn on_taken(&mut self, cost: usize) {
+        self.held -= cost;
     }
 
-    /// Returns the bytes that wait to be sent.
+    /// Returns what the datagrams cost that wait to be sent.
     #[cfg(test)]
-    pub(crate) fn waiting_bytes(&self) -> usize {
-        self.waiting_bytes
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting_cost
     }
 
-    /// Returns the bytes that came and were not taken.
+    /// Returns what the datagrams cost that came and were not taken.
     #[cfg(test)]
     pub(crate) fn held(&self) -> usize {
         self.held
@@ -147,7 +145,7 @@ impl Datagrams {
 
     fn take_oldest(&mut self) -> Option<(StreamId, Bytes)> {
         let oldest = self.waiting.pop_front()?;
-        self.waiting_bytes -= oldest.1.len();
+        self.waiting_cost -= datagram_cost(oldest.1.len());
         Some(oldest)
     }
 }
@@ -207,7 +205,7 @@ fn weigh(lanes: &mut [Lane], channels: &Channels) {
 const SMALL: usize = 1500;
 /// A quarter of a second at 8 Mbit/s: more would only be late.
 const MAX_WAITING: usize = 256 * 1024;
-/// Empty datagrams have no bytes, and cost memory all the same.
+/// Datagrams that wait, at most.
 const MAX_COUNT_WAITING: usize = 4096;
-/// Bytes of all streams that wait for their readers, at most.
+/// Cost of what waits for the readers of all streams, at most.
 const MAX_HELD: usize = 8 << 20;

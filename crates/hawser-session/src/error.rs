@@ -92,6 +92,9 @@ pub enum StreamError {
     /// The session ended.
     #[error("the session has ended")]
     SessionClosed,
+    /// The metadata of the answer is longer than the protocol allows.
+    #[error("metadata of {0} bytes; allowed are {max}", max = hawser_wire::MAX_OPEN_METADATA)]
+    MetadataTooLong(usize),
 }
 
 /// Reason for refusing a datagram.

@@ -86,4 +86,14 @@ pub enum CloseReason {
     Peer(u32),
     /// No channel was left for as long as the session survives that.
     Abandoned,
+    /// This side ended it, since something would have grown beyond its limit.
+    LimitExceeded(Limit),
+}
+
+/// A limit of a session that ends it rather than be exceeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Limit {
+    /// Bytes of one record.
+    Record,
 }

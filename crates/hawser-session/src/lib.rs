@@ -50,7 +50,7 @@ pub use association::{AssociationSample, PathSample, StreamBacklog};
 pub use channel::ChannelSpec;
 pub use config::{ChunkSize, SctpPaths, SessionConfig, UnknownSctpPaths};
 pub use error::{DatagramError, Misbehaviour, OpenError, PeerFault, StreamError};
-pub use event::{CloseReason, Event};
+pub use event::{CloseReason, Event, Limit};
 pub use grant::JoinRefused;
 pub use hawser_sched::Spread;
 pub use hawser_wire::{TransportChoice, UnknownTransport};

@@ -2,8 +2,10 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hawser_types::StreamId;
+use hawser_wire::{MAX_RECORD_BODY, StateFrame};
 
 use crate::Payload;
+use crate::seal::TAG_LENGTH;
 
 /// A record to be sealed and written: state frames and the chunk's header, then the payload.
 #[derive(Debug, Default)]
@@ -41,8 +43,30 @@ impl Outgoing {
         (self.stream, self.lifetime, self.duplicate) = (StreamId::COMMANDS, None, false);
     }
 
+    /// Appends a frame to the head, unless that makes the head longer than `most` bytes. True if
+    /// the frame is there.
+    pub(crate) fn put(&mut self, most: usize, frame: &StateFrame) -> bool {
+        let before = self.head.len();
+        frame.encode(&mut self.head);
+        let fits = self.head.len() <= most;
+        if !fits {
+            self.head.truncate(before);
+        }
+        fits
+    }
+
+    /// Returns the bytes of the whole body.
+    pub(crate) fn length(&self) -> usize {
+        self.head.len() + self.payload_length()
+    }
+
     /// Returns the bytes of the payload.
     pub(crate) fn payload_length(&self) -> usize {
         self.payload.iter().map(Bytes::len).sum()
     }
 }
+
+/// Bytes that the body of a record may have, the tag left out: no peer takes more.
+pub(crate) const MAX_BODY: usize = MAX_RECORD_BODY - TAG_LENGTH;
+/// Bytes that any state frame fits in: a type, a length and five varints.
+pub(crate) const MAX_STATE_FRAME: usize = 2 + 5 * 8;

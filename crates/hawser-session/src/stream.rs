@@ -2,7 +2,7 @@ mod arrived_datagrams;
 mod receive;
 mod send;
 
-pub(crate) use arrived_datagrams::{ArrivedDatagrams, Taken};
+pub(crate) use arrived_datagrams::{ArrivedDatagrams, Taken, datagram_cost};
 pub(crate) use receive::{Pool, ReceiveStream};
 pub use send::SHORT_WRITE;
 pub(crate) use send::SendStream;

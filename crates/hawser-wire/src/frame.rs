@@ -156,6 +156,12 @@ impl StateFrame {
     }
 }
 
+/// Returns the length of a datagram's frame, for a payload of `payload` bytes.
+pub const fn datagram_length(stream: StreamId, payload: usize) -> usize {
+    let length = crate::varint_length(stream.value()) + payload;
+    1 + crate::varint_length(length as u64) + length
+}
+
 /// Appends a datagram's frame to a record's body.
 pub fn put_datagram(stream: StreamId, payload: &[u8], out: &mut impl BufMut) {
     out.put_u8(DATAGRAM);
@@ -204,6 +210,21 @@ impl PathReport {
 }
 
 impl ChunkHeader {
+    /// Returns the length of the header with its metadata, in bytes.
+    pub fn length(&self) -> usize {
+        let numbers = [
+            self.stream.value(),
+            self.segment.value(),
+            self.offset.value(),
+        ];
+        let numbers: usize = numbers.into_iter().map(crate::varint_length).sum();
+        let metadata = match self.flags.open {
+            true => crate::varint_length(self.metadata.len() as u64) + self.metadata.len(),
+            false => 0,
+        };
+        1 + numbers + metadata
+    }
+
     /// Appends the header, with its metadata; the payload follows it up to the record's end.
     pub fn encode(&self, out: &mut impl BufMut) {
         let flags = (self.flags.open as u8 * FLAG_OPEN) | (self.flags.fin as u8 * FLAG_FIN);

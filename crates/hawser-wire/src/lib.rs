@@ -26,7 +26,7 @@ pub use command::{
 pub use error::{Malformed, MalformedReason};
 pub use frame::{
     ChannelRole, ChunkFlags, ChunkHeader, Frame, FrameIterator, MAX_DATAGRAM, MAX_OPEN_METADATA,
-    PathReport, StateFrame, put_datagram,
+    PathReport, StateFrame, datagram_length, put_datagram,
 };
 pub use join::{JOIN_PRELUDE_LENGTH, JoinPrelude};
 pub use link_rules::{LinkRulesEntry, MAX_LINK_RULES};

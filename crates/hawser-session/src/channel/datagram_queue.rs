@@ -2,11 +2,13 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use hawser_types::StreamId;
+use hawser_wire::datagram_length;
 
 /// Datagrams given to a channel that are not in a record yet.
 #[derive(Debug, Default)]
 pub(crate) struct DatagramQueue {
     list: VecDeque<(StreamId, Bytes)>,
+    /// The bytes of their frames.
     bytes: usize,
     /// The latest record was one of datagrams.
     was_last: bool,
@@ -15,19 +17,30 @@ pub(crate) struct DatagramQueue {
 impl DatagramQueue {
     /// Takes a datagram in.
     pub(crate) fn push(&mut self, stream: StreamId, payload: Bytes) {
-        self.bytes += payload.len();
+        self.bytes += datagram_length(stream, payload.len());
         self.list.push_back((stream, payload));
     }
 
-    /// Takes out the next datagram if it has at most `most` bytes.
-    pub(crate) fn pop(&mut self, most: usize) -> Option<(StreamId, Bytes)> {
-        self.list.front().filter(|(_, next)| next.len() <= most)?;
-        let (stream, payload) = self.list.pop_front()?;
-        self.bytes -= payload.len();
-        Some((stream, payload))
+    /// Returns the bytes of the next datagram's frame; 0 if there is none.
+    pub(crate) fn next_length(&self) -> usize {
+        let next = self.list.front();
+        next.map_or(0, |(stream, payload)| {
+            datagram_length(*stream, payload.len())
+        })
     }
 
-    /// Returns the bytes that wait.
+    /// Takes out the next datagram if its frame has at most `most` bytes.
+    pub(crate) fn pop(&mut self, most: usize) -> Option<(StreamId, Bytes)> {
+        let length = self.next_length();
+        if length > most {
+            return None;
+        }
+        let next = self.list.pop_front()?;
+        self.bytes -= length;
+        Some(next)
+    }
+
+    /// Returns the bytes of the frames that wait.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -52,5 +65,5 @@ impl DatagramQueue {
 
 /// Several records, since the channel is asked again when one is written.
 const MAX_BYTES: usize = 16 * 1024;
-/// Empty datagrams have no bytes, and cost memory all the same.
+/// A frame of few bytes costs more memory than these.
 const MAX_COUNT: usize = 1024;

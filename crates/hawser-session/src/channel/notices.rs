@@ -1,3 +1,4 @@
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use hawser_types::{ByteCount, ChannelId, Instant, Rate};
@@ -11,7 +12,7 @@ use crate::snapshot::PeerView;
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     /// Notices to send on this channel, about others.
-    due: Vec<Notice>,
+    due: VecDeque<Notice>,
     reported: Reported,
     /// The channel as the peer last saw it.
     peer: Option<PeerView>,
@@ -39,7 +40,7 @@ impl Notices {
     pub(crate) fn push(&mut self, notice: Notice) -> bool {
         let is_new = !self.due.contains(&notice);
         if is_new {
-            self.due.push(notice);
+            self.due.push_back(notice);
         }
         is_new
     }
@@ -49,9 +50,9 @@ impl Notices {
         !self.due.is_empty()
     }
 
-    /// Takes out the notices that are due.
-    pub(crate) fn take(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.due)
+    /// Takes out the oldest notice that is due.
+    pub(crate) fn pop(&mut self) -> Option<Notice> {
+        self.due.pop_front()
     }
 
     /// Returns the channel as the peer last saw it; `None` until it has said so.

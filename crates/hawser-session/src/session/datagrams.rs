@@ -54,8 +54,8 @@ impl Session {
     /// there is one.
     pub fn receive_datagram(&mut self, id: StreamId) -> Result<Option<Bytes>, StreamError> {
         match self.streams.open_mut(id)?.datagrams_mut().pop() {
-            Some(payload) => {
-                self.datagrams.on_taken(payload.len());
+            Some((payload, cost)) => {
+                self.datagrams.on_taken(cost);
                 Ok(Some(payload))
             }
             None if self.is_closed() => Err(StreamError::SessionClosed),

@@ -37,13 +37,17 @@ impl Session {
     }
 
     /// Accepts a stream that the peer opened: `metadata` goes back in this direction's first
-    /// chunk.
+    /// chunk, of at most [`MAX_OPEN_METADATA`] bytes.
     pub fn accept_stream(
         &mut self,
         now: Instant,
         id: StreamId,
         metadata: Bytes,
     ) -> Result<(), StreamError> {
+        let length = metadata.len();
+        if length > MAX_OPEN_METADATA {
+            return Err(StreamError::MetadataTooLong(length));
+        }
         self.open_to_send(id)?.send_mut().open(metadata);
         self.streams.enlist(now, id);
         self.schedule(now);
@@ -229,7 +233,7 @@ impl Session {
 
     fn remove_stream(&mut self, id: StreamId) {
         if let Some(mut stream) = self.streams.remove(id) {
-            self.datagrams.on_taken(stream.datagrams_mut().bytes());
+            self.datagrams.on_taken(stream.datagrams_mut().cost());
             // A channel that takes nothing would keep a limit for each stream there ever was.
             for channel in self.channels.iter_mut() {
                 channel.drop_credit_copy(id);

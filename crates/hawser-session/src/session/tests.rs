@@ -10,6 +10,7 @@ mod pause;
 mod pipe;
 mod random;
 mod raw;
+mod record_limit;
 mod report;
 mod scheduler;
 mod silence;

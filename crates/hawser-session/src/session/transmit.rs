@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use hawser_types::{ChannelId, Instant, RecordNumber, StreamId};
-use hawser_wire::{ChannelRole, RECORD_HEADER_LENGTH, StateFrame, put_datagram, put_record_number};
+use hawser_wire::{
+    ChannelRole, RECORD_HEADER_LENGTH, StateFrame, datagram_length, put_datagram, put_record_number,
+};
 
 use super::Session;
 use super::liveness::TICK;
 use crate::channel::{Assigned, Notice};
-use crate::outgoing::Outgoing;
+use crate::event::{CloseReason, Limit};
+use crate::outgoing::{MAX_BODY, MAX_STATE_FRAME, Outgoing};
 use crate::seal::TAG_LENGTH;
 
 impl Session {
@@ -30,8 +33,12 @@ impl Session {
         let is_association = channel.is_association();
         if datagrams && is_association {
             self.put_datagrams_alone(now, id, out);
-            return true;
+            return self.is_within_limit(out);
         }
+        let first_datagram = match datagrams {
+            true => channel.datagrams().next_length(),
+            false => 0,
+        };
         let assigned = match datagrams {
             true => None,
             false => channel.outbound_mut().take_assigned(),
@@ -51,8 +58,11 @@ impl Session {
             put_record_number(number, &mut out.head);
         }
         let prefix = out.head.len();
-        self.put_state(id, heartbeat, out);
-        self.put_reports(now, id, out);
+        // State takes the room that is left beside what the record is for.
+        let chunk = assigned.map_or(0, |assigned| self.length_in_record(assigned));
+        let most = MAX_BODY.saturating_sub(chunk.max(first_datagram));
+        self.put_state(id, heartbeat, most, out);
+        self.put_reports(now, id, most, out);
         if datagrams {
             self.put_datagrams(id, MAX_DATAGRAMS, out);
         }
@@ -64,7 +74,25 @@ impl Session {
             return false;
         }
         self.on_record_made(now, id, assigned, out);
-        true
+        self.is_within_limit(out)
+    }
+
+    /// True if the peer takes the record. No record is ever larger than that; if one was, its
+    /// channel would die of it, then the next one with the same chunk, without an end. So the
+    /// session ends instead.
+    fn is_within_limit(&mut self, out: &mut Outgoing) -> bool {
+        let fits = out.length() <= MAX_BODY;
+        if !fits {
+            out.clear();
+            self.end(CloseReason::LimitExceeded(Limit::Record));
+        }
+        fits
+    }
+
+    /// Returns the bytes that a chunk takes in its record.
+    fn length_in_record(&self, assigned: Assigned) -> usize {
+        let chunk = self.unacknowledged.get(assigned.chunk());
+        chunk.map_or(0, |chunk| chunk.header().length() + chunk.length())
     }
 
     /// Drops chunks that were acknowledged, or whose stream was reset, while they waited for this
@@ -92,29 +120,32 @@ impl Session {
         out.payload.extend(chunk.payload().iter().cloned());
     }
 
-    /// Puts the state that is due ahead of a record's chunk.
-    fn put_state(&mut self, id: ChannelId, heartbeat: bool, out: &mut Outgoing) {
+    /// Puts the state that is due ahead of a record's chunk, up to `most` bytes of head. What finds
+    /// no room goes with the next record.
+    fn put_state(&mut self, id: ChannelId, heartbeat: bool, most: usize, out: &mut Outgoing) {
         if heartbeat {
-            StateFrame::Heartbeat.encode(&mut out.head);
+            out.put(most, &StateFrame::Heartbeat);
         }
         let channel = self.channels.get_mut(id);
-        if let Some(records) = channel.and_then(|channel| channel.inbound_mut().take_ack()) {
+        if has_room(most, out)
+            && let Some(records) = channel.and_then(|channel| channel.inbound_mut().take_ack())
+        {
             let channel = id;
-            StateFrame::Ack { channel, records }.encode(&mut out.head);
+            out.put(most, &StateFrame::Ack { channel, records });
         }
-        self.put_credit(id, out);
+        self.put_credit(id, most, out);
     }
 
     /// Puts limits that have moved, and copies of those that went over another channel: a writer
     /// that waits for its credit should not wait for TCP to repair a loss.
-    fn put_credit(&mut self, id: ChannelId, out: &mut Outgoing) {
+    fn put_credit(&mut self, id: ChannelId, most: usize, out: &mut Outgoing) {
         let second = match self.streams.is_credit_due() {
             true => self.channels.quickest_beside(id),
             false => None,
         };
         for _ in 0..MAX_CREDITS {
-            let Some(channel) = self.channels.get_mut(id) else {
-                return;
+            let Some(channel) = self.channels.get_mut(id).filter(|_| has_room(most, out)) else {
+                break;
             };
             let new = self.streams.take_credit_due();
             let Some(stream) = new.or_else(|| channel.take_credit_copy()) else {
@@ -123,7 +154,7 @@ impl Session {
             let Some(limit) = self.streams.limit(stream) else {
                 continue;
             };
-            StateFrame::Credit { stream, limit }.encode(&mut out.head);
+            out.put(most, &StateFrame::Credit { stream, limit });
             let second = second.filter(|_| new.is_some());
             if let Some(channel) = second.and_then(|second| self.channels.get_mut(second)) {
                 channel.add_credit_copy(stream);
@@ -136,30 +167,30 @@ impl Session {
 
     /// Puts the reports that are due ahead of a record's chunk: notices, and now and then the
     /// channel's own state where a record is sent anyway.
-    fn put_reports(&mut self, now: Instant, id: ChannelId, out: &mut Outgoing) {
-        let Some(channel) = self.channels.get_mut(id) else {
-            return;
-        };
-        for notice in channel.notices_mut().take() {
+    fn put_reports(&mut self, now: Instant, id: ChannelId, most: usize, out: &mut Outgoing) {
+        while has_room(most, out)
+            && let Some(channel) = self.channels.get_mut(id)
+            && let Some(notice) = channel.notices_mut().pop()
+        {
             match notice {
-                Notice::Report(about) => self.put_report(now, about, out),
+                Notice::Report(about) => self.put_report(now, about, most, out),
                 Notice::Ack(about) => {
                     if let Some(channel) = self.channels.get(about) {
                         let (channel, records) = (about, channel.inbound().records());
-                        StateFrame::Ack { channel, records }.encode(&mut out.head);
+                        out.put(most, &StateFrame::Ack { channel, records });
                     }
                 }
             }
         }
         let channel = self.channels.get(id);
-        if channel.is_some_and(|channel| channel.wants_report(now)) {
-            self.put_report(now, id, out);
+        if has_room(most, out) && channel.is_some_and(|channel| channel.wants_report(now)) {
+            self.put_report(now, id, most, out);
         }
     }
 
-    fn put_report(&mut self, now: Instant, about: ChannelId, out: &mut Outgoing) {
+    fn put_report(&mut self, now: Instant, about: ChannelId, most: usize, out: &mut Outgoing) {
         if let Some(channel) = self.channels.get_mut(about) {
-            StateFrame::Path(channel.report(now)).encode(&mut out.head);
+            out.put(most, &StateFrame::Path(channel.report(now)));
         }
     }
 
@@ -175,8 +206,8 @@ impl Session {
         self.on_record_made(now, id, None, out);
     }
 
-    /// Puts datagrams into a record for a channel, one or `most` bytes of them. Returns the stream
-    /// of the first.
+    /// Puts datagrams into a record for a channel: one, or frames of `most` bytes. Returns the
+    /// stream of the first.
     fn put_datagrams(
         &mut self,
         id: ChannelId,
@@ -188,14 +219,16 @@ impl Session {
         let (mut first, mut length) = (None, 0);
         loop {
             let room = match first {
-                None => usize::MAX,
-                Some(_) => most.saturating_sub(length),
+                None => MAX_BODY.saturating_sub(out.head.len()),
+                Some(_) => most
+                    .saturating_sub(length)
+                    .min(MAX_BODY.saturating_sub(out.head.len())),
             };
             let Some((stream, payload)) = channel.datagrams_mut().pop(room) else {
                 break;
             };
             first = first.or(Some(stream));
-            length += payload.len();
+            length += datagram_length(stream, payload.len());
             put_datagram(stream, &payload, &mut out.head);
             let sender = self.streams.get(stream);
             out.duplicate |= is_association && sender.is_some_and(|sender| sender.is_call());
@@ -236,9 +269,14 @@ impl Session {
     }
 }
 
+/// True if any frame of state fits a head of `most` bytes.
+fn has_room(most: usize, out: &Outgoing) -> bool {
+    out.head.len() + MAX_STATE_FRAME <= most
+}
+
 /// State travels along in bounded pieces; the rest goes with the next record.
 const MAX_CREDITS: usize = 64;
-/// Small datagrams share a record of this size.
+/// Small datagrams share a record, with frames of so many bytes together.
 const MAX_DATAGRAMS: usize = 16 * 1024;
 /// A chunk that fits one packet with others.
 const SHORT: usize = 1100;

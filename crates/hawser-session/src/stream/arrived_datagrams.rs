@@ -6,13 +6,15 @@ use bytes::Bytes;
 #[derive(Debug, Default)]
 pub(crate) struct ArrivedDatagrams {
     list: VecDeque<Bytes>,
-    bytes: usize,
+    /// What they cost together.
+    cost: usize,
 }
 
 /// Outcome of taking a datagram in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
     is_kept: bool,
+    cost: usize,
     freed: usize,
     dropped: u64,
 }
@@ -22,35 +24,37 @@ impl ArrivedDatagrams {
     /// stream has too many.
     pub(crate) fn push(&mut self, payload: &[u8], room: usize) -> Taken {
         let mut taken = Taken::default();
-        while self.bytes + payload.len() > MAX_BYTES || self.list.len() >= MAX_COUNT {
-            let Some(oldest) = self.list.pop_front() else {
+        let cost = datagram_cost(payload.len());
+        while self.cost + cost > MAX_COST || self.list.len() >= MAX_COUNT {
+            let Some((_, oldest)) = self.pop() else {
                 break;
             };
-            self.bytes -= oldest.len();
-            taken.freed += oldest.len();
+            taken.freed += oldest;
             taken.dropped += 1;
         }
-        if payload.len() > room + taken.freed {
+        if cost > room + taken.freed {
             taken.dropped += 1;
             return taken;
         }
         // As a slice it would keep the whole buffer that it came in alive.
         self.list.push_back(Bytes::copy_from_slice(payload));
-        self.bytes += payload.len();
+        self.cost += cost;
         taken.is_kept = true;
+        taken.cost = cost;
         taken
     }
 
-    /// Takes out the oldest datagram.
-    pub(crate) fn pop(&mut self) -> Option<Bytes> {
+    /// Takes out the oldest datagram. Also returns what it cost.
+    pub(crate) fn pop(&mut self) -> Option<(Bytes, usize)> {
         let payload = self.list.pop_front()?;
-        self.bytes -= payload.len();
-        Some(payload)
+        let cost = datagram_cost(payload.len());
+        self.cost -= cost;
+        Some((payload, cost))
     }
 
-    /// Returns the bytes that were not taken.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+    /// Returns what the datagrams cost that were not taken.
+    pub(crate) fn cost(&self) -> usize {
+        self.cost
     }
 }
 
@@ -60,7 +64,12 @@ impl Taken {
         self.is_kept
     }
 
-    /// Returns the bytes of older datagrams that were dropped.
+    /// Returns what the datagram costs; 0 if it is not kept.
+    pub(crate) fn cost(self) -> usize {
+        self.cost
+    }
+
+    /// Returns what the older datagrams cost that were dropped.
     pub(crate) fn freed(self) -> usize {
         self.freed
     }
@@ -71,7 +80,15 @@ impl Taken {
     }
 }
 
-/// Bytes that wait for one reader, at most.
-const MAX_BYTES: usize = 256 * 1024;
+/// Returns the bytes of memory that a datagram costs while it waits. An empty one has its place in
+/// a queue, and an allocation of a few bytes costs more than these.
+pub(crate) fn datagram_cost(payload: usize) -> usize {
+    payload + OVERHEAD
+}
+
+/// Place in a queue, and bookkeeping of the allocator.
+const OVERHEAD: usize = 64;
+/// Cost of what waits for one reader, at most.
+const MAX_COST: usize = 256 * 1024;
 /// Datagrams that wait for one reader, at most.
 const MAX_COUNT: usize = 1024;

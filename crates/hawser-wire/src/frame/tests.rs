@@ -127,7 +127,10 @@ proptest! {
         let mut body = Vec::new();
         let mut expected = Vec::new();
         for (stream, payload) in list {
+            let before = body.len();
             put_datagram(StreamId::new(stream), &payload, &mut body);
+            let length = datagram_length(StreamId::new(stream), payload.len());
+            prop_assert_eq!(body.len() - before, length);
             expected.push(Frame::Datagram(StreamId::new(stream), payload.into()));
         }
         prop_assert_eq!(decode_all(&body).unwrap(), expected);
@@ -196,7 +199,9 @@ proptest! {
         for state in &states {
             state.encode(&mut body);
         }
+        let before = body.len();
         header.encode(&mut body);
+        prop_assert_eq!(body.len() - before, header.length());
         body.extend_from_slice(&payload);
         let mut expected: Vec<_> = states.into_iter().map(Frame::State).collect();
         expected.push(Frame::Chunk(header, Bytes::from(payload)));
