@@ -146,6 +146,14 @@ pub(crate) fn listen_on_link(address: SocketAddr, link: LinkIndex) -> io::Result
     })
 }
 
+/// Leaves connections that say nothing to the kernel for about `wait` (`TCP_DEFER_ACCEPT`), for a
+/// port where the client speaks first. Afterwards they are accepted all the same.
+pub(crate) fn defer_accept(listener: &TcpListener, wait: Duration) -> io::Result<()> {
+    let seconds = libc::c_int::try_from(wait.as_secs()).unwrap_or(libc::c_int::MAX);
+    let (level, name) = (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT);
+    sys::set_int_option(listener.as_fd(), level, name, seconds)
+}
+
 fn open_listener(
     address: SocketAddr,
     prepare: impl FnOnce(&Socket) -> io::Result<()>,

@@ -4,10 +4,12 @@ mod admit;
 mod associate;
 mod association;
 mod config;
+mod half_open;
 mod limits;
 mod memory;
 mod port;
 mod port_links;
+mod probe;
 mod session;
 mod shared;
 

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -225,27 +226,61 @@ async fn a_stranger_gets_a_failed_handshake_and_no_byte_of_hawser() {
 }
 
 #[tokio::test]
-async fn half_open_connections_of_one_source_are_limited_and_make_room_when_they_go() {
+async fn half_open_connections_of_one_source_are_limited_and_make_room_for_later_ones() {
     in_time(async {
         let limits = AcceptLimits {
-            half_open_per_source: 2,
+            half_open_per_source: 1,
             ..AcceptLimits::default()
         };
         let pair = Pair::new(PairOptions::limited(limits)).await;
-        let mut idle = Vec::new();
-        for _ in 0..2 {
-            idle.push(TcpStream::connect(pair.address).await.unwrap());
-        }
+        let mut first = begun_by(&pair, "127.0.0.1").await;
+        pair.until("it is there", |c| c.connections == 1).await;
+        let _other = begun_by(&pair, "127.0.0.2").await;
         pair.until("both are there", |c| c.connections == 2).await;
-        assert!(say(&pair, b"").await.is_empty());
-        pair.until("the third is turned away", |c| c.limited == 1)
-            .await;
-        drop(idle);
+        assert_eq!(pair.counters().limited, 0);
+        let _second = begun_by(&pair, "127.0.0.1").await;
+        assert!(hear(&mut first).await.is_empty());
+        let counters = pair.counters();
+        assert_eq!((counters.limited, counters.timed_out), (1, 0));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_connections_of_eight_addresses_keep_no_enrolled_client_out() {
+    in_time(async {
+        // As `hawser serve` has it by default.
+        let limits = AcceptLimits {
+            half_open: 256,
+            ..AcceptLimits::default()
+        };
+        let pair = Pair::new(PairOptions::limited(limits)).await;
         pair.serve_echo();
+        let mut idle = Vec::new();
+        for host in 2..10 {
+            for _ in 0..32 {
+                idle.push(begun_by(&pair, &format!("127.0.0.{host}")).await);
+            }
+        }
+        pair.until("they are all there", |c| c.connections == 256)
+            .await;
         let client = pair.enrolled_client();
+        pair.until("it is let in", |c| c.sessions == 1).await;
+        // It did not wait until the others were shown out.
+        assert_eq!(pair.counters().timed_out, 0);
         echo_checked(&client, 1, 10_000).await;
     })
     .await;
+}
+
+/// A connection from the address `from` that has begun a handshake, and says no more.
+async fn begun_by(pair: &Pair, from: &str) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    let from = SocketAddr::new(from.parse().unwrap(), 0);
+    socket.bind(from).unwrap();
+    let mut stream = socket.connect(pair.address).await.unwrap();
+    stream.write_all(&[0x16]).await.unwrap();
+    stream
 }
 
 #[tokio::test]

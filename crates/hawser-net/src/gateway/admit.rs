@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use hawser_session::seal::{Direction, RecordReader, SessionKeys};
@@ -17,10 +17,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::limits::Place;
+use super::half_open::Place;
 use super::shared::{Entry, Shared};
 use super::{memory, session};
-use crate::bind::SocketOptions;
+use crate::bind::{self, SocketOptions};
 use crate::clock;
 use crate::driver::{Driver, NewChannel};
 use crate::tls::{Handshake, TlsError, is_tls_record};
@@ -28,16 +28,19 @@ use crate::tls::{Handshake, TlsError, is_tls_record};
 /// Accepts connections for as long as the gateway lives.
 pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
     shared.congestion.prepare(&listener);
+    // Whoever says nothing costs no descriptor and no place meanwhile.
+    if let Err(error) = bind::defer_accept(&listener, DEFERRED) {
+        tracing::debug!(%error, "silent connections are accepted at once");
+    }
     loop {
         match listener.accept().await {
             Ok((stream, remote)) => {
-                shared.count(|counters| counters.connections += 1);
-                match shared.half_open.enter(remote.ip()) {
-                    Some(place) => {
-                        tokio::spawn(admit(Arc::clone(&shared), stream, remote, place));
-                    }
-                    None => shared.count(|counters| counters.limited += 1),
-                }
+                let (place, displaces) = shared.half_open.enter(remote.ip(), Instant::now());
+                shared.count(|counters| {
+                    counters.connections += 1;
+                    counters.limited += u64::from(displaces);
+                });
+                tokio::spawn(admit(Arc::clone(&shared), stream, remote, place));
             }
             Err(error) => {
                 // Out of descriptors, mostly: others need time to free some.
@@ -49,6 +52,14 @@ pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
 }
 
 async fn admit(shared: Arc<Shared>, stream: TcpStream, remote: SocketAddr, place: Place) {
+    tokio::select! {
+        () = let_in(&shared, stream, remote, &place) => {}
+        () = place.displaced() => tracing::debug!(%remote, "a newcomer takes its place"),
+    }
+}
+
+/// Finds out who a connection comes from, and gives it to a session. May be cancelled.
+async fn let_in(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr, place: &Place) {
     let options = SocketOptions {
         congestion: shared.congestion.initial().map(str::to_owned),
         ..Default::default()
@@ -59,7 +70,7 @@ async fn admit(shared: Arc<Shared>, stream: TcpStream, remote: SocketAddr, place
     let mut first = [0];
     match timeout(PATIENCE, stream.peek(&mut first)).await {
         Ok(Ok(1)) if first[0] == JoinPrelude::FIRST_BYTE => {
-            match timeout(PATIENCE, join(&shared, stream)).await {
+            match timeout(PATIENCE, join(shared, stream, place)).await {
                 Ok(Ok(())) => shared.count(|counters| counters.joins += 1),
                 Ok(Err(reason)) => {
                     tracing::debug!(%remote, %reason, "a join is refused");
@@ -70,7 +81,12 @@ async fn admit(shared: Arc<Shared>, stream: TcpStream, remote: SocketAddr, place
         }
         Ok(Ok(1)) if is_tls_record(first[0]) => {
             match timeout(PATIENCE, shared.tls.handshake(stream, &[])).await {
-                Ok(Ok(handshake)) => begin(&shared, handshake, remote),
+                Ok(Ok(handshake)) => {
+                    // Its key is proved: it holds no stranger's place any more.
+                    place.leave();
+                    shared.displace_silent(&handshake.peer).await;
+                    begin(shared, handshake, remote);
+                }
                 // A client that races several connections lets go of those that lose.
                 Ok(Err(TlsError::Closed)) => {}
                 Ok(Err(error)) => {
@@ -84,7 +100,6 @@ async fn admit(shared: Arc<Shared>, stream: TcpStream, remote: SocketAddr, place
         Ok(_) => {}
         Err(_) => shared.count(|counters| counters.timed_out += 1),
     }
-    drop(place);
 }
 
 /// Begins a session for a client that has proved its key.
@@ -121,7 +136,7 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
                 driver: driver.clone(),
                 peer,
                 remote,
-                begun: std::time::Instant::now(),
+                begun: Instant::now(),
                 revoked: false,
             },
         );
@@ -142,7 +157,7 @@ fn begin(shared: &Arc<Shared>, handshake: Handshake, remote: SocketAddr) {
 }
 
 /// Adds a connection to a session, once its first record has proved that it belongs there.
-async fn join(shared: &Arc<Shared>, mut stream: TcpStream) -> Result<(), String> {
+async fn join(shared: &Arc<Shared>, mut stream: TcpStream, place: &Place) -> Result<(), String> {
     let mut prelude = [0; JOIN_PRELUDE_LENGTH];
     stream
         .read_exact(&mut prelude)
@@ -156,6 +171,7 @@ async fn join(shared: &Arc<Shared>, mut stream: TcpStream) -> Result<(), String>
     };
     let id = prelude.channel;
     driver.check_join(id).map_err(|error| error.to_string())?;
+    place.join(prelude.session);
     let plain = shared.config.session.plain;
     let mut reader = driver.keys().reader(id, Direction::ClientToGateway, plain);
     let (role, link) = read_join(&mut stream, &mut reader).await?;
@@ -215,4 +231,6 @@ async fn read_join(
 
 /// Time in which a host has to prove who it is.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Time for which the kernel keeps a connection that says nothing; it counts in retransmissions.
+const DEFERRED: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hawser_types::SessionId;
 use serde::Serialize;
@@ -12,7 +12,8 @@ use tokio::sync::{mpsc, watch};
 
 use super::association::Associations;
 use super::config::{Admission, GatewayConfig};
-use super::limits::HalfOpen;
+use super::half_open::HalfOpen;
+use super::probe::{self, Probing};
 use crate::congestion::Congestion;
 use crate::driver::Driver;
 use crate::identity::PublicKey;
@@ -29,6 +30,8 @@ pub(super) struct Shared {
     /// True once no session may begin any more; changes under the lock of the sessions.
     pub(super) closed: AtomicBool,
     pub(super) half_open: HalfOpen,
+    /// Clients whose sessions are asked for a sign of life.
+    probing: Probing,
     pub(super) incoming: mpsc::Sender<Incoming>,
     pub(super) arrivals: mpsc::Sender<IncomingSession>,
     /// What the application has asked for first; sessions wait until it has.
@@ -42,7 +45,7 @@ pub(super) struct Entry {
     pub(super) driver: Driver,
     pub(super) peer: PublicKey,
     pub(super) remote: SocketAddr,
-    pub(super) begun: std::time::Instant,
+    pub(super) begun: Instant,
     /// Its client was struck off the list, and the session is about to end.
     pub(super) revoked: bool,
 }
@@ -102,7 +105,7 @@ pub struct GatewayCounters {
     pub garbage: u64,
     /// Connections that said nothing in time.
     pub timed_out: u64,
-    /// Connections and sessions turned away by a limit.
+    /// Connections displaced and sessions turned away by a limit.
     pub limited: u64,
 }
 
@@ -117,6 +120,7 @@ impl Shared {
     ) -> Self {
         Self {
             half_open: HalfOpen::new(config.limits),
+            probing: Probing::default(),
             config,
             congestion,
             admission,
@@ -153,15 +157,46 @@ impl Shared {
         sessions: &mut HashMap<SessionId, Entry>,
         peer: &PublicKey,
     ) -> bool {
-        let limits = &self.config.limits;
-        let of_peer = || sessions.iter().filter(|(_, entry)| entry.peer == *peer);
-        if sessions.len() < limits.sessions && of_peer().count() < limits.sessions_per_client {
+        if self.has_room(sessions, peer) {
             return true;
         }
-        let left = of_peer().filter(|(_, entry)| entry.driver.channels().is_empty());
+        let of_peer = sessions.iter().filter(|(_, entry)| entry.peer == *peer);
+        let left = of_peer.filter(|(_, entry)| entry.driver.channels().is_empty());
         let oldest = left.min_by_key(|(_, entry)| entry.begun).map(|(id, _)| *id);
         let oldest = oldest.and_then(|id| sessions.remove(&id));
         oldest.map(|entry| entry.driver.abort()).is_some()
+    }
+
+    /// Ends the oldest session of `peer` that gives no sign of life, if the limits leave no room
+    /// for one more. After a power cut a client's old session is silent, but its connections have
+    /// not failed yet. A client waits here once; of several attempts the others go on at once.
+    pub(super) async fn displace_silent(&self, peer: &PublicKey) {
+        let Some(_alone) = self.probing.begin(*peer) else {
+            return;
+        };
+        let own: Vec<(Instant, Driver)> = {
+            let sessions = self.lock_sessions();
+            let of_peer = || sessions.values().filter(|entry| entry.peer == *peer);
+            let has_left = |entry: &Entry| entry.driver.channels().is_empty();
+            if self.has_room(&sessions, peer) || of_peer().any(has_left) {
+                return;
+            }
+            let mut own: Vec<_> = of_peer().map(|it| (it.begun, it.driver.clone())).collect();
+            own.sort_by_key(|(begun, _)| *begun);
+            own
+        };
+        let drivers: Vec<Driver> = own.into_iter().map(|(_, driver)| driver).collect();
+        if let Some(silent) = probe::oldest_silent(&drivers).await {
+            tracing::info!(session = %silent.id(), %peer, "a silent session makes room");
+            self.lock_sessions().remove(&silent.id());
+            silent.abort();
+        }
+    }
+
+    fn has_room(&self, sessions: &HashMap<SessionId, Entry>, peer: &PublicKey) -> bool {
+        let limits = &self.config.limits;
+        let of_peer = sessions.values().filter(|entry| entry.peer == *peer);
+        sessions.len() < limits.sessions && of_peer.count() < limits.sessions_per_client
     }
 
     pub(super) fn lock_sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Entry>> {

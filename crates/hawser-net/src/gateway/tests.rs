@@ -1,13 +1,14 @@
-//! A gateway whose application takes nothing.
+//! Gateways whose application takes nothing, and clients that say nothing.
 
 use std::time::Duration;
 
 use hawser_session::SessionConfig;
-use tokio::net::TcpStream;
+use hawser_skip::namespace::{in_namespace, ip};
+use tokio::net::TcpSocket;
 
 use super::*;
 use crate::identity::Identity;
-use crate::tls::client_handshake;
+use crate::tls::{Handshake, client_handshake};
 
 /// Admits every client.
 pub(super) struct Everybody;
@@ -24,28 +25,89 @@ impl Admission for Everybody {
     }
 }
 
+#[test]
+fn a_client_displaces_its_own_session_that_a_power_cut_has_silenced() {
+    let test = "gateway::tests::a_client_displaces_its_own_session_that_a_power_cut_has_silenced";
+    in_namespace(test, || {
+        ip("link add here type veth peer name there");
+        for link in ["lo", "here", "there"] {
+            ip(&format!("link set {link} up"));
+        }
+        for address in [GATEWAY, BEFORE, AFTER] {
+            ip(&format!("address add {address}/32 dev here"));
+        }
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let limits = AcceptLimits {
+                sessions: 1,
+                ..AcceptLimits::default()
+            };
+            let listener = TcpListener::bind((GATEWAY, 0)).await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let gateway = start(listener, limits);
+            let _ghost = begin_session(BEFORE, address).await;
+            counted(&gateway, |counters| counters.sessions == 1).await;
+            // Nothing leads to the address any more: no end and no acknowledgement come from it.
+            ip(&format!("address delete {BEFORE}/32 dev here"));
+            let _back = begin_session(AFTER, address).await;
+            counted(&gateway, |c| c.sessions == 2 || c.limited > 0).await;
+            assert_eq!(gateway.counters().limited, 0);
+            let remotes = gateway.sessions(0).into_iter().map(|it| it.remote.ip());
+            let remotes: Vec<_> = remotes.collect();
+            assert_eq!(remotes, [AFTER.parse::<IpAddr>().unwrap()]);
+            // A session that lives is not displaced.
+            let _third = begin_session(AFTER, address).await;
+            counted(&gateway, |c| c.sessions == 3 || c.limited > 0).await;
+            assert_eq!(gateway.counters().sessions, 2);
+        });
+    });
+}
+
+/// A session of the test's client from the address `from`; it says nothing in it.
+async fn begin_session(from: &str, gateway: SocketAddr) -> Handshake {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket
+        .bind((from.parse::<IpAddr>().unwrap(), 0).into())
+        .unwrap();
+    let stream = socket.connect(gateway).await.unwrap();
+    let (me, key) = (
+        Identity::from_seed([2; 32]),
+        Identity::from_seed([1; 32]).public(),
+    );
+    client_handshake(stream, &me, key).await.unwrap()
+}
+
+async fn counted(gateway: &Gateway, condition: impl Fn(&GatewayCounters) -> bool) {
+    let comes = async {
+        while !condition(&gateway.counters()) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, comes).await.unwrap();
+}
+
+fn start(listener: TcpListener, limits: AcceptLimits) -> Gateway {
+    let config = GatewayConfig {
+        identity: Identity::from_seed([1; 32]),
+        session: SessionConfig::default(),
+        limits,
+        congestion: None,
+    };
+    Gateway::start(config, vec![listener], Arc::new(Everybody)).unwrap()
+}
+
 /// A client may begin sessions and end them for as long as it likes: what nobody has taken yet
 /// must not pile up.
 #[tokio::test]
 async fn sessions_that_ended_do_not_wait_to_be_accepted() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let identity = Identity::from_seed([1; 32]);
-    let key = identity.public();
-    let config = GatewayConfig {
-        identity,
-        session: SessionConfig::default(),
-        limits: AcceptLimits::default(),
-        congestion: None,
-    };
-    let gateway = Gateway::start(config, vec![listener], Arc::new(Everybody)).unwrap();
+    let gateway = start(listener, AcceptLimits::default());
     // The application wants sessions, and looks no further.
     let asked = tokio::time::timeout(Duration::from_millis(1), gateway.accept_session());
     assert!(asked.await.is_err());
-    let me = Identity::from_seed([2; 32]);
     for number in 1..=SESSIONS {
-        let stream = TcpStream::connect(address).await.unwrap();
-        drop(client_handshake(stream, &me, key).await.unwrap());
+        drop(begin_session("127.0.0.1", address).await);
         let ended = async {
             while gateway.counters().sessions < number || gateway.session_count() > 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -60,5 +122,8 @@ async fn sessions_that_ended_do_not_wait_to_be_accepted() {
     );
 }
 
+const GATEWAY: &str = "10.9.0.1";
+const BEFORE: &str = "10.9.0.2";
+const AFTER: &str = "10.9.0.3";
 const SESSIONS: u64 = 2 * ARRIVALS_QUEUE as u64;
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -26,6 +26,20 @@ impl Session {
         }
     }
 
+    /// Sends something on every channel that the peer's host has to acknowledge;
+    /// [`Self::was_heard_since`] tells whether it did.
+    pub fn probe(&mut self, now: Instant) {
+        for id in self.channels.ids(|_| true) {
+            self.beat(now, id);
+        }
+    }
+
+    /// True if an acknowledgement came on any channel after `at`, as far as its samples show.
+    pub fn was_heard_since(&self, at: Instant) -> bool {
+        let last_heard = |channel: &Channel| channel.path().silence().last_heard();
+        self.channels.iter().any(|it| last_heard(it) > Some(at))
+    }
+
     /// Looks after every channel, and ends the session when it has had none for too long.
     pub(super) fn look_after_channels(&mut self, now: Instant) {
         if self.lifecycle.is_look_due(now) {

@@ -1,0 +1,118 @@
+use super::*;
+
+fn half_open(all: usize, per_source: usize) -> HalfOpen {
+    HalfOpen::new(AcceptLimits {
+        half_open: all,
+        half_open_per_source: per_source,
+        ..Default::default()
+    })
+}
+
+fn enter(half_open: &HalfOpen, address: &str) -> Place {
+    half_open.enter(address.parse().unwrap(), Instant::now()).0
+}
+
+fn has_place(place: &Place) -> bool {
+    place.half_open.lock().holders.contains_key(&place.number)
+}
+
+#[test]
+fn one_source_displaces_its_own_connections_and_no_others() {
+    let half_open = half_open(3, 2);
+    let other = enter(&half_open, "192.0.2.1");
+    let own: Vec<Place> = (1..=9)
+        .map(|n| enter(&half_open, &format!("2001:db8::{n}")))
+        .collect();
+    assert!(has_place(&other));
+    assert_eq!(own.iter().filter(|it| has_place(it)).count(), 2);
+}
+
+#[test]
+fn a_newcomer_gets_in_at_once_when_idle_connections_of_eight_sources_hold_every_place() {
+    let half_open = half_open(256, 32);
+    let mut idle = Vec::new();
+    for host in 1..=8 {
+        for _ in 0..32 {
+            idle.push(enter(&half_open, &format!("192.0.{host}.1")));
+        }
+    }
+    assert!(idle.iter().all(has_place));
+    let client = enter(&half_open, "198.51.100.1");
+    // Those that are refilled displace each other.
+    for host in 1..=8 {
+        idle.push(enter(&half_open, &format!("192.0.{host}.1")));
+    }
+    assert!(has_place(&client));
+    assert_eq!(idle.iter().filter(|it| has_place(it)).count(), 255);
+}
+
+#[test]
+fn a_network_of_many_sources_has_at_most_half_of_the_places() {
+    let half_open = half_open(8, 2);
+    let crowd: Vec<Place> = (1..=200)
+        .map(|n| enter(&half_open, &format!("192.0.2.{n}")))
+        .collect();
+    assert_eq!(crowd.iter().filter(|it| has_place(it)).count(), 4);
+    let of_v6: Vec<Place> = (1..=200)
+        .map(|n| enter(&half_open, &format!("2001:db8:0:{n:x}::1")))
+        .collect();
+    assert_eq!(of_v6.iter().filter(|it| has_place(it)).count(), 4);
+}
+
+#[test]
+fn the_oldest_goes_once_it_had_time_for_a_handshake() {
+    let half_open = half_open(2, 2);
+    let source: IpAddr = "192.0.2.1".parse().unwrap();
+    let began = Instant::now();
+    let (first, _) = half_open.enter(source, began);
+    let (second, displaces) = half_open.enter(source, began + HANDSHAKE_TIME);
+    assert!(!displaces);
+    let (third, displaces) = half_open.enter(source, began + HANDSHAKE_TIME);
+    assert!(displaces && !has_place(&first));
+    assert!(has_place(&second) && has_place(&third));
+}
+
+#[test]
+fn places_come_back() {
+    let half_open = half_open(2, 1);
+    for _ in 0..3 {
+        let place = enter(&half_open, "192.0.2.1");
+        place.join(SessionId::new([1; 16]));
+    }
+    let places = half_open.lock();
+    assert!(places.holders.is_empty() && places.joins.is_empty());
+    assert!(places.by_source.is_empty() && places.by_network.is_empty());
+}
+
+#[test]
+fn joins_of_a_live_session_are_not_displaced_and_leave_places_for_other_sessions() {
+    let half_open = half_open(64, 64);
+    let joins: Vec<Place> = (0..40)
+        .map(|_| {
+            let place = enter(&half_open, "192.0.2.1");
+            place.join(SessionId::new([1; 16]));
+            place
+        })
+        .collect();
+    let flood: Vec<Place> = (0..1000)
+        .map(|n| enter(&half_open, &format!("10.{}.{}.1", n / 250, n % 250)))
+        .collect();
+    let kept = |places: &[Place]| {
+        let all = half_open.lock();
+        let is_kept = |it: &&Place| all.joins.contains_key(&it.number);
+        places.iter().filter(is_kept).count()
+    };
+    assert_eq!(kept(&joins), JOINS_PER_SESSION);
+    assert_eq!(flood.iter().filter(|it| has_place(it)).count(), 64);
+    let other = enter(&half_open, "192.0.2.1");
+    other.join(SessionId::new([2; 16]));
+    assert_eq!(kept(&[other]), 1);
+}
+
+#[tokio::test]
+async fn a_displaced_connection_hears_of_it_even_if_it_waits_later() {
+    let half_open = half_open(1, 1);
+    let place = enter(&half_open, "192.0.2.1");
+    let _newcomer = enter(&half_open, "192.0.2.1");
+    place.displaced().await;
+}
