@@ -5,14 +5,18 @@
 //!
 //! - [`keeper`]: which channels a link lacks, when to try for them, which ones to drop;
 //! - [`tcp_writer`]: what the writer of a TCP channel does next;
-//! - [`association`]: how an association carries a channel of a session.
+//! - [`association`]: how an association carries a channel of a session;
+//! - [`BackOff`]: pauses between attempts to begin a session.
 #![forbid(unsafe_code)]
 
 pub mod association;
+mod back_off;
 pub mod keeper;
 pub mod tcp_writer;
 
 use std::time::Duration;
+
+pub use back_off::BackOff;
 
 /// Interval between two samples of a channel that is being written to.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);

@@ -15,10 +15,12 @@ mod status;
 mod transport;
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hawser_channels::BackOff;
 use hawser_session::{CloseReason, OpenError, SessionSnapshot};
 use hawser_types::{ByteCount, StreamId};
 use tokio::sync::watch;
@@ -275,8 +277,10 @@ fn has_answered(driver: &Driver) -> bool {
 
 /// Keeps a session running for as long as the client lives.
 async fn run(shared: Arc<Shared>) {
+    let seed = RandomState::new().hash_one(0);
+    let mut back_off = BackOff::new(FIRST_PAUSE, MAX_PAUSE, seed);
     loop {
-        let first = first::connect(&shared).await;
+        let first = first::connect(&shared, &mut back_off).await;
         let driver = first.driver.clone();
         let published = shared.current.send_if_modified(|state| {
             let open = !matches!(state, State::Closed);
@@ -319,7 +323,15 @@ async fn run(shared: Arc<Shared>) {
         if !goes_on {
             return;
         }
-        tokio::time::sleep(if refused { REFUSED_PAUSE } else { LOST_PAUSE }).await;
+        if has_answered(&driver) {
+            back_off.reset();
+        }
+        // A gateway without room ends sessions before it answers in them.
+        let pause = match refused {
+            true => back_off.with_jitter(REFUSED_PAUSE),
+            false => back_off.next_pause(),
+        };
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -328,5 +340,6 @@ const REFUSED: &str = "it refused this client's key: not enrolled, or revoked";
 /// Time for which opening a stream waits for a session.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 const LAST_WORDS: Duration = Duration::from_millis(20);
-const LOST_PAUSE: Duration = Duration::from_millis(200);
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use hawser_channels::BackOff;
 use hawser_session::seal::{Direction, SessionKeys};
 use hawser_session::{ChannelSpec, SessionConfig, Side};
 use hawser_types::ChannelId;
@@ -26,10 +27,9 @@ pub(super) struct First {
     pub(super) channel: ChannelId,
 }
 
-/// Tries until one connection stands.
-pub(super) async fn connect(shared: &Arc<Shared>) -> First {
+/// Tries until one connection stands, with pauses by `back_off`.
+pub(super) async fn connect(shared: &Arc<Shared>, back_off: &mut BackOff) -> First {
     let mut links = shared.links.clone();
-    let mut pause = FIRST_PAUSE;
     let mut rules = shared.rules.subscribe();
     loop {
         links.mark_unchanged();
@@ -49,9 +49,9 @@ pub(super) async fn connect(shared: &Arc<Shared>) -> First {
             }
         }
         tokio::select! {
-            () = tokio::time::sleep(pause) => pause = (pause * 2).min(MAX_PAUSE),
-            _ = links.changed() => pause = FIRST_PAUSE,
-            _ = rules.changed() => pause = FIRST_PAUSE,
+            () = tokio::time::sleep(back_off.next_pause()) => {}
+            _ = links.changed() => back_off.reset(),
+            _ = rules.changed() => back_off.reset(),
         }
     }
 }
@@ -196,8 +196,6 @@ pub(super) async fn resolve(addresses: &[HostPort]) -> Result<Vec<SocketAddr>, S
     }
 }
 
-const FIRST_PAUSE: Duration = Duration::from_millis(300);
-const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// Time that an address has to answer before the next one is tried as well. Source: RFC 8305
 /// section 8, the least that it permits.
 const NEXT_ADDRESS: Duration = Duration::from_millis(100);
