@@ -1,11 +1,15 @@
 //! Entry points for the fuzzers: each takes any bytes and must return.
 
+mod script;
+
 use bytes::{Bytes, BytesMut};
 
 use crate::sctp::{
     ChecksumRule, CommonHeader, PACKET_HEADER_LENGTH, Packet, PacketWriter, VerificationTag,
 };
 use crate::{CommandDecoder, FrameIterator, JoinPrelude, RecordHeader, take_record_number};
+
+pub use script::Script;
 
 /// The body of an opened record, and the same bytes as a message of an association.
 pub fn fuzz_frames(data: &[u8]) {
