@@ -1,3 +1,5 @@
+mod faults;
+
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 
