@@ -14,8 +14,9 @@ fn replay(name: &str, read: fn(&[u8])) {
     let mut files = 0;
     for input in fs::read_dir(&folder).unwrap() {
         let path = input.unwrap().path();
-        println!("{}", path.display());
-        read(&fs::read(path).unwrap());
+        let bytes = fs::read(&path).unwrap();
+        let outcome = panic::catch_unwind(|| read(&bytes));
+        assert!(outcome.is_ok(), "{}", path.display());
         files += 1;
     }
     assert!(files > 0, "the corpus is gone: {}", folder.display());

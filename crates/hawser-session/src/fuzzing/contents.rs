@@ -123,7 +123,7 @@ impl Contents {
 }
 
 fn pattern_at(writer: End, id: StreamId, at: u64) -> usize {
-    ((at + id.value() * 7 + writer as u64 * 101) % PERIOD) as usize
+    ((at % PERIOD + id.value() % PERIOD * 7 + writer as u64 * 101) % PERIOD) as usize
 }
 
 const PERIOD: u64 = 251;
