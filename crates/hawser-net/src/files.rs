@@ -1,5 +1,7 @@
 //! Files that are written whole or not at all, and directories that are private.
 
+pub(crate) mod faults;
+
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
@@ -7,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use faults::{Step, allowed};
 use tempfile::{Builder, NamedTempFile};
 
 use crate::sys;
@@ -123,9 +126,9 @@ pub(crate) fn replace_state(path: &Path, bytes: &[u8]) -> Result<(), FileError> 
 pub(crate) fn create_new(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let temporary = written_temporary(path, bytes)?;
     leave_to_owner(temporary.as_file(), path);
-    temporary
-        .persist_noclobber(path)
-        .map_err(|e| FileError::io("create", path, e.error))?;
+    allowed(Step::Rename)
+        .and_then(|()| Ok(temporary.persist_noclobber(path)?))
+        .map_err(|e| FileError::io("create", path, e))?;
     sync_parent(path)
 }
 
@@ -212,15 +215,18 @@ fn open_lock(path: &Path) -> io::Result<File> {
 
 fn written_temporary(path: &Path, bytes: &[u8]) -> Result<NamedTempFile, FileError> {
     // In the same directory, since a rename cannot cross file systems. Made with mode 0600.
-    let mut temporary = Builder::new()
-        .prefix(".hawser-")
-        .tempfile_in(parent(path))
+    let mut temporary = allowed(Step::Create)
+        .and_then(|()| Builder::new().prefix(".hawser-").tempfile_in(parent(path)))
         .map_err(|e| FileError::io("create a file beside", path, e))?;
-    temporary
-        .write_all(bytes)
-        .and_then(|()| temporary.as_file().sync_all())
-        .map_err(|e| FileError::io("write", path, e))?;
+    write_and_sync(&mut temporary, bytes).map_err(|e| FileError::io("write", path, e))?;
     Ok(temporary)
+}
+
+fn write_and_sync(temporary: &mut NamedTempFile, bytes: &[u8]) -> io::Result<()> {
+    allowed(Step::Write)?;
+    temporary.write_all(bytes)?;
+    allowed(Step::Sync)?;
+    temporary.as_file().sync_all()
 }
 
 /// What root writes into the state directory of another user, of a service for example, is that
@@ -237,17 +243,17 @@ fn leave_to_owner(file: &File, path: &Path) {
 }
 
 fn persist(temporary: NamedTempFile, path: &Path) -> Result<(), FileError> {
-    temporary
-        .persist(path)
-        .map_err(|e| FileError::io("write", path, e.error))?;
+    allowed(Step::Rename)
+        .and_then(|()| Ok(temporary.persist(path)?))
+        .map_err(|e| FileError::io("write", path, e))?;
     sync_parent(path)
 }
 
 /// Without this the rename itself may be lost when the machine stops.
 fn sync_parent(path: &Path) -> Result<(), FileError> {
     let dir = parent(path);
-    File::open(dir)
-        .and_then(|d| d.sync_all())
+    allowed(Step::SyncDirectory)
+        .and_then(|()| File::open(dir)?.sync_all())
         .map_err(|e| FileError::io("sync", dir, e))
 }
 

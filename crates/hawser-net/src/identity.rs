@@ -247,6 +247,25 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::files::faults::{Step, at_every_step};
+
+    #[test]
+    fn whichever_step_of_writing_fails_there_is_a_whole_key_afterwards_or_none() {
+        at_every_step(
+            || tempfile::tempdir().unwrap(),
+            |folder| Identity::load_or_create(&folder.path().join("key")),
+            |folder, step, outcome| {
+                let error = outcome.unwrap_err().to_string();
+                assert!(error.contains("no storage space"), "{error}");
+                let path = folder.path().join("key");
+                let is_there = Identity::load(&path).is_ok();
+                assert_eq!(is_there, path.exists());
+                assert_eq!(is_there, step == Step::SyncDirectory);
+                let made = Identity::load_or_create(&path).unwrap();
+                assert_eq!(Identity::load(&path).unwrap().public(), made.public());
+            },
+        );
+    }
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o7777

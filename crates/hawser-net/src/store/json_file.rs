@@ -69,7 +69,8 @@ impl<T: Clone + Default + Serialize + DeserializeOwned> JsonFile<T> {
     }
 
     /// Changes the newest value and writes it before this returns. When `change` fails or leaves
-    /// the value as it was, nothing is written.
+    /// the value as it was, nothing is written. When writing fails, the file has the old value or
+    /// the new one, and so has this.
     pub(super) fn update<R, E: From<StoreError>>(
         &self,
         change: impl FnOnce(&mut T) -> Result<R, E>,
@@ -86,9 +87,12 @@ impl<T: Clone + Default + Serialize + DeserializeOwned> JsonFile<T> {
         let mut new = old.clone();
         let result = change(&mut new)?;
         if new != old {
-            self.write(&new)?;
+            let outcome = self.write(&new);
+            // Also after a failure: the file may have been replaced before it, and what is looked
+            // at is what a restart would find.
             let written = load(&self.path)?;
             *self.cached() = written;
+            outcome?;
         }
         Ok(result)
     }

@@ -5,6 +5,7 @@ use std::thread;
 use tempfile::TempDir;
 
 use super::*;
+use crate::files::faults::{Step, at_every_step};
 
 const NOW: UnixTime = UnixTime::from_secs(1_000);
 const LATER: UnixTime = UnixTime::from_secs(2_000);
@@ -251,3 +252,32 @@ fn what_root_changes_in_the_directory_of_a_service_stays_the_service_s() {
 
 /// Nobody in particular.
 const SERVICE: u32 = 61_234;
+
+#[test]
+fn whichever_step_of_writing_fails_a_restart_finds_the_old_state_or_the_new_one() {
+    at_every_step(
+        || {
+            let (parent, dir, store) = with_invite();
+            // What an earlier crash has left harms nothing.
+            fs::write(dir.file(".hawser-left"), "{").unwrap();
+            (parent, dir, store)
+        },
+        |(_parent, _dir, store)| store.admit_enrolment(key(1), key(9), NOW),
+        |(_parent, dir, store), step, outcome| {
+            let error = outcome.unwrap_err().to_string();
+            assert!(
+                error.contains("gateway.json") || step == Step::SyncDirectory,
+                "{error}"
+            );
+            assert!(error.contains("no storage space"), "{error}");
+            let again = GatewayStore::open(dir).unwrap();
+            let is_new = again.is_peer(&key(9));
+            assert_eq!(again.invites()[0].used_by.is_some(), is_new, "{step:?}");
+            assert_eq!(is_new, step == Step::SyncDirectory);
+            // Nobody has to restart to see what is so.
+            assert_eq!(store.is_peer(&key(9)), is_new, "{step:?}");
+            let retried = store.admit_enrolment(key(1), key(9), NOW).unwrap();
+            assert_eq!(retried == Enrolment::Known, is_new);
+        },
+    );
+}
