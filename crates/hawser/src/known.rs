@@ -14,7 +14,8 @@ use hawser_net::identity::PublicKey;
 /// memory.
 ///
 /// Lines are only ever added, and the first one of an address counts: processes that write at the
-/// same time lose nothing, and no key is replaced by a later one.
+/// same time lose nothing, and no key is replaced by a later one. A line that a power cut or a full
+/// disk left unfinished does not count: the next one marks it so.
 #[derive(Debug)]
 pub(crate) enum KnownKeys {
     File(PathBuf),
@@ -100,6 +101,11 @@ fn append(path: &Path, line: &str) -> Result<(), KnownKeysError> {
     options.create(true).read(true).append(true).mode(0o600);
     let mut file = options.open(path).map_err(failed)?;
     let size = file.seek(SeekFrom::End(0)).map_err(failed)?;
+    let begins = match ends_with_line_end(&mut file, size).map_err(failed)? {
+        true => "",
+        false => UNFINISHED,
+    };
+    let line = format!("{begins}{line}");
     if size + line.len() as u64 > MAX_FILE {
         let path = path.to_path_buf();
         return Err(KnownKeysError::TooLarge { path });
@@ -107,6 +113,17 @@ fn append(path: &Path, line: &str) -> Result<(), KnownKeysError> {
     // One write in append mode does not mix with another process's.
     file.write_all(line.as_bytes()).map_err(failed)?;
     file.sync_all().map_err(failed)
+}
+
+/// Tells whether a file of this size is empty or ends with a whole line.
+fn ends_with_line_end(file: &mut File, size: u64) -> io::Result<bool> {
+    let Some(last) = size.checked_sub(1) else {
+        return Ok(true);
+    };
+    file.seek(SeekFrom::Start(last))?;
+    let mut byte = [0];
+    file.read_exact(&mut byte)?;
+    Ok(byte == *b"\n")
 }
 
 fn read(path: &Path, file: &mut File) -> Result<String, KnownKeysError> {
@@ -128,7 +145,11 @@ fn find_line(
     address: &HostPort,
 ) -> Result<Option<PublicKey>, KnownKeysError> {
     let mut found = None;
-    for (number, line) in text.lines().enumerate() {
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    for (number, line) in whole.lines().enumerate() {
+        if line.ends_with(UNFINISHED.trim_end()) {
+            continue;
+        }
         let entry = parse_line(line).ok_or_else(|| KnownKeysError::Damaged {
             path: path.to_path_buf(),
             line: number + 1,
@@ -151,6 +172,8 @@ fn failed(path: &Path, error: io::Error) -> KnownKeysError {
     KnownKeysError::Io { path, error }
 }
 
+/// End of a line that was not written whole.
+const UNFINISHED: &str = " unfinished\n";
 const MAX_FILE: u64 = 4 * 1024 * 1024;
 const EXCERPT: usize = 40;
 
@@ -202,6 +225,26 @@ mod tests {
         append(&folder.path().join("known-keys"), "b:2 nokey\n").unwrap();
         let error = known.find(&address("a:1")).unwrap_err().to_string();
         assert!(error.contains("known-keys, line 2"), "{error}");
+    }
+
+    #[test]
+    fn a_line_that_was_cut_at_any_byte_harms_neither_the_others_nor_later_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("known-keys");
+        let known = KnownKeys::in_directory(folder.path());
+        let (here, there) = (address("gw.example:7443"), address("[::1]:7443"));
+        known.remember(&here, key(1)).unwrap();
+        let kept = std::fs::read(&path).unwrap();
+        known.remember(&there, key(2)).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        for end in kept.len()..whole.len() {
+            std::fs::write(&path, &whole[..end]).unwrap();
+            assert_eq!(known.find(&here).unwrap(), Some(key(1)), "cut at {end}");
+            assert_eq!(known.find(&there).unwrap(), None, "cut at {end}");
+            known.remember(&there, key(3)).unwrap();
+            assert_eq!(known.find(&here).unwrap(), Some(key(1)), "cut at {end}");
+            assert_eq!(known.find(&there).unwrap(), Some(key(3)), "cut at {end}");
+        }
     }
 
     proptest! {
