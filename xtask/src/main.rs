@@ -4,12 +4,14 @@
 mod bpf;
 mod chart;
 mod circles;
+mod fuzz;
 mod layers;
 mod lines;
 mod packages;
 mod process;
 mod source;
 mod tests_run;
+mod toolchains;
 
 use std::process::ExitCode;
 
@@ -37,6 +39,13 @@ fn main() -> ExitCode {
         ["packages"] => packages::provide(),
         ["cost"] => cost(false),
         ["cost", "--release"] => cost(true),
+        ["fuzz", "--minutes", minutes] => fuzz::fuzz(&workspace_root(), minutes, None),
+        ["fuzz", "--minutes", minutes, "--target", target] => {
+            fuzz::fuzz(&workspace_root(), minutes, Some(target))
+        }
+        ["miri"] => toolchains::miri(),
+        ["msrv"] => toolchains::msrv(),
+        ["deny"] => toolchains::deny(),
         ["test"] => test(true),
         ["test", "--no-install"] => test(false),
         [] | ["help" | "-h" | "--help"] => {
@@ -197,6 +206,15 @@ cargo xtask COMMAND
   api [--bless]         compare the library's public interface with the listing in
                         crates/hawser/api.txt (`test` does so too); keep it as
                         it is now
+  fuzz --minutes N [--target NAME]
+                        run every fuzz target in turn, or one, for N minutes in
+                        all; totals of all runs are in bench/fuzz/totals.json
+                        (needs a nightly compiler and cargo-fuzz)
+  miri                  run tests of what is `unsafe` in Miri, where it can run
+                        (needs a nightly compiler with miri)
+  msrv                  build with the oldest Rust that is promised
+  deny                  licences, sources, versions and known faults of
+                        dependencies (needs cargo-deny)
   screenshots           take the pictures in docs/images anew, of real transfers:
                         the dashboard, and in top.txt `hawser top`
   chart                 draw docs/images/gain.svg from the reports in bench/

@@ -4,6 +4,7 @@ use super::*;
 
 /// Both sides print their field offsets.
 #[test]
+#[cfg_attr(miri, ignore = "it starts a compiler")]
 fn both_sides_lay_their_tables_out_alike() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("layout");

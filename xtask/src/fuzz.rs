@@ -1,0 +1,177 @@
+//! `cargo xtask fuzz`: runs every fuzz target in turn, and adds up what they did.
+
+mod totals;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::run;
+use crate::toolchains::{of_toolchain, works};
+use totals::{Run, Totals};
+
+/// Runs all targets for so many minutes together, or only the one that is named.
+pub(crate) fn fuzz(root: &Path, minutes: &str, only: Option<&str>) -> Result<()> {
+    let minutes: u64 = minutes
+        .parse()
+        .with_context(|| format!("--minutes {minutes}: a whole number is expected"))?;
+    check_tools()?;
+    let mut targets = targets(root)?;
+    if let Some(only) = only {
+        targets.retain(|target| target == only);
+        if targets.is_empty() {
+            bail!("there is no fuzz target {only}: see `fuzz/fuzz_targets/`");
+        }
+    }
+    let programs = build(root)?;
+    let file = root.join("bench/fuzz/totals.json");
+    let mut totals = Totals::read(&file)?;
+    let commit = commit(root)?;
+    let mut failed = Vec::new();
+    for (target, time) in totals.shares(&targets, Duration::from_secs(minutes * 60)) {
+        let run = run_target(root, &programs.join(&target), &target, time, &commit)?;
+        if run.findings > 0 {
+            failed.push(target.clone());
+        }
+        println!("{}", totals.add(&target, run));
+        totals.write(&file)?;
+    }
+    if !failed.is_empty() {
+        bail!(
+            "findings in {}; their inputs are in fuzz/artifacts/",
+            failed.join(", ")
+        );
+    }
+    Ok(())
+}
+
+/// Fails with what to install when the fuzzer or the compiler that it needs is missing.
+fn check_tools() -> Result<()> {
+    if !works(Command::new("rustup").args(["run", "nightly", "rustc", "--version"])) {
+        bail!(
+            "the nightly compiler is missing: rustup toolchain install nightly --profile minimal"
+        );
+    }
+    if !works(of_toolchain("nightly").args(["fuzz", "--version"])) {
+        bail!("cargo-fuzz is missing: cargo install cargo-fuzz");
+    }
+    Ok(())
+}
+
+/// Returns the names of all targets, in order.
+fn targets(root: &Path) -> Result<Vec<String>> {
+    let folder = root.join("fuzz/fuzz_targets");
+    let mut names = Vec::new();
+    for file in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        let path = file?.path();
+        if path.extension().is_some_and(|extension| extension == "rs")
+            && let Some(name) = path.file_stem()
+        {
+            names.push(name.to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Builds all targets and returns the folder that they are in.
+///
+/// They have no address sanitizer: what they run forbids `unsafe`, and is up to five times faster
+/// so. Overflows and debug assertions are checked.
+fn build(root: &Path) -> Result<PathBuf> {
+    run(of_toolchain("nightly").args(["fuzz", "build", "--sanitizer", "none"]))?;
+    let about = Command::new("rustup")
+        .args(["run", "nightly", "rustc", "-vV"])
+        .output()?;
+    let about = String::from_utf8_lossy(&about.stdout).into_owned();
+    let host = about.lines().find_map(|line| line.strip_prefix("host: "));
+    let host = host.context("rustc does not name its host")?;
+    Ok(root.join("fuzz/target").join(host).join("release"))
+}
+
+/// Runs one target. New inputs go below the target folder, so that the committed corpus stays as it
+/// is.
+fn run_target(
+    root: &Path,
+    program: &Path,
+    target: &str,
+    time: Duration,
+    commit: &str,
+) -> Result<Run> {
+    let found = root.join("fuzz/target/corpus").join(target);
+    let artifacts = root.join("fuzz/artifacts").join(target);
+    for folder in [&found, &artifacts] {
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    eprintln!("== {target}, {} s", time.as_secs());
+    let mut command = Command::new(program);
+    command.arg(format!("-artifact_prefix={}/", artifacts.display()));
+    command.arg(format!("-max_total_time={}", time.as_secs().max(1)));
+    command.args(["-print_final_stats=1", "-timeout=10", "-rss_limit_mb=2048"]);
+    command.arg(&found);
+    let committed = root.join("fuzz/corpus").join(target);
+    command.args(committed.is_dir().then_some(committed));
+    let began = Instant::now();
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| program.display().to_string())?;
+    let report = String::from_utf8_lossy(&output.stderr);
+    let findings = u64::from(!output.status.success());
+    if findings > 0 {
+        let tail: Vec<_> = report.lines().rev().take(TAIL).collect();
+        tail.iter().rev().for_each(|line| eprintln!("{line}"));
+    }
+    Ok(Run {
+        executions: executions(&report),
+        seconds: began.elapsed().as_secs(),
+        findings,
+        commit: commit.to_owned(),
+    })
+}
+
+/// Reads the number of executions from a fuzzer's report.
+fn executions(report: &str) -> u64 {
+    let line = |line: &str| {
+        line.strip_prefix("stat::number_of_executed_units:")?
+            .trim()
+            .parse()
+            .ok()
+    };
+    report.lines().find_map(line).unwrap_or(0)
+}
+
+fn commit(root: &Path) -> Result<String> {
+    let output = Command::new("git")
+        .args(["rev-parse", "--short", "HEAD"])
+        .current_dir(root)
+        .output()
+        .context("cannot start git")?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Lines of a fuzzer's report that are shown when it has found something.
+const TAIL: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_executions_is_read_from_the_fuzzers_report() {
+        let report = "Done 12 runs\nstat::number_of_executed_units: 1234\nstat::peak_rss_mb: 40";
+        assert_eq!(executions(report), 1234);
+        assert_eq!(executions("nothing"), 0);
+    }
+
+    #[test]
+    fn every_target_is_a_program_of_the_fuzzers_workspace() {
+        let root = crate::process::workspace_root();
+        let manifest = fs::read_to_string(root.join("fuzz/Cargo.toml")).unwrap();
+        for target in targets(&root).unwrap() {
+            let path = format!("path = \"fuzz_targets/{target}.rs\"");
+            assert!(manifest.contains(&path), "{target}");
+        }
+    }
+}
