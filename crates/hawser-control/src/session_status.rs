@@ -33,8 +33,8 @@ pub struct SessionStatus {
     pub bytes_sent: ByteCount,
     /// Data received, each byte counted once.
     pub bytes_received: ByteCount,
-    /// Memory held for its data: what was sent and is not acknowledged, and what the far end was
-    /// allowed to send beyond each stream's own share.
+    /// Memory held for its data: what waits to be sent, what was sent and is not acknowledged, and
+    /// what came and was not read, with all of the buffers that it lies in.
     pub memory_bytes: ByteCount,
     /// Bytes sent and not acknowledged yet.
     pub unacknowledged_bytes: ByteCount,

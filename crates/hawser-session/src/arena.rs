@@ -15,6 +15,8 @@ pub struct Arena {
     retired: VecDeque<Retired>,
     /// The bytes of memory behind all of `retired`.
     kept: usize,
+    /// Tells `current` from the buffers before it.
+    number: u64,
     /// Buffers that were full since the last [`Arena::trim`].
     turned: usize,
 }
@@ -37,6 +39,11 @@ impl Arena {
         self.size.max(self.current.capacity())
     }
 
+    /// Returns the number of the buffer; another one has another number.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// The buffer, to append to and to split from the front.
     pub(crate) fn bytes_mut(&mut self) -> &mut BytesMut {
         &mut self.current
@@ -53,6 +60,7 @@ impl Arena {
             .unwrap_or_else(|| (BytesMut::with_capacity(needed), needed));
         next.extend_from_slice(&self.current);
         let full = std::mem::replace(&mut self.current, next);
+        self.number += 1;
         let size = std::mem::replace(&mut self.size, size).max(full.capacity());
         self.retire(full, size);
     }
@@ -95,7 +103,10 @@ impl Arena {
             self.kept -= oldest.size;
         }
         if needed == 0 && self.current.is_empty() {
-            *self = Self::default();
+            *self = Self {
+                number: self.number + 1,
+                ..Self::default()
+            };
         }
     }
 

@@ -114,6 +114,11 @@ impl Datagrams {
         self.held
     }
 
+    /// Returns the memory of all datagrams.
+    pub(crate) fn memory(&self) -> usize {
+        self.waiting_cost + self.held
+    }
+
     /// Returns the channel whose turn it is.
     fn next_channel(
         &mut self,

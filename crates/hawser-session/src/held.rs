@@ -1,30 +1,28 @@
 use std::collections::VecDeque;
 
-use bytes::Bytes;
-
 /// Chunks that came before their turn, by their offset.
 ///
 /// A tree of two levels, the lower one made of blocks that are used again: what comes and goes all
 /// the time allocates nothing, and no order of arrival makes an insertion cost more than a block
 /// and one place in the list of blocks.
-#[derive(Debug, Default)]
-pub(crate) struct Held {
+#[derive(Debug)]
+pub(crate) struct Held<T> {
     /// In order, none empty, none longer than [`BLOCK`].
-    blocks: VecDeque<Block>,
-    spare: Vec<Block>,
+    blocks: VecDeque<Block<T>>,
+    spare: Vec<Block<T>>,
 }
 
-type Block = VecDeque<(u64, Bytes)>;
+type Block<T> = VecDeque<(u64, T)>;
 
-impl Held {
+impl<T> Held<T> {
     /// The chunk that begins at `start`.
-    pub(crate) fn get(&self, start: u64) -> Option<&Bytes> {
+    pub(crate) fn get(&self, start: u64) -> Option<&T> {
         let (at, bytes) = self.before(start.checked_add(1)?)?;
         (at == start).then_some(bytes)
     }
 
     /// The last chunk that begins before `end`, and where.
-    pub(crate) fn before(&self, end: u64) -> Option<(u64, &Bytes)> {
+    pub(crate) fn before(&self, end: u64) -> Option<(u64, &T)> {
         let block = self.blocks.get(self.blocks_before(end).checked_sub(1)?)?;
         let place = block.partition_point(|(at, _)| *at < end);
         let (at, bytes) = block.get(place.checked_sub(1)?)?;
@@ -32,13 +30,13 @@ impl Held {
     }
 
     /// The last chunk, and where it begins.
-    pub(crate) fn last(&self) -> Option<(u64, &Bytes)> {
+    pub(crate) fn last(&self) -> Option<(u64, &T)> {
         let (at, bytes) = self.blocks.back()?.back()?;
         Some((*at, bytes))
     }
 
     /// Takes in a chunk that overlaps none that is held.
-    pub(crate) fn insert(&mut self, start: u64, bytes: Bytes) {
+    pub(crate) fn insert(&mut self, start: u64, bytes: T) {
         let mut index = self.blocks_before(start).saturating_sub(1);
         let Some(block) = self.blocks.get_mut(index) else {
             let mut block = self.spare.pop().unwrap_or_default();
@@ -61,7 +59,7 @@ impl Held {
     }
 
     /// Takes out the first chunk, if it begins at `start`.
-    pub(crate) fn take_first(&mut self, start: u64) -> Option<Bytes> {
+    pub(crate) fn take_first(&mut self, start: u64) -> Option<T> {
         let block = self.blocks.front_mut()?;
         block.front().filter(|(at, _)| *at == start)?;
         let (_, bytes) = block.pop_front()?;
@@ -75,14 +73,28 @@ impl Held {
     }
 
     /// Takes out everything, in order.
-    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = (u64, Bytes)> + use<> {
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = (u64, T)> + use<T> {
         std::mem::take(&mut self.blocks).into_iter().flatten()
+    }
+
+    /// Returns all chunks, to change them.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.blocks.iter_mut().flatten().map(|(_, chunk)| chunk)
     }
 
     /// Returns the number of blocks with a chunk that begins before `offset`.
     fn blocks_before(&self, offset: u64) -> usize {
-        let begins = |block: &Block| block.front().is_some_and(|(at, _)| *at < offset);
+        let begins = |block: &Block<T>| block.front().is_some_and(|(at, _)| *at < offset);
         self.blocks.partition_point(begins)
+    }
+}
+
+impl<T> Default for Held<T> {
+    fn default() -> Self {
+        Self {
+            blocks: VecDeque::new(),
+            spare: Vec::new(),
+        }
     }
 }
 
@@ -96,6 +108,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::collections::btree_map::Entry;
 
+    use bytes::Bytes;
     use proptest::prelude::*;
 
     use super::*;

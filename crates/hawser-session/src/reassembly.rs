@@ -1,10 +1,12 @@
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hawser_types::{RangeSet, StreamId, StreamOffset};
 
 use crate::error::Misbehaviour;
 use crate::held::Held;
+use crate::read_buffers::Pin;
 
 /// Puts the chunks of one stream back in order, or hands them out as they come.
 ///
@@ -17,14 +19,24 @@ pub(crate) struct Reassembly {
     ready: VecDeque<Piece>,
     ready_bytes: u64,
     held_charge: u64,
+    /// What it costs to keep the chunks that are no slices of a buffer that is charged.
+    own_charge: u64,
     end: Option<u64>,
+}
+
+/// A chunk's payload that came, with its hold on the buffer that it is a slice of. Without one its memory is
+/// its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Arrived {
+    bytes: Bytes,
+    pin: Option<Arc<Pin>>,
 }
 
 /// Record of the chunks that came.
 #[derive(Debug)]
 enum Order {
     /// Ready up to `next`; what lies further on is held back.
-    InOrder { next: u64, held: Held },
+    InOrder { next: u64, held: Held<Arrived> },
     /// Every new chunk is ready at once; only the ranges are remembered.
     AsTheyCome(RangeSet),
 }
@@ -32,7 +44,7 @@ enum Order {
 #[derive(Debug)]
 struct Piece {
     offset: u64,
-    bytes: Bytes,
+    payload: Arrived,
     charge: u64,
 }
 
@@ -57,6 +69,7 @@ impl Reassembly {
             ready: VecDeque::new(),
             ready_bytes: 0,
             held_charge: 0,
+            own_charge: 0,
             end: None,
         }
     }
@@ -65,9 +78,11 @@ impl Reassembly {
     pub(crate) fn insert(
         &mut self,
         offset: StreamOffset,
-        bytes: Bytes,
+        payload: impl Into<Arrived>,
         fin: bool,
     ) -> Result<Inserted, Misbehaviour> {
+        let payload = payload.into();
+        let bytes = &payload.bytes;
         let start = offset.value();
         let end = start.saturating_add(bytes.len() as u64);
         let known_end = self.end.unwrap_or(u64::MAX);
@@ -98,36 +113,37 @@ impl Reassembly {
         match known {
             Known::Whole => return Ok(Inserted::Duplicate),
             Known::InPart => return Err(Misbehaviour::Overlap(self.stream)),
-            Known::No => self.insert_new(start, bytes),
+            Known::No => self.insert_new(start, payload),
         }
         Ok(Inserted::New)
     }
 
     /// Takes in a chunk that touches nothing that is known.
-    fn insert_new(&mut self, start: u64, bytes: Bytes) {
+    fn insert_new(&mut self, start: u64, payload: Arrived) {
+        self.own_charge += payload.own_charge();
         let (ready, ready_bytes) = (&mut self.ready, &mut self.ready_bytes);
-        let mut push = |offset, bytes: Bytes| {
-            *ready_bytes += bytes.len() as u64;
-            ready.push_back(Piece::new(offset, bytes));
+        let mut push = |offset, payload: Arrived| {
+            *ready_bytes += payload.len() as u64;
+            ready.push_back(Piece::new(offset, payload));
         };
         match &mut self.order {
             Order::InOrder { next, held } if start > *next => {
-                self.held_charge += charge(bytes.len());
-                held.insert(start, bytes);
+                self.held_charge += charge(payload.len());
+                held.insert(start, payload);
             }
             Order::InOrder { next, held } => {
-                *next += bytes.len() as u64;
-                push(start, bytes);
-                while let Some(bytes) = held.take_first(*next) {
-                    self.held_charge -= charge(bytes.len());
+                *next += payload.len() as u64;
+                push(start, payload);
+                while let Some(payload) = held.take_first(*next) {
+                    self.held_charge -= charge(payload.len());
                     let offset = *next;
-                    *next += bytes.len() as u64;
-                    push(offset, bytes);
+                    *next += payload.len() as u64;
+                    push(offset, payload);
                 }
             }
             Order::AsTheyCome(received) => {
-                received.insert(start..start + bytes.len() as u64);
-                push(start, bytes);
+                received.insert(start..start + payload.len() as u64);
+                push(start, payload);
             }
         }
     }
@@ -140,10 +156,10 @@ impl Reassembly {
         let mut received = RangeSet::default();
         received.insert(0..*next);
         self.held_charge = 0;
-        for (offset, bytes) in held.take_all() {
-            received.insert(offset..offset + bytes.len() as u64);
-            self.ready_bytes += bytes.len() as u64;
-            self.ready.push_back(Piece::new(offset, bytes));
+        for (offset, payload) in held.take_all() {
+            received.insert(offset..offset + payload.len() as u64);
+            self.ready_bytes += payload.len() as u64;
+            self.ready.push_back(Piece::new(offset, payload));
         }
         self.order = Order::AsTheyCome(received);
     }
@@ -152,12 +168,17 @@ impl Reassembly {
     pub(crate) fn pop(&mut self, max: usize) -> Option<(StreamOffset, Bytes, u64)> {
         let piece = self.ready.front_mut()?;
         let offset = StreamOffset::new(piece.offset);
-        let (bytes, charge) = if piece.bytes.len() <= max {
-            let piece = self.ready.pop_front()?;
-            (piece.bytes, piece.charge)
+        let (bytes, charge) = if piece.payload.len() <= max {
+            let Piece {
+                payload, charge, ..
+            } = self.ready.pop_front()?;
+            if payload.pin.is_none() {
+                self.own_charge -= charge;
+            }
+            (payload.bytes, charge)
         } else {
             piece.offset += max as u64;
-            (piece.bytes.split_to(max), 0)
+            (piece.payload.bytes.split_to(max), 0)
         };
         self.ready_bytes -= bytes.len() as u64;
         Some((offset, bytes, charge))
@@ -179,6 +200,27 @@ impl Reassembly {
     /// Returns the credit used by the chunks that are held back behind a hole.
     pub(crate) fn held_charge(&self) -> u64 {
         self.held_charge
+    }
+
+    /// Returns what the chunks cost that are no slices of a buffer that is charged.
+    pub(crate) fn own_charge(&self) -> u64 {
+        self.own_charge
+    }
+
+    /// Copies the chunks that are slices of a buffer, so that none keeps one alive.
+    pub(crate) fn copy_out(&mut self) {
+        for piece in &mut self.ready {
+            if piece.payload.copy_out() {
+                self.own_charge += piece.charge;
+            }
+        }
+        if let Order::InOrder { held, .. } = &mut self.order {
+            for payload in held.iter_mut() {
+                if payload.copy_out() {
+                    self.own_charge += payload.own_charge();
+                }
+            }
+        }
     }
 
     /// Every byte up to the end has come.
@@ -223,13 +265,51 @@ impl Known {
 }
 
 impl Piece {
-    fn new(offset: u64, bytes: Bytes) -> Self {
-        let charge = charge(bytes.len());
+    fn new(offset: u64, payload: Arrived) -> Self {
+        let charge = charge(payload.len());
         Self {
             offset,
-            bytes,
+            payload,
             charge,
         }
+    }
+}
+
+impl Arrived {
+    /// A payload that keeps a buffer alive.
+    pub(crate) fn slice(bytes: Bytes, pin: Arc<Pin>) -> Self {
+        Self {
+            bytes,
+            pin: Some(pin),
+        }
+    }
+
+    /// Returns its bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Returns what it costs beside the buffer that it is a slice of.
+    fn own_charge(&self) -> u64 {
+        match self.pin {
+            Some(_) => 0,
+            None => charge(self.len()),
+        }
+    }
+
+    /// Copies it out of its buffer. False if it is in none.
+    fn copy_out(&mut self) -> bool {
+        let was_slice = self.pin.take().is_some();
+        if was_slice {
+            self.bytes = Bytes::copy_from_slice(&self.bytes);
+        }
+        was_slice
+    }
+}
+
+impl From<Bytes> for Arrived {
+    fn from(bytes: Bytes) -> Self {
+        Self { bytes, pin: None }
     }
 }
 

@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::Payload;
 use crate::arena::Arena;
+use crate::read_buffers::ReadBuffer;
 
 /// The AEAD that seals records: that of the TLS suite that the handshake agreed on, so that both
 /// CPUs are good at it.
@@ -234,10 +235,13 @@ impl RecordReader {
         self.memory.reserve(additional);
     }
 
-    /// Returns the size of the buffer of which the next record is a slice, for
+    /// Returns the buffer of which the next record is a slice, for
     /// [`Session::handle_record_in`](crate::Session::handle_record_in).
-    pub fn buffer_size(&self) -> ByteCount {
-        ByteCount::from(self.memory.size())
+    pub fn read_buffer(&self) -> ReadBuffer {
+        ReadBuffer {
+            number: self.memory.number(),
+            size: ByteCount::from(self.memory.size()),
+        }
     }
 
     /// Frees memory that was not used since the last call. Call it about once a second while

@@ -152,6 +152,7 @@ impl Session {
     /// Does what is due at a time that [`Session::poll_timeout`] named.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.look_after_channels(now);
+        self.reset_unopened(now);
         self.channels.wake_due_acks(now);
         self.check_close(now);
         self.schedule(now);
@@ -166,6 +167,7 @@ impl Session {
             .chain(self.scheduling.waits_until())
             .chain(self.lifecycle.abandoned_at())
             .chain(self.links.next_rest().filter(|_| open))
+            .chain(self.streams.unopened_until().filter(|_| open))
             .min()
     }
 

@@ -27,6 +27,9 @@ pub struct SessionSnapshot {
     pub unacknowledged: ByteCount,
     /// Receive memory promised to streams beyond their own share.
     pub credit_lent: ByteCount,
+    /// Memory of what came and was not read, streams' and datagrams: whole read buffers where
+    /// slices of them wait. Datagrams that wait to be sent are in it too.
+    pub held: ByteCount,
 }
 
 /// Transport of a session at one moment.

@@ -3,7 +3,7 @@ mod receive;
 mod send;
 
 pub(crate) use arrived_datagrams::{ArrivedDatagrams, Taken, datagram_cost};
-pub(crate) use receive::{Pool, ReceiveStream};
+pub(crate) use receive::{Pool, ReceiveStream, Unread};
 pub use send::SHORT_WRITE;
 pub(crate) use send::SendStream;
 

@@ -1,19 +1,25 @@
 //! The streams of a session: which are open, whose turn it is to send, and what the peer may send.
 
 mod early_credit;
+mod memory;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use bytes::Bytes;
 use early_credit::EarlyCredit;
-use hawser_types::{ByteCount, Instant, StreamId};
+use hawser_types::{ByteCount, ChannelId, Instant, StreamId};
 use hawser_wire::ChannelRole;
+use memory::ReceiveMemory;
 
+use crate::BASE_CREDIT;
 use crate::by_role::ByRole;
 use crate::channels::LEAST_CARRIED;
 use crate::error::{Misbehaviour, OpenError, StreamError};
+use crate::read_buffers::ReadBuffer;
+use crate::reassembly::Arrived;
 use crate::side::Side;
-use crate::stream::{Pool, ReceiveStream, SendStream, Stream};
+use crate::stream::{Pool, ReceiveStream, SendStream, Stream, Unread};
 use hawser_types::RangeSet;
 
 /// The streams of a session.
@@ -32,6 +38,9 @@ pub(crate) struct Streams {
     /// Streams that the peer may have open at once.
     allowed_to_peer: u64,
     pool: Pool,
+    memory: ReceiveMemory,
+    /// Streams of the peer whose opening chunk has not come, by the time of what came first.
+    unopened: BTreeSet<(Instant, StreamId)>,
     early: EarlyCredit,
     /// Streams whose limits the peer has to be told.
     credit_due: BTreeSet<StreamId>,
@@ -70,6 +79,8 @@ impl Streams {
             allowed_by_peer: INITIAL_STREAMS,
             allowed_to_peer: allowed,
             pool: Pool::new(memory),
+            memory: ReceiveMemory::new(memory.as_u64()),
+            unopened: BTreeSet::new(),
             early: EarlyCredit::new(side.peer().first_stream()),
             credit_due: BTreeSet::new(),
             waiting: ByRole::default(),
@@ -95,6 +106,20 @@ impl Streams {
     /// True if the stream is open.
     pub(crate) fn contains(&self, id: StreamId) -> bool {
         self.by_id.contains_key(&id)
+    }
+
+    /// Changes the receiving direction of a stream by `change`, and counts the memory that it
+    /// takes then. `None` if there is no such stream.
+    pub(crate) fn receive<T>(
+        &mut self,
+        id: StreamId,
+        change: impl FnOnce(&mut ReceiveStream) -> T,
+    ) -> Option<T> {
+        let receive = self.by_id.get_mut(&id)?.receive_mut();
+        let before = receive.unread();
+        let result = change(receive);
+        self.memory.on_change(before, receive.unread());
+        Some(result)
     }
 
     /// Returns the number of streams.
@@ -163,6 +188,7 @@ impl Streams {
             return Ok(Found::Refused);
         }
         let receive = self.early.take(id);
+        self.unopened.insert((now, id));
         let send = SendStream::new(now, None);
         let limit_moved = self.begin(now, id, Bytes::new(), send, receive);
         Ok(Found::Opened { limit_moved })
@@ -179,7 +205,10 @@ impl Streams {
     pub(crate) fn remove(&mut self, id: StreamId) -> Option<Stream> {
         self.withdraw(id);
         let mut stream = self.by_id.remove(&id)?;
-        stream.receive_mut().close(&mut self.pool);
+        let receive = stream.receive_mut();
+        self.memory.on_change(receive.unread(), Unread::default());
+        receive.close(&mut self.pool);
+        self.unopened.remove(&(stream.opened_at(), id));
         self.credit_due.remove(&id);
         let (side, number) = place_of(id);
         self.open[side] = self.open[side].saturating_sub(1);
@@ -324,9 +353,103 @@ impl Streams {
         known.or_else(|| self.early.limit(id))
     }
 
-    /// Lends at most so much to streams from now on.
+    /// Lends nothing more to streams until the next [`Streams::set_memory`].
+    pub(crate) fn stop_lending(&mut self) {
+        self.pool.set_capacity(ByteCount::ZERO);
+    }
+
+    /// Lends at most so much to streams from now on, and bounds what lies unread.
     pub(crate) fn set_memory(&mut self, memory: ByteCount) {
         self.pool.set_capacity(memory);
+        self.memory.set_share(memory.as_u64());
+    }
+
+    // Memory.
+
+    /// Lets the peer have as many streams open as the memory is for, at most as many as it may.
+    /// Returns their number.
+    pub(crate) fn allow_by_memory(&mut self) -> u64 {
+        let by_memory = (self.pool.capacity() / MEMORY_EACH).max(LEAST_ALLOWED);
+        self.allowed_to_peer = self.allowed_to_peer.min(by_memory);
+        self.allowed_to_peer
+    }
+
+    /// Returns a payload that came on a channel, as it is kept: a slice of its read buffer, or a
+    /// copy where too little of the buffer would be used.
+    pub(crate) fn keep(
+        &mut self,
+        channel: ChannelId,
+        payload: Bytes,
+        buffer: Option<ReadBuffer>,
+    ) -> Arrived {
+        let Some(buffer) = buffer else {
+            return match payload.len() < SMALL_PAYLOAD {
+                true => Arrived::from(Bytes::copy_from_slice(&payload)),
+                false => Arrived::from(payload),
+            };
+        };
+        let is_large = !payload.is_empty() && payload.len() >= buffer.size.as_usize() / COPIED_PART;
+        let pin = is_large.then(|| self.memory.pin(channel, buffer)).flatten();
+        match pin {
+            Some(pin) => Arrived::slice(payload, pin),
+            None => Arrived::from(Bytes::copy_from_slice(&payload)),
+        }
+    }
+
+    /// Forgets the read buffers of a channel that is gone.
+    pub(crate) fn forget_channel(&mut self, channel: ChannelId) {
+        self.memory.forget(channel);
+    }
+
+    /// Returns the memory of what came and was not read.
+    pub(crate) fn held(&self) -> ByteCount {
+        ByteCount::new(self.memory.bytes())
+    }
+
+    /// Returns the stream to reset where what came takes too much memory: the newest of those with
+    /// something unread, the peer's first. Read buffers of which little is used go before.
+    pub(crate) fn next_beyond_memory(&mut self) -> Option<StreamId> {
+        if !self.memory.is_exceeded() {
+            return None;
+        }
+        let ids: Vec<_> = self.by_id.keys().copied().collect();
+        for id in &ids {
+            self.receive(*id, ReceiveStream::copy_out);
+        }
+        if !self.memory.is_exceeded() {
+            return None;
+        }
+        let unread = |id: &&StreamId| {
+            let stream = self.by_id.get(*id);
+            stream.is_some_and(|stream| stream.receive().unread().charge > 0)
+        };
+        let newest = |mine| {
+            let of_side = ids.iter().rev().filter(|id| self.is_mine(**id) == mine);
+            of_side.copied().find(|id| unread(&id))
+        };
+        newest(false).or_else(|| newest(true))
+    }
+
+    // Opening.
+
+    /// Notes that the opening chunk of a stream came.
+    pub(crate) fn on_opening(&mut self, id: StreamId) {
+        if let Some(stream) = self.by_id.get(&id) {
+            self.unopened.remove(&(stream.opened_at(), id));
+        }
+    }
+
+    /// Returns the time until which the opening chunk of a stream has to come.
+    pub(crate) fn unopened_until(&self) -> Option<Instant> {
+        let (since, _) = self.unopened.first()?;
+        Some(*since + MAX_UNOPENED)
+    }
+
+    /// Returns a stream whose opening chunk should have come by now.
+    pub(crate) fn overdue(&self, now: Instant) -> Option<StreamId> {
+        let (_, id) = self.unopened.first()?;
+        self.unopened_until().filter(|until| *until <= now)?;
+        Some(*id)
     }
 
     /// Returns the memory promised to streams beyond their own share.
@@ -383,6 +506,18 @@ fn place_of(id: StreamId) -> (usize, u64) {
     (usize::from(!is_clients), place)
 }
 
+/// Memory for each stream that the peer may open. A stream may use four times as much before its
+/// reader has taken any; few do at the same time.
+const MEMORY_EACH: u64 = BASE_CREDIT / 4;
+/// Streams that the peer may open even where memory is short: those of a busy browser.
+const LEAST_ALLOWED: u64 = 256;
+/// Payloads below this part of their buffer are copied out of it.
+const COPIED_PART: usize = 8;
+/// Payloads below this are copied where the buffer is not known.
+const SMALL_PAYLOAD: usize = 16 * 1024;
+/// Time for the opening chunk to come after the first of what follows it: it may have to be sent
+/// again over other links.
+const MAX_UNOPENED: Duration = Duration::from_secs(15);
 /// Streams that a side may open before it has heard the peer's hello.
 const INITIAL_STREAMS: u64 = 64;
 /// Gaps beside those that open streams explain.

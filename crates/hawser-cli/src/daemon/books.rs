@@ -207,6 +207,7 @@ pub(super) mod tests {
                 unsent: ByteCount::ZERO,
                 unacknowledged: ByteCount::ZERO,
                 credit_lent: ByteCount::ZERO,
+                held: ByteCount::ZERO,
             }),
         }
     }

@@ -44,7 +44,7 @@ pub(super) fn session(view: View, books: &Books, now: Instant) -> SessionStatus 
         status.bytes_sent = ByteCount::new(all.sent.saturating_sub(twice));
         status.bytes_received = ByteCount::new(all.received);
         status.unacknowledged_bytes = session.unacknowledged;
-        status.memory_bytes = session.unacknowledged + session.credit_lent;
+        status.memory_bytes = session.unacknowledged + session.unsent + session.held;
         status.counters = counters(session);
         status.stream_count = session.stream_count as u64;
         let streams = session.streams.iter();

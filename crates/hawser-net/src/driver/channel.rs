@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use hawser_channels::tcp_writer::{KernelState, Next, Step, TcpWriter};
 use hawser_session::seal::{RecordReader, Sealer};
-use hawser_session::{ChannelSpec, Outgoing, Side};
-use hawser_types::{ByteCount, ChannelId, Instant};
+use hawser_session::{ChannelSpec, Outgoing, ReadBuffer, Side};
+use hawser_types::{ChannelId, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Interval, MissedTickBehavior};
@@ -171,15 +171,15 @@ fn hand_over(shared: &Weak<Shared>, id: ChannelId, records: &mut Vec<Slice>) -> 
     true
 }
 
-/// A record, and the size of the buffer that it keeps alive.
+/// A record, and the buffer that it keeps alive.
 struct Slice {
     record: Bytes,
-    buffer: ByteCount,
+    buffer: ReadBuffer,
 }
 
 fn take_records(reader: &mut RecordReader, records: &mut Vec<Slice>) -> io::Result<()> {
     loop {
-        let buffer = reader.buffer_size();
+        let buffer = reader.read_buffer();
         match reader.next_record() {
             Ok(Some(record)) => records.push(Slice { record, buffer }),
             Ok(None) => return Ok(()),

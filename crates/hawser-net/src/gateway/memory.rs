@@ -3,8 +3,8 @@
 //! Half of it is for what comes and waits to be handed on, half for what is sent and not
 //! acknowledged. Each half is shared out so that what a session holds is never taken from it, and
 //! beyond that all may have the same: what a session's configuration asks for, at most a quarter of
-//! the half. Every session has a little besides: each of its streams its first 64 KiB of credit,
-//! and one chunk's worth of sending.
+//! the half. Every session has a little besides: a quarter of its share, or 1 MiB, for the first
+//! 64 KiB of credit of its streams, and one chunk's worth of sending.
 //!
 //! What the sessions' recorders may take comes off first; that is never more than a quarter.
 
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_session::SessionConfig;
+use hawser_session::{Session, SessionConfig};
 use hawser_types::{ByteCount, SessionId};
 use tokio::time::MissedTickBehavior;
 
@@ -56,7 +56,7 @@ pub(super) fn share_out(shared: &Shared, sessions: &HashMap<SessionId, Entry>) {
     // First no session may take more, so that what is counted is what is held.
     let held: Vec<_> = sessions
         .values()
-        .map(|entry| set(entry, 0, MIN_SENDING))
+        .map(|entry| entry.driver.with(|session, _| stop(session)))
         .collect();
     let received: Vec<u64> = held.iter().map(|(received, _)| *received).collect();
     let sent: Vec<u64> = held.iter().map(|(_, sent)| *sent).collect();
@@ -64,15 +64,17 @@ pub(super) fn share_out(shared: &Shared, sessions: &HashMap<SessionId, Entry>) {
     let send = level(half, most(config.send_memory), &sent);
     for (entry, (received, sent)) in sessions.values().zip(held) {
         let send = send.max(sent).max(MIN_SENDING);
-        set(entry, receive.max(received), send);
+        let receive = ByteCount::new(receive.max(received));
+        let send = ByteCount::new(send);
+        entry
+            .driver
+            .with(|session, now| session.set_memory(now, receive, send));
     }
 }
 
-/// Bounds a session's memory; gives what it holds.
-fn set(entry: &Entry, receive: u64, send: u64) -> (u64, u64) {
-    let (receive, send) = (ByteCount::new(receive), ByteCount::new(send));
-    let held = |session: &mut hawser_session::Session, now| session.set_memory(now, receive, send);
-    let (received, sent) = entry.driver.with(held);
+/// Lets a session take no more for now; returns what it holds.
+fn stop(session: &mut Session) -> (u64, u64) {
+    let (received, sent) = session.stop_lending(ByteCount::new(MIN_SENDING));
     (received.as_u64(), sent.as_u64())
 }
 

@@ -108,7 +108,7 @@ impl Session {
             Side::Gateway => 0,
         };
         self.commands.push_hello(Hello {
-            max_streams: self.config.max_streams,
+            max_streams: self.streams.allow_by_memory(),
             accepts_plain: self.config.plain,
             takes_datagrams: true,
             ends_halves: true,

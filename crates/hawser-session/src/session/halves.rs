@@ -15,7 +15,7 @@ use super::Session;
 use crate::error::PeerFault;
 use crate::event::Event;
 use crate::halves::EndedHalf;
-use crate::stream::Stream;
+use crate::stream::{ReceiveStream, Stream};
 use crate::unacknowledged::Dropped;
 
 impl Session {
@@ -49,7 +49,10 @@ impl Session {
         if stream.was_read_out() || stream.receive().is_discarding() {
             return;
         }
-        stream.receive_mut().discard();
+        self.streams.receive(id, ReceiveStream::discard);
+        let Some(stream) = self.streams.get_mut(id) else {
+            return;
+        };
         if stream.receive().is_complete() {
             stream.set_read_out();
             self.retire_if_over(id);
@@ -112,8 +115,11 @@ impl Session {
         if stream.receive().is_complete() || stream.was_read_out() {
             return Ok(());
         }
-        stream.receive_mut().on_reset(code);
         stream.set_read_out();
+        self.streams.receive(id, |receive| receive.on_reset(code));
+        let Some(stream) = self.streams.get(id) else {
+            return Ok(());
+        };
         if stream.peer_metadata().is_some() {
             self.events.push(Event::SendingReset(id, code));
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hawser_types::{ByteCount, ChannelId, Instant, LinkIndex, StreamId};
+use hawser_types::{ChannelId, Instant, LinkIndex, StreamId};
 use hawser_wire::{
     ChunkHeader, Command, Frame, FrameIterator, PathReport, RECORD_HEADER_LENGTH, StateFrame,
 };
@@ -12,36 +12,46 @@ use super::Session;
 use crate::channel::{Notice, Sent, stamp_of};
 use crate::error::{Misbehaviour, PeerFault};
 use crate::event::Event;
+use crate::read_buffers::ReadBuffer;
 use crate::reassembly::Inserted;
 use crate::seal::TAG_LENGTH;
 use crate::streams::Found;
 use crate::unacknowledged::ChunkKey;
 
 impl Session {
-    /// Takes in the opened body of a record that came on a channel, in a buffer of 128 KiB. An
-    /// error is the peer's fault: the session can't go on.
+    /// Takes in the opened body of a record that came on a channel, in memory of its own. Small
+    /// payloads are copied out of it. An error is the peer's fault: the session can't go on.
     pub fn handle_record(
         &mut self,
         now: Instant,
         id: ChannelId,
         body: Bytes,
     ) -> Result<(), PeerFault> {
-        self.handle_record_in(now, id, body, USUAL_BUFFER)
+        self.take_record(now, id, body, None)
     }
 
-    /// As [`Session::handle_record`], for a body that is a slice of a buffer of so many bytes.
+    /// As [`Session::handle_record`], for a body that is a slice of a buffer.
     ///
     /// A payload that waits for its reader keeps the whole buffer alive. So the session copies the
-    /// payloads that take less than an eighth of their buffer, and keeps slices of the others: the
-    /// memory of all of them is at most eight times what credit allows, and mostly the same.
+    /// payloads that take less than an eighth of their buffer, and counts the buffer of the others
+    /// once while any is left. All are copied while much is kept that nothing uses.
     pub fn handle_record_in(
         &mut self,
         now: Instant,
         id: ChannelId,
-        mut body: Bytes,
-        buffer: ByteCount,
+        body: Bytes,
+        buffer: ReadBuffer,
     ) -> Result<(), PeerFault> {
-        let copy_below = buffer.as_usize() / COPIED_PART;
+        self.take_record(now, id, body, Some(buffer))
+    }
+
+    fn take_record(
+        &mut self,
+        now: Instant,
+        id: ChannelId,
+        mut body: Bytes,
+        buffer: Option<ReadBuffer>,
+    ) -> Result<(), PeerFault> {
         let Some(channel) = self.channels.get_mut(id) else {
             return Ok(());
         };
@@ -68,7 +78,7 @@ impl Session {
                     if channel.is_some_and(|c| c.inbound_mut().on_chunk(now, payload.len())) {
                         self.channels.wake(id);
                     }
-                    self.on_chunk(now, header, payload, copy_below)?;
+                    self.on_chunk(now, header, payload, (id, buffer))?;
                 }
             }
         }
@@ -169,7 +179,7 @@ impl Session {
         now: Instant,
         header: ChunkHeader,
         payload: Bytes,
-        copy_below: usize,
+        (channel, buffer): (ChannelId, Option<ReadBuffer>),
     ) -> Result<(), PeerFault> {
         let id = header.stream;
         if id == StreamId::COMMANDS {
@@ -182,10 +192,6 @@ impl Session {
         let Some(stream) = self.streams.get_mut(id) else {
             return Ok(());
         };
-        let payload = match payload.len() < copy_below {
-            true => Bytes::copy_from_slice(&payload),
-            false => payload,
-        };
         if stream.is_abandoned() && !payload.is_empty() && stream.send().is_acknowledged() {
             self.reset(now, id, 0);
             return Ok(());
@@ -196,28 +202,46 @@ impl Session {
             }
             return Ok(());
         }
-        let was_complete = stream.receive().is_complete();
-        let inserted = stream.receive_mut().on_chunk(&header, payload);
-        match inserted.map_err(PeerFault::Misbehaved)? {
-            Inserted::Duplicate => self.counters.duplicates_received += 1,
-            Inserted::New => {
-                let receive = stream.receive();
-                let ends = receive.is_complete() && !was_complete;
-                let is_readable = receive.ready_bytes() > 0 || ends;
-                if receive.has_too_many_holes() {
-                    self.reset(now, id, crate::CODE_LIMIT_REACHED);
-                    self.events
-                        .push(Event::Reset(id, crate::CODE_LIMIT_REACHED));
-                    return Ok(());
-                }
+        let payload = self.streams.keep(channel, payload, buffer);
+        let taken = self.streams.receive(id, |receive| {
+            let was_complete = receive.is_complete();
+            let inserted = receive.on_chunk(&header, payload)?;
+            let ends = receive.is_complete() && !was_complete;
+            let is_readable = receive.ready_bytes() > 0 || ends;
+            Ok((inserted, is_readable, receive.has_too_many_holes()))
+        });
+        match taken.transpose().map_err(PeerFault::Misbehaved)? {
+            None | Some((Inserted::Duplicate, ..)) => self.counters.duplicates_received += 1,
+            Some((Inserted::New, _, true)) => {
+                self.reset_at_limit(now, id);
+                return Ok(());
+            }
+            Some((Inserted::New, is_readable, false)) => {
                 self.on_opening(&header);
                 if is_readable {
                     self.events.push(Event::Readable(id));
+                }
+                while let Some(id) = self.streams.next_beyond_memory() {
+                    self.reset_at_limit(now, id);
                 }
             }
         }
         self.after_chunk(id);
         Ok(())
+    }
+
+    /// Resets streams whose opening chunk should have come by now.
+    pub(super) fn reset_unopened(&mut self, now: Instant) {
+        while let Some(id) = self.streams.overdue(now) {
+            self.reset_at_limit(now, id);
+        }
+    }
+
+    /// Resets a stream that went beyond a limit of this side.
+    fn reset_at_limit(&mut self, now: Instant, id: StreamId) {
+        let code = crate::CODE_LIMIT_REACHED;
+        self.reset(now, id, code);
+        self.events.push(Event::Reset(id, code));
     }
 
     /// Takes note of the metadata of an opening chunk. True if it is the first one of its stream.
@@ -234,6 +258,7 @@ impl Session {
             self.events.push(Event::StreamOpened(id));
             // The application did not know the stream when the peer stopped it.
             let stopped = stream.stop_code();
+            self.streams.on_opening(id);
             self.events
                 .extend(stopped.map(|code| Event::Stopped(id, code)));
         }
@@ -318,8 +343,3 @@ impl Session {
         }
     }
 }
-
-/// Payloads below this part of their buffer are copied out of it.
-const COPIED_PART: usize = 8;
-/// Size of the buffers of drivers that do not say it.
-const USUAL_BUFFER: ByteCount = ByteCount::from_kib(128);

@@ -100,6 +100,7 @@ impl Session {
             return;
         };
         self.counters.channels_lost += 1;
+        self.streams.forget_channel(id);
         self.recorder.on_lost(now, &channel);
         let silence = channel.path().silence();
         self.links

@@ -33,6 +33,7 @@ impl Session {
             unsent: ByteCount::new(unsent.sum()),
             unacknowledged: ByteCount::new(self.unacknowledged.bytes()),
             credit_lent: self.streams.lent(),
+            held: self.streams.held() + ByteCount::from(self.datagrams.memory()),
         }
     }
 

@@ -8,7 +8,7 @@ use super::Session;
 use crate::error::{OpenError, PeerFault, StreamError};
 use crate::event::Event;
 use crate::read_outcome::ReadOutcome;
-use crate::stream::Stream;
+use crate::stream::{ReceiveStream, Stream};
 use crate::unacknowledged::Dropped;
 
 impl Session {
@@ -118,8 +118,9 @@ impl Session {
         id: StreamId,
         max: usize,
     ) -> Result<ReadOutcome, StreamError> {
-        let stream = self.streams.open_mut(id)?;
-        let Some((offset, bytes)) = stream.receive_mut().read(max.max(1)) else {
+        let taken = self.streams.receive(id, |receive| receive.read(max.max(1)));
+        let Some((offset, bytes)) = taken.flatten() else {
+            let stream = self.streams.open_mut(id)?;
             if let Some(code) = stream.receive().reset_code() {
                 return Err(StreamError::Reset(code));
             }
@@ -158,7 +159,8 @@ impl Session {
 
     /// Reads the stream's bytes as they come from now on, each with its position.
     pub fn set_unordered(&mut self, id: StreamId) -> Result<(), StreamError> {
-        self.streams.open_mut(id)?.receive_mut().set_unordered();
+        let changed = self.streams.receive(id, ReceiveStream::set_unordered);
+        changed.ok_or(StreamError::Unknown(id))?;
         Ok(())
     }
 
@@ -170,20 +172,23 @@ impl Session {
     }
 
     /// Lends at most `receive` to streams beyond their own 64 KiB from now on, and lets at most
-    /// `send` be unacknowledged. Returns how much of either is in use; memory above the bound is
-    /// given back as streams end and the peer acknowledges.
-    pub fn set_memory(
-        &mut self,
-        now: Instant,
-        receive: ByteCount,
-        send: ByteCount,
-    ) -> (ByteCount, ByteCount) {
+    /// `send` be unacknowledged; memory above the bound is given back as streams end and the peer
+    /// acknowledges. What came and was not read may take a quarter more than `receive`, or 1 MiB
+    /// more: the newest streams beyond that are reset.
+    pub fn set_memory(&mut self, now: Instant, receive: ByteCount, send: ByteCount) {
         self.streams.set_memory(receive);
         let more = send > self.config.send_memory;
         self.config.send_memory = send;
         if more {
             self.schedule(now);
         }
+    }
+
+    /// Lends nothing more to streams, and lets no more than `send` be unacknowledged, until the
+    /// next [`Session::set_memory`]. Returns what is lent and what is unacknowledged.
+    pub fn stop_lending(&mut self, send: ByteCount) -> (ByteCount, ByteCount) {
+        self.streams.stop_lending();
+        self.config.send_memory = send;
         let unacknowledged = ByteCount::new(self.unacknowledged.bytes());
         (self.streams.lent(), unacknowledged)
     }

@@ -5,6 +5,7 @@ mod deadlock;
 mod early_ends;
 mod govern;
 mod halves;
+mod memory;
 mod pair;
 mod pause;
 mod pipe;

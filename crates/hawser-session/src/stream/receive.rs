@@ -4,7 +4,7 @@ use hawser_wire::ChunkHeader;
 
 use crate::BASE_CREDIT;
 use crate::error::Misbehaviour;
-use crate::reassembly::{Inserted, Reassembly, charge};
+use crate::reassembly::{Arrived, Inserted, Reassembly, charge};
 
 /// The receiving direction of one stream: reassembly, and how much the peer may send.
 #[derive(Debug)]
@@ -21,6 +21,15 @@ pub(crate) struct ReceiveStream {
     discards: bool,
     /// The code with which the peer ended this direction before its end.
     reset: Option<u32>,
+}
+
+/// What came and was not read, of one stream or of several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unread {
+    /// Credit that it uses.
+    pub(crate) charge: u64,
+    /// Part of that which keeps no read buffer alive.
+    pub(crate) own: u64,
 }
 
 /// The memory that the streams of a session share beyond what each has of its own.
@@ -79,6 +88,11 @@ impl Pool {
         self.capacity / 32
     }
 
+    /// Returns what it may lend, lent or not.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
     fn is_short(&self) -> bool {
         self.lent > self.capacity / 4 * 3
     }
@@ -104,8 +118,9 @@ impl ReceiveStream {
     pub(crate) fn on_chunk(
         &mut self,
         header: &ChunkHeader,
-        payload: Bytes,
+        payload: impl Into<Arrived>,
     ) -> Result<Inserted, Misbehaviour> {
+        let payload = payload.into();
         let cost = charge(payload.len());
         let length = payload.len() as u64;
         let inserted = self
@@ -222,6 +237,19 @@ impl ReceiveStream {
     /// Returns the bytes that came, each counted once.
     pub(crate) fn received(&self) -> u64 {
         self.received
+    }
+
+    /// Returns what lies here and was not read.
+    pub(crate) fn unread(&self) -> Unread {
+        Unread {
+            charge: self.used - self.released,
+            own: self.reassembly.own_charge(),
+        }
+    }
+
+    /// Copies what lies here out of read buffers.
+    pub(crate) fn copy_out(&mut self) {
+        self.reassembly.copy_out();
     }
 
     /// The limit that the peer was told, or is to be told.

@@ -12,7 +12,7 @@ use hawser_wire::{
     StateFrame,
 };
 
-use crate::{ChannelSpec, Event, Outgoing, Session, SessionConfig, Side};
+use crate::{ChannelSpec, Event, Outgoing, ReadBuffer, Session, SessionConfig, Side};
 
 pub(super) const HELLO: Command = Command::Hello(Hello {
     max_streams: 9,
@@ -458,8 +458,11 @@ fn reads_a_slice(buffer: usize) -> bool {
     body.extend_from_slice(&[7; 4096]);
     let body = body.freeze();
     let memory = body.as_ptr_range();
-    let size = ByteCount::from(buffer);
-    s.handle_record_in(now, ChannelId::new(0), body.clone(), size)
+    let buffer = ReadBuffer {
+        number: 1,
+        size: ByteCount::from(buffer),
+    };
+    s.handle_record_in(now, ChannelId::new(0), body.clone(), buffer)
         .unwrap();
     match s.read(now, header.stream, usize::MAX) {
         Ok(crate::ReadOutcome::Data(0, bytes)) => memory.contains(&bytes.as_ptr()),

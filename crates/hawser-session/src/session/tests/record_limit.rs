@@ -293,7 +293,10 @@ fn a_record_beyond_the_limit_is_not_sent_and_ends_the_session() {
 #[test]
 fn a_record_number_fits_beside_the_largest_chunk() {
     let mut head = BytesMut::new();
-    put_record_number(Some(hawser_types::RecordNumber::new((1 << 62) - 2)), &mut head);
+    put_record_number(
+        Some(hawser_types::RecordNumber::new((1 << 62) - 2)),
+        &mut head,
+    );
     let largest = 65_536 + MAX_OPEN_METADATA + 1 + 3 * 8 + 2;
     assert!(head.len() + largest + crate::outgoing::MAX_STATE_FRAME < MAX_BODY);
 }

@@ -55,6 +55,7 @@ fn snapshot(channels: Vec<ChannelSnapshot>, links: Vec<LinkSnapshot>) -> Session
         unsent: ByteCount::ZERO,
         unacknowledged: ByteCount::ZERO,
         credit_lent: ByteCount::ZERO,
+        held: ByteCount::ZERO,
     }
 }
 
