@@ -52,8 +52,8 @@ impl ReadBuffers {
         pin
     }
 
-    /// Returns the bytes of the buffers that payloads keep alive, or some more: the latest buffer of
-    /// each channel counts even where no payload is left.
+    /// Returns the bytes of the buffers that payloads keep alive, or some more: the latest buffer
+    /// of each channel counts even where no payload is left.
     pub(crate) fn at_most(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }

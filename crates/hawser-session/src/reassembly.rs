@@ -24,8 +24,8 @@ pub(crate) struct Reassembly {
     end: Option<u64>,
 }
 
-/// A chunk's payload that came, with its hold on the buffer that it is a slice of. Without one its memory is
-/// its own.
+/// A chunk's payload that came, with its hold on the buffer that it is a slice of. Without one its
+/// memory is its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrived {
     bytes: Bytes,
