@@ -13,11 +13,11 @@ use hawser_front::gateway::{
 };
 use hawser_front::transport::DialError;
 use hawser_net::gateway::Incoming;
-use hawser_net::links::list_links;
 
 use crate::args::ServeArgs;
 use crate::daemon::gateway::far_end::FarEnd;
 use crate::daemon::gateway::measure;
+use crate::daemon::gateway::own::GatewayAddresses;
 use crate::setup::Setup;
 
 /// Runs the gateway until it is asked to end.
@@ -44,15 +44,14 @@ pub(crate) async fn run(setup: &Setup, args: &ServeArgs) -> anyhow::Result<()> {
 
 /// Returns the relay that connects to destinations, with the destinations that it may reach.
 async fn relay(config: &ServeConfig) -> anyhow::Result<Relay<impl Connect>> {
-    let links = list_links().await?;
-    let own: Vec<IpAddr> = links.into_iter().flat_map(|link| link.addresses).collect();
+    let own = GatewayAddresses::follow(&config.advertise).await?;
     let allowed = config
         .allow_destination
         .iter()
         .map(|net| Cidr::new(net.addr(), net.prefix_len()));
     let policy = DestinationPolicy::new(
         allowed.collect::<Result<_, _>>()?,
-        move |address: IpAddr| own.contains(&address),
+        move |address: IpAddr| own.contains(address),
     );
     let limits = ClientLimits {
         connects_per_second: config.limits.connects_per_second,

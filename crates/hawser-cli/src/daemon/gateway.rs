@@ -3,3 +3,4 @@
 pub(crate) mod door;
 pub(crate) mod far_end;
 pub(crate) mod measure;
+pub(crate) mod own;

@@ -270,7 +270,7 @@ pub(crate) fn links(names: &[&str]) -> Neighbour {
 }
 
 /// Adds a link to a neighbour, with addresses in 10.`net`.0.0/24.
-fn add_link(neighbour: &Neighbour, net: u8, name: &str) {
+pub(crate) fn add_link(neighbour: &Neighbour, net: u8, name: &str) {
     ip(&format!("link add {name} type veth peer name far"));
     neighbour.take("far");
     neighbour.ip(&format!("link set far name {name} up"));

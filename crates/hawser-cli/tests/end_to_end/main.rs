@@ -14,6 +14,7 @@ mod gateway;
 mod ledger;
 mod manual;
 mod origin;
+mod own_addresses;
 mod peer;
 mod program;
 mod rules;

@@ -8,7 +8,12 @@ use super::program::Ended;
 
 /// Serves `GET /N` with N bytes of a known pattern, until the test ends.
 pub(crate) fn start() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    start_at("127.0.0.1:0")
+}
+
+/// The same at an address of this thread's network namespace.
+pub(crate) fn start_at(address: &str) -> SocketAddr {
+    let listener = TcpListener::bind(address).unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -50,6 +55,18 @@ pub(crate) fn fetch(proxy: &str, origin: SocketAddr, size: usize) -> Result<Vec<
         true => Ok(output.stdout),
         false => Err(Ended::of(output)),
     }
+}
+
+/// The status that an HTTP proxy, such as `http://127.0.0.1:1080`, answers with; 0 for none.
+pub(crate) fn status_of(proxy: &str, url: &str) -> u16 {
+    let output = Command::new("curl")
+        .args(["--silent", "--max-time", "30", "--output", "/dev/null"])
+        .args(["--write-out", "%{http_code}", "--noproxy", "", "--proxy"])
+        .args([proxy, url])
+        .output()
+        .expect("this test needs curl");
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.parse().unwrap_or(0)
 }
 
 /// Whether there is no curl here; says so, for the runner to count the test as skipped.

@@ -177,4 +177,4 @@ pub(super) fn subscribe() -> Result<
 /// How long events are collected before the list is read again.
 const DEBOUNCE: Duration = Duration::from_millis(20);
 /// After something that should not happen.
-const RESTART_PAUSE: Duration = Duration::from_secs(1);
+pub(super) const RESTART_PAUSE: Duration = Duration::from_secs(1);

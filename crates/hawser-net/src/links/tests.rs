@@ -301,3 +301,50 @@ async fn find_tunnels() {
     ip("-6 route add ::/1 dev vpn");
     until(&mut links, |links| held(links) == [false, true]).await;
 }
+
+#[test]
+fn an_address_is_own_from_when_it_comes_until_it_goes() {
+    in_namespace(
+        "links::tests::an_address_is_own_from_when_it_comes_until_it_goes",
+        || {
+            tokio::runtime::Runtime::new()
+                .unwrap()
+                .block_on(follow_own_addresses());
+        },
+    );
+}
+
+async fn follow_own_addresses() {
+    let own = OwnAddresses::follow().await.unwrap();
+    let becomes = async |address: &str, wanted: bool| {
+        let address = address.parse().unwrap();
+        let waited = timeout(Duration::from_secs(10), async {
+            while own.contains(address) != wanted {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        assert!(waited.await.is_ok(), "{address} is own: {wanted}");
+    };
+    ip("link add left type veth peer name right");
+    assert!(!own.contains("11.9.0.1".parse().unwrap()));
+    for (shown, address) in [
+        ("11.9.0.1/24", "11.9.0.1"),
+        ("11.9.0.1/24", "::ffff:11.9.0.1"),
+        // The links' list leaves these out: nothing goes out by them.
+        ("11.9.0.2/32 scope host", "11.9.0.2"),
+        ("169.254.9.9/16 scope link", "169.254.9.9"),
+        ("2600::7/64", "2600::7"),
+        ("2600::7/64", "2600::"),
+    ] {
+        // The link is down, where IPv6 addresses stay tentative.
+        ip(&format!("address add {shown} dev left"));
+        becomes(address, true).await;
+        let plain = shown.split(' ').next().unwrap();
+        ip(&format!("address del {plain} dev left"));
+        becomes(address, false).await;
+    }
+    ip("address add 11.9.0.1/24 dev left");
+    becomes("11.9.0.1", true).await;
+    ip("link del left");
+    becomes("11.9.0.1", false).await;
+}
