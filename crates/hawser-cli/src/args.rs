@@ -226,9 +226,15 @@ pub(crate) struct UpArgs {
     /// Use this interface and no others, also when it comes later; may be repeated [default: all]
     #[arg(long = "link", value_name = "NAME", value_parser = link_name)]
     pub(crate) links: Vec<String>,
-    /// Let --listen be an address that other machines reach; the port asks for no password
+    /// Let --listen be an address that other machines reach; needs --password-file or --no-password
     #[arg(long)]
     pub(crate) allow_lan: bool,
+    /// Ask every client of the port for the user name and password in this file: USER:PASSWORD
+    #[arg(long, value_name = "FILE", conflicts_with = "no_password")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// Ask for no password, even where other machines reach the port
+    #[arg(long)]
+    pub(crate) no_password: bool,
     /// Choose links for connections that go straight by this policy: auto, max-throughput,
     /// round-robin, weighted-round-robin or only-one [default: auto]
     #[arg(long, value_name = "NAME")]
@@ -408,6 +414,14 @@ impl UpArgs {
             config.gateway.clone_from(&self.gateway);
         }
         config.allow_lan |= self.allow_lan;
+        if self.password_file.is_some() {
+            config.password_file.clone_from(&self.password_file);
+            config.no_password = false;
+        }
+        if self.no_password {
+            config.password_file = None;
+            config.no_password = true;
+        }
         config.web = self.web.or(config.web);
     }
 }

@@ -380,6 +380,23 @@ fn a_port_open_to_others_needs_leave() {
 }
 
 #[test]
+fn a_port_open_to_others_needs_a_password_or_leave_to_have_none() {
+    let lacks = |more: &str| {
+        let text = format!("up = {{ listen = \"0.0.0.0:1080\", allow-lan = true{more} }}");
+        parse(&text).up.lacks_password()
+    };
+    assert!(lacks(""));
+    assert!(lacks(", no-password = false"));
+    assert!(!lacks(", no-password = true"));
+    assert!(!lacks(", password-file = \"/run/p\""));
+    assert!(!parse("up.allow-lan = true").up.lacks_password());
+    let both = "up = { password-file = \"p\", no-password = true }";
+    let refused = Config::parse("f", both).unwrap_err().to_string();
+    assert!(refused.contains("up.no-password"), "{refused}");
+    assert!(refused.contains("no password-file beside it"), "{refused}");
+}
+
+#[test]
 fn every_file_of_the_corpus_is_read_without_a_panic() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/config");
     let mut files = 0;

@@ -1,4 +1,5 @@
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 use crate::document::Section;
 use crate::link::{LINK_NAME, read_link_name};
@@ -15,9 +16,14 @@ pub struct UpConfig {
     pub links: Vec<String>,
     /// `gateway`: an invite or `@FILE` with one. None by default: the gateway enrolled with before.
     pub gateway: Option<GatewaySource>,
-    /// `allow-lan`: allows a `listen` address that other machines reach. The port asks for no
-    /// password, so the default is no.
+    /// `allow-lan`: allows a `listen` address that other machines reach, with a password. Default:
+    /// no.
     pub allow_lan: bool,
+    /// `password-file`: file with one line `USER:PASSWORD`, which the port asks every client for.
+    /// None by default.
+    pub password_file: Option<PathBuf>,
+    /// `no-password`: lets other machines use the port without a password. Default: no.
+    pub no_password: bool,
     /// `web`: address of the dashboard. None by default: it is off.
     pub web: Option<SocketAddr>,
 }
@@ -25,7 +31,17 @@ pub struct UpConfig {
 impl UpConfig {
     /// Tells whether the port would be open to other machines without permission.
     pub fn is_exposed(&self) -> bool {
-        !self.listen.ip().to_canonical().is_loopback() && !self.allow_lan
+        self.is_reachable() && !self.allow_lan
+    }
+
+    /// Tells whether the port would ask other machines for no password although that was not
+    /// allowed.
+    pub fn lacks_password(&self) -> bool {
+        self.is_reachable() && self.password_file.is_none() && !self.no_password
+    }
+
+    fn is_reachable(&self) -> bool {
+        !self.listen.ip().to_canonical().is_loopback()
     }
 }
 
@@ -36,6 +52,8 @@ impl Default for UpConfig {
             links: Vec::new(),
             gateway: None,
             allow_lan: false,
+            password_file: None,
+            no_password: false,
             web: None,
         }
     }
@@ -45,7 +63,15 @@ impl TryFrom<Section<'_>> for UpConfig {
     type Error = ConfigError;
 
     fn try_from(section: Section<'_>) -> Result<Self, ConfigError> {
-        section.allow_only(&["listen", "links", "gateway", "allow-lan", "web"])?;
+        section.allow_only(&[
+            "listen",
+            "links",
+            "gateway",
+            "allow-lan",
+            "password-file",
+            "no-password",
+            "web",
+        ])?;
         let mut config = Self::default();
         if let Some(field) = section.field("listen") {
             config.listen = read_listen(&field)?;
@@ -62,6 +88,16 @@ impl TryFrom<Section<'_>> for UpConfig {
         }
         if let Some(field) = section.field("allow-lan") {
             config.allow_lan = field.boolean()?;
+        }
+        if let Some(field) = section.field("password-file") {
+            let read = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
+            config.password_file = Some(field.parse_with(read, "the path of a file")?);
+        }
+        if let Some(field) = section.field("no-password") {
+            config.no_password = field.boolean()?;
+            if config.no_password && config.password_file.is_some() {
+                return Err(field.wrong("false, or no password-file beside it"));
+            }
         }
         config.web = read_web(&section)?;
         Ok(config)

@@ -21,6 +21,7 @@ use crate::either::{EitherStream, Loss, dial_either};
 use crate::near::Neighbourhood;
 use crate::peer::{PeerSessions, Peers, Remote, Sessions};
 use crate::resolve::{Resolve, SystemResolver};
+use crate::this_machine::ThisMachine;
 use crate::transport::{DialError, Dialer};
 
 /// Opens connections over links with `V`, whose names `R` resolves; where a [`SharedDirector`] so
@@ -36,6 +37,7 @@ pub struct ConnectionDialer<
     neighbourhood: Neighbourhood<V>,
     gateway: Option<P::Way>,
     peers: Option<Peers<P>>,
+    machine: ThisMachine,
 }
 
 /// What a [`ConnectionDialer`] opens: over one link, or over a session.
@@ -60,6 +62,12 @@ impl ConnectionDialer {
             ..Self::with(director, TcpVia::new(mptcp), resolver, options)
         }
     }
+
+    /// Opens no connection to `machine` for an application that runs elsewhere.
+    #[must_use]
+    pub fn guarding(self, machine: ThisMachine) -> Self {
+        Self { machine, ..self }
+    }
 }
 
 impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
@@ -71,6 +79,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
             links,
             gateway: None,
             peers: None,
+            machine: ThisMachine::default(),
         }
     }
 
@@ -139,6 +148,7 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
                     return self.dial_over_gateway(gateway, to, &decision).await;
                 }
                 (Decision::Links(decision), Some(addresses)) => {
+                    let addresses = self.machine.admitted(origin, addresses)?;
                     let decided = Decided { decision, changes };
                     let dialed = self.links.dial_decided(request, addresses, decided).await;
                     return dialed.map(EitherStream::Direct);
@@ -160,7 +170,9 @@ impl<V: Via, R: Resolve, P: Sessions> ConnectionDialer<V, R, P> {
         destination: &Destination,
         origin: &Origin,
     ) -> Result<Opened<V, P>, DialError> {
+        // On exactly the addresses that are connected to, whatever the name means a moment later.
         let addresses = self.links.resolve(destination).await?;
+        let addresses = self.machine.admitted(origin, addresses)?;
         let request: ConnectionRequest = resolved(origin.towards(destination), &addresses);
         let dialed = self.links.dial(request, addresses).await;
         dialed.map(EitherStream::Direct)
@@ -235,6 +247,7 @@ where
         let peers = self.peers();
         if let Some(peers) = peers
             && let Some(way) = peers.way(destination, origin)
+            && self.machine.admits(origin, way.0)
         {
             return self.dial_by_peer(peers, way, (destination, origin)).await;
         }

@@ -7,7 +7,7 @@ use crate::gateway::Cidr;
 use crate::proxy::http::{
     Body, Framing, HeadScanner, RequestHead, Run, Target, parse_request, parse_response,
 };
-use crate::proxy::{Parse, Protocol, socks4, socks5};
+use crate::proxy::{Credentials, Parse, Protocol, socks4, socks5};
 
 /// Whatever decodes encodes to something that decodes to the same.
 pub fn fuzz_destination(data: &[u8]) {
@@ -34,7 +34,7 @@ pub fn fuzz_socks5(data: &[u8]) {
     if let Some(&first) = data.first() {
         let _ = Protocol::detect(first);
     }
-    let after = match socks5::parse_greeting(data) {
+    let after = match socks5::parse_greeting(data, socks5::Method::None) {
         Parse::Parsed { consumed, .. } => {
             assert!(consumed <= data.len());
             data.get(consumed..).unwrap_or_default()
@@ -42,6 +42,9 @@ pub fn fuzz_socks5(data: &[u8]) {
         Parse::Incomplete | Parse::Malformed(_) => data,
     };
     check_prefix(after, socks5::parse_request);
+    if let Ok(credentials) = Credentials::parse("fuzz:fuzz") {
+        check_prefix(data, |bytes| socks5::parse_login(bytes, &credentials));
+    }
 }
 
 /// A datagram's payload is the end of what came, and its destination one that can be told.

@@ -1,6 +1,5 @@
 //! What a gateway does with the streams that its clients open: checks, connects, relays.
 
-mod address;
 mod cidr;
 mod client;
 mod config;
@@ -9,8 +8,8 @@ mod policy;
 mod serve;
 mod stats;
 
+pub use crate::address::Refusal;
 pub use crate::incoming::IncomingStream;
-pub use address::Refusal;
 pub use cidr::{Cidr, CidrError};
 pub use client::{ClientId, ClientLimits, LimitReason};
 pub use config::{DatagramOptions, GatewayConfig};

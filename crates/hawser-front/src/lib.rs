@@ -1,5 +1,6 @@
 //! Where traffic comes in and goes out: the proxy port and the gateway.
 
+mod address;
 pub mod bonded;
 pub mod connect;
 pub mod connection;
@@ -20,4 +21,5 @@ pub mod resolve;
 mod tally;
 #[cfg(test)]
 mod testing;
+pub mod this_machine;
 pub mod transport;

@@ -7,6 +7,7 @@
 
 mod config;
 mod context;
+mod credentials;
 mod detect;
 mod dispatch;
 mod exchange;
@@ -23,6 +24,7 @@ mod udp_associate;
 
 pub use config::{DEFAULT_LISTEN, DEFAULT_MAX_ASSOCIATIONS, DEFAULT_MAX_CONNECTIONS, ProxyConfig};
 pub(crate) use context::{Context, Guarded};
+pub use credentials::{Credentials, CredentialsError};
 pub use detect::Protocol;
 pub use parse::{Malformed, Parse};
 pub(crate) use server::accept_all;

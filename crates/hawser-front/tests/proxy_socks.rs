@@ -308,11 +308,11 @@ async fn an_address_of_the_network_is_refused_unless_allowed() {
         listen: "0.0.0.0:0".parse().unwrap(),
         ..ProxyConfig::default()
     };
-    let refused = ProxyServer::bind(config, dialer()).await;
+    let refused = ProxyServer::bind(config.clone(), dialer()).await;
     assert!(matches!(refused, Err(ProxyError::NotLoopback { .. })));
     let allowed = ProxyConfig {
         allow_lan: true,
-        ..config
+        ..config.clone()
     };
     assert!(ProxyServer::bind(allowed, dialer()).await.is_ok());
     let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();

@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
@@ -34,7 +36,8 @@ fn every_form_that_scripts_use_is_taken() {
          --invite-file /run/i --allow-destination 10.0.0.0/8 --allow-destination fd00::/8",
         "up",
         "up --gateway hawser://gw:7443/#abc --listen 127.0.0.1:1080 --link eth0 --link wwan0",
-        "up --gateway @/run/i --allow-lan",
+        "up --gateway @/run/i --allow-lan --password-file /run/p",
+        "up --listen 0.0.0.0:1080 --allow-lan --no-password",
         "up --web 127.0.0.1:7480",
         "serve --web [::1]:0",
         "web",
@@ -113,6 +116,18 @@ fn flags_go_over_the_file() {
     assert_eq!(config.links, ["lan0"]);
     assert!(config.allow_lan);
     assert_eq!(config.web.map(|web| web.port()), Some(1));
+    for (line, file, none) in [
+        ("up --password-file p", Some("p"), false),
+        ("up --no-password", None, true),
+        ("up --password-file q", Some("q"), false),
+    ] {
+        let Command::Up(up) = command(line) else {
+            panic!("another command");
+        };
+        up.apply_to(&mut config, &mut ConnectionConfig::default());
+        let told = config.password_file.as_deref().and_then(Path::to_str);
+        assert_eq!((told, config.no_password), (file, none), "{line}");
+    }
 
     let mut config = ServeConfig::default();
     let line = "serve --listen 1.2.3.4:5 --advertise a:1 --allow-destination 127.0.0.1";

@@ -10,8 +10,9 @@ use hawser_front::connection::{SharedDirector, Who};
 use hawser_front::datagram::DatagramPorts;
 use hawser_front::dialer::ConnectionDialer;
 use hawser_front::proxy::{ProxyConfig, ProxyServer};
+use hawser_front::this_machine::ThisMachine;
 use hawser_net::client::Client;
-use hawser_net::links::LinkMonitor;
+use hawser_net::links::{LinkMonitor, OwnAddresses};
 
 use crate::args::UpArgs;
 use crate::daemon::Daemon;
@@ -20,13 +21,14 @@ use crate::daemon::proxy::captured::{Capturing, Scope};
 use crate::daemon::proxy::direct::{ConnectionRules, Direct};
 use crate::daemon::proxy::links::Links;
 use crate::daemon::proxy::live_rules::LiveRules;
+use crate::daemon::proxy::password;
 use crate::daemon::proxy::peering::{self, Peering};
 use crate::daemon::proxy::rules::{Keeping, LinkRuleStore};
 use crate::daemon::proxy::session::{Choice, Target};
 use crate::daemon::proxy::subject::ClientSubject;
 use crate::daemon::web::Web;
 use crate::rule_files::RuleFiles;
-use crate::setup::{Setup, missing_links};
+use crate::setup::{Setup, Usage, missing_links};
 
 /// Runs the proxy until it is asked to end.
 pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
@@ -36,6 +38,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     let mut whole = setup.config.clone();
     args.apply_to(&mut whole.up, &mut whole.connection);
     let config = whole.up.clone();
+    let proxy = proxy_config(&config)?;
     let daemon = Daemon::start(&setup.state, Role::Client)?;
     let web = Web::start(config.web, &setup.state, &daemon)?;
     let (_monitor, links) = LinkMonitor::start()
@@ -44,7 +47,9 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     if let Some(missing) = missing_links(&config.links, &links.borrow()) {
         tracing::warn!("{missing}; as soon as it comes it is used");
     }
-    let proxy = proxy_config(&config);
+    let own = OwnAddresses::follow()
+        .await
+        .context("can't follow this machine's addresses")?;
     let live_rules = LiveRules::follow(RuleFiles::of(setup))?;
     let rules = LinkRuleStore::open(&setup.config, &setup.state);
     for peer in &args.peers {
@@ -71,6 +76,7 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
         connection_rules: live_rules.subscribe(),
         capture: args.capture.as_ref(),
         gateway: gateway.as_ref(),
+        machine: ThisMachine::new(own),
     };
     let served = way.serve(&daemon, proxy, subject).await;
     if let Some(gateway) = gateway {
@@ -80,12 +86,23 @@ pub(crate) async fn run(setup: &Setup, args: &UpArgs) -> anyhow::Result<()> {
     served
 }
 
-fn proxy_config(config: &UpConfig) -> ProxyConfig {
-    ProxyConfig {
+/// Reads what the port needs, so that a mistake is told before anything is opened.
+fn proxy_config(config: &UpConfig) -> anyhow::Result<ProxyConfig> {
+    if config.allow_lan && config.lacks_password() {
+        let listen = config.listen;
+        let problem = format!(
+            "other machines can reach {listen}: name a --password-file that clients have to know \
+             the content of, or allow all of them with --no-password"
+        );
+        return Err(Usage(problem).into());
+    }
+    let file = config.password_file.as_deref();
+    Ok(ProxyConfig {
         listen: config.listen,
         allow_lan: config.allow_lan,
+        credentials: file.map(password::read).transpose()?.map(Arc::new),
         ..ProxyConfig::default()
-    }
+    })
 }
 
 /// The gateway that this machine has enrolled with.
@@ -131,6 +148,7 @@ struct Serving<'a> {
     connection_rules: ConnectionRules,
     capture: Option<&'a Scope>,
     gateway: Option<&'a Enrolled>,
+    machine: ThisMachine,
 }
 
 impl Serving<'_> {
@@ -160,19 +178,21 @@ impl Serving<'_> {
             subject.client = Some(Arc::downgrade(&gateway.client));
             subject.peer.clone_from(&gateway.peer);
         }
+        let datagrams = direct.datagrams().guarding(self.machine.clone());
         let port = Port {
             daemon,
             proxy,
             subject,
             datagrams: match &by_gateway {
-                Some(it) => it.datagrams(direct.datagrams(), director.clone()),
-                None => Arc::new(direct.datagrams()),
+                Some(it) => it.datagrams(datagrams, director.clone()),
+                None => Arc::new(datagrams),
             },
         };
         let dialer = direct.dialer(
             by_gateway.as_ref().map(ByGateway::dialer),
             peering.as_ref().map(Peering::peers),
         );
+        let dialer = dialer.guarding(self.machine.clone());
         let served = self.serve_by(dialer, director, port).await;
         if let Some(peering) = peering {
             peering.sessions.close(END_PATIENCE).await;

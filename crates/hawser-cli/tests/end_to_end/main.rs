@@ -11,6 +11,7 @@ mod events;
 mod families;
 mod files;
 mod gateway;
+mod lan;
 mod ledger;
 mod manual;
 mod origin;

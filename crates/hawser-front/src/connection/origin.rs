@@ -22,6 +22,9 @@ pub struct Origin {
     pub cgroup: Option<String>,
     /// The class that it marks its packets with (RFC 2474), 0 to 63.
     pub dscp: Option<u8>,
+    /// It runs on another machine, so that this one's own services are closed to it
+    /// ([`ThisMachine`](crate::this_machine::ThisMachine)).
+    pub is_elsewhere: bool,
     /// The search for the process's name, where that is not known: it goes on when a user wants to
     /// see the name.
     pub sought: Option<Sought>,

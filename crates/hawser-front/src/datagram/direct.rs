@@ -24,6 +24,7 @@ use super::{DatagramPort, DatagramPorts, PlaceFlows, Placement, Target};
 use crate::connection::Origin;
 use crate::destination::{Destination, Host, HostName};
 use crate::resolve::{Resolve, SystemResolver};
+use crate::this_machine::ThisMachine;
 use crate::transport::DialError;
 
 /// Ports whose flows are placed by `P` and whose names are resolved by `R`.
@@ -32,6 +33,7 @@ pub struct DirectPorts<P, R = SystemResolver> {
     place: Arc<P>,
     resolver: Arc<R>,
     limits: DirectLimits,
+    machine: ThisMachine,
 }
 
 /// What one port may have.
@@ -70,7 +72,14 @@ impl<P: PlaceFlows, R: Resolve> DirectPorts<P, R> {
             place: Arc::new(place),
             resolver: Arc::new(resolver),
             limits,
+            machine: ThisMachine::default(),
         }
+    }
+
+    /// Sends nothing to `machine` for an application that runs elsewhere.
+    #[must_use]
+    pub fn guarding(self, machine: ThisMachine) -> Self {
+        Self { machine, ..self }
     }
 }
 
@@ -82,6 +91,7 @@ impl<P: PlaceFlows, R: Resolve> DatagramPorts for DirectPorts<P, R> {
             asker: Arc::new(asker),
             place: Arc::clone(&self.place),
             limits: self.limits,
+            machine: self.machine.clone(),
             sockets: Sockets::default(),
             flows: Flows::default(),
             ways: Addresses::new(Arc::clone(&self.place), Arc::clone(&self.resolver)),
@@ -94,6 +104,7 @@ struct DirectPort<P: PlaceFlows, R> {
     asker: Arc<Origin>,
     place: Arc<P>,
     limits: DirectLimits,
+    machine: ThisMachine,
     sockets: Sockets,
     flows: Flows<P::Books>,
     ways: Addresses<P, R>,
@@ -172,6 +183,10 @@ impl<P: PlaceFlows, R: Resolve> DirectPort<P, R> {
     ) -> Result<(), DialError> {
         let now = Instant::now();
         let asker = Arc::clone(&self.asker);
+        // With every datagram, since addresses come to this machine while flows last.
+        if !self.machine.admits(&asker, remote.ip()) {
+            return Err(DialError::RefusedByPolicy);
+        }
         let target = Target {
             remote,
             domain,

@@ -166,6 +166,18 @@ impl Scene {
         (self.direct.dialed(), self.gateway.dialed())
     }
 
+    /// Dials for an application on another machine.
+    async fn dial_from_elsewhere(&self, to: &str) -> Result<(), DialError> {
+        let origin = Origin {
+            is_elsewhere: true,
+            ..Origin::default()
+        };
+        let destination = Destination::parse(to, Some(443));
+        let destination =
+            destination.unwrap_or_else(|_| Destination::new(Host::Ip(to.parse().unwrap()), 443));
+        self.dialer.dial_for(&destination, &origin).await.map(drop)
+    }
+
     fn rule(&self, then: Action) {
         let rule = Rule {
             then,
@@ -355,4 +367,29 @@ async fn a_name_that_leads_nearby_goes_straight_as_its_address_does() {
     }
     assert_eq!(scene.dial("10.0.0.7").await, STRAIGHT);
     assert_eq!(scene.dial("127.0.0.1").await, BY_GATEWAY);
+}
+
+#[tokio::test]
+async fn an_asker_elsewhere_opens_nothing_to_this_machine_whatever_way_is_chosen() {
+    for usage in [GatewayUse::Always, GatewayUse::Auto, GatewayUse::Never] {
+        let scene = scene(usage).await;
+        for to in [
+            "127.0.0.1",
+            "::1",
+            "::ffff:127.0.0.1",
+            "0.0.0.0",
+            "localhost",
+            "a.example",
+        ] {
+            for named in ["127.0.0.1", "::1", "169.254.1.1"] {
+                *scene.named.lock().unwrap() = named.parse().unwrap();
+                let _ = scene.dial_from_elsewhere(to).await;
+                let straight = scene.direct.dialed();
+                assert_eq!(straight, 0, "{to} as {named} with {}", usage.name());
+            }
+        }
+        *scene.named.lock().unwrap() = "10.0.0.7".parse().unwrap();
+        assert!(scene.dial_from_elsewhere("10.0.0.7").await.is_ok());
+        assert_eq!(scene.direct.dialed(), 1, "{}", usage.name());
+    }
 }

@@ -2,8 +2,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::address::{Refusal, classify, embedded_v4};
 use super::cidr::Cidr;
+use crate::address::{Refusal, classify, embedded_v4};
 
 /// Which addresses clients may reach through a gateway.
 ///

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hawser_types::ByteCount;
 use serde::Serialize;
 
-use super::address::Refusal;
 use super::client::LimitReason;
+use crate::address::Refusal;
 use crate::relay::RelayCounters;
 use crate::tally::Tally;
 use crate::transport::DialError;

@@ -1,15 +1,20 @@
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::credentials::Credentials;
 use crate::relay::RelayOptions;
 
 /// Settings of a proxy port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ProxyConfig {
     /// Where to listen.
     pub listen: SocketAddr,
-    /// Listen on an address that others can reach, although the port authenticates no client.
+    /// Listen on an address that others can reach.
     pub allow_lan: bool,
+    /// What every client has to say; `None` to ask for nothing. SOCKS4 is refused with it, since
+    /// it has no password.
+    pub credentials: Option<Arc<Credentials>>,
     /// Connections at the same time; more are closed at once.
     pub max_connections: usize,
     /// Ports for datagrams at the same time; more are refused.
@@ -30,6 +35,7 @@ impl Default for ProxyConfig {
         Self {
             listen: DEFAULT_LISTEN,
             allow_lan: false,
+            credentials: None,
             max_connections: DEFAULT_MAX_CONNECTIONS,
             max_associations: DEFAULT_MAX_ASSOCIATIONS,
             handshake_timeout: DEFAULT_HANDSHAKE_TIMEOUT,

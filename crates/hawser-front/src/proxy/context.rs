@@ -24,6 +24,7 @@ pub(crate) struct Context<D> {
     pub(super) counters: Arc<ProxyCounters>,
     pub(super) config: ProxyConfig,
     pub(super) asker: Asker,
+    is_elsewhere: bool,
 }
 
 impl<D> Context<D> {
@@ -34,6 +35,7 @@ impl<D> Context<D> {
             counters: Arc::default(),
             config,
             asker: nobody(),
+            is_elsewhere: false,
         }
     }
 
@@ -47,20 +49,33 @@ impl<D> Context<D> {
             dialer: Arc::clone(&self.dialer),
             datagrams: self.datagrams.clone(),
             counters: Arc::clone(&self.counters),
-            config: self.config,
+            config: self.config.clone(),
             asker,
+            is_elsewhere: false,
+        }
+    }
+
+    /// Says whether the program runs on another machine.
+    pub(super) fn elsewhere(self, is_elsewhere: bool) -> Self {
+        Self {
+            is_elsewhere,
+            ..self
         }
     }
 
     /// Returns the program that made the connection, as far as it is known.
     pub(super) async fn origin(&self) -> Result<Origin, DialError> {
-        self.asker.origin().await.map_err(|error| {
+        let origin = self.asker.origin().await.map_err(|error| {
             let counters = &self.counters;
             let before = counters.unknown_askers.fetch_add(1, Ordering::Relaxed);
             if counters.refusals.is_due() {
                 warn!(%error, so_far = before + 1, "a connection is refused");
             }
             DialError::TimedOut
+        })?;
+        Ok(Origin {
+            is_elsewhere: self.is_elsewhere,
+            ..origin
         })
     }
 }
@@ -94,6 +109,16 @@ pub(super) struct Ends {
     pub(super) own: SocketAddr,
     /// The client's.
     pub(super) peer: SocketAddr,
+}
+
+impl Ends {
+    /// Whether the client runs on another machine. One here that connects to an address of this
+    /// machine comes from loopback or from that address, and no other machine completes a
+    /// handshake from either.
+    pub(super) fn is_from_elsewhere(self) -> bool {
+        let (own, peer) = (self.own.ip().to_canonical(), self.peer.ip().to_canonical());
+        !peer.is_loopback() && peer != own
+    }
 }
 
 /// Ends a connection so that the client gets what was written last: closing a socket with unread

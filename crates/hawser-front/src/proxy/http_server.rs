@@ -28,6 +28,7 @@ pub(super) async fn serve<C: ByteStream, D: Dialer>(
     };
     let mut deadline = Some(deadline);
     while let Some(head) = server.next_request(deadline.take()).await? {
+        server.admit(&head).await?;
         let next = match &head.target {
             Target::Tunnel(destination) => {
                 return server.tunnel(&head, destination).await;
@@ -105,6 +106,25 @@ impl<C: ByteStream, D: Dialer> HttpServer<'_, C, D> {
                 Err(fault)
             }
         }
+    }
+
+    /// Refuses a request without the user name and the password that this port asks for.
+    async fn admit(&mut self, head: &RequestHead) -> Result<(), Fault> {
+        let Some(credentials) = &self.context.config.credentials else {
+            return Ok(());
+        };
+        let said = head.proxy_authorization();
+        if said.is_some_and(|said| credentials.admits_basic(said)) {
+            return Ok(());
+        }
+        let text = "this proxy asks for a user name and a password";
+        self.answer_last(&response(407, "", text, head.is_head(), true))
+            .await;
+        // Many clients say nothing before they are asked.
+        Err(match said {
+            Some(_) => Fault::Malformed(Malformed::Password),
+            None => Fault::Gone,
+        })
     }
 
     async fn tunnel(mut self, head: &RequestHead, destination: &Destination) -> Result<(), Fault> {
@@ -335,6 +355,7 @@ fn response(status: u16, kind: &str, text: &str, to_head: bool, close: bool) -> 
         400 => "Bad Request",
         403 => "Forbidden",
         405 => "Method Not Allowed",
+        407 => "Proxy Authentication Required",
         408 => "Request Timeout",
         431 => "Request Header Fields Too Large",
         501 => "Not Implemented",
@@ -352,6 +373,9 @@ fn response(status: u16, kind: &str, text: &str, to_head: bool, close: bool) -> 
         "HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain; charset=utf-8\r\n\
          Content-Length: {length}\r\n"
     );
+    if status == 407 {
+        out += CHALLENGE;
+    }
     if !kind.is_empty() {
         out += &format!("Proxy-Status: hawser; error={kind}\r\n");
     }
@@ -365,4 +389,6 @@ fn response(status: u16, kind: &str, text: &str, to_head: bool, close: bool) -> 
     out.into_bytes()
 }
 
+/// Source: RFC 9110 §11.7.1, RFC 7617 §2.
+const CHALLENGE: &str = "Proxy-Authenticate: Basic realm=\"hawser\", charset=\"UTF-8\"\r\n";
 const TUNNEL_OPEN: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";

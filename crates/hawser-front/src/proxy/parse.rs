@@ -42,9 +42,13 @@ pub enum Malformed {
     /// A version number that does not fit the protocol.
     #[error("wrong version number")]
     Version,
-    /// SOCKS5: the client insists on authentication.
+    /// SOCKS5: the client offers no method that the port takes. SOCKS4: the port asks for a
+    /// password, which the protocol does not have.
     #[error("no acceptable authentication method")]
     AuthenticationMethod,
+    /// A user name or a password that is not the port's.
+    #[error("wrong user name or password")]
+    Password,
     /// SOCKS: BIND, an unknown command, or UDP ASSOCIATE where datagrams are not carried.
     #[error("command not supported")]
     Command,

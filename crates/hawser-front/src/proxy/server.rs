@@ -107,7 +107,9 @@ impl<D: Dialer> ProxyServer<D> {
             let context = self.context.of(asker);
             async move {
                 if let Ok(own) = own {
-                    serve(client, Ends { own, peer }, &context).await;
+                    let ends = Ends { own, peer };
+                    let context = context.elsewhere(ends.is_from_elsewhere());
+                    serve(client, ends, &context).await;
                 }
             }
         };

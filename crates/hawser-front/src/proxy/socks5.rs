@@ -1,13 +1,37 @@
-//! SOCKS5 as bytes (RFC 1928), without authentication: connections and datagrams.
+//! SOCKS5 as bytes (RFC 1928): connections and datagrams, with a password (RFC 1929) or without.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use super::credentials::Credentials;
 use super::parse::{Malformed, Parse};
 use crate::destination::{Destination, Host};
 use crate::transport::DialError;
 
-/// Reads the client's greeting: `5, n, n methods`.
-pub fn parse_greeting(bytes: &[u8]) -> Parse<()> {
+/// How clients say who they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// They do not.
+    None,
+    /// By user name and password.
+    Password,
+}
+
+impl Method {
+    const fn code(self) -> u8 {
+        match self {
+            Self::None => METHOD_NONE,
+            Self::Password => METHOD_PASSWORD,
+        }
+    }
+
+    /// The answer to a greeting that offers it.
+    pub const fn accepted(self) -> [u8; 2] {
+        [VERSION, self.code()]
+    }
+}
+
+/// Reads the client's greeting, `5, n, n methods`, which must offer `wanted`.
+pub fn parse_greeting(bytes: &[u8], wanted: Method) -> Parse<()> {
     let Some((&version, rest)) = bytes.split_first() else {
         return Parse::Incomplete;
     };
@@ -19,12 +43,47 @@ pub fn parse_greeting(bytes: &[u8]) -> Parse<()> {
     };
     match rest.get(..usize::from(count)) {
         None => Parse::Incomplete,
-        Some(methods) if methods.contains(&METHOD_NONE) => Parse::Parsed {
+        Some(methods) if methods.contains(&wanted.code()) => Parse::Parsed {
             value: (),
             consumed: 2 + methods.len(),
         },
         Some(_) => Parse::Malformed(Malformed::AuthenticationMethod),
     }
+}
+
+/// Reads who the client says it is, `1, length, user name, length, password`, and tells whether
+/// `credentials` admit it.
+///
+/// Source: RFC 1929 §2.
+pub fn parse_login(bytes: &[u8], credentials: &Credentials) -> Parse<bool> {
+    let Some((&version, rest)) = bytes.split_first() else {
+        return Parse::Incomplete;
+    };
+    if version != LOGIN_VERSION {
+        return Parse::Malformed(Malformed::Version);
+    }
+    let parts = take_counted(rest).and_then(|(user, rest)| {
+        let (password, rest) = take_counted(rest)?;
+        Some((user, password, rest))
+    });
+    match parts {
+        Some((user, password, rest)) => Parse::Parsed {
+            value: credentials.admits(user, password),
+            consumed: bytes.len() - rest.len(),
+        },
+        None => Parse::Incomplete,
+    }
+}
+
+/// The bytes behind their number, and what follows.
+fn take_counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (&length, rest) = bytes.split_first()?;
+    rest.split_at_checked(usize::from(length))
+}
+
+/// The answer to a login.
+pub const fn login_reply(admitted: bool) -> [u8; 2] {
+    [LOGIN_VERSION, if admitted { 0 } else { 1 }]
 }
 
 /// What a client asks for.
@@ -144,8 +203,6 @@ fn put_address(address: SocketAddr, out: &mut Vec<u8>) {
     out.extend(address.port().to_be_bytes());
 }
 
-/// The answer to a greeting: no authentication.
-pub const METHOD_ACCEPTED: [u8; 2] = [VERSION, METHOD_NONE];
 /// The answer to a greeting without an acceptable method.
 pub const METHOD_REFUSED: [u8; 2] = [VERSION, 0xff];
 
@@ -197,6 +254,8 @@ const fn dial_reply(error: DialError) -> u8 {
 
 const VERSION: u8 = 5;
 const METHOD_NONE: u8 = 0;
+const METHOD_PASSWORD: u8 = 2;
+const LOGIN_VERSION: u8 = 1;
 const COMMAND_CONNECT: u8 = 1;
 const COMMAND_ASSOCIATE: u8 = 3;
 const TYPE_IPV4: u8 = 1;
@@ -210,18 +269,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn greeting_needs_the_method_without_authentication() {
-        assert_eq!(parse_greeting(&[5, 2, 2, 0, 5]).unwrap(), ((), 4));
-        assert_eq!(parse_greeting(&[5, 2, 2]), Parse::Incomplete);
+    fn greeting_needs_the_method_that_the_port_takes() {
+        for (wanted, other) in [(Method::None, 2), (Method::Password, 0)] {
+            let parse = |bytes: &[u8]| parse_greeting(bytes, wanted);
+            assert_eq!(parse(&[5, 2, 2, 0, 5]).unwrap(), ((), 4));
+            assert_eq!(parse(&[5, 2, 2]), Parse::Incomplete);
+            for bytes in [&[5, 1, other][..], &[5, 0]] {
+                let reason = parse(bytes).malformed();
+                assert_eq!(reason, Malformed::AuthenticationMethod);
+            }
+            assert_eq!(parse(&[4, 1]).malformed(), Malformed::Version);
+        }
+        assert_eq!(Method::None.accepted(), [5, 0]);
+        assert_eq!(Method::Password.accepted(), [5, 2]);
+    }
+
+    #[test]
+    fn a_login_is_read_to_its_end_and_not_beyond() {
+        let credentials = Credentials::parse("me:secret").unwrap();
+        let right = b"\x01\x02me\x06secret";
+        for end in 0..right.len() {
+            assert_eq!(parse_login(&right[..end], &credentials), Parse::Incomplete);
+        }
+        let more = [&right[..], b"\x05\x01"].concat();
         assert_eq!(
-            parse_greeting(&[5, 1, 2]).malformed(),
-            Malformed::AuthenticationMethod
+            parse_login(&more, &credentials).unwrap(),
+            (true, right.len())
         );
+        let wrong = b"\x01\x02me\x06Secret";
         assert_eq!(
-            parse_greeting(&[5, 0]).malformed(),
-            Malformed::AuthenticationMethod
+            parse_login(wrong, &credentials).unwrap(),
+            (false, wrong.len())
         );
-        assert_eq!(parse_greeting(&[4, 1]).malformed(), Malformed::Version);
+        assert_eq!(parse_login(b"\x01\0\0", &credentials).unwrap(), (false, 3));
+        assert_eq!(
+            parse_login(b"\x05", &credentials).malformed(),
+            Malformed::Version
+        );
+        assert_eq!((login_reply(true), login_reply(false)), ([1, 0], [1, 1]));
     }
 
     #[test]

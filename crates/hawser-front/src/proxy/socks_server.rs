@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::context::{Context, Ends, close_gently, in_time};
 use super::intake::{Fault, Intake};
 use super::parse::Malformed;
-use super::socks5::{Failure, Request};
+use super::socks5::{Failure, Method, Request};
 use super::udp_associate::UdpAssociation;
 use super::{socks4, socks5};
 use crate::relay::Side;
@@ -29,14 +29,7 @@ pub(super) async fn serve_5<C: ByteStream, D: Dialer>(
         mut intake,
         ends,
     } = begun;
-    let greeting = intake.read_message(&mut client, socks5::parse_greeting);
-    if let Err(fault) = in_time(deadline, greeting).await {
-        if fault == Fault::Malformed(Malformed::AuthenticationMethod) {
-            answer_last(&mut client, &socks5::METHOD_REFUSED).await;
-        }
-        return Err(fault);
-    }
-    answer(&mut client, &socks5::METHOD_ACCEPTED).await?;
+    greet(&mut client, &mut intake, deadline, context).await?;
     let request = intake.read_message(&mut client, socks5::parse_request);
     let failure = match in_time(deadline, request).await {
         Ok(Request::Connect(destination)) => {
@@ -65,6 +58,37 @@ pub(super) async fn serve_5<C: ByteStream, D: Dialer>(
     }
 }
 
+/// Agrees on how the client says who it is, and has it say so.
+async fn greet<C: ByteStream, D>(
+    client: &mut C,
+    intake: &mut Intake,
+    deadline: Instant,
+    context: &Context<D>,
+) -> Result<(), Fault> {
+    let credentials = context.config.credentials.as_deref();
+    let method = match credentials {
+        Some(_) => Method::Password,
+        None => Method::None,
+    };
+    let greeting = intake.read_message(client, |bytes| socks5::parse_greeting(bytes, method));
+    if let Err(fault) = in_time(deadline, greeting).await {
+        if fault == Fault::Malformed(Malformed::AuthenticationMethod) {
+            answer_last(client, &socks5::METHOD_REFUSED).await;
+        }
+        return Err(fault);
+    }
+    answer(client, &method.accepted()).await?;
+    let Some(credentials) = credentials else {
+        return Ok(());
+    };
+    let login = intake.read_message(client, |bytes| socks5::parse_login(bytes, credentials));
+    if in_time(deadline, login).await? {
+        return answer(client, &socks5::login_reply(true)).await;
+    }
+    answer_last(client, &socks5::login_reply(false)).await;
+    Err(Fault::Malformed(Malformed::Password))
+}
+
 /// Carries a client's datagrams until it ends the connection.
 async fn associate<C: ByteStream, D>(
     mut client: C,
@@ -83,6 +107,10 @@ pub(super) async fn serve_4<C: ByteStream, D: Dialer>(
     deadline: Instant,
     context: &Context<D>,
 ) -> Result<(), Fault> {
+    if context.config.credentials.is_some() {
+        answer_last(&mut client, &socks4::reply(false)).await;
+        return Err(Fault::Malformed(Malformed::AuthenticationMethod));
+    }
     let request = intake.read_message(&mut client, socks4::parse_request);
     let destination = match in_time(deadline, request).await {
         Ok(destination) => destination,

@@ -279,3 +279,38 @@ async fn beyond_the_limit_the_flow_that_was_still_for_longest_ends() {
     assert!(send(&mut port, &servers[1].1, b"ping"));
     assert_eq!(script.turn.load(Ordering::Relaxed), 4);
 }
+
+#[tokio::test]
+async fn an_asker_elsewhere_sends_nothing_to_this_machine_by_address_or_by_name() {
+    let script = Arc::new(Script::default());
+    let limits = DirectLimits::default();
+    let elsewhere = Origin {
+        is_elsewhere: true,
+        ..Origin::default()
+    };
+    let ports = DirectPorts::with_resolver(Arc::clone(&script), Fixed, limits);
+    let mut port = ports.open(elsewhere).unwrap();
+    let mut here = open(&script, limits);
+    let (server, destination) = server().await;
+    let mapped = format!("[::ffff:127.0.0.1]:{}", destination.port);
+    let named = format!("server.test:{}", destination.port);
+    let to = [
+        destination.clone(),
+        mapped.parse().unwrap(),
+        named.parse().unwrap(),
+    ];
+    for destination in &to {
+        for payload in [b"first", b"later"] {
+            send(&mut port, destination, payload);
+        }
+    }
+    // The name is found by the next poll; nothing has gone out, and so nothing comes before this.
+    send(&mut port, &to[2], b"again");
+    assert!(send(&mut here, &destination, b"from here"));
+    assert_eq!(heard(&server).await.0, "from here");
+    assert_eq!(
+        script.turn.load(Ordering::Relaxed),
+        1,
+        "flows that were placed"
+    );
+}

@@ -91,6 +91,13 @@ impl RequestHead {
         })
     }
 
+    /// What the client says of itself to this proxy, if it says so once. It is not forwarded.
+    pub fn proxy_authorization(&self) -> Option<&[u8]> {
+        let mut values = self.fields.values("proxy-authorization");
+        let value = values.next()?;
+        values.next().is_none().then_some(value)
+    }
+
     /// True if the response has no body whatever its header says.
     pub fn is_head(&self) -> bool {
         self.method == "HEAD"

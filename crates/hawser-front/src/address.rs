@@ -35,7 +35,7 @@ pub enum Refusal {
 
 /// Why `address` is not that of a host on the internet; `None` when it is one. IPv6 forms of IPv4
 /// addresses are what the IPv4 address is.
-pub(super) fn classify(address: IpAddr) -> Option<Refusal> {
+pub(crate) fn classify(address: IpAddr) -> Option<Refusal> {
     match address {
         IpAddr::V4(address) => classify_v4(address),
         IpAddr::V6(address) => classify_v6(address),
@@ -43,7 +43,7 @@ pub(super) fn classify(address: IpAddr) -> Option<Refusal> {
 }
 
 /// The IPv4 addresses that an IPv6 address would take its packets to, or through.
-pub(super) fn embedded_v4(address: Ipv6Addr) -> Vec<Ipv4Addr> {
+pub(crate) fn embedded_v4(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     let bytes = address.octets();
     let v4 = |at: usize| -> Option<Ipv4Addr> {
         let octets: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
