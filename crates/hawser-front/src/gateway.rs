@@ -4,6 +4,7 @@ mod cidr;
 mod client;
 mod config;
 mod datagrams;
+mod lookups;
 mod policy;
 mod serve;
 mod stats;

@@ -3,11 +3,9 @@
 use std::future::Future;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::net::lookup_host;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
 
 use crate::destination::{Host, HostName};
 use crate::transport::DialError;
@@ -33,8 +31,13 @@ pub struct SystemResolver {
 impl SystemResolver {
     /// A resolver with nothing to do yet.
     pub fn new() -> Self {
+        Self::with_room(MAX_LOOKUPS)
+    }
+
+    /// A resolver for at most `lookups` at the same time, each of which may take a thread.
+    pub(crate) fn with_room(lookups: usize) -> Self {
         Self {
-            running: Arc::new(Semaphore::new(MAX_LOOKUPS)),
+            running: Arc::new(Semaphore::new(lookups)),
         }
     }
 }
@@ -95,40 +98,6 @@ pub(crate) async fn addresses_of<R: Resolve>(
     }
 }
 
-/// Returns the addresses of `host` as [`addresses_of`] does, after at most `patience`.
-///
-/// # Errors
-/// The resolver's; [`DialError::ResolverUnavailable`] when it does not answer in time.
-pub(crate) async fn addresses_in_time<R: Resolve>(
-    resolver: &R,
-    host: &Host,
-    patience: Duration,
-) -> Result<Vec<IpAddr>, DialError> {
-    timeout(patience, addresses_of(resolver, host))
-        .await
-        .unwrap_or(Err(DialError::ResolverUnavailable))
-}
-
 /// Addresses of one name that are tried at most.
 const MAX_ADDRESSES: usize = 16;
 const MAX_LOOKUPS: usize = 128;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Silent;
-
-    impl Resolve for Silent {
-        async fn resolve(&self, _name: &HostName) -> Result<Vec<IpAddr>, DialError> {
-            std::future::pending().await
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_silent_name_server_does_not_hold_a_dial_for_ever() {
-        let host = "example.org".parse().unwrap();
-        let error = addresses_in_time(&Silent, &host, Duration::from_secs(10)).await;
-        assert_eq!(error, Err(DialError::ResolverUnavailable));
-    }
-}

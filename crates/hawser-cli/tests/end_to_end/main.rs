@@ -14,6 +14,7 @@ mod gateway;
 mod lan;
 mod ledger;
 mod manual;
+mod names;
 mod origin;
 mod own_addresses;
 mod peer;

@@ -7,13 +7,14 @@ use tracing::debug;
 
 use super::client::{ClientId, Clients, Permit};
 use super::config::GatewayConfig;
+use super::lookups::{Lookups, MAX_LOOKUPS};
 use super::policy::DestinationPolicy;
 use super::stats::{GatewayCounters, GatewayStats};
 use crate::connect::{Connect, connect_any};
 use crate::destination::Destination;
 use crate::incoming::IncomingStream;
 use crate::relay::{RelayReport, relay};
-use crate::resolve::{Resolve, SystemResolver, addresses_in_time};
+use crate::resolve::{Resolve, SystemResolver};
 use crate::tally::Present;
 use crate::transport::DialError;
 
@@ -21,7 +22,7 @@ use crate::transport::DialError;
 #[derive(Debug)]
 pub struct Gateway<C, R = SystemResolver> {
     connect: C,
-    resolver: R,
+    lookups: Lookups<R>,
     policy: DestinationPolicy,
     pub(super) config: GatewayConfig,
     clients: Arc<Clients>,
@@ -31,7 +32,8 @@ pub struct Gateway<C, R = SystemResolver> {
 impl<C: Connect> Gateway<C> {
     /// A gateway with the system's resolver.
     pub fn new(connect: C, policy: DestinationPolicy, config: GatewayConfig) -> Self {
-        Self::with_resolver(connect, SystemResolver::new(), policy, config)
+        let resolver = SystemResolver::with_room(MAX_LOOKUPS);
+        Self::with_resolver(connect, resolver, policy, config)
     }
 }
 
@@ -45,7 +47,7 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
     ) -> Self {
         Self {
             connect,
-            resolver,
+            lookups: Lookups::new(resolver),
             policy,
             config,
             clients: Clients::new(config.limits),
@@ -117,7 +119,8 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
         })?;
         let options = &self.config.connect;
         let patience = options.resolve_timeout;
-        let addresses = addresses_in_time(&self.resolver, &destination.host, patience).await?;
+        let addresses = self.lookups.addresses(client, &destination.host, patience);
+        let addresses = addresses.await?;
         // After resolving, and on exactly the addresses that are connected to: a name that is
         // harmless when it is looked at and something else a moment later gains nothing.
         let (passed, refused) = self.policy.filter(&addresses);

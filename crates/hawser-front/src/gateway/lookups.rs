@@ -1,0 +1,201 @@
+//! Names that clients of a gateway ask for.
+//!
+//! A lookup that hangs keeps a thread until the system gives it up, so lookups are scarce. Each
+//! client has a share of them, equal lookups are one, and answers are remembered for a moment.
+
+mod answers;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout};
+
+use super::client::ClientId;
+use crate::destination::{Host, HostName};
+use crate::resolve::{Resolve, addresses_of};
+use crate::transport::DialError;
+use answers::{Answer, Answers};
+
+/// Lookups by `R` for the clients of a gateway.
+pub(super) struct Lookups<R> {
+    resolver: Arc<R>,
+    book: Arc<Mutex<Book>>,
+    /// Places for every lookup.
+    common: Arc<Semaphore>,
+    /// Places for the first few lookups of a client, when others have taken the common ones.
+    reserve: Arc<Semaphore>,
+}
+
+/// A lookup in progress, for all who wait for it.
+type Running = Shared<BoxFuture<'static, Answer>>;
+
+#[derive(Default)]
+struct Book {
+    answers: Answers,
+    running: BTreeMap<HostName, Running>,
+    shares: Shares,
+}
+
+/// The places of each client that has lookups now.
+#[derive(Default)]
+struct Shares {
+    by_client: BTreeMap<ClientId, Weak<Semaphore>>,
+    /// With so many, those of clients without a lookup are removed.
+    swept_at: usize,
+}
+
+impl<R: Resolve> Lookups<R> {
+    pub(super) fn new(resolver: R) -> Self {
+        Self {
+            resolver: Arc::new(resolver),
+            book: Arc::default(),
+            common: Arc::new(Semaphore::new(COMMON_LOOKUPS)),
+            reserve: Arc::new(Semaphore::new(RESERVED_LOOKUPS)),
+        }
+    }
+
+    /// Returns the addresses of `host`, which may be one already, for a client that waits at most
+    /// for `patience`.
+    ///
+    /// # Errors
+    /// The resolver's; [`DialError::ResolverUnavailable`] when there is no answer in time, which
+    /// may be the client's own fault: its lookups beyond its share wait for each other.
+    pub(super) async fn addresses(
+        &self,
+        client: ClientId,
+        host: &Host,
+        patience: Duration,
+    ) -> Result<Vec<IpAddr>, DialError> {
+        match host {
+            Host::Ip(address) => Ok(vec![*address]),
+            Host::Name(name) => timeout(patience, self.look_up(client, name))
+                .await
+                .unwrap_or(Err(DialError::ResolverUnavailable)),
+        }
+    }
+
+    async fn look_up(&self, client: ClientId, name: &HostName) -> Answer {
+        let begun = lock(&self.book).begun(name);
+        if let Some(begun) = begun {
+            return begun.await;
+        }
+        let place = self.place(client).await?;
+        // Another may have begun it meanwhile. Who waits for a place is joined by nobody: it may
+        // wait for long behind its own lookups.
+        let running = {
+            let mut book = lock(&self.book);
+            match book.begun(name) {
+                Some(begun) => begun,
+                None => self.begin(&mut book, name, place),
+            }
+        };
+        running.await
+    }
+
+    /// Waits for a place among the client's, and for one among all.
+    async fn place(&self, client: ClientId) -> Result<[OwnedSemaphorePermit; 2], DialError> {
+        let share = lock(&self.book).shares.of(client);
+        let own = Arc::clone(&share).acquire_owned();
+        let own = own.await.map_err(|_| DialError::Internal)?;
+        let taken = LOOKUPS_OF_CLIENT - share.available_permits();
+        let common = Arc::clone(&self.common).acquire_owned();
+        let place = match taken <= FEW {
+            true => tokio::select! {
+                biased;
+                place = common => place,
+                place = Arc::clone(&self.reserve).acquire_owned() => place,
+            },
+            false => common.await,
+        };
+        Ok([own, place.map_err(|_| DialError::Internal)?])
+    }
+
+    /// Begins a lookup, which goes on when nobody waits for it any more and keeps its place until
+    /// it ends.
+    fn begin(&self, book: &mut Book, name: &HostName, place: [OwnedSemaphorePermit; 2]) -> Running {
+        let (resolver, host) = (Arc::clone(&self.resolver), Host::Name(name.clone()));
+        let mut ending = Ending {
+            book: Arc::clone(&self.book),
+            name: name.clone(),
+            answer: Err(DialError::Internal),
+        };
+        let looking = tokio::spawn(async move {
+            let _place = place;
+            ending.answer = addresses_of(&*resolver, &host).await;
+            ending.answer.clone()
+        });
+        let looking = looking.map(|ended| ended.unwrap_or(Err(DialError::Internal)));
+        let looking = looking.boxed().shared();
+        book.running.insert(name.clone(), looking.clone());
+        looking
+    }
+}
+
+/// Notes the answer of a lookup when it ends, however it does.
+struct Ending {
+    book: Arc<Mutex<Book>>,
+    name: HostName,
+    answer: Answer,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let mut book = lock(&self.book);
+        book.running.remove(&self.name);
+        book.answers.note(&self.name, &self.answer, Instant::now());
+    }
+}
+
+impl Book {
+    /// The answer to a lookup that was begun, or has ended lately.
+    fn begun(&mut self, name: &HostName) -> Option<Running> {
+        if let Some(answer) = self.answers.recall(name, Instant::now()) {
+            return Some(std::future::ready(answer).boxed().shared());
+        }
+        self.running.get(name).cloned()
+    }
+}
+
+impl Shares {
+    fn of(&mut self, client: ClientId) -> Arc<Semaphore> {
+        let known = self.by_client.get(&client).and_then(Weak::upgrade);
+        if let Some(share) = known {
+            return share;
+        }
+        if self.by_client.len() >= self.swept_at {
+            self.by_client.retain(|_, share| share.strong_count() > 0);
+            self.swept_at = (2 * self.by_client.len()).max(MIN_SWEPT);
+        }
+        let share = Arc::new(Semaphore::new(LOOKUPS_OF_CLIENT));
+        self.by_client.insert(client, Arc::downgrade(&share));
+        share
+    }
+}
+
+impl<R> fmt::Debug for Lookups<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lookups").finish_non_exhaustive()
+    }
+}
+
+fn lock(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
+    book.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lookups of all clients at the same time; each is a thread that waits.
+pub(super) const MAX_LOOKUPS: usize = COMMON_LOOKUPS + RESERVED_LOOKUPS;
+const COMMON_LOOKUPS: usize = 192;
+const RESERVED_LOOKUPS: usize = 64;
+/// Lookups of one client at the same time: a browser's page has about as many names.
+const LOOKUPS_OF_CLIENT: usize = 16;
+/// Lookups of one client that may take a reserved place.
+const FEW: usize = 2;
+const MIN_SWEPT: usize = 64;
