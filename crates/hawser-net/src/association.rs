@@ -27,7 +27,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hawser_channels::association::below_seal;
-use hawser_sctp::{AssociationConfig, ConnectError, Local};
+use hawser_sctp::{AssociationConfig, AssociationId, ConnectError, Local};
+use hawser_session::seal::datagram::KeyId;
+use hawser_types::ByteCount;
+use tokio::sync::Notify;
 
 use crate::clock;
 pub use handle::{AssociationHandle, Expected};
@@ -123,7 +126,7 @@ impl AssociationEndpoint {
     ) -> Result<AssociationHandle, ConnectError> {
         let plain = self.endpoints.get(None).ok_or(ConnectError::NoRoute)?;
         let (id, changed) = plain.connect(clock::now(), config, remotes)?;
-        Ok(AssociationHandle::new(plain, id, changed))
+        Ok(self.handle(plain, id, changed))
     }
 
     /// Begins an association under a seal with the peer at these addresses (with their UDP ports),
@@ -141,7 +144,7 @@ impl AssociationEndpoint {
         let expected = self.insert_sealed(config.clone(), seal, false)?;
         let endpoint = expected.endpoint();
         let (id, changed) = endpoint.connect(clock::now(), config, remotes)?;
-        Ok(AssociationHandle::new(Arc::clone(endpoint), id, changed))
+        Ok(self.handle(Arc::clone(endpoint), id, changed))
     }
 
     /// Expects that the peer begins an association under this seal. Call it before the peer is
@@ -153,13 +156,42 @@ impl AssociationEndpoint {
         self.insert_sealed(below_seal(config), seal, true)
     }
 
+    /// Forgets keys that no association needs any more, without waiting for the peer's stragglers.
+    /// Those of associations that stand or are waited for are left alone; returns these.
+    pub fn forget_ended(&self, keys: &[KeyId]) -> Vec<KeyId> {
+        self.endpoints.forget_ended(keys)
+    }
+
+    /// The session of these keys is over: they are forgotten as soon as no association needs them.
+    pub fn disown(&self, keys: &[KeyId]) {
+        self.endpoints.disown(keys);
+    }
+
+    /// The memory that all associations take, about, and the keys of the one that takes the most.
+    pub fn held(&self) -> (ByteCount, Option<KeyId>) {
+        self.endpoints.held()
+    }
+
+    /// The number of keys that are known.
+    #[cfg(test)]
+    pub(crate) fn known(&self) -> usize {
+        self.endpoints.list().len()
+    }
+
+    /// Ends the association of these keys at once, if there is one.
+    pub fn abort(&self, key: KeyId) {
+        if let Some(endpoint) = self.endpoints.get(Some(key)) {
+            endpoint.abort_all();
+        }
+    }
+
     /// The next association without a seal that another host began.
     pub async fn accept(&self) -> AssociationHandle {
         let Some(plain) = self.endpoints.get(None) else {
             return std::future::pending().await;
         };
         let (id, changed) = plain.accept().await;
-        AssociationHandle::new(plain, id, changed)
+        self.handle(plain, id, changed)
     }
 
     fn insert_sealed(
@@ -171,7 +203,7 @@ impl AssociationEndpoint {
         let timers = self.endpoints.timers();
         let endpoint = Arc::new(KeyedEndpoint::sealed(config, seal, accepts, timers)?);
         match self.insert(&endpoint) {
-            true => Ok(Expected::new(endpoint)),
+            true => Ok(Expected::new(Arc::clone(&self.endpoints), endpoint)),
             false => Err(SealedError::KeyInUse),
         }
     }
@@ -181,7 +213,16 @@ impl AssociationEndpoint {
     fn insert(&self, endpoint: &Arc<KeyedEndpoint>) -> bool {
         let places = self.places();
         places.tell(endpoint);
-        self.endpoints.insert(clock::now(), endpoint)
+        self.endpoints.insert(endpoint)
+    }
+
+    fn handle(
+        &self,
+        endpoint: Arc<KeyedEndpoint>,
+        id: AssociationId,
+        changed: Arc<Notify>,
+    ) -> AssociationHandle {
+        AssociationHandle::new(Arc::clone(&self.endpoints), endpoint, id, changed)
     }
 
     fn places(&self) -> MutexGuard<'_, Places> {

@@ -190,6 +190,13 @@ impl Association {
             .collect()
     }
 
+    /// Returns the memory taken by data that was received and not taken yet, with what keeping it
+    /// costs.
+    pub fn held(&self) -> ByteCount {
+        let flow = self.flow.as_ref();
+        ByteCount::new(flow.map_or(0, |flow| flow.inbound.held()))
+    }
+
     /// Returns what was given to send and is not yet acknowledged.
     pub fn backlog(&self) -> Backlog {
         let flow = self.flow.as_ref();

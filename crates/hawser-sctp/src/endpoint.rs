@@ -101,13 +101,17 @@ impl Endpoint {
         let derived = |what: &str| blake3::derive_key(what, &secret);
         let mut drawn = blake3::Hasher::new_keyed(&derived("hawser-sctp 2026 random numbers"));
         drawn.update(&seed.to_be_bytes());
+        let limit = |most: u32| {
+            let key = derived("hawser-sctp 2026 limits");
+            AnswerLimit::new(key, most, config.max_associations)
+        };
         Self {
             key: CookieKey::new(derived("hawser-sctp 2026 cookies")),
             random: StdRng::from_seed(*drawn.finalize().as_bytes()),
             table: Table::default(),
             header: None,
-            setup_limit: AnswerLimit::new(derived("hawser-sctp 2026 limits"), MAX_SETUP_ANSWERS),
-            unexpected_limit: AnswerLimit::new(derived("hawser-sctp 2026 limits"), MAX_UNEXPECTED),
+            setup_limit: limit(MAX_SETUP_ANSWERS),
+            unexpected_limit: limit(MAX_UNEXPECTED),
             config,
         }
     }

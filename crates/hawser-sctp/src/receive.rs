@@ -68,6 +68,11 @@ impl Inbound {
         }
     }
 
+    /// Returns the memory taken by data that was not taken yet.
+    pub(crate) fn held(&self) -> u64 {
+        self.assembly.held() as u64
+    }
+
     /// Handles a part of a message.
     pub(crate) fn on_data(&mut self, now: Instant, mut data: Data) -> Result<(), Misbehaviour> {
         if matches!(data.order, DataOrder::Interleaved { .. }) != self.interleaving {

@@ -10,12 +10,14 @@ use hawser_sctp::{
     AssociationId, Backlog, Closed, LinkInfo, Message, OwnerBacklog, PathSnapshot, Received,
     SendError,
 };
+use hawser_session::seal::datagram::KeyId;
 use hawser_types::{ByteCount, Instant};
 use hawser_wire::sctp::StreamNumber;
 use tokio::sync::Notify;
 
 use super::entry::Entry;
 use super::keyed_endpoint::KeyedEndpoint;
+use super::keyed_endpoints::KeyedEndpoints;
 use crate::clock;
 
 /// An association, for its users.
@@ -24,6 +26,7 @@ use crate::clock;
 /// first.
 #[derive(Debug)]
 pub struct AssociationHandle {
+    endpoints: Arc<KeyedEndpoints>,
     endpoint: Arc<KeyedEndpoint>,
     id: AssociationId,
     changed: Arc<Notify>,
@@ -31,11 +34,13 @@ pub struct AssociationHandle {
 
 impl AssociationHandle {
     pub(super) fn new(
+        endpoints: Arc<KeyedEndpoints>,
         endpoint: Arc<KeyedEndpoint>,
         id: AssociationId,
         changed: Arc<Notify>,
     ) -> Self {
         Self {
+            endpoints,
             endpoint,
             id,
             changed,
@@ -230,34 +235,44 @@ impl AssociationHandle {
 
 impl Drop for AssociationHandle {
     fn drop(&mut self) {
-        self.endpoint.release(self.id);
+        self.endpoints.release(&self.endpoint, self.id);
     }
 }
 
 /// An association that the peer is to begin under a seal. Dropping it makes its keys unknown here.
 #[derive(Debug)]
 pub struct Expected {
+    endpoints: Arc<KeyedEndpoints>,
     endpoint: Arc<KeyedEndpoint>,
 }
 
 impl Expected {
-    pub(super) fn new(endpoint: Arc<KeyedEndpoint>) -> Self {
-        Self { endpoint }
+    pub(super) fn new(endpoints: Arc<KeyedEndpoints>, endpoint: Arc<KeyedEndpoint>) -> Self {
+        Self {
+            endpoints,
+            endpoint,
+        }
     }
 
     pub(super) fn endpoint(&self) -> &Arc<KeyedEndpoint> {
         &self.endpoint
     }
 
+    /// The key id at the front of the datagrams that come for it.
+    pub fn key(&self) -> Option<KeyId> {
+        self.endpoint.id()
+    }
+
     /// Waits until the peer has begun it.
     pub async fn accept(self) -> AssociationHandle {
         let (id, changed) = self.endpoint.accept().await;
-        AssociationHandle::new(Arc::clone(&self.endpoint), id, changed)
+        let endpoints = Arc::clone(&self.endpoints);
+        AssociationHandle::new(endpoints, Arc::clone(&self.endpoint), id, changed)
     }
 }
 
 impl Drop for Expected {
     fn drop(&mut self) {
-        self.endpoint.give_up();
+        self.endpoints.give_up(&self.endpoint);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::{Bytes, BytesMut};
@@ -12,7 +13,7 @@ use hawser_sctp::{
     Handled, Local, Route, Transmit,
 };
 use hawser_session::seal::datagram::{DatagramOpener, DatagramSealer, KeyId};
-use hawser_types::Instant;
+use hawser_types::{ByteCount, Instant};
 use ring::rand::{SecureRandom, SystemRandom};
 use smallvec::SmallVec;
 use tokio::sync::Notify;
@@ -44,7 +45,11 @@ pub(super) struct KeyedEndpoint {
     timers: Arc<Timers>,
     /// The peer has begun an association.
     arrived: Notify,
-    /// Time since which no association needs it; it answers stragglers for a while.
+    /// A datagram of the peer has opened, or this end has sent one.
+    is_used: AtomicBool,
+    /// Its session is over: nobody cares for stragglers.
+    is_disowned: AtomicBool,
+    /// Time since which no association needs it.
     ended: OnceLock<Instant>,
 }
 
@@ -132,6 +137,8 @@ impl KeyedEndpoint {
             state: Mutex::new(state),
             timers,
             arrived: Notify::new(),
+            is_used: AtomicBool::new(false),
+            is_disowned: AtomicBool::new(false),
             ended: OnceLock::new(),
         })
     }
@@ -143,6 +150,38 @@ impl KeyedEndpoint {
     /// Time since which no association needs it.
     pub(super) fn ended(&self) -> Option<Instant> {
         self.ended.get().copied()
+    }
+
+    /// True if the peer may miss an answer after the end: datagrams went either way, and the session
+    /// goes on.
+    pub(super) fn has_stragglers(&self) -> bool {
+        self.is_used.load(Ordering::Relaxed) && !self.is_disowned.load(Ordering::Relaxed)
+    }
+
+    /// The session that the keys belong to is over.
+    pub(super) fn disown(&self) {
+        self.is_disowned.store(true, Ordering::Relaxed);
+    }
+
+    /// Memory that it takes, about.
+    pub(super) fn held(&self) -> ByteCount {
+        let state = self.lock();
+        let associations = state.associations.values();
+        let held = |entry: &Entry| STANDING + entry.association.held();
+        associations.map(held).fold(EXPECTED, |all, one| all + one)
+    }
+
+    /// Ends its associations at once. Their handles are told.
+    pub(super) fn abort_all(&self) {
+        let now = clock::now();
+        let mut state = self.lock();
+        let ids: Vec<AssociationId> = state.associations.keys().copied().collect();
+        for id in ids {
+            if let Some(entry) = state.associations.get_mut(&id) {
+                entry.association.abort(Bytes::new());
+            }
+            self.pump(&mut state, now, id);
+        }
     }
 
     /// Packets leave from other places from now on, and associations that stand are told.
@@ -181,6 +220,7 @@ impl KeyedEndpoint {
             endpoint, locals, ..
         } = &mut *state;
         let (id, association) = endpoint.connect(now, config, locals, remotes)?;
+        self.is_used.store(true, Ordering::Relaxed);
         let changed = state.insert(id, association);
         self.pump(&mut state, now, id);
         Ok((id, changed))
@@ -228,6 +268,7 @@ impl KeyedEndpoint {
         if packets.is_empty() {
             return;
         }
+        self.is_used.store(true, Ordering::Relaxed);
         let mut state = self.lock();
         let mut touched: SmallVec<[AssociationId; 4]> = SmallVec::new();
         for (remote, packet) in packets {
@@ -310,28 +351,27 @@ impl KeyedEndpoint {
         Some(answer)
     }
 
-    /// Ends an association at once, if it is not over yet, and forgets it. An endpoint under a seal
-    /// is needed no more then.
+    /// Ends an association at once, if it is not over yet, and forgets it.
     pub(super) fn release(&self, id: AssociationId) {
         self.drop_association(&mut self.lock(), clock::now(), id);
-        self.give_up();
     }
 
-    /// No association is waited for under this seal any more. Keys that have no association either
-    /// are not needed any more.
-    pub(super) fn give_up(&self) {
+    /// No association is waited for under this seal any more. Returns true, once, if there is none
+    /// either: then the keys are not needed any more.
+    pub(super) fn give_up(&self) -> bool {
         if self.id.is_none() {
-            return;
+            return false;
         }
         let now = clock::now();
         let mut state = self.lock();
         if let Some(id) = state.incoming.pop_front() {
             self.drop_association(&mut state, now, id);
         }
-        if state.associations.is_empty() {
+        let is_over = state.associations.is_empty();
+        if is_over {
             state.is_open = false;
-            self.ended.get_or_init(|| now);
         }
+        is_over && self.ended.set(now).is_ok()
     }
 
     fn drop_association(&self, state: &mut State, now: Instant, id: AssociationId) {
@@ -441,12 +481,22 @@ impl Drop for Locked<'_> {
     }
 }
 
+/// Memory of an endpoint without an association: keys, and the numbers under them that have come.
+const EXPECTED: ByteCount = ByteCount::from_kib(16);
+/// Memory of an association without data: its paths, streams and tables.
+const STANDING: ByteCount = ByteCount::from_kib(32);
+
 /// Associations without a seal that the application has not taken yet; what comes beyond is ended
 /// at once.
 pub(super) const MAX_INCOMING: usize = if cfg!(test) { 2 } else { 1024 };
 
 #[cfg(test)]
 impl KeyedEndpoint {
+    /// As if a datagram of the peer had opened.
+    pub(super) fn note_use(&self) {
+        self.is_used.store(true, Ordering::Relaxed);
+    }
+
     /// The timers of its associations, as they should be in the order.
     pub(super) fn timers(&self) -> Vec<(Instant, super::timers::TimerId)> {
         let state = self.lock();

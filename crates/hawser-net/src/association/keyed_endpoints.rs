@@ -6,9 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use hawser_sctp::Local;
+use hawser_sctp::{AssociationId, Local};
 use hawser_session::seal::datagram::KeyId;
-use hawser_types::Instant;
+use hawser_types::{ByteCount, Instant};
 
 use super::keyed_endpoint::{KeyedEndpoint, KeyedEndpointId};
 use super::timers::Timers;
@@ -41,18 +41,80 @@ impl KeyedEndpoints {
         all.values().cloned().collect()
     }
 
-    /// Adds an endpoint, unless its name is taken. Forgets those that no association has needed for
-    /// some time before.
-    pub(super) fn insert(&self, now: Instant, endpoint: &Arc<KeyedEndpoint>) -> bool {
+    /// Adds an endpoint, unless its name is taken.
+    pub(super) fn insert(&self, endpoint: &Arc<KeyedEndpoint>) -> bool {
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
-        let is_over = |ended: Instant| now.since(ended) >= STRAGGLERS;
-        all.retain(|_, endpoint| !endpoint.ended().is_some_and(is_over));
         let id = endpoint.id();
         let is_free = !all.contains_key(&id);
         if is_free {
             all.insert(id, Arc::clone(endpoint));
         }
         is_free
+    }
+
+    /// An association is over for its user.
+    pub(super) fn release(&self, endpoint: &KeyedEndpoint, id: AssociationId) {
+        endpoint.release(id);
+        self.give_up(endpoint);
+    }
+
+    /// No association is waited for under these keys any more. If there is none either, they are
+    /// forgotten: at once if the peer has not used them, else when its stragglers were answered.
+    pub(super) fn give_up(&self, endpoint: &KeyedEndpoint) {
+        let (Some(key), true) = (endpoint.id(), endpoint.give_up()) else {
+            return;
+        };
+        match endpoint.has_stragglers() {
+            true => self.timers.leave(clock::now() + STRAGGLERS, key),
+            false => self.forget(&[key]),
+        }
+    }
+
+    /// Forgets those of these keys that no association needs; returns the others.
+    pub(super) fn forget_ended(&self, keys: &[KeyId]) -> Vec<KeyId> {
+        let has_ended = |key: &&KeyId| {
+            let endpoint = self.get(Some(**key));
+            endpoint.is_none_or(|it| it.ended().is_some())
+        };
+        let (ended, others): (Vec<KeyId>, Vec<KeyId>) = keys.iter().partition(has_ended);
+        self.forget(&ended);
+        others
+    }
+
+    /// The session of these keys is over: those that no association needs are forgotten now, the
+    /// others as soon as that is so.
+    pub(super) fn disown(&self, keys: &[KeyId]) {
+        for endpoint in keys.iter().filter_map(|key| self.get(Some(*key))) {
+            endpoint.disown();
+        }
+        self.forget_ended(keys);
+    }
+
+    /// The memory that all endpoints take, about, and the keys of the one that takes the most.
+    pub(super) fn held(&self) -> (ByteCount, Option<KeyId>) {
+        let held = |endpoint: &Arc<KeyedEndpoint>| (endpoint.held(), endpoint.id());
+        let each: Vec<_> = self.list().iter().map(held).collect();
+        let all = each
+            .iter()
+            .fold(ByteCount::ZERO, |all, (one, _)| all + *one);
+        (all, each.into_iter().max().and_then(|(_, key)| key))
+    }
+
+    /// Forgets the endpoints of these keys: datagrams for them are dropped.
+    pub(super) fn forget(&self, keys: &[KeyId]) {
+        if keys.is_empty() {
+            return;
+        }
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        let gone: Vec<_> = keys.iter().map(|key| all.remove(&Some(*key))).collect();
+        drop(all);
+        // Their memory is freed under no lock.
+        drop(gone);
+    }
+
+    /// Forgets the keys whose time has come.
+    fn forget_leavers(&self, now: Instant) {
+        self.forget(&self.timers.leavers(now));
     }
 
     /// Hands datagrams that have come to a socket to their endpoints, those of each in their order.
@@ -103,6 +165,7 @@ pub(super) async fn drive_timers(endpoints: Arc<KeyedEndpoints>) {
                 endpoint.handle_timeout(now, association);
             }
         }
+        endpoints.forget_leavers(now);
         endpoints.timers.wait().await;
     }
 }
@@ -129,17 +192,28 @@ mod tests {
         Arc::new(KeyedEndpoint::sealed(config, seal, true, endpoints.timers()).unwrap())
     }
 
+    fn known(endpoints: &KeyedEndpoints, of: &[Arc<KeyedEndpoint>]) -> Vec<bool> {
+        let is_known = |it: &Arc<KeyedEndpoint>| endpoints.get(it.id()).is_some();
+        of.iter().map(is_known).collect()
+    }
+
     #[test]
     fn keys_that_no_association_has_needed_for_some_time_open_nothing_more() {
         let endpoints = KeyedEndpoints::default();
-        let [one, two, three] = [1, 2, 3].map(|channel| endpoint(&endpoints, channel));
-        let now = clock::now();
-        assert!(endpoints.insert(now, &one) && endpoints.insert(now, &two));
-        one.give_up();
-        assert!(!endpoints.insert(clock::now(), &one), "its name is taken");
-        assert!(endpoints.get(one.id()).is_some(), "it answers stragglers");
-        assert!(endpoints.insert(clock::now() + STRAGGLERS, &three));
-        let left = [one, two, three].map(|it| endpoints.get(it.id()).is_some());
-        assert_eq!(left, [false, true, true]);
+        let all = [1, 2, 3].map(|channel| endpoint(&endpoints, channel));
+        assert!(all.iter().all(|it| endpoints.insert(it)));
+        assert!(!endpoints.insert(&all[0]), "its name is taken");
+        all[0].note_use();
+        endpoints.give_up(&all[0]);
+        endpoints.give_up(&all[1]);
+        assert_eq!(
+            known(&endpoints, &all),
+            [true, false, true],
+            "an answer may be missed"
+        );
+        endpoints.forget_leavers(clock::now());
+        assert_eq!(known(&endpoints, &all), [true, false, true]);
+        endpoints.forget_leavers(clock::now() + STRAGGLERS);
+        assert_eq!(known(&endpoints, &all), [false, false, true]);
     }
 }

@@ -139,13 +139,20 @@ async fn strangers_get_no_answer_and_change_nothing() {
 
 #[tokio::test]
 async fn a_datagram_channel_is_used_once_and_without_one_nobody_connects() {
-    let (_, gateway_keys) = keys().await;
+    let (client_keys, gateway_keys) = keys().await;
     let (gateway, address) = sealed_endpoint();
     let expected = gateway.expect(config(), down(&gateway_keys, 1)).unwrap();
     let again = gateway.expect(config(), down(&gateway_keys, 1));
     assert!(matches!(again, Err(SealedError::KeyInUse)), "{again:?}");
-    drop(expected);
+    let (client, _) = sealed_endpoint();
+    let there = client.connect_sealed(config(), &[address], up(&client_keys, 1));
+    let there = there.unwrap();
+    let here = expected.accept().await;
+    there.established().await.unwrap();
+    drop((there, here));
     let again = gateway.expect(config(), down(&gateway_keys, 1));
+    assert!(matches!(again, Err(SealedError::KeyInUse)), "{again:?}");
+    let again = client.connect_sealed(config(), &[address], up(&client_keys, 1));
     assert!(matches!(again, Err(SealedError::KeyInUse)), "{again:?}");
     assert!(gateway.expect(config(), down(&gateway_keys, 2)).is_ok());
     let plain = gateway.connect(config(), &[address]);

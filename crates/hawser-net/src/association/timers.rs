@@ -1,7 +1,7 @@
 //! The times at which associations are to be told that time has passed: one order for all of them,
 //! so that what comes for one costs nothing for the others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hawser_sctp::AssociationId;
@@ -26,6 +26,8 @@ pub(super) struct Timers {
 #[derive(Debug, Default)]
 struct Order {
     timers: BTreeSet<(Instant, TimerId)>,
+    /// Keys that are forgotten at a time, in the order of these times.
+    leaving: VecDeque<(Instant, KeyId)>,
     /// Time at which the task that drives timers looks again.
     awake_at: Option<Instant>,
 }
@@ -52,6 +54,25 @@ impl Timers {
             return;
         };
         order.timers.insert((at, id));
+        self.wake_by(&mut order, at);
+    }
+
+    /// The endpoint of these keys is to be forgotten at `at`, which is no earlier than for those
+    /// named before.
+    pub(super) fn leave(&self, at: Instant, key: KeyId) {
+        let mut order = self.lock();
+        order.leaving.push_back((at, key));
+        self.wake_by(&mut order, at);
+    }
+
+    /// Keys whose time to be forgotten has come. Each is named once.
+    pub(super) fn leavers(&self, now: Instant) -> Vec<KeyId> {
+        let mut order = self.lock();
+        let due = order.leaving.partition_point(|(at, _)| *at <= now);
+        order.leaving.drain(..due).map(|(_, key)| key).collect()
+    }
+
+    fn wake_by(&self, order: &mut Order, at: Instant) {
         if order.awake_at.is_none_or(|awake| at < awake) {
             order.awake_at = Some(at);
             self.sooner.notify_one();
@@ -69,7 +90,9 @@ impl Timers {
     pub(super) async fn wait(&self) {
         let next = {
             let mut order = self.lock();
-            order.awake_at = order.timers.first().map(|(at, _)| *at);
+            let timer = order.timers.first().map(|(at, _)| *at);
+            let leaves = order.leaving.front().map(|(at, _)| *at);
+            order.awake_at = timer.into_iter().chain(leaves).min();
             order.awake_at
         };
         let sooner = self.sooner.notified();

@@ -9,7 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use hawser_channels::association::association_config;
 use hawser_sctp::Local;
 use hawser_session::Side;
-use hawser_types::{ChannelId, LinkIndex};
+use hawser_session::seal::datagram::KeyId;
+use hawser_types::{ByteCount, ChannelId, LinkIndex};
 
 use super::port_links::wanted;
 use crate::association::AssociationEndpoint;
@@ -60,17 +61,72 @@ impl Associations {
         }
     }
 
+    /// The associations of one session.
+    pub(super) fn of_session(&self) -> OfSession<'_> {
+        OfSession {
+            endpoint: &self.endpoint,
+            keys: Vec::new(),
+        }
+    }
+
+    /// The memory that associations take, about. Those that take the most are ended before where
+    /// all take more than `most`.
+    pub(super) fn bound(&self, most: ByteCount) -> ByteCount {
+        for _ in 0..MAX_ENDED_AT_ONCE {
+            match self.endpoint.held() {
+                (held, Some(largest)) if held > most => {
+                    tracing::warn!(%held, "associations take too much memory: the largest ends");
+                    self.endpoint.abort(largest);
+                    self.endpoint.forget_ended(&[largest]);
+                }
+                _ => break,
+            }
+        }
+        self.endpoint.held().0
+    }
+
+    /// The number of keys that are known.
+    #[cfg(test)]
+    pub(super) fn known(&self) -> usize {
+        self.endpoint.known()
+    }
+}
+
+/// The associations of one session: those that stand, the one that is waited for, and a few that
+/// are over. All are forgotten when it is dropped.
+#[derive(Debug)]
+pub(super) struct OfSession<'a> {
+    endpoint: &'a AssociationEndpoint,
+    /// The keys that are known, in the order in which they were announced.
+    keys: Vec<KeyId>,
+}
+
+impl OfSession<'_> {
     /// Takes the association that the client has announced.
-    pub(super) async fn take(&self, driver: &Driver, id: ChannelId) -> Result<(), String> {
+    pub(super) async fn take(&mut self, driver: &Driver, id: ChannelId) -> Result<(), String> {
+        // The peer goes on to another one, and has had time to hear of the end of the others.
+        let excess = self.keys.len().saturating_sub(MAX_ENDED);
+        let standing = self.endpoint.forget_ended(&self.keys[..excess]);
+        self.keys.splice(..excess, standing);
+        if self.keys.len() >= MAX_KEYS {
+            return Err("the session has too many".to_owned());
+        }
         let seal = driver.association_seal(id);
         let config = association_config(&driver.session_config(), Side::Gateway);
         let expected = self.endpoint.expect(config, seal);
         let expected = expected.map_err(|error| error.to_string())?;
+        self.keys.extend(expected.key());
         let association = expected.accept().await;
         let established = association.established().await;
         established.map_err(|why| format!("{why:?}"))?;
         driver.add_association(id, association);
         Ok(())
+    }
+}
+
+impl Drop for OfSession<'_> {
+    fn drop(&mut self) {
+        self.endpoint.disown(&self.keys);
     }
 }
 
@@ -111,6 +167,14 @@ fn locals(addresses: &[SocketAddr], links: &[Link]) -> Vec<Local> {
     }
     locals
 }
+
+/// Keys of a session: associations that stand, and those that are over or waited for. A client
+/// needs one, and another while it replaces that.
+const MAX_KEYS: usize = 6;
+/// Keys kept for the stragglers of associations that are over.
+const MAX_ENDED: usize = 2;
+/// Associations that are ended in one go for the memory that they take.
+const MAX_ENDED_AT_ONCE: usize = 16;
 
 /// An association has no more addresses.
 const MAX_LOCALS: usize = 16;

@@ -6,7 +6,9 @@
 //! the half. Every session has a little besides: a quarter of its share, or 1 MiB, for the first
 //! 64 KiB of credit of its streams, and one chunk's worth of sending.
 //!
-//! What the sessions' recorders may take comes off first; that is never more than a quarter.
+//! What the sessions' recorders may take comes off first; that is never more than a quarter. So does
+//! what associations hold for their keys and for what comes before its turn; where that is more than
+//! a quarter, the largest of them end. What they send counts as the data of their sessions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,6 +27,10 @@ pub(super) async fn keep(shared: Arc<Shared>) {
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
+        let associations = shared.associations.get();
+        let most = shared.config.limits.memory.as_u64() / 4;
+        let held = associations.map(|it| it.bound(ByteCount::new(most)));
+        shared.note_associations(held.unwrap_or_default());
         share_out(&shared, &shared.lock_sessions());
     }
 }
@@ -50,7 +56,8 @@ pub(super) fn share_out(shared: &Shared, sessions: &HashMap<SessionId, Entry>) {
     let recorder = for_session(&shared.config).recorder.as_u64();
     let recorders = recorder.saturating_mul(sessions.len() as u64);
     let memory = shared.config.limits.memory.as_u64();
-    let half = memory.saturating_sub(recorders) / 2;
+    let others = recorders.saturating_add(shared.held_by_associations().as_u64());
+    let half = memory.saturating_sub(others) / 2;
     let config = &shared.config.session;
     let most = |wanted: ByteCount| wanted.as_u64().min(half / 4);
     // First no session may take more, so that what is counted is what is held.

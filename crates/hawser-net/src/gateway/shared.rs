@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use hawser_types::SessionId;
+use hawser_types::{ByteCount, SessionId};
 use serde::Serialize;
 use tokio::sync::{mpsc, watch};
 
@@ -39,6 +39,8 @@ pub(super) struct Shared {
     counters: Mutex<GatewayCounters>,
     /// The UDP port, where there is one.
     pub(super) associations: OnceLock<Associations>,
+    /// Bytes that associations took when that was last added up.
+    held_by_associations: AtomicU64,
 }
 
 pub(super) struct Entry {
@@ -132,7 +134,19 @@ impl Shared {
             hand_over: watch::Sender::new(None),
             counters: Mutex::default(),
             associations: OnceLock::new(),
+            held_by_associations: AtomicU64::new(0),
         }
+    }
+
+    /// The memory that associations took when that was last added up.
+    pub(super) fn held_by_associations(&self) -> ByteCount {
+        ByteCount::new(self.held_by_associations.load(Ordering::Relaxed))
+    }
+
+    /// Associations take that much memory now.
+    pub(super) fn note_associations(&self, held: ByteCount) {
+        self.held_by_associations
+            .store(held.as_u64(), Ordering::Relaxed);
     }
 
     /// The application asks for `wanted`: the first such question decides. Whether it gets that.

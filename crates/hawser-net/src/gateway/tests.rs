@@ -2,11 +2,17 @@
 
 use std::time::Duration;
 
-use hawser_session::SessionConfig;
+use hawser_channels::association::association_config;
+use hawser_sctp::Local;
+use hawser_session::seal::{Direction, SessionKeys};
+use hawser_session::{ChannelSpec, SessionConfig, Side};
 use hawser_skip::namespace::{in_namespace, ip};
-use tokio::net::TcpSocket;
+use hawser_wire::ChannelRole;
+use tokio::net::{TcpSocket, TcpStream};
 
 use super::*;
+use crate::association::AssociationEndpoint;
+use crate::driver::NewChannel;
 use crate::identity::Identity;
 use crate::tls::{Handshake, client_handshake};
 
@@ -96,13 +102,18 @@ fn start(listener: TcpListener, limits: AcceptLimits) -> Gateway {
     Gateway::start(config, vec![listener], Arc::new(Everybody)).unwrap()
 }
 
+async fn gateway() -> (Gateway, SocketAddr, PublicKey) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let key = Identity::from_seed([1; 32]).public();
+    (start(listener, AcceptLimits::default()), address, key)
+}
+
 /// A client may begin sessions and end them for as long as it likes: what nobody has taken yet
 /// must not pile up.
 #[tokio::test]
 async fn sessions_that_ended_do_not_wait_to_be_accepted() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let gateway = start(listener, AcceptLimits::default());
+    let (gateway, address, key) = gateway().await;
     // The application wants sessions, and looks no further.
     let asked = tokio::time::timeout(Duration::from_millis(1), gateway.accept_session());
     assert!(asked.await.is_err());
@@ -127,3 +138,87 @@ const BEFORE: &str = "10.9.0.2";
 const AFTER: &str = "10.9.0.3";
 const SESSIONS: u64 = 2 * ARRIVALS_QUEUE as u64;
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A client's session over one TCP channel.
+async fn session(address: SocketAddr, key: PublicKey) -> Driver {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let me = Identity::from_seed([2; 32]);
+    let handshake = client_handshake(stream, &me, key).await.unwrap();
+    let keys = SessionKeys::new(handshake.exporter.clone(), handshake.aead);
+    let id = ChannelId::new(0);
+    let new = NewChannel {
+        reader: keys.reader(id, Direction::GatewayToClient, false),
+        sealer: keys.sealer(id, Direction::ClientToGateway),
+        stream: handshake.stream,
+    };
+    let config = SessionConfig::default();
+    let driver = Driver::start(Side::Client, config, keys, Congestion::choose(None));
+    let spec = ChannelSpec {
+        id,
+        role: ChannelRole::Express,
+        link: LinkIndex::new(1),
+        records: 0,
+        segment_size: None,
+    };
+    driver.add_channel(spec, new);
+    driver
+}
+
+async fn until<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
+    let waiting = async {
+        loop {
+            match attempt() {
+                Some(it) => return it,
+                None => tokio::time::sleep(Duration::from_millis(1)).await,
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.expect("soon")
+}
+
+/// Announces an association; returns its number once the gateway has heard of it.
+async fn announce(driver: &Driver, gateway: &Gateway) -> ChannelId {
+    let id = until(|| driver.take_grant()).await;
+    driver.with(|session, now| session.begin_association(now, id));
+    let is_known = || {
+        let sessions = gateway.shared.lock_sessions();
+        let known = sessions.values().any(|it| it.driver.expected() == Some(id));
+        known.then_some(())
+    };
+    until(is_known).await;
+    id
+}
+
+/// The keys of an association cost memory from its announcement on, whether it ever begins or not.
+#[tokio::test]
+async fn a_client_that_announces_associations_without_end_holds_few_keys_and_none_after_it_left() {
+    let (gateway, address, key) = gateway().await;
+    let gateway = gateway.taking_associations();
+    let known = || gateway.shared.associations.get().unwrap().known();
+    let driver = session(address, key).await;
+    // Some that begin and end: their keys have been used.
+    let local = Local {
+        link: LinkIndex::new(0),
+        address: address.ip(),
+    };
+    let endpoint = AssociationEndpoint::bind_sealed(&[local], 0).unwrap();
+    for _ in 0..4 {
+        let id = announce(&driver, &gateway).await;
+        let config = association_config(&driver.session_config(), Side::Client);
+        let seal = driver.association_seal(id);
+        let begun = endpoint.connect_sealed(config, &[address], seal).unwrap();
+        begun.established().await.unwrap();
+        drop(begun);
+    }
+    for _ in 0..200 {
+        announce(&driver, &gateway).await;
+        tokio::task::yield_now().await;
+        assert!(known() <= MAX_KNOWN, "{} keys", known());
+    }
+    drop(endpoint);
+    driver.abort();
+    drop(driver);
+    until(|| (known() == 0).then_some(())).await;
+}
+
+const MAX_KNOWN: usize = 6;

@@ -22,13 +22,14 @@ struct Bucket {
 
 impl AnswerLimit {
     /// Creates a limit. `key` is secret, so that nobody can predict which neighbourhoods share a
-    /// bucket.
-    pub(super) fn new(key: [u8; 32], total_limit: u32) -> Self {
+    /// bucket. `places`: associations that there may be. An endpoint for one of them is behind a seal
+    /// and hears no strangers, so that it needs no memory for their neighbourhoods.
+    pub(super) fn new(key: [u8; 32], total_limit: u32, places: usize) -> Self {
         Self {
             key,
             total_limit,
             total: Bucket::default(),
-            buckets: vec![Bucket::default(); BUCKETS],
+            buckets: vec![Bucket::default(); places.clamp(1, MAX_BUCKETS)],
         }
     }
 
@@ -36,7 +37,7 @@ impl AnswerLimit {
     pub(super) fn take(&mut self, now: Instant, to: IpAddr) -> bool {
         let hash = blake3::keyed_hash(&self.key, &neighbourhood(to).to_be_bytes());
         let [high, low, ..] = *hash.as_bytes();
-        let bucket = usize::from(u16::from_be_bytes([high, low])) % BUCKETS;
+        let bucket = usize::from(u16::from_be_bytes([high, low])) % self.buckets.len();
         self.buckets[bucket].take(now, PER_NEIGHBOURHOOD) && self.total.take(now, self.total_limit)
     }
 }
@@ -70,7 +71,8 @@ fn neighbourhood(address: IpAddr) -> u128 {
     }
 }
 
-const BUCKETS: usize = 1024;
+/// Maximum number of buckets: 8 KiB.
+const MAX_BUCKETS: usize = 1024;
 
 /// Answers a second to one neighbourhood: at most 300 kbit/s caused by forged sources.
 const PER_NEIGHBOURHOOD: u32 = 200;
