@@ -157,7 +157,7 @@ impl Association {
         self.on_setup_outcome(now, None, outcome);
         let outcome = self.shutdown.handle_timeout(now);
         self.on_shutdown_outcome(now, outcome);
-        self.paths.handle_timeout(now);
+        self.on_paths_timeout(now);
         if let Some(flow) = &mut self.flow {
             flow.outbound.handle_timeout(now, &mut self.paths);
             if self.paths.is_lost(now) {

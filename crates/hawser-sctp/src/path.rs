@@ -2,6 +2,7 @@
 //! addresses.
 
 mod asconf;
+mod candidates;
 mod flight;
 mod heartbeat;
 mod packet_size;
@@ -9,6 +10,7 @@ mod probing;
 mod rtt;
 mod selection;
 mod table;
+mod validation;
 mod view;
 
 use std::time::Duration;
@@ -22,12 +24,15 @@ use crate::congestion::{self, Acknowledged, CongestionControl, Lost};
 use crate::route::{LinkInfo, Route};
 use crate::{AssociationConfig, Traffic};
 pub(crate) use asconf::{AddressRequest, Asconf};
+#[cfg(test)]
+pub(crate) use candidates::MAX_CANDIDATES;
 pub(crate) use flight::{Flight, SentPacket};
 use heartbeat::Heartbeat;
 use packet_size::PacketSize;
 pub(crate) use probing::HeartbeatToSend;
 pub(crate) use rtt::{RttEstimator, failure_delay};
 pub(crate) use table::Paths;
+use validation::Validation;
 
 /// One virtual association. Source: SCTP aggregation §3.1, table 1.
 #[derive(Debug)]
@@ -59,6 +64,13 @@ pub(crate) struct Path {
     was_suspect: bool,
     /// Time of the last answer; before the first, the time when the path was added.
     heard_at: Instant,
+    /// Time when the last packet came over the path; before the first, when the path was added.
+    arrived_at: Instant,
+    /// The path is there only because a packet came from it, and has not answered.
+    validation: Option<Validation>,
+    /// Another port of the peer's address answers, and nothing has come from this one since: time
+    /// until which something has to.
+    probation: Option<Instant>,
     /// Time when a chunk that measures the round-trip time was last sent, or the path was added.
     last_sent: Instant,
     sack_delay: Duration,
@@ -108,6 +120,9 @@ impl Path {
             silence: Silence::default(),
             was_suspect: false,
             heard_at: now,
+            arrived_at: now,
+            validation: None,
+            probation: None,
             last_sent: now,
             sack_delay: config.sack_delay,
             link: route.local.link,
@@ -228,9 +243,14 @@ impl Path {
         self.heartbeat.request();
     }
 
-    /// Tells whether the path is active and without recent time-outs.
+    /// Tells whether the path is active, without recent time-outs and not on probation.
     pub(crate) fn has_answered_all(&self) -> bool {
-        self.state == PathState::Active && self.errors == 0
+        self.state == PathState::Active && self.errors == 0 && !self.is_on_probation()
+    }
+
+    /// Tells whether the path may be one that a translator has forgotten.
+    pub(crate) fn is_on_probation(&self) -> bool {
+        self.probation.is_some()
     }
 
     /// Handles an answer on the path.
@@ -246,9 +266,14 @@ impl Path {
             .on_sample(now, flight > ByteCount::ZERO, flight, Duration::ZERO);
     }
 
-    /// Tells whether the path has been silent for longer than its round-trip time explains. It then
-    /// gets nothing new while another path is there.
+    /// Tells whether the path is on probation, or has been silent for longer than its round-trip
+    /// time explains. It then gets nothing new while another path is there.
     pub(crate) fn is_suspect(&self, now: Instant) -> bool {
+        self.is_on_probation() || self.is_silent(now)
+    }
+
+    /// Tells whether the path has been silent for longer than its round-trip time explains.
+    fn is_silent(&self, now: Instant) -> bool {
         // This is called for every packet and path; few paths are silent for so long.
         self.silence.current(now) >= Silence::SHORTEST
             && self.suspect_at().is_some_and(|at| at <= now)

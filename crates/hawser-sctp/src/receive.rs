@@ -73,6 +73,11 @@ impl Inbound {
         self.assembly.held() as u64
     }
 
+    /// Requests a SACK though nothing has come: the last one may be lost.
+    pub(crate) fn acknowledge_again(&mut self, now: Instant) {
+        self.acknowledger.acknowledge_at(now);
+    }
+
     /// Handles a part of a message.
     pub(crate) fn on_data(&mut self, now: Instant, mut data: Data) -> Result<(), Misbehaviour> {
         if matches!(data.order, DataOrder::Interleaved { .. }) != self.interleaving {

@@ -7,7 +7,7 @@ use hawser_wire::sctp::{Chunk, Parameter};
 
 use super::Association;
 use crate::handshake::MAX_PEER_ADDRESSES;
-use crate::path::{AddressRequest, Asconf};
+use crate::path::{AddressRequest, Asconf, Path};
 use crate::{Checksum, Event, Local, Route};
 
 impl Association {
@@ -62,27 +62,52 @@ impl Association {
     }
 
     /// Handles the route of a packet with the right tag. A NAT may have given its sender another
-    /// port (RFC 6951 §5.4); under a seal the whole address may be new.
+    /// port (RFC 6951 §5.4); under a seal the whole address may be new. A new route changes nothing
+    /// until it has answered: somebody on the way may have sent the packet on.
     pub(super) fn on_route_seen(&mut self, now: Instant, route: Route) {
         if self.flow.is_none() || self.paths.find(&route).is_some() {
             return;
         }
-        if self.paths.on_port_changed(route) {
-            return self.replace_address(route.remote);
-        }
         let is_sealed = self.config.checksum == Checksum::LowerLayer;
-        if is_sealed
-            && self.locals.contains(&route.local)
-            && self.has_room_for(now, route.remote.ip())
-        {
-            self.add_path(now, route, false);
+        let may_be_new = is_sealed || self.is_peer_address(route.remote.ip());
+        let is_here = self.locals.contains(&route.local);
+        if may_be_new && is_here && route.local.address.is_ipv4() == route.remote.is_ipv4() {
+            self.paths.add_candidate(now, route);
+        }
+    }
+
+    /// Handles a HEARTBEAT ACK.
+    pub(super) fn on_heartbeat_ack(&mut self, now: Instant, from: SocketAddr, info: &[u8]) {
+        let Some(route) = self.paths.on_heartbeat_ack(now, from, info) else {
+            return;
+        };
+        if !self.has_room_for(now, route.remote.ip()) {
+            return self.paths.remove_route(&route);
+        }
+        if !self.is_peer_address(route.remote.ip()) {
             self.on_peer_address(now, route.remote);
+        }
+        self.follow_ports();
+        if let Some(flow) = &mut self.flow {
+            // What was acknowledged to a port that a translator has forgotten is lost.
+            flow.feedback.on_confirmed(route, &self.paths);
+            flow.inbound.acknowledge_again(now);
+        }
+    }
+
+    /// Handles timers of paths.
+    pub(super) fn on_paths_timeout(&mut self, now: Instant) {
+        let gone = self.paths.handle_timeout(now);
+        for path in &gone {
+            self.on_path_gone(now, *path);
+        }
+        if !gone.is_empty() {
+            self.follow_ports();
         }
     }
 
     /// Tells whether the peer may have this address too. If it has too many, the address that has
-    /// been silent for longest makes room. Answering addresses stay, so that packets replayed from
-    /// elsewhere cannot displace them.
+    /// been silent for longest makes room. Answering addresses stay.
     fn has_room_for(&mut self, now: Instant, address: IpAddr) -> bool {
         let known = self.peer_addresses();
         if known.len() < MAX_PEER_ADDRESSES || known.iter().any(|it| it.ip() == address) {
@@ -96,7 +121,8 @@ impl Association {
         true
     }
 
-    /// Handles an ASCONF chunk.
+    /// Handles an ASCONF chunk. One from an address that has not answered is dropped: the
+    /// unspecified address in it would stand for whoever sent it on. The peer repeats it.
     pub(super) fn on_asconf(
         &mut self,
         now: Instant,
@@ -104,6 +130,10 @@ impl Association {
         serial: u32,
         parameters: &[Parameter],
     ) {
+        let path = self.paths.find(&route).and_then(|id| self.paths.path(id));
+        if path.is_none_or(Path::is_candidate) {
+            return;
+        }
         let known: Vec<IpAddr> = self.peer_addresses().iter().map(SocketAddr::ip).collect();
         let Some(asconf) = self.flow.as_mut().and_then(|flow| flow.asconf.as_mut()) else {
             return;
@@ -184,13 +214,33 @@ impl Association {
         self.set_peer_addresses(known);
     }
 
-    /// Replaces the port of one of the peer's addresses.
-    fn replace_address(&mut self, remote: SocketAddr) {
+    /// Replaces the port of each address of the peer that no path leads to any more, by one that a
+    /// path leads to.
+    fn follow_ports(&mut self) {
         let mut known = self.peer_addresses();
-        for address in known.iter_mut().filter(|it| it.ip() == remote.ip()) {
-            address.set_port(remote.port());
+        let mut has_changed = false;
+        for address in &mut known {
+            let ports = || {
+                let paths = self.paths.iter().filter(|path| !path.is_candidate());
+                let remotes = paths.map(|path| path.route.remote);
+                remotes
+                    .filter(|it| it.ip() == address.ip())
+                    .map(|it| it.port())
+            };
+            if !ports().any(|port| port == address.port())
+                && let Some(port) = ports().next()
+            {
+                address.set_port(port);
+                has_changed = true;
+            }
         }
-        self.set_peer_addresses(known);
+        if has_changed {
+            self.set_peer_addresses(known);
+        }
+    }
+
+    fn is_peer_address(&self, address: IpAddr) -> bool {
+        self.peer_addresses().iter().any(|it| it.ip() == address)
     }
 
     fn set_peer_addresses(&mut self, addresses: Vec<SocketAddr>) {

@@ -48,6 +48,18 @@ impl Feedback {
         }
     }
 
+    /// Handles a route that has just answered for the first time. It replaces one that may have
+    /// been forgotten by a translator.
+    pub(super) fn on_confirmed(&mut self, route: Route, paths: &Paths) {
+        self.on_packet(route);
+        let latest = self
+            .latest
+            .and_then(|latest| paths.path(paths.find(&latest)?));
+        if latest.is_none_or(Path::is_on_probation) {
+            self.latest = Some(route);
+        }
+    }
+
     /// Handles a packet with data.
     pub(super) fn on_data(&mut self, route: Route) {
         self.latest = Some(route);

@@ -6,6 +6,7 @@ use hawser_wire::sctp::{Cause, Chunk, Data, Packet, UnknownAction};
 use super::{Arrival, Association, SetupOutcome, ShutdownOutcome};
 use crate::error::{Closed, Misbehaviour};
 use crate::handshake::{Negotiated, stops_and_reports};
+use crate::path::Path;
 use crate::{Event, Route};
 
 impl Association {
@@ -19,11 +20,9 @@ impl Association {
             return;
         }
         self.on_route_seen(now, route);
-        if let Some(path) = self.paths.on_route(&route) {
-            path.received.add(packet.size());
-            if let Some(flow) = &mut self.flow {
-                flow.feedback.on_packet(route);
-            }
+        let is_known = self.paths.on_packet(now, &route, packet.size());
+        if let Some(flow) = self.flow.as_mut().filter(|_| is_known) {
+            flow.feedback.on_packet(route);
         }
         let arrival = Arrival {
             route,
@@ -111,7 +110,7 @@ impl Association {
                 self.on_asconf(now, route, serial, &parameters);
             }
             Chunk::AsconfAck { serial, parameters } => self.on_asconf_ack(serial, &parameters),
-            Chunk::HeartbeatAck(info) => self.paths.on_heartbeat_ack(now, &info),
+            Chunk::HeartbeatAck(info) => self.on_heartbeat_ack(now, route.remote, &info),
             Chunk::Shutdown(cumulative) => {
                 let over = self.paths.find(&route);
                 flow.outbound
@@ -142,8 +141,12 @@ impl Association {
 
     /// Handles the end of a packet that carried data.
     fn on_data_end(&mut self, now: Instant, route: Route) {
+        let path = self.paths.find(&route).and_then(|id| self.paths.path(id));
+        let is_candidate = path.is_some_and(Path::is_candidate);
         if let Some(flow) = &mut self.flow {
-            flow.feedback.on_data(route);
+            if !is_candidate {
+                flow.feedback.on_data(route);
+            }
             flow.inbound.on_packet_end(now);
             let unknown = flow.inbound.poll_unknown_stream();
             self.shutdown.on_data();

@@ -172,9 +172,7 @@ impl Association {
         }
         let (datagram, memory) = writer.finish_within(rule);
         self.memory = memory;
-        if let Some(path) = self.paths.on_route(&route) {
-            path.sent.add(datagram.len());
-        }
+        self.paths.on_packet_sent(&route, datagram.len());
         Some(Transmit::whole(route, datagram))
     }
 }

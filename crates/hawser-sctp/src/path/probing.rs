@@ -1,5 +1,6 @@
 //! Heartbeats, packet size probes and time-outs of all paths.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,7 +9,7 @@ use rand::Rng;
 
 use super::heartbeat::{HeartbeatInfo, plain_size};
 use super::{Path, PathState, Paths, UNCONFIRMED_TRIES};
-use crate::Selection;
+use crate::{Route, Selection};
 
 /// A HEARTBEAT to be sent now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +28,8 @@ impl Paths {
         let named = self.config.announces_links;
         let plain = self.config.framing.packet_header() + plain_size(named);
         let due = self.paths.iter_mut().find(|path| {
-            path.heartbeat.timeout().is_none() && path.next_heartbeat(interval) <= now
+            let is_free = path.heartbeat.timeout().is_none() && path.may_send(plain);
+            is_free && path.next_heartbeat(interval) <= now
         });
         if let Some(path) = due {
             let nonce = self.rng.random();
@@ -36,8 +38,10 @@ impl Paths {
             path.on_heartbeat_sent(now, nonce, interval, spread);
             // The paper compares the time that a full packet takes: its RTT = p/b + ε (§3.4).
             let pad = match self.config.selection {
-                Selection::Paper { .. } => path.packet_size.saturating_sub(plain),
-                Selection::Answering => 0,
+                Selection::Paper { .. } if !path.is_candidate() => {
+                    path.packet_size.saturating_sub(plain)
+                }
+                _ => 0,
             };
             return Some(to_send(path, nonce, named, pad));
         }
@@ -51,23 +55,33 @@ impl Paths {
         Some(to_send(path, nonce, named, size - plain))
     }
 
-    /// Handles a HEARTBEAT ACK; one that matches no heartbeat is ignored.
-    pub(crate) fn on_heartbeat_ack(&mut self, now: Instant, info: &[u8]) {
-        if let Some(id) = self.answered_by(now, info) {
-            self.on_answered(now, id);
-            self.select();
-        }
+    /// Handles a HEARTBEAT ACK that came from `from`; one that matches no heartbeat is ignored.
+    /// Returns the route of the candidate that it has confirmed.
+    pub(crate) fn on_heartbeat_ack(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        info: &[u8],
+    ) -> Option<Route> {
+        let id = self.answered_by(now, from, info)?;
+        let confirmed = self.on_candidate_answered(now, id);
+        self.on_answered(now, id);
+        self.select();
+        confirmed
     }
 
-    /// Counts heartbeats that were not answered in time.
-    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+    /// Counts heartbeats that were not answered in time. Returns the paths that are gone: others to
+    /// the same address have replaced them.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) -> Vec<PathId> {
         for path in &mut self.paths {
-            path.was_suspect = path.is_suspect(now);
+            path.was_suspect = path.is_silent(now);
         }
         for (id, asked) in self.unanswered(now) {
             self.on_timeout_counted(now, asked, id);
         }
+        let gone = self.remove_stale(now);
         self.reselect(now);
+        gone
     }
 
     /// Returns when [`Self::handle_timeout`] or [`Self::poll_heartbeat`] has something to do.
@@ -76,10 +90,14 @@ impl Paths {
         wakes.chain(self.reselects_at()).min()
     }
 
-    /// Returns the path whose heartbeat `info` answers.
-    fn answered_by(&mut self, now: Instant, info: &[u8]) -> Option<PathId> {
+    /// Returns the path whose heartbeat `info` answers. Only its own address answers for a candidate:
+    /// what was sent on to the peer from there comes back from elsewhere.
+    fn answered_by(&mut self, now: Instant, from: SocketAddr, info: &[u8]) -> Option<PathId> {
         let (id, nonce) = HeartbeatInfo::decode(info, self.config.announces_links)?;
         let path = self.path_mut(id)?;
+        if path.is_candidate() && path.route.remote != from {
+            return None;
+        }
         let rtt = match path.heartbeat.on_answered(nonce) {
             Some(asked) => now.since(asked),
             None => path.size.on_answered(now, nonce)?,
@@ -107,11 +125,16 @@ impl Paths {
 
     /// Returns when a path needs attention.
     fn wakes_at(&self, path: &Path) -> Instant {
+        let named = self.config.announces_links;
+        let plain = self.config.framing.packet_header() + plain_size(named);
+        if let Some(ends_at) = path.candidate_ends_at().filter(|_| !path.may_send(plain)) {
+            return ends_at;
+        }
         let next = || path.next_heartbeat(self.config.heartbeat_interval);
         let heartbeat = path.heartbeat.timeout().unwrap_or_else(next);
         let size = path.size.wakes_at().filter(|_| path.has_answered_all());
         let suspect = path.suspect_at().filter(|_| !path.was_suspect);
-        [size, suspect]
+        [size, suspect, path.probation, path.candidate_ends_at()]
             .into_iter()
             .flatten()
             .fold(heartbeat, Instant::min)

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use hawser_sched::PathView;
-use hawser_types::{Instant, PathId};
+use hawser_types::{Instant, LinkIndex, PathId};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -58,7 +58,13 @@ impl Paths {
     /// answered over it in the handshake.
     pub(crate) fn add(&mut self, now: Instant, route: Route, confirmed: bool) -> Option<PathId> {
         let id = match self.find(&route) {
-            Some(id) => id,
+            Some(id) => {
+                if let Some(path) = self.path_mut(id) {
+                    // The peer has named it.
+                    path.validation = None;
+                }
+                id
+            }
             None if self.paths.len() >= MAX_PATHS => return None,
             None => {
                 let id = self.next;
@@ -90,17 +96,6 @@ impl Paths {
     /// goes where it arrives first.
     pub(crate) fn prefer(&mut self, remote: IpAddr) {
         self.preferred = Some(remote);
-    }
-
-    /// Handles packets of the peer from another port of a known address; `true` if the address is
-    /// known.
-    pub(crate) fn on_port_changed(&mut self, route: Route) -> bool {
-        let same = |path: &&mut Path| {
-            let known = path.route;
-            known.local == route.local && known.remote.ip() == route.remote.ip()
-        };
-        let path = self.paths.iter_mut().find(same);
-        path.map(|path| path.route = route).is_some()
     }
 
     pub(crate) fn find(&self, route: &Route) -> Option<PathId> {
@@ -217,10 +212,16 @@ impl Paths {
     /// RFC 9260 §8.1 adds up the time-outs of all paths, of which one at a time carries data. Here
     /// all paths carry data, so that a short outage of all would add up. Therefore each path counts
     /// its own, and the association is lost when all have failed. An association without any path
-    /// waits for a new one.
+    /// waits for a new one, and candidates do not put off the end.
     pub(crate) fn is_lost(&self, now: Instant) -> bool {
         let most = self.config.association_max_retransmissions;
-        !self.paths.is_empty() && self.paths.iter().all(|path| path.is_given_up(now, most))
+        let mut paths = self.paths.iter().filter(|path| !path.is_candidate());
+        let mut is_any = false;
+        let all_given_up = paths.all(|path| {
+            is_any = true;
+            path.is_given_up(now, most)
+        });
+        is_any && all_given_up
     }
 
     /// Handles a HEARTBEAT, which may state the peer's link.
@@ -228,11 +229,22 @@ impl Paths {
         let Some(link) = link_in(info) else {
             return;
         };
-        let path = self.paths.iter_mut().find(|path| path.route == *route);
-        if let Some(path) = path.filter(|path| path.peer_link != Some(link)) {
-            path.peer_link = Some(link);
-            path.apply_link(&self.links);
+        if let Some(id) = self.find(route) {
+            self.set_peer_link(id, link);
         }
+    }
+
+    /// The path leaves the peer by this link.
+    pub(super) fn set_peer_link(&mut self, id: PathId, link: LinkIndex) {
+        let links = std::mem::take(&mut self.links);
+        if let Some(path) = self
+            .path_mut(id)
+            .filter(|path| path.peer_link != Some(link))
+        {
+            path.peer_link = Some(link);
+            path.apply_link(&links);
+        }
+        self.links = links;
     }
 
     /// Returns the next [`Event::PathUp`] or [`Event::PathDown`].

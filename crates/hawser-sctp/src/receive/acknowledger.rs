@@ -37,6 +37,11 @@ impl Acknowledger {
         self.due.get_or_insert(now + self.delay);
     }
 
+    /// Requests a SACK at this time.
+    pub(super) fn acknowledge_at(&mut self, now: Instant) {
+        self.due = Some(now);
+    }
+
     /// Requests a SACK at the end of the packet.
     pub(super) fn hurry(&mut self) {
         self.hurries = true;

@@ -29,6 +29,11 @@ fn route(local: u8, remote: u8) -> Route {
     }
 }
 
+/// Where answers come from; it does not matter for paths that the peer has named.
+fn somewhere() -> SocketAddr {
+    route(1, 1).remote
+}
+
 /// A path table over a network where each pair has a round-trip time or is cut.
 struct Network {
     now: Instant,
@@ -68,7 +73,7 @@ impl Network {
             self.now = self.now.max(next);
             let now = self.now;
             for (_, info) in self.answers.extract_if(.., |(at, _)| *at <= now) {
-                self.paths.on_heartbeat_ack(now, &info);
+                self.paths.on_heartbeat_ack(now, somewhere(), &info);
             }
             self.paths.handle_timeout(now);
             while let Some(heartbeat) = self.paths.poll_heartbeat(now) {
@@ -152,7 +157,7 @@ fn what_is_said_of_a_link_holds_for_the_path_that_the_peer_says_is_its() {
     for port in [4000, 4001] {
         let heartbeat = theirs.poll_heartbeat(at(0)).unwrap();
         ours.on_heartbeat(&from(port), &heartbeat.info);
-        theirs.on_heartbeat_ack(at(10), &heartbeat.info);
+        theirs.on_heartbeat_ack(at(10), somewhere(), &heartbeat.info);
     }
     assert_eq!(links(&ours), [link_of_5, link_of_6]);
     assert!(theirs.iter().all(|path| path.rtt.smoothed().is_some()));
@@ -172,11 +177,11 @@ fn a_forged_or_repeated_answer_is_passed_over() {
     let mut forged = heartbeat.info.to_vec();
     forged[11] ^= 1;
     for info in [&forged[..], &[], &[0; 11], &[255; 4096]] {
-        paths.on_heartbeat_ack(at(5), info);
+        paths.on_heartbeat_ack(at(5), somewhere(), info);
         assert_eq!(paths.iter().next().unwrap().state, PathState::Unconfirmed);
     }
-    paths.on_heartbeat_ack(at(10), &heartbeat.info);
-    paths.on_heartbeat_ack(at(9000), &heartbeat.info);
+    paths.on_heartbeat_ack(at(10), somewhere(), &heartbeat.info);
+    paths.on_heartbeat_ack(at(9000), somewhere(), &heartbeat.info);
     let path = paths.iter().next().unwrap();
     assert_eq!((path.state, path.rtt.latest()), (PathState::Active, ms(10)));
 }
@@ -429,9 +434,9 @@ proptest! {
                 2 => paths.on_timeout_counted(now, now, id),
                 3 => paths.on_answered(now, id),
                 4 => if let Some(info) = infos.pop() {
-                    paths.on_heartbeat_ack(now, &info);
+                    paths.on_heartbeat_ack(now, somewhere(), &info);
                 },
-                5 => paths.handle_timeout(now),
+                5 => { paths.handle_timeout(now); }
                 6 => if let Some(path) = paths.path_mut(id) {
                     path.on_timeout(now);
                     path.on_sent(now, ByteCount::new(wait), ByteCount::ZERO);

@@ -1,5 +1,7 @@
 //! SACKs that are false, and SACKs that look false and are not.
 
+use std::net::SocketAddr;
+
 use super::*;
 
 /// Creates a bench with ten full chunks in flight on one path with a round-trip time of 20 ms.
@@ -207,7 +209,7 @@ fn acknowledgements_that_come_over_a_quicker_path_open_the_window() {
 #[test]
 fn a_path_that_has_become_quicker_is_believed_once_a_heartbeat_has_shown_it() {
     let mut bench = Bench::with_rtts(&[100], &config());
-    let id = PathId::new(0);
+    let (id, from) = (PathId::new(0), SocketAddr::from(([192, 0, 2, 1], 9899)));
     while bench.paths.poll_heartbeat(bench.now).is_some() {}
     (0..4).for_each(|_| bench.write(0, FULL));
     bench.pump();
@@ -217,7 +219,9 @@ fn a_path_that_has_become_quicker_is_believed_once_a_heartbeat_has_shown_it() {
     bench.paths.handle_timeout(bench.now + ms(5000));
     let heartbeat = bench.paths.poll_heartbeat(bench.now).unwrap();
     bench.wait(20);
-    bench.paths.on_heartbeat_ack(bench.now, &heartbeat.info);
+    bench
+        .paths
+        .on_heartbeat_ack(bench.now, from, &heartbeat.info);
     let window = bench.window(0);
     for next in [8, 12, 16] {
         (0..4).for_each(|_| bench.write(0, FULL));

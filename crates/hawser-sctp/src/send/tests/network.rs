@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::net::SocketAddr;
 
 use hawser_wire::sctp::{ChecksumRule, Chunk, DataOrder, ForwardTsn, Packet};
 use rand::rngs::StdRng;
@@ -218,7 +219,12 @@ impl Network {
                 self.bench.read(&sack).unwrap();
             }
             Cargo::Heartbeat(info) => self.fly(link, Cargo::HeartbeatAck(info)),
-            Cargo::HeartbeatAck(info) => self.bench.paths.on_heartbeat_ack(self.bench.now, &info),
+            Cargo::HeartbeatAck(info) => {
+                let from = SocketAddr::from(([192, 0, 2, 1], 9899));
+                self.bench
+                    .paths
+                    .on_heartbeat_ack(self.bench.now, from, &info);
+            }
         }
     }
 }
