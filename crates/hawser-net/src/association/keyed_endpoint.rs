@@ -152,8 +152,8 @@ impl KeyedEndpoint {
         self.ended.get().copied()
     }
 
-    /// True if the peer may miss an answer after the end: datagrams went either way, and the session
-    /// goes on.
+    /// True if the peer may miss an answer after the end: datagrams went either way, and the
+    /// session goes on.
     pub(super) fn has_stragglers(&self) -> bool {
         self.is_used.load(Ordering::Relaxed) && !self.is_disowned.load(Ordering::Relaxed)
     }

@@ -6,9 +6,10 @@
 //! the half. Every session has a little besides: a quarter of its share, or 1 MiB, for the first
 //! 64 KiB of credit of its streams, and one chunk's worth of sending.
 //!
-//! What the sessions' recorders may take comes off first; that is never more than a quarter. So does
-//! what associations hold for their keys and for what comes before its turn; where that is more than
-//! a quarter, the largest of them end. What they send counts as the data of their sessions.
+//! What the sessions' recorders may take comes off first; that is never more than a quarter. So
+//! does what associations hold for their keys and for what comes before its turn; where that is
+//! more than a quarter, the largest of them end. What they send counts as the data of their
+//! sessions.
 
 use std::collections::HashMap;
 use std::sync::Arc;

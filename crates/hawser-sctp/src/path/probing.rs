@@ -90,8 +90,8 @@ impl Paths {
         wakes.chain(self.reselects_at()).min()
     }
 
-    /// Returns the path whose heartbeat `info` answers. Only its own address answers for a candidate:
-    /// what was sent on to the peer from there comes back from elsewhere.
+    /// Returns the path whose heartbeat `info` answers. Only its own address answers for a
+    /// candidate: what was sent on to the peer from there comes back from elsewhere.
     fn answered_by(&mut self, now: Instant, from: SocketAddr, info: &[u8]) -> Option<PathId> {
         let (id, nonce) = HeartbeatInfo::decode(info, self.config.announces_links)?;
         let path = self.path_mut(id)?;
