@@ -96,9 +96,9 @@ impl Usage {
     }
 
     /// Adds what went over the link today. When a new month has begun, the old one is forgotten. A
-    /// clock that goes back does not bring an old month back.
+    /// clock that goes back does not bring an old month back, unless this one lies too far ahead.
     pub fn charge(&mut self, today: Date, reset_day: u8, direction: Direction, bytes: ByteCount) {
-        if today.month_began(reset_day) > self.since {
+        if self.is_over(today, reset_day) {
             *self = Self::begin(today, reset_day);
         }
         match direction {
@@ -109,11 +109,16 @@ impl Usage {
 
     /// Bytes of this month; none when a new month has begun and nothing was charged in it.
     pub fn used(&self, today: Date, reset_day: u8) -> ByteCount {
-        if today.month_began(reset_day) > self.since {
+        if self.is_over(today, reset_day) {
             ByteCount::ZERO
         } else {
             self.up + self.down
         }
+    }
+
+    /// True if another month has begun, or this one was begun by a clock that was wrong.
+    fn is_over(&self, today: Date, reset_day: u8) -> bool {
+        today.month_began(reset_day) > self.since || self.since > today.latest_beginning()
     }
 }
 
@@ -272,6 +277,22 @@ mod tests {
         assert_eq!(usage.up + usage.down, ByteCount::new(5));
         usage.charge(date(2026, 4, 2), 15, Direction::Up, ByteCount::new(5));
         assert_eq!(usage.used(date(2026, 4, 17), 15), ByteCount::new(10));
+    }
+
+    #[test]
+    fn a_month_of_the_far_future_swallows_no_later_ones() {
+        let today = date(2026, 11, 24);
+        let mut usage = Usage::begin(date(2099, 1, 1), 15);
+        usage.charge(date(2099, 1, 1), 15, Direction::Up, ByteCount::new(9));
+        assert_eq!(usage.used(today, 15), ByteCount::ZERO);
+        usage.charge(today, 15, Direction::Up, ByteCount::new(5));
+        assert_eq!(
+            (usage.since, usage.up),
+            (date(2026, 11, 15), ByteCount::new(5))
+        );
+        // A machine without a clock of its own has 1970 when it starts.
+        usage.charge(date(1970, 1, 1), 15, Direction::Up, ByteCount::new(5));
+        assert_eq!(usage.used(today, 15), ByteCount::new(10));
     }
 
     #[test]

@@ -136,9 +136,11 @@ impl UsageDatabase {
         Ok(Self { database })
     }
 
-    /// Returns the traffic of each link in its latest month with traffic.
-    pub fn usage(&self) -> Result<BTreeMap<String, Usage>, UsageError> {
-        self.read().map_err(|source| self.failed(source))
+    /// Returns the traffic of each link in its latest month with traffic. Months that began later
+    /// than [`Date::latest_beginning`] of `today` stay in the file and do not count: the clock was
+    /// wrong then.
+    pub fn usage(&self, today: Date) -> Result<BTreeMap<String, Usage>, UsageError> {
+        self.read(today).map_err(|source| self.failed(source))
     }
 
     /// Adds traffic to months of links, all of it or none.
@@ -147,12 +149,15 @@ impl UsageDatabase {
         written.map_err(|source| self.failed(source))
     }
 
-    fn read(&self) -> rusqlite::Result<BTreeMap<String, Usage>> {
+    fn read(&self, today: Date) -> rusqlite::Result<BTreeMap<String, Usage>> {
         let mut query = self.database.prepare_cached(
             "SELECT link, since, up, down FROM usage AS latest \
-             WHERE since = (SELECT max(since) FROM usage WHERE link = latest.link)",
+             WHERE since = (\
+                SELECT max(since) FROM usage WHERE link = latest.link AND since <= ?1\
+             )",
         )?;
-        let rows = query.query_map([], |row| {
+        let latest = write_day(today.latest_beginning());
+        let rows = query.query_map([latest], |row| {
             let since = read_day(row.get(1)?);
             let (up, down) = (bytes(row.get(2)?), bytes(row.get(3)?));
             let usage = since.map(|since| Usage { since, up, down });

@@ -9,6 +9,8 @@ const fn november(day: u8) -> Date {
     Date::new(2026, 11, day).unwrap()
 }
 
+const TODAY: Date = november(30);
+
 fn charge(link: &str, since: Date, up: u64, down: u64) -> BTreeMap<String, Usage> {
     let (up, down) = (ByteCount::new(up), ByteCount::new(down));
     BTreeMap::from([(link.to_owned(), Usage { since, up, down })])
@@ -31,7 +33,7 @@ fn charges_add_up_over_restarts_and_from_two_programs() {
     one.charge(&charge("wwan0", november(1), 10, 0)).unwrap();
     other.charge(&charge("wwan0", november(1), 0, 20)).unwrap();
     other.charge(&charge("eth0", november(1), 1, 1)).unwrap();
-    let usage = one.usage().unwrap();
+    let usage = one.usage(TODAY).unwrap();
     assert_eq!(usage["wwan0"], charge("", november(1), 15, 27)[""]);
     assert_eq!(usage.len(), 2);
 }
@@ -43,7 +45,23 @@ fn a_new_month_begins_at_nothing_and_the_latest_one_counts() {
     let october = Date::new(2026, 10, 31).unwrap();
     ledger.charge(&charge("wwan0", november(30), 3, 0)).unwrap();
     ledger.charge(&charge("wwan0", october, 100, 0)).unwrap();
-    assert_eq!(ledger.usage().unwrap()["wwan0"].up, ByteCount::new(3));
+    assert_eq!(ledger.usage(TODAY).unwrap()["wwan0"].up, ByteCount::new(3));
+}
+
+#[test]
+fn a_month_that_a_wrong_clock_began_does_not_swallow_the_present_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut ledger = open(&folder.path().join("ledger.db"));
+    let future = Date::new(2099, 1, 1).unwrap();
+    ledger.charge(&charge("wwan0", november(1), 5, 0)).unwrap();
+    ledger.charge(&charge("wwan0", future, 100, 0)).unwrap();
+    ledger.charge(&charge("eth0", future, 100, 0)).unwrap();
+    let usage = ledger.usage(TODAY).unwrap();
+    assert_eq!(usage["wwan0"], charge("", november(1), 5, 0)[""]);
+    assert!(!usage.contains_key("eth0"));
+    // Before the clock is set, the latest month is the likeliest.
+    let unset = ledger.usage(Date::after_1970(0)).unwrap();
+    assert_eq!(unset["wwan0"].since, future);
 }
 
 #[test]
@@ -54,7 +72,7 @@ fn counts_stay_within_what_the_file_can_hold() {
         let most = charge("wwan0", november(1), u64::MAX, u64::MAX);
         ledger.charge(&most).unwrap();
     }
-    assert!(ledger.usage().unwrap()["wwan0"].up > ByteCount::new(1 << 60));
+    assert!(ledger.usage(TODAY).unwrap()["wwan0"].up > ByteCount::new(1 << 60));
 }
 
 #[test]
@@ -75,7 +93,7 @@ fn a_damaged_file_is_set_aside_and_a_new_one_begun() {
         std::fs::write(&path, content).unwrap();
         let (mut ledger, aside) = UsageDatabase::open(&path).unwrap();
         assert_eq!(std::fs::read(aside.unwrap()).unwrap(), *content);
-        assert_eq!(ledger.usage().unwrap(), BTreeMap::new());
+        assert_eq!(ledger.usage(TODAY).unwrap(), BTreeMap::new());
         ledger.charge(&charge("eth0", november(1), 1, 1)).unwrap();
     }
 }
@@ -154,7 +172,7 @@ fn what_was_charged_is_there_after_a_kill_in_the_midst_of_writing_and_nothing_tw
         child.wait().unwrap();
         // Reports before the kill took effect.
         told += std::iter::from_fn(|| is_charge().then_some(())).count();
-        let usage = open(&path).usage().unwrap()["wwan0"];
+        let usage = open(&path).usage(TODAY).unwrap()["wwan0"];
         let charged = usage.up.as_u64() - before;
         assert_eq!(usage.down.as_u64(), 2 * usage.up.as_u64());
         // One charge may have been committed but not reported.

@@ -24,8 +24,7 @@ impl Date {
             left -= year_length(year);
             year += 1;
             if year > MAX_YEAR {
-                let (year, month, day) = (MAX_YEAR, 12, 31);
-                return Self { year, month, day };
+                return LAST;
             }
         }
         let mut month = 1;
@@ -56,6 +55,20 @@ impl Date {
         }
     }
 
+    /// Returns the latest day on which the month of an account can have begun, seen from today: a
+    /// month ahead, since the clock may be a little behind. An account with a later day was kept
+    /// while the clock was wrong. Where today is before this program was made the clock is wrong
+    /// now, as on machines that have none of their own: then every day can be right.
+    pub fn latest_beginning(self) -> Self {
+        if self < MADE {
+            return LAST;
+        }
+        match self.month {
+            12 => Self::reset_in(self.year + 1, 1, self.day),
+            month => Self::reset_in(self.year, month + 1, self.day),
+        }
+    }
+
     fn reset_in(year: i32, month: u8, reset_day: u8) -> Self {
         let day = reset_day.clamp(1, length(year, month));
         Self { year, month, day }
@@ -77,6 +90,17 @@ const fn length(year: i32, month: u8) -> u8 {
 }
 
 const MAX_YEAR: i32 = 9999;
+const LAST: Date = Date {
+    year: MAX_YEAR,
+    month: 12,
+    day: 31,
+};
+/// A day before this version was made.
+const MADE: Date = Date {
+    year: 2026,
+    month: 1,
+    day: 1,
+};
 
 #[cfg(test)]
 mod tests {
@@ -100,6 +124,19 @@ mod tests {
             (date(2026, 5, 20), 0, date(2026, 5, 1)),
         ] {
             assert_eq!(today.month_began(reset_day), began, "{today:?} {reset_day}");
+        }
+    }
+
+    #[test]
+    fn a_month_of_the_books_begins_a_month_ahead_at_most_unless_the_clock_is_not_set() {
+        for (today, latest) in [
+            (date(2026, 11, 24), date(2026, 12, 24)),
+            (date(2026, 12, 31), date(2027, 1, 31)),
+            (date(2027, 1, 31), date(2027, 2, 28)),
+            (date(1970, 1, 1), LAST),
+            (LAST, date(10_000, 1, 31)),
+        ] {
+            assert_eq!(today.latest_beginning(), latest, "{today:?}");
         }
     }
 

@@ -106,7 +106,7 @@ fn a_ledger_of_the_first_format_keeps_what_it_has_counted() {
         up: ByteCount::new(5),
         down: ByteCount::new(7),
     };
-    assert_eq!(ledger.usage().unwrap()["wwan0"], usage);
+    assert_eq!(ledger.usage(Date::after_1970(0)).unwrap()["wwan0"], usage);
     assert_eq!(ledger.demands().unwrap(), BTreeMap::new());
     ledger.keep_demands(&one("curl", 7), 1).unwrap();
     assert_eq!(open(&path).demands().unwrap(), one("curl", 7));

@@ -49,8 +49,8 @@ impl LinkRuleStore {
         let mut inner = Inner::of(config);
         let ledger = open_ledger(state);
         if let Some(ledger) = &ledger {
-            match ledger.usage() {
-                Ok(usage) => inner.accounts.load(usage),
+            match ledger.usage(today()) {
+                Ok(usage) => inner.accounts.load(usage, today()),
                 Err(error) => tracing::warn!(%error, "what links have used before is not known"),
             }
         }
@@ -173,13 +173,13 @@ impl LinkRuleStore {
             return;
         }
         match ledger.charge(&pending) {
-            Ok(()) => match ledger.usage() {
+            Ok(()) => match ledger.usage(today()) {
                 // Another program may have charged its own.
-                Ok(usage) => self.lock().accounts.load(usage),
+                Ok(usage) => self.lock().accounts.load(usage, today()),
                 Err(error) => tracing::warn!(%error, "can't be read"),
             },
             Err(error) => {
-                self.lock().accounts.give_back(&pending);
+                self.lock().accounts.give_back(&pending, today());
                 tracing::warn!(%error, "what links have used can't be written down now");
             }
         }

@@ -32,10 +32,10 @@ impl<Link: Ord> ByteTotals<Link> {
 
 impl Accounts {
     /// As the ledger has it; what is not in there yet stays on top of it.
-    pub(super) fn load(&mut self, ledger: BTreeMap<String, Usage>) {
+    pub(super) fn load(&mut self, ledger: BTreeMap<String, Usage>, today: Date) {
         self.usage = ledger;
         for (link, pending) in &self.pending {
-            add(&mut self.usage, link, pending);
+            add(&mut self.usage, link, pending, today);
         }
     }
 
@@ -61,8 +61,8 @@ impl Accounts {
         }
         let since = self.usage(link, today, reset_day).since;
         let new = Usage { since, up, down };
-        add(&mut self.usage, link, &new);
-        add(&mut self.pending, link, &new);
+        add(&mut self.usage, link, &new, today);
+        add(&mut self.pending, link, &new, today);
     }
 
     /// Takes the part that is not in the usage database yet; give it back when writing fails.
@@ -70,21 +70,25 @@ impl Accounts {
         std::mem::take(&mut self.pending)
     }
 
-    pub(super) fn give_back(&mut self, pending: &BTreeMap<String, Usage>) {
+    pub(super) fn give_back(&mut self, pending: &BTreeMap<String, Usage>, today: Date) {
         for (link, usage) in pending {
-            add(&mut self.pending, link, usage);
+            add(&mut self.pending, link, usage, today);
         }
     }
 }
 
-/// Adds to a link's month, or begins a later one.
-fn add(all: &mut BTreeMap<String, Usage>, link: &str, more: &Usage) {
+/// Adds to a link's month, or begins a later one; a month that a wrong clock began is replaced.
+fn add(all: &mut BTreeMap<String, Usage>, link: &str, more: &Usage, today: Date) {
+    let latest = today.latest_beginning();
+    if more.since > latest {
+        return;
+    }
     let usage = all.entry(link.to_owned()).or_insert(Usage {
         up: ByteCount::ZERO,
         down: ByteCount::ZERO,
         ..*more
     });
-    if more.since > usage.since {
+    if more.since > usage.since || usage.since > latest {
         *usage = *more;
     } else if more.since == usage.since {
         usage.up += more.up;
@@ -127,12 +131,36 @@ mod tests {
         accounts.enter("a", bytes(2, 1), date(2, 28), 31);
         assert_eq!(used(&accounts, date(3, 30)), (date(2, 28), 2, 1));
         // The clock goes back.
-        accounts.enter("a", bytes(1, 0), date(1, 5), 31);
-        assert_eq!(used(&accounts, date(1, 5)), (date(2, 28), 3, 1));
+        accounts.enter("a", bytes(1, 0), date(2, 5), 31);
+        assert_eq!(used(&accounts, date(2, 5)), (date(2, 28), 3, 1));
         assert_eq!(
             accounts.take_pending()["a"],
             accounts.usage("a", date(3, 1), 31)
         );
+    }
+
+    #[test]
+    fn a_clock_that_jumped_ahead_once_leaves_the_present_month_alone() {
+        let mut accounts = Accounts::default();
+        let (today, future) = (date(11, 24), Date::new(2099, 1, 1).unwrap());
+        accounts.enter("a", bytes(100, 0), today, 1);
+        let written = accounts.take_pending();
+        accounts.enter("a", bytes(7, 0), future, 1);
+        // The clock is right again before that was written.
+        accounts.enter("a", bytes(30, 0), today, 1);
+        assert_eq!(accounts.take_pending()["a"].up, ByteCount::new(30));
+        accounts.load(written, today);
+        let usage = accounts.usage("a", today, 1);
+        assert_eq!((usage.since, usage.up), (date(11, 1), ByteCount::new(100)));
+        // Also where the month ahead was read from the database.
+        let usage = Usage {
+            since: future,
+            ..usage
+        };
+        accounts.load([("a".to_owned(), usage)].into(), future);
+        accounts.enter("a", bytes(5, 0), today, 1);
+        let usage = accounts.usage("a", today, 1);
+        assert_eq!((usage.since, usage.up), (date(11, 1), ByteCount::new(5)));
     }
 
     #[test]
@@ -142,7 +170,7 @@ mod tests {
         accounts.enter("a", bytes(100, 0), today, 1);
         let failed = accounts.take_pending();
         accounts.enter("a", bytes(30, 0), today, 1);
-        accounts.give_back(&failed);
+        accounts.give_back(&failed, today);
         // Another program has written meanwhile.
         let mut ledger = BTreeMap::new();
         add(
@@ -153,8 +181,9 @@ mod tests {
                 up: ByteCount::new(1000),
                 down: ByteCount::ZERO,
             },
+            today,
         );
-        accounts.load(ledger);
+        accounts.load(ledger, today);
         assert_eq!(accounts.usage("a", today, 1).up, ByteCount::new(1130));
         assert_eq!(accounts.take_pending()["a"].up, ByteCount::new(130));
         assert!(accounts.take_pending().is_empty());
