@@ -6,6 +6,7 @@
 //! dropped, as a network would.
 
 mod bonded;
+mod buffer;
 mod choice;
 mod direct;
 pub mod opening;
@@ -20,6 +21,8 @@ use tokio::io::ReadBuf;
 use crate::connection::Origin;
 use crate::destination::Destination;
 use crate::transport::DialError;
+
+pub(crate) use buffer::with_buffer;
 
 pub use bonded::{BondLimits, BondPorts};
 pub use choice::ChoicePorts;

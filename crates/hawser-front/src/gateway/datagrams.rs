@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -18,7 +18,7 @@ use super::client::ClientId;
 use super::serve::Gateway;
 use crate::bonded::Bonded;
 use crate::connect::Connect;
-use crate::datagram::opening;
+use crate::datagram::{opening, with_buffer};
 use crate::destination::Destination;
 use crate::incoming::IncomingStream as _;
 use crate::relay::RelayCounters;
@@ -68,7 +68,6 @@ impl<C: Connect, R: Resolve> Gateway<C, R> {
             stream: bonded,
             socket,
             early: BytesMut::new(),
-            buffer: vec![0; MAX_DATAGRAM],
             down_first: false,
         };
         if let Err(code) = flow
@@ -103,7 +102,6 @@ struct Flow<'a> {
     socket: DatagramSocket,
     /// What came in the stream and is not a whole datagram yet.
     early: BytesMut,
-    buffer: Vec<u8>,
     /// The socket is looked at first, so that neither way keeps the other waiting.
     down_first: bool,
 }
@@ -149,17 +147,21 @@ impl Flow<'_> {
         }
     }
 
+    fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        with_buffer(|memory| {
+            let mut buffer = ReadBuf::new(memory);
+            ready!(self.socket.poll_receive(cx, &mut buffer))?;
+            Poll::Ready(Ok(Bytes::copy_from_slice(buffer.filled())))
+        })
+    }
+
     async fn step(&mut self) -> io::Result<Step> {
         self.down_first = !self.down_first;
         poll_fn(|cx| {
             for down in [self.down_first, !self.down_first] {
                 if down {
-                    let mut buffer = ReadBuf::new(&mut self.buffer);
-                    match self.socket.poll_receive(cx, &mut buffer) {
-                        Poll::Ready(Ok(_)) => {
-                            let payload = Bytes::copy_from_slice(buffer.filled());
-                            return Poll::Ready(Ok(Step::Down(payload)));
-                        }
+                    match self.poll_receive(cx) {
+                        Poll::Ready(Ok(payload)) => return Poll::Ready(Ok(Step::Down(payload))),
                         // As for sending; the next one says more.
                         Poll::Ready(Err(_)) => cx.waker().wake_by_ref(),
                         Poll::Pending => {}
@@ -179,5 +181,4 @@ impl Flow<'_> {
     }
 }
 
-const MAX_DATAGRAM: usize = 65_535;
 const MAX_READ: usize = 64 * 1024;

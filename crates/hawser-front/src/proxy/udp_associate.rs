@@ -13,7 +13,7 @@ use super::context::{Context, Ends};
 use super::parse::Malformed;
 use super::socks5::{self, Failure, MAX_DATAGRAM_HEADER};
 use super::stats::ProxyCounters;
-use crate::datagram::DatagramPort;
+use crate::datagram::{DatagramPort, with_buffer};
 use crate::destination::{Destination, Host};
 use crate::tally::Present;
 use crate::transport::{ByteStream, DialError};
@@ -24,7 +24,6 @@ pub(super) struct UdpAssociation<'a> {
     address: SocketAddr,
     sender: Sender,
     port: Box<dyn DatagramPort>,
-    buffer: Vec<u8>,
     counters: &'a ProxyCounters,
     _present: Present<'a>,
 }
@@ -71,7 +70,6 @@ impl<'a> UdpAssociation<'a> {
             socket,
             sender: Sender::new(ends.peer.ip(), sender),
             port: ports.open(asker).map_err(Failure::Dial)?,
-            buffer: vec![0; BUFFER],
             counters,
             _present: present,
         })
@@ -121,7 +119,15 @@ impl<'a> UdpAssociation<'a> {
 
     /// One datagram of the client.
     fn poll_up(&mut self, cx: &mut TaskContext<'_>) -> Poll<std::io::Result<()>> {
-        let mut buffer = ReadBuf::new(&mut self.buffer);
+        with_buffer(|memory| self.poll_up_into(cx, memory))
+    }
+
+    fn poll_up_into(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        memory: &mut [u8],
+    ) -> Poll<std::io::Result<()>> {
+        let mut buffer = ReadBuf::new(memory);
         let from = std::task::ready!(self.socket.poll_receive(cx, &mut buffer))?;
         if !self.sender.admits(from) {
             self.drop_one();
@@ -147,16 +153,18 @@ impl<'a> UdpAssociation<'a> {
 
     /// One datagram for the client.
     fn poll_down(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
-        let Some((room, payload)) = self.buffer.split_first_chunk_mut() else {
+        with_buffer(|memory| self.poll_down_into(cx, memory))
+    }
+
+    fn poll_down_into(&mut self, cx: &mut TaskContext<'_>, memory: &mut [u8]) -> Poll<()> {
+        let Some((room, payload)) = memory.split_first_chunk_mut() else {
             return Poll::Pending;
         };
         let mut buffer = ReadBuf::new(payload);
         let from = std::task::ready!(self.port.poll_receive(cx, &mut buffer));
         let length = buffer.filled().len();
         let header = socks5::put_datagram_header(from, room);
-        let datagram = self
-            .buffer
-            .get(MAX_DATAGRAM_HEADER - header..MAX_DATAGRAM_HEADER + length);
+        let datagram = memory.get(MAX_DATAGRAM_HEADER - header..MAX_DATAGRAM_HEADER + length);
         match self.sender.heard.zip(datagram) {
             Some((client, datagram)) if self.socket.send_to(datagram, client).is_ok() => {
                 self.counters.datagrams_down.fetch_add(1, Ordering::Relaxed);
@@ -205,8 +213,6 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// The longest header and the longest datagram.
-const BUFFER: usize = MAX_DATAGRAM_HEADER + 65_535;
 const MAX_ROUNDS: usize = 64;
 
 #[cfg(test)]
