@@ -13,6 +13,7 @@ use hawser_front::gateway::{
 };
 use hawser_front::transport::DialError;
 use hawser_net::gateway::Incoming;
+use rustix::process::{Resource, getrlimit};
 
 use crate::args::ServeArgs;
 use crate::daemon::gateway::far_end::FarEnd;
@@ -55,6 +56,7 @@ async fn relay(config: &ServeConfig) -> anyhow::Result<Relay<impl Connect>> {
     );
     let limits = ClientLimits {
         connects_per_second: config.limits.connects_per_second,
+        all_streams: streams_within(getrlimit(Resource::Nofile).current),
         ..ClientLimits::default()
     };
     let config = GatewayConfig {
@@ -62,6 +64,15 @@ async fn relay(config: &ServeConfig) -> anyhow::Result<Relay<impl Connect>> {
         ..GatewayConfig::default()
     };
     Ok(Relay::new(connect_tcp, policy, config))
+}
+
+/// Returns how many streams may be open, of all clients: half of the file descriptors. The other
+/// half is for what clients' sessions need, so that they can join when destinations take many; and
+/// a stream that tries several addresses takes more than one for a moment.
+fn streams_within(descriptors: Option<u64>) -> usize {
+    descriptors.map_or(usize::MAX, |most| {
+        usize::try_from(most / 2).unwrap_or(usize::MAX)
+    })
 }
 
 /// Serves one stream to its end.
@@ -82,5 +93,16 @@ async fn serve_stream<C: Connect>(relay: Arc<Relay<C>>, incoming: Incoming) {
         Some(Purpose::Sink) => measure::swallow(stream).await,
         Some(Purpose::Source(size)) => measure::pour(stream, size).await,
         _ => stream.refuse(DialError::MalformedDestination),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_leave_half_of_the_descriptors_to_sessions() {
+        assert_eq!(streams_within(Some(1024)), 512);
+        assert_eq!(streams_within(None), usize::MAX);
     }
 }

@@ -34,6 +34,9 @@ impl fmt::Debug for ClientId {
 pub struct ClientLimits {
     /// Streams open at the same time.
     pub streams: usize,
+    /// Streams of all clients together at the same time. Each takes a file descriptor, and the
+    /// channels of clients need some, too.
+    pub all_streams: usize,
     /// Connects in a second, in the long run.
     pub connects_per_second: u32,
     /// Connects at once, after a pause.
@@ -49,6 +52,7 @@ impl Default for ClientLimits {
     fn default() -> Self {
         Self {
             streams: 4096,
+            all_streams: usize::MAX,
             connects_per_second: 2000,
             connect_burst: 20_000,
             new_destinations_per_second: 50,
@@ -64,6 +68,8 @@ impl Default for ClientLimits {
 pub enum LimitReason {
     /// Too many streams at the same time.
     Streams,
+    /// Too many streams of all clients together.
+    AllStreams,
     /// Too many connects in a short time.
     Connects,
     /// Too many new destinations in a short time.
@@ -74,14 +80,21 @@ pub enum LimitReason {
 #[derive(Debug)]
 pub(super) struct Clients {
     limits: ClientLimits,
-    clients: Mutex<BTreeMap<ClientId, Client>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    clients: BTreeMap<ClientId, Client>,
+    /// Open streams of all of them.
+    streams: usize,
 }
 
 impl Clients {
     pub(super) fn new(limits: ClientLimits) -> Arc<Self> {
         Arc::new(Self {
             limits,
-            clients: Mutex::default(),
+            known: Mutex::default(),
         })
     }
 
@@ -92,12 +105,17 @@ impl Clients {
         destination: &Destination,
         now: Instant,
     ) -> Result<Permit, LimitReason> {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.streams >= self.limits.all_streams {
+            return Err(LimitReason::AllStreams);
+        }
+        let clients = &mut known.clients;
         if clients.len() >= MAX_IDLE_CLIENTS && !clients.contains_key(&id) {
             clients.retain(|_, client| !client.is_forgettable(now));
         }
         let client = clients.entry(id).or_insert_with(|| Client::new(now));
         client.admit(&self.limits, destination, now)?;
+        known.streams += 1;
         Ok(Permit {
             clients: Arc::clone(self),
             id,
@@ -114,12 +132,10 @@ pub(super) struct Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut clients = self
-            .clients
-            .clients
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = clients.get_mut(&self.id) {
+        let known = &self.clients.known;
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.streams = known.streams.saturating_sub(1);
+        if let Some(client) = known.clients.get_mut(&self.id) {
             client.streams = client.streams.saturating_sub(1);
         }
     }
@@ -246,6 +262,7 @@ mod tests {
     fn limits() -> ClientLimits {
         ClientLimits {
             streams: 3,
+            all_streams: 5,
             connects_per_second: 10,
             connect_burst: 5,
             new_destinations_per_second: 1,
@@ -270,6 +287,20 @@ mod tests {
         assert!(admit(BOB).is_ok());
         permits.pop();
         assert!(admit(ALICE).is_ok());
+    }
+
+    #[test]
+    fn streams_of_all_clients_together_leave_descriptors_for_their_channels() {
+        let clients = Clients::new(limits());
+        let now = Instant::now();
+        let admit = |id| clients.admit(id, &destination(80), now);
+        let mut permits: Vec<Permit> = [ALICE, ALICE, ALICE, BOB, BOB]
+            .map(|id| admit(id).unwrap())
+            .into();
+        assert_eq!(admit(BOB).unwrap_err(), LimitReason::AllStreams);
+        // Another one's place is free for everybody.
+        permits.remove(0);
+        assert!(admit(BOB).is_ok());
     }
 
     #[test]
@@ -314,7 +345,13 @@ mod tests {
                 let _ = clients.admit(ALICE, &destination(port), now);
             }
         }
-        assert!(clients.clients.lock().unwrap()[&ALICE].recent.known.len() <= MAX_RECENT);
+        assert!(
+            clients.known.lock().unwrap().clients[&ALICE]
+                .recent
+                .known
+                .len()
+                <= MAX_RECENT
+        );
         let mut now = now + Duration::from_secs(600);
         for number in 0..5000u32 {
             let mut key = [0; 32];
@@ -322,6 +359,6 @@ mod tests {
             now += Duration::from_millis(20);
             let _ = clients.admit(ClientId::new(key), &destination(1), now);
         }
-        assert!(clients.clients.lock().unwrap().len() <= MAX_IDLE_CLIENTS);
+        assert!(clients.known.lock().unwrap().clients.len() <= MAX_IDLE_CLIENTS);
     }
 }
