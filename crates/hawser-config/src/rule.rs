@@ -3,8 +3,8 @@ use std::str::FromStr;
 use std::sync::LazyLock;
 
 use hawser_policy::{
-    Action, Avoid, Class, Condition, Dscp, LinkChoice, Mode, PortRange, Profile, Protocol, Rule,
-    RuleSet, Source, User,
+    Action, Avoid, Class, Condition, Dscp, LinkChoice, MAX_VALUES, Mode, PortRange, Profile,
+    Protocol, Rule, RuleSet, Source, User,
 };
 
 use crate::document::{Document, Field, Section, read_bounded};
@@ -137,7 +137,7 @@ fn read_links(section: &Section<'_>) -> Result<Option<LinkChoice>, ConfigError> 
 }
 
 /// Reads one value behind `key` or a list of them. An empty list is refused, since it would match
-/// everything.
+/// everything, and so is one that takes long to look through for each connection.
 fn read_list<T>(
     section: &Section<'_>,
     key: &str,
@@ -149,6 +149,10 @@ fn read_list<T>(
     let entries = field.entries();
     if entries.is_empty() {
         return Err(field.wrong("a value, or a list of at least one"));
+    }
+    if let Some(beyond) = entries.get(MAX_VALUES) {
+        let most = format!("at most {MAX_VALUES} values in a list; another rule can have more");
+        return Err(beyond.wrong(&most));
     }
     entries.iter().map(read).collect()
 }

@@ -297,6 +297,13 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_is_not_removed_by_its_number_alone() {
+        let bare = b"{\"api\":1,\"request\":\"remove-rule\",\"number\":1}\n";
+        let refused = decode_all(bare).unwrap_err().to_string();
+        assert!(refused.contains("`rule`"), "{refused}");
+    }
+
+    #[test]
     fn a_line_without_end_is_refused() {
         let mut decoder = LineDecoder::new();
         let piece = vec![b' '; MAX_LINE / 4];

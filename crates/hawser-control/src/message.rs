@@ -126,9 +126,8 @@ pub enum Request {
         /// Its number, as [`PolicyStatus::rules`](crate::PolicyStatus::rules) has it.
         number: u64,
         /// Its [`RuleStatus::rule`](crate::RuleStatus::rule): where another rule has the number by
-        /// now, that one stays, and the answer is an error. When missing, the number says it all.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        rule: Option<String>,
+        /// now, that one stays, and the answer is an error.
+        rule: String,
         /// It is one that is written down, and is to be removed there.
         #[serde(default)]
         save: bool,

@@ -30,6 +30,9 @@ pub struct Condition {
     pub class: Vec<Class>,
 }
 
+/// Maximum number of values of one field of a rule: each connection is compared with all of them.
+pub const MAX_VALUES: usize = 1000;
+
 /// A field of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Field {

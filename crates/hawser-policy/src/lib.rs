@@ -15,7 +15,7 @@ mod set;
 mod text;
 mod value;
 
-pub use condition::{Condition, Field, Miss};
+pub use condition::{Condition, Field, MAX_VALUES, Miss};
 pub use facts::{Facts, Protocol, UnknownProtocol};
 pub use hawser_sched::connection::Class;
 pub use ipnet::IpNet;

@@ -77,7 +77,7 @@ async fn remove(
         Some(rule) => {
             let asked = Request::RemoveRule {
                 number: number.into(),
-                rule: Some(edit::text(rule)),
+                rule: edit::text(rule),
                 save: false,
             };
             let mut conversation = Conversation::with_daemon(&setup.state).await?;

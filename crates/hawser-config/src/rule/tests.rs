@@ -155,6 +155,21 @@ fn errors_name_line_key_value_and_what_is_allowed() {
 }
 
 #[test]
+fn a_list_of_a_rule_has_so_many_values_only() {
+    let rule = |count: usize| {
+        let names: Vec<String> = (0..count).map(|n| format!("\"{n}.example\"")).collect();
+        let list = names.join(", ");
+        format!("[[rule]]\nclass = \"bulk\"\ndomain = [{list}]")
+    };
+    assert_eq!(parse(&rule(1000))[0].when.domain.len(), 1000);
+    let error = error(&rule(1001));
+    assert!(
+        error.contains("rule.domain") && error.contains("at most 1000 values"),
+        "{error}"
+    );
+}
+
+#[test]
 fn the_rules_that_come_along_can_be_read() {
     for (text, own) in [
         (BUILT_IN_TEXT, &BUILT_IN),

@@ -166,7 +166,7 @@ impl Then {
             Self::RemoveRule(doomed) => {
                 let request = Request::RemoveRule {
                     number: doomed.number,
-                    rule: Some(doomed.rule.clone()),
+                    rule: doomed.rule.clone(),
                     save: doomed.is_written,
                 };
                 (request, format!("rule {} removed", doomed.number))

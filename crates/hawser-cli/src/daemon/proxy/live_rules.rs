@@ -86,13 +86,13 @@ impl LiveRules {
 
     /// Forgets the rule at this place, counted from 0, if it is one that ends with the daemon;
     /// whether it was. Another one than was `meant`, by its text, stays.
-    pub(crate) fn remove(&self, place: usize, meant: Option<&str>) -> Result<bool, RulesChanged> {
+    pub(crate) fn remove(&self, place: usize, meant: &str) -> Result<bool, RulesChanged> {
         self.shared.change(|known| {
             let rules = &mut known.said.rules;
             let Some(rule) = rules.get(place) else {
                 return Ok(false);
             };
-            if meant.is_some_and(|meant| !edit::is_meant(rule, meant)) {
+            if !edit::is_meant(rule, meant) {
                 return Err(RulesChanged);
             }
             rules.remove(place);
@@ -279,9 +279,9 @@ mod tests {
         assert_eq!(told[1].rule, "only = \"a\"\n");
 
         let text = |link| format!("only = \"{link}\"\n");
-        assert!(live.remove(0, Some(&text("a"))).is_err());
-        assert!(live.remove(1, Some(&text("a"))).unwrap());
-        assert!(!live.remove(1, None).unwrap());
+        assert!(live.remove(0, &text("a")).is_err());
+        assert!(live.remove(1, &text("a")).unwrap());
+        assert!(!live.remove(1, &text("a")).unwrap());
         live.set_profile(None);
         assert_eq!(live.profile(), Profile::Saver);
         assert_eq!(users(&rules.borrow_and_update()), ["only b", "mode direct"]);

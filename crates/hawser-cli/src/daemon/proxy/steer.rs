@@ -71,9 +71,7 @@ impl ClientSubject {
             Request::SetGateway { usage, save } => self.use_gateway(usage.parse()?, *save),
             Request::SetProfile { profile, save } => self.use_profile(profile.parse()?, *save),
             Request::AddRule { rule, save } => self.add_rule(rule, *save),
-            Request::RemoveRule { number, rule, save } => {
-                self.remove_rule(*number, rule.as_deref(), *save)
-            }
+            Request::RemoveRule { number, rule, save } => self.remove_rule(*number, rule, *save),
             _ => Err(Refused::Unsupported),
         }
     }
@@ -169,12 +167,12 @@ impl ClientSubject {
         }
     }
 
-    fn remove_rule(&self, number: u64, meant: Option<&str>, save: bool) -> Changed {
+    fn remove_rule(&self, number: u64, meant: &str, save: bool) -> Changed {
         let place = usize::try_from(number).unwrap_or(usize::MAX);
         let count = self.connection_rules.said_count();
         if save {
             let files = self.connection_rules.files();
-            let written = on_disk(|| edit::remove(files, place, count, meant));
+            let written = on_disk(|| edit::remove(files, place, count, Some(meant)));
             return self.read_again(written.map(|(_, path)| path));
         }
         let removed = match place.checked_sub(1) {

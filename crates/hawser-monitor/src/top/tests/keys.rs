@@ -205,7 +205,7 @@ fn an_application_is_bound_to_a_link_by_a_rule() {
 fn a_rule_is_removed_where_it_stands_and_only_when_that_is_confirmed() {
     let remove = |number, rule: &str, save| Request::RemoveRule {
         number,
-        rule: Some(rule.to_owned()),
+        rule: rule.to_owned(),
         save,
     };
     assert_eq!(

@@ -111,8 +111,8 @@ fn rule(text: &str, save: bool) -> Request {
     Request::AddRule { rule, save }
 }
 
-fn forget(number: u64, meant: Option<&str>, save: bool) -> Request {
-    let rule = meant.map(str::to_owned);
+fn forget(number: u64, meant: &str, save: bool) -> Request {
+    let rule = meant.to_owned();
     Request::RemoveRule { number, rule, save }
 }
 
@@ -157,7 +157,7 @@ async fn what_is_said_holds_at_once_and_is_shown() {
     assert_eq!(stage.director.policy(), ConnectionPolicy::RoundRobin);
     assert_eq!(stage.director.gateway_use(), Some(GatewayUse::Never));
 
-    assert_eq!(stage.ask(&forget(1, None, false)).unwrap(), None);
+    assert_eq!(stage.ask(&forget(1, &first.rule, false)).unwrap(), None);
     assert_eq!(stage.policy().rules[0].source, "profile");
 }
 
@@ -213,7 +213,7 @@ async fn what_makes_no_sense_is_refused_in_a_line_that_says_what_is_allowed() {
         allowance: Some("much".to_owned()),
         ..LinkChange::default()
     };
-    let remove = |number| forget(number, None, false);
+    let remove = |number| forget(number, "only = \"lte\"", false);
     let cases = [
         (
             scheduler(Scheduled::Sessions, "fast", false),
@@ -386,7 +386,7 @@ class = \"bulk\"
             .is_some_and(|file| file.ends_with("/hawser.toml"))
     );
 
-    stage.ask(&forget(1, None, true)).unwrap();
+    stage.ask(&forget(1, &user[0].rule, true)).unwrap();
     assert_eq!(stage.read("hawser.toml"), expected);
     let first = &stage.policy().rules[0];
     assert_eq!((first.number, first.then.as_str()), (1, "class bulk"));
@@ -424,7 +424,7 @@ async fn without_a_configuration_only_rules_can_be_saved() {
     assert_eq!(stage.policy().rules[0].source, "user");
     // Numbers are those of the list, those that are not written down included.
     stage.ask(&rule("only = \"dsl\"", false)).unwrap();
-    let remove = |number| forget(number, None, true);
+    let remove = |number| forget(number, "only = \"lte\"", true);
     let said = stage.ask(&remove(1)).unwrap_err();
     assert_eq!(said.reason(), ErrorReason::Invalid);
     stage.ask(&remove(2)).unwrap();
@@ -443,16 +443,16 @@ async fn a_rule_that_has_another_number_by_now_is_not_mistaken_for_its_neighbour
         }
         let seen = stage.policy().rules;
         let [first, second] = [&seen[0], &seen[1]];
-        let said = |it: &RuleStatus| forget(it.number, Some(&it.rule), save);
+        let said = |it: &RuleStatus| forget(it.number, &it.rule, save);
         stage.ask(&said(first)).unwrap();
         let before = stage.policy();
         let refused = stage.ask(&said(second)).unwrap_err();
         assert_eq!(refused.reason(), ErrorReason::NotFound);
         assert!(refused.to_string().contains("have changed"), "{refused}");
         assert_eq!(stage.policy(), before);
-        stage.ask(&forget(1, Some(&second.rule), save)).unwrap();
+        stage.ask(&forget(1, &second.rule, save)).unwrap();
         assert_eq!(stage.policy().rules[0].then, "only c");
-        stage.ask(&forget(1, None, save)).unwrap();
+        stage.ask(&forget(1, &seen[2].rule, save)).unwrap();
     }
 }
 
