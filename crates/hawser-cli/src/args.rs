@@ -131,7 +131,7 @@ pub(crate) enum Command {
     Send(SendArgs),
     /// Wait for files and write them into a directory
     Receive(ReceiveArgs),
-    /// Make a new invite to the gateway of this state directory
+    /// Make an invite to the gateway of this state directory; list them, or revoke one
     Invite(InviteArgs),
     /// List the clients of this gateway, or revoke one
     Peers(PeersArgs),
@@ -284,10 +284,27 @@ pub(crate) struct ReceiveArgs {
 
 /// `hawser invite`.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct InviteArgs {
+    /// Action on the invites; makes one when missing.
+    #[command(subcommand)]
+    pub(crate) action: Option<InviteAction>,
     /// Time for which the invite is valid, such as 30min or 24h
     #[arg(long, value_name = "DURATION", value_parser = time_to_live)]
     pub(crate) ttl: Option<Duration>,
+}
+
+/// Actions on a gateway's invites.
+#[derive(Debug, Subcommand)]
+pub(crate) enum InviteAction {
+    /// List the invites, without their secrets
+    List(TableArgs),
+    /// Let no client enrol with an invite any more
+    Revoke {
+        /// Its id as `hawser invite list` shows it
+        #[arg(value_name = "ID", value_parser = invite_id, allow_hyphen_values = true)]
+        id: PublicKey,
+    },
 }
 
 /// `hawser peers`.
@@ -457,6 +474,11 @@ fn stream(text: &str) -> Result<StreamId, String> {
     text.parse()
         .map(StreamId::new)
         .map_err(|_| expected.to_owned())
+}
+
+fn invite_id(text: &str) -> Result<PublicKey, String> {
+    text.parse()
+        .map_err(|error| format!("expected an id as `hawser invite list` shows it: {error}"))
 }
 
 fn key(text: &str) -> Result<PublicKey, String> {

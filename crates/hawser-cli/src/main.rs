@@ -16,7 +16,7 @@ use clap::Parser as _;
 
 use args::{Cli, Command};
 use client::{events, link, links, policy, status, streams, top, web, why};
-use commands::{bench, doctor, manual, peers, receive, rule, run, send, serve, up};
+use commands::{bench, doctor, invite, manual, peers, receive, rule, run, send, serve, up};
 use setup::Setup;
 
 fn main() -> ExitCode {
@@ -48,7 +48,7 @@ fn run(setup: &Setup, command: Command) -> anyhow::Result<ExitCode> {
             Command::Run(args) => return run::run(setup, &args).await,
             Command::Send(args) => send::run(setup, &args).await,
             Command::Receive(args) => receive::run(setup, &args).await,
-            Command::Invite(args) => peers::invite(setup, &args),
+            Command::Invite(args) => invite::invite(setup, &args),
             Command::Peers(args) => peers::peers(setup, &args).await,
             Command::Status(args) => status::run(setup, args).await,
             Command::Links(args) => links::run(setup, args).await,

@@ -1,28 +1,16 @@
-//! `hawser invite` and `hawser peers`: the gateway's files, whether it runs or not.
+//! `hawser peers`: the gateway's clients, whether it runs or not.
 
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
 use hawser_control::PeerStatus;
-use hawser_net::host_port::HostPort;
 use hawser_net::identity::PublicKey;
 use hawser_net::store::{GatewayStore, Peer, StateDir};
 use hawser_net::unix_time::UnixTime;
 
-use crate::args::{InviteArgs, PeersAction, PeersArgs};
+use crate::args::{PeersAction, PeersArgs};
 use crate::client::status;
-use crate::daemon::gateway::door::{ADDRESSES, DEFAULT_TTL, new_invite};
+use crate::commands::invite::gateway_state;
 use crate::setup::{Setup, show, show_json};
-
-/// Makes an invite that carries the addresses that the last `hawser serve` has advertised.
-pub(crate) fn invite(setup: &Setup, args: &InviteArgs) -> anyhow::Result<()> {
-    let state = gateway_state(setup)?;
-    let addresses = addresses(state)?;
-    let store = GatewayStore::open(state)?;
-    let ttl = args.ttl.unwrap_or(DEFAULT_TTL);
-    let invite = new_invite(&store, state.identity()?.public(), addresses, ttl)?;
-    show(&format!("{}\n", invite.to_line().as_str()))
-}
 
 /// Lists the peers, or strikes one off the list.
 pub(crate) async fn peers(setup: &Setup, args: &PeersArgs) -> anyhow::Result<()> {
@@ -96,29 +84,4 @@ fn row(peer: &Peer, status: &PeerStatus, now: UnixTime) -> String {
     };
     let (key, count) = (&status.key, status.session_count);
     format!("{key:<43}  {age:>8}  {count:>8}  {name}\n")
-}
-
-/// The state directory, if a gateway has ever run there.
-fn gateway_state(setup: &Setup) -> anyhow::Result<&StateDir> {
-    let state = &setup.state;
-    if !state.file(ADDRESSES).exists() {
-        bail!(
-            "no gateway has run in {} yet; start `hawser serve` there first, or say where its \
-             state is with --state DIR",
-            state.path().display()
-        );
-    }
-    Ok(state)
-}
-
-fn addresses(state: &StateDir) -> anyhow::Result<Vec<HostPort>> {
-    let path = state.file(ADDRESSES);
-    let read =
-        || -> anyhow::Result<Vec<HostPort>> { Ok(serde_json::from_slice(&std::fs::read(&path)?)?) };
-    read().with_context(|| {
-        format!(
-            "can't read {}, which `hawser serve` writes when it starts",
-            path.display()
-        )
-    })
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use rustix::process::Signal;
 
 use super::origin::{self, fetch, page};
-use super::program::{Place, until};
+use super::program::{Place, read, until};
 
 #[test]
 fn every_kind_of_proxy_carries_a_page_and_status_shows_it() {
@@ -247,6 +247,91 @@ fn an_invite_is_for_one_client() {
     let peers = place.run("gateway", &["peers", "--json"]);
     let peers: serde_json::Value = serde_json::from_str(&peers.out).unwrap();
     assert_eq!(peers["peers"].as_array().unwrap().len(), 2);
+}
+
+/// The ids of a gateway's invites in a state.
+fn invites(place: &Place, state: &str) -> Vec<String> {
+    let listed = place.run("gateway", &["invite", "list", "--json"]);
+    let listed: serde_json::Value = serde_json::from_str(&listed.out).unwrap();
+    let invites = listed["invites"].as_array().unwrap().iter();
+    let wanted = invites.filter(|invite| invite["state"] == state);
+    wanted
+        .map(|invite| invite["id"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn invites_are_listed_and_a_revoked_one_lets_nobody_in() {
+    let place = Place::new();
+    let _gateway = place.serve();
+    let first = invites(&place, "open");
+    let made = place.run("gateway", &["invite", "--ttl", "10min"]);
+    let open = invites(&place, "open");
+    assert_eq!((first.len(), open.len()), (1, 2));
+    let id = open.iter().find(|id| !first.contains(id)).unwrap();
+    let list = place.run("gateway", &["invite", "list"]);
+    assert!(
+        list.out.contains(id) && list.out.contains("9m  open"),
+        "{list:?}"
+    );
+    assert!(!list.out.contains("hawser://"));
+    assert_eq!(place.run("gateway", &["invite", "revoke", id]).code, 0);
+    assert_eq!(invites(&place, "open"), first);
+    place
+        .run("gateway", &["invite", "revoke", id])
+        .expect(1, "no invite has the id");
+
+    // The gateway runs on and refuses it; the other one still holds, once.
+    let arguments = [
+        "up",
+        "--listen",
+        "127.0.0.1:0",
+        "--gateway",
+        made.out.trim(),
+    ];
+    let mut client = place.launch("client", &arguments);
+    assert_eq!(client.wait(), Some(1), "{}", client.log());
+    place.up("client", &["--gateway", &place.invite()]).end();
+    assert_eq!(invites(&place, "used"), first);
+    place
+        .run("gateway", &["invite", "revoke", &first[0]])
+        .expect(1, "hawser peers revoke");
+}
+
+#[test]
+fn a_gateway_that_starts_again_makes_no_invite_while_one_is_open() {
+    let place = Place::new();
+    let bare = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--advertise",
+        "gw.example:7443",
+    ];
+    place.start("gateway", &bare).end();
+    let first = invites(&place, "open");
+    place.start("gateway", &bare).end();
+    assert_eq!((invites(&place, "open"), first.len()), (first, 1));
+
+    // A file that is asked for gets one, and keeps it.
+    let file = place.path("invite");
+    let with_file = [&bare[..], &["--invite-file", file.to_str().unwrap()]].concat();
+    place.start("gateway", &with_file).end();
+    let (open, text) = (invites(&place, "open"), read(&file));
+    assert_eq!(open.len(), 2);
+    place.start("gateway", &with_file).end();
+    assert_eq!(
+        (invites(&place, "open"), read(&file)),
+        (open.clone(), text.clone())
+    );
+
+    // Of no more use, it is replaced.
+    for id in &open {
+        assert_eq!(place.run("gateway", &["invite", "revoke", id]).code, 0);
+    }
+    place.start("gateway", &with_file).end();
+    assert_eq!(invites(&place, "open").len(), 1);
+    assert_ne!(read(&file), text);
 }
 
 #[test]

@@ -44,6 +44,7 @@ fn help_fits_the_terminal() {
         "send",
         "receive",
         "invite",
+        "invite list",
         "peers",
         "status",
         "link",

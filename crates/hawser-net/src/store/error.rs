@@ -44,6 +44,20 @@ pub enum StoreError {
         /// The enrolment key.
         key: PublicKey,
     },
+    /// No invite of that key is stored.
+    #[error("no invite has the id {key}")]
+    UnknownInvite {
+        /// The enrolment key.
+        key: PublicKey,
+    },
+    /// A client has used the invite, which is of no more use to anybody else.
+    #[error("the invite {key} was used by {client}, which `hawser peers revoke` removes")]
+    InviteUsed {
+        /// The enrolment key.
+        key: PublicKey,
+        /// The client that has enrolled with it.
+        client: PublicKey,
+    },
     /// The bound on stored entries is reached.
     #[error("there are {limit} {what} already, the most that are kept")]
     Full {

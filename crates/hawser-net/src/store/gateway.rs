@@ -53,6 +53,13 @@ pub struct PendingInvite {
     pub used_by: Option<PublicKey>,
 }
 
+impl PendingInvite {
+    /// True if a client can still enrol with it at `now`.
+    pub fn is_open(&self, now: UnixTime) -> bool {
+        self.used_by.is_none() && now < self.expires
+    }
+}
+
 /// The outcome of an enrolment that succeeded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Enrolment {
@@ -140,6 +147,20 @@ impl GatewayStore {
             let is_one = |key: &PublicKey| unused.iter().any(|(_, other)| other == key);
             state.invites.retain(|invite| !is_one(&invite.key));
             Ok(())
+        })
+    }
+
+    /// Forgets an invite that no client has used: none can enrol with it any more, as soon as this
+    /// returns.
+    pub fn revoke_invite(&self, key: PublicKey) -> Result<PendingInvite, StoreError> {
+        self.file.update(|state| {
+            let invite = state.invite(&key).cloned();
+            let invite = invite.ok_or(StoreError::UnknownInvite { key })?;
+            if let Some(client) = invite.used_by {
+                return Err(StoreError::InviteUsed { key, client });
+            }
+            state.invites.retain(|invite| invite.key != key);
+            Ok(invite)
         })
     }
 

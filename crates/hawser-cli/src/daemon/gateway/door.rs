@@ -10,7 +10,7 @@ use hawser_config::ServeConfig;
 use hawser_net::gateway::{AcceptLimits, Admission, Gateway, GatewayConfig};
 use hawser_net::host_port::HostPort;
 use hawser_net::identity::PublicKey;
-use hawser_net::invite::{Invite, MAX_ADDRESSES};
+use hawser_net::invite::{Invite, MAX_ADDRESSES, read_reference};
 use hawser_net::links::{Link, list_links};
 use hawser_net::store::{GatewayStore, StateDir};
 use hawser_net::unix_time::UnixTime;
@@ -27,8 +27,17 @@ pub(crate) struct Door {
     pub(crate) store: Arc<GatewayStore>,
     /// Address at which it listens, with the real port.
     pub(crate) listen: SocketAddr,
-    /// Good for one client.
-    pub(crate) invite: Invite,
+    /// Good for one client; `None` while the one that an earlier start made still is.
+    invite: Option<Invite>,
+}
+
+/// When a start makes an invite, and where it goes.
+#[derive(Clone, Copy)]
+pub(crate) struct InviteWish<'a> {
+    /// File into which it is written.
+    pub(crate) file: Option<&'a Path>,
+    /// One is made although another one is open.
+    pub(crate) always: bool,
 }
 
 impl Door {
@@ -38,6 +47,7 @@ impl Door {
         state: &StateDir,
         config: &ServeConfig,
         links: watch::Receiver<Arc<Vec<Link>>>,
+        wish: InviteWish<'_>,
     ) -> anyhow::Result<Self> {
         let told = told_addresses(config)?;
         let identity = state.identity()?;
@@ -50,9 +60,16 @@ impl Door {
             false => with_port(told, listen.port())?,
         };
         remember_addresses(state, &addresses)?;
-        // Every start makes one, and a service that is restarted again and again makes many.
         store.limit_unused_invites(MAX_UNUSED_INVITES)?;
-        let invite = new_invite(&store, identity.public(), addresses, DEFAULT_TTL)?;
+        let invite = match wish.lacks_invite(&store, &addresses) {
+            true => Some(new_invite(
+                &store,
+                identity.public(),
+                addresses,
+                DEFAULT_TTL,
+            )?),
+            false => None,
+        };
         let gateway = GatewayConfig {
             identity,
             session: setup
@@ -78,15 +95,42 @@ impl Door {
         })
     }
 
-    /// Shows the invite, and writes it to `file` if there is one.
+    /// Shows the invite if there is a new one, and writes it to `file`.
     pub(crate) fn announce(&self, file: Option<&Path>, command: &str) -> anyhow::Result<()> {
         tracing::info!(listen = %self.listen, "accepting clients");
+        let Some(invite) = &self.invite else {
+            tracing::info!(
+                "an invite that was made before is still open: `hawser invite list` shows it, \
+                 `hawser invite` makes another"
+            );
+            return Ok(());
+        };
         if let Some(path) = file {
-            self.invite.write_file(path)?;
+            invite.write_file(path)?;
         }
-        show(&format!("{}\n", self.invite.to_line().as_str()))?;
+        show(&format!("{}\n", invite.to_line().as_str()))?;
         tracing::info!("the invite above enrols one client: {command}");
         Ok(())
+    }
+}
+
+impl InviteWish<'_> {
+    /// True if no invite is open: with a file, the one in it, to these addresses.
+    fn lacks_invite(self, store: &GatewayStore, addresses: &[HostPort]) -> bool {
+        let now = UnixTime::now();
+        let invites = store.invites();
+        let mut open = invites.iter().filter(|invite| invite.is_open(now));
+        let is_open = match self.file {
+            Some(path) => {
+                let there = read_reference(&format!("@{}", path.display()));
+                there.is_ok_and(|there| {
+                    let key = there.enrolment_identity().public();
+                    there.addresses() == addresses && open.any(|invite| invite.key == key)
+                })
+            }
+            None => open.next().is_some(),
+        };
+        self.always || !is_open
     }
 }
 

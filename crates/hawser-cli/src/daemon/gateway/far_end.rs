@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use crate::daemon::Daemon;
 use crate::daemon::counters::flat;
-use crate::daemon::gateway::door::{Door, watch_peers};
+use crate::daemon::gateway::door::{Door, InviteWish, watch_peers};
 use crate::daemon::subject::{PathFacts, Subject, View};
 use crate::daemon::web::Web;
 use crate::setup::{Setup, link_list};
@@ -48,7 +48,12 @@ impl FarEnd<'_> {
         let (_monitor, links) = LinkMonitor::start()
             .await
             .context("can't follow the links")?;
-        let door = Door::open(self.setup, self.state, self.config, links.clone()).await?;
+        let wish = InviteWish {
+            file: self.invite_file,
+            // Each run of a receiver is for a sender of its own.
+            always: self.role == Role::Receiver,
+        };
+        let door = Door::open(self.setup, self.state, self.config, links.clone(), wish).await?;
         door.announce(self.invite_file, self.command)?;
         // The invite is written before the address appears, so that readers of the address find it.
         daemon.set_listen(door.listen);

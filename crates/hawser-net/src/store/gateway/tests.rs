@@ -204,6 +204,31 @@ fn a_peer_can_be_given_a_name_that_fits_a_table() {
 }
 
 #[test]
+fn nobody_enrols_with_a_revoked_invite_not_even_in_a_process_that_knew_it() {
+    let (_parent, dir, store) = with_invite();
+    let other = GatewayStore::open(&dir).unwrap();
+    assert!(other.accepts_enrolment(&key(1), NOW));
+    assert!(store.invites()[0].is_open(NOW) && !store.invites()[0].is_open(LATER));
+    assert_eq!(store.revoke_invite(key(1)).unwrap().key, key(1));
+    let refused = other.admit_enrolment(key(1), key(9), NOW);
+    assert!(matches!(refused, Err(EnrolmentError::UnknownInvite { .. })));
+    assert!(!other.accepts_enrolment(&key(1), NOW));
+    let again = store.revoke_invite(key(1));
+    assert!(matches!(again, Err(StoreError::UnknownInvite { .. })));
+}
+
+#[test]
+fn an_invite_that_was_used_is_not_revoked_and_its_client_stays() {
+    let (_parent, _dir, store) = with_invite();
+    store.admit_enrolment(key(1), key(9), NOW).unwrap();
+    assert!(!store.invites()[0].is_open(NOW));
+    let refused = store.revoke_invite(key(1));
+    let client = key(9);
+    assert!(matches!(refused, Err(StoreError::InviteUsed { client: it, .. }) if it == client));
+    assert!(store.is_peer(&client));
+}
+
+#[test]
 fn of_too_many_unused_invites_those_that_expire_first_are_forgotten() {
     let (_parent, _dir, store) = with_invite();
     store

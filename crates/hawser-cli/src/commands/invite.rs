@@ -1,0 +1,127 @@
+//! `hawser invite`: the gateway's invites, whether it runs or not.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use hawser_net::host_port::HostPort;
+use hawser_net::identity::PublicKey;
+use hawser_net::store::{GatewayStore, PendingInvite, StateDir};
+use hawser_net::unix_time::UnixTime;
+use serde_json::{Value, json};
+
+use crate::args::{InviteAction, InviteArgs};
+use crate::daemon::gateway::door::{ADDRESSES, DEFAULT_TTL, new_invite};
+use crate::setup::{Setup, show, show_json};
+
+/// Makes an invite, lists them, or revokes one.
+pub(crate) fn invite(setup: &Setup, args: &InviteArgs) -> anyhow::Result<()> {
+    let state = gateway_state(setup)?;
+    let store = GatewayStore::open(state)?;
+    match &args.action {
+        None => make(state, &store, args.ttl.unwrap_or(DEFAULT_TTL)),
+        Some(InviteAction::List(table)) => list(&store, table.json),
+        Some(InviteAction::Revoke { id }) => revoke(&store, *id),
+    }
+}
+
+/// Makes one that carries the addresses that the last `hawser serve` has advertised.
+fn make(state: &StateDir, store: &GatewayStore, ttl: Duration) -> anyhow::Result<()> {
+    let gateway = state.identity()?.public();
+    let invite = new_invite(store, gateway, addresses(state)?, ttl)?;
+    show(&format!("{}\n", invite.to_line().as_str()))
+}
+
+fn revoke(store: &GatewayStore, id: PublicKey) -> anyhow::Result<()> {
+    store.revoke_invite(id)?;
+    show(&format!("revoked the invite {id}\n"))
+}
+
+fn list(store: &GatewayStore, json: bool) -> anyhow::Result<()> {
+    let now = UnixTime::now();
+    let invites = store.invites();
+    if json {
+        let invites: Vec<Value> = invites.iter().map(|it| told(it, now)).collect();
+        return show_json(&json!({ "invites": invites }));
+    }
+    if invites.is_empty() {
+        return show("there is no invite\n");
+    }
+    let peers = store.peers();
+    let names: BTreeMap<PublicKey, &str> = peers
+        .iter()
+        .filter_map(|peer| Some((peer.key, peer.name.as_deref()?)))
+        .collect();
+    let mut text = format!("{:<43}  {:>10}  STATE\n", "ID", "VALID FOR");
+    for invite in &invites {
+        let left = match invite.is_open(now) {
+            true => rounded(invite.expires.since(now)),
+            false => "-".to_owned(),
+        };
+        let state = match invite.used_by {
+            Some(client) => match names.get(&client) {
+                Some(name) => format!("used by {client} ({name})"),
+                None => format!("used by {client}"),
+            },
+            None => state(invite, now).to_owned(),
+        };
+        text.push_str(&format!(
+            "{:<43}  {left:>10}  {state}\n",
+            invite.key.to_string()
+        ));
+    }
+    show(&text)
+}
+
+/// An invite for programs that read the list.
+fn told(invite: &PendingInvite, now: UnixTime) -> Value {
+    let valid_for = invite.is_open(now).then(|| invite.expires.since(now));
+    json!({
+        "id": invite.key.to_string(),
+        "state": state(invite, now),
+        "valid_for_ms": valid_for.map(|it| it.as_secs_f64() * 1000.0),
+        "used_by": invite.used_by.map(|client| client.to_string()),
+    })
+}
+
+fn state(invite: &PendingInvite, now: UnixTime) -> &'static str {
+    match (invite.used_by, invite.is_open(now)) {
+        (Some(_), _) => "used",
+        (None, true) => "open",
+        (None, false) => "expired",
+    }
+}
+
+fn rounded(span: Duration) -> String {
+    match span.as_secs() {
+        seconds @ 0..120 => format!("{seconds}s"),
+        seconds @ 120..7200 => format!("{}m", seconds / 60),
+        seconds @ 7200..172_800 => format!("{}h", seconds / 3600),
+        seconds => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// The state directory, if a gateway has ever run there.
+pub(crate) fn gateway_state(setup: &Setup) -> anyhow::Result<&StateDir> {
+    let state = &setup.state;
+    if !state.file(ADDRESSES).exists() {
+        bail!(
+            "no gateway has run in {} yet; start `hawser serve` there first, or say where its \
+             state is with --state DIR",
+            state.path().display()
+        );
+    }
+    Ok(state)
+}
+
+fn addresses(state: &StateDir) -> anyhow::Result<Vec<HostPort>> {
+    let path = state.file(ADDRESSES);
+    let read =
+        || -> anyhow::Result<Vec<HostPort>> { Ok(serde_json::from_slice(&std::fs::read(&path)?)?) };
+    read().with_context(|| {
+        format!(
+            "can't read {}, which `hawser serve` writes when it starts",
+            path.display()
+        )
+    })
+}
