@@ -270,10 +270,8 @@ fn invites_are_listed_and_a_revoked_one_lets_nobody_in() {
     assert_eq!((first.len(), open.len()), (1, 2));
     let id = open.iter().find(|id| !first.contains(id)).unwrap();
     let list = place.run("gateway", &["invite", "list"]);
-    assert!(
-        list.out.contains(id) && list.out.contains("9m  open"),
-        "{list:?}"
-    );
+    let row = list.out.lines().find(|row| row.starts_with(id.as_str()));
+    assert!(row.is_some_and(|row| row.ends_with("open")), "{list:?}");
     assert!(!list.out.contains("hawser://"));
     assert_eq!(place.run("gateway", &["invite", "revoke", id]).code, 0);
     assert_eq!(invites(&place, "open"), first);
